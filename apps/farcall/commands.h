@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The subcommands. argv[0] is the subcommand's name; what they return is the exit status of the program. */
+#ifndef FARCALL_COMMANDS_H
+#define FARCALL_COMMANDS_H
+
+int cmd_run(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_perf(int argc, char **argv);
+int cmd_pserver(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+
+#endif

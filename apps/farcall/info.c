@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
+#include "commands.h"
+#include "nic/nic.h"
+#include "options.h"
+#include "perf/json.h"
+#include <errno.h>
+#include <farcall/version.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME "farcall info"
+
+struct info {
+	char dir[256];
+	const char *dir_from;  /* what named it */
+	const char *dir_state; /* is it there, and ours */
+	long cores;            /* online */
+	int cores_usable;      /* by this process */
+	const char *chosen;    /* driver that "auto" takes, or NULL */
+};
+
+/* The rule of the drivers for a runtime_dir that nobody gives. */
+static void runtime_dir(struct info *info)
+{
+	const char *own = getenv("FAR_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+	if (own && *own) {
+		snprintf(info->dir, sizeof info->dir, "%s", own);
+		info->dir_from = "FAR_RUNTIME_DIR";
+	} else if (xdg && *xdg) {
+		snprintf(info->dir, sizeof info->dir, "%s/farcall", xdg);
+		info->dir_from = "XDG_RUNTIME_DIR";
+	} else {
+		snprintf(info->dir, sizeof info->dir, "/tmp/farcall-%u", (unsigned)getuid());
+		info->dir_from = "default";
+	}
+	if (lstat(info->dir, &st) < 0)
+		info->dir_state = errno == ENOENT ? "made on first use" : strerror(errno);
+	else if (!S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
+		info->dir_state = "refused: must be a directory of your own with mode 0700";
+	else
+		info->dir_state = "present";
+}
+
+static void gather(struct info *info)
+{
+	cpu_set_t set;
+	runtime_dir(info);
+	info->cores = sysconf(_SC_NPROCESSORS_ONLN);
+	info->cores_usable = sched_getaffinity(0, sizeof set, &set) < 0 ? (int)info->cores : CPU_COUNT(&set);
+}
+
+/* Probes one driver; the reason goes to `err` when it is not available. */
+static int probe(const struct nic_port_ops *ops, struct nic_err *err)
+{
+	const struct nic_config config = {.queues = 1};
+	err->text[0] = 0;
+	int rc = ops->probe(&config, err);
+	if (rc < 0 && !err->text[0])
+		snprintf(err->text, sizeof err->text, "%s", strerror(-rc));
+	return rc;
+}
+
+static void print_drivers(FILE *out, struct json *j, struct info *info)
+{
+	for (const struct nic_port_ops *const *ops = nic_drivers; *ops; ops++) {
+		struct nic_err err;
+		bool available = probe(*ops, &err) == 0;
+		if (available && !info->chosen)
+			info->chosen = (*ops)->name;
+		fprintf(out, "  %-8s %s%s\n", (*ops)->name,
+			available ? "available" : "not available: ", available ? "" : err.text);
+		if (!j)
+			continue;
+		json_object(j, NULL);
+		json_string(j, "name", (*ops)->name);
+		json_bool(j, "available", available);
+		if (!available)
+			json_string(j, "reason", err.text);
+		json_close(j);
+	}
+}
+
+static void print_info(bool want_json)
+{
+	FILE *out = want_json ? stderr : stdout;
+	struct info info = {.chosen = NULL};
+	struct json j;
+	gather(&info);
+	fprintf(out, "farcall %s, library %s\n\nNIC drivers\n", FAR_VERSION, far_version());
+	if (want_json) {
+		json_begin(&j, stdout);
+		json_string(&j, "version", FAR_VERSION);
+		json_string(&j, "library", far_version());
+		json_array(&j, "drivers");
+	}
+	print_drivers(out, want_json ? &j : NULL, &info);
+	fprintf(out, "  %-8s %s\n\n", "auto", info.chosen ? info.chosen : "nothing: no driver is available");
+	fprintf(out, "runtime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
+	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
+		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
+	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
+	if (!want_json)
+		return;
+	json_close(&j);
+	json_string(&j, "auto", info.chosen ? info.chosen : "");
+	json_string(&j, "runtime_dir", info.dir);
+	json_string(&j, "runtime_dir_from", info.dir_from);
+	json_string(&j, "runtime_dir_state", info.dir_state);
+	json_u64(&j, "cores", (uint64_t)info.cores);
+	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
+	json_end(&j);
+}
+
+int cmd_info(int argc, char **argv)
+{
+	bool json = false;
+	const struct option_spec specs[] = {{"json", 0, OPTION_FLAG, &json, 0, 0, NULL,
+					     "one object, the last line of stdout; text to stderr", NULL},
+					    {.name = ""}};
+	const struct option_command command = {
+		NAME, "[--json]",
+		"Tells which NIC drivers work here, which one `auto` takes, and why the others do not.", specs};
+	int rest;
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (rest < argc)
+		return options_wrong(NAME, "%s: arguments are not expected", argv[rest]);
+	print_info(json);
+	return 0;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The program `farcall`: finds the subcommand and runs it. */
+#include "commands.h"
+#include "options.h"
+#include <farcall/version.h>
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+};
+
+static const struct command commands[] = {
+	{"run", cmd_run, "start N workers of a program on this host and watch them"},
+	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
+	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
+	{"pserver", cmd_pserver, "serve tables of a parameter server"},
+	{"train", cmd_train, "train logistic regression on a parameter server"},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+static void print_help(FILE *f)
+{
+	fprintf(f, "usage: farcall COMMAND [OPTIONS]\n\n"
+		   "Remote procedure calls between polling cores, without the kernel in between.\n\ncommands:\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
+	fprintf(f, "\n'farcall COMMAND --help' tells about one of them; 'farcall --version' prints the version.\n");
+}
+
+static int run_command(int argc, char **argv)
+{
+	const char *words[COMMANDS + 1] = {NULL};
+	for (size_t i = 0; i < COMMANDS; i++) {
+		if (strcmp(argv[0], commands[i].name) == 0)
+			return commands[i].run(argc, argv);
+		words[i] = commands[i].name;
+	}
+	const char *near = options_suggest(argv[0], words);
+	if (near)
+		return options_wrong("farcall", "unknown command '%s'; did you mean '%s'?", argv[0], near);
+	return options_wrong("farcall", "unknown command '%s'", argv[0]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return OPTIONS_EXIT_USAGE;
+	}
+	const char *first = argv[1];
+	if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
+		printf("farcall %s\n", FAR_VERSION);
+		return 0;
+	}
+	bool help = strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0;
+	if (help && argc == 2) {
+		print_help(stdout);
+		return 0;
+	}
+	if (help) { /* "farcall help run" is "farcall run --help" */
+		char *swapped[] = {argv[2], (char[]){"--help"}, NULL};
+		return run_command(2, swapped);
+	}
+	if (first[0] == '-')
+		return options_wrong("farcall", "unknown option %s; a command comes first", first);
+	return run_command(argc - 1, argv + 1);
+}

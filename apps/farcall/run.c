@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall run`: starts the workers of a static group on this host, passes their output on, and ends all of them when
+ * one fails. */
+#include "commands.h"
+#include "options.h"
+#include "orphans.h"
+#include "output.h"
+#include "spawn.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME               "farcall run"
+#define GRACE_NS           UINT64_C(3000000000)
+#define EXIT_NOT_FOUND     127
+#define EXIT_NOT_STARTABLE 126
+
+struct worker {
+	pid_t pid;  /* 0: not started, or reaped */
+	int status; /* as waitpid() gave it */
+	struct output_tail tail;
+	struct output_stream out, err; /* rank 0's stdout is its own */
+};
+
+struct run {
+	struct spawn_group group;
+	struct keeper keeper;
+	struct output output;
+	sigset_t old_mask;
+	int stop_fd;  /* SIGINT, SIGTERM, SIGHUP */
+	int child_fd; /* SIGCHLD */
+	uint64_t grace_ns;
+	uint64_t kill_at; /* when patience ends; UINT64_MAX while nobody was told to stop */
+	int signal;       /* that we were sent, or 0 */
+	int failed;       /* rank of the first worker that failed, or -1 */
+	int alive;
+	int world;
+	struct worker *workers;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void signal_all(struct run *r, int sig)
+{
+	for (int i = 0; i < r->world; i++)
+		if (r->workers[i].pid)
+			kill(-r->workers[i].pid, sig);
+}
+
+static void stop_all(struct run *r, int sig)
+{
+	signal_all(r, sig);
+	if (r->kill_at == UINT64_MAX)
+		r->kill_at = now_ns() + r->grace_ns;
+}
+
+static const char *fate(int status, char *text, size_t room)
+{
+	if (WIFSIGNALED(status))
+		snprintf(text, room, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		snprintf(text, room, "exited with status %d", WEXITSTATUS(status));
+	return text;
+}
+
+static void worker_ended(struct run *r, int rank, int status)
+{
+	struct worker *w = &r->workers[rank];
+	char text[96];
+	if (kill(-w->pid, 0) < 0 && errno == ESRCH)
+		keeper_remove(&r->keeper, w->pid);
+	w->pid = 0;
+	w->status = status;
+	r->alive--;
+	if (status == 0 || r->failed >= 0 || r->kill_at != UINT64_MAX)
+		return;
+	r->failed = rank;
+	if (r->alive > 0)
+		output_say(&r->output, NAME ": worker %d %s; stopping the others", rank,
+			   fate(status, text, sizeof text));
+	stop_all(r, SIGTERM);
+}
+
+static void reap(struct run *r)
+{
+	struct signalfd_siginfo info;
+	while (read(r->child_fd, &info, sizeof info) == (ssize_t)sizeof info)
+		;
+	int status;
+	for (pid_t p; (p = waitpid(-1, &status, WNOHANG)) > 0;)
+		for (int i = 0; i < r->world; i++)
+			if (r->workers[i].pid == p)
+				worker_ended(r, i, status);
+}
+
+static void signalled(struct run *r)
+{
+	struct signalfd_siginfo info;
+	while (read(r->stop_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+		if (r->signal) { /* asked twice: no more patience */
+			r->kill_at = now_ns();
+			continue;
+		}
+		r->signal = (int)info.ssi_signo;
+		stop_all(r, r->signal);
+	}
+}
+
+static int open_pipe(struct output_stream *s, int rank, struct output_tail *tail, int *child_end)
+{
+	int fd[2];
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return -errno;
+	fcntl(fd[0], F_SETFL, O_NONBLOCK);
+	*s = (struct output_stream){.fd = fd[0], .rank = rank, .tail = tail};
+	*child_end = fd[1];
+	return 0;
+}
+
+static int start_worker(struct run *r, int rank, char **argv, int null_fd)
+{
+	struct worker *w = &r->workers[rank];
+	int out = -1, err = -1;
+	int rc = rank ? open_pipe(&w->out, rank, &w->tail, &out) : 0;
+	if (rc == 0)
+		rc = open_pipe(&w->err, rank, &w->tail, &err);
+	if (rc == 0) {
+		struct spawn_child child = {.group = &r->group,
+					    .rank = rank,
+					    .file = argv[0],
+					    .argv = argv,
+					    /* a background process group that reads from the terminal is stopped */
+					    .in = rank == 0 && !isatty(0) ? -1 : null_fd,
+					    .out = out,
+					    .err = err,
+					    .keep_fd = -1,
+					    .mask = &r->old_mask};
+		rc = spawn_start(&child, &w->pid);
+	}
+	if (out >= 0)
+		close(out);
+	if (err >= 0)
+		close(err);
+	if (rc < 0)
+		return rc;
+	keeper_add(&r->keeper, w->pid);
+	r->alive++;
+	return 0;
+}
+
+static int start_all(struct run *r, char **argv)
+{
+	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int rc = null_fd < 0 ? -errno : 0;
+	for (int i = 0; i < r->world && rc == 0; i++)
+		rc = start_worker(r, i, argv, null_fd);
+	if (null_fd >= 0)
+		close(null_fd);
+	if (rc == 0)
+		return 0;
+	stop_all(r, SIGKILL);
+	r->kill_at = 0;
+	if (rc == -ENOENT) {
+		bool path = strchr(argv[0], '/') != NULL;
+		output_say(&r->output, NAME ": %s: not found; %s%s", argv[0],
+			   path ? "give an existing path" : "it is not in PATH, give a path such as ./",
+			   path ? "" : argv[0]);
+		return EXIT_NOT_FOUND;
+	}
+	output_say(&r->output, NAME ": cannot start %s: %s", argv[0], strerror(-rc));
+	return rc == -EMFILE || rc == -EAGAIN || rc == -ENOMEM ? 1 : EXIT_NOT_STARTABLE;
+}
+
+static unsigned poll_set(struct run *r, struct pollfd *p, struct output_stream **streams)
+{
+	unsigned n = 2;
+	p[0] = (struct pollfd){.fd = r->stop_fd, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = r->child_fd, .events = POLLIN};
+	for (int i = 0; i < r->world; i++) {
+		struct output_stream *both[] = {&r->workers[i].out, &r->workers[i].err};
+		for (int k = 0; k < 2; k++) {
+			if (both[k]->fd < 0)
+				continue;
+			streams[n] = both[k];
+			p[n++] = (struct pollfd){.fd = both[k]->fd, .events = POLLIN};
+		}
+	}
+	return n;
+}
+
+/* Until every worker has exited. The wait without a limit is that for the workers' own end. */
+static void watch(struct run *r)
+{
+	static struct pollfd p[2 + 2 * SPAWN_WORLD_MAX];
+	static struct output_stream *streams[2 + 2 * SPAWN_WORLD_MAX];
+	while (r->alive > 0) {
+		int timeout = -1;
+		if (r->kill_at != UINT64_MAX) {
+			uint64_t now = now_ns();
+			if (now >= r->kill_at)
+				signal_all(r, SIGKILL);
+			timeout = now >= r->kill_at ? 100 : (int)((r->kill_at - now) / 1000000) + 1;
+		}
+		unsigned n = poll_set(r, p, streams);
+		if (poll(p, n, timeout) < 0 && errno != EINTR)
+			break;
+		for (unsigned i = 2; i < n; i++)
+			if (p[i].revents)
+				output_read(&r->output, streams[i]);
+		if (p[0].revents)
+			signalled(r);
+		if (p[1].revents)
+			reap(r);
+		if (r->output.gone && r->kill_at == UINT64_MAX)
+			stop_all(r, SIGTERM); /* nobody reads stderr any more */
+	}
+}
+
+static int report(struct run *r)
+{
+	char text[96];
+	for (int i = 0; i < r->world; i++) {
+		output_finish(&r->output, &r->workers[i].out);
+		output_finish(&r->output, &r->workers[i].err);
+	}
+	if (r->signal)
+		return 128 + r->signal;
+	if (r->failed < 0)
+		return r->output.gone ? 128 + SIGPIPE : 0;
+	struct worker *w = &r->workers[r->failed];
+	if (w->tail.next) {
+		output_say(&r->output, NAME ": last lines of worker %d:", r->failed);
+		output_tail_print(&r->output, &w->tail, r->failed);
+	}
+	output_say(&r->output, NAME ": worker %d %s%s", r->failed, fate(w->status, text, sizeof text),
+		   w->tail.next ? "" : " and printed nothing");
+	return WIFSIGNALED(w->status) ? 128 + WTERMSIG(w->status) : WEXITSTATUS(w->status);
+}
+
+static int run_open(struct run *r)
+{
+	sigset_t stop, child, both;
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGINT);
+	sigaddset(&stop, SIGTERM);
+	sigaddset(&stop, SIGHUP);
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	both = stop;
+	sigaddset(&both, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &both, &r->old_mask);
+	signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would take the workers' statuses away */
+	signal(SIGPIPE, SIG_IGN);
+	r->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
+	r->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	r->workers = calloc((size_t)r->world, sizeof *r->workers);
+	if (r->stop_fd < 0 || r->child_fd < 0 || !r->workers)
+		return -errno;
+	for (int i = 0; i < r->world; i++)
+		r->workers[i].out.fd = r->workers[i].err.fd = -1;
+	r->output = (struct output){.fd = STDERR_FILENO, .interrupt_fd = r->stop_fd};
+	int rc = spawn_group_open(&r->group, r->world);
+	return rc < 0 ? rc : keeper_start(&r->keeper);
+}
+
+static int run_workers(struct run *r, char **argv)
+{
+	int rc = run_open(r);
+	if (rc < 0) {
+		fprintf(stderr, NAME ": cannot prepare %d workers: %s\n", r->world, strerror(-rc));
+		return 1;
+	}
+	int status = start_all(r, argv);
+	spawn_group_close(&r->group); /* rank 0 holds it now: when it dies, the others must be refused */
+	watch(r);
+	orphans_kill(r->keeper.pid);
+	if (status == 0)
+		status = report(r);
+	keeper_end(&r->keeper);
+	free(r->workers);
+	return status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	uint64_t n = 0, grace = GRACE_NS;
+	const struct option_spec specs[] = {
+		{"workers", 'n', OPTION_COUNT, &n, 1, SPAWN_WORLD_MAX, "N", "how many to start, 1 to 256", NULL},
+		{"grace", 0, OPTION_DURATION, &grace, 0, UINT64_C(3600000000000), "TIME",
+		 "from the request to stop to the kill (3s)", NULL},
+		{.name = ""}};
+	const struct option_command command = {
+		NAME, "-n N [--grace TIME] -- PROGRAM [ARGS...]",
+		"Starts N workers of a program on this host. Each finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT\n"
+		"in its environment; rank 0 inherits the store's listener as well (FAR_STORE_FD). Rank 0's stdout\n"
+		"passes through; all other output goes to stderr behind the rank, as in \"[2] text\". When a worker\n"
+		"fails, the others are stopped, its last lines are shown, and its exit status is returned (128 + the\n"
+		"signal that killed it). Nothing is left running.",
+		specs};
+	int rest;
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (n == 0)
+		return options_wrong(NAME, "-n is missing; give the number of workers, 1 to 256");
+	if (rest == argc)
+		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME " -n 2 -- ./app");
+	struct run r = {.grace_ns = grace, .kill_at = UINT64_MAX, .failed = -1, .world = (int)n};
+	return run_workers(&r, argv + rest);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Joining the group: who this process is, from flags or the environment, and the agent with the functions of all. */
+#ifndef PSERVER_GROUP_H
+#define PSERVER_GROUP_H
+
+#include "ps_server.h"
+#include "report.h"
+#include <farcall/farcall.h>
+
+#define GROUP_RANK_UNSET UINT64_MAX
+
+struct group {
+	const char *program;     /* "farcall train": begins messages */
+	const char *init_method; /* NULL: env:// */
+	uint64_t rank_flag;      /* GROUP_RANK_UNSET: RANK */
+	uint64_t world_flag;     /* 0: WORLD_SIZE */
+	int rank, world;         /* group_identify()'s */
+	struct far_agent *agent; /* group_join()'s */
+};
+
+/** Is this process told its rank, by flag or environment? */
+bool group_has_rank(const struct group *g);
+/** Reads rank and world size. 0, or -EINVAL after a message. */
+int group_identify(struct group *g);
+/** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
+ * does not serve them. 0, or -EIO after a message. */
+int group_join(struct group *g, struct ps_server *server, struct report *report);
+/** Prints "program: worker1: " and the error. */
+void group_complain(const struct group *g, const struct far_err *err);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bool is_array(const struct far_val *v, enum far_dtype dtype, uint64_t n)
+{
+	return v->u.t.dtype == dtype && v->u.t.ndim == 1 && v->u.t.shape[0] == n;
+}
+
+static void copy_text(char *to, size_t room, const struct far_val *v)
+{
+	size_t n = v->u.s.len < room - 1 ? v->u.s.len : room - 1;
+	memcpy(to, v->u.s.data, n);
+	to[n] = '\0';
+}
+
+static void merge(struct report *r, const double *f)
+{
+	double *to = r->figures;
+	if (r->workers == 0)
+		for (int i = 0; i < REPORT_FIGURES; i++)
+			to[i] = i < REPORT_TEST_ROWS ? 0.0 : NAN;
+	r->workers++;
+	to[REPORT_TRAIN_LOSS] += (f[REPORT_TRAIN_LOSS] - to[REPORT_TRAIN_LOSS]) / r->workers;
+	to[REPORT_SAMPLES] += f[REPORT_SAMPLES];
+	to[REPORT_SECONDS] = fmax(to[REPORT_SECONDS], f[REPORT_SECONDS]);
+	for (int i = REPORT_TEST_ROWS; i < REPORT_FIGURES; i++)
+		if (!isnan(f[i]))
+			to[i] = f[i];
+}
+
+static enum far_status on_report(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	struct report *r = user;
+	if (r == NULL)
+		return far_fail(req, FAR_INVALID, 0, "this member collects no reports; rank 0 does");
+	if (!is_array(&args[2], FAR_F64, REPORT_FIGURES) || !is_array(&args[3], FAR_U64, LATENCY_BUCKETS) ||
+	    !is_array(&args[4], FAR_U64, LATENCY_BUCKETS))
+		return far_fail(req, FAR_BAD_ARGS, 0, "a report has other shapes: are all workers of one version?");
+	copy_text(r->mode, sizeof r->mode, &args[0]);
+	copy_text(r->settings, sizeof r->settings, &args[1]);
+	merge(r, args[2].u.t.data);
+	latency_merge(&r->pulls, args[3].u.t.data);
+	latency_merge(&r->pushes, args[4].u.t.data);
+	struct far_val none = far_none();
+	return far_return(req, &none);
+}
+
+#define REPORT_FUNCTION "train::report"
+
+struct far_function report_function(struct report *r)
+{
+	return (struct far_function){REPORT_FUNCTION
+				     "(str mode, str settings, Tensor figures, Tensor pulls, Tensor pushes) -> none",
+				     FAR_KIND_INLINE, on_report, r};
+}
+
+enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
+			    const double figures[REPORT_FIGURES], const struct latency *pulls,
+			    const struct latency *pushes, struct far_err *err)
+{
+	struct far_tensor f = far_tensor_1d(FAR_F64, figures, REPORT_FIGURES);
+	struct far_tensor l = far_tensor_1d(FAR_U64, pulls->count, LATENCY_BUCKETS);
+	struct far_tensor s = far_tensor_1d(FAR_U64, pushes->count, LATENCY_BUCKETS);
+	struct far_call_opts opts = {.timeout_ns = timeout_ns};
+	struct far_to to = {.worker = 0, .shard = 0};
+	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(mode, settings, &f, &l, &s), &opts, NULL, err);
+}
+
+/* JSON has no NaN. */
+static void json_number(FILE *f, const char *name, double v)
+{
+	if (isfinite(v))
+		fprintf(f, "\"%s\": %.9g, ", name, v);
+	else
+		fprintf(f, "\"%s\": null, ", name);
+}
+
+static void json_count(FILE *f, const char *name, uint64_t v)
+{
+	fprintf(f, "\"%s\": %" PRIu64 ", ", name, v);
+}
+
+static double samples_per_s(const struct report *r)
+{
+	return r->figures[REPORT_SECONDS] > 0.0 ? r->figures[REPORT_SAMPLES] / r->figures[REPORT_SECONDS] : 0.0;
+}
+
+static void print_json(const struct report *r, FILE *f)
+{
+	const double *x = r->figures;
+	fprintf(f, "{");
+	json_number(f, "test_auc", x[REPORT_TEST_AUC]);
+	json_number(f, "test_logloss", x[REPORT_TEST_LOGLOSS]);
+	json_number(f, "test_accuracy", x[REPORT_TEST_ACCURACY]);
+	json_number(f, "train_logloss", x[REPORT_TRAIN_LOSS]);
+	if (!isnan(x[REPORT_BAYES_AUC])) {
+		json_number(f, "bayes_auc", x[REPORT_BAYES_AUC]);
+		json_number(f, "bayes_logloss", x[REPORT_BAYES_LOGLOSS]);
+	}
+	json_number(f, "samples_per_s", samples_per_s(r));
+	json_number(f, "seconds", x[REPORT_SECONDS]);
+	json_count(f, "pull_p50_ns", latency_percentile(&r->pulls, 0.50));
+	json_count(f, "pull_p99_ns", latency_percentile(&r->pulls, 0.99));
+	json_count(f, "push_p50_ns", latency_percentile(&r->pushes, 0.50));
+	json_count(f, "push_p99_ns", latency_percentile(&r->pushes, 0.99));
+	fprintf(f, "\"mode\": \"%s\", \"settings\": %s}\n", r->mode, r->settings);
+}
+
+static void print_quality(FILE *f, const char *name, double v, double bayes)
+{
+	fprintf(f, "  %-14s %10.4f", name, v);
+	if (!isnan(bayes))
+		fprintf(f, "   (best possible %.4f)", bayes);
+	fputc('\n', f);
+}
+
+static void print_latency(FILE *f, const char *name, const struct latency *l)
+{
+	fprintf(f, "  %-14s %10.1f µs p50 %10.1f µs p99\n", name, (double)latency_percentile(l, 0.50) / 1e3,
+		(double)latency_percentile(l, 0.99) / 1e3);
+}
+
+static void print_table(const struct report *r, FILE *f)
+{
+	const double *x = r->figures;
+	fprintf(f, "logistic regression, mode %s, %d workers, tested on %.0f rows\n", r->mode, r->workers,
+		x[REPORT_TEST_ROWS]);
+	fprintf(f, "  %-14s %10.4f\n", "train loss", x[REPORT_TRAIN_LOSS]);
+	print_quality(f, "test loss", x[REPORT_TEST_LOGLOSS], x[REPORT_BAYES_LOGLOSS]);
+	print_quality(f, "test AUC", x[REPORT_TEST_AUC], x[REPORT_BAYES_AUC]);
+	print_quality(f, "test accuracy", x[REPORT_TEST_ACCURACY], NAN);
+	fprintf(f, "  %-14s %10.0f   in %.2f s\n", "samples/s", samples_per_s(r), x[REPORT_SECONDS]);
+	print_latency(f, "pull", &r->pulls);
+	print_latency(f, "push", &r->pushes);
+}
+
+int report_print(const struct report *r, FILE *f, bool json)
+{
+	if (json)
+		print_json(r, f);
+	else
+		print_table(r, f);
+	return fflush(f) || ferror(f) ? -EIO : 0;
+}

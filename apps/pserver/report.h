@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The result of a run: each worker sends its figures to rank 0, whose standard output is the run's, and rank 0 prints
+ * them as one table or one JSON object.
+ */
+#ifndef PSERVER_REPORT_H
+#define PSERVER_REPORT_H
+
+#include "metrics.h"
+#include <farcall/farcall.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#define REPORT_MODE_MAX     16
+#define REPORT_SETTINGS_MAX 2048
+
+/** Figures of one worker, an f64 tensor on the way. Those of the test are NAN but at the worker that tests. */
+enum report_figure {
+	REPORT_TRAIN_LOSS, /* mean log loss over the last epoch, before each update */
+	REPORT_SAMPLES,    /* rows trained on, all epochs */
+	REPORT_SECONDS,    /* of training: loading and testing not counted */
+	REPORT_TEST_ROWS,
+	REPORT_TEST_AUC,
+	REPORT_TEST_LOGLOSS,
+	REPORT_TEST_ACCURACY,
+	REPORT_BAYES_AUC, /* best possible on this test set; NAN for data from a file */
+	REPORT_BAYES_LOGLOSS,
+	REPORT_FIGURES
+};
+
+/** What rank 0 has collected. Written by the thread that runs handlers, read after the agent is shut down. */
+struct report {
+	int workers; /* that have reported */
+	double figures[REPORT_FIGURES];
+	struct latency pulls, pushes;
+	char mode[REPORT_MODE_MAX];
+	char settings[REPORT_SETTINGS_MAX]; /* a JSON object */
+};
+
+/** The function to register; `r` is NULL everywhere but at rank 0. */
+struct far_function report_function(struct report *r);
+
+/** Sends a worker's part to rank 0. */
+enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
+			    const double figures[REPORT_FIGURES], const struct latency *pulls,
+			    const struct latency *pushes, struct far_err *err);
+
+/** Prints what was collected. 0, or -EIO when it could not be written. */
+int report_print(const struct report *r, FILE *f, bool json);
+
+#endif

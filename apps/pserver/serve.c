@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "serve.h"
+#include "ps_clock.h"
+#include "stop.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define WATCH_NS UINT64_C(100000000) /* between looks at the members: how late a loss is seen */
+
+/* Looks at the members on the thread that runs the handlers, through a call to oneself: the server's state needs no
+ * lock. */
+static enum far_status watch(struct group *g, const struct serve_options *o, int stop, struct far_err *err)
+{
+	struct far_call_opts opts = {.timeout_ns = o->timeout_ns};
+	struct far_to self = {.worker = g->rank, .shard = 0};
+	return far_rpc_sync_to(g->agent, self, "ps::watch", FAR_ARGS(stop), &opts, NULL, err);
+}
+
+static void complain_lost(const struct group *g, int rank)
+{
+	struct far_worker_info info;
+	if (far_worker_by_rank(g->agent, rank, &info, NULL) != FAR_OK)
+		snprintf(info.name, sizeof info.name, "worker%d", rank);
+	fprintf(stderr, "%s: worker%d: lost \"%s\" (rank %d) before the job was done; its own last lines say why\n",
+		g->program, g->rank, info.name, rank);
+}
+
+/* Until all workers have left: 0. A lost member or a failure: 1. A signal: 128 + it. */
+static int serve_loop(struct group *g, struct ps_server *s, const struct serve_options *o)
+{
+	int workers = g->world - o->servers;
+	while (atomic_load_explicit(&s->left, memory_order_acquire) < workers) {
+		struct far_err err;
+		if (stop_signal())
+			return 128 + stop_signal();
+		if (watch(g, o, 0, &err) != FAR_OK) {
+			group_complain(g, &err);
+			return 1;
+		}
+		int lost = atomic_load_explicit(&s->lost, memory_order_acquire);
+		if (lost >= 0) {
+			complain_lost(g, lost);
+			return 1;
+		}
+		clock_nap(WATCH_NS);
+	}
+	return 0;
+}
+
+int serve(struct group *g, const struct serve_options *o)
+{
+	struct ps_server *s = NULL;
+	struct report *report = g->rank == 0 ? calloc(1, sizeof *report) : NULL;
+	int status = 1;
+	if (ps_server_new(o->servers, o->rows_max, &s) || (g->rank == 0 && report == NULL)) {
+		fprintf(stderr, "%s: no memory\n", g->program);
+		goto out;
+	}
+	if (group_join(g, s, report))
+		goto out;
+	stop_install();
+	status = serve_loop(g, s, o);
+	stop_restore();
+	struct far_err err;
+	if (status == 0 && far_shutdown(g->agent, 0, &err) != FAR_OK) {
+		group_complain(g, &err);
+		status = 1;
+	} else if (status != 0) {
+		/* Open replies are ended first, so that those who wait learn why. */
+		(void)watch(g, o, 1, NULL);
+		far_shutdown_local(g->agent, NULL);
+	}
+	if (status == 0 && report && report->workers && report_print(report, stdout, o->json)) {
+		fprintf(stderr, "%s: cannot write the report\n", g->program);
+		status = 1;
+	}
+out:
+	ps_server_free(s);
+	free(report);
+	return status;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`. */
+#include "train.h"
+#include "apps/farcall/commands.h"
+#include "apps/farcall/options.h"
+#include "planted.h"
+#include "serve.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *mode_words[] = {"async", "bsp", NULL};
+
+const char *train_mode_name(int mode)
+{
+	return mode_words[mode];
+}
+
+static enum options_result parse(struct train_options *o, int argc, char **argv)
+{
+	const struct option_spec specs[] = {
+		{"mode", 0, OPTION_CHOICE, &o->mode, 0, 0, "MODE",
+		 "async (default): every push is applied at once; "
+		 "bsp: the workers advance in step",
+		 mode_words},
+		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
+		{"workers", 0, OPTION_COUNT, &o->workers, 1, PS_WORLD_MAX - 1, "N", "workers (default 2)", NULL},
+		{"data", 0, OPTION_TEXT, &o->data, 0, 0, "FILE", "libsvm file to train on (default: generated data)",
+		 NULL},
+		{"test", 0, OPTION_TEXT, &o->test, 0, 0, "FILE", "libsvm file to test on; goes with --data", NULL},
+		{"epochs", 0, OPTION_COUNT, &o->epochs, 1, 1000000, "N", "passes over the data (default 20)", NULL},
+		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows in a worker's batch (default 100)", NULL},
+		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE", "first learning rate, falls to 0 (default 0.5)",
+		 NULL},
+		{"seed", 0, OPTION_COUNT, &o->seed, 0, UINT64_C(1) << 53, "N",
+		 "of shuffling and generated data (default 1)", NULL},
+		{"rows", 0, OPTION_COUNT, &o->rows, 1, UINT32_MAX, "N", "generated rows (default 50000)", NULL},
+		{"test-rows", 0, OPTION_COUNT, &o->test_rows, 1, UINT32_MAX, "N", "generated test rows (default 20000)",
+		 NULL},
+		{"features", 0, OPTION_COUNT, &o->features, 1, PLANTED_FEATURES_MAX, "N",
+		 "features of generated data (default 200)", NULL},
+		{"timeout", 0, OPTION_DURATION, &o->timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
+		 "deadline of a call (default 10s)", NULL},
+		{"json", 0, OPTION_FLAG, &o->json, 0, 0, NULL, "one JSON object on stdout, all else on stderr", NULL},
+		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
+		 "with a rank: tcp://HOST:PORT, or env:// (default)", NULL},
+		{"rank", 0, OPTION_COUNT, &o->group.rank_flag, 0, PS_WORLD_MAX - 1, "N",
+		 "be this member only; below --servers a server (default: RANK)", NULL},
+		{"world-size", 0, OPTION_COUNT, &o->group.world_flag, 1, PS_WORLD_MAX, "N",
+		 "members of the group (default: WORLD_SIZE)", NULL},
+		{"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
+	const struct option_command command = {
+		o->group.program, "[OPTIONS]",
+		"Trains logistic regression by minibatches on a parameter server and tests the result. Alone it starts "
+		"servers and workers as processes of their own on this host; under 'farcall run', or with --rank, it "
+		"is "
+		"one of them.",
+		specs};
+	int rest;
+	enum options_result result = options_parse(&command, argc, argv, &rest);
+	if (result == OPTIONS_GO && rest < argc) {
+		options_wrong(o->group.program, "unexpected argument '%s'", argv[rest]);
+		return OPTIONS_WRONG;
+	}
+	return result;
+}
+
+/* What no table of flags can say. 0 or an exit status after a message. */
+static int check(struct train_options *o)
+{
+	const char *program = o->group.program;
+	if (o->lr_text) {
+		char *end;
+		o->lr = strtod(o->lr_text, &end);
+		if (end == o->lr_text || *end || !isfinite(o->lr) || o->lr <= 0.0 || o->lr > 1e6)
+			return options_wrong(program, "--lr takes a number above 0 and up to 1e6, not '%s'",
+					     o->lr_text);
+	}
+	if ((o->data == NULL) != (o->test == NULL))
+		return options_wrong(program, "%s: a model is tested on rows it has not seen",
+				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
+	const char *files[] = {o->data, o->test};
+	for (int i = 0; i < 2 && files[i]; i++) {
+		if (access(files[i], R_OK) == 0)
+			continue;
+		fprintf(stderr, "%s: %s: cannot open: %s\n", program, files[i], strerror(errno));
+		return 1;
+	}
+	return 0;
+}
+
+/* Becomes `farcall run -n N -- farcall train …` with the same flags; each member then knows its rank. */
+static int launch(const struct train_options *o, int argc, char **argv)
+{
+	char self[4096], world[24];
+	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+	char **args = calloc((size_t)argc + 8, sizeof *args);
+	if (len < 0 || args == NULL) {
+		fprintf(stderr, "%s: cannot start the workers: %s\n", o->group.program, strerror(errno));
+		free(args);
+		return 1;
+	}
+	self[len] = '\0';
+	uint64_t workers = o->workers ? o->workers : 2;
+	if (o->servers + workers > PS_WORLD_MAX) {
+		free(args);
+		return options_wrong(o->group.program, "servers and workers together are at most %d", PS_WORLD_MAX);
+	}
+	snprintf(world, sizeof world, "%d", (int)(o->servers + workers));
+	char *head[] = {self, (char[]){"run"}, (char[]){"-n"}, world, (char[]){"--"}, self, (char[]){"train"}};
+	memcpy(args, head, sizeof head);
+	memcpy(args + sizeof head / sizeof *head, argv + 1, ((size_t)argc - 1) * sizeof *args);
+	fflush(NULL);
+	execv(self, args);
+	fprintf(stderr, "%s: cannot start %s: %s\n", o->group.program, self, strerror(errno));
+	free(args);
+	return 1;
+}
+
+int cmd_train(int argc, char **argv)
+{
+	struct train_options o = {.mode = TRAIN_ASYNC,
+				  .servers = 2,
+				  .epochs = 20,
+				  .batch = 100,
+				  .lr = 0.5,
+				  .seed = 1,
+				  .rows = 50000,
+				  .test_rows = 20000,
+				  .features = 200,
+				  .timeout_ns = 10 * FAR_SEC,
+				  .group = {.program = "farcall train", .rank_flag = GROUP_RANK_UNSET}};
+	enum options_result result = parse(&o, argc, argv);
+	if (result != OPTIONS_GO)
+		return result == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	int status = check(&o);
+	if (status)
+		return status;
+	if (!group_has_rank(&o.group))
+		return launch(&o, argc, argv);
+	if (group_identify(&o.group))
+		return OPTIONS_EXIT_USAGE;
+	if ((uint64_t)o.group.world <= o.servers)
+		return options_wrong(o.group.program, "a group of %d with %d servers has no worker", o.group.world,
+				     (int)o.servers);
+	uint64_t workers = (uint64_t)o.group.world - o.servers;
+	if (o.workers && o.workers != workers)
+		return options_wrong(o.group.program, "%d servers and %d workers do not make a group of %d",
+				     (int)o.servers, (int)o.workers, o.group.world);
+	o.workers = workers;
+	if ((uint64_t)o.group.rank >= o.servers)
+		return train_worker(&o);
+	struct serve_options serving = {.servers = (int)o.servers, .timeout_ns = o.timeout_ns, .json = o.json};
+	return serve(&o.group, &serving);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/agent.h"
+
+#include "api/builtin.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/must.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Agents of this process, for "already initialized". Slow path. */
+static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct far_agent *agents;
+
+/* ---- what the control core needs of us ---- */
+
+static bool post(void *ctx, const struct mail *mail)
+{
+	struct far_agent *a = ctx;
+	if (!mailbox_put(&a->shard->mail_in, mail))
+		return false;
+	/* The control core never drives a shard: it wakes whoever does. */
+	a->shard->ops->wake(a->shard->q);
+	return true;
+}
+
+static bool take(void *ctx, struct mail *mail)
+{
+	struct far_agent *a = ctx;
+	return mailbox_get(&a->shard->mail_out, mail);
+}
+
+static uint64_t outstanding(void *ctx)
+{
+	struct far_agent *a = ctx;
+	return atomic_load_explicit(&a->shard->counters.calls_active, memory_order_relaxed);
+}
+
+static void wake_ctl(void *ctx)
+{
+	struct far_agent *a = ctx;
+	ctl_wake(a->ctl);
+}
+
+/* ---- init, as a table: each step with what undoes it ---- */
+
+struct init {
+	struct far_agent *a;
+	const char *name;
+	int rank, world;
+	struct far_opts opts;
+	struct far_err *err;
+};
+
+static enum far_status init_options(struct init *in)
+{
+	struct far_opts *o = &in->opts;
+	if (o->key_file)
+		return err_set(in->err, FAR_UNSUPPORTED,
+			       "a group key (%s) was given, but keys are not supported yet; leave it out to serve "
+			       "loopback and "
+			       "the same user only",
+			       o->key_file);
+	if (o->security && strcmp(o->security, "none") != 0)
+		return err_set(in->err, FAR_INVALID, "security is \"%s\"; it can be \"none\" or left out", o->security);
+	if (o->shards > 1)
+		return err_set(in->err, FAR_UNSUPPORTED, "%u shards were asked for; one per worker is supported yet",
+			       o->shards);
+	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY || o->pin_cpu < 0)
+		return err_set(in->err, FAR_INVALID, "options: driver, idle or pin_cpu is out of range");
+	if (o->rpc_timeout_ns == 0)
+		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
+	if (o->init_timeout_ns == 0)
+		o->init_timeout_ns = FAR_INIT_TIMEOUT_NS;
+	if (!o->group)
+		o->group = "default";
+	if (o->idle == FAR_IDLE_BUSY)
+		o->driver = FAR_DRIVER_OWN;
+	in->a->clock = &clock_monotonic;
+	in->a->driver = o->driver;
+	in->a->incarnation = random_u64();
+	atomic_store(&in->a->rpc_timeout_ns, o->rpc_timeout_ns);
+	return ctl_check_name(in->name, in->err);
+}
+
+static enum far_status init_registry(struct init *in)
+{
+	enum far_status status = FAR_OK;
+	registry_init(&in->a->registry);
+	for (size_t i = 0; i < builtin_functions_n && !status; i++)
+		status = registry_add(&in->a->registry, &builtin_functions[i], in->err);
+	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
+		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
+	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
+		status = registry_add_message(&in->a->registry, &in->opts.messages[i], in->err);
+	if (status)
+		registry_fini(&in->a->registry);
+	return status;
+}
+
+static void fini_registry(struct far_agent *a)
+{
+	registry_fini(&a->registry);
+}
+
+static void fini_ports(struct far_agent *a)
+{
+	while (a->ports_n) {
+		struct nic_port *port = a->ports[--a->ports_n];
+		port->ops->close(port);
+	}
+}
+
+static enum far_status init_ports(struct init *in)
+{
+	const char *want = in->opts.nic ? in->opts.nic : "auto";
+	bool any = strcmp(want, "auto") == 0, known = any;
+	struct nic_config config = {.id = in->a->incarnation,
+				    .any_user = in->opts.security != NULL,
+				    .queues = 1,
+				    .head_bytes = sizeof(struct shm_head)};
+	struct nic_err why = {"no driver is built in"};
+	for (unsigned i = 0; nic_drivers[i] && in->a->ports_n < AGENT_PORTS_MAX; i++) {
+		if (!any && strcmp(nic_drivers[i]->name, want) != 0)
+			continue;
+		known = true;
+		if (nic_drivers[i]->open(&config, &in->a->ports[in->a->ports_n], &why) == 0)
+			in->a->ports_n++;
+	}
+	if (!known)
+		return err_set(in->err, FAR_INVALID, "there is no NIC driver \"%s\"; `farcall info` lists them", want);
+	if (in->a->ports_n == 0)
+		return err_set(in->err, FAR_UNREACHABLE, "no NIC could be opened: %s", why.text);
+	return FAR_OK;
+}
+
+static void fini_shard(struct far_agent *a)
+{
+	shard_destroy(a->shard);
+	a->shard = NULL;
+}
+
+/* The group's size is known once the control core has read the environment, so it is created first and started last. */
+static enum far_status init_ctl(struct init *in)
+{
+	struct far_agent *a = in->a;
+	struct ctl_config config = {
+		.name = in->name,
+		.rank = in->rank,
+		.world = in->world,
+		.init_method = in->opts.init_method,
+		.group = in->opts.group,
+		.incarnation = a->incarnation,
+		.init_timeout_ns = in->opts.init_timeout_ns,
+		.shards = 1,
+		.open_to_all = in->opts.security != NULL,
+		.clock = a->clock,
+		.net = ctl_net_os_create(),
+		.ports = a->ports,
+		.ports_n = a->ports_n,
+		.post = post,
+		.take = take,
+		.outstanding = outstanding,
+		.ctx = a,
+	};
+	if (!config.net)
+		return err_sys(in->err, errno, "cannot create the control core's sockets");
+	enum far_status status = ctl_create(&a->ctl, &config, in->err);
+	if (status) {
+		config.net->ops->destroy(config.net);
+		return status;
+	}
+	a->members = ctl_members(a->ctl, &a->world);
+	a->rank = ctl_rank(a->ctl);
+	snprintf(a->name, sizeof a->name, "%s", in->name);
+	return FAR_OK;
+}
+
+static void fini_ctl(struct far_agent *a)
+{
+	ctl_destroy(a->ctl);
+}
+
+static enum far_status init_listed(struct init *in)
+{
+	struct far_agent *a = in->a, *other;
+	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
+	pthread_mutex_lock(&agents_lock);
+	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
+		;
+	if (!other) {
+		a->next = agents;
+		agents = a;
+	}
+	pthread_mutex_unlock(&agents_lock);
+	return other ? err_set(in->err, FAR_ALREADY_INITIALIZED,
+			       "RPC is already initialized for %s in this process; shut that agent down first",
+			       a->identity)
+		     : FAR_OK;
+}
+
+static void fini_listed(struct far_agent *a)
+{
+	pthread_mutex_lock(&agents_lock);
+	for (struct far_agent **at = &agents; *at; at = &(*at)->next)
+		if (*at == a) {
+			*at = a->next;
+			break;
+		}
+	pthread_mutex_unlock(&agents_lock);
+}
+
+static enum far_status init_shard(struct init *in)
+{
+	struct far_agent *a = in->a;
+	struct nic_caps caps;
+	a->ports[0]->ops->caps(a->ports[0], &caps);
+	struct shard_config config = {
+		.agent = a,
+		.queue = a->ports[0]->ops->queue(a->ports[0], 0),
+		.body_bytes_max = caps.body_bytes_max,
+		.peers_max = caps.peers_max,
+		.world = (uint32_t)a->world,
+		.rank = (uint32_t)a->rank,
+		.name = a->name,
+		.clock = a->clock,
+		.registry = &a->registry,
+		.driver = in->opts.driver,
+		.idle = in->opts.idle,
+		.ctl_wake = wake_ctl,
+		.ctl_ctx = a,
+	};
+	a->shard = shard_create(&config);
+	return a->shard ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory for the shard's tables");
+}
+
+static enum far_status init_keeper(struct init *in)
+{
+	struct far_agent *a = in->a;
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	int error = 0;
+	if (in->opts.pin_cpu) {
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		CPU_SET((size_t)in->opts.pin_cpu - 1, &set);
+		error = pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+	}
+	if (!error)
+		error = pthread_create(&a->keeper, &attr, keeper_main, a->shard);
+	pthread_attr_destroy(&attr);
+	if (error)
+		return err_sys(in->err, error, "cannot start the shard's thread%s",
+			       in->opts.pin_cpu ? " (is pin_cpu one of this process's CPUs?)" : "");
+	pthread_setname_np(a->keeper, "far-shard0");
+	a->keeper_started = true;
+	return FAR_OK;
+}
+
+/* Ends the keeper, then everything that is pending, by this thread, which is the shard's last driver. */
+static void fini_keeper(struct far_agent *a)
+{
+	struct shard *s = a->shard;
+	atomic_store_explicit(&s->stop, true, memory_order_release);
+	s->ops->wake(s->q);
+	driver_unpark(&s->driver);
+	pthread_join(a->keeper, NULL);
+	while (!shard_enter(s)) /* a call that another thread, against the contract, is inside of */
+		sched_yield();
+	shard_pass(s);
+	session_close_all(s);
+	s->ops->flush(s->q);
+	shard_leave(s);
+}
+
+static enum far_status init_join(struct init *in)
+{
+	struct far_agent *a = in->a;
+	enum far_status status = ctl_start(a->ctl, in->err);
+	if (status)
+		return status;
+	status = ctl_wait_settled(a->ctl, in->err);
+	/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a
+	 * pass. */
+	while (!status && atomic_load_explicit(&a->shard->sessions_opened, memory_order_acquire) < (uint32_t)a->world) {
+		if (a->driver == FAR_DRIVER_SHARED && shard_enter(a->shard)) {
+			shard_take_mail(a->shard);
+			shard_leave(a->shard);
+		} else {
+			sched_yield();
+		}
+	}
+	if (status)
+		ctl_stop(a->ctl);
+	return status;
+}
+
+static void fini_join(struct far_agent *a)
+{
+	ctl_stop(a->ctl);
+}
+
+static enum far_status init_names(struct init *in)
+{
+	struct far_agent *a = in->a;
+	a->names_n = 4;
+	while (a->names_n < 2 * (uint32_t)a->world)
+		a->names_n *= 2;
+	a->by_name = calloc(a->names_n, sizeof *a->by_name);
+	if (!a->by_name)
+		return err_set(in->err, FAR_RESOURCE, "out of memory");
+	for (int r = 0; r < a->world; r++) {
+		const char *name = a->members[r].name;
+		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
+		while (a->by_name[i])
+			i = (i + 1) & (a->names_n - 1);
+		a->by_name[i] = (uint32_t)r + 1;
+	}
+	return FAR_OK;
+}
+
+static void fini_names(struct far_agent *a)
+{
+	free(a->by_name);
+}
+
+static const struct {
+	const char *name;
+	enum far_status (*init)(struct init *in);
+	void (*fini)(struct far_agent *a);
+} steps[] = {
+	{"options", init_options, NULL},      {"registry", init_registry, fini_registry},
+	{"ports", init_ports, fini_ports},    {"ctl", init_ctl, fini_ctl},
+	{"listed", init_listed, fini_listed}, {"shard", init_shard, fini_shard},
+	{"keeper", init_keeper, fini_keeper}, {"join", init_join, fini_join},
+	{"names", init_names, fini_names},
+};
+#define STEPS (sizeof steps / sizeof *steps)
+
+static void undo(struct far_agent *a, size_t done)
+{
+	while (done)
+		if (steps[--done].fini)
+			steps[done].fini(a);
+	free(a);
+}
+
+enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
+			     struct far_agent **agent, struct far_err *err)
+{
+	struct init in = {.name = name, .rank = rank, .world = world_size, .err = err};
+	if (!agent || !name)
+		return err_set(err, FAR_INVALID, "far_init_rpc: name and agent must not be NULL");
+	if (opts)
+		in.opts = *opts;
+	in.a = calloc(1, sizeof *in.a);
+	if (!in.a)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	for (size_t i = 0; i < STEPS; i++) {
+		enum far_status status = steps[i].init(&in);
+		if (status) {
+			undo(in.a, i);
+			return status;
+		}
+	}
+	*agent = in.a;
+	return FAR_OK;
+}
+
+static enum far_status check_shutdown(struct far_agent *agent, struct far_err *err)
+{
+	if (!agent)
+		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
+	enum far_status status = agent_may_wait("far_shutdown", err);
+	if (!status && shard_held(agent->shard))
+		far_shard_release(agent);
+	return status;
+}
+
+enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+{
+	enum far_status status = check_shutdown(agent, err);
+	if (status)
+		return status;
+	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
+	status = ctl_wait_settled(agent->ctl, err);
+	undo(agent, STEPS);
+	return status;
+}
+
+enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err)
+{
+	enum far_status status = check_shutdown(agent, err);
+	if (!status)
+		undo(agent, STEPS);
+	return status;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The agent behind the public handle. Application threads; everything but `rpc_timeout_ns` is constant between init
+ * and shutdown. */
+#ifndef FAR_API_AGENT_H
+#define FAR_API_AGENT_H
+
+#include "ctl/ctl.h"
+#include "shard/shard.h"
+#include "xcore/registry.h"
+
+#include <farcall/farcall.h>
+#include <pthread.h>
+
+#define AGENT_PORTS_MAX 8
+
+struct far_agent {
+	struct shard *shard;
+	struct ctl *ctl;
+	const struct ctl_member *members;
+	uint32_t *by_name; /* open addressing over names_n places: rank + 1 */
+	uint32_t names_n;
+	int world, rank;
+	_Atomic uint64_t rpc_timeout_ns;
+	const struct clock_source *clock;
+	uint64_t incarnation;
+	enum far_driver driver;
+	struct registry registry;
+	struct nic_port *ports[AGENT_PORTS_MAX];
+	unsigned ports_n;
+	pthread_t keeper;
+	bool keeper_started;
+	struct far_agent *next; /* list of this process's agents */
+	char identity[512];
+	char name[FAR_NAME_MAX];
+};
+
+/** Rank of a worker, or −1 with `err` filled. */
+int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err);
+enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err);
+
+/** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
+enum far_status agent_may_wait(const char *what, struct far_err *err);
+
+/** Fills in deadline and time left of a call. */
+void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start);
+
+/** Starts a call from any thread: straight if it holds or gets the shard, else through the submission ring. */
+enum far_status agent_start(struct far_agent *a, struct call_start *start, struct far_err *err);
+/** The status and text for what shard_call() or submit_put() returned. */
+enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
+				  struct far_err *err);
+
+/** Completes a future of this agent with what its call ended with. On the shard. */
+void agent_complete(struct far_future *f, const struct outcome *o);
+/** Result of a done future. */
+enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What both API levels share: finding the worker, the deadline, the way into the shard, waiting, results. */
+#include "api/agent.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/must.h"
+#include "wire/values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
+{
+	if (name) {
+		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
+		for (; a->by_name[i]; i = (i + 1) & (a->names_n - 1))
+			if (strcmp(a->members[a->by_name[i] - 1].name, name) == 0)
+				return (int)a->by_name[i] - 1;
+	}
+	err_set(err, FAR_UNKNOWN_WORKER, "name:%s,rank:%d could not find destination name \"%s\"", a->name, a->rank,
+		name ? name : "(NULL)");
+	return -1;
+}
+
+enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
+{
+	if (likely(to.worker >= 0 && to.worker < a->world && to.shard <= 0 && to.shard >= -1))
+		return FAR_OK;
+	if (to.worker < 0 || to.worker >= a->world)
+		return err_set(err, FAR_UNKNOWN_WORKER,
+			       "name:%s,rank:%d could not find destination id %d (ranks are 0 to %d)", a->name, a->rank,
+			       (int)to.worker, a->world - 1);
+	return err_set(err, FAR_INVALID, "worker \"%s\" has one shard, number 0 (or -1), not %d",
+		       a->members[to.worker].name, (int)to.shard);
+}
+
+enum far_status agent_may_wait(const char *what, struct far_err *err)
+{
+	const char *handler = shard_in_handler();
+	if (likely(!handler))
+		return FAR_OK;
+	return err_set(
+		err, FAR_WOULD_DEADLOCK,
+		"%s would wait inside %s, which runs inline on the shard that would complete it; start the call with "
+		"far_rpc_async or far_msg_send and answer later through far_defer",
+		what, handler);
+}
+
+void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start)
+{
+	uint64_t left = opts && opts->timeout_ns ? opts->timeout_ns
+						 : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
+	start->left = left;
+	start->deadline = left == FAR_FOREVER ? TIME_NEVER : time_after(clock_now(a->clock), left);
+}
+
+enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
+				  struct far_err *err)
+{
+	const char *name = a->members[start->worker].name;
+	switch (error) {
+	case -EAGAIN:
+		counter_add(&a->shard->counters.busy_refusals, 1);
+		return err_set(err, FAR_BUSY,
+			       "too much is pending towards worker \"%s\" (%d calls at most, and its message memory); "
+			       "wait for "
+			       "some and try again",
+			       name, FAR_SESSION_CALLS_MAX);
+	case -EPIPE:
+	case -ENOTCONN:
+		err_set(err, FAR_PEER_LOST, "worker \"%s\" is gone", name);
+		break;
+	case -EMSGSIZE:
+		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", start->len,
+			       FAR_MSG_BYTES_MAX);
+	default:
+		return err_set(err, FAR_RESOURCE, "no memory to hand the call over");
+	}
+	if (err)
+		snprintf(err->origin, sizeof err->origin, "%s", name);
+	return FAR_PEER_LOST;
+}
+
+enum far_status agent_start(struct far_agent *a, struct call_start *start, struct far_err *err)
+{
+	struct shard *s = a->shard;
+	int error;
+	if (shard_held(s)) {
+		error = shard_call(s, start);
+		/* In a handler or callback the pass that called it flushes. */
+		if (!s->context.handler)
+			s->ops->flush(s->q);
+	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+		error = shard_call(s, start);
+		shard_leave(s);
+	} else {
+		error = start->len > FAR_MSG_BYTES_MAX ? -EMSGSIZE : submit_put(&s->submit, start);
+		shard_nudge(s);
+	}
+	return likely(error == 0) ? FAR_OK : agent_start_error(a, error, start, err);
+}
+
+/* ---- results ---- */
+
+/* A failed future's bytes: the origin's name and the text, each with its NUL. The future may outlive the agent that
+ * knows ranks. */
+struct failure {
+	char origin[FAR_NAME_MAX];
+	char text[FAR_ERR_TEXT_MAX];
+};
+
+void agent_complete(struct far_future *f, const struct outcome *o)
+{
+	if (likely(o->status == FAR_OK)) {
+		future_complete(f, o);
+		return;
+	}
+	const struct far_agent *a = f->agent;
+	struct outcome with_origin = *o;
+	struct failure failure;
+	size_t n = o->len < sizeof failure.text ? o->len : sizeof failure.text - 1;
+	snprintf(failure.origin, sizeof failure.origin, "%s",
+		 o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name);
+	if (n)
+		memcpy(failure.text, o->data, n);
+	failure.text[n] = '\0';
+	with_origin.data = &failure;
+	with_origin.len = offsetof(struct failure, text) + n + 1;
+	future_complete(f, &with_origin);
+}
+
+static enum far_status failed(const struct far_future *f, struct far_err *err)
+{
+	enum far_status status = (enum far_status)f->status;
+	if (!err)
+		return status;
+	err->status = status;
+	err->executed = (enum far_executed)f->executed;
+	err->code = f->code;
+	/* Without memory for the failure's bytes only its class is left. */
+	const struct failure *failure = f->len ? future_bytes(f) : NULL;
+	snprintf(err->origin, sizeof err->origin, "%s", failure ? failure->origin : "");
+	snprintf(err->text, sizeof err->text, "%s", failure ? failure->text : far_status_text(status));
+	return status;
+}
+
+enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err)
+{
+	if (unlikely(f->status != FAR_OK))
+		return failed(f, err);
+	if (!out)
+		return FAR_OK;
+	struct far_val v;
+	size_t n;
+	if (unlikely(values_read(future_bytes(f), f->len, &v, 1, &n, NULL, 0) || n != 1)) {
+		err_set(err, FAR_PROTOCOL, "the answer is malformed");
+		if (err)
+			err->executed = FAR_EXECUTED_YES;
+		return FAR_PROTOCOL;
+	}
+	*out = v;
+	/* A value with bytes keeps the memory they lie in. */
+	out->own = NULL;
+	if (v.type >= FAR_TYPE_STRING) {
+		out->own = f->buf ? f->buf : &f->head;
+		buf_ref(out->own);
+	}
+	return FAR_OK;
+}
+
+bool far_future_done(const struct far_future *f)
+{
+	return future_done(f);
+}
+
+enum far_status far_future_value(struct far_future *f, struct far_val *out, struct far_err *err)
+{
+	if (!future_done(f))
+		return err_set(err, FAR_PENDING, "the call is still pending");
+	return agent_result(f, out, err);
+}
+
+static enum far_status wait_one(struct far_future *f, uint64_t until, struct far_err *err)
+{
+	if (likely(future_done(f)))
+		return FAR_OK;
+	enum far_status status = agent_may_wait("far_future_wait", err);
+	if (unlikely(status))
+		return status;
+	shard_wait(f->agent->shard, f, until);
+	return future_done(f)
+		       ? FAR_OK
+		       : err_set(err, FAR_PENDING, "the call is still pending at the end of the wait; it goes on");
+}
+
+static uint64_t wait_limit(uint64_t timeout_ns)
+{
+	return timeout_ns == 0 || timeout_ns == FAR_FOREVER ? TIME_NEVER
+							    : time_after(clock_now(&clock_monotonic), timeout_ns);
+}
+
+enum far_status far_future_wait(struct far_future *f, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	enum far_status status = wait_one(f, future_done(f) ? 0 : wait_limit(timeout_ns), err);
+	return status ? status : agent_result(f, out, err);
+}
+
+enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint64_t timeout_ns, struct far_err *err)
+{
+	uint64_t until = wait_limit(timeout_ns);
+	for (size_t i = 0; i < n; i++)
+		if (future_done(f[i]) && f[i]->status != FAR_OK)
+			return agent_result(f[i], NULL, err);
+	for (size_t i = 0; i < n; i++) {
+		enum far_status status = wait_one(f[i], until, err);
+		if (!status)
+			status = agent_result(f[i], NULL, err);
+		if (status)
+			return status;
+	}
+	return FAR_OK;
+}
+
+void far_future_free(struct far_future *f)
+{
+	if (f)
+		buf_unref(&f->head);
+}

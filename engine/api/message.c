@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages, the caller's side. */
+#include "api/agent.h"
+#include "base/error.h"
+#include "base/must.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- with a completion callback ---- */
+
+/* A send's callback and what it needs for an error; pooled with the buffers, so that a shard may free it. */
+struct pending_send {
+	struct far_buf *self;
+	const struct far_agent *agent;
+	far_msg_done_fn *done;
+	void *user;
+};
+
+static void send_done(void *user, const struct outcome *o)
+{
+	struct pending_send p = *(struct pending_send *)user;
+	buf_unref(p.self);
+	if (likely(o->status == FAR_OK)) {
+		p.done(p.user, FAR_OK, o->data, o->len, NULL);
+		return;
+	}
+	struct far_err err;
+	err_set(&err, o->status, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
+	err.executed = o->executed;
+	err.code = o->code;
+	snprintf(err.origin, sizeof err.origin, "%s",
+		 o->origin >= 0 ? p.agent->members[o->origin].name : p.agent->name);
+	p.done(p.user, o->status, NULL, 0, &err);
+}
+
+enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
+{
+	enum far_status status = agent_check_to(a, to, err);
+	if (unlikely(status))
+		return status;
+	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
+		return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)",
+			       FAR_MSG_HANDLERS_MAX);
+	struct far_buf *buf = buf_alloc(sizeof(struct pending_send));
+	if (unlikely(!buf))
+		return err_set(err, FAR_RESOURCE, "out of buffers");
+	struct pending_send *p = buf_data(buf);
+	*p = (struct pending_send){buf, a, done, user};
+	struct call_start start = {
+		.worker = (uint32_t)to.worker, .fn = id, .done = send_done, .user = p, .data = data, .len = len};
+	agent_set_deadline(a, opts, &start);
+	status = agent_start(a, &start, err);
+	if (unlikely(status))
+		buf_unref(buf);
+	return status;
+}
+
+/* ---- waiting ---- */
+
+/* On the caller's stack: the thread holds the shard from start to completion, so nobody else can come to see it late.
+ */
+struct held_call {
+	bool done;
+	void *reply;
+	size_t cap, len;
+	struct outcome outcome; /* without its bytes */
+	char text[FAR_ERR_TEXT_MAX];
+};
+
+static void held_done(void *user, const struct outcome *o)
+{
+	struct held_call *h = user;
+	h->outcome = *o;
+	h->len = o->len;
+	if (likely(o->status == FAR_OK)) {
+		if (likely(o->len <= h->cap) && o->len)
+			memcpy(h->reply, o->data, o->len);
+	} else {
+		size_t n = o->len < sizeof h->text ? o->len : sizeof h->text - 1;
+		if (n)
+			memcpy(h->text, o->data, n);
+		h->text[n] = '\0';
+	}
+	h->done = true;
+}
+
+static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, struct far_err *err)
+{
+	if (reply_len)
+		*reply_len = len;
+	err_set(err, FAR_TOO_LARGE, "the reply has %zu bytes, the buffer %zu", len, cap);
+	if (err)
+		err->executed = FAR_EXECUTED_YES;
+	return FAR_TOO_LARGE;
+}
+
+static enum far_status call_held(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
+				 size_t *reply_len, struct far_err *err)
+{
+	struct shard *s = a->shard;
+	struct held_call h;
+	h.done = false;
+	h.reply = reply;
+	h.cap = cap;
+	start->done = held_done;
+	start->user = &h;
+	int error = shard_call(s, start);
+	if (unlikely(error))
+		return agent_start_error(a, error, start, err);
+	s->ops->flush(s->q);
+	struct idler idler = {0};
+	while (!h.done) {
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (unlikely(idler_step(s, &idler, true)))
+			shard_sleep(s, TIME_NEVER); /* the call's own deadline is a timer */
+	}
+	if (likely(h.outcome.status == FAR_OK)) {
+		if (unlikely(h.len > cap))
+			return too_small(h.len, cap, reply_len, err);
+		if (reply_len)
+			*reply_len = h.len;
+		return FAR_OK;
+	}
+	err_set(err, h.outcome.status, "%s", h.text);
+	if (err) {
+		err->executed = h.outcome.executed;
+		err->code = h.outcome.code;
+		snprintf(err->origin, sizeof err->origin, "%s",
+			 h.outcome.origin >= 0 ? a->members[h.outcome.origin].name : a->name);
+	}
+	return h.outcome.status;
+}
+
+static void handed_done(void *user, const struct outcome *o)
+{
+	agent_complete(user, o);
+}
+
+static enum far_status call_handed(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
+				   size_t *reply_len, struct far_err *err)
+{
+	struct far_future *f = future_alloc(a);
+	if (!f)
+		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
+			       FAR_FUTURES_MAX);
+	start->done = handed_done;
+	start->user = f;
+	enum far_status status = agent_start(a, start, err);
+	if (!status) {
+		shard_wait(a->shard, f, TIME_NEVER);
+		status = agent_result(f, NULL, err);
+	}
+	if (!status) {
+		if (f->len > cap) {
+			status = too_small(f->len, cap, reply_len, err);
+		} else {
+			if (f->len)
+				memcpy(reply, future_bytes(f), f->len);
+			if (reply_len)
+				*reply_len = f->len;
+		}
+	}
+	buf_unref(&f->head);
+	return status;
+}
+
+enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
+			     struct far_err *err)
+{
+	enum far_status status = agent_check_to(a, to, err);
+	if (likely(!status))
+		status = agent_may_wait("far_msg_call", err);
+	if (unlikely(status))
+		return status;
+	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
+		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
+	struct call_start start = {.worker = (uint32_t)to.worker, .fn = id, .data = data, .len = len};
+	agent_set_deadline(a, opts, &start);
+	if (shard_held(a->shard))
+		return call_held(a, &start, reply, cap, reply_len, err);
+	if (a->driver == FAR_DRIVER_SHARED && shard_enter(a->shard)) {
+		status = call_held(a, &start, reply, cap, reply_len, err);
+		shard_leave(a->shard);
+		return status;
+	}
+	return call_handed(a, &start, reply, cap, reply_len, err);
+}

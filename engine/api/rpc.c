@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Typed calls, the caller's side. */
+#include "api/agent.h"
+#include "base/error.h"
+#include "base/must.h"
+#include "wire/values.h"
+
+#include <string.h>
+
+/* Arguments after the caller-side check, ready to be written into the message. */
+struct arguments {
+	size_t n;
+	struct far_val v[FAR_ARGS_MAX];
+};
+
+static void write_arguments(const void *data, void *dst, size_t len)
+{
+	const struct arguments *args = data;
+	values_write(args->v, args->n, dst, len);
+}
+
+static void done_sync(void *user, const struct outcome *o)
+{
+	agent_complete(user, o);
+}
+
+/* The call holds a reference of its own, since the application may drop the future early. */
+static void done_async(void *user, const struct outcome *o)
+{
+	struct far_future *f = user;
+	agent_complete(f, o);
+	buf_unref(&f->head);
+}
+
+static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
+			       struct call_start *start, struct far_err *err)
+{
+	enum far_status status = agent_check_to(a, to, err);
+	if (unlikely(status))
+		return status;
+	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
+	if (unlikely(!fn))
+		return err_set(err, FAR_NO_FUNCTION,
+			       "no function \"%s\" is registered here; register it on the caller and on the callee",
+			       function ? function : "(NULL)");
+	status = signature_check(&fn->signature, args, n, checked->v, err);
+	if (unlikely(status))
+		return status;
+	checked->n = n;
+	size_t len = values_size(checked->v, n, err);
+	if (unlikely(len == SIZE_MAX))
+		return err ? err->status : FAR_BAD_ARGS;
+	*start = (struct call_start){.worker = (uint32_t)to.worker,
+				     .fn = (uint16_t)fn->index,
+				     .typed = true,
+				     .data = checked,
+				     .len = len,
+				     .write = write_arguments};
+	agent_set_deadline(a, opts, start);
+	return FAR_OK;
+}
+
+enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
+				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				 struct far_future **out, struct far_err *err)
+{
+	struct arguments checked;
+	struct call_start start;
+	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
+	if (unlikely(status))
+		return status;
+	struct far_future *f = future_alloc(a);
+	if (unlikely(!f))
+		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
+			       FAR_FUTURES_MAX);
+	buf_ref(&f->head);
+	start.done = done_async;
+	start.user = f;
+	status = agent_start(a, &start, err);
+	if (unlikely(status)) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	*out = f;
+	return FAR_OK;
+}
+
+/* Starts the call and waits under one hold of the token when it can be had. */
+static enum far_status start_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
+				      struct far_err *err)
+{
+	struct shard *s = a->shard;
+	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
+	enum far_status status = agent_start(a, start, err);
+	if (likely(!status))
+		shard_wait(s, f, TIME_NEVER); /* the call's own deadline ends it */
+	if (entered)
+		shard_leave(s);
+	return status;
+}
+
+enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+				size_t args_n, const struct far_call_opts *opts, struct far_val *out,
+				struct far_err *err)
+{
+	struct arguments checked;
+	struct call_start start;
+	enum far_status status = agent_may_wait("far_rpc_sync", err);
+	if (likely(!status))
+		status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
+	if (unlikely(status))
+		return status;
+	struct far_future *f = future_alloc(a);
+	if (unlikely(!f))
+		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
+			       FAR_FUTURES_MAX);
+	start.done = done_sync;
+	start.user = f;
+	status = start_and_wait(a, &start, f, err);
+	if (likely(!status))
+		status = agent_result(f, out, err);
+	buf_unref(&f->head);
+	return status;
+}
+
+enum far_status far_rpc_sync(struct far_agent *a, const char *to, const char *function, const struct far_val *args,
+			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+{
+	int rank = agent_find_worker(a, to, err);
+	if (unlikely(rank < 0))
+		return FAR_UNKNOWN_WORKER;
+	return far_rpc_sync_to(a, (struct far_to){rank, -1}, function, args, args_n, opts, out, err);
+}
+
+enum far_status far_rpc_async(struct far_agent *a, const char *to, const char *function, const struct far_val *args,
+			      size_t args_n, const struct far_call_opts *opts, struct far_future **out,
+			      struct far_err *err)
+{
+	int rank = agent_find_worker(a, to, err);
+	if (unlikely(rank < 0))
+		return FAR_UNKNOWN_WORKER;
+	return far_rpc_async_to(a, (struct far_to){rank, -1}, function, args, args_n, opts, out, err);
+}

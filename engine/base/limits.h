@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Every bound of the engine, with its reason. */
+#ifndef FAR_BASE_LIMITS_H
+#define FAR_BASE_LIMITS_H
+
+#include <stdint.h>
+
+/* Members of a static group. Sessions are set up with everybody at init: this many unix sockets and ring pairs at most.
+ */
+#define FAR_WORLD_MAX 256
+
+/* Calls that may be pending from one shard towards another. Each takes at most three ring slots in its life (request,
+ * cancel; reply), so that a ring of 1024 slots can never be full: 256 requests + 256 cancels one way, 256 replies the
+ * other way, and on the loopback session all three in one ring. */
+#define FAR_SESSION_CALLS_MAX 256
+
+/* Call slots of a shard: all its sessions together. */
+#define FAR_CALLS_MAX 16384
+
+/* Requests that a shard keeps open beyond their handler. A caller's pending calls bound it per session; this bounds the
+ * sum. */
+#define FAR_DEFERRED_MAX 8192
+
+/* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
+#define FAR_SUBMIT_SLOTS 1024
+
+/* Mailbox of a shard, from its control core: two messages per member (up, down) and one stop. */
+#define FAR_MAILBOX_SLOTS 1024
+
+/* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
+#define FAR_BURST 16
+
+/* Payload that shares the header's line, on shm. */
+#define FAR_LINE_PAYLOAD 32
+
+/* String arguments of one call, their NULs included: they are copied to memory of the handler's side, because a C
+ * string in memory that a peer can write cannot be trusted to end. Longer texts go as bytes. */
+#define FAR_STRINGS_BYTES_MAX 65536
+
+/* Futures of a process. They grow in slabs of FAR_FUTURES_SLAB on the calling thread, never on a shard. */
+#define FAR_FUTURES_MAX  (1u << 20)
+#define FAR_FUTURES_SLAB 1024
+
+/* Threads that may sleep for one shard at once and still be handed its driver token. More wait in naps of FAR_NAP_NS.
+ */
+#define FAR_SLEEPERS_MAX 128
+#define FAR_NAP_NS       UINT64_C(1000000)
+
+/* Adaptive idling: polls without work before the driver yields, and yields before it sleeps; perf/NOTES.md, "idle". */
+#define FAR_SPIN_NS  UINT64_C(20000)
+#define FAR_YIELD_NS UINT64_C(50000)
+
+/* Store: keys and values of the rendezvous, requests waiting at the server, clients. */
+#define FAR_STORE_KEY_MAX     255
+#define FAR_STORE_VALUE_MAX   4096
+#define FAR_STORE_KEYS_MAX    65536
+#define FAR_STORE_CLIENTS_MAX 1024
+
+/* Defaults of times, in ns. */
+#define FAR_RPC_TIMEOUT_NS      UINT64_C(60000000000)
+#define FAR_INIT_TIMEOUT_NS     UINT64_C(60000000000)
+#define FAR_SHUTDOWN_TIMEOUT_NS UINT64_C(60000000000)
+
+#endif

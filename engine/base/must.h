@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** must(): programmer errors, kept in release builds, off the per-packet path. debug_must(): in debug builds only. */
+#ifndef FAR_BASE_MUST_H
+#define FAR_BASE_MUST_H
+
+_Noreturn void must_fail(const char *what, const char *file, int line);
+
+#define must(condition) ((condition) ? (void)0 : must_fail(#condition, __FILE__, __LINE__))
+
+#ifdef NDEBUG
+#define debug_must(condition) ((void)sizeof(condition))
+#else
+#define debug_must(condition) must(condition)
+#endif
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The control core: one ordinary thread around ctl_step(). It rendezvouses, keeps the table of members, has the NIC
+ * ports connect, posts to the shards' mailboxes, and conducts the shutdown. It never touches a shard.
+ *
+ * Life: JOINING → READY → LEAVING → LEFT, or FAILED from the first two. Only ctl_step() changes the state; application
+ * threads ask (ctl_leave) and wait (ctl_wait_state).
+ */
+#ifndef FAR_CTL_CTL_H
+#define FAR_CTL_CTL_H
+
+#include "base/clock.h"
+#include "ctl/net.h"
+#include "nic/nic.h"
+#include "xcore/mailbox.h"
+
+#include <farcall/agent.h>
+#include <stdatomic.h>
+
+enum ctl_state { CTL_JOINING, CTL_READY, CTL_LEAVING, CTL_LEFT, CTL_FAILED };
+
+struct ctl_config {
+	const char *name; /* validated by ctl_create */
+	int rank, world;  /* FAR_RANK_ENV, FAR_WORLD_ENV: from the environment */
+	const char *init_method, *group;
+	uint64_t incarnation;
+	uint64_t init_timeout_ns;
+	unsigned shards;
+	bool open_to_all; /* security=none */
+	const struct clock_source *clock;
+	struct ctl_net *net;           /* taken over on success */
+	struct nic_port *const *ports; /* borrowed; best first */
+	unsigned ports_n;
+	/** Puts a mail into shard 0's mailbox and wakes its driver; false when full. */
+	bool (*post)(void *ctx, const struct mail *mail);
+	/** Takes the next mail of the shard. */
+	bool (*take)(void *ctx, struct mail *mail);
+	/** Calls this worker has outstanding: shutdown waits for 0. Any thread. */
+	uint64_t (*outstanding)(void *ctx);
+	void *ctx;
+};
+
+/** A member as application threads see it: all but `alive` and `nic` is constant from READY on. */
+struct ctl_member {
+	char name[FAR_NAME_MAX];
+	int32_t rank;
+	uint32_t shards;
+	uint64_t incarnation;
+	_Atomic int alive; /* writer: control core; relaxed, a hint */
+	char nic[16];
+};
+
+struct ctl;
+
+/** Checks name, rank, world size, method and environment, and starts nothing yet. Application thread. */
+enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, struct far_err *err);
+
+/** Does all that is ready at `now`; returns the absolute time to be called again at the latest. Control core (or a
+ * simulator). */
+uint64_t ctl_step(struct ctl *ctl, uint64_t now);
+
+/** Starts / ends the thread that runs ctl_step. stop: wakes and joins it; the store, when hosted here, goes down with
+ * it. */
+enum far_status ctl_start(struct ctl *ctl, struct far_err *err);
+void ctl_stop(struct ctl *ctl);
+void ctl_destroy(struct ctl *ctl);
+
+/** Any thread: makes the control core run a step soon. */
+void ctl_wake(struct ctl *ctl);
+
+enum ctl_state ctl_state(const struct ctl *ctl);
+/** Blocks until the state is READY, LEFT or FAILED (bounded by the deadlines given), and fills `err` with why unless it
+ * went well. */
+enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err);
+
+/** Asks to leave gracefully within `timeout_ns`; ctl_wait_settled() then tells the result (TIMEOUT, PEER_LOST: `err`
+ * names the members). */
+void ctl_leave(struct ctl *ctl, uint64_t timeout_ns);
+
+/** Members, by rank; `world` of them; constant from READY on. */
+const struct ctl_member *ctl_members(const struct ctl *ctl, int *world);
+int ctl_rank(const struct ctl *ctl);
+/** Key of this group in the process: "host:port/group/name", for "already initialized". */
+const char *ctl_identity(const struct ctl *ctl);
+
+/** Worker names: 1 to 127 of A-Z a-z 0-9 - _ : */
+enum far_status ctl_check_name(const char *name, struct far_err *err);
+
+#endif

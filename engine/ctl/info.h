@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What members tell each other: "info" through the store, "hello" in the set-up of a session. Numbers are big-endian.
+ *
+ *   info   offset 0: version 1 (1 byte), name bytes (1), shards (2), incarnation (8), addresses (1), then the name,
+ *          then per address: driver bytes (1), blob bytes (2), driver, blob.
+ *   hello  offset 0: magic "FCHL" (4 bytes), version 1 (2), 0 (2), hash of the group's name (8), world size (4),
+ *          rank (4), incarnation of the sender (8), incarnation of the receiver as the sender knows it (8).
+ *          Readers take a longer hello and ignore what they do not know: the proof of a group key goes there.
+ */
+#ifndef FAR_CTL_INFO_H
+#define FAR_CTL_INFO_H
+
+#include "nic/nic.h"
+
+#include <farcall/status.h>
+
+/* Ports of a worker: with the longest name and addresses they still fit a value of the store. */
+#define INFO_PORTS_MAX 8
+
+#define HELLO_BYTES 40
+
+struct info {
+	char name[FAR_NAME_MAX];
+	uint64_t incarnation;
+	unsigned shards;
+	unsigned addrs_n;
+	struct nic_addr addrs[INFO_PORTS_MAX];
+};
+
+struct hello {
+	uint64_t group; /* hash64 of its name */
+	uint32_t world, rank;
+	uint64_t from, to; /* incarnations */
+};
+
+/** Bytes written, at most FAR_STORE_VALUE_MAX. */
+size_t info_encode(const struct info *info, uint8_t *out);
+/** 0 or -EPROTO. */
+int info_decode(const uint8_t *data, size_t len, struct info *out);
+
+void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES]);
+/** 0 or -EPROTO. */
+int hello_decode(const void *data, size_t len, struct hello *out);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way in: store, world size, rank, infos. */
+#include "base/error.h"
+#include "ctl/group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An inherited listener serves one group of the process: a second init listens for itself. Relaxed: a flag alone. */
+static _Atomic bool store_fd_used;
+
+static int store_listen(struct group *g)
+{
+	struct ctl_net *net = g->config.net;
+	if (g->store_fd >= 0 && !atomic_exchange_explicit(&store_fd_used, true, memory_order_relaxed)) {
+		int rc = net->ops->listen(net, g->url.host, g->url.port, g->store_fd);
+		if (rc != -EADDRNOTAVAIL) {
+			if (rc < 0)
+				group_fail(g, false, FAR_INVALID,
+					   "FAR_STORE_FD is %d, which is no listening socket (%s); unset it, or start "
+					   "the workers with `farcall run`",
+					   g->store_fd, strerror(-rc));
+			return rc;
+		}
+		/* It listens on another port than the one asked for: it was meant for another group. */
+		atomic_store_explicit(&store_fd_used, false, memory_order_relaxed);
+	}
+	int rc = net->ops->listen(net, g->url.host, g->url.port, -1);
+	if (rc >= 0)
+		return rc;
+	group_fail(g, false, FAR_SYSTEM, "the store cannot listen on %s: %s%s", g->store,
+		   rc == -ENXIO ? "the host name does not resolve" : strerror(-rc),
+		   rc == -EADDRINUSE ? "; choose another port (MASTER_PORT), or stop the process that listens there"
+				     : "; give the host and a free port of this machine (MASTER_ADDR, MASTER_PORT)");
+	g->err.code = -rc;
+	return rc;
+}
+
+/* Without a key there is nothing but the machine's own border to keep strangers out. */
+static bool store_permitted(struct group *g)
+{
+	struct ctl_net *net = g->config.net;
+	if (g->config.open_to_all)
+		return true;
+	int rc = net->ops->loopback(net, g->url.host, -1);
+	if (rc > 0 && g->store_fd >= 0 && g->url.rank == 0 &&
+	    !atomic_load_explicit(&store_fd_used, memory_order_relaxed))
+		rc = net->ops->loopback(net, g->url.host, g->store_fd) != 0;
+	if (rc > 0)
+		return true;
+	if (rc == 0)
+		group_fail(
+			g, false, FAR_DENIED,
+			"%s is not a loopback address: without a group key the store listens on loopback only, unless "
+			"security=none is said",
+			g->store);
+	else
+		group_fail(g, false, FAR_UNREACHABLE, "the store's host \"%.200s\" does not resolve: %s", g->url.host,
+			   rc == -ENXIO ? "no such name; correct MASTER_ADDR or init_method" : strerror(-rc));
+	return false;
+}
+
+void join_start(struct group *g)
+{
+	g->phase = PHASE_STORE;
+	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
+	if (!store_permitted(g))
+		return;
+	if (g->url.rank == 0) {
+		int listener = store_listen(g);
+		if (listener < 0)
+			return;
+		g->server = store_server_create(g->config.net, listener);
+		if (!g->server)
+			g->config.net->ops->close(g->config.net, listener);
+	}
+	if (g->url.rank != 0 || g->server)
+		g->client = store_client_create(g->config.net, g->url.host, g->url.port, g->server);
+	if (!g->client)
+		group_fail(g, false, FAR_RESOURCE, "no memory for the store");
+}
+
+/* ---- replies ---- */
+
+/* A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
+static bool reply_counts(struct group *g, int result, const struct store_msg *reply)
+{
+	g->busy = true;
+	if (!group_joining(g) || result)
+		return false;
+	if (reply->status == STORE_FULL || reply->status == STORE_BAD) {
+		group_fail(g, true, FAR_RESOURCE, "the store at %s is full", g->store);
+		return false;
+	}
+	return reply->status != STORE_TIMEOUT;
+}
+
+static void aborted(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	if (!reply_counts(g, result, reply))
+		return;
+	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
+	group_abort_read(g, reply);
+}
+
+/* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
+static bool names_unique(struct group *g)
+{
+	for (int a = 0; a < g->url.world; a++) {
+		for (int b = a + 1; b < g->url.world; b++) {
+			if (strcmp(g->members[a].name, g->members[b].name))
+				continue;
+			group_fail(g, true, FAR_NOT_UNIQUE,
+				   "RPC worker name \"%s\" is not unique: ranks %d and %d share it", g->members[a].name,
+				   a, b);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void gathered(struct group *g)
+{
+	if (!names_unique(g))
+		return;
+	g->phase = PHASE_CONNECT;
+	session_begin(g);
+}
+
+static void info_read(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	struct group *g = p->group;
+	struct ctl_member *m = &g->members[p->rank];
+	struct info info;
+	if (!reply_counts(g, result, reply) || p->known)
+		return;
+	if (info_decode(reply->value, reply->value_len, &info) || ctl_check_name(info.name, NULL) != FAR_OK) {
+		group_fail(g, true, FAR_PROTOCOL,
+			   "what rank %d published is malformed; do all members run one version?", p->rank);
+		return;
+	}
+	if (p->rank == g->url.rank && info.incarnation != g->config.incarnation) {
+		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
+		return;
+	}
+	p->addrs = calloc(info.addrs_n ? info.addrs_n : 1, sizeof *p->addrs);
+	if (!p->addrs) {
+		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
+		return;
+	}
+	memcpy(p->addrs, info.addrs, info.addrs_n * sizeof *p->addrs);
+	p->addrs_n = info.addrs_n;
+	memcpy(m->name, info.name, sizeof m->name);
+	m->shards = info.shards;
+	m->incarnation = info.incarnation;
+	p->known = true;
+	if (++g->known_n == g->url.world)
+		gathered(g);
+}
+
+static void info_set(void *user, int result, const struct store_msg *reply)
+{
+	reply_counts(user, result, reply);
+}
+
+static void info_publish(struct group *g)
+{
+	uint8_t value[FAR_STORE_VALUE_MAX];
+	struct info info = {.incarnation = g->config.incarnation, .shards = g->config.shards};
+	memcpy(info.name, g->name, sizeof info.name);
+	for (unsigned i = 0; i < g->config.ports_n; i++) {
+		const struct nic_port *port = g->config.ports[i];
+		port->ops->address(port, &info.addrs[info.addrs_n++]);
+	}
+	group_ask(g, STORE_SET, "info", g->url.rank, value, info_encode(&info, value), g->init_deadline, info_set, g);
+}
+
+static void rank_claimed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	if (!reply_counts(g, result, reply))
+		return;
+	if (reply->status == STORE_DIFFERS) {
+		const char *held = (const char *)reply->value;
+		int skip = reply->value_len > 17 ? 17 : 0;
+		group_fail(g, true, FAR_NOT_UNIQUE,
+			   "rank %d of group \"%s\" is taken by worker \"%.*s\"; give worker \"%s\" a rank of its own",
+			   g->url.rank, g->group, (int)reply->value_len - skip, held + skip, g->name);
+		return;
+	}
+	g->phase = PHASE_GATHER;
+	info_publish(g);
+	for (int r = 0; r < g->url.world; r++)
+		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, info_read, &g->peers[r]);
+}
+
+static void world_agreed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	char value[24 + FAR_NAME_MAX], own[16];
+	if (!reply_counts(g, result, reply))
+		return;
+	int len = snprintf(own, sizeof own, "%d", g->url.world);
+	if (reply->status == STORE_DIFFERS &&
+	    (reply->value_len != (size_t)len || memcmp(reply->value, own, (size_t)len))) {
+		group_fail(g, true, FAR_INVALID,
+			   "world_size is %d for worker \"%s\" but %.*s for the members that came before; start every "
+			   "member of group \"%s\" with the same world_size",
+			   g->url.world, g->name, (int)(reply->value_len < 16 ? reply->value_len : 16),
+			   (const char *)reply->value, g->group);
+		return;
+	}
+	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
+	group_ask(g, STORE_CAS, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+}
+
+static void store_answered(struct group *g)
+{
+	char value[16];
+	int len = snprintf(value, sizeof value, "%d", g->url.world);
+	g->phase = PHASE_CLAIM;
+	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+}
+
+/* ---- what ends a join ---- */
+
+static void deadline_passed(struct group *g)
+{
+	double seconds = (double)g->config.init_timeout_ns / 1e9;
+	struct names names = {.text = ""};
+	if (g->phase == PHASE_STORE) {
+		int error = store_client_error(g->client);
+		group_fail(
+			g, false, FAR_TIMEOUT,
+			"rank 0, which hosts the store at %s, did not answer within %.3g s (%s); start it, or correct "
+			"MASTER_ADDR and MASTER_PORT",
+			g->store, seconds, error ? strerror(-error) : "no answer");
+		return;
+	}
+	for (int r = 0; r < g->url.world; r++) {
+		if (g->phase == PHASE_CONNECT ? !g->peers[r].up : !g->peers[r].known)
+			names_add(&names, r, g->members[r].name);
+	}
+	if (g->phase == PHASE_CONNECT)
+		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s", seconds,
+			   g->name, names_end(&names));
+	else if (g->phase == PHASE_GATHER)
+		group_fail(g, true, FAR_TIMEOUT,
+			   "%d of %d members of group \"%s\" did not come within %.3g s: missing %s", names.n,
+			   g->url.world, g->group, seconds, names_end(&names));
+	else
+		group_fail(g, true, FAR_TIMEOUT, "the store at %s did not answer within %.3g s", g->store, seconds);
+}
+
+static void store_gone(struct group *g)
+{
+	int error = store_client_error(g->client);
+	if (g->phase != PHASE_STORE)
+		group_fail(g, false, FAR_PEER_LOST, "the store at %s (rank 0) was lost while joining: %s", g->store,
+			   strerror(-error));
+	else if (error == -ENXIO)
+		group_fail(g, false, FAR_UNREACHABLE,
+			   "the store's host \"%.200s\" does not resolve; correct MASTER_ADDR or init_method",
+			   g->url.host);
+	else
+		group_fail(g, false, FAR_PROTOCOL,
+			   "what listens at %s is not a store of this version: %s; is the port another program's?",
+			   g->store, strerror(-error));
+}
+
+void join_step(struct group *g)
+{
+	if (g->store_lost)
+		store_gone(g);
+	else if (g->phase == PHASE_STORE && store_client_link(g->client) == STORE_CONNECTED)
+		store_answered(g);
+	if (group_joining(g) && g->now >= g->init_deadline)
+		deadline_passed(g);
+}

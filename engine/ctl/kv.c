@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ctl/kv.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KV_BUCKETS 4096 /* chains of 16 when every key is used */
+
+struct kv_entry {
+	struct kv_entry *next;
+	uint64_t hash;
+	uint8_t *value; /* NULL when empty */
+	size_t value_len, key_len;
+	uint8_t key[];
+};
+
+struct kv {
+	size_t count, keys_max;
+	struct kv_entry *buckets[KV_BUCKETS];
+};
+
+struct kv *kv_create(size_t keys_max)
+{
+	struct kv *kv = calloc(1, sizeof *kv);
+	if (kv)
+		kv->keys_max = keys_max;
+	return kv;
+}
+
+static void entry_free(struct kv_entry *e)
+{
+	free(e->value);
+	free(e);
+}
+
+void kv_destroy(struct kv *kv)
+{
+	if (!kv)
+		return;
+	for (size_t i = 0; i < KV_BUCKETS; i++) {
+		struct kv_entry *e = kv->buckets[i];
+		while (e) {
+			struct kv_entry *next = e->next;
+			entry_free(e);
+			e = next;
+		}
+	}
+	free(kv);
+}
+
+size_t kv_count(const struct kv *kv)
+{
+	return kv->count;
+}
+
+/* The link that points to the key's entry, or the end of its chain. */
+static struct kv_entry **slot_find(struct kv *kv, struct kv_bytes key, uint64_t hash)
+{
+	struct kv_entry **at = &kv->buckets[hash % KV_BUCKETS];
+	while (*at && !((*at)->hash == hash && (*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
+		at = &(*at)->next;
+	return at;
+}
+
+int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value)
+{
+	uint64_t hash = hash64(key.data, key.len);
+	struct kv_entry **at = slot_find(kv, key, hash);
+	uint8_t *copy = NULL;
+	if (!*at && kv->count >= kv->keys_max)
+		return -ENOSPC;
+	if (value.len) {
+		copy = malloc(value.len);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, value.data, value.len);
+	}
+	if (!*at) {
+		struct kv_entry *e = calloc(1, sizeof *e + key.len);
+		if (!e) {
+			free(copy);
+			return -ENOMEM;
+		}
+		e->hash = hash;
+		e->key_len = key.len;
+		memcpy(e->key, key.data, key.len);
+		*at = e;
+		kv->count++;
+	}
+	free((*at)->value);
+	(*at)->value = copy;
+	(*at)->value_len = value.len;
+	return 0;
+}
+
+int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value)
+{
+	const struct kv_entry *e = *slot_find((struct kv *)kv, key, hash64(key.data, key.len));
+	if (!e)
+		return -ENOENT;
+	*value = (struct kv_bytes){e->value, e->value_len};
+	return 0;
+}
+
+static bool number_read(struct kv_bytes text, int64_t *out)
+{
+	char s[24], *end;
+	if (text.len == 0 || text.len >= sizeof s)
+		return false;
+	memcpy(s, text.data, text.len);
+	s[text.len] = '\0';
+	if (s[0] != '-' && (s[0] < '0' || s[0] > '9'))
+		return false;
+	errno = 0;
+	long long n = strtoll(s, &end, 10);
+	if (errno || end != s + text.len)
+		return false;
+	*out = n;
+	return true;
+}
+
+int kv_add(struct kv *kv, struct kv_bytes key, int64_t delta, int64_t *sum)
+{
+	struct kv_bytes value;
+	int64_t n = 0;
+	char s[24];
+	if (kv_get(kv, key, &value) == 0 && !number_read(value, &n))
+		return -EINVAL;
+	if (__builtin_add_overflow(n, delta, &n))
+		return -ERANGE;
+	int len = snprintf(s, sizeof s, "%" PRId64, n);
+	int rc = kv_set(kv, key, (struct kv_bytes){(const uint8_t *)s, (size_t)len});
+	if (rc == 0)
+		*sum = n;
+	return rc;
+}
+
+int kv_cas(struct kv *kv, struct kv_bytes key, struct kv_bytes expected, struct kv_bytes value, struct kv_bytes *held)
+{
+	struct kv_bytes now = {NULL, 0};
+	bool exists = kv_get(kv, key, &now) == 0;
+	bool same = exists ? expected.len && now.len == expected.len && memcmp(now.data, expected.data, now.len) == 0
+			   : expected.len == 0;
+	if (!same) {
+		*held = now;
+		return -EEXIST;
+	}
+	return kv_set(kv, key, value);
+}
+
+int kv_delete(struct kv *kv, struct kv_bytes key)
+{
+	struct kv_entry **at = slot_find(kv, key, hash64(key.data, key.len));
+	struct kv_entry *e = *at;
+	if (!e)
+		return -ENOENT;
+	*at = e->next;
+	entry_free(e);
+	kv->count--;
+	return 0;
+}

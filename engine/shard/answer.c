@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Answers: exactly one packet per request goes back, an answer or a "cancelled", and the caller's credits keep a ring
+ * slot for it. Only bulk memory can be short. Then the answer is copied and waits (the session is blocked), later
+ * requests of that session are parked in the order they came, and everything else goes on: the peer's answers are
+ * received, so it gets on and gives memory back.
+ */
+#include "shard/shard.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void fill(uint8_t *head, enum head_type type, unsigned flags, unsigned fn, uint32_t call, uint32_t gen,
+		 uint64_t time)
+{
+	struct shm_head h = {
+		.type = (uint8_t)type,
+		.flags = (uint8_t)flags,
+		.fn = (uint16_t)fn,
+		.call = call,
+		.gen = gen,
+		.time_low = (uint32_t)time,
+		.time_high = (uint32_t)(time >> 32),
+	};
+	memcpy(head, &h, sizeof h);
+}
+
+void answer_fill_head(uint8_t *head, const struct far_req *req)
+{
+	fill(head, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0, req->hashed ? req->fn->index : 0, req->call, req->gen, 0);
+}
+
+void answer_no_room(struct shard *s, struct session *se)
+{
+	counter_add(&s->counters.packets_dropped, 1);
+	session_poisoned(s, se);
+}
+
+static int send_now(struct shard *s, struct session *se, enum head_type type, unsigned flags, unsigned fn,
+		    uint32_t call, uint32_t gen, uint64_t time, const void *data, size_t len)
+{
+	struct nic_tx tx;
+	int error = s->ops->tx_reserve(s->q, se->peer, len, &tx);
+	if (unlikely(error))
+		return error;
+	fill(tx.head, type, flags, fn, call, gen, time);
+	if (len)
+		memcpy(tx.body, data, len);
+	error = s->ops->tx_commit(s->q, &tx);
+	if (unlikely(error)) {
+		s->ops->tx_cancel(s->q, &tx);
+		return error;
+	}
+	if (type == HEAD_REPLY || type == HEAD_ERROR) {
+		counter_add(&s->counters.replies_sent, 1);
+		counter_add(&s->counters.bytes_sent, len);
+	}
+	return 0;
+}
+
+void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
+		 uint32_t gen)
+{
+	if (se->state != SESSION_UP)
+		return;
+	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
+		answer_no_room(s, se);
+}
+
+/* Keeps a deferred's answer until bulk memory comes back. */
+static void block(struct shard *s, struct session *se, struct far_deferred *d)
+{
+	d->next = NULL;
+	*se->blocked_tail = d;
+	se->blocked_tail = &d->next;
+	if (!se->blocked) {
+		se->blocked = true;
+		s->blocked_n++;
+	}
+}
+
+static int send_kept(struct shard *s, struct session *se, const struct far_deferred *d)
+{
+	const void *data = d->buf ? buf_data(d->buf) : NULL;
+	if (d->status != FAR_OK)
+		return send_now(s, se, HEAD_ERROR, (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status, d->call,
+				d->gen, (uint32_t)d->code, data, d->len);
+	return send_now(s, se, HEAD_REPLY, d->hashed ? HEAD_HASHED : 0, d->hashed ? d->fn->index : 0, d->call, d->gen,
+			0, data, d->len);
+}
+
+void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
+		  enum far_executed executed, int32_t code, const char *text, size_t len)
+{
+	unsigned flags = (unsigned)executed << HEAD_EXECUTED_SHIFT;
+	if (len >= FAR_ERR_TEXT_MAX)
+		len = FAR_ERR_TEXT_MAX - 1;
+	int error = send_now(s, se, HEAD_ERROR, flags, status, call, gen, (uint32_t)code, text, len);
+	if (error == -ENOBUFS) /* a cut text now beats a whole one later */
+		error = send_now(s, se, HEAD_ERROR, flags, status, call, gen, (uint32_t)code, text, FAR_LINE_PAYLOAD);
+	if (error && error != -EPIPE)
+		answer_no_room(s, se);
+}
+
+static void answer_resource(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
+{
+	static const char text[] = "the callee has no memory for the answer";
+	answer_error(s, se, call, gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+}
+
+void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
+		 bool hashed, const void *data, size_t len)
+{
+	int error = se->blocked ? -ENOBUFS
+				: send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0, hashed ? fn->index : 0, call,
+					   gen, 0, data, len);
+	if (likely(error == 0) || error == -EPIPE)
+		return;
+	if (unlikely(error != -ENOBUFS)) {
+		answer_no_room(s, se);
+		return;
+	}
+	struct far_buf *buf = len ? buf_alloc(len) : NULL;
+	struct far_deferred *d = buf || !len ? deferred_alloc(s, se, call, gen, fn, hashed) : NULL;
+	if (!d) {
+		buf_unref(buf);
+		answer_resource(s, se, call, gen);
+		return;
+	}
+	if (len)
+		memcpy(buf_data(buf), data, len);
+	d->buf = buf;
+	d->len = len;
+	block(s, se, d);
+}
+
+/* ---- finished elsewhere, or kept ---- */
+
+static void send_deferred(struct shard *s, struct far_deferred *d)
+{
+	struct session *se = &s->sessions[d->worker];
+	int error = 0;
+	if (!d->gone) {
+		timer_disarm(&s->wheel, &d->timer);
+		error = se->blocked ? -ENOBUFS : send_kept(s, se, d);
+	}
+	if (error == -ENOBUFS) {
+		block(s, se, d);
+		return;
+	}
+	if (unlikely(error == -EAGAIN))
+		answer_no_room(s, se);
+	deferred_free(s, d);
+}
+
+unsigned deferred_drain(struct shard *s)
+{
+	/* Newest first: turned round, so that answers leave in the order they were given. */
+	struct far_deferred *d = atomic_exchange_explicit(&s->answers, NULL, memory_order_acquire), *in_order = NULL;
+	unsigned n = 0;
+	while (d) {
+		struct far_deferred *next = d->next;
+		d->next = in_order;
+		in_order = d;
+		d = next;
+	}
+	while ((d = in_order)) {
+		in_order = d->next;
+		d->owned = false;
+		send_deferred(s, d);
+		n++;
+	}
+	return n;
+}
+
+/* ---- blocked sessions ---- */
+
+bool answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+{
+	if (se->parked_n == FAR_SESSION_CALLS_MAX) { /* more than its credits allow */
+		counter_add(&s->counters.packets_dropped, 1);
+		session_poisoned(s, se);
+		return false;
+	}
+	struct parked_request *p = &se->parked[(se->parked_head + se->parked_n++) % FAR_SESSION_CALLS_MAX];
+	p->head = *h;
+	p->cancelled = false;
+	p->cookie = pkt->cookie;
+	p->body_len = pkt->body_len;
+	p->arrived = clock_now(s->config.clock);
+	p->body = pkt->body;
+	if (!pkt->cookie && pkt->body_len) {
+		memcpy(p->line, pkt->body, pkt->body_len <= FAR_LINE_PAYLOAD ? pkt->body_len : FAR_LINE_PAYLOAD);
+		p->body = p->line;
+	}
+	return pkt->cookie != 0;
+}
+
+static void run_parked(struct shard *s, struct session *se)
+{
+	while (!se->blocked && se->parked_n && se->state == SESSION_UP) {
+		struct parked_request *p = &se->parked[se->parked_head];
+		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
+		se->parked_n--;
+		if (!p->cancelled)
+			dispatch(s, se, &p->head, p->body, p->body_len, clock_now(s->config.clock) - p->arrived);
+		if (p->cookie)
+			s->ops->release(s->q, se->peer, p->cookie);
+	}
+}
+
+static unsigned unblock(struct shard *s, struct session *se)
+{
+	unsigned n = 0;
+	struct far_deferred *d;
+	while ((d = se->blocked_head)) {
+		if (!d->gone && send_kept(s, se, d) == -ENOBUFS)
+			return n;
+		se->blocked_head = d->next;
+		if (!se->blocked_head)
+			se->blocked_tail = &se->blocked_head;
+		deferred_free(s, d);
+		n++;
+	}
+	se->blocked = false;
+	s->blocked_n--;
+	run_parked(s, se);
+	return n + 1;
+}
+
+unsigned answer_unblock(struct shard *s)
+{
+	unsigned n = 0;
+	for (uint32_t w = 0; w < s->config.world && s->blocked_n; w++)
+		if (s->sessions[w].blocked)
+			n += unblock(s, &s->sessions[w]);
+	return n;
+}
+
+void answer_drop_all(struct shard *s, struct session *se)
+{
+	struct far_deferred *d;
+	while ((d = se->blocked_head)) {
+		se->blocked_head = d->next;
+		deferred_free(s, d);
+	}
+	se->blocked_tail = &se->blocked_head;
+	if (se->blocked) {
+		se->blocked = false;
+		s->blocked_n--;
+	}
+	se->parked_n = 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
+ * end. */
+#include "shard/shard.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct call *call_take(struct shard *s)
+{
+	uint32_t slot = s->calls_free;
+	if (unlikely(slot == 0 || slot > FAR_CALLS_MAX))
+		return NULL;
+	struct call *c = &s->calls[slot - 1];
+	s->calls_free = c->next_free ? c->next_free : slot + 1;
+	return c;
+}
+
+static void call_give(struct shard *s, struct call *c)
+{
+	c->state = CALL_FREE;
+	c->gen++;
+	c->next_free = s->calls_free;
+	s->calls_free = (uint32_t)(c - s->calls) + 1;
+	s->sessions[c->worker].calls_active--;
+	counter_add(&s->counters.calls_active, (uint64_t)-1);
+}
+
+static void finish(struct shard *s, call_done_fn *done, void *user, const struct outcome *o)
+{
+	const char *outer = s->context.handler;
+	counter_add(o->status == FAR_OK ? &s->counters.calls_completed : &s->counters.calls_failed, 1);
+	s->context.handler = "a completion callback";
+	done(user, o);
+	s->context.handler = outer;
+}
+
+static int reserve_error(int error)
+{
+	/* Bulk memory comes back as the peer reads what it was sent: for the caller that is back-pressure. */
+	return error == -ENOBUFS ? -EAGAIN : error;
+}
+
+int shard_call(struct shard *s, const struct call_start *start)
+{
+	struct session *se = &s->sessions[start->worker];
+	if (unlikely(se->state != SESSION_UP))
+		return se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
+	if (unlikely(se->calls_active >= FAR_SESSION_CALLS_MAX))
+		return -EAGAIN;
+	uint32_t fn = start->fn;
+	unsigned flags = 0;
+	size_t trailer = 0;
+	if (start->typed) {
+		flags = HEAD_TYPED;
+		fn = se->fn_map[start->fn];
+		if (unlikely(fn == 0)) {
+			flags |= HEAD_HASHED;
+			trailer = sizeof(struct head_hash);
+		} else {
+			fn--;
+		}
+	}
+	struct nic_tx tx;
+	int error = s->ops->tx_reserve(s->q, se->peer, start->len + trailer, &tx);
+	if (unlikely(error))
+		return reserve_error(error);
+	struct call *c = call_take(s);
+	if (unlikely(!c)) {
+		s->ops->tx_cancel(s->q, &tx);
+		return -EAGAIN;
+	}
+	c->done = start->done;
+	c->user = start->user;
+	c->worker = start->worker;
+	c->fn = start->fn;
+	c->typed = start->typed;
+	c->state = CALL_SENT;
+	struct shm_head h = {
+		.type = HEAD_REQUEST,
+		.flags = (uint8_t)flags,
+		.fn = (uint16_t)fn,
+		.call = (uint32_t)(c - s->calls),
+		.gen = c->gen,
+		.time_low = (uint32_t)start->left,
+		.time_high = (uint32_t)(start->left >> 32),
+	};
+	memcpy(tx.head, &h, sizeof h);
+	if (start->write)
+		start->write(start->data, tx.body, start->len);
+	else if (start->len)
+		memcpy(tx.body, start->data, start->len);
+	if (unlikely(trailer)) {
+		const struct function *f = registry_at(s->registry, start->fn);
+		struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
+		memcpy(tx.body + start->len, &hash, sizeof hash);
+	}
+	se->calls_active++;
+	counter_add(&s->counters.calls_active, 1);
+	if (unlikely(s->ops->tx_commit(s->q, &tx))) { /* only a peer that gives no slots back brings this about */
+		s->ops->tx_cancel(s->q, &tx);
+		call_give(s, c);
+		return -EAGAIN;
+	}
+	if (start->deadline != TIME_NEVER)
+		timer_arm(&s->wheel, &c->timer, start->deadline);
+	counter_add(&s->counters.calls_sent, 1);
+	counter_add(&s->counters.bytes_sent, start->len);
+	return 0;
+}
+
+static void outcome_of_error(struct outcome *o, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	unsigned executed = h->flags >> HEAD_EXECUTED_SHIFT;
+	o->status = h->fn > FAR_OK && h->fn < FAR_STATUS_COUNT ? (enum far_status)h->fn : FAR_PROTOCOL;
+	o->executed = executed <= FAR_EXECUTED_YES ? (enum far_executed)executed : FAR_EXECUTED_MAYBE;
+	o->code = (int32_t)h->time_low;
+	o->data = body;
+	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
+}
+
+void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
+	if (unlikely(!c || c->gen != h->gen || c->worker != se->worker || c->state == CALL_FREE)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		return;
+	}
+	if (unlikely(c->state == CALL_ENDED)) {
+		counter_add(&s->counters.replies_late, 1);
+		call_give(s, c);
+		return;
+	}
+	call_done_fn *done = c->done;
+	void *user = c->user;
+	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
+	if (likely(h->type == HEAD_REPLY)) {
+		if (unlikely(h->flags & HEAD_HASHED) && c->typed && h->fn < FAR_FUNCTIONS_MAX)
+			se->fn_map[c->fn] = (uint16_t)(h->fn + 1);
+		o.data = body;
+		o.len = len;
+	} else if (h->type == HEAD_ERROR) {
+		outcome_of_error(&o, h, body, len);
+	} else {
+		static const char text[] = "the callee gave up at the call's deadline";
+		o = (struct outcome){.status = FAR_TIMEOUT,
+				     .executed = FAR_EXECUTED_MAYBE,
+				     .origin = (int16_t)se->worker,
+				     .data = text,
+				     .len = sizeof text - 1};
+	}
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	finish(s, done, user, &o);
+}
+
+void call_on_timer(struct shard *s, struct call *c)
+{
+	static const char text[] = "no answer within the call's time-out";
+	struct session *se = &s->sessions[c->worker];
+	struct outcome o = {.status = FAR_TIMEOUT,
+			    .executed = FAR_EXECUTED_MAYBE,
+			    .origin = -1,
+			    .data = text,
+			    .len = sizeof text - 1};
+	/* The slot stays taken until the peer's last word, so that a late reply can never meet the slot's next life and
+	 * the ring's credits stay true; the cancel makes that word come soon. */
+	c->state = CALL_ENDED;
+	counter_add(&s->counters.calls_timed_out, 1);
+	answer_bare(s, se, HEAD_CANCEL, FAR_EXECUTED_NO, (uint32_t)(c - s->calls), c->gen);
+	finish(s, c->done, c->user, &o);
+}
+
+void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text)
+{
+	struct outcome o = {
+		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
+	for (uint32_t slot = 0; slot < FAR_CALLS_MAX; slot++) {
+		struct call *c = &s->calls[slot];
+		if (c->state == CALL_FREE || (worker != UINT32_MAX && c->worker != worker))
+			continue;
+		bool due = c->state == CALL_SENT;
+		call_done_fn *done = c->done;
+		void *user = c->user;
+		timer_disarm(&s->wheel, &c->timer);
+		call_give(s, c);
+		if (due)
+			finish(s, done, user, &o);
+	}
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shard/shard.h"
+
+#include "base/must.h"
+#include "wire/values.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+__attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *req, enum far_status status,
+							       enum far_executed executed, const char *format, ...)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	answer_error(req->shard, req->session, req->call, req->gen, status, executed, 0, text, n < 0 ? 0 : (size_t)n);
+	req->answer = ANSWER_SENT;
+}
+
+/* What the handler left: an open reservation to be sent, or nothing at all. */
+static void settle(struct far_req *req, enum far_status status)
+{
+	struct shard *s = req->shard;
+	switch (req->answer) {
+	case ANSWER_SENT:
+	case ANSWER_DEFERRED:
+		return;
+	case ANSWER_SCRATCH:
+		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, req->scratch, req->len);
+		return;
+	case ANSWER_BUFFER:
+		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, buf_data(req->buf), req->len);
+		buf_unref(req->buf);
+		return;
+	case ANSWER_RESERVED:
+		answer_fill_head(req->tx.head, req);
+		if (unlikely(s->ops->tx_commit(s->q, &req->tx))) {
+			s->ops->tx_cancel(s->q, &req->tx);
+			answer_no_room(s, req->session);
+			return;
+		}
+		counter_add(&s->counters.replies_sent, 1);
+		counter_add(&s->counters.bytes_sent, req->len);
+		return;
+	case ANSWER_NONE:
+		if (status == FAR_OK)
+			refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
+		else
+			refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
+	}
+}
+
+static const struct function *find_function(struct far_req *req, const struct shm_head *h, const uint8_t *body,
+					    uint64_t *len)
+{
+	const struct registry *r = req->shard->registry;
+	if (likely(!(h->flags & HEAD_HASHED))) {
+		const struct function *fn = registry_at(r, h->fn);
+		if (!fn)
+			refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->fn);
+		return fn;
+	}
+	struct head_hash hash;
+	if (*len < sizeof hash) {
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");
+		return NULL;
+	}
+	*len -= sizeof hash;
+	memcpy(&hash, body + *len, sizeof hash);
+	const struct function *fn = registry_find_hash(r, hash.name);
+	if (!fn) {
+		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO,
+		       "worker \"%s\" has no such function; register it there too", req->shard->config.name);
+		return NULL;
+	}
+	if (fn->signature.canonical_hash != hash.signature) {
+		refuse(req, FAR_SIGNATURE, FAR_EXECUTED_NO,
+		       "on worker \"%s\" the signature is %s; register the same on both sides", req->shard->config.name,
+		       fn->signature.text);
+		return NULL;
+	}
+	req->hashed = true;
+	return fn;
+}
+
+/* The caller has checked its own arguments; whoever sends something else must not confuse a handler. */
+static bool arguments_fit(const struct signature *sig, const struct far_val *v, size_t n)
+{
+	if (n != sig->params_n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!(sig->params[i].types >> v[i].type & 1))
+			return false;
+	return true;
+}
+
+static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	const struct function *fn = find_function(req, h, body, &len);
+	if (unlikely(!fn))
+		return;
+	req->fn = fn;
+	req->name = fn->signature.name;
+	struct far_val args[FAR_ARGS_MAX];
+	size_t n;
+	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, s->strings, FAR_STRINGS_BYTES_MAX);
+	if (unlikely(error || !arguments_fit(&fn->signature, args, n))) {
+		counter_add(&s->counters.packets_dropped, error == -EBADMSG);
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", fn->signature.text);
+		return;
+	}
+	s->context.handler = req->name;
+	enum far_status status = fn->fn(req, args, n, fn->user);
+	s->context.handler = NULL;
+	settle(req, status);
+}
+
+static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	const struct message_handler *m = registry_message(s->registry, h->fn);
+	if (unlikely(!m)) {
+		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
+		       s->config.name, h->fn);
+		return;
+	}
+	req->name = m->name;
+	s->context.handler = m->name;
+	m->fn(req, body, len, m->user);
+	s->context.handler = NULL;
+	settle(req, FAR_OK);
+}
+
+void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+	      uint64_t waited)
+{
+	struct far_req req;
+	uint64_t left = head_time(h);
+	req.shard = s;
+	req.session = se;
+	req.fn = NULL;
+	req.name = "?";
+	req.call = h->call;
+	req.gen = h->gen;
+	req.hashed = false;
+	req.answer = ANSWER_NONE;
+	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
+	counter_add(&s->counters.requests_received, 1);
+	const char *outer = s->context.handler;
+	if (unlikely(req.time_left == 0))
+		refuse(&req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+	else if (h->flags & HEAD_TYPED)
+		run_typed(&req, h, body, len);
+	else
+		run_message(&req, h, body, len);
+	s->context.handler = outer;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Idling, waiting, and the keeper. Sleep pairs by full fences, twice: with the peers' flush through the queue's arm(),
+ * and with this process's submissions through `asleep` (shard_nudge). Both sides write, fence, and read; in every order
+ * one sees the other.
+ */
+#include "shard/shard.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <time.h>
+
+/* A waiter expects an answer soon and spins longer: a wake-up costs more than most answers take. */
+#define WAITER_YIELD_NS UINT64_C(200000)
+#define EMPTY_PER_CLOCK 64u
+/* How long a thread tries for the token before it sleeps on its future. */
+#define TAKE_OVER_NS UINT64_C(20000)
+
+/* The keeper looks this often whether anybody drives, while somebody recently did. */
+#define TICK_MIN_NS UINT64_C(200000)
+#define TICK_MAX_NS UINT64_C(1000000)
+/* The same thread held the token for so many ticks: it will be told when that ends. */
+#define TICKS_TO_PARK 4u
+
+static void nap(uint64_t ns)
+{
+	struct timespec ts = {0, (long)ns};
+	nanosleep(&ts, NULL);
+}
+
+bool idler_step(struct shard *s, struct idler *i, bool awaiting)
+{
+	if (++i->empty % EMPTY_PER_CLOCK)
+		return false;
+	uint64_t now = clock_now(s->config.clock);
+	shard_run_timers(s, now);
+	if (!i->since)
+		i->since = now;
+	if (s->config.idle == FAR_IDLE_BUSY || now - i->since < FAR_SPIN_NS)
+		return false;
+	if (now - i->since < FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)) {
+		sched_yield();
+		return false;
+	}
+	return true;
+}
+
+/* A pass that leaves nothing out, mail and timers included. */
+static unsigned full_pass(struct shard *s)
+{
+	s->passes |= 63u;
+	return shard_pass(s);
+}
+
+/* Everything that could wake us is told to; then one more look. false: there was something. */
+static bool go_to_sleep(struct shard *s)
+{
+	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
+	s->ops->arm(s->q);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
+	if (full_pass(s) == 0)
+		return true;
+	s->ops->disarm(s->q);
+	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	return false;
+}
+
+/* Does not clear the descriptor: only the token's holder may, or a wake-up meant for it would be swallowed. */
+static void sleep_on_wake_fd(struct shard *s, uint64_t until)
+{
+	struct pollfd p = {.fd = s->ops->wake_fd(s->q), .events = POLLIN};
+	struct timespec ts, *timeout = NULL;
+	if (until != TIME_NEVER) {
+		uint64_t now = clock_now(s->config.clock), left = until > now ? until - now : 0;
+		ts = (struct timespec){(time_t)(left / UINT64_C(1000000000)), (long)(left % UINT64_C(1000000000))};
+		timeout = &ts;
+	}
+	ppoll(&p, 1, timeout, NULL);
+}
+
+void shard_sleep(struct shard *s, uint64_t until)
+{
+	if (!go_to_sleep(s))
+		return;
+	uint64_t next = timer_next(&s->wheel);
+	sleep_on_wake_fd(s, next < until ? next : until);
+	s->ops->wake_clear(s->q);
+	counter_add(&s->counters.wakeups, 1);
+	s->ops->disarm(s->q);
+	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	shard_run_timers(s, clock_now(s->config.clock));
+}
+
+/* ---- waiting threads ---- */
+
+static void drive_until(struct shard *s, struct far_future *f, uint64_t until)
+{
+	struct idler idler = {0};
+	while (!future_done(f)) {
+		if (shard_pass(s)) {
+			idler = (struct idler){0};
+			continue;
+		}
+		if (idler.empty % EMPTY_PER_CLOCK == EMPTY_PER_CLOCK - 1 && until != TIME_NEVER &&
+		    clock_now(s->config.clock) >= until)
+			return;
+		if (idler_step(s, &idler, true))
+			shard_sleep(s, until);
+	}
+}
+
+static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t until)
+{
+	int place = driver_sleeper_add(&s->driver, &f->state);
+	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
+	if (s->config.driver == FAR_DRIVER_OWN || !token_free) {
+		uint64_t limit = until;
+		if (place < 0) { /* nobody can hand us the token */
+			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
+			limit = soon < until ? soon : until;
+		}
+		future_sleep(f, limit);
+	}
+	driver_sleeper_remove(&s->driver, place);
+}
+
+void shard_wait(struct shard *s, struct far_future *f, uint64_t until)
+{
+	if (shard_held(s)) {
+		drive_until(s, f, until);
+		return;
+	}
+	bool may_drive = s->config.driver == FAR_DRIVER_SHARED;
+	while (!future_done(f) && clock_now(s->config.clock) < until) {
+		if (may_drive && shard_enter(s)) {
+			drive_until(s, f, until);
+			shard_leave(s);
+			continue;
+		}
+		/* Somebody else drives. The keeper lets go when asked; another waiter does when it is done. */
+		uint64_t give_up = clock_now(s->config.clock) + TAKE_OVER_NS;
+		bool taken = false;
+		if (may_drive)
+			atomic_fetch_add_explicit(&s->driver.want, 1, memory_order_relaxed);
+		while (!future_done(f) && !taken && clock_now(s->config.clock) < give_up)
+			taken = may_drive && !atomic_load_explicit(&s->driver.token, memory_order_relaxed);
+		if (may_drive)
+			atomic_fetch_sub_explicit(&s->driver.want, 1, memory_order_relaxed);
+		if (!taken && !future_done(f))
+			sleep_on_future(s, f, until);
+	}
+}
+
+/* ---- the shard's own thread ---- */
+
+static bool stopping(const struct shard *s)
+{
+	return atomic_load_explicit(&s->stop, memory_order_acquire);
+}
+
+static void keeper_own(struct shard *s)
+{
+	struct idler idler = {0};
+	while (!shard_enter(s))
+		nap(TICK_MIN_NS);
+	while (!stopping(s)) {
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, false))
+			shard_sleep(s, TIME_NEVER);
+	}
+	shard_leave(s);
+}
+
+/* Drives until a thread asks for the token (false) or nothing has happened for a while (true). Holds the token
+ * throughout. */
+static bool keeper_drive(struct shard *s)
+{
+	struct idler idler = {0};
+	while (!stopping(s) && !atomic_load_explicit(&s->driver.want, memory_order_relaxed)) {
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, false))
+			return true;
+	}
+	return false;
+}
+
+/* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). */
+static void keeper_sleep(struct shard *s)
+{
+	if (!go_to_sleep(s)) {
+		shard_leave(s);
+		return;
+	}
+	uint64_t next = timer_next(&s->wheel);
+	s->armed = true;
+	atomic_store_explicit(&s->keeper_asleep, true, memory_order_relaxed);
+	shard_leave(s);
+	sleep_on_wake_fd(s, next);
+	atomic_store_explicit(&s->keeper_asleep, false, memory_order_relaxed);
+}
+
+static void keeper_shared(struct shard *s)
+{
+	struct driver *d = &s->driver;
+	uint64_t tick = TICK_MIN_NS;
+	unsigned same = 0;
+	bool slept = false;
+	while (!stopping(s)) {
+		if (shard_enter(s)) {
+			if (slept) {
+				s->ops->wake_clear(s->q);
+				counter_add(&s->counters.wakeups, 1);
+				slept = false;
+			}
+			tick = TICK_MIN_NS;
+			if (keeper_drive(s)) {
+				keeper_sleep(s);
+				slept = true;
+				continue;
+			}
+			shard_leave(s);
+		}
+		uint32_t epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
+		nap(tick);
+		if (atomic_load_explicit(&d->epoch, memory_order_relaxed) == epoch &&
+		    atomic_load_explicit(&d->token, memory_order_relaxed)) {
+			if (++same == TICKS_TO_PARK) {
+				driver_park(d);
+				same = 0;
+			}
+			continue;
+		}
+		same = 0;
+		/* Somebody drove in between and may do so again. */
+		while (!stopping(s) && atomic_load_explicit(&d->epoch, memory_order_relaxed) != epoch &&
+		       !atomic_load_explicit(&d->want, memory_order_relaxed)) {
+			epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
+			tick = tick * 2 < TICK_MAX_NS ? tick * 2 : TICK_MAX_NS - 1;
+			nap(tick);
+		}
+	}
+}
+
+void *keeper_main(void *arg)
+{
+	struct shard *s = arg;
+	if (s->config.driver == FAR_DRIVER_OWN)
+		keeper_own(s);
+	else
+		keeper_shared(s);
+	return NULL;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The one loop of a shard: what a pass looks at, in its order. */
+#include "shard/shard.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+
+/* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven.
+ */
+#define PASSES_PER_CLOCK 64u
+
+static void receive_one(struct shard *s, const struct nic_pkt *pkt)
+{
+	struct shm_head h = head_copy(pkt->head);
+	uint32_t rank = s->peer_session[pkt->peer];
+	struct session *se = rank ? &s->sessions[rank - 1] : NULL;
+	bool held = false;
+
+	if (unlikely(!se || se->state != SESSION_UP || h.tlv_bytes || h.flags & HEAD_TLV)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		goto release;
+	}
+	counter_add(&s->counters.bytes_received, pkt->body_len);
+	switch (h.type) {
+	case HEAD_REQUEST:
+		if (unlikely(se->blocked))
+			held = answer_park_request(s, se, &h, pkt);
+		else
+			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
+		break;
+	case HEAD_REPLY:
+	case HEAD_ERROR:
+	case HEAD_CANCELLED:
+		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
+		break;
+	case HEAD_CANCEL:
+		if (deferred_cancel(s, se, h.call, h.gen))
+			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
+		break;
+	default:
+		counter_add(&s->counters.packets_dropped, 1);
+		session_poisoned(s, se);
+	}
+release:
+	if (pkt->cookie && !held)
+		s->ops->release(s->q, pkt->peer, pkt->cookie);
+}
+
+static unsigned receive(struct shard *s)
+{
+	struct nic_pkt pkts[FAR_BURST];
+	unsigned n = s->ops->recv(s->q, pkts, FAR_BURST);
+	for (unsigned i = 0; i < n; i++)
+		receive_one(s, &pkts[i]);
+	return n;
+}
+
+static void start_submitted(struct shard *s, const struct submit_cell *cell)
+{
+	uint64_t now = clock_now(s->config.clock);
+	struct outcome o = {.status = FAR_TIMEOUT, .executed = FAR_EXECUTED_NO, .origin = -1};
+	struct call_start start = {
+		.worker = cell->worker,
+		.fn = cell->fn,
+		.typed = cell->typed,
+		.deadline = cell->deadline,
+		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
+		.done = cell->done,
+		.user = cell->user,
+		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
+		.len = cell->len,
+	};
+	int error = 0;
+	if (cell->deadline <= now)
+		o.data = "the deadline passed before the call was sent", o.len = 44;
+	else if ((error = shard_call(s, &start)) == 0)
+		return;
+	if (error == -EPIPE || error == -ENOTCONN) {
+		o.status = FAR_PEER_LOST;
+		o.data = "the worker is gone", o.len = 18;
+	} else if (error) {
+		o.status = FAR_RESOURCE;
+		o.data = "no memory for the message towards that worker", o.len = 45;
+	}
+	s->context.handler = "a completion callback";
+	cell->done(cell->user, &o);
+	s->context.handler = NULL;
+}
+
+static unsigned take_submissions(struct shard *s)
+{
+	struct submit_cell *cell;
+	unsigned n = 0;
+	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
+		/* No room towards that worker now: it stays at the front, and the ring fills up behind it, which its
+		 * callers see as FAR_BUSY. Answers are received all the while, so room comes, or the deadline ends it.
+		 */
+		struct session *se = &s->sessions[cell->worker];
+		if (se->state == SESSION_UP && se->calls_active == FAR_SESSION_CALLS_MAX &&
+		    cell->deadline > clock_now(s->config.clock))
+			break;
+		start_submitted(s, cell);
+		submit_pop(&s->submit, cell);
+		n++;
+	}
+	return n;
+}
+
+unsigned shard_take_mail(struct shard *s)
+{
+	struct mail mail;
+	unsigned n = 0;
+	while (n < FAR_BURST && mailbox_get(&s->mail_in, &mail)) {
+		session_on_mail(s, &mail);
+		n++;
+	}
+	return n;
+}
+
+static void on_timer(void *ctx, struct timer *t)
+{
+	struct shard *s = ctx;
+	struct call *c = (struct call *)(void *)t;
+	/* Both kinds begin with their timer; calls are one array. */
+	if (c >= s->calls && c < s->calls + FAR_CALLS_MAX)
+		call_on_timer(s, c);
+	else
+		deferred_on_timer(s, (struct far_deferred *)(void *)t);
+}
+
+void shard_run_timers(struct shard *s, uint64_t now)
+{
+	s->now = now;
+	timer_run(&s->wheel, now, on_timer, s);
+}
+
+unsigned shard_pass(struct shard *s)
+{
+	unsigned n = receive(s);
+	if (submit_peek(&s->submit))
+		n += take_submissions(s);
+	if (atomic_load_explicit(&s->answers, memory_order_relaxed))
+		n += deferred_drain(s);
+	if (unlikely(s->blocked_n))
+		n += answer_unblock(s);
+	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
+		n += shard_take_mail(s);
+		if (s->wheel.armed_n)
+			shard_run_timers(s, clock_now(s->config.clock));
+	}
+	s->ops->flush(s->q);
+	return n;
+}

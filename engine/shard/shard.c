@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shard/shard.h"
+
+#include "base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Thread_local struct shard_context *shard_context;
+
+static void *zeroed(size_t n, size_t size)
+{
+	/* aligned_alloc + memset would touch every page; calloc of large blocks does not. Lines are aligned by hand. */
+	size_t bytes = n * size + 64 + sizeof(void *);
+	char *raw = calloc(1, bytes);
+	if (!raw)
+		return NULL;
+	char *at = (char *)(((uintptr_t)raw + sizeof(void *) + 63) & ~(uintptr_t)63);
+	((void **)(void *)at)[-1] = raw;
+	return at;
+}
+
+static void zeroed_free(void *p)
+{
+	if (p)
+		free(((void **)p)[-1]);
+}
+
+static bool allocate(struct shard *s, const struct shard_config *c)
+{
+	s->sessions = zeroed(c->world, sizeof *s->sessions);
+	s->peer_session = zeroed(c->peers_max, sizeof *s->peer_session);
+	s->calls = zeroed(FAR_CALLS_MAX, sizeof *s->calls);
+	s->deferred = zeroed(FAR_DEFERRED_MAX, sizeof *s->deferred);
+	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
+	if (!s->sessions || !s->peer_session || !s->calls || !s->deferred || !s->strings)
+		return false;
+	for (uint32_t w = 0; w < c->world; w++) {
+		struct session *se = &s->sessions[w];
+		se->worker = w;
+		se->blocked_tail = &se->blocked_head;
+		se->fn_map = zeroed(FAR_FUNCTIONS_MAX, sizeof *se->fn_map);
+		se->parked = zeroed(FAR_SESSION_CALLS_MAX, sizeof *se->parked);
+		if (!se->fn_map || !se->parked)
+			return false;
+	}
+	return true;
+}
+
+struct shard *shard_create(const struct shard_config *config)
+{
+	struct shard *s = zeroed(1, sizeof *s);
+	if (!s)
+		return NULL;
+	s->config = *config;
+	if (!allocate(s, config)) {
+		shard_destroy(s);
+		return NULL;
+	}
+	s->q = config->queue;
+	s->ops = config->queue->ops;
+	s->registry = config->registry;
+	s->context.shard = s;
+	s->now = clock_now(config->clock);
+	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
+	submit_init(&s->submit);
+	/* Free lists are chained on first use (next_free 0 means "the slot after me"), so that idle memory is not
+	 * touched. */
+	s->calls_free = 1;
+	s->deferred_free = s->deferred;
+	return s;
+}
+
+void shard_destroy(struct shard *s)
+{
+	if (!s)
+		return;
+	for (uint32_t w = 0; s->sessions && w < s->config.world; w++) {
+		zeroed_free(s->sessions[w].fn_map);
+		zeroed_free(s->sessions[w].parked);
+	}
+	zeroed_free(s->sessions);
+	zeroed_free(s->peer_session);
+	zeroed_free(s->calls);
+	zeroed_free(s->deferred);
+	zeroed_free(s->strings);
+	zeroed_free(s);
+}
+
+static void context_push(struct shard *s)
+{
+	s->context.outer = shard_context;
+	s->context.handler = NULL;
+	shard_context = &s->context;
+}
+
+bool shard_enter(struct shard *s)
+{
+	if (!driver_try(&s->driver))
+		return false;
+	context_push(s);
+	if (unlikely(s->armed)) {
+		s->armed = false;
+		s->ops->disarm(s->q);
+		atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	}
+	return true;
+}
+
+static void release(struct shard *s)
+{
+	struct shard_context **at = &shard_context;
+	while (*at != &s->context)
+		at = &(*at)->outer;
+	*at = s->context.outer;
+	driver_release(&s->driver);
+}
+
+static bool has_work(struct shard *s)
+{
+	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed);
+}
+
+void shard_leave(struct shard *s)
+{
+	for (;;) {
+		/* Bounded: a call that finds no room stays in the ring, and the keeper will see to it. */
+		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && has_work(s); passes++)
+			shard_pass(s);
+		s->ops->flush(s->q);
+		bool stuck = has_work(s);
+		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
+		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
+		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
+			s->ops->wake(s->q);
+		release(s);
+		/* A thread that found the token taken left its work in a ring and tried once more: either it saw the
+		 * token free, or we see its work. Pairs with the fence in shard_nudge(). */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (likely(!has_work(s)) || stuck || !shard_enter(s))
+			return;
+	}
+}
+
+bool shard_held(const struct shard *s)
+{
+	for (const struct shard_context *c = shard_context; c; c = c->outer)
+		if (c->shard == s)
+			return true;
+	return false;
+}
+
+const char *shard_in_handler(void)
+{
+	for (const struct shard_context *c = shard_context; c; c = c->outer)
+		if (c->handler)
+			return c->handler;
+	return NULL;
+}
+
+void shard_nudge(struct shard *s)
+{
+	if (shard_held(s))
+		return;
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with go_to_sleep() and with the fence in shard_leave() */
+	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s))
+		shard_leave(s);
+	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
+		s->ops->wake(s->q);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A shard: one polling core and all that it owns. Everything here belongs to the thread that holds the driver token;
+ * what other threads touch lies in engine/xcore structures (driver, ring, mailboxes, answers), each on its own lines.
+ *
+ * A call's life, and who frees what on which event, is in engine/PROTOCOL.md; the resource graph in engine/README.md.
+ */
+#ifndef FAR_SHARD_SHARD_H
+#define FAR_SHARD_SHARD_H
+
+#include "base/clock.h"
+#include "nic/nic.h"
+#include "shard/timer.h"
+#include "wire/head.h"
+#include "xcore/driver.h"
+#include "xcore/mailbox.h"
+#include "xcore/registry.h"
+#include "xcore/submit.h"
+
+#include <farcall/agent.h>
+#include <farcall/rpc.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+struct shard;
+
+/* ---- calls: the caller's side ---- */
+
+enum call_state {
+	CALL_FREE,
+	CALL_SENT, /* the request is out, `done` is due */
+	CALL_ENDED /* `done` was called (deadline, shutdown); the slot waits for the peer's last packet */
+};
+
+/** One line. Its slot number and `gen` travel in the request and come back in the answer. */
+struct call {
+	struct timer timer;
+	call_done_fn *done;
+	void *user;
+	uint32_t gen;
+	uint32_t worker;
+	uint32_t next_free; /* slot + 1 */
+	uint16_t fn;
+	uint8_t state; /* enum call_state */
+	bool typed;
+};
+static_assert(sizeof(struct call) <= 64, "a call slot is one line");
+
+/* ---- requests: the callee's side ---- */
+
+enum deferred_state {
+	DEFERRED_OPEN,
+	DEFERRED_ANSWERED, /* by the application; on its way to the shard */
+	DEFERRED_GONE      /* nobody waits any more; the application will be told */
+};
+
+/** A request kept open beyond its handler, or an answer that waits for bulk memory. */
+struct far_deferred {
+	struct timer timer; /* the caller's deadline */
+	struct shard *shard;
+	_Atomic uint32_t
+		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
+	uint32_t worker, call, gen;
+	const struct function *fn; /* typed, else NULL */
+	bool hashed;
+	bool gone;                                   /* the shard's own note of DEFERRED_GONE */
+	bool owned;                                  /* the application holds it */
+	struct far_deferred *next;                   /* answers, free list, blocked list */
+	struct far_deferred *open_next, **open_prev; /* session's list */
+	/* the answer */
+	uint8_t status, executed;
+	int32_t code;
+	struct far_buf *buf;
+	size_t len;
+};
+
+enum answer { ANSWER_NONE, ANSWER_SENT, ANSWER_RESERVED, ANSWER_SCRATCH, ANSWER_BUFFER, ANSWER_DEFERRED };
+
+/** A request in its handler's hands. Lives on the stack of the dispatch. */
+struct far_req {
+	struct shard *shard;
+	struct session *session;
+	const struct function *fn; /* typed, else NULL */
+	const char *name;
+	uint32_t call, gen;
+	uint64_t time_left;
+	bool hashed;
+	enum answer answer;
+	size_t len;          /* RESERVED, SCRATCH */
+	struct far_buf *buf; /* BUFFER */
+	struct nic_tx tx;
+	alignas(64) uint8_t scratch[64];
+};
+
+/** A request that arrived while its session's answers were blocked. Bounded by the caller's credits. */
+struct parked_request {
+	struct shm_head head;
+	bool cancelled;
+	uint64_t cookie;
+	uint64_t body_len;
+	const uint8_t *body;
+	uint64_t arrived;
+	alignas(32) uint8_t line[FAR_LINE_PAYLOAD];
+};
+
+/* ---- sessions ---- */
+
+enum session_state { SESSION_CLOSED, SESSION_UP, SESSION_DEAD };
+
+/** Association with one remote shard. */
+struct session {
+	alignas(64) uint8_t state; /* enum session_state */
+	bool blocked;              /* answers wait for bulk memory: requests are parked meanwhile */
+	bool poisoned;             /* it broke the protocol; the control core was told */
+	uint16_t calls_active;     /* slots in use, [0, FAR_SESSION_CALLS_MAX] */
+	uint32_t peer, port;       /* the NIC's */
+	uint32_t worker;           /* rank */
+	uint16_t *fn_map;          /* by local function index: the callee's index + 1; 0: not known yet */
+	uint64_t incarnation;
+	struct far_deferred *open;
+	struct far_deferred *blocked_head, **blocked_tail;
+	struct parked_request *parked; /* ring of FAR_SESSION_CALLS_MAX */
+	uint32_t parked_head, parked_n;
+};
+
+/* ---- the shard ---- */
+
+/** What the thread that holds a shard is doing: the one thread-local pointer leads here. */
+struct shard_context {
+	struct shard *shard;
+	struct shard_context *outer; /* the thread holds shards of several agents */
+	const char *handler;         /* name of the handler or callback that runs; NULL: none, waiting is allowed */
+};
+extern _Thread_local struct shard_context *shard_context;
+
+struct shard_counters {
+	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
+	_Atomic uint64_t requests_received, replies_sent, replies_late;
+	_Atomic uint64_t bytes_sent, bytes_received;
+	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
+	_Atomic uint64_t calls_active, requests_active;
+};
+
+/** Single writer, any reader. */
+static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+struct shard_config {
+	struct far_agent *agent;
+	struct nic_queue *queue;
+	uint32_t queue_port;
+	uint64_t body_bytes_max;
+	uint32_t peers_max;
+	uint32_t world;
+	uint32_t rank;
+	const char *name; /* this worker's, for origins */
+	const struct clock_source *clock;
+	const struct registry *registry;
+	enum far_driver driver;
+	enum far_idle idle;
+	void (*ctl_wake)(void *ctx); /* the control core has mail */
+	void *ctl_ctx;
+};
+
+struct shard {
+	/* the pass */
+	struct nic_queue *q;
+	const struct nic_queue_ops *ops;
+	struct session *sessions; /* by rank */
+	uint32_t *peer_session;   /* by the NIC's peer: rank + 1 */
+	struct call *calls;
+	uint32_t calls_free; /* slot + 1 */
+	uint32_t passes;
+	uint32_t blocked_n;    /* sessions whose answers wait */
+	uint32_t calls_active; /* all sessions */
+	uint64_t now;          /* last reading of the clock */
+	const struct registry *registry;
+	struct shard_context context;
+	struct shard_counters counters;
+	struct far_deferred *deferred_free;
+	struct far_deferred *deferred;
+	char *strings; /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	struct shard_config config;
+	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
+	bool stopped;
+	struct timer_wheel wheel;
+
+	/* other threads */
+	struct driver driver;
+	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
+	_Atomic bool stop;                                  /* for the keeper */
+	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
+	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
+	struct mailbox mail_in, mail_out;
+	struct submit_ring submit;
+};
+
+/* shard.c */
+struct shard *shard_create(const struct shard_config *config);
+void shard_destroy(struct shard *s);
+/** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */
+bool shard_enter(struct shard *s);
+void shard_leave(struct shard *s);
+/** Does the calling thread hold it. */
+bool shard_held(const struct shard *s);
+/** Name of the handler or callback that the calling thread is in, of any shard; NULL: none. */
+const char *shard_in_handler(void);
+/** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
+ * drives. */
+void shard_nudge(struct shard *s);
+
+/* loop.c */
+unsigned shard_pass(struct shard *s);
+/** Messages of the control core; a pass looks at them now and then. */
+unsigned shard_take_mail(struct shard *s);
+void shard_run_timers(struct shard *s, uint64_t now);
+
+/* idle.c */
+struct idler {
+	uint32_t empty;
+	uint64_t since; /* 0: not idle */
+};
+/** One step of idling after a pass that found nothing. `awaiting`: the driver waits for an answer. true: time to sleep.
+ */
+bool idler_step(struct shard *s, struct idler *i, bool awaiting);
+/** Sleeps until woken, a timer is due, or `until`. The caller holds the token throughout. */
+void shard_sleep(struct shard *s, uint64_t until);
+/** Waits until the future is done or `until` has come; drives the shard when it can. Not in a handler. */
+void shard_wait(struct shard *s, struct far_future *f, uint64_t until);
+/** The shard's own thread. */
+void *keeper_main(void *shard);
+
+/* call.c */
+/** 0, -EAGAIN (back-pressure), -EPIPE (dead), -ENOTCONN, -EMSGSIZE. On failure `done` is not called. */
+int shard_call(struct shard *s, const struct call_start *start);
+void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
+void call_on_timer(struct shard *s, struct call *c);
+/** Ends every call to `worker` (all when UINT32_MAX). */
+void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text);
+
+/* dispatch.c */
+/** Runs a request's handler and sends its answer. The body is readable until it returns. */
+void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+	      uint64_t waited);
+
+/* answer.c */
+/** Sends an answer; on -ENOBUFS (no bulk memory now) it is kept and sent later. Never fails: what cannot be kept
+ * becomes an error. */
+void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
+		 bool hashed, const void *data, size_t len);
+void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
+		  enum far_executed executed, int32_t code, const char *text, size_t len);
+/** Header-only packet. */
+void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
+		 uint32_t gen);
+/** The ring has no slot for an answer: the peer sends more than its credits, or gives nothing back. It is taken down.
+ */
+void answer_no_room(struct shard *s, struct session *se);
+void answer_fill_head(uint8_t *head, const struct far_req *req);
+/** Answers of blocked sessions, then their parked requests. */
+unsigned answer_unblock(struct shard *s);
+bool answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+void answer_drop_all(struct shard *s, struct session *se);
+
+/* deferred.c */
+struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
+				    const struct function *fn, bool hashed);
+void deferred_free(struct shard *s, struct far_deferred *d);
+/** Deferred answers that other threads finished. */
+unsigned deferred_drain(struct shard *s);
+void deferred_on_timer(struct shard *s, struct far_deferred *d);
+/** Was there an open request (deferred or parked) to cancel. */
+bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen);
+void deferred_all_gone(struct shard *s, struct session *se);
+
+/* session.c */
+void session_on_mail(struct shard *s, const struct mail *mail);
+void session_poisoned(struct shard *s, struct session *se);
+void session_close_all(struct shard *s);
+
+static inline struct shm_head head_copy(const uint8_t *bytes)
+{
+	struct shm_head h;
+	__builtin_memcpy(&h, bytes, sizeof h);
+	return h;
+}
+
+static inline uint64_t head_time(const struct shm_head *h)
+{
+	return (uint64_t)h->time_high << 32 | h->time_low;
+}
+
+#endif

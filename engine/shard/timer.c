@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shard/timer.h"
+
+#include <stddef.h>
+
+void timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx)
+{
+	uint64_t to = now >> TIMER_TICK_SHIFT;
+	if (!w->armed_n) {
+		w->tick = to > w->tick ? to : w->tick;
+		return;
+	}
+	uint64_t from = w->tick;
+	if (to - from >= TIMER_BUCKETS && to >= from)
+		from = to - TIMER_BUCKETS + 1;
+	for (uint64_t tick = from; tick <= to; tick++) {
+		/* What is due leaves the bucket before the callbacks run, so that they may arm and disarm at will. */
+		struct timer *ready = NULL;
+		for (struct timer *t = w->buckets[tick % TIMER_BUCKETS], *next; t; t = next) {
+			next = t->next;
+			if (t->at > now)
+				continue;
+			timer_disarm(w, t);
+			w->armed_n++;
+			t->next = ready;
+			t->at_prev = &ready;
+			if (ready)
+				ready->at_prev = &t->next;
+			ready = t;
+		}
+		while (ready) {
+			struct timer *t = ready;
+			timer_disarm(w, t);
+			due(ctx, t);
+		}
+	}
+	/* The present tick is not over: timers may still be armed into it. */
+	w->tick = to;
+}
+
+uint64_t timer_next(const struct timer_wheel *w)
+{
+	uint64_t next = UINT64_MAX;
+	if (!w->armed_n)
+		return next;
+	for (unsigned i = 0; i < TIMER_BUCKETS; i++)
+		for (const struct timer *t = w->buckets[i]; t; t = t->next)
+			next = t->at < next ? t->at : next;
+	return next;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Headers: one list of fields, two layouts (tabled in engine/PROTOCOL.md).
+ *
+ * shm_head is for drivers that are reliable, ordered and on one host: version, incarnation and token were fixed at
+ * session set-up, a packet number would say nothing, the body's length is the driver's. It leaves FAR_LINE_PAYLOAD
+ * bytes of its cache line to the payload. wire_head is for everything else and carries all of it, room for an
+ * authentication tag included. No driver uses it yet; its offsets are part of the protocol all the same.
+ */
+#ifndef FAR_WIRE_HEAD_H
+#define FAR_WIRE_HEAD_H
+
+#include "base/limits.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_VERSION 1
+
+enum head_type {
+	HEAD_REQUEST = 1, /* caller → callee: run `fn` */
+	HEAD_REPLY,       /* callee → caller: its value */
+	HEAD_ERROR,       /* callee → caller: its failure; body is the text */
+	HEAD_CANCEL,      /* caller → callee: nobody waits any more */
+	HEAD_CANCELLED,   /* callee → caller: nothing else will come for this call */
+};
+
+enum head_flag {
+	HEAD_TYPED = 1,  /* request: `fn` is a typed function, not a message id */
+	HEAD_HASHED = 2, /* request: `fn` is not known yet, the body ends with {name hash, signature hash}; reply: `fn`
+			    is its number */
+	HEAD_TLV =
+		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
+	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
+};
+
+struct shm_head {
+	uint8_t type;       /* enum head_type */
+	uint8_t flags;      /* enum head_flag */
+	uint16_t fn;        /* request: message id or callee's function number; error: enum far_status */
+	uint32_t call;      /* caller's call slot */
+	uint32_t gen;       /* life of that slot */
+	uint32_t tlv_bytes; /* 0 */
+	uint32_t time_low;  /* request: nanoseconds left, all ones: no limit; error: the handler's code */
+	uint32_t time_high;
+	uint32_t reserved; /* 0; lane and memory domain of later versions */
+};
+static_assert(sizeof(struct shm_head) == 28, "with the ring's word, 32 bytes: half a line");
+static_assert(sizeof(struct shm_head) + FAR_LINE_PAYLOAD + sizeof(uint32_t) == 64, "a small call is one line");
+
+typedef struct {
+	uint8_t b[2];
+} be16;
+typedef struct {
+	uint8_t b[4];
+} be32;
+typedef struct {
+	uint8_t b[8];
+} be64;
+
+struct wire_head {
+	uint8_t version;    /* WIRE_VERSION */
+	uint8_t type;       /* enum head_type; packets of the transport's own from 32 on */
+	uint8_t flags;      /* enum head_flag */
+	uint8_t lane_phase; /* bits 0–3 lane, bit 7 key phase */
+	be16 fn;
+	be16 tlv_bytes;
+	be64 incarnation; /* of the receiver, as the sender knows it */
+	be64 token;       /* of the session, chosen by the receiver */
+	be32 packet;      /* packet number */
+	be32 ack;         /* all packets below it arrived */
+	be64 ack_bits;    /* bit i: packet ack + 1 + i arrived */
+	be32 call;
+	be32 gen;
+	be64 time;       /* as shm_head's */
+	be64 length;     /* of the message */
+	be64 offset;     /* of this packet's bytes in it */
+	be32 credits;    /* cumulative credit returned to the peer */
+	be32 crc;        /* CRC32C of the packet, this field as zeros; zeros with a tag */
+	uint8_t tag[16]; /* authentication tag; zeros without a key */
+};
+static_assert(sizeof(struct wire_head) == 96, "");
+static_assert(offsetof(struct wire_head, incarnation) == 8, "");
+static_assert(offsetof(struct wire_head, token) == 16, "");
+static_assert(offsetof(struct wire_head, packet) == 24, "");
+static_assert(offsetof(struct wire_head, ack_bits) == 32, "");
+static_assert(offsetof(struct wire_head, call) == 40, "");
+static_assert(offsetof(struct wire_head, time) == 48, "");
+static_assert(offsetof(struct wire_head, length) == 56, "");
+static_assert(offsetof(struct wire_head, credits) == 72, "");
+static_assert(offsetof(struct wire_head, crc) == 76, "");
+static_assert(offsetof(struct wire_head, tag) == 80, "");
+
+/** The last 16 bytes of a HEAD_HASHED request's body. */
+struct head_hash {
+	uint64_t name;
+	uint64_t signature;
+};
+
+#endif

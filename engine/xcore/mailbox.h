@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Mailbox: a bounded single-producer single-consumer ring of small messages; one from the control core to each shard,
+ * one back. Producer and consumer indices live on lines of their own; each side caches the other's.
+ */
+#ifndef FAR_XCORE_MAILBOX_H
+#define FAR_XCORE_MAILBOX_H
+
+#include "base/limits.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mail_type {
+	/* control core → shard */
+	MAIL_PEER_UP,   /* worker, peer, incarnation: attach the peer and open the session */
+	MAIL_PEER_DOWN, /* worker, peer: receive what is left, fail what is pending, detach, answer MAIL_DETACHED */
+	MAIL_STOP,      /* fail what is pending and let the driver thread end */
+	/* shard → control core */
+	MAIL_DETACHED, /* peer: may be dropped */
+	MAIL_POISONED  /* worker, peer: it broke the protocol; take it down */
+};
+
+struct mail {
+	enum mail_type type;
+	uint32_t worker; /* rank */
+	uint32_t peer;   /* the NIC's handle */
+	uint32_t port;   /* index of the NIC port */
+	uint64_t incarnation;
+};
+
+struct mailbox {
+	alignas(64) _Atomic uint32_t tail; /* writer: producer; release, pairs with the consumer's acquire */
+	uint32_t head_seen;                /* producer's copy of head */
+	alignas(64) _Atomic uint32_t head; /* writer: consumer; release, pairs with the producer's acquire */
+	uint32_t tail_seen;                /* consumer's copy of tail */
+	alignas(64) struct mail slots[FAR_MAILBOX_SLOTS];
+};
+
+/** false when full. Producer only. The caller wakes the consumer. */
+static inline bool mailbox_put(struct mailbox *m, const struct mail *mail)
+{
+	uint32_t tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
+	if (tail - m->head_seen == FAR_MAILBOX_SLOTS) {
+		m->head_seen = atomic_load_explicit(&m->head, memory_order_acquire);
+		if (tail - m->head_seen == FAR_MAILBOX_SLOTS)
+			return false;
+	}
+	m->slots[tail % FAR_MAILBOX_SLOTS] = *mail;
+	atomic_store_explicit(&m->tail, tail + 1, memory_order_release);
+	return true;
+}
+
+/** false when empty. Consumer only. */
+static inline bool mailbox_get(struct mailbox *m, struct mail *out)
+{
+	uint32_t head = atomic_load_explicit(&m->head, memory_order_relaxed);
+	if (head == m->tail_seen) {
+		m->tail_seen = atomic_load_explicit(&m->tail, memory_order_acquire);
+		if (head == m->tail_seen)
+			return false;
+	}
+	*out = m->slots[head % FAR_MAILBOX_SLOTS];
+	atomic_store_explicit(&m->head, head + 1, memory_order_release);
+	return true;
+}
+
+#endif

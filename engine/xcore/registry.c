@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "xcore/registry.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void registry_init(struct registry *r)
+{
+	memset(r, 0, sizeof *r);
+	pthread_mutex_init(&r->lock, NULL);
+}
+
+void registry_fini(struct registry *r)
+{
+	for (uint32_t i = 0; i < FAR_FUNCTIONS_MAX && r->functions[i]; i++)
+		free(r->functions[i]);
+	for (uint32_t i = 0; i < FAR_MSG_HANDLERS_MAX; i++)
+		free(r->messages[i]);
+	pthread_mutex_destroy(&r->lock);
+}
+
+static enum far_status check_kind(enum far_kind kind, const char *what, struct far_err *err)
+{
+	switch (kind) {
+	case FAR_KIND_INLINE:
+		return FAR_OK;
+	case FAR_KIND_FIBER:
+	case FAR_KIND_BLOCKING:
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"%s: handlers of kind %s are not supported yet; register it as FAR_KIND_INLINE and defer its "
+			"answer if it takes long",
+			what, kind == FAR_KIND_FIBER ? "fiber" : "blocking");
+	default:
+		return err_set(err, FAR_INVALID,
+			       "%s: state the handler's kind; FAR_KIND_INLINE is the one supported yet", what);
+	}
+}
+
+enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err)
+{
+	if (!f || !f->signature || !f->fn)
+		return err_set(err, FAR_INVALID, "a function needs a signature and a handler");
+	enum far_status status = check_kind(f->kind, f->signature, err);
+	if (status)
+		return status;
+	struct function *fn = calloc(1, sizeof *fn);
+	if (!fn)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	status = signature_parse(f->signature, &fn->signature, err);
+	if (status) {
+		free(fn);
+		return status;
+	}
+	fn->fn = f->fn;
+	fn->user = f->user;
+	pthread_mutex_lock(&r->lock);
+	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
+	if (registry_find_hash(r, fn->signature.name_hash)) {
+		status = err_set(err, FAR_INVALID, "function \"%s\" is registered already", fn->signature.name);
+	} else if (n == FAR_FUNCTIONS_MAX) {
+		status = err_set(err, FAR_RESOURCE, "more than %d functions", FAR_FUNCTIONS_MAX);
+	} else {
+		uint32_t b = (uint32_t)(fn->signature.name_hash % REGISTRY_BUCKETS);
+		while (atomic_load_explicit(&r->by_name[b], memory_order_relaxed))
+			b = (b + 1) % REGISTRY_BUCKETS;
+		fn->index = n;
+		atomic_store_explicit(&r->functions[n], fn, memory_order_release);
+		atomic_store_explicit(&r->by_name[b], n + 1, memory_order_release);
+		atomic_store_explicit(&r->functions_n, n + 1, memory_order_release);
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (status)
+		free(fn);
+	return status;
+}
+
+enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err)
+{
+	if (!m || !m->fn || m->id >= FAR_MSG_HANDLERS_MAX)
+		return err_set(err, FAR_INVALID, "a message handler needs a function and an id in [0, %d)",
+			       FAR_MSG_HANDLERS_MAX);
+	char what[32];
+	snprintf(what, sizeof what, "message %u", m->id);
+	enum far_status status = check_kind(m->kind, what, err);
+	if (status)
+		return status;
+	struct message_handler *h = calloc(1, sizeof *h);
+	if (!h)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	h->fn = m->fn;
+	h->user = m->user;
+	memcpy(h->name, what, sizeof h->name - 1);
+	struct message_handler *none = NULL;
+	if (!atomic_compare_exchange_strong_explicit(&r->messages[m->id], &none, h, memory_order_release,
+						     memory_order_relaxed)) {
+		free(h);
+		return err_set(err, FAR_INVALID, "message %u has a handler already", m->id);
+	}
+	return FAR_OK;
+}
+
+const struct function *registry_find_hash(const struct registry *r, uint64_t name_hash)
+{
+	for (uint32_t b = (uint32_t)(name_hash % REGISTRY_BUCKETS);; b = (b + 1) % REGISTRY_BUCKETS) {
+		uint32_t index = atomic_load_explicit(&r->by_name[b], memory_order_acquire);
+		if (!index)
+			return NULL;
+		const struct function *fn = registry_at(r, index - 1);
+		if (fn->signature.name_hash == name_hash)
+			return fn;
+	}
+}
+
+const struct function *registry_find(const struct registry *r, const char *name)
+{
+	const struct function *fn = registry_find_hash(r, hash64(name, strlen(name)));
+	return fn && strcmp(fn->signature.name, name) == 0 ? fn : NULL;
+}

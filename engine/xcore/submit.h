@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Submission ring: calls handed to a shard by threads that do not hold it. Bounded, many producers, one consumer at a
+ * time (whoever holds the driver token). Each cell carries its turn: a producer claims position p when the cell's turn
+ * is p, the consumer takes it when the turn is p + 1. A full ring is back-pressure that the caller sees.
+ */
+#ifndef FAR_XCORE_SUBMIT_H
+#define FAR_XCORE_SUBMIT_H
+
+#include "base/limits.h"
+#include "xcore/future.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define SUBMIT_INLINE 56u
+
+typedef void call_done_fn(void *user, const struct outcome *outcome);
+
+/** One call, on whichever way it reaches the shard. `write` fills the payload in place; NULL: it is copied from `data`.
+ */
+struct call_start {
+	uint32_t worker; /* rank */
+	uint16_t fn;     /* message id, or local index of the typed function */
+	bool typed;
+	uint64_t deadline;  /* absolute, TIME_NEVER: none */
+	uint64_t left;      /* the same, relative, when the call was made */
+	call_done_fn *done; /* on the shard, exactly once, if the call was taken */
+	void *user;
+	const void *data; /* read before shard_call() or submit_put() returns */
+	size_t len;       /* of the payload */
+	void (*write)(const void *data, void *dst, size_t len);
+};
+
+struct submit_cell {
+	alignas(64) _Atomic uint32_t turn; /* producer's release pairs with the consumer's acquire, and back */
+	uint32_t worker;
+	uint16_t fn;
+	bool typed;
+	uint64_t deadline;
+	call_done_fn *done;
+	void *user;
+	uint64_t len;
+	struct far_buf *buf; /* payload beyond SUBMIT_INLINE */
+	uint8_t bytes[SUBMIT_INLINE];
+};
+
+static_assert(sizeof(struct submit_cell) == 128, "a submission is two lines");
+
+struct submit_ring {
+	alignas(64) _Atomic uint32_t tail; /* producers claim here */
+	alignas(64) _Atomic uint32_t head; /* writer: the token's holder; others look whether there is work */
+	struct submit_cell cells[FAR_SUBMIT_SLOTS];
+};
+
+void submit_init(struct submit_ring *r);
+
+/** 0, -EAGAIN (full) or -ENOMEM. Any thread. The caller then wakes the shard if it sleeps. */
+int submit_put(struct submit_ring *r, const struct call_start *c);
+
+/** The oldest cell, or NULL. Its contents are the token holder's; others may only see that there is one. submit_pop()
+ * gives it back to the producers. */
+static inline struct submit_cell *submit_peek(struct submit_ring *r)
+{
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+	struct submit_cell *cell = &r->cells[head % FAR_SUBMIT_SLOTS];
+	return atomic_load_explicit(&cell->turn, memory_order_acquire) == head + 1 ? cell : NULL;
+}
+
+void submit_pop(struct submit_ring *r, struct submit_cell *cell);
+
+#endif

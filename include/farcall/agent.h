@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The agent: this worker's membership of a group, and the engine behind it.
+ */
+#ifndef FARCALL_AGENT_H
+#define FARCALL_AGENT_H
+
+#include <farcall/future.h>
+#include <farcall/status.h>
+#include <farcall/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct far_agent;
+struct far_req;
+
+/** Who runs the shard, that is, who polls its queues. */
+enum far_driver {
+	FAR_DRIVER_SHARED, /* a waiting application thread, one at a time; the shard's own thread when nobody waits */
+	FAR_DRIVER_OWN     /* only the shard's own thread: handlers never run on application threads */
+};
+
+/** What the driver of a shard does when there is nothing to do. */
+enum far_idle {
+	FAR_IDLE_ADAPTIVE, /* spin, yield, sleep until woken */
+	FAR_IDLE_BUSY      /* spin for ever: lowest latency, one core per shard (implies FAR_DRIVER_OWN's thread never
+			      sleeps) */
+};
+
+/** Where a handler runs, stated at registration. */
+enum far_kind {
+	FAR_KIND_NONE,    /* not stated: refused */
+	FAR_KIND_INLINE,  /* on the burst, on the receive buffer; must not wait */
+	FAR_KIND_FIBER,   /* FAR_UNSUPPORTED yet */
+	FAR_KIND_BLOCKING /* FAR_UNSUPPORTED yet */
+};
+
+/**
+ * Handler of a typed function. `args[0, n)` fit the registered signature and are readable until the handler returns;
+ * `user` is the pointer given at registration. Runs on the shard's thread. It answers once, with far_return*(),
+ * far_fail() or, later, through far_defer(). Returning anything but FAR_OK without an answer sends that status as the
+ * error.
+ */
+typedef enum far_status far_fn(struct far_req *req, const struct far_val *args, size_t n, void *user);
+
+/** Handler of a message. `data[0, len)` is readable, 8-byte aligned, until the handler returns. Answers as a far_fn
+ * does. */
+typedef void far_msg_fn(struct far_req *req, const void *data, size_t len, void *user);
+
+struct far_function {
+	const char *signature; /* "vec::dot(Tensor a, Tensor b) -> float" */
+	enum far_kind kind;
+	far_fn *fn;
+	void *user;
+};
+
+struct far_msg_handler {
+	uint16_t id; /* [0, FAR_MSG_HANDLERS_MAX) */
+	enum far_kind kind;
+	far_msg_fn *fn;
+	void *user;
+};
+
+#define FAR_MSG_HANDLERS_MAX 1024 /* message handlers of an agent */
+#define FAR_FUNCTIONS_MAX    4096 /* typed functions of an agent, built-ins included */
+
+/** Zero-initialised, every field means its default. Strings and arrays are read during far_init_rpc() only. */
+struct far_opts {
+	const char *init_method;  /* "tcp://host:port" or "env://" (default): MASTER_ADDR, MASTER_PORT */
+	const char *group;        /* default "default" */
+	uint64_t rpc_timeout_ns;  /* default deadline of a call; default 60 s */
+	uint64_t init_timeout_ns; /* how long far_init_rpc() waits for the others; default 60 s */
+	enum far_driver driver;
+	enum far_idle idle;
+	int pin_cpu;          /* 1 + the CPU that the shard's own thread is pinned to; 0: not pinned */
+	unsigned shards;      /* per worker; default 1, the only number yet */
+	const char *nic;      /* "auto" (default) or "shm" */
+	const char *security; /* NULL, or "none": the store may listen beyond loopback, shm serves other users */
+	const char *key_file; /* not supported yet: an error when given */
+	const struct far_function *functions; /* registered before any peer can call */
+	size_t functions_n;
+	const struct far_msg_handler *messages; /* likewise */
+	size_t messages_n;
+};
+
+#define FAR_RANK_ENV  (-1) /* rank from RANK */
+#define FAR_WORLD_ENV 0    /* world size from WORLD_SIZE */
+
+/**
+ * Joins a static group and returns when every member is reachable. Collective: blocks until all `world_size` members
+ * have come, at most `opts->init_timeout_ns`.
+ *
+ * `name` is 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; `rank` is in [0, world_size), rank 0 hosts the store
+ * (on a listening socket it inherited when FAR_STORE_FD names one). `opts` may be NULL. On FAR_OK `*agent` is the
+ * caller's until far_shutdown(). On failure nothing is left behind and `err` names who or what is missing. Errors:
+ * INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
+ */
+enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
+			     struct far_agent **agent, struct far_err *err);
+
+/**
+ * Leaves the group: waits until this worker's calls are answered and every living member has called far_shutdown() too
+ * (its handlers go on serving meanwhile), at most `timeout_ns` (0: 60 s), then stops and frees the agent, whatever is
+ * returned. Rank 0 leaves last. Blocks; no other thread may be inside a call on this agent. Futures stay valid until
+ * freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member that did not come; FAR_PEER_LOST, naming each that died
+ * before. FAR_WOULD_DEADLOCK in a handler (nothing is freed then).
+ */
+enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
+
+/** Stops and frees the agent without waiting for anybody: pending calls fail here and are seen as a lost peer there. */
+enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err);
+
+/** A place to call: a worker and one of its shards; shard −1 lets the engine choose by the function's name. */
+struct far_to {
+	int32_t worker; /* rank */
+	int32_t shard;
+};
+
+struct far_worker_info {
+	char name[FAR_NAME_MAX];
+	int32_t rank;
+	uint32_t shards;
+	bool alive;           /* false after its connection was lost */
+	uint64_t incarnation; /* random, one per life of a worker */
+	char nic[16];         /* driver that reaches it */
+};
+
+/** Looks a member up; any thread; FAR_UNKNOWN_WORKER names what was asked for. `far_worker_self` never fails. */
+enum far_status far_worker_by_name(struct far_agent *agent, const char *name, struct far_worker_info *out,
+				   struct far_err *err);
+enum far_status far_worker_by_rank(struct far_agent *agent, int rank, struct far_worker_info *out, struct far_err *err);
+void far_worker_self(struct far_agent *agent, struct far_worker_info *out);
+/** Members of the group, this worker included. */
+int far_world_size(struct far_agent *agent);
+
+/** Default deadline of calls started later. 0 is FAR_INVALID. */
+uint64_t far_rpc_timeout(struct far_agent *agent);
+enum far_status far_set_rpc_timeout(struct far_agent *agent, uint64_t timeout_ns);
+
+/**
+ * Registers one more function or message handler. Any thread. A peer that calls before gets FAR_NO_FUNCTION; pass the
+ * tables in `struct far_opts` to exclude that. Errors: INVALID (the signature, its place named; a name registered
+ * twice), UNSUPPORTED (kind), RESOURCE.
+ */
+enum far_status far_register(struct far_agent *agent, const struct far_function *function, struct far_err *err);
+enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
+
+/**
+ * Makes the calling thread the core of its shard until far_shard_release(): calls go straight to the queue, waits poll
+ * it, and nobody else drives. Waits at most `timeout_ns` (0: 1 s) for the present driver. FAR_UNSUPPORTED with
+ * FAR_DRIVER_OWN. While held, the thread must wait or poll often: handlers run only then.
+ */
+enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
+void far_shard_release(struct far_agent *agent);
+/** One pass of the shard's loop by the thread that holds it. Returns the packets and submissions handled. Never blocks.
+ */
+unsigned far_shard_poll(struct far_agent *agent);
+
+/** Counters of an agent, read without stopping it. */
+struct far_counters {
+	uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
+	uint64_t requests_received, replies_sent, replies_late;
+	uint64_t bytes_sent, bytes_received;
+	uint64_t packets_dropped; /* malformed or out of place */
+	uint64_t busy_refusals;   /* calls refused by back-pressure */
+	uint64_t wakeups;         /* times the shard's driver woke from sleep */
+	uint64_t calls_active, requests_active;
+};
+void far_counters_read(struct far_agent *agent, struct far_counters *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

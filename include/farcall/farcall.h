@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Everything. */
+#ifndef FARCALL_FARCALL_H
+#define FARCALL_FARCALL_H
+
+#include <farcall/agent.h>
+#include <farcall/future.h>
+#include <farcall/message.h>
+#include <farcall/rpc.h>
+#include <farcall/status.h>
+#include <farcall/value.h>
+#include <farcall/version.h>
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Typed calls: a function registered under a qualified name with a signature, called on a named worker.
+ *
+ * Signature: `name(Type a, Type b) -> Type`, name of `A-Z a-z 0-9 _ :` and dots, at most 16 parameters.
+ * Types: none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), Any; alternatives with `|`, as in
+ * `Tensor|Scalar`. An int is taken where a float is wanted; an int 0 or 1 where a bool is.
+ * Both sides register the function; the caller checks count and types against its own table before anything is sent.
+ */
+#ifndef FARCALL_RPC_H
+#define FARCALL_RPC_H
+
+#include <farcall/agent.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct far_call_opts {
+	uint64_t timeout_ns; /* 0: the agent's default; FAR_FOREVER: none */
+};
+
+/**
+ * Calls `function` on the worker named `to` and waits for its value. `opts` may be NULL. Blocks; drives the shard
+ * meanwhile. On FAR_OK `*out` (may be NULL) is the caller's to finish with far_val_fini(). Found at once, nothing sent:
+ * UNKNOWN_WORKER, NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (inside a handler), PEER_LOST (known
+ * dead). Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or what the handler said;
+ * `err->executed` tells whether it ran.
+ */
+enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
+			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
+
+/**
+ * As far_rpc_sync() but returns at once with a future. Arguments are copied or sent before it returns. FAR_BUSY is
+ * back-pressure: too many calls are pending towards that worker, or its queue is full; wait for some and try again.
+ * Allowed in handlers and callbacks (only waiting is not).
+ */
+enum far_status far_rpc_async(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
+			      size_t args_n, const struct far_call_opts *opts, struct far_future **out,
+			      struct far_err *err);
+
+/** The same two with the worker given by rank and shard. */
+enum far_status far_rpc_sync_to(struct far_agent *agent, struct far_to to, const char *function,
+				const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				struct far_val *out, struct far_err *err);
+enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, const char *function,
+				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				 struct far_future **out, struct far_err *err);
+
+/* ---- inside a handler: exactly one answer per request ---- */
+
+/** Answers with a value (copied before it returns). FAR_INVALID when already answered. */
+enum far_status far_return(struct far_req *req, const struct far_val *value);
+
+/**
+ * Answers with a tensor that the handler fills in place: `*data` is its memory, inside the outgoing message,
+ * element-aligned, to be written before the handler returns. Nothing is copied afterwards. FAR_TOO_LARGE, FAR_RESOURCE:
+ * no answer was given.
+ */
+enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
+				  void **data);
+
+/** Answers with an error; `status` is any but OK, FAR_REMOTE by habit; the text is printf-style and cut at 383 bytes.
+ */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+enum far_status
+far_fail(struct far_req *req, enum far_status status, int32_t code, const char *format, ...);
+
+/** Who calls, and the agent that received the call. */
+struct far_to far_req_from(const struct far_req *req);
+struct far_agent *far_req_agent(const struct far_req *req);
+/** Nanoseconds until the caller gives up; FAR_FOREVER when never. */
+uint64_t far_req_time_left(const struct far_req *req);
+
+/**
+ * Keeps the request open beyond the handler. The arguments are not kept: copy what is needed. `*out` must be answered
+ * exactly once, by any thread, with one of the functions below, before the agent is shut down. FAR_RESOURCE: too many
+ * open requests.
+ */
+struct far_deferred;
+enum far_status far_defer(struct far_req *req, struct far_deferred **out);
+
+/**
+ * Answer a deferred request; never block. The handle is gone afterwards, whatever is returned. FAR_CANCELLED or
+ * FAR_PEER_LOST: nobody waits for the answer any more. FAR_TOO_LARGE, FAR_RESOURCE: the caller gets that as an error.
+ */
+enum far_status far_deferred_return(struct far_deferred *d, const struct far_val *value);
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+enum far_status
+far_deferred_fail(struct far_deferred *d, enum far_status status, int32_t code, const char *format, ...);
+/** Gives up: the caller gets an error at once. */
+void far_deferred_drop(struct far_deferred *d);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

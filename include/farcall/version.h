@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef FARCALL_VERSION_H
+#define FARCALL_VERSION_H
+
+#define FAR_VERSION_MAJOR 0
+#define FAR_VERSION_MINOR 1
+#define FAR_VERSION_PATCH 0
+#define FAR_VERSION       "0.1.0"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/** Version of the library that is loaded; FAR_VERSION is the one compiled against. */
+const char *far_version(void);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The contract between the engine and a NIC driver: two tables. nic/README.md explains it for whoever writes a driver.
+ *
+ * A port is one attachment to a network; its operations are slow and run on the control core. A queue is one
+ * receive/transmit pair of a port; its operations are fast and run on the one thread that holds the shard that owns the
+ * queue. A packet is a head of a few bytes (the engine's header) and a body (the payload); a driver interprets neither.
+ */
+#ifndef FAR_NIC_H
+#define FAR_NIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NIC_ADDR_BYTES_MAX  232 /* of an address blob */
+#define NIC_HELLO_BYTES_MAX 128 /* of the engine's words in a connection set-up */
+#define NIC_TEXT_BYTES_MAX  320 /* of an error text */
+#define NIC_PEER_NONE       UINT32_MAX
+
+struct nic_port;
+struct nic_queue;
+
+/** Where a port can be reached, as published in the store: bytes that only the same driver on another worker reads. */
+struct nic_addr {
+	char driver[16];
+	uint16_t len; /* of blob, [0, NIC_ADDR_BYTES_MAX] */
+	uint8_t blob[NIC_ADDR_BYTES_MAX];
+};
+
+/** What a driver promises; the engine leaves out what it need not do itself. */
+struct nic_caps {
+	bool reliable;             /* what is committed arrives exactly once, or the peer is reported down */
+	bool ordered;              /* per peer, in the order of commit */
+	bool crc;                  /* a body arrives as it was sent, or not at all */
+	bool authenticated;        /* a packet is from the peer it names */
+	bool one_sided;            /* bulk by remote read or write */
+	bool zero_copy_rx;         /* bodies are read where they arrived */
+	bool zero_copy_tx;         /* bodies leave from application memory */
+	bool wake;                 /* arm() makes a later arrival wake the queue's wake_fd */
+	uint32_t head_bytes_max;   /* largest head */
+	uint32_t inline_bytes_max; /* head + body that travel in one line */
+	uint64_t body_bytes_max;   /* largest body */
+	uint32_t slots;            /* packets in flight towards one peer before tx_reserve() says -EAGAIN */
+	uint32_t peers_max;
+};
+
+/** Where a driver reports: `text` is filled on every failure that has more to say than its errno. */
+struct nic_err {
+	char text[NIC_TEXT_BYTES_MAX];
+};
+
+struct nic_config {
+	const char *runtime_dir; /* where sockets go; NULL: $FAR_RUNTIME_DIR, $XDG_RUNTIME_DIR/farcall,
+				    /tmp/farcall-<uid> */
+	uint64_t id;             /* names this port's socket: the worker's incarnation */
+	bool any_user;           /* serve peers of other users too (security=none) */
+	unsigned queues;         /* one per shard */
+	unsigned head_bytes;     /* of every packet's head, [1, caps.head_bytes_max] */
+};
+
+enum nic_event_type {
+	NIC_EVENT_HELLO, /* somebody wants to connect: return 0 to accept (and fill reply), -errno to refuse */
+	NIC_EVENT_UP, /* `peer` can be attached to its queue; for the connecting side `hello` is the acceptor's reply */
+	NIC_EVENT_DOWN,  /* the peer's process or link is gone; what had arrived can still be received */
+	NIC_EVENT_FAILED /* a connect() failed; `error` and `text` say why */
+};
+
+struct nic_event {
+	enum nic_event_type type;
+	uint32_t peer;     /* UP, DOWN; NIC_PEER_NONE otherwise */
+	void *user;        /* connect()'s, NULL on the accepting side */
+	const void *hello; /* HELLO, UP */
+	size_t hello_len;
+	void *reply; /* HELLO: room of NIC_HELLO_BYTES_MAX for the acceptor's words */
+	size_t *reply_len;
+	int error;        /* FAILED, DOWN: -errno */
+	const char *text; /* FAILED, DOWN */
+};
+typedef int nic_event_fn(void *ctx, const struct nic_event *event);
+
+/** Port operations: control core only, may make system calls, never wait for a peer. 0 or -errno. */
+struct nic_port_ops {
+	const char *name;
+	/** Can the driver work here: 0, or -errno with the reason and remedy in `err`. Leaves nothing behind. */
+	int (*probe)(const struct nic_config *config, struct nic_err *err);
+	/** Opens a port with `config->queues` queues. On failure nothing is left behind. */
+	int (*open)(const struct nic_config *config, struct nic_port **out, struct nic_err *err);
+	/** Closes it; every queue must be idle and every peer detached. Peers see DOWN. */
+	void (*close)(struct nic_port *port);
+	void (*caps)(const struct nic_port *port, struct nic_caps *out);
+	void (*address)(const struct nic_port *port, struct nic_addr *out);
+	/** Queue i of [0, queues); lives as long as the port. */
+	struct nic_queue *(*queue)(struct nic_port *port, unsigned i);
+	/**
+	 * Starts connecting queue `queue` to the port at `addr`; UP or FAILED with `user` follows from step(), by
+	 * `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An address of the port itself connects it to itself.
+	 */
+	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
+		       size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
+	/** Does what is ready and reports events; returns the absolute time to be called again at the latest
+	 * (UINT64_MAX: none). */
+	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
+	/** A descriptor that polls readable when step() has work. */
+	int (*fd)(const struct nic_port *port);
+	/** Frees a peer that is detached from its queue, or was never attached. Closes its connection: the other end
+	 * sees DOWN. */
+	void (*drop)(struct nic_port *port, uint32_t peer);
+};
+
+/** A received packet. */
+struct nic_pkt {
+	const uint8_t *head; /* head_bytes of memory that a peer can write: copy out, check, then use */
+	const uint8_t *body; /* aligned as nic_tx.body; NULL when body_len is 0 */
+	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
+	uint64_t cookie;     /* 0: readable until the next recv(); else may be held until release() */
+	uint32_t peer;
+};
+
+/** A packet being written. */
+struct nic_tx {
+	uint8_t *head; /* head_bytes to be written before commit; may lie in head_room, so the struct must not move */
+	uint8_t *body; /* aligned to 32 bytes at least when it shares the head's line, else to 64 */
+	uint64_t body_len;
+	uint64_t cookie;
+	uint32_t peer;
+	uint8_t head_room[48];
+};
+
+/** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those
+ * named. */
+struct nic_queue_ops {
+	/** Begins / ends polling a peer that is UP. After detach() the peer may be dropped. */
+	int (*attach)(struct nic_queue *q, uint32_t peer);
+	void (*detach)(struct nic_queue *q, uint32_t peer);
+	/** Up to `max` packets. Those of the burst before, but for the held ones, are given back by this. */
+	unsigned (*recv)(struct nic_queue *q, struct nic_pkt *pkts, unsigned max);
+	/** Gives back a packet with a cookie, exactly once, in any order. */
+	void (*release)(struct nic_queue *q, uint32_t peer, uint64_t cookie);
+	/**
+	 * Room for one packet. -EAGAIN: the ring is full; -ENOBUFS: no memory for the body now; -EMSGSIZE; -EPIPE: not
+	 * attached. On success the room is the caller's until commit or cancel. A small one (head and body within
+	 * inline_bytes_max) must be committed or cancelled before the next reserve; larger ones may stay open side by
+	 * side.
+	 */
+	int (*tx_reserve)(struct nic_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
+	/**
+	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
+	 * the ring became full (only for one that stayed open); the room is still the caller's.
+	 */
+	int (*tx_commit)(struct nic_queue *q, struct nic_tx *tx);
+	void (*tx_cancel)(struct nic_queue *q, struct nic_tx *tx);
+	/** Publishes all commits and wakes the peers that sleep: at most one system call for each. */
+	void (*flush)(struct nic_queue *q);
+	/** Tells the peers to wake us from now on. The caller polls once more before it sleeps on wake_fd. */
+	void (*arm)(struct nic_queue *q);
+	void (*disarm)(struct nic_queue *q);
+	/** A descriptor that polls readable after a wake; clear() resets it. */
+	int (*wake_fd)(const struct nic_queue *q);
+	void (*wake_clear)(struct nic_queue *q);
+	/** Any thread: makes wake_fd readable. One system call. */
+	void (*wake)(struct nic_queue *q);
+};
+
+/** Every driver's queue begins with this. */
+struct nic_queue {
+	const struct nic_queue_ops *ops;
+};
+
+/** Every driver's port begins with this. */
+struct nic_port {
+	const struct nic_port_ops *ops;
+};
+
+/** Drivers built into the library, best first; ends with NULL. */
+extern const struct nic_port_ops *const nic_drivers[];
+
+extern const struct nic_port_ops nic_shm_port_ops;
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Layout of the memory that two workers of one host share: one sealed memfd per pair of queues. Both ends may write all
+ * of it, so neither trusts what it reads: indices, lengths and block numbers are copied out and checked, and everything
+ * that must be right for the reader's own safety (its position, the allocator's state) is kept in private memory.
+ *
+ *   page 0             constants, checked at set-up and not read afterwards
+ *   direction 0        connecting side → accepting side: consumer's line, slots, returns
+ *   direction 1        accepting side → connecting side
+ *   bulk 0, bulk 1     bodies above one slot, allocated by the direction's producer, read in place, returned by its
+ * consumer
+ */
+#ifndef NIC_SHM_LAYOUT_H
+#define NIC_SHM_LAYOUT_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHM_MAGIC      UINT64_C(0x314d485352414621)
+#define SHM_VERSION    1u
+#define SHM_SLOTS      1024u
+#define SHM_SLOT_BYTES 60u /* head and body that share a line */
+#define SHM_BULK_BYTES (UINT64_C(64) << 20)
+#define SHM_BODY_MAX   (UINT64_C(16) << 20)
+#define SHM_BLOCK      256u /* granule of the bulk area */
+#define SHM_BLOCKS     (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
+#define SHM_RETURNS    1024u /* bulk bodies in flight in one direction; never fewer than slots */
+
+/**
+ * One packet, one cache line. `word` is stored last, with release; the consumer's acquire load pairs with it.
+ *   bits 0–5   bytes of the body that follow the head in this line
+ *   bit 6      the body is in the bulk area: the last 16 bytes of the line are a struct shm_bulk_ref
+ *   bits 8–31  lap: slot index / SHM_SLOTS + 1, modulo 2^24. A slot whose lap is not the awaited one is empty.
+ */
+struct shm_slot {
+	alignas(64) _Atomic uint32_t word;
+	uint8_t bytes[SHM_SLOT_BYTES];
+};
+#define SHM_WORD_LEN_MASK 0x3fu
+#define SHM_WORD_BULK     0x40u
+#define SHM_WORD_LAP(lap) ((uint32_t)(lap) << 8)
+
+struct shm_bulk_ref {
+	uint64_t len;
+	uint32_t block;
+	uint32_t reserved;
+};
+#define SHM_REF_OFFSET (SHM_SLOT_BYTES - (uint32_t)sizeof(struct shm_bulk_ref))
+
+/* What the consumer of a direction wants of its producer. */
+enum shm_rx_state {
+	SHM_RX_POLLING,  /* nothing */
+	SHM_RX_ASLEEP,   /* a write to its eventfd after the slots are published */
+	SHM_RX_DOORBELL, /* its doorbell byte set after the slots are published (room for many peers; not asked for yet)
+			  */
+};
+
+/** Written by the consumer only, so that it stays in the producer's cache while nothing changes. */
+struct shm_consumer {
+	alignas(64) _Atomic uint32_t
+		head;              /* slots given back, free-running; stored once in SHM_SLOTS / 4 slots, release */
+	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_queue.c */
+	uint32_t doorbell;         /* index of this pair's byte in the consumer's struct shm_doorbells */
+};
+
+/**
+ * One direction. A `returns` word is (lap << 18 | block), lap as above over SHM_RETURNS, 14 bits: the consumer hands a
+ * bulk block back; stored with release, after the last read of the body.
+ */
+struct shm_direction {
+	struct shm_consumer consumer;
+	struct shm_slot slots[SHM_SLOTS];
+	alignas(64) _Atomic uint32_t returns[SHM_RETURNS];
+};
+
+/** One page per queue, room for a byte per peer: with many peers a consumer reads 64 of them in one line. */
+struct shm_doorbells {
+	alignas(4096) _Atomic uint8_t byte[4096];
+};
+
+struct shm_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t slots;
+	uint64_t bulk_bytes;
+	uint64_t total_bytes;
+};
+
+struct shm_pair {
+	alignas(4096) struct shm_header header;
+	alignas(4096) struct shm_direction direction[2];
+};
+
+#define SHM_BULK_OFFSET(i) (sizeof(struct shm_pair) + (uint64_t)(i)*SHM_BULK_BYTES)
+#define SHM_TOTAL_BYTES    SHM_BULK_OFFSET(2)
+
+static_assert(sizeof(struct shm_slot) == 64, "a packet is one cache line");
+static_assert(offsetof(struct shm_slot, bytes) == 4, "the body of a 28-byte head is aligned to 32");
+static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
+static_assert(sizeof(struct shm_bulk_ref) == 16, "");
+static_assert(sizeof(struct shm_consumer) == 64, "");
+static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");
+static_assert(sizeof(struct shm_pair) % 4096 == 0, "bulk areas begin on a page");
+
+#endif

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Slow path: sockets and set-up. The connecting side makes the pair and sends HELLO with {pair, its eventfd}; the
+ * accepting side checks who asks and what it was given, and answers WELCOME with {its eventfd} or a refusal. The
+ * connection then stays open: its hang-up is the peer's death, which the kernel reports across pid namespaces too.
+ */
+#include "nic/shm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* a connection that says nothing is closed */
+#define RETRY_NS         UINT64_C(1000000)     /* the peer's backlog is full */
+#define LISTENER         UINT32_MAX            /* epoll tag */
+
+enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME = 2 };
+
+/* One message on the socket; both ends run on one machine, so the byte order is its own. */
+struct shm_note {
+	uint64_t magic;
+	uint32_t version;
+	uint16_t kind;
+	uint16_t len;   /* of bytes */
+	int32_t status; /* WELCOME: 0 or -errno */
+	uint32_t reserved;
+	uint8_t bytes[NIC_HELLO_BYTES_MAX];
+};
+
+static struct shm_port *port_of(const struct nic_port *p)
+{
+	return (struct shm_port *)p;
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* ---- links ---- */
+
+static struct shm_link *link_new(struct shm_port *p, enum shm_link_state state)
+{
+	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++) {
+		if (p->links[i])
+			continue;
+		struct shm_link *link = aligned_alloc(64, (sizeof *link + 63) / 64 * 64);
+		if (!link)
+			return NULL;
+		memset(link, 0, sizeof *link);
+		link->index = i;
+		link->state = state;
+		link->fd = link->pair_fd = link->wake_fd = -1;
+		link->deadline = UINT64_MAX;
+		p->links[i] = link;
+		return link;
+	}
+	return NULL;
+}
+
+static void link_free(struct shm_port *p, struct shm_link *link)
+{
+	close_fd(&link->fd);
+	close_fd(&link->pair_fd);
+	close_fd(&link->wake_fd);
+	if (link->map)
+		shm_pair_unmap(link->map);
+	shm_bulk_fini(&link->bulk);
+	p->links[link->index] = NULL;
+	free(link);
+}
+
+static int link_watch(struct shm_port *p, struct shm_link *link)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = link->index};
+	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, link->fd, &ev) < 0 ? -errno : 0;
+}
+
+static int link_map(struct shm_link *link, int pair_fd, bool connector, bool loopback)
+{
+	void *map;
+	int error = shm_pair_map(pair_fd, &map);
+	if (error)
+		return error;
+	shm_link_open(link, map, connector, loopback);
+	return shm_bulk_init(&link->bulk);
+}
+
+/* ---- messages with descriptors ---- */
+
+static int note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n)
+{
+	struct iovec iov = {(void *)(uintptr_t)note, sizeof *note};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+	} control;
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (fds_n) {
+		memset(&control, 0, sizeof control);
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
+	}
+	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* 1: a note; 0: end of the stream; -EAGAIN; -errno. Descriptors that came are the caller's; missing ones are −1. */
+static int note_recv(int fd, struct shm_note *note, int fds[2])
+{
+	struct iovec iov = {note, sizeof *note};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control};
+	fds[0] = fds[1] = -1;
+	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < got; i++) {
+			int one;
+			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
+			if (i < 2 && fds[i] < 0)
+				fds[i] = one;
+			else
+				close(one);
+		}
+	}
+	if (n == 0)
+		return 0;
+	if (n != sizeof *note || note->magic != SHM_MAGIC || note->version != SHM_VERSION ||
+	    note->len > NIC_HELLO_BYTES_MAX) {
+		close_fd(&fds[0]);
+		close_fd(&fds[1]);
+		return -EPROTO;
+	}
+	return 1;
+}
+
+static struct shm_note note_of(enum shm_note_kind kind, int status, const void *bytes, size_t len)
+{
+	struct shm_note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = (uint16_t)kind, .status = status};
+	note.len = (uint16_t)len;
+	if (len)
+		memcpy(note.bytes, bytes, len);
+	return note;
+}
+
+/* A kick is a write to this descriptor by our shard: it must be an eventfd that never blocks. */
+static bool is_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	return flags >= 0 && (flags & O_NONBLOCK);
+}
+
+/* ---- events ---- */
+
+static void report_failed(struct shm_port *p, struct shm_link *link, int error, const char *what, nic_event_fn *event,
+			  void *ctx)
+{
+	char text[NIC_TEXT_BYTES_MAX];
+	snprintf(text, sizeof text, "shm: %s %s: %s", what, link->to.sun_path, strerror(-error));
+	struct nic_event ev = {
+		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = link->user, .error = error, .text = text};
+	link_free(p, link);
+	event(ctx, &ev);
+}
+
+static void report_up(struct shm_link *link, const void *hello, size_t len, nic_event_fn *event, void *ctx)
+{
+	struct nic_event ev = {
+		.type = NIC_EVENT_UP, .peer = link->index, .user = link->user, .hello = hello, .hello_len = len};
+	link->state = SHM_LINK_UP;
+	link->deadline = UINT64_MAX;
+	event(ctx, &ev);
+}
+
+static int send_hello(struct shm_port *p, struct shm_link *link)
+{
+	if (connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
+		return -errno;
+	struct shm_note note = note_of(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
+	int fds[2] = {link->pair_fd, p->queue.wake_fd};
+	int error = note_send(link->fd, &note, fds, 2);
+	if (error)
+		return error;
+	link->sent = true;
+	close_fd(&link->pair_fd);
+	return link_watch(p, link);
+}
+
+static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+{
+	struct shm_note note;
+	int fds[2], got = note_recv(link->fd, &note, fds);
+	if (got == -EAGAIN)
+		return;
+	if (got > 0 && note.kind == SHM_NOTE_WELCOME && note.status == 0 && fds[0] >= 0 && is_nonblocking(fds[0])) {
+		link->wake_fd = fds[0];
+		close_fd(&fds[1]);
+		report_up(link, note.bytes, note.len, event, ctx);
+		return;
+	}
+	if (got > 0) {
+		close_fd(&fds[0]);
+		close_fd(&fds[1]);
+	}
+	report_failed(p, link,
+		      got == 0          ? -ECONNRESET
+		      : got < 0         ? got
+		      : note.status < 0 ? note.status
+					: -EPROTO,
+		      "the set-up was refused by", event, ctx);
+}
+
+static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+{
+	struct shm_note note;
+	int fds[2], got = note_recv(link->fd, &note, fds);
+	if (got == -EAGAIN)
+		return;
+	int status = got <= 0 || note.kind != SHM_NOTE_HELLO || fds[0] < 0 || fds[1] < 0 ? -EPROTO : 0;
+	uint8_t reply[NIC_HELLO_BYTES_MAX];
+	size_t reply_len = 0;
+
+	if (status == 0 && !is_nonblocking(fds[1]))
+		status = -EPROTO;
+	if (status == 0)
+		status = link_map(link, fds[0], false, false);
+	if (status == 0) {
+		struct nic_event ev = {.type = NIC_EVENT_HELLO,
+				       .peer = NIC_PEER_NONE,
+				       .hello = note.bytes,
+				       .hello_len = note.len,
+				       .reply = reply,
+				       .reply_len = &reply_len};
+		status = event(ctx, &ev);
+	}
+	if (got > 0) {
+		close_fd(&fds[0]);
+		link->wake_fd = fds[1];
+		struct shm_note answer = note_of(SHM_NOTE_WELCOME, status, reply, status ? 0 : reply_len);
+		int error = note_send(link->fd, &answer, &p->queue.wake_fd, status ? 0 : 1);
+		if (status == 0)
+			status = error;
+	}
+	if (status) {
+		link_free(p, link);
+		return;
+	}
+	report_up(link, note.bytes, note.len, event, ctx);
+}
+
+static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+{
+	char byte;
+	ssize_t n = recv(link->fd, &byte, sizeof byte, 0);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	/* Nothing is said on a connection that is up: whatever comes is its end. */
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+	link->state = SHM_LINK_DOWN;
+	struct nic_event ev = {.type = NIC_EVENT_DOWN,
+			       .peer = link->index,
+			       .user = link->user,
+			       .error = n < 0 ? -errno : -ECONNRESET,
+			       .text = "shm: the peer's process is gone"};
+	event(ctx, &ev);
+}
+
+static void accept_all(struct shm_port *p, uint64_t now)
+{
+	for (;;) {
+		int fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		struct ucred cred;
+		socklen_t len = sizeof cred;
+		struct shm_link *link = NULL;
+		int status = 0;
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || (!p->any_user && cred.uid != geteuid()))
+			status = -EACCES;
+		else if (!(link = link_new(p, SHM_LINK_ACCEPTING)))
+			status = -EMFILE;
+		if (status) {
+			struct shm_note note = note_of(SHM_NOTE_WELCOME, status, NULL, 0);
+			note_send(fd, &note, NULL, 0);
+			close(fd);
+			continue;
+		}
+		link->fd = fd;
+		link->deadline = now + HELLO_TIMEOUT_NS;
+		if (link_watch(p, link))
+			link_free(p, link);
+	}
+}
+
+/* ---- operations ---- */
+
+static int shm_probe(const struct nic_config *config, struct nic_err *err)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int error = shm_dir_open(config->runtime_dir, config->any_user, path, sizeof path, err);
+	if (error)
+		return error;
+	int fd = shm_pair_create();
+	if (fd < 0)
+		return shm_error(err, fd, "shm: memfd_create with seals: %s", strerror(-fd));
+	close(fd);
+	return 0;
+}
+
+static int listen_at(struct shm_port *p, const char *dir, uint64_t id, struct nic_err *err)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	/* shm_dir_open() has seen to the length. Listening under another name first: see shm_dir_sweep(). */
+	snprintf(p->path, sizeof p->path, "%.80s/%016llx.sock", dir, (unsigned long long)id);
+	snprintf(at.sun_path, sizeof at.sun_path, "%.80s/%016llx.new", dir, (unsigned long long)id);
+	p->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (p->listen_fd < 0 || bind(p->listen_fd, (struct sockaddr *)&at, sizeof at) < 0 ||
+	    (p->any_user && chmod(at.sun_path, 0666) < 0) || listen(p->listen_fd, 512) < 0 ||
+	    rename(at.sun_path, p->path) < 0) {
+		int error = errno;
+		unlink(at.sun_path);
+		p->path[0] = '\0';
+		return shm_error(err, -error, "shm: cannot listen on %s: %s", at.sun_path, strerror(error));
+	}
+	return 0;
+}
+
+static void shm_close(struct nic_port *port)
+{
+	struct shm_port *p = port_of(port);
+	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++)
+		if (p->links[i])
+			link_free(p, p->links[i]);
+	if (p->path[0])
+		unlink(p->path);
+	close_fd(&p->listen_fd);
+	close_fd(&p->epoll_fd);
+	close_fd(&p->queue.wake_fd);
+	free(p);
+}
+
+static int shm_open_port(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
+{
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	if (config->queues != SHM_QUEUES_MAX || config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
+		return shm_error(err, -EINVAL, "shm: one queue, and heads of 1 to %u bytes", SHM_REF_OFFSET);
+	int error = shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
+	if (error)
+		return error;
+	shm_dir_sweep(dir);
+	struct shm_port *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+	if (!p)
+		return shm_error(err, -ENOMEM, "shm: out of memory");
+	memset(p, 0, sizeof *p);
+	p->base.ops = &nic_shm_port_ops;
+	p->any_user = config->any_user;
+	p->queue.base.ops = &shm_queue_ops;
+	p->queue.port = p;
+	p->queue.head_bytes = config->head_bytes;
+	p->queue.inline_max = SHM_SLOT_BYTES - config->head_bytes;
+	p->listen_fd = -1;
+	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	p->queue.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (p->epoll_fd < 0 || p->queue.wake_fd < 0) {
+		error = shm_error(err, -errno, "shm: %s; see `ulimit -n`", strerror(errno));
+	} else {
+		error = listen_at(p, dir, config->id, err);
+	}
+	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = LISTENER};
+	if (!error && epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->listen_fd, &ev) < 0)
+		error = shm_error(err, -errno, "shm: epoll: %s", strerror(errno));
+	if (error) {
+		shm_close(&p->base);
+		return error;
+	}
+	*out = &p->base;
+	return 0;
+}
+
+static void shm_caps(const struct nic_port *port, struct nic_caps *out)
+{
+	(void)port;
+	*out = (struct nic_caps){
+		.reliable = true,
+		.ordered = true,
+		.crc = true,
+		.authenticated = true,
+		.zero_copy_rx = true,
+		.wake = true,
+		.head_bytes_max = SHM_REF_OFFSET,
+		.inline_bytes_max = SHM_SLOT_BYTES,
+		.body_bytes_max = SHM_BODY_MAX,
+		.slots = SHM_SLOTS,
+		.peers_max = SHM_PEERS_MAX,
+	};
+}
+
+static void shm_address(const struct nic_port *port, struct nic_addr *out)
+{
+	memset(out, 0, sizeof *out);
+	snprintf(out->driver, sizeof out->driver, "%s", nic_shm_port_ops.name);
+	out->len = (uint16_t)strlen(port_of(port)->path);
+	memcpy(out->blob, port_of(port)->path, out->len);
+}
+
+static struct nic_queue *shm_queue_at(struct nic_port *port, unsigned i)
+{
+	return i < SHM_QUEUES_MAX ? &port_of(port)->queue.base : NULL;
+}
+
+static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopback)
+{
+	link->pair_fd = shm_pair_create();
+	if (link->pair_fd < 0)
+		return link->pair_fd;
+	int error = link_map(link, link->pair_fd, true, loopback);
+	if (error)
+		return error;
+	if (loopback) {
+		close_fd(&link->pair_fd);
+		link->up_pending = true;
+		return 0;
+	}
+	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (link->fd < 0)
+		return -errno;
+	error = send_hello(p, link);
+	return error == -EAGAIN ? 0 : error;
+}
+
+static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
+		       size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+{
+	struct shm_port *p = port_of(port);
+	if (queue != 0 || hello_len > NIC_HELLO_BYTES_MAX || addr->len == 0 ||
+	    addr->len >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return shm_error(err, -EINVAL, "shm: malformed address");
+	struct shm_link *link = link_new(p, SHM_LINK_CONNECTING);
+	if (!link)
+		return shm_error(err, -EMFILE, "shm: more than %u peers", SHM_PEERS_MAX);
+	link->to.sun_family = AF_UNIX;
+	memcpy(link->to.sun_path, addr->blob, addr->len);
+	link->user = user;
+	link->deadline = deadline;
+	link->hello_len = (uint16_t)hello_len;
+	if (hello_len)
+		memcpy(link->hello, hello, hello_len);
+	int error = connect_prepare(p, link, strcmp(link->to.sun_path, p->path) == 0);
+	if (error) {
+		shm_error(err, error, "shm: cannot connect to %s: %s", link->to.sun_path, strerror(-error));
+		link_free(p, link);
+	}
+	return error;
+}
+
+/* Loopback links that are up, connections to be tried again, and deadlines. */
+static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *event, void *ctx)
+{
+	uint64_t next = UINT64_MAX;
+	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++) {
+		struct shm_link *link = p->links[i];
+		if (!link || (link->state != SHM_LINK_CONNECTING && link->state != SHM_LINK_ACCEPTING))
+			continue;
+		if (link->up_pending) {
+			link->up_pending = false;
+			report_up(link, link->hello, link->hello_len, event, ctx);
+			continue;
+		}
+		if (now >= link->deadline) {
+			if (link->state == SHM_LINK_CONNECTING)
+				report_failed(p, link, -ETIMEDOUT, "no answer from", event, ctx);
+			else
+				link_free(p, link);
+			continue;
+		}
+		if (link->state == SHM_LINK_CONNECTING && !link->sent && now >= link->retry_at) {
+			int error = send_hello(p, link);
+			if (error && error != -EAGAIN) {
+				report_failed(p, link, error, "cannot connect to", event, ctx);
+				continue;
+			}
+			link->retry_at = now + RETRY_NS;
+		}
+		uint64_t at = link->state == SHM_LINK_CONNECTING && !link->sent ? link->retry_at : link->deadline;
+		next = at < next ? at : next;
+	}
+	return next;
+}
+
+static uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
+{
+	struct shm_port *p = port_of(port);
+	struct epoll_event evs[32];
+	int n;
+	if (now == 0)
+		now = monotonic_ns();
+	do {
+		n = epoll_wait(p->epoll_fd, evs, 32, 0);
+		for (int i = 0; i < n; i++) {
+			if (evs[i].data.u32 == LISTENER) {
+				accept_all(p, now);
+				continue;
+			}
+			struct shm_link *link = p->links[evs[i].data.u32];
+			if (!link)
+				continue;
+			if (link->state == SHM_LINK_CONNECTING)
+				on_welcome(p, link, event, ctx);
+			else if (link->state == SHM_LINK_ACCEPTING)
+				on_hello(p, link, event, ctx);
+			else if (link->state == SHM_LINK_UP)
+				on_up(p, link, event, ctx);
+		}
+	} while (n == 32);
+	return step_pending(p, now, event, ctx);
+}
+
+static int shm_fd(const struct nic_port *port)
+{
+	return port_of(port)->epoll_fd;
+}
+
+static void shm_drop(struct nic_port *port, uint32_t peer)
+{
+	struct shm_port *p = port_of(port);
+	if (peer < SHM_PEERS_MAX && p->links[peer])
+		link_free(p, p->links[peer]);
+}
+
+const struct nic_port_ops nic_shm_port_ops = {
+	.name = "shm",
+	.probe = shm_probe,
+	.open = shm_open_port,
+	.close = shm_close,
+	.caps = shm_caps,
+	.address = shm_address,
+	.queue = shm_queue_at,
+	.connect = shm_connect,
+	.step = shm_step,
+	.fd = shm_fd,
+	.drop = shm_drop,
+};

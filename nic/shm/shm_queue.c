@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Fast path. Sleep and wake pair by two full fences: the consumer stores rx_state, fences, and looks at the slots once
+ * more (arm); the producer stores the slots, fences, and looks at rx_state (flush). In every order of the two, one of
+ * them sees the other.
+ */
+#include "nic/shm/shm.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLOT_OF(i) ((i) % SHM_SLOTS)
+#define LAP_OF(i)  (SHM_WORD_LAP((i) / SHM_SLOTS + 1))
+#define LAP_MASK   0xffffff00u
+
+#define RETURN_BLOCK_BITS     18u
+#define RETURN_WORD(i, block) ((((i) / SHM_RETURNS + 1) << RETURN_BLOCK_BITS) | (block))
+
+static struct shm_queue *queue_of(struct nic_queue *q)
+{
+	return (struct shm_queue *)q;
+}
+
+static struct shm_link *link_of(struct shm_queue *q, uint32_t peer)
+{
+	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
+	return link && link->attached ? link : NULL;
+}
+
+void shm_link_open(struct shm_link *link, void *map, bool connector, bool loopback)
+{
+	struct shm_pair *pair = map;
+	unsigned out = connector ? 0 : 1, in = loopback ? out : 1 - out;
+	link->map = map;
+	link->tx = &pair->direction[out];
+	link->rx = &pair->direction[in];
+	link->tx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(out);
+	link->rx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(in);
+}
+
+static int shm_attach(struct nic_queue *nq, uint32_t peer)
+{
+	struct shm_queue *q = queue_of(nq);
+	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
+	if (!link || link->attached)
+		return -EINVAL;
+	link->attached = true;
+	q->active[q->active_n++] = link;
+	return 0;
+}
+
+static void shm_detach(struct nic_queue *nq, uint32_t peer)
+{
+	struct shm_queue *q = queue_of(nq);
+	struct shm_link *link = link_of(q, peer);
+	if (!link)
+		return;
+	link->attached = false;
+	for (uint32_t i = 0; i < q->active_n; i++)
+		if (q->active[i] == link) {
+			q->active[i] = q->active[--q->active_n];
+			break;
+		}
+	for (uint32_t i = 0; i < q->dirty_n; i++)
+		if (q->dirty[i] == link) {
+			q->dirty[i] = q->dirty[--q->dirty_n];
+			break;
+		}
+	link->dirty = false;
+}
+
+/* The reference is copied out before it is checked; what is checked is the copy. */
+static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, struct nic_pkt *pkt)
+{
+	struct shm_bulk_ref ref;
+	memcpy(&ref, slot->bytes + SHM_REF_OFFSET, sizeof ref);
+	uint64_t len = ref.len;
+	uint32_t block = ref.block;
+	if (block >= SHM_BLOCKS || len > SHM_BODY_MAX || (uint64_t)block * SHM_BLOCK + len > SHM_BULK_BYTES)
+		return false;
+	pkt->body = link->rx_bulk + (uint64_t)block * SHM_BLOCK;
+	pkt->body_len = len;
+	pkt->cookie = (uint64_t)block + 1;
+	return true;
+}
+
+static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
+{
+	uint32_t head = link->head;
+	unsigned n = 0;
+
+	/* The burst before is done with: let the producer have its slots. */
+	if (head - link->head_published >= SHM_SLOTS / 4) {
+		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
+		link->head_published = head;
+	}
+	while (n < max) {
+		struct shm_slot *slot = &link->rx->slots[SLOT_OF(head)];
+		uint32_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+		if ((word & LAP_MASK) != LAP_OF(head))
+			break;
+		struct nic_pkt *pkt = &pkts[n];
+		head++;
+		pkt->head = slot->bytes;
+		pkt->peer = link->index;
+		if (word & SHM_WORD_BULK) {
+			if (!open_bulk(link, slot, pkt)) {
+				q->bogus_packets++;
+				continue;
+			}
+		} else {
+			uint32_t len = word & SHM_WORD_LEN_MASK;
+			if (len > q->inline_max) {
+				q->bogus_packets++;
+				continue;
+			}
+			pkt->body = len ? slot->bytes + q->head_bytes : NULL;
+			pkt->body_len = len;
+			pkt->cookie = 0;
+		}
+		n++;
+	}
+	link->head = head;
+	return n;
+}
+
+static unsigned shm_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+{
+	struct shm_queue *q = queue_of(nq);
+	uint32_t links = q->active_n;
+	unsigned n = 0;
+
+	if (links == 1)
+		return recv_link(q, q->active[0], pkts, max);
+	/* A fair start: a busy peer must not keep the others from a full burst. */
+	uint32_t at = q->next_active < links ? q->next_active : 0;
+	q->next_active = at + 1;
+	for (uint32_t i = 0; i < links && n < max; i++) {
+		n += recv_link(q, q->active[at], pkts + n, max - n);
+		if (++at == links)
+			at = 0;
+	}
+	return n;
+}
+
+static void shm_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
+{
+	struct shm_link *link = link_of(queue_of(nq), peer);
+	if (!link || !cookie)
+		return;
+	uint32_t i = link->returns_written++;
+	atomic_store_explicit(&link->rx->returns[i % SHM_RETURNS], RETURN_WORD(i, (uint32_t)(cookie - 1)),
+			      memory_order_release);
+}
+
+static void take_returns(struct shm_queue *q, struct shm_link *link)
+{
+	for (unsigned n = 0; n < SHM_RETURNS; n++) {
+		uint32_t i = link->returns_read;
+		uint32_t word = atomic_load_explicit(&link->tx->returns[i % SHM_RETURNS], memory_order_acquire);
+		if ((word ^ RETURN_WORD(i, 0)) >> RETURN_BLOCK_BITS)
+			return;
+		link->returns_read++;
+		if (!shm_bulk_free(&link->bulk, word & ((1u << RETURN_BLOCK_BITS) - 1)))
+			q->bogus_returns++;
+	}
+}
+
+static bool ring_full(struct shm_link *link)
+{
+	if (link->tail - link->tx_head_seen < SHM_SLOTS)
+		return false;
+	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
+	/* Only a step forward, and not past what was written, is believed. */
+	if (head - link->tx_head_seen <= SHM_SLOTS && link->tail - head <= SHM_SLOTS)
+		link->tx_head_seen = head;
+	return link->tail - link->tx_head_seen >= SHM_SLOTS;
+}
+
+static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+{
+	struct shm_queue *q = queue_of(nq);
+	struct shm_link *link = link_of(q, peer);
+	if (__builtin_expect(!link, 0))
+		return -EPIPE;
+	if (__builtin_expect(ring_full(link), 0))
+		return -EAGAIN;
+	tx->peer = peer;
+	tx->body_len = body_len;
+	tx->cookie = 0;
+	if (body_len <= q->inline_max) {
+		struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
+		tx->head = slot->bytes;
+		tx->body = slot->bytes + q->head_bytes;
+		return 0;
+	}
+	if (body_len > SHM_BODY_MAX)
+		return -EMSGSIZE;
+	take_returns(q, link);
+	uint32_t block = shm_bulk_alloc(&link->bulk, body_len);
+	if (block == SHM_NIL)
+		return -ENOBUFS;
+	tx->head = tx->head_room;
+	tx->body = link->tx_bulk + (uint64_t)block * SHM_BLOCK;
+	tx->cookie = (uint64_t)block + 1;
+	return 0;
+}
+
+static void publish(struct shm_link *link)
+{
+	/* The first one last: a consumer that polls it finds the whole burst, and does not fight for lines being
+	 * written. */
+	for (uint32_t i = link->tail; i-- != link->tail_published;)
+		atomic_store_explicit(&link->tx->slots[SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
+				      memory_order_release);
+	link->tail_published = link->tail;
+}
+
+static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
+{
+	struct shm_queue *q = queue_of(nq);
+	struct shm_link *link = q->port->links[tx->peer];
+	uint32_t i = link->tail, word = LAP_OF(i);
+
+	if (tx->cookie) {
+		if (ring_full(link))
+			return -EAGAIN;
+		struct shm_slot *slot = &link->tx->slots[SLOT_OF(i)];
+		struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
+		memcpy(slot->bytes, tx->head_room, q->head_bytes);
+		memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
+		word |= SHM_WORD_BULK;
+	} else {
+		word |= (uint32_t)tx->body_len;
+	}
+	link->words[i % SHM_UNPUBLISHED_MAX] = word;
+	link->tail = i + 1;
+	if (link->tail - link->tail_published == SHM_UNPUBLISHED_MAX)
+		publish(link);
+	if (!link->dirty) {
+		link->dirty = true;
+		q->dirty[q->dirty_n++] = link;
+	}
+	return 0;
+}
+
+static void shm_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
+{
+	struct shm_link *link = link_of(queue_of(nq), tx->peer);
+	if (link && tx->cookie)
+		shm_bulk_free(&link->bulk, (uint32_t)(tx->cookie - 1));
+}
+
+static void wake_fd_write(int fd)
+{
+	uint64_t one = 1;
+	ssize_t n;
+	do
+		n = write(fd, &one, sizeof one);
+	while (n < 0 && errno == EINTR);
+	/* EAGAIN: the counter is at its limit, so the descriptor is readable as it is. */
+}
+
+static void shm_flush(struct nic_queue *nq)
+{
+	struct shm_queue *q = queue_of(nq);
+	uint32_t n = q->dirty_n;
+	if (n == 0)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		publish(q->dirty[i]);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm */
+	for (uint32_t i = 0; i < n; i++) {
+		struct shm_link *link = q->dirty[i];
+		link->dirty = false;
+		if (atomic_load_explicit(&link->tx->consumer.rx_state, memory_order_relaxed) == SHM_RX_ASLEEP &&
+		    link->wake_fd >= 0)
+			wake_fd_write(link->wake_fd);
+	}
+	q->dirty_n = 0;
+}
+
+static void set_rx_state(struct shm_queue *q, uint32_t state)
+{
+	for (uint32_t i = 0; i < q->active_n; i++)
+		atomic_store_explicit(&q->active[i]->rx->consumer.rx_state, state, memory_order_relaxed);
+}
+
+static void shm_arm(struct nic_queue *nq)
+{
+	set_rx_state(queue_of(nq), SHM_RX_ASLEEP);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush */
+}
+
+static void shm_disarm(struct nic_queue *nq)
+{
+	set_rx_state(queue_of(nq), SHM_RX_POLLING);
+}
+
+static int shm_wake_fd(const struct nic_queue *nq)
+{
+	return ((const struct shm_queue *)nq)->wake_fd;
+}
+
+static void shm_wake_clear(struct nic_queue *nq)
+{
+	uint64_t count;
+	ssize_t n = read(queue_of(nq)->wake_fd, &count, sizeof count);
+	(void)n; /* EAGAIN: nothing to clear */
+}
+
+static void shm_wake(struct nic_queue *nq)
+{
+	wake_fd_write(queue_of(nq)->wake_fd);
+}
+
+const struct nic_queue_ops shm_queue_ops = {
+	.attach = shm_attach,
+	.detach = shm_detach,
+	.recv = shm_recv,
+	.release = shm_release,
+	.tx_reserve = shm_tx_reserve,
+	.tx_commit = shm_tx_commit,
+	.tx_cancel = shm_tx_cancel,
+	.flush = shm_flush,
+	.arm = shm_arm,
+	.disarm = shm_disarm,
+	.wake_fd = shm_wake_fd,
+	.wake_clear = shm_wake_clear,
+	.wake = shm_wake,
+};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Bulk floors: a plain copy on one core, and one copy of which the other core reads every line. */
+#include "floor_ring.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned char *block(struct floor_shared *s, uint64_t i)
+{
+	return s->area + i % s->depth * s->block_bytes;
+}
+
+/* One word of every line. */
+static uint64_t read_lines(const unsigned char *p, uint64_t bytes)
+{
+	uint64_t sum = 0, w;
+	for (uint64_t at = 0; at + sizeof w <= bytes; at += FLOOR_LINE_BYTES) {
+		memcpy(&w, p + at, sizeof w);
+		sum += w;
+	}
+	return sum;
+}
+
+/* At least `want` in a counter that only grows. */
+static int spin_until(struct floor_shared *s, uint64_t mode, _Atomic uint64_t *word, uint64_t want)
+{
+	uint64_t since = 0;
+	for (;;) {
+		for (unsigned i = 0; i < FLOOR_SPINS; i++)
+			if (atomic_load_explicit(word, memory_order_acquire) >= want)
+				return 0;
+		int rc = floor_look(s, mode, &since);
+		if (rc)
+			return rc;
+	}
+}
+
+int floor_copy_serve(struct floor_shared *s, uint64_t mode)
+{
+	for (uint64_t n = 0;; n++) {
+		int rc = spin_until(s, mode, &s->head.v, n + 1);
+		if (rc)
+			return rc < 0 ? rc : 0;
+		uint64_t sum = read_lines(block(s, n), s->block_bytes);
+		atomic_store_explicit(&s->sum.v, sum, memory_order_relaxed);
+		atomic_store_explicit(&s->tail.v, n + 1, memory_order_release); /* pairs with the writer's spin */
+	}
+}
+
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, double *bytes_per_s)
+{
+	if (block_bytes == 0 || block_bytes > FLOOR_AREA_BYTES)
+		return -EINVAL;
+	unsigned char *source = malloc(block_bytes);
+	if (!source)
+		return -ENOMEM;
+	memset(source, 1, block_bytes);
+	uint64_t fit = FLOOR_AREA_BYTES / block_bytes;
+	s->block_bytes = block_bytes;
+	s->depth = depth < fit ? depth : fit;
+	atomic_store_explicit(&s->head.v, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->tail.v, 0, memory_order_relaxed); /* both published by floor_switch() */
+	int rc = floor_switch(s, FLOOR_COPY);
+	uint64_t mode = atomic_load_explicit(&s->mode.v, memory_order_relaxed);
+	uint64_t n = 0, warm = 0, start = 0, now = 0;
+	while (rc == 0 && (warm == 0 || now - start < ns)) {
+		if (n >= s->depth)
+			rc = spin_until(s, mode, &s->tail.v, n - s->depth + 1);
+		memcpy(block(s, n), source, block_bytes);
+		n++;
+		atomic_store_explicit(&s->head.v, n, memory_order_release); /* pairs with the reader's spin */
+		now = floor_now();
+		if (warm == 0 && n >= 2 * s->depth) { /* the pages are there by now */
+			warm = n;
+			start = now;
+		}
+	}
+	if (rc == 0)
+		rc = spin_until(s, mode, &s->tail.v, n);
+	now = floor_now();
+	*bytes_per_s = (double)((n - warm) * block_bytes) * 1e9 / (double)(now - start);
+	if (rc == 0)
+		rc = floor_switch(s, FLOOR_IDLE);
+	free(source);
+	return rc;
+}
+
+int floor_memcpy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, double *bytes_per_s)
+{
+	unsigned char *source = malloc(block_bytes);
+	if (!source)
+		return -ENOMEM;
+	memset(source, 1, block_bytes);
+	s->block_bytes = block_bytes;
+	s->depth = 8;
+	for (uint64_t i = 0; i < s->depth; i++)
+		memcpy(block(s, i), source, block_bytes);
+	uint64_t n = 0, start = floor_now(), now = start;
+	for (; now - start < ns; n++) {
+		memcpy(block(s, n), source, block_bytes);
+		now = floor_now();
+	}
+	*bytes_per_s = (double)(n * block_bytes) * 1e9 / (double)(now - start);
+	free(source);
+	return 0;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The floors: what two cores of this machine can do at best, without any engine. The two sides share one mapping; the
+ * client measures, the server echoes. Which floor is running is one word that the client writes and the server obeys,
+ * so that a measurement of the engine and its floor can alternate in the same two processes.
+ */
+#ifndef PERF_FLOOR_RING_H
+#define PERF_FLOOR_RING_H
+
+#include "hist.h"
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define FLOOR_LINE_BYTES    64
+#define FLOOR_PAYLOAD_BYTES 32
+#define FLOOR_SLOTS         1024 /* of a ring; more than are ever outstanding, so that it needs no fill check */
+#define FLOOR_SLOTS_RTT     1024 /* used in turn by the round trip */
+#define FLOOR_REPEATS_MAX   5
+#define FLOOR_RING_MAX      1.5 /* ring over cache line; above, something else ran on the cores */
+#define FLOOR_BURST         16
+#define FLOOR_INFLIGHT_MAX  512
+#define FLOOR_AREA_BYTES    ((uint64_t)64 << 20) /* blocks of the copy floor; pages that nobody touches cost nothing */
+#define FLOOR_LOST_NS       UINT64_C(5000000000) /* a partner silent for that long is taken for dead */
+#define FLOOR_SPINS         1024                 /* looks at a word between two looks at everything else */
+
+enum floor_mode {
+	FLOOR_IDLE,   /* the server does what it is there for otherwise */
+	FLOOR_LINE,   /* two lines, one written by each side */
+	FLOOR_RING,   /* round trips through the rings, one outstanding */
+	FLOOR_BURSTS, /* the rings, many outstanding */
+	FLOOR_COPY,   /* one copy, every line of it read by the other core */
+	FLOOR_WAKE,   /* an eventfd wakes the other side */
+	FLOOR_STOP    /* the server ends */
+};
+
+/* A line to itself, and the next one too: the prefetcher of adjacent lines fetches pairs. */
+struct floor_word {
+	_Alignas(2 * FLOOR_LINE_BYTES) _Atomic uint64_t v;
+};
+
+struct floor_slot {
+	_Alignas(FLOOR_LINE_BYTES) _Atomic uint64_t seq; /* position + 1 when filled; release, pairs with the acquire of
+							    the reader */
+	unsigned char data[FLOOR_LINE_BYTES - sizeof(uint64_t)];
+};
+static_assert(sizeof(struct floor_slot) == FLOOR_LINE_BYTES, "a slot is a line");
+
+struct floor_shared {
+	struct floor_word mode;  /* client: generation << 8 | enum floor_mode */
+	struct floor_word state; /* server: the mode it is in */
+	struct floor_word line[2];
+	struct floor_word head, tail; /* FLOOR_COPY: blocks written, blocks read */
+	struct floor_word stamp;      /* FLOOR_WAKE: when the server woke */
+	struct floor_word sum;        /* FLOOR_COPY: of what was read, so that the reads cannot be left out */
+	/* Written by the client in FLOOR_IDLE only. */
+	_Alignas(2 * FLOOR_LINE_BYTES) uint64_t position; /* of the rings */
+	uint64_t block_bytes;                             /* FLOOR_COPY */
+	uint64_t depth;                                   /* FLOOR_COPY: blocks in flight */
+	int32_t wake_fd;                                  /* FLOOR_WAKE: eventfd in the server */
+	struct floor_slot to[FLOOR_SLOTS];
+	struct floor_slot from[FLOOR_SLOTS];
+	_Alignas(4096) unsigned char area[FLOOR_AREA_BYTES];
+};
+
+static inline uint64_t floor_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/** Server: obeys `mode` until FLOOR_STOP; `idle` is called again and again in FLOOR_IDLE. 0, or -ETIMEDOUT. */
+int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx);
+
+/** Client: changes the mode and waits for the server to be there. 0, or -ETIMEDOUT. */
+int floor_switch(struct floor_shared *s, enum floor_mode mode);
+
+/* Client, each in its own mode for about `ns`, leaving the server in FLOOR_IDLE. 0 or -errno. */
+int floor_line(struct floor_shared *s, uint64_t ns, struct hist *h);
+int floor_ring(struct floor_shared *s, uint64_t ns, struct hist *h);
+/** Both medians; a disturbed pair is measured again, FLOOR_REPEATS_MAX times at most, then -EBUSY. Uses up `h`. */
+int floor_round_trips(struct floor_shared *s, uint64_t ns, struct hist *h, double *line_ns, double *ring_ns);
+/** Prints why a floor failed. */
+void floor_explain(const char *what, int rc, double line_ns, double ring_ns);
+int floor_bursts(struct floor_shared *s, uint64_t ns, unsigned inflight, double *calls_per_s);
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, double *bytes_per_s);
+int floor_memcpy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, double *bytes_per_s);
+/** `samples` wake-ups, each after 10 ms of silence. */
+int floor_wake(struct floor_shared *s, unsigned samples, struct hist *h);
+
+/* The servers of the modes: return when `mode` changes. Called by floor_serve(). */
+int floor_line_serve(struct floor_shared *s, uint64_t mode);
+int floor_ring_serve(struct floor_shared *s, uint64_t mode);
+int floor_bursts_serve(struct floor_shared *s, uint64_t mode);
+int floor_copy_serve(struct floor_shared *s, uint64_t mode);
+int floor_wake_serve(struct floor_shared *s, uint64_t mode);
+
+/** One look at everything else: 1 when the mode has changed, -ETIMEDOUT when `since` is too long ago, else 0. */
+int floor_look(const struct floor_shared *s, uint64_t mode, uint64_t *since);
+
+/** Spins until `*word` is `want`: 0, 1 when the mode changed, -ETIMEDOUT. The usual case is one load per look. */
+static inline int floor_spin(const struct floor_shared *s, uint64_t mode, const _Atomic uint64_t *word, uint64_t want)
+{
+	uint64_t since = 0;
+	for (;;) {
+		for (unsigned i = 0; i < FLOOR_SPINS; i++)
+			if (atomic_load_explicit(word, memory_order_acquire) == want)
+				return 0;
+		int rc = floor_look(s, mode, &since);
+		if (rc)
+			return rc;
+	}
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "floor_ring.h"
+#include <errno.h>
+#include <sched.h>
+
+int floor_look(const struct floor_shared *s, uint64_t mode, uint64_t *since)
+{
+	if (atomic_load_explicit(&s->mode.v, memory_order_acquire) != mode)
+		return 1;
+	uint64_t now = floor_now();
+	if (*since == 0)
+		*since = now;
+	sched_yield(); /* costs little by now, and with a single core it is what lets the other side go on */
+	return now - *since > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
+}
+
+static int serve_mode(struct floor_shared *s, uint64_t mode)
+{
+	switch ((enum floor_mode)(mode & 0xff)) {
+	case FLOOR_LINE:
+		return floor_line_serve(s, mode);
+	case FLOOR_RING:
+		return floor_ring_serve(s, mode);
+	case FLOOR_BURSTS:
+		return floor_bursts_serve(s, mode);
+	case FLOOR_COPY:
+		return floor_copy_serve(s, mode);
+	case FLOOR_WAKE:
+		return floor_wake_serve(s, mode);
+	default:
+		return 0;
+	}
+}
+
+int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx)
+{
+	uint64_t mode = atomic_load_explicit(&s->state.v, memory_order_relaxed);
+	for (;;) {
+		uint64_t next = atomic_load_explicit(&s->mode.v, memory_order_acquire);
+		int rc = 0;
+		if (next != mode) {
+			mode = next;
+			atomic_store_explicit(&s->state.v, mode, memory_order_release); /* pairs with floor_switch() */
+			rc = serve_mode(s, mode);
+		} else if ((mode & 0xff) == FLOOR_IDLE) {
+			rc = idle(ctx);
+		}
+		if (rc < 0)
+			return rc;
+		if ((mode & 0xff) == FLOOR_STOP)
+			return 0;
+	}
+}
+
+int floor_switch(struct floor_shared *s, enum floor_mode mode)
+{
+	uint64_t generation = (atomic_load_explicit(&s->mode.v, memory_order_relaxed) >> 8) + 1;
+	uint64_t next = generation << 8 | (uint64_t)mode;
+	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_serve() and floor_look() */
+	return floor_spin(s, next, &s->state.v, next);
+}

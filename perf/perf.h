@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the parts of `farcall perf` share: the settings and the way a result is told. */
+#ifndef PERF_PERF_H
+#define PERF_PERF_H
+
+#include "hist.h"
+#include "json.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum perf_api { PERF_API_MESSAGE, PERF_API_RPC };
+enum perf_via {
+	PERF_VIA_DIRECT, /* the calling thread holds the driver token */
+	PERF_VIA_THREAD  /* calls are handed over to the agent's own thread */
+};
+
+struct perf_opts {
+	const char *what; /* "farcall perf latency" */
+	const char *nic;
+	uint64_t bytes; /* of a request; of each tensor with PERF_API_RPC; 0: the default of the API */
+	uint64_t inflight;
+	int api; /* enum perf_api */
+	int via; /* enum perf_via */
+	uint64_t duration_ns;
+	bool floor, json;
+	/* Hidden: how a peer process is told what to be. */
+	uint64_t peer_fd, peer_cpu;
+};
+
+int perf_latency(const struct perf_opts *o);
+int perf_rate(const struct perf_opts *o);
+int perf_idle(const struct perf_opts *o);
+int perf_floor(const struct perf_opts *o);
+
+/** Where text for people goes: stdout, or stderr when stdout is for the object. */
+static inline FILE *perf_human(const struct perf_opts *o)
+{
+	return o->json ? stderr : stdout;
+}
+
+const char *perf_api_name(int api);
+const char *perf_via_name(int via);
+
+/** The median of `n` values; sorts them. */
+double perf_median(double *values, unsigned n);
+
+/** The i-th CPU that this process may use, or -1 when it may use fewer than two: nothing is pinned then. */
+int perf_cpu(unsigned i);
+/** Pins the calling thread; -1: does nothing. */
+void perf_pin(int cpu);
+
+#endif

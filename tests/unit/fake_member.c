@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_member.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_world *world;
+struct fake_fabric fabric;
+struct member members[MEMBERS_MAX];
+const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
+int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX];
+const char *method, *group;
+bool open_to_all;
+uint64_t incarnation;
+
+void members_setup(void)
+{
+	static const char *const plain[] = {"w0", "w1", "w2", "w3", "w4", "w5"};
+	world = fake_world_create();
+	fabric = (struct fake_fabric){0};
+	memset(members, 0, sizeof members);
+	method = "tcp://127.0.0.1:29500";
+	group = NULL;
+	open_to_all = false;
+	for (int i = 0; i < MEMBERS_MAX; i++) {
+		names[i] = plain[i];
+		drivers[i] = "fake";
+		sizes[i] = 0;
+		ranks[i] = i;
+	}
+}
+
+void member_end(struct member *m)
+{
+	ctl_destroy(m->ctl);
+	if (m->port)
+		fake_port_destroy(m->port);
+	memset(m, 0, sizeof *m);
+}
+
+void members_teardown(void)
+{
+	for (int i = 0; i < MEMBERS_MAX; i++)
+		member_end(&members[i]);
+	fake_world_destroy(world);
+}
+
+static bool shard_post(void *ctx, const struct mail *mail)
+{
+	struct member *m = ctx;
+	if (m->full)
+		return false;
+	cr_assert_lt(m->posted_n, MAILS_MAX);
+	m->posted[m->posted_n++] = *mail;
+	return true;
+}
+
+static bool shard_take(void *ctx, struct mail *mail)
+{
+	struct member *m = ctx;
+	if (m->poison) {
+		m->poison = false;
+		*mail = m->poisoned;
+		return true;
+	}
+	while (m->taken_n < m->posted_n) {
+		*mail = m->posted[m->taken_n++];
+		if (mail->type != MAIL_PEER_DOWN)
+			continue;
+		mail->type = MAIL_DETACHED;
+		return true;
+	}
+	return false;
+}
+
+static uint64_t shard_outstanding(void *ctx)
+{
+	return ((struct member *)ctx)->calls;
+}
+
+/* Starts member i of n; the slot's name, rank and size are as set up. */
+void start(int i, int n)
+{
+	struct member *m = &members[i];
+	memset(m, 0, sizeof *m);
+	struct ctl_config config = {.name = names[i],
+				    .rank = ranks[i],
+				    .world = sizes[i] ? sizes[i] : n,
+				    .init_method = method,
+				    .group = group,
+				    .incarnation = ++incarnation,
+				    .init_timeout_ns = INIT_NS,
+				    .shards = 1,
+				    .open_to_all = open_to_all,
+				    .clock = &world->clock,
+				    .net = fake_net_create(world),
+				    .ports_n = 1,
+				    .post = shard_post,
+				    .take = shard_take,
+				    .outstanding = shard_outstanding,
+				    .ctx = m};
+	m->port = fake_port_create(&fabric, drivers[i], incarnation);
+	config.ports = &m->port;
+	m->created = ctl_create(&m->ctl, &config, &m->err);
+	if (m->created != FAR_OK)
+		config.net->ops->destroy(config.net);
+}
+
+/* One pass over all members, one tick of time. Returns the earliest time that anybody asked for. */
+uint64_t round_robin(void)
+{
+	uint64_t next = TIME_NEVER;
+	for (int i = 0; i < MEMBERS_MAX; i++) {
+		uint64_t at = members[i].ctl ? ctl_step(members[i].ctl, world->now) : TIME_NEVER;
+		next = at < next ? at : next;
+	}
+	world->now += TICK;
+	return next;
+}
+
+static bool settled(const struct member *m, bool leaving)
+{
+	enum ctl_state s = m->ctl ? ctl_state(m->ctl) : CTL_FAILED;
+	return s == CTL_LEFT || s == CTL_FAILED || (s == CTL_READY && !leaving);
+}
+
+/* Runs until all are settled; a bound in ticks stands for "never". */
+void run(bool leaving)
+{
+	for (int t = 0; t < 20000; t++) {
+		bool all = true;
+		round_robin();
+		for (int i = 0; i < MEMBERS_MAX; i++)
+			all &= settled(&members[i], leaving && members[i].ctl);
+		if (all)
+			return;
+	}
+	cr_assert_fail("not settled");
+}
+
+void run_ticks(int n)
+{
+	for (int t = 0; t < n; t++)
+		round_robin();
+}
+
+void join(int n)
+{
+	for (int i = 0; i < n; i++)
+		start(i, n);
+	run(false);
+	for (int i = 0; i < n; i++)
+		cr_assert_eq(ctl_state(members[i].ctl), CTL_READY, "member %d: %s", i,
+			     (ctl_wait_settled(members[i].ctl, &members[i].err), members[i].err.text));
+}
+
+void leave_all(int n, uint64_t timeout)
+{
+	for (int i = 0; i < n; i++) {
+		if (members[i].ctl)
+			ctl_leave(members[i].ctl, timeout);
+	}
+}
+
+void result(int i, enum far_status status, const char *part)
+{
+	struct member *m = &members[i];
+	memset(&m->err, 0, sizeof m->err);
+	enum far_status got = ctl_wait_settled(m->ctl, &m->err);
+	cr_assert_eq(got, status, "member %d: %s: %s", i, far_status_name(got), m->err.text);
+	cr_assert(strstr(m->err.text, part), "member %d: \"%s\" lacks \"%s\"", i, m->err.text, part);
+}
+
+unsigned mails_of(const struct member *m, enum mail_type type)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < m->posted_n; i++)
+		n += m->posted[i].type == type;
+	return n;
+}

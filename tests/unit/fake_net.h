@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Sockets in memory and a clock that moves by hand: several control cores in one thread. */
+#ifndef FAKE_NET_H
+#define FAKE_NET_H
+
+#include "base/clock.h"
+#include "ctl/net.h"
+
+#include <stdbool.h>
+
+struct fake_world {
+	uint64_t now;
+	struct clock_source clock; /* shows `now` */
+	size_t chunk;              /* bytes that one send takes at most; 0: no limit */
+	void *ends;
+};
+
+struct fake_world *fake_world_create(void);
+void fake_world_destroy(struct fake_world *w);
+
+/** One process's sockets; destroy() of the net closes all that it left open. */
+struct ctl_net *fake_net_create(struct fake_world *w);
+
+#endif

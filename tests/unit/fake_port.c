@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_port.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PEERS_MAX  32
+#define EVENTS_MAX 128
+
+struct fake_peer {
+	bool used;
+	struct fake_port *other; /* NULL: gone */
+	uint32_t other_peer;
+};
+
+enum queued_type { QUEUED_CONNECT, QUEUED_UP, QUEUED_FAILED, QUEUED_DOWN };
+
+struct queued {
+	enum queued_type type;
+	uint32_t peer;
+	void *user;
+	int error;
+	struct fake_port *from; /* CONNECT; NULL: has gone meanwhile */
+	uint8_t hello[NIC_HELLO_BYTES_MAX];
+	size_t len;
+};
+
+struct fake_port {
+	struct nic_port base;
+	struct fake_fabric *fabric;
+	char driver[16];
+	uint64_t id;
+	struct fake_peer peers[PEERS_MAX];
+	struct queued events[EVENTS_MAX];
+	unsigned head, tail;
+};
+
+static void queue_put(struct fake_port *p, struct queued q)
+{
+	p->events[p->tail++ % EVENTS_MAX] = q;
+}
+
+static uint32_t peer_new(struct fake_port *p)
+{
+	uint32_t i = 0;
+	while (p->peers[i].used)
+		i++;
+	p->peers[i] = (struct fake_peer){.used = true};
+	return i;
+}
+
+static void fake_address(const struct nic_port *port, struct nic_addr *out)
+{
+	const struct fake_port *p = (const struct fake_port *)port;
+	memset(out, 0, sizeof *out);
+	memcpy(out->driver, p->driver, sizeof out->driver);
+	memcpy(out->blob, &p->id, sizeof p->id);
+	out->len = sizeof p->id;
+}
+
+static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
+			size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+{
+	struct fake_port *p = (struct fake_port *)port;
+	uint64_t id;
+	(void)queue;
+	(void)deadline;
+	(void)err;
+	memcpy(&id, addr->blob, sizeof id);
+	struct queued q = {.user = user, .from = p, .len = hello_len};
+	memcpy(q.hello, hello, hello_len);
+	int refuse = p->fabric->refuse;
+	if (refuse) {
+		p->fabric->refuse = p->fabric->refuse_next;
+		return refuse;
+	}
+	if (id == p->id) {
+		q.type = QUEUED_UP;
+		q.peer = peer_new(p);
+		queue_put(p, q);
+		return 0;
+	}
+	for (int i = 0; i < FAKE_PORTS_MAX; i++) {
+		if (p->fabric->ports[i] && p->fabric->ports[i]->id == id) {
+			q.type = QUEUED_CONNECT;
+			queue_put(p->fabric->ports[i], q);
+			return 0;
+		}
+	}
+	return -ECONNREFUSED;
+}
+
+static void handle_connect(struct fake_port *p, struct queued *q, nic_event_fn *event, void *ctx)
+{
+	uint8_t reply[NIC_HELLO_BYTES_MAX];
+	size_t reply_len = 0;
+	struct nic_event ev = {.type = NIC_EVENT_HELLO,
+			       .peer = NIC_PEER_NONE,
+			       .hello = q->hello,
+			       .hello_len = q->len,
+			       .reply = reply,
+			       .reply_len = &reply_len};
+	if (!q->from)
+		return;
+	int rc = event(ctx, &ev);
+	if (rc) {
+		queue_put(q->from, (struct queued){.type = QUEUED_FAILED, .user = q->user, .error = rc});
+		return;
+	}
+	uint32_t here = peer_new(p), there = peer_new(q->from);
+	p->peers[here].other = q->from;
+	p->peers[here].other_peer = there;
+	q->from->peers[there].other = p;
+	q->from->peers[there].other_peer = here;
+	struct queued up = {.type = QUEUED_UP, .user = q->user, .peer = there, .len = reply_len};
+	memcpy(up.hello, reply, reply_len);
+	queue_put(q->from, up);
+	ev = (struct nic_event){.type = NIC_EVENT_UP, .peer = here, .hello = q->hello, .hello_len = q->len};
+	event(ctx, &ev);
+}
+
+static uint64_t fake_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
+{
+	struct fake_port *p = (struct fake_port *)port;
+	(void)now;
+	while (p->head != p->tail) {
+		struct queued q = p->events[p->head++ % EVENTS_MAX];
+		struct nic_event ev = {.peer = q.peer, .user = q.user, .hello = q.hello, .hello_len = q.len};
+		switch (q.type) {
+		case QUEUED_CONNECT:
+			handle_connect(p, &q, event, ctx);
+			continue;
+		case QUEUED_UP:
+			ev.type = NIC_EVENT_UP;
+			break;
+		case QUEUED_FAILED:
+			ev.type = NIC_EVENT_FAILED;
+			ev.peer = NIC_PEER_NONE;
+			ev.error = q.error;
+			break;
+		case QUEUED_DOWN:
+			ev.type = NIC_EVENT_DOWN;
+			ev.error = -ECONNRESET;
+			ev.text = "fake: gone";
+			if (!p->peers[q.peer].used)
+				continue;
+			break;
+		}
+		event(ctx, &ev);
+	}
+	return UINT64_MAX;
+}
+
+static int fake_fd(const struct nic_port *port)
+{
+	(void)port;
+	return -1;
+}
+
+static void peer_part(struct fake_peer *peer)
+{
+	if (!peer->other)
+		return;
+	peer->other->peers[peer->other_peer].other = NULL;
+	queue_put(peer->other, (struct queued){.type = QUEUED_DOWN, .peer = peer->other_peer});
+	peer->other = NULL;
+}
+
+static void fake_drop(struct nic_port *port, uint32_t peer)
+{
+	struct fake_port *p = (struct fake_port *)port;
+	peer_part(&p->peers[peer]);
+	p->peers[peer].used = false;
+}
+
+void fake_port_cut(struct nic_port *port, uint32_t peer)
+{
+	struct fake_port *p = (struct fake_port *)port;
+	peer_part(&p->peers[peer]);
+	queue_put(p, (struct queued){.type = QUEUED_DOWN, .peer = peer});
+}
+
+unsigned fake_port_peers(const struct nic_port *port)
+{
+	unsigned n = 0;
+	for (int i = 0; i < PEERS_MAX; i++)
+		n += ((const struct fake_port *)port)->peers[i].used;
+	return n;
+}
+
+#define FAKE_OPS(title)                                                                                                \
+	{                                                                                                              \
+		.name = title, .address = fake_address, .connect = fake_connect, .step = fake_step, .fd = fake_fd,     \
+		.drop = fake_drop                                                                                      \
+	}
+static const struct nic_port_ops fake_ops = FAKE_OPS("fake");
+static const struct nic_port_ops other_ops = FAKE_OPS("other");
+
+struct nic_port *fake_port_create(struct fake_fabric *f, const char *driver, uint64_t id)
+{
+	struct fake_port *p = calloc(1, sizeof *p);
+	p->base.ops = strcmp(driver, "other") == 0 ? &other_ops : &fake_ops;
+	p->fabric = f;
+	p->id = id;
+	memcpy(p->driver, p->base.ops->name, strlen(p->base.ops->name));
+	int i = 0;
+	while (f->ports[i])
+		i++;
+	f->ports[i] = p;
+	return &p->base;
+}
+
+void fake_port_destroy(struct nic_port *port)
+{
+	struct fake_port *p = (struct fake_port *)port;
+	for (int i = 0; i < PEERS_MAX; i++)
+		peer_part(&p->peers[i]);
+	for (int i = 0; i < FAKE_PORTS_MAX; i++) {
+		struct fake_port *o = p->fabric->ports[i];
+		for (unsigned e = o ? o->head : 0; o && e != o->tail; e++) {
+			if (o->events[e % EVENTS_MAX].from == p)
+				o->events[e % EVENTS_MAX].from = NULL;
+		}
+		if (o == p)
+			p->fabric->ports[i] = NULL;
+	}
+	free(p);
+}

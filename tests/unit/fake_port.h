@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A NIC port in memory: set-up and death, no packets. */
+#ifndef FAKE_PORT_H
+#define FAKE_PORT_H
+
+#include "nic/nic.h"
+
+#define FAKE_PORTS_MAX 16
+
+struct fake_fabric {
+	struct fake_port *ports[FAKE_PORTS_MAX];
+	int refuse;      /* not 0: a connect() fails with it */
+	int refuse_next; /* what `refuse` becomes after one */
+};
+
+/** `driver` is "fake" or "other": ports of different drivers do not meet. */
+struct nic_port *fake_port_create(struct fake_fabric *f, const char *driver, uint64_t id);
+/** As a process's death or close(): the peers see DOWN. */
+void fake_port_destroy(struct nic_port *port);
+/** Sessions that exist. */
+unsigned fake_port_peers(const struct nic_port *port);
+/** Cuts the session at this end: both ends see DOWN. */
+void fake_port_cut(struct nic_port *port, uint32_t peer);
+
+#endif

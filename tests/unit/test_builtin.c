@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/builtin.h"
+#include "api/elementwise.h"
+#include "base/signature.h"
+#include "fake_req.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static struct far_val tensor(enum far_dtype dtype, const void *data, size_t n)
+{
+	struct far_tensor t = far_tensor_1d(dtype, data, n);
+	return far_tensor_val(&t);
+}
+
+/** Checks that `name`(a, b) is the 1-d tensor `want`. */
+static void expect_tensor(const char *name, struct far_val a, struct far_val b, enum far_dtype dtype, const void *want,
+			  size_t n)
+{
+	struct far_req req;
+	struct far_val args[2] = {a, b};
+	cr_assert_eq(fake_req_call(&req, name, args, 2), FAR_OK);
+	cr_assert_eq(req.answers, 1);
+	cr_assert_eq(req.status, FAR_OK, "%s", req.err.text);
+	cr_assert_eq(req.value.type, FAR_TYPE_TENSOR);
+	cr_expect_eq(req.value.u.t.dtype, dtype, "%s is %s", name, far_dtype_name((enum far_dtype)req.value.u.t.dtype));
+	cr_expect_eq(req.value.u.t.ndim, 1);
+	cr_assert_eq(far_tensor_count(&req.value.u.t), n);
+	cr_expect(n == 0 || memcmp(req.data, want, n * far_dtype_size(dtype)) == 0, "%s of %s", name,
+		  far_dtype_name(dtype));
+	fake_req_fini(&req);
+}
+
+static void expect_fail(const char *name, const struct far_val *args, size_t n, const char *text)
+{
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, name, args, n), FAR_OK);
+	cr_assert_eq(req.answers, 1);
+	cr_expect_eq(req.status, FAR_BAD_ARGS);
+	cr_expect_str_eq(req.err.text, text);
+	fake_req_fini(&req);
+}
+
+Test(builtin, signatures_parse_and_handlers_are_inline)
+{
+	cr_expect_eq(builtin_functions_n, 8);
+	for (size_t i = 0; i < builtin_functions_n; i++) {
+		struct signature s;
+		struct far_err err;
+		cr_expect_eq(signature_parse(builtin_functions[i].signature, &s, &err), FAR_OK, "%s", err.text);
+		cr_expect_eq(strncmp(s.name, "far::", 5), 0);
+		cr_expect_eq(builtin_functions[i].kind, FAR_KIND_INLINE);
+		cr_expect_not_null(builtin_functions[i].fn);
+	}
+}
+
+static const char *const names[ELEMENTWISE_OPS] = {"far::add", "far::sub", "far::mul", "far::min", "far::max"};
+
+#define ARITHMETIC_TEST(T, dtype)                                                                                      \
+	do {                                                                                                           \
+		T a[37], b[37], want[ELEMENTWISE_OPS][37];                                                             \
+		for (int i = 0; i < 37; i++) {                                                                         \
+			a[i] = (T)(3 * i + 1);                                                                         \
+			b[i] = (T)(40 - i);                                                                            \
+			want[0][i] = (T)(a[i] + b[i]);                                                                 \
+			want[1][i] = (T)(a[i] - b[i]);                                                                 \
+			want[2][i] = (T)(a[i] * b[i]);                                                                 \
+			want[3][i] = a[i] < b[i] ? a[i] : b[i];                                                        \
+			want[4][i] = a[i] > b[i] ? a[i] : b[i];                                                        \
+		}                                                                                                      \
+		for (int op = 0; op < ELEMENTWISE_OPS; op++)                                                           \
+			for (size_t n = 0; n <= 37; n++)                                                               \
+				expect_tensor(names[op], tensor(dtype, a, n), tensor(dtype, b, n), dtype, want[op],    \
+					      n);                                                                      \
+	} while (0)
+
+Test(builtin, every_operation_on_every_dtype)
+{
+	ARITHMETIC_TEST(float, FAR_F32);
+	ARITHMETIC_TEST(double, FAR_F64);
+	ARITHMETIC_TEST(int8_t, FAR_I8);
+	ARITHMETIC_TEST(int16_t, FAR_I16);
+	ARITHMETIC_TEST(int32_t, FAR_I32);
+	ARITHMETIC_TEST(int64_t, FAR_I64);
+	ARITHMETIC_TEST(uint8_t, FAR_U8);
+	ARITHMETIC_TEST(uint64_t, FAR_U64);
+}
+
+Test(builtin, integers_wrap_around)
+{
+	int8_t a8[2] = {127, -128}, b8[2] = {1, -1}, w8[2] = {-128, 127};
+	expect_tensor("far::add", tensor(FAR_I8, a8, 2), tensor(FAR_I8, b8, 2), FAR_I8, w8, 2);
+	int16_t a16[1] = {-32768}, w16[1] = {0};
+	expect_tensor("far::mul", tensor(FAR_I16, a16, 1), tensor(FAR_I16, a16, 1), FAR_I16, w16, 1);
+	int32_t a32[1] = {INT32_MAX}, w32[1] = {1};
+	expect_tensor("far::mul", tensor(FAR_I32, a32, 1), tensor(FAR_I32, a32, 1), FAR_I32, w32, 1);
+	int64_t a64[1] = {INT64_MIN}, b64[1] = {1}, w64[1] = {INT64_MAX};
+	expect_tensor("far::sub", tensor(FAR_I64, a64, 1), tensor(FAR_I64, b64, 1), FAR_I64, w64, 1);
+}
+
+Test(builtin, bool_tensors)
+{
+	/* Bytes that are neither 0 nor 1 count as 1. */
+	uint8_t a[20] = {0, 0, 1, 2}, b[20] = {0, 4, 0, 1}, any[20] = {0, 1, 1, 1}, all[20] = {0, 0, 0, 1};
+	struct far_val args[2] = {tensor(FAR_BOOL, a, 20), tensor(FAR_BOOL, b, 20)};
+	expect_tensor("far::add", args[0], args[1], FAR_BOOL, any, 20);
+	expect_tensor("far::max", args[0], args[1], FAR_BOOL, any, 20);
+	expect_tensor("far::mul", args[0], args[1], FAR_BOOL, all, 20);
+	expect_tensor("far::min", args[0], args[1], FAR_BOOL, all, 20);
+	expect_fail("far::sub", args, 2, "far::sub: bool tensors have no difference, convert one to an integer dtype");
+	args[1] = far_bool(true);
+	expect_fail("far::sub", args, 2, "far::sub: bool tensors have no difference, convert one to an integer dtype");
+	int32_t i[2] = {5, 5}, sum[2] = {5, 6};
+	expect_tensor("far::add", tensor(FAR_I32, i, 2), tensor(FAR_BOOL, a + 1, 2), FAR_I32, sum, 2);
+}
+
+Test(builtin, nan_spreads_through_min_and_max)
+{
+	float a[40], b[40];
+	for (int i = 0; i < 40; i++)
+		a[i] = i % 2 ? NAN : 1.0f, b[i] = i % 2 ? 1.0f : NAN;
+	struct far_val args[2] = {tensor(FAR_F32, a, 40), tensor(FAR_F32, b, 40)};
+	for (int op = ELEMENTWISE_MIN; op <= ELEMENTWISE_MAX; op++) {
+		struct far_req req;
+		cr_assert_eq(fake_req_call(&req, names[op], args, 2), FAR_OK);
+		for (int i = 0; i < 40; i++)
+			cr_expect(isnan(((float *)(void *)req.data)[i]));
+		fake_req_fini(&req);
+	}
+}
+
+Test(builtin, promotion_table)
+{
+	static const enum far_dtype order[9] = {FAR_BOOL, FAR_U8,  FAR_I8,  FAR_I16, FAR_I32,
+						FAR_I64,  FAR_U64, FAR_F32, FAR_F64};
+	static const char *const want[9] = {"bool u8 i8 i16 i32 i64 u64 f32 f64",
+					    "u8 i16 i16 i32 i64 u64 f32 f64",
+					    "i8 i16 i32 i64 f64 f32 f64",
+					    "i16 i32 i64 f64 f32 f64",
+					    "i32 i64 f64 f32 f64",
+					    "i64 f64 f32 f64",
+					    "u64 f32 f64",
+					    "f32 f64",
+					    "f64"};
+	for (int i = 0; i < 9; i++) {
+		char row[80];
+		size_t at = 0;
+		for (int k = i; k < 9; k++) {
+			enum far_dtype d = elementwise_promote(order[i], order[k]);
+			cr_expect_eq(d, elementwise_promote(order[k], order[i]));
+			at += (size_t)sprintf(row + at, "%s%s", k > i ? " " : "", far_dtype_name(d));
+		}
+		cr_expect_str_eq(row, want[i]);
+	}
+}
+
+static double element(const void *data, enum far_dtype dtype, size_t i)
+{
+	switch (dtype) {
+	case FAR_F32:
+		return (double)((const float *)data)[i];
+	case FAR_F64:
+		return ((const double *)data)[i];
+	case FAR_I8:
+		return ((const int8_t *)data)[i];
+	case FAR_I16:
+		return ((const int16_t *)data)[i];
+	case FAR_I32:
+		return ((const int32_t *)data)[i];
+	case FAR_I64:
+		return (double)((const int64_t *)data)[i];
+	case FAR_U8:
+		return ((const uint8_t *)data)[i];
+	case FAR_U64:
+		return (double)((const uint64_t *)data)[i];
+	default:
+		return ((const uint8_t *)data)[i] != 0;
+	}
+}
+
+Test(builtin, every_pair_of_dtypes_over_several_blocks)
+{
+	/* Element i is i % 2 in every dtype. */
+	enum { N = 700 };
+	static double storage[FAR_DTYPE_COUNT][N];
+	for (size_t i = 0; i < N; i++) {
+		((float *)(void *)storage[FAR_F32])[i] = (float)(i % 2);
+		storage[FAR_F64][i] = (double)(i % 2);
+		((int8_t *)(void *)storage[FAR_I8])[i] = (int8_t)(i % 2);
+		((int16_t *)(void *)storage[FAR_I16])[i] = (int16_t)(i % 2);
+		((int32_t *)(void *)storage[FAR_I32])[i] = (int32_t)(i % 2);
+		((int64_t *)(void *)storage[FAR_I64])[i] = (int64_t)(i % 2);
+		((uint8_t *)(void *)storage[FAR_U8])[i] = (uint8_t)(i % 2);
+		((uint64_t *)(void *)storage[FAR_U64])[i] = i % 2;
+		((uint8_t *)(void *)storage[FAR_BOOL])[i] = (uint8_t)(i % 2);
+	}
+	for (unsigned a = 1; a < FAR_DTYPE_COUNT; a++) {
+		for (unsigned b = 1; b < FAR_DTYPE_COUNT; b++) {
+			struct far_req req;
+			struct far_val args[2] = {tensor((enum far_dtype)a, storage[a], N),
+						  tensor((enum far_dtype)b, storage[b], N)};
+			enum far_dtype dtype = elementwise_promote((enum far_dtype)a, (enum far_dtype)b);
+			cr_assert_eq(fake_req_call(&req, "far::add", args, 2), FAR_OK);
+			cr_assert_eq(req.value.u.t.dtype, dtype);
+			for (size_t i = 0; i < N; i++)
+				cr_assert_eq(element(req.data, dtype, i), dtype == FAR_BOOL ? i % 2 : i % 2 * 2);
+			fake_req_fini(&req);
+		}
+	}
+}
+
+Test(builtin, a_tensor_of_one_element_goes_with_any)
+{
+	static float many[600], sum[600], difference[600];
+	for (int i = 0; i < 600; i++)
+		many[i] = (float)i, sum[i] = (float)i + 2, difference[i] = 2 - (float)i;
+	float two[1] = {2};
+	expect_tensor("far::add", tensor(FAR_F32, many, 600), tensor(FAR_F32, two, 1), FAR_F32, sum, 600);
+	expect_tensor("far::sub", tensor(FAR_F32, two, 1), tensor(FAR_F32, many, 600), FAR_F32, difference, 600);
+	expect_tensor("far::sub", tensor(FAR_F32, two, 1), tensor(FAR_F32, NULL, 0), FAR_F32, NULL, 0);
+	struct far_tensor cube = far_tensor_1d(FAR_I8, "\1", 1);
+	cube.ndim = 3;
+	cube.shape[1] = cube.shape[2] = 1;
+	struct far_val args[2] = {far_tensor_val(&cube), tensor(FAR_F32, many, 5)};
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, "far::mul", args, 2), FAR_OK);
+	cr_expect_eq(req.value.u.t.ndim, 3);
+	cr_expect(req.value.u.t.shape[0] == 1 && req.value.u.t.shape[1] == 1 && req.value.u.t.shape[2] == 5);
+	cr_expect_eq(memcmp(req.data, many, 20), 0);
+	fake_req_fini(&req);
+}
+
+Test(builtin, shapes_that_differ)
+{
+	float x[6] = {0};
+	struct far_tensor t = far_tensor_2d(FAR_F32, x, 2, 3);
+	struct far_val args[2] = {far_tensor_val(&t), tensor(FAR_F32, x, 3)};
+	expect_fail("far::add", args, 2,
+		    "far::add: shapes [2,3] and [3] differ: make them equal, or one a tensor of one element");
+	args[0] = tensor(FAR_F32, NULL, 0);
+	expect_fail("far::max", args, 2,
+		    "far::max: shapes [0] and [3] differ: make them equal, or one a tensor of one element");
+}
+
+Test(builtin, tensor_with_scalar)
+{
+	float f[3] = {1, 2, 3}, f_add[3] = {2.5f, 3.5f, 4.5f}, f_sub[3] = {0.5f, -0.5f, -1.5f};
+	expect_tensor("far::add", tensor(FAR_F32, f, 3), far_float(1.5), FAR_F32, f_add, 3);
+	expect_tensor("far::sub", far_float(1.5), tensor(FAR_F32, f, 3), FAR_F32, f_sub, 3);
+	double d[1] = {0.1}, d_add[1] = {0.1 + 3};
+	expect_tensor("far::add", tensor(FAR_F64, d, 1), far_int(3), FAR_F64, d_add, 1);
+	int8_t i[2] = {1, -2}, i_mul[2] = {-3, 6};
+	float i_float[2] = {1.5f, -1.5f};
+	expect_tensor("far::mul", tensor(FAR_I8, i, 2), far_int(-3), FAR_I8, i_mul, 2);
+	expect_tensor("far::add", tensor(FAR_I8, i, 2), far_float(0.5), FAR_F32, i_float, 2);
+	uint8_t b[2] = {0, 1};
+	int64_t b_add[2] = {7, 8};
+	float b_float[2] = {0.5f, 1.5f};
+	expect_tensor("far::add", tensor(FAR_BOOL, b, 2), far_int(7), FAR_I64, b_add, 2);
+	expect_tensor("far::add", tensor(FAR_BOOL, b, 2), far_float(0.5), FAR_F32, b_float, 2);
+	expect_tensor("far::mul", tensor(FAR_BOOL, b, 2), far_bool(true), FAR_BOOL, b, 2);
+	uint64_t u[1] = {UINT64_MAX}, u_add[1] = {1};
+	expect_tensor("far::add", tensor(FAR_U64, u, 1), far_int(2), FAR_U64, u_add, 1);
+	int32_t s[1] = {5}, s_add[1] = {6};
+	expect_tensor("far::add", tensor(FAR_I32, s, 1), far_bool(true), FAR_I32, s_add, 1);
+}
+
+Test(builtin, an_int_that_the_tensor_cannot_hold)
+{
+	int8_t i[1] = {1};
+	struct far_val args[2] = {tensor(FAR_I8, i, 1), far_int(128)};
+	expect_fail("far::add", args, 2,
+		    "far::add: argument 2 is the int 128, which the tensor's dtype i8 cannot hold");
+	args[1] = tensor(FAR_U8, i, 1);
+	args[0] = far_int(-1);
+	expect_fail("far::min", args, 2, "far::min: argument 1 is the int -1, which the tensor's dtype u8 cannot hold");
+}
+
+static struct far_val scalar(const char *name, struct far_val a, struct far_val b)
+{
+	struct far_req req;
+	struct far_val args[2] = {a, b};
+	cr_assert_eq(fake_req_call(&req, name, args, 2), FAR_OK);
+	cr_assert(req.answers == 1 && req.status == FAR_OK);
+	return req.value;
+}
+
+Test(builtin, two_scalars)
+{
+	struct far_val v = scalar("far::add", far_int(INT64_MAX), far_int(1));
+	cr_expect(v.type == FAR_TYPE_INT && v.u.i == INT64_MIN);
+	v = scalar("far::mul", far_int(INT64_MIN), far_int(-1));
+	cr_expect(v.type == FAR_TYPE_INT && v.u.i == INT64_MIN);
+	v = scalar("far::sub", far_bool(false), far_bool(true));
+	cr_expect(v.type == FAR_TYPE_INT && v.u.i == -1);
+	v = scalar("far::max", far_bool(true), far_int(-4));
+	cr_expect(v.type == FAR_TYPE_INT && v.u.i == 1);
+	v = scalar("far::min", far_int(2), far_float(2.5));
+	cr_expect(v.type == FAR_TYPE_FLOAT && v.u.f == 2.0);
+	v = scalar("far::add", far_bool(true), far_float(0.5));
+	cr_expect(v.type == FAR_TYPE_FLOAT && v.u.f == 1.5);
+	v = scalar("far::max", far_int(2), far_float(NAN));
+	cr_expect(v.type == FAR_TYPE_FLOAT && isnan(v.u.f));
+}
+
+static void expect_filled(const char *name, struct far_val shape, unsigned ndim, size_t n, float value)
+{
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, name, &shape, 1), FAR_OK);
+	cr_assert_eq(req.answers, 1);
+	cr_assert_eq(req.status, FAR_OK, "%s", req.err.text);
+	cr_expect_eq(req.value.u.t.dtype, FAR_F32);
+	cr_expect_eq(req.value.u.t.ndim, ndim);
+	cr_assert_eq(far_tensor_count(&req.value.u.t), n);
+	for (size_t i = 0; i < n; i++)
+		cr_assert_eq(((float *)(void *)req.data)[i], value);
+	fake_req_fini(&req);
+}
+
+Test(builtin, zeros_and_ones)
+{
+	int64_t shape[3] = {2, 3, 5};
+	expect_filled("far::zeros", far_int(5), 1, 5, 0.0f);
+	expect_filled("far::ones", far_int(1000), 1, 1000, 1.0f);
+	expect_filled("far::ones", far_int(0), 1, 0, 1.0f);
+	expect_filled("far::ones", tensor(FAR_I64, shape, 3), 3, 30, 1.0f);
+	expect_filled("far::zeros", tensor(FAR_I64, NULL, 0), 0, 1, 0.0f);
+}
+
+Test(builtin, shapes_that_zeros_refuses)
+{
+	int64_t shape[9] = {2, -3, 1, 1, 1, 1, 1, 1, 1}, huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40};
+	struct far_val v = far_int(-1);
+	expect_fail("far::zeros", &v, 1, "far::zeros: dimension -1 of the shape is negative");
+	v = tensor(FAR_I64, shape, 2);
+	expect_fail("far::ones", &v, 1, "far::ones: dimension -3 of the shape is negative");
+	v = tensor(FAR_I64, shape, 9);
+	expect_fail("far::ones", &v, 1, "far::ones: a shape of 9 dimensions, at most 8 are possible");
+	v = tensor(FAR_I64, huge, 2);
+	expect_fail("far::ones", &v, 1, "far::ones: the shape has more elements than can be counted");
+	v = far_int(INT64_MAX);
+	expect_fail("far::ones", &v, 1, "far::ones: the shape has more elements than can be counted");
+	v = tensor(FAR_I32, shape, 1);
+	expect_fail(
+		"far::ones", &v, 1,
+		"far::ones: the shape is a tensor of dtype i32 with ndim 1, wanted an int or dtype i64 with ndim 1");
+}
+
+Test(builtin, a_result_too_large_is_left_to_the_engine)
+{
+	struct far_req req;
+	struct far_val v[2] = {far_int(INT64_C(1) << 30), far_none()};
+	cr_expect_eq(fake_req_call(&req, "far::zeros", v, 1), FAR_TOO_LARGE);
+	cr_expect_eq(req.answers, 0);
+	struct far_tensor t = far_tensor_1d(FAR_F32, "", (size_t)1 << 30);
+	v[0] = v[1] = far_tensor_val(&t);
+	cr_expect_eq(fake_req_call(&req, "far::add", v, 2), FAR_TOO_LARGE);
+	v[1] = far_int(1);
+	cr_expect_eq(fake_req_call(&req, "far::add", v, 2), FAR_TOO_LARGE);
+	t.dtype = FAR_F64;
+	v[1] = far_tensor_val(&t);
+	cr_expect_eq(fake_req_call(&req, "far::add", v, 2), FAR_TOO_LARGE);
+	cr_expect_eq(req.answers, 0);
+}
+
+Test(builtin, identity)
+{
+	struct far_req req;
+	struct far_val v = far_str("same");
+	cr_expect_eq(fake_req_call(&req, "far::identity", &v, 1), FAR_OK);
+	cr_expect(req.answers == 1 && req.value.type == FAR_TYPE_STRING && req.value.u.s.data == v.u.s.data);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way out, and beginning anew. */
+#include "fake_member.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(ctl_leave, .init = members_setup, .fini = members_teardown);
+
+Test(ctl_leave, leave_waits_for_own_calls)
+{
+	join(2);
+	members[1].calls = 2;
+	leave_all(2, 5 * FAR_SEC);
+	run_ticks(500);
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_LEAVING);
+	cr_assert_eq(ctl_state(members[1].ctl), CTL_LEAVING);
+	members[1].calls = 0;
+	run(true);
+	result(0, FAR_OK, "");
+	result(1, FAR_OK, "");
+}
+
+Test(ctl_leave, leave_names_own_calls_at_the_deadline)
+{
+	join(2);
+	members[1].calls = 2;
+	leave_all(2, FAR_SEC);
+	run(true);
+	result(1, FAR_TIMEOUT, "2 calls of this worker are outstanding");
+	result(0, FAR_TIMEOUT, "did not come: rank 1 (worker \"w1\")");
+}
+
+Test(ctl_leave, leave_names_who_does_not_come)
+{
+	join(4);
+	ctl_leave(members[0].ctl, FAR_SEC);
+	ctl_leave(members[2].ctl, FAR_SEC);
+	for (int t = 0; t < 1500; t++)
+		round_robin();
+	result(0, FAR_TIMEOUT, "did not come: rank 1 (worker \"w1\"), rank 3 (worker \"w3\")");
+	result(2, FAR_TIMEOUT, "rank 1 (worker \"w1\"), rank 3 (worker \"w3\")");
+	/* The store is gone with rank 0, which said bye. */
+	ctl_leave(members[1].ctl, FAR_SEC);
+	ctl_leave(members[3].ctl, FAR_SEC);
+	run(true);
+	cr_assert_eq(ctl_state(members[1].ctl), CTL_LEFT);
+}
+
+Test(ctl_leave, leave_names_the_dead)
+{
+	join(4);
+	member_end(&members[3]);
+	run_ticks(5);
+	leave_all(3, FAR_SEC);
+	run_ticks(1);
+	member_end(&members[1]);
+	run(true);
+	result(0, FAR_PEER_LOST, "rank 3 (worker \"w3\")");
+	result(2, FAR_PEER_LOST, "rank 3 (worker \"w3\")");
+	cr_assert_lt(world->now, 1000000000 + INIT_NS);
+}
+
+Test(ctl_leave, death_before_bye_ends_the_wait)
+{
+	join(3);
+	ctl_leave(members[0].ctl, 60 * FAR_SEC);
+	ctl_leave(members[1].ctl, 60 * FAR_SEC);
+	run_ticks(20);
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_LEAVING);
+	member_end(&members[2]);
+	run(true);
+	result(0, FAR_PEER_LOST, "lost before the shutdown: rank 2 (worker \"w2\")");
+	result(1, FAR_PEER_LOST, "lost before the shutdown: rank 2 (worker \"w2\")");
+}
+
+Test(ctl_leave, a_session_that_ends_after_bye_is_no_death)
+{
+	join(3);
+	ctl_leave(members[2].ctl, 60 * FAR_SEC);
+	run_ticks(10);
+	/* Its bye is stored; its process ends for whatever reason before the others leave. */
+	member_end(&members[2]);
+	run_ticks(10);
+	leave_all(2, FAR_SEC);
+	run(true);
+	result(0, FAR_OK, "");
+	result(1, FAR_OK, "");
+}
+
+Test(ctl_leave, death_of_rank_0_while_leaving)
+{
+	join(3);
+	ctl_leave(members[1].ctl, 60 * FAR_SEC);
+	run_ticks(10);
+	member_end(&members[0]);
+	run_ticks(10);
+	result(1, FAR_PEER_LOST, "worker \"w0\" (rank 0)");
+}
+
+Test(ctl_leave, rank_0_leaves_last)
+{
+	join(3);
+	leave_all(3, FAR_SEC);
+	for (int t = 0; t < 1000 && ctl_state(members[0].ctl) != CTL_LEFT; t++) {
+		for (int i = 0; i < 3; i++) {
+			ctl_step(members[i].ctl, world->now);
+			if (i == 0 && ctl_state(members[0].ctl) == CTL_LEFT)
+				cr_assert(ctl_state(members[1].ctl) == CTL_LEFT &&
+					  ctl_state(members[2].ctl) == CTL_LEFT);
+		}
+		world->now += TICK;
+	}
+	run(true);
+	result(0, FAR_OK, "");
+}
+
+/* A member that is quick begins anew while rank 0 still holds the old store: it must find the new one. */
+Test(ctl_leave, begin_anew_at_the_same_address)
+{
+	join(3);
+	for (int round = 0; round < 3; round++) {
+		leave_all(3, FAR_SEC);
+		for (int t = 0; t < 1000; t++) {
+			round_robin();
+			int again = 0;
+			for (int i = 2; i >= 0; i--) {
+				if (ctl_state(members[i].ctl) == CTL_LEFT) {
+					result(i, FAR_OK, "");
+					member_end(&members[i]);
+					start(i, 3);
+				}
+				again += ctl_state(members[i].ctl) == CTL_READY;
+			}
+			if (again == 3)
+				break;
+		}
+		for (int i = 0; i < 3; i++) {
+			cr_assert_eq(ctl_state(members[i].ctl), CTL_READY);
+			result(i, FAR_OK, "");
+		}
+	}
+}
+
+/* Rank 0 holds the store for a member that is slow to go. A quick one that begins anew must not join what ends. */
+Test(ctl_leave, begin_anew_while_the_old_store_is_held)
+{
+	join(3);
+	leave_all(3, 60 * FAR_SEC);
+	for (int t = 0; t < 100 && ctl_state(members[1].ctl) != CTL_LEFT; t++) {
+		for (int i = 0; i < 2; i++)
+			ctl_step(members[i].ctl, world->now);
+		if (t == 0)
+			ctl_step(members[2].ctl, world->now); /* enough to say bye, not to hear the others' */
+		world->now += TICK;
+	}
+	cr_assert_eq(ctl_state(members[1].ctl), CTL_LEFT);
+	cr_assert_eq(ctl_state(members[2].ctl), CTL_LEAVING);
+	member_end(&members[1]);
+	start(1, 3);
+	for (int t = 0; t < 100; t++) {
+		ctl_step(members[0].ctl, world->now);
+		ctl_step(members[1].ctl, world->now);
+		world->now += TICK;
+	}
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_LEAVING);
+	cr_assert_eq(ctl_state(members[1].ctl), CTL_JOINING);
+	for (int t = 0; t < 100 && ctl_state(members[0].ctl) != CTL_LEFT; t++)
+		round_robin();
+	for (int i = 0; i < 3; i += 2) {
+		result(i, FAR_OK, "");
+		member_end(&members[i]);
+		start(i, 3);
+	}
+	run(false);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+}

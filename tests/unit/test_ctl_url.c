@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ctl/url.h"
+
+#include <criterion/criterion.h>
+#include <farcall/agent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct url url;
+static struct far_err err;
+
+static void setup(void)
+{
+	unsetenv("MASTER_ADDR");
+	unsetenv("MASTER_PORT");
+	unsetenv("RANK");
+	unsetenv("WORLD_SIZE");
+	memset(&err, 0, sizeof err);
+}
+
+TestSuite(ctl_url, .init = setup);
+
+static void expect(const char *method, int rank, int world, enum far_status status, const char *part)
+{
+	enum far_status got = url_parse(method, rank, world, &url, &err);
+	cr_assert_eq(got, status, "%s: %s", method ? method : "NULL", err.text);
+	cr_assert(strstr(err.text, part), "\"%s\" lacks \"%s\"", err.text, part);
+}
+
+Test(ctl_url, tcp)
+{
+	cr_assert_eq(url_parse("tcp://127.0.0.1:29500", 1, 4, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_str_eq(url.host, "127.0.0.1");
+	cr_assert_eq(url.port, 29500);
+	cr_assert_eq(url.rank, 1);
+	cr_assert_eq(url.world, 4);
+}
+
+Test(ctl_url, query)
+{
+	cr_assert_eq(url_parse("tcp://h.example:1?rank=2&world_size=3", -1, 0, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(url.rank, 2);
+	cr_assert_eq(url.world, 3);
+	cr_assert_eq(url_parse("tcp://h:65535/?world_size=3", 0, 0, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(url.port, 65535);
+	expect("tcp://h:1?rank=0", 0, 1, FAR_INVALID, "rank is given twice");
+	expect("tcp://h:1?world_size=1", 0, 1, FAR_INVALID, "world_size is given twice");
+	expect("tcp://h:1?rank=1&rank=1", -1, 2, FAR_INVALID, "rank twice");
+	expect("tcp://h:1?size=1", -1, 2, FAR_INVALID, "unknown parameter \"size=1\"");
+	expect("tcp://h:1?rank=x", -1, 2, FAR_INVALID, "rank is not a number");
+}
+
+Test(ctl_url, ipv6_in_brackets)
+{
+	cr_assert_eq(url_parse("tcp://[::1]:7", 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_str_eq(url.host, "::1");
+	expect("tcp://::1:7", 0, 1, FAR_INVALID, "brackets");
+	expect("tcp://[::1]", 0, 1, FAR_INVALID, "names no port");
+}
+
+Test(ctl_url, malformed)
+{
+	expect("tcp://host", 0, 1, FAR_INVALID, "names no port");
+	expect("tcp://host:0", 0, 1, FAR_INVALID, "port");
+	expect("tcp://host:65536", 0, 1, FAR_INVALID, "port");
+	expect("tcp://host:12x", 0, 1, FAR_INVALID, "port");
+	expect("tcp://:12", 0, 1, FAR_INVALID, "names no host");
+	expect("tcp://h:1/path", 0, 1, FAR_INVALID, "path");
+	expect("host:1", 0, 1, FAR_INVALID, "no scheme");
+	expect("", 0, 1, FAR_INVALID, "no scheme");
+	expect("http://h:1", 0, 1, FAR_INVALID, "unknown scheme \"http\"");
+	expect("etcd://h:1", 0, 1, FAR_UNSUPPORTED, "etcd:// is not supported yet");
+	expect("file:///tmp/x", 0, 1, FAR_UNSUPPORTED, "file:// is not supported yet");
+}
+
+Test(ctl_url, environment)
+{
+	expect("env://", -1, 0, FAR_INVALID, "environment variable MASTER_ADDR expected, but not set");
+	setenv("MASTER_ADDR", "localhost", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "environment variable MASTER_PORT expected, but not set");
+	setenv("MASTER_PORT", "29x", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "MASTER_PORT is \"29x\"");
+	setenv("MASTER_PORT", "29500", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "environment variable WORLD_SIZE expected, but not set");
+	setenv("WORLD_SIZE", "3", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "environment variable RANK expected, but not set");
+	setenv("RANK", "3", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "rank is 3, expected [0, 3)");
+	setenv("RANK", "2", 1);
+	cr_assert_eq(url_parse(NULL, -1, 0, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_str_eq(url.host, "localhost");
+	cr_assert_eq(url.port, 29500);
+	cr_assert_eq(url.rank, 2);
+	cr_assert_eq(url.world, 3);
+	/* Arguments go before the environment. */
+	cr_assert_eq(url_parse("env://", 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(url.rank, 0);
+	cr_assert_eq(url.world, 1);
+}
+
+Test(ctl_url, ranges)
+{
+	expect("tcp://h:1", 0, 257, FAR_INVALID, "world_size is 257");
+	expect("tcp://h:1", 0, -1, FAR_INVALID, "world_size is -1");
+	expect("tcp://h:1", -2, 2, FAR_INVALID, "rank is -2");
+	expect("tcp://h:1", 2, 2, FAR_INVALID, "rank is 2, expected [0, 2)");
+}
