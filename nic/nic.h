@@ -9,6 +9,7 @@
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -119,12 +120,13 @@ struct nic_pkt {
 
 /** A packet being written. */
 struct nic_tx {
-	uint8_t *head; /* head_bytes to be written before commit; may lie in head_room, so the struct must not move */
+	uint8_t *head; /* aligned to 4; head_bytes to be written before commit; may lie in head_room, so the struct must
+			  not move */
 	uint8_t *body; /* aligned to 32 bytes at least when it shares the head's line, else to 64 */
 	uint64_t body_len;
 	uint64_t cookie;
 	uint32_t peer;
-	uint8_t head_room[48];
+	alignas(8) uint8_t head_room[48];
 };
 
 /** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those

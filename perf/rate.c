@@ -172,7 +172,9 @@ static uint64_t window_take(struct rate *r, uint64_t done)
 static uint64_t window_step(struct rate *r, uint64_t done)
 {
 	if (r->rounds->o->via == PERF_VIA_DIRECT)
-		far_shard_poll(r->rounds->peer.agent);
+		for (int i = 0;
+		     i < LOOK && done < r->sent && !far_future_done(r->window[done % r->rounds->o->inflight]); i++)
+			far_shard_poll(r->rounds->peer.agent);
 	else if (done < r->sent)
 		far_future_wait(r->window[done % r->rounds->o->inflight], FAR_SEC, NULL, NULL);
 	return window_take(r, done);

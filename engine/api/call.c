@@ -52,7 +52,13 @@ void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *o
 	uint64_t left = opts && opts->timeout_ns ? opts->timeout_ns
 						 : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 	start->left = left;
-	start->deadline = left == FAR_FOREVER ? TIME_NEVER : time_after(clock_now(a->clock), left);
+	if (left == FAR_FOREVER)
+		start->deadline = TIME_NEVER;
+	else /* a handler's or callback's calls share one look at the clock */
+		start->deadline = time_after(shard_context && shard_context->shard == a->shard && shard_context->handler
+						     ? shard_now(a->shard)
+						     : clock_now(a->clock),
+					     left);
 }
 
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
@@ -87,10 +93,7 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 	struct shard *s = a->shard;
 	int error;
 	if (shard_held(s)) {
-		error = shard_call(s, start);
-		/* In a handler or callback the pass that called it flushes. */
-		if (!s->context.handler)
-			s->ops->flush(s->q);
+		error = shard_call(s, start); /* leaves with the pass that follows, be it a poll, a wait or the release */
 	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		shard_leave(s);

@@ -11,20 +11,11 @@
 
 /* ---- with a completion callback ---- */
 
-/* A send's callback and what it needs for an error; pooled with the buffers, so that a shard may free it. */
-struct pending_send {
-	struct far_buf *self;
-	const struct far_agent *agent;
-	far_msg_done_fn *done;
-	void *user;
-};
-
 static void send_done(void *user, const struct outcome *o)
 {
-	struct pending_send p = *(struct pending_send *)user;
-	buf_unref(p.self);
+	far_msg_done_fn *done = (far_msg_done_fn *)o->app;
 	if (likely(o->status == FAR_OK)) {
-		p.done(p.user, FAR_OK, o->data, o->len, NULL);
+		done(user, FAR_OK, o->data, o->len, NULL);
 		return;
 	}
 	struct far_err err;
@@ -32,8 +23,8 @@ static void send_done(void *user, const struct outcome *o)
 	err.executed = o->executed;
 	err.code = o->code;
 	snprintf(err.origin, sizeof err.origin, "%s",
-		 o->origin >= 0 ? p.agent->members[o->origin].name : p.agent->name);
-	p.done(p.user, o->status, NULL, 0, &err);
+		 o->origin >= 0 ? o->agent->members[o->origin].name : o->agent->name);
+	done(user, o->status, NULL, 0, &err);
 }
 
 enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
@@ -45,18 +36,15 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)",
 			       FAR_MSG_HANDLERS_MAX);
-	struct far_buf *buf = buf_alloc(sizeof(struct pending_send));
-	if (unlikely(!buf))
-		return err_set(err, FAR_RESOURCE, "out of buffers");
-	struct pending_send *p = buf_data(buf);
-	*p = (struct pending_send){buf, a, done, user};
-	struct call_start start = {
-		.worker = (uint32_t)to.worker, .fn = id, .done = send_done, .user = p, .data = data, .len = len};
+	struct call_start start = {.worker = (uint32_t)to.worker,
+				   .fn = id,
+				   .done = send_done,
+				   .user = user,
+				   .app = (void (*)(void))done,
+				   .data = data,
+				   .len = len};
 	agent_set_deadline(a, opts, &start);
-	status = agent_start(a, &start, err);
-	if (unlikely(status))
-		buf_unref(buf);
-	return status;
+	return agent_start(a, &start, err);
 }
 
 /* ---- waiting ---- */

@@ -94,8 +94,11 @@ static enum far_status start_and_wait(struct far_agent *a, struct call_start *st
 	struct shard *s = a->shard;
 	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
 	enum far_status status = agent_start(a, start, err);
-	if (likely(!status))
+	if (likely(!status)) {
+		if (shard_held(s))
+			s->ops->flush(s->q);
 		shard_wait(s, f, TIME_NEVER); /* the call's own deadline ends it */
+	}
 	if (entered)
 		shard_leave(s);
 	return status;

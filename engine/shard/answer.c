@@ -12,19 +12,19 @@
 #include <errno.h>
 #include <string.h>
 
-static void fill(uint8_t *head, enum head_type type, unsigned flags, unsigned fn, uint32_t call, uint32_t gen,
-		 uint64_t time)
+static inline void fill(uint8_t *head, enum head_type type, unsigned flags, unsigned fn, uint32_t call, uint32_t gen,
+			uint64_t time)
 {
-	struct shm_head h = {
-		.type = (uint8_t)type,
-		.flags = (uint8_t)flags,
-		.fn = (uint16_t)fn,
-		.call = call,
-		.gen = gen,
-		.time_low = (uint32_t)time,
-		.time_high = (uint32_t)(time >> 32),
-	};
-	memcpy(head, &h, sizeof h);
+	struct shm_head *h = head_at(head);
+	h->type = (uint8_t)type;
+	h->flags = (uint8_t)flags;
+	h->fn = (uint16_t)fn;
+	h->call = call;
+	h->gen = gen;
+	h->tlv_bytes = 0;
+	h->time_low = (uint32_t)time;
+	h->time_high = (uint32_t)(time >> 32);
+	h->reserved = 0;
 }
 
 void answer_fill_head(uint8_t *head, const struct far_req *req)

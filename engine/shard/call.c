@@ -28,12 +28,26 @@ static void call_give(struct shard *s, struct call *c)
 	counter_add(&s->counters.calls_active, (uint64_t)-1);
 }
 
-static void finish(struct shard *s, call_done_fn *done, void *user, const struct outcome *o)
+/* The end of a call, taken out of its slot before the slot is given back. */
+struct ending {
+	call_done_fn *done;
+	void *user;
+	void (*app)(void);
+};
+
+static struct ending ending_of(const struct call *c)
+{
+	return (struct ending){c->done, c->user, c->app};
+}
+
+static void finish(struct shard *s, const struct ending *e, struct outcome *o)
 {
 	const char *outer = s->context.handler;
 	counter_add(o->status == FAR_OK ? &s->counters.calls_completed : &s->counters.calls_failed, 1);
+	o->agent = s->config.agent;
+	o->app = e->app;
 	s->context.handler = "a completion callback";
-	done(user, o);
+	e->done(e->user, o);
 	s->context.handler = outer;
 }
 
@@ -74,20 +88,21 @@ int shard_call(struct shard *s, const struct call_start *start)
 	}
 	c->done = start->done;
 	c->user = start->user;
+	c->app = start->app;
 	c->worker = start->worker;
 	c->fn = start->fn;
 	c->typed = start->typed;
 	c->state = CALL_SENT;
-	struct shm_head h = {
-		.type = HEAD_REQUEST,
-		.flags = (uint8_t)flags,
-		.fn = (uint16_t)fn,
-		.call = (uint32_t)(c - s->calls),
-		.gen = c->gen,
-		.time_low = (uint32_t)start->left,
-		.time_high = (uint32_t)(start->left >> 32),
-	};
-	memcpy(tx.head, &h, sizeof h);
+	struct shm_head *h = head_at(tx.head);
+	h->type = HEAD_REQUEST;
+	h->flags = (uint8_t)flags;
+	h->fn = (uint16_t)fn;
+	h->call = (uint32_t)(c - s->calls);
+	h->gen = c->gen;
+	h->tlv_bytes = 0;
+	h->time_low = (uint32_t)start->left;
+	h->time_high = (uint32_t)(start->left >> 32);
+	h->reserved = 0;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
 	else if (start->len)
@@ -133,8 +148,7 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 		call_give(s, c);
 		return;
 	}
-	call_done_fn *done = c->done;
-	void *user = c->user;
+	struct ending ending = ending_of(c);
 	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
 	if (likely(h->type == HEAD_REPLY)) {
 		if (unlikely(h->flags & HEAD_HASHED) && c->typed && h->fn < FAR_FUNCTIONS_MAX)
@@ -153,7 +167,7 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	}
 	timer_disarm(&s->wheel, &c->timer);
 	call_give(s, c);
-	finish(s, done, user, &o);
+	finish(s, &ending, &o);
 }
 
 void call_on_timer(struct shard *s, struct call *c)
@@ -170,7 +184,8 @@ void call_on_timer(struct shard *s, struct call *c)
 	c->state = CALL_ENDED;
 	counter_add(&s->counters.calls_timed_out, 1);
 	answer_bare(s, se, HEAD_CANCEL, FAR_EXECUTED_NO, (uint32_t)(c - s->calls), c->gen);
-	finish(s, c->done, c->user, &o);
+	struct ending ending = ending_of(c);
+	finish(s, &ending, &o);
 }
 
 void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text)
@@ -182,11 +197,10 @@ void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, con
 		if (c->state == CALL_FREE || (worker != UINT32_MAX && c->worker != worker))
 			continue;
 		bool due = c->state == CALL_SENT;
-		call_done_fn *done = c->done;
-		void *user = c->user;
+		struct ending ending = ending_of(c);
 		timer_disarm(&s->wheel, &c->timer);
 		call_give(s, c);
 		if (due)
-			finish(s, done, user, &o);
+			finish(s, &ending, &o);
 	}
 }

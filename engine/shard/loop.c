@@ -5,6 +5,7 @@
 #include "base/must.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven.
  */
@@ -12,7 +13,8 @@
 
 static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 {
-	struct shm_head h = head_copy(pkt->head);
+	struct shm_head h;
+	memcpy(&h, pkt->head, sizeof h);
 	uint32_t rank = s->peer_session[pkt->peer];
 	struct session *se = rank ? &s->sessions[rank - 1] : NULL;
 	bool held = false;
@@ -68,6 +70,7 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
 		.done = cell->done,
 		.user = cell->user,
+		.app = cell->app,
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
 	};
@@ -83,6 +86,8 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		o.status = FAR_RESOURCE;
 		o.data = "no memory for the message towards that worker", o.len = 45;
 	}
+	o.agent = s->config.agent;
+	o.app = cell->app;
 	s->context.handler = "a completion callback";
 	cell->done(cell->user, &o);
 	s->context.handler = NULL;
@@ -132,6 +137,7 @@ static void on_timer(void *ctx, struct timer *t)
 void shard_run_timers(struct shard *s, uint64_t now)
 {
 	s->now = now;
+	s->now_pass = s->passes;
 	timer_run(&s->wheel, now, on_timer, s);
 }
 

@@ -37,6 +37,7 @@ struct call {
 	struct timer timer;
 	call_done_fn *done;
 	void *user;
+	void (*app)(void);
 	uint32_t gen;
 	uint32_t worker;
 	uint32_t next_free; /* slot + 1 */
@@ -176,6 +177,7 @@ struct shard {
 	uint32_t blocked_n;    /* sessions whose answers wait */
 	uint32_t calls_active; /* all sessions */
 	uint64_t now;          /* last reading of the clock */
+	uint32_t now_pass;     /* the pass it was made in */
 	const struct registry *registry;
 	struct shard_context context;
 	struct shard_counters counters;
@@ -216,6 +218,16 @@ unsigned shard_pass(struct shard *s);
 /** Messages of the control core; a pass looks at them now and then. */
 unsigned shard_take_mail(struct shard *s);
 void shard_run_timers(struct shard *s, uint64_t now);
+
+/** The time, read at most once a pass: for what happens inside one. */
+static inline uint64_t shard_now(struct shard *s)
+{
+	if (s->now_pass != s->passes) {
+		s->now = clock_now(s->config.clock);
+		s->now_pass = s->passes;
+	}
+	return s->now;
+}
 
 /* idle.c */
 struct idler {
@@ -280,11 +292,13 @@ void session_on_mail(struct shard *s, const struct mail *mail);
 void session_poisoned(struct shard *s, struct session *se);
 void session_close_all(struct shard *s);
 
-static inline struct shm_head head_copy(const uint8_t *bytes)
+/**
+ * The head's place in a packet being written. Its fields are stored there one by one: a head put together on the stack
+ * and then copied would be read back in wider pieces than it was written in, which stalls (perf/NOTES.md, "heads").
+ */
+static inline struct shm_head *head_at(uint8_t *bytes)
 {
-	struct shm_head h;
-	__builtin_memcpy(&h, bytes, sizeof h);
-	return h;
+	return (struct shm_head *)(void *)bytes;
 }
 
 static inline uint64_t head_time(const struct shm_head *h)

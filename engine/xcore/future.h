@@ -58,6 +58,9 @@ struct outcome {
 	int16_t origin;   /* rank, or −1 */
 	const void *data; /* value, or text of the error (not NUL-terminated) */
 	size_t len;
+	/* for `done`, from the shard and the call */
+	struct far_agent *agent;
+	void (*app)(void);
 };
 
 /** A pending future with one reference, or NULL when FAR_FUTURES_MAX are alive. May allocate a slab: not on a shard's

@@ -50,6 +50,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->deadline = c->deadline;
 	cell->done = c->done;
 	cell->user = c->user;
+	cell->app = c->app;
 	cell->len = c->len;
 	cell->buf = buf;
 	if (!buf && c->len)

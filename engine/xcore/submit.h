@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define SUBMIT_INLINE 56u
+#define SUBMIT_INLINE 48u
 
 typedef void call_done_fn(void *user, const struct outcome *outcome);
 
@@ -29,8 +29,9 @@ struct call_start {
 	uint64_t left;      /* the same, relative, when the call was made */
 	call_done_fn *done; /* on the shard, exactly once, if the call was taken */
 	void *user;
-	const void *data; /* read before shard_call() or submit_put() returns */
-	size_t len;       /* of the payload */
+	void (*app)(void); /* for `done`: the application's own callback, of a type that `done` knows */
+	const void *data;  /* read before shard_call() or submit_put() returns */
+	size_t len;        /* of the payload */
 	void (*write)(const void *data, void *dst, size_t len);
 };
 
@@ -42,6 +43,7 @@ struct submit_cell {
 	uint64_t deadline;
 	call_done_fn *done;
 	void *user;
+	void (*app)(void);
 	uint64_t len;
 	struct far_buf *buf; /* payload beyond SUBMIT_INLINE */
 	uint8_t bytes[SUBMIT_INLINE];

@@ -150,7 +150,8 @@ enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_h
 /**
  * Makes the calling thread the core of its shard until far_shard_release(): calls go straight to the queue, waits poll
  * it, and nobody else drives. Waits at most `timeout_ns` (0: 1 s) for the present driver. FAR_UNSUPPORTED with
- * FAR_DRIVER_OWN. While held, the thread must wait or poll often: handlers run only then.
+ * FAR_DRIVER_OWN. While held, the thread must wait or poll often: handlers run only then, and what it
+ * sends leaves with the next poll, wait or release.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);

@@ -14,6 +14,8 @@
 #define LAP_OF(i)  (SHM_WORD_LAP((i) / SHM_SLOTS + 1))
 #define LAP_MASK   0xffffff00u
 
+#define SLOTS_AHEAD 16u
+
 #define RETURN_BLOCK_BITS     18u
 #define RETURN_WORD(i, block) ((((i) / SHM_RETURNS + 1) << RETURN_BLOCK_BITS) | (block))
 
@@ -178,6 +180,16 @@ static bool ring_full(struct shm_link *link)
 	return link->tail - link->tx_head_seen >= SHM_SLOTS;
 }
 
+/* Asks for a line that will be written soon: the consumer has read it since, so writing it needs it back. */
+static inline void want_line(const void *line)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+	__builtin_prefetch(line, 1, 3);
+#endif
+}
+
 static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
@@ -193,6 +205,7 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 		struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
 		tx->head = slot->bytes;
 		tx->body = slot->bytes + q->head_bytes;
+		want_line(&link->tx->slots[SLOT_OF(link->tail + SLOTS_AHEAD)]);
 		return 0;
 	}
 	if (body_len > SHM_BODY_MAX)
