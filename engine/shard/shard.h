@@ -21,6 +21,7 @@
 #include <farcall/rpc.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 struct shard;
 
@@ -123,6 +124,8 @@ struct session {
 	struct parked_request *parked; /* ring of FAR_SESSION_CALLS_MAX */
 	uint32_t parked_head, parked_n;
 };
+
+static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
 
 /* ---- the shard ---- */
 
