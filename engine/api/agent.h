@@ -46,6 +46,11 @@ void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *o
 
 /** Starts a call from any thread: straight if it holds or gets the shard, else through the submission ring. */
 enum far_status agent_start(struct far_agent *a, struct call_start *start, struct far_err *err);
+/**
+ * agent_start() for a call that is waited for: back-pressure is waited out, by driving when the thread can, until the
+ * call's deadline (FAR_TIMEOUT, executed NO).
+ */
+enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err);
 /** The status and text for what shard_call() or submit_put() returned. */
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
 				  struct far_err *err);

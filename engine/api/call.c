@@ -7,6 +7,7 @@
 #include "wire/values.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,7 +94,8 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 	struct shard *s = a->shard;
 	int error;
 	if (shard_held(s)) {
-		error = shard_call(s, start); /* leaves with the pass that follows, be it a poll, a wait or the release */
+		error = shard_call(s,
+				   start); /* leaves with the pass that follows, be it a poll, a wait or the release */
 	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		shard_leave(s);
@@ -102,6 +104,28 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 		shard_nudge(s);
 	}
 	return likely(error == 0) ? FAR_OK : agent_start_error(a, error, start, err);
+}
+
+enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err)
+{
+	struct shard *s = a->shard;
+	struct idler idler = {0};
+	enum far_status status;
+	while (unlikely((status = agent_start(a, start, err)) == FAR_BUSY)) {
+		uint64_t now = clock_now(a->clock);
+		if (now >= start->deadline)
+			return err_set(err, FAR_TIMEOUT,
+				       "no room for the call towards worker \"%s\" within its time-out",
+				       a->members[start->worker].name);
+		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
+		if (!shard_held(s))
+			sched_yield();
+		else if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, true))
+			shard_sleep(s, start->deadline);
+	}
+	return status;
 }
 
 /* ---- results ---- */

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/must.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,9 +95,9 @@ static enum far_status call_held(struct far_agent *a, struct call_start *start, 
 	h.cap = cap;
 	start->done = held_done;
 	start->user = &h;
-	int error = shard_call(s, start);
-	if (unlikely(error))
-		return agent_start_error(a, error, start, err);
+	enum far_status status = agent_start_waiting(a, start, err);
+	if (unlikely(status))
+		return status;
 	s->ops->flush(s->q);
 	struct idler idler = {0};
 	while (!h.done) {
@@ -138,7 +137,7 @@ static enum far_status call_handed(struct far_agent *a, struct call_start *start
 			       FAR_FUTURES_MAX);
 	start->done = handed_done;
 	start->user = f;
-	enum far_status status = agent_start(a, start, err);
+	enum far_status status = agent_start_waiting(a, start, err);
 	if (!status) {
 		shard_wait(a->shard, f, TIME_NEVER);
 		status = agent_result(f, NULL, err);

@@ -93,7 +93,7 @@ static enum far_status start_and_wait(struct far_agent *a, struct call_start *st
 {
 	struct shard *s = a->shard;
 	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
-	enum far_status status = agent_start(a, start, err);
+	enum far_status status = agent_start_waiting(a, start, err);
 	if (likely(!status)) {
 		if (shard_held(s))
 			s->ops->flush(s->q);

@@ -64,6 +64,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 		return se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
 	if (unlikely(se->calls_active >= FAR_SESSION_CALLS_MAX))
 		return -EAGAIN;
+	if (unlikely(start->len > FAR_MSG_BYTES_MAX))
+		return -EMSGSIZE;
 	uint32_t fn = start->fn;
 	unsigned flags = 0;
 	size_t trailer = 0;

@@ -18,6 +18,7 @@
 #include "xcore/submit.h"
 
 #include <farcall/agent.h>
+#include <farcall/message.h>
 #include <farcall/rpc.h>
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -29,8 +29,8 @@ enum far_status far_msg_send(struct far_agent *agent, struct far_to to, uint16_t
 
 /**
  * Sends a request and waits for the reply, which is copied to `reply[0, cap)`; its length goes to `*reply_len` (may be
- * NULL). FAR_TOO_LARGE, with the length needed in `*reply_len`, when it does not fit. Blocks; drives the shard
- * meanwhile.
+ * NULL). FAR_TOO_LARGE, with the length needed in `*reply_len`, when it does not fit. Waits out back-pressure. Blocks;
+ * drives the shard meanwhile.
  */
 enum far_status far_msg_call(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,

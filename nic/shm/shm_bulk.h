@@ -12,7 +12,6 @@
 #include <stdbool.h>
 
 #define SHM_ORDERS      19u /* 256 B … 64 MiB */
-#define SHM_ORDER_MAX   16u /* 16 MiB, the largest body */
 #define SHM_QUICK_ORDER 12u /* 1 MiB */
 #define SHM_QUICK_MAX   64u /* blocks per quick list */
 #define SHM_NIL         UINT32_MAX

@@ -24,10 +24,11 @@
 #define SHM_SLOTS      1024u
 #define SHM_SLOT_BYTES 60u /* head and body that share a line */
 #define SHM_BULK_BYTES (UINT64_C(64) << 20)
-#define SHM_BODY_MAX   (UINT64_C(16) << 20)
-#define SHM_BLOCK      256u /* granule of the bulk area */
-#define SHM_BLOCKS     (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
-#define SHM_RETURNS    1024u /* bulk bodies in flight in one direction; never fewer than slots */
+/* A message of 16 MiB and what the engine adds to it. */
+#define SHM_BODY_MAX ((UINT64_C(16) << 20) + 64)
+#define SHM_BLOCK    256u /* granule of the bulk area */
+#define SHM_BLOCKS   (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
+#define SHM_RETURNS  1024u /* bulk bodies in flight in one direction; never fewer than slots */
 
 /**
  * One packet, one cache line. `word` is stored last, with release; the consumer's acquire load pairs with it.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "apps/farcall/perf/hist.h"
+#include "perf/hist.h"
 #include <criterion/criterion.h>
 
 static struct hist h; /* zero at the start of each test: Criterion forks */
