@@ -42,7 +42,7 @@ struct nic_caps {
 	uint32_t head_bytes_max;   /* largest head */
 	uint32_t inline_bytes_max; /* head + body that travel in one line */
 	uint64_t body_bytes_max;   /* largest body */
-	uint32_t slots;            /* packets in flight towards one peer before tx_reserve() says -EAGAIN */
+	uint32_t slots;            /* packets that can be in flight towards one peer, at least, before -EAGAIN */
 	uint32_t peers_max;
 };
 
@@ -111,7 +111,8 @@ struct nic_port_ops {
 
 /** A received packet. */
 struct nic_pkt {
-	const uint8_t *head; /* head_bytes of memory that a peer can write: copy out, check, then use */
+	const uint8_t *head; /* head_bytes of memory that a peer can write: copy out, check, then use.
+			      * NULL: the peer broke the driver's own rules; nothing else is set but `peer` */
 	const uint8_t *body; /* aligned as nic_tx.body; NULL when body_len is 0 */
 	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
 	uint64_t cookie;     /* 0: readable until the next recv(); else may be held until release() */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,10 @@ static bool take(void *ctx, struct mail *mail)
 static uint64_t outstanding(void *ctx)
 {
 	struct far_agent *a = ctx;
-	return atomic_load_explicit(&a->shard->counters.calls_active, memory_order_relaxed);
+	/* What waits in the ring first: a call that moves from there to the shard in between is seen twice, never
+	 * missed. */
+	uint64_t waiting = submit_waiting(&a->shard->submit);
+	return waiting + atomic_load_explicit(&a->shard->counters.calls_active, memory_order_relaxed);
 }
 
 static void wake_ctl(void *ctx)
@@ -47,6 +51,9 @@ static void wake_ctl(void *ctx)
 	struct far_agent *a = ctx;
 	ctl_wake(a->ctl);
 }
+
+/* How long a shutdown waits for threads that are, by contract, no longer there. */
+#define LAST_VISITS_NS FAR_SEC
 
 /* ---- init, as a table: each step with what undoes it ---- */
 
@@ -82,6 +89,7 @@ static enum far_status init_options(struct init *in)
 		o->group = "default";
 	if (o->idle == FAR_IDLE_BUSY)
 		o->driver = FAR_DRIVER_OWN;
+	buf_reserve();
 	in->a->clock = &clock_monotonic;
 	in->a->driver = o->driver;
 	in->a->incarnation = random_u64();
@@ -224,6 +232,7 @@ static enum far_status init_shard(struct init *in)
 	struct shard_config config = {
 		.agent = a,
 		.queue = a->ports[0]->ops->queue(a->ports[0], 0),
+		.queue_slots = caps.slots,
 		.body_bytes_max = caps.body_bytes_max,
 		.peers_max = caps.peers_max,
 		.world = (uint32_t)a->world,
@@ -244,6 +253,7 @@ static enum far_status init_keeper(struct init *in)
 {
 	struct far_agent *a = in->a;
 	pthread_attr_t attr;
+	sigset_t all, before;
 	pthread_attr_init(&attr);
 	int error = 0;
 	if (in->opts.pin_cpu) {
@@ -252,8 +262,12 @@ static enum far_status init_keeper(struct init *in)
 		CPU_SET((size_t)in->opts.pin_cpu - 1, &set);
 		error = pthread_attr_setaffinity_np(&attr, sizeof set, &set);
 	}
+	/* Signals are the application's: none is delivered to this thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (!error)
 		error = pthread_create(&a->keeper, &attr, keeper_main, a->shard);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (error)
 		return err_sys(in->err, error, "cannot start the shard's thread%s",
@@ -271,17 +285,31 @@ static void fini_keeper(struct far_agent *a)
 	s->ops->wake(s->q);
 	driver_unpark(&s->driver);
 	pthread_join(a->keeper, NULL);
-	while (!shard_enter(s)) /* a call that another thread, against the contract, is inside of */
+	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
+	bool entered;
+	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
 		sched_yield();
+	if (!entered) {
+		fprintf(stderr,
+			"farcall: shutdown of \"%s\": another thread still holds the shard (far_shard_acquire without "
+			"far_shard_release, or a call in progress); going on without it\n",
+			a->name);
+		atomic_store(&s->driver.token, 0);
+		entered = shard_enter(s);
+	}
 	shard_pass(s);
 	session_close_all(s);
 	s->ops->flush(s->q);
 	shard_leave(s);
+	/* Threads that have just handed in a deferred answer are about to leave. */
+	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
+		sched_yield();
 }
 
 static enum far_status init_join(struct init *in)
 {
 	struct far_agent *a = in->a;
+	uint64_t until = time_after(clock_now(a->clock), in->opts.init_timeout_ns);
 	enum far_status status = ctl_start(a->ctl, in->err);
 	if (status)
 		return status;
@@ -295,6 +323,9 @@ static enum far_status init_join(struct init *in)
 		} else {
 			sched_yield();
 		}
+		if (clock_now(a->clock) > until)
+			status = err_set(in->err, FAR_TIMEOUT,
+					 "the sessions are up, but the shard's driver did not take them in");
 	}
 	if (status)
 		ctl_stop(a->ctl);
@@ -315,6 +346,13 @@ static enum far_status init_names(struct init *in)
 	a->by_name = calloc(a->names_n, sizeof *a->by_name);
 	if (!a->by_name)
 		return err_set(in->err, FAR_RESOURCE, "out of memory");
+	return FAR_OK;
+}
+
+/* Handlers may look names up from the first session on: until this is done they go through the members. */
+static enum far_status init_named(struct init *in)
+{
+	struct far_agent *a = in->a;
 	for (int r = 0; r < a->world; r++) {
 		const char *name = a->members[r].name;
 		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
@@ -322,6 +360,7 @@ static enum far_status init_names(struct init *in)
 			i = (i + 1) & (a->names_n - 1);
 		a->by_name[i] = (uint32_t)r + 1;
 	}
+	atomic_store_explicit(&a->named, true, memory_order_release);
 	return FAR_OK;
 }
 
@@ -335,11 +374,18 @@ static const struct {
 	enum far_status (*init)(struct init *in);
 	void (*fini)(struct far_agent *a);
 } steps[] = {
-	{"options", init_options, NULL},      {"registry", init_registry, fini_registry},
-	{"ports", init_ports, fini_ports},    {"ctl", init_ctl, fini_ctl},
-	{"listed", init_listed, fini_listed}, {"shard", init_shard, fini_shard},
-	{"keeper", init_keeper, fini_keeper}, {"join", init_join, fini_join},
+	/* clang-format off */
+	{"options", init_options, NULL},
+	{"registry", init_registry, fini_registry},
+	{"ports", init_ports, fini_ports},
+	{"ctl", init_ctl, fini_ctl},
+	{"listed", init_listed, fini_listed},
+	{"shard", init_shard, fini_shard},
 	{"names", init_names, fini_names},
+	{"keeper", init_keeper, fini_keeper},
+	{"join", init_join, fini_join},
+	{"named", init_named, NULL},
+	/* clang-format on */
 };
 #define STEPS (sizeof steps / sizeof *steps)
 

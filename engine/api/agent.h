@@ -19,6 +19,7 @@ struct far_agent {
 	const struct ctl_member *members;
 	uint32_t *by_name; /* open addressing over names_n places: rank + 1 */
 	uint32_t names_n;
+	_Atomic bool named; /* by_name is filled */
 	int world, rank;
 	_Atomic uint64_t rpc_timeout_ns;
 	const struct clock_source *clock;
@@ -57,6 +58,14 @@ enum far_status agent_start_error(const struct far_agent *a, int error, const st
 
 /** Completes a future of this agent with what its call ended with. On the shard. */
 void agent_complete(struct far_future *f, const struct outcome *o);
+/** `done` of a call whose result goes to a future, of which it holds a reference. */
+void agent_done_future(void *user, const struct outcome *o);
+/**
+ * Starts a call and waits until its future is done, under one hold of the token when it can be had. Other than FAR_OK:
+ * `f` is not done, or the call was not started.
+ */
+enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
+				    struct far_err *err);
 /** Result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 

@@ -3,6 +3,7 @@
 #include "api/agent.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/must.h"
 #include "wire/values.h"
 
@@ -11,9 +12,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How long after a call's deadline its waiter believes that somebody drives the shard. */
+#define NOBODY_DRIVES_NS FAR_SEC
+
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
 {
-	if (name) {
+	if (name && unlikely(!atomic_load_explicit(&a->named, memory_order_acquire))) {
+		for (int r = 0; r < a->world; r++)
+			if (strcmp(a->members[r].name, name) == 0)
+				return r;
+	} else if (name) {
 		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
 		for (; a->by_name[i]; i = (i + 1) & (a->names_n - 1))
 			if (strcmp(a->members[a->by_name[i] - 1].name, name) == 0)
@@ -78,6 +86,8 @@ enum far_status agent_start_error(const struct far_agent *a, int error, const st
 	case -ENOTCONN:
 		err_set(err, FAR_PEER_LOST, "worker \"%s\" is gone", name);
 		break;
+	case -ESHUTDOWN:
+		return err_set(err, FAR_SHUTDOWN, "the agent is shut down");
 	case -EMSGSIZE:
 		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", start->len,
 			       FAR_MSG_BYTES_MAX);
@@ -123,8 +133,57 @@ enum far_status agent_start_waiting(struct far_agent *a, struct call_start *star
 		else if (shard_pass(s))
 			idler = (struct idler){0};
 		else if (idler_step(s, &idler, true))
-			shard_sleep(s, start->deadline);
+			shard_sleep(s, now + FAR_NAP_NS < start->deadline ? now + FAR_NAP_NS : start->deadline);
 	}
+	return status;
+}
+
+/* The call holds a reference of its own, since the application may drop the future early. */
+void agent_done_future(void *user, const struct outcome *o)
+{
+	struct far_future *f = user;
+	agent_complete(f, o);
+	buf_unref(&f->head);
+}
+
+enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
+				    struct far_err *err)
+{
+	struct shard *s = a->shard;
+	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
+	enum far_status status;
+	start->done = agent_done_future;
+	start->user = f;
+	for (;;) {
+		buf_ref(&f->head); /* the call's own: the wait may end before it */
+		status = agent_start_waiting(a, start, err);
+		if (unlikely(status)) {
+			buf_unref(&f->head);
+			break;
+		}
+		if (shard_held(s))
+			s->ops->flush(s->q);
+		/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard
+		 * and does not poll, or a handler that does not return. */
+		shard_wait(s, f, start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
+		if (unlikely(!future_done(f))) {
+			status = err_set(err, FAR_TIMEOUT,
+					 "no answer within the call's time-out, and the thread that holds this "
+					 "worker's shard does "
+					 "not poll it");
+			if (err)
+				err->executed = FAR_EXECUTED_MAYBE;
+			break;
+		}
+		/* A call that was handed over may find no room: then it has not been sent. A handler may say BUSY too,
+		 * and has run. */
+		if (likely(f->status != FAR_BUSY) || f->executed != FAR_EXECUTED_NO ||
+		    clock_now(a->clock) >= start->deadline)
+			break;
+		future_reset(f);
+	}
+	if (entered)
+		shard_leave(s);
 	return status;
 }
 
@@ -201,10 +260,18 @@ bool far_future_done(const struct far_future *f)
 	return future_done(f);
 }
 
+static enum far_status pending(struct far_err *err)
+{
+	err_set(err, FAR_PENDING, "the call is still pending; it goes on");
+	if (err)
+		err->executed = FAR_EXECUTED_MAYBE;
+	return FAR_PENDING;
+}
+
 enum far_status far_future_value(struct far_future *f, struct far_val *out, struct far_err *err)
 {
 	if (!future_done(f))
-		return err_set(err, FAR_PENDING, "the call is still pending");
+		return pending(err);
 	return agent_result(f, out, err);
 }
 
@@ -216,9 +283,7 @@ static enum far_status wait_one(struct far_future *f, uint64_t until, struct far
 	if (unlikely(status))
 		return status;
 	shard_wait(f->agent->shard, f, until);
-	return future_done(f)
-		       ? FAR_OK
-		       : err_set(err, FAR_PENDING, "the call is still pending at the end of the wait; it goes on");
+	return future_done(f) ? FAR_OK : pending(err);
 }
 
 static uint64_t wait_limit(uint64_t timeout_ns)

@@ -123,11 +123,6 @@ static enum far_status call_held(struct far_agent *a, struct call_start *start, 
 	return h.outcome.status;
 }
 
-static void handed_done(void *user, const struct outcome *o)
-{
-	agent_complete(user, o);
-}
-
 static enum far_status call_handed(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
 				   size_t *reply_len, struct far_err *err)
 {
@@ -135,13 +130,9 @@ static enum far_status call_handed(struct far_agent *a, struct call_start *start
 	if (!f)
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
-	start->done = handed_done;
-	start->user = f;
-	enum far_status status = agent_start_waiting(a, start, err);
-	if (!status) {
-		shard_wait(a->shard, f, TIME_NEVER);
+	enum far_status status = agent_call_and_wait(a, start, f, err);
+	if (!status)
 		status = agent_result(f, NULL, err);
-	}
 	if (!status) {
 		if (f->len > cap) {
 			status = too_small(f->len, cap, reply_len, err);

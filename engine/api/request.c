@@ -150,6 +150,7 @@ static enum far_status finish(struct far_deferred *d)
 		(enum far_status)d->status == FAR_TOO_LARGE || (enum far_status)d->status == FAR_RESOURCE
 			? (enum far_status)d->status
 			: FAR_OK;
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
 	if (atomic_exchange_explicit(&d->state, DEFERRED_ANSWERED, memory_order_acq_rel) == DEFERRED_GONE)
 		status = FAR_CANCELLED;
 	struct far_deferred *head = atomic_load_explicit(&s->answers, memory_order_relaxed);
@@ -158,6 +159,7 @@ static enum far_status finish(struct far_deferred *d)
 	while (!atomic_compare_exchange_weak_explicit(&s->answers, &head, d, memory_order_release,
 						      memory_order_relaxed));
 	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
 	return status;
 }
 

@@ -19,19 +19,6 @@ static void write_arguments(const void *data, void *dst, size_t len)
 	values_write(args->v, args->n, dst, len);
 }
 
-static void done_sync(void *user, const struct outcome *o)
-{
-	agent_complete(user, o);
-}
-
-/* The call holds a reference of its own, since the application may drop the future early. */
-static void done_async(void *user, const struct outcome *o)
-{
-	struct far_future *f = user;
-	agent_complete(f, o);
-	buf_unref(&f->head);
-}
-
 static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
 			       struct call_start *start, struct far_err *err)
@@ -75,7 +62,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
 	buf_ref(&f->head);
-	start.done = done_async;
+	start.done = agent_done_future;
 	start.user = f;
 	status = agent_start(a, &start, err);
 	if (unlikely(status)) {
@@ -85,23 +72,6 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	}
 	*out = f;
 	return FAR_OK;
-}
-
-/* Starts the call and waits under one hold of the token when it can be had. */
-static enum far_status start_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
-				      struct far_err *err)
-{
-	struct shard *s = a->shard;
-	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
-	enum far_status status = agent_start_waiting(a, start, err);
-	if (likely(!status)) {
-		if (shard_held(s))
-			s->ops->flush(s->q);
-		shard_wait(s, f, TIME_NEVER); /* the call's own deadline ends it */
-	}
-	if (entered)
-		shard_leave(s);
-	return status;
 }
 
 enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
@@ -119,9 +89,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	if (unlikely(!f))
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
-	start.done = done_sync;
-	start.user = f;
-	status = start_and_wait(a, &start, f, err);
+	status = agent_call_and_wait(a, &start, f, err);
 	if (likely(!status))
 		status = agent_result(f, out, err);
 	buf_unref(&f->head);

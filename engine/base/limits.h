@@ -9,10 +9,9 @@
  */
 #define FAR_WORLD_MAX 256
 
-/* Calls that may be pending from one shard towards another. Each takes at most three ring slots in its life (request,
- * cancel; reply), so that a ring of 1024 slots can never be full: 256 requests + 256 cancels one way, 256 replies the
- * other way, and on the loopback session all three in one ring. */
-#define FAR_SESSION_CALLS_MAX 256
+/* Calls that may be pending from one shard towards another. With it a ring can be made that is never full, see
+ * SHARD_RING_SLOTS in shard/shard.h. */
+#define FAR_SESSION_CALLS_MAX 224
 
 /* Call slots of a shard: all its sessions together. */
 #define FAR_CALLS_MAX 16384

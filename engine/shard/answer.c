@@ -65,7 +65,9 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 {
 	if (se->state != SESSION_UP)
 		return;
-	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
+	/* Only a cancel may be lost: the callee has the deadline too. */
+	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0) &&
+	    type != HEAD_CANCEL)
 		answer_no_room(s, se);
 }
 
@@ -177,25 +179,26 @@ unsigned deferred_drain(struct shard *s)
 
 /* ---- blocked sessions ---- */
 
-bool answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
 	if (se->parked_n == FAR_SESSION_CALLS_MAX) { /* more than its credits allow */
-		counter_add(&s->counters.packets_dropped, 1);
-		session_poisoned(s, se);
-		return false;
+		answer_no_room(s, se);
+		return;
 	}
-	struct parked_request *p = &se->parked[(se->parked_head + se->parked_n++) % FAR_SESSION_CALLS_MAX];
+	struct parked_request *p = &se->parked[(se->parked_head + se->parked_n) % FAR_SESSION_CALLS_MAX];
+	p->buf = NULL;
+	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
+		static const char text[] = "the callee has no memory to keep the request";
+		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		return;
+	}
+	if (pkt->body_len)
+		memcpy(p->buf ? buf_data(p->buf) : p->line, pkt->body, pkt->body_len);
 	p->head = *h;
 	p->cancelled = false;
-	p->cookie = pkt->cookie;
 	p->body_len = pkt->body_len;
 	p->arrived = clock_now(s->config.clock);
-	p->body = pkt->body;
-	if (!pkt->cookie && pkt->body_len) {
-		memcpy(p->line, pkt->body, pkt->body_len <= FAR_LINE_PAYLOAD ? pkt->body_len : FAR_LINE_PAYLOAD);
-		p->body = p->line;
-	}
-	return pkt->cookie != 0;
+	se->parked_n++;
 }
 
 static void run_parked(struct shard *s, struct session *se)
@@ -205,9 +208,10 @@ static void run_parked(struct shard *s, struct session *se)
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
 		se->parked_n--;
 		if (!p->cancelled)
-			dispatch(s, se, &p->head, p->body, p->body_len, clock_now(s->config.clock) - p->arrived);
-		if (p->cookie)
-			s->ops->release(s->q, se->peer, p->cookie);
+			dispatch(s, se, &p->head, p->buf ? buf_data(p->buf) : p->line, p->body_len,
+				 clock_now(s->config.clock) - p->arrived);
+		buf_unref(p->buf);
+		p->buf = NULL;
 	}
 }
 
@@ -216,8 +220,11 @@ static unsigned unblock(struct shard *s, struct session *se)
 	unsigned n = 0;
 	struct far_deferred *d;
 	while ((d = se->blocked_head)) {
-		if (!d->gone && send_kept(s, se, d) == -ENOBUFS)
+		int error = d->gone ? 0 : send_kept(s, se, d);
+		if (error == -ENOBUFS)
 			return n;
+		if (unlikely(error == -EAGAIN))
+			answer_no_room(s, se);
 		se->blocked_head = d->next;
 		if (!se->blocked_head)
 			se->blocked_tail = &se->blocked_head;
@@ -251,5 +258,10 @@ void answer_drop_all(struct shard *s, struct session *se)
 		se->blocked = false;
 		s->blocked_n--;
 	}
-	se->parked_n = 0;
+	for (; se->parked_n; se->parked_n--) {
+		struct parked_request *p = &se->parked[se->parked_head];
+		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
+		buf_unref(p->buf);
+		p->buf = NULL;
+	}
 }

@@ -61,7 +61,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 {
 	struct session *se = &s->sessions[start->worker];
 	if (unlikely(se->state != SESSION_UP))
-		return se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
+		return s->stopped ? -ESHUTDOWN : se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
 	if (unlikely(se->calls_active >= FAR_SESSION_CALLS_MAX))
 		return -EAGAIN;
 	if (unlikely(start->len > FAR_MSG_BYTES_MAX))

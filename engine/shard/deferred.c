@@ -12,8 +12,13 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 				    const struct function *fn, bool hashed)
 {
 	struct far_deferred *d = s->deferred_free;
+	if (se->open_n == FAR_SESSION_CALLS_MAX) { /* more than the caller's credits allow */
+		answer_no_room(s, se);
+		return NULL;
+	}
 	if (!d)
 		return NULL;
+	se->open_n++;
 	/* Records that were never used follow each other in the array. */
 	if (d->next)
 		s->deferred_free = d->next;
@@ -42,10 +47,11 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	return d;
 }
 
-static void unlink_open(struct far_deferred *d)
+static void unlink_open(struct shard *s, struct far_deferred *d)
 {
 	if (!d->open_prev)
 		return;
+	s->sessions[d->worker].open_n--;
 	*d->open_prev = d->open_next;
 	if (d->open_next)
 		d->open_next->open_prev = d->open_prev;
@@ -55,7 +61,7 @@ static void unlink_open(struct far_deferred *d)
 void deferred_free(struct shard *s, struct far_deferred *d)
 {
 	timer_disarm(&s->wheel, &d->timer);
-	unlink_open(d);
+	unlink_open(s, d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -68,7 +74,7 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 {
 	uint32_t open = DEFERRED_OPEN;
 	timer_disarm(&s->wheel, &d->timer);
-	unlink_open(d);
+	unlink_open(s, d);
 	d->gone = true;
 	/* A thread that has just answered finds its answer dropped by the drain. */
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,

@@ -159,4 +159,5 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	else
 		run_message(&req, h, body, len);
 	s->context.handler = outer;
+	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
 }

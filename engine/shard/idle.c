@@ -16,6 +16,8 @@
 /* A waiter expects an answer soon and spins longer: a wake-up costs more than most answers take. */
 #define WAITER_YIELD_NS UINT64_C(200000)
 #define EMPTY_PER_CLOCK 64u
+/* Passes of a waiting thread between two looks at its own limit. */
+#define PASSES_PER_LOOK 64u
 /* How long a thread tries for the token before it sleeps on its future. */
 #define TAKE_OVER_NS UINT64_C(20000)
 
@@ -81,11 +83,22 @@ static void sleep_on_wake_fd(struct shard *s, uint64_t until)
 	ppoll(&p, 1, timeout, NULL);
 }
 
+/* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
+static uint64_t next_wake(struct shard *s)
+{
+	uint64_t next = timer_next(&s->wheel);
+	if (s->blocked_n) {
+		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
+		next = soon < next ? soon : next;
+	}
+	return next;
+}
+
 void shard_sleep(struct shard *s, uint64_t until)
 {
 	if (!go_to_sleep(s))
 		return;
-	uint64_t next = timer_next(&s->wheel);
+	uint64_t next = next_wake(s);
 	sleep_on_wake_fd(s, next < until ? next : until);
 	s->ops->wake_clear(s->q);
 	counter_add(&s->counters.wakeups, 1);
@@ -99,21 +112,20 @@ void shard_sleep(struct shard *s, uint64_t until)
 static void drive_until(struct shard *s, struct far_future *f, uint64_t until)
 {
 	struct idler idler = {0};
-	while (!future_done(f)) {
-		if (shard_pass(s)) {
-			idler = (struct idler){0};
-			continue;
-		}
-		if (idler.empty % EMPTY_PER_CLOCK == EMPTY_PER_CLOCK - 1 && until != TIME_NEVER &&
-		    clock_now(s->config.clock) >= until)
+	for (unsigned passes = 1; !future_done(f); passes++) {
+		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
 			return;
-		if (idler_step(s, &idler, true))
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, true))
 			shard_sleep(s, until);
 	}
 }
 
 static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t until)
 {
+	/* Read before the token is looked at: a nudge from now on changes it, and the sleep below is refused. */
+	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
 	int place = driver_sleeper_add(&s->driver, &f->state);
 	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
 	if (s->config.driver == FAR_DRIVER_OWN || !token_free) {
@@ -122,7 +134,7 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 			limit = soon < until ? soon : until;
 		}
-		future_sleep(f, limit);
+		future_sleep(f, state, limit);
 	}
 	driver_sleeper_remove(&s->driver, place);
 }
@@ -196,7 +208,7 @@ static void keeper_sleep(struct shard *s)
 		shard_leave(s);
 		return;
 	}
-	uint64_t next = timer_next(&s->wheel);
+	uint64_t next = next_wake(s);
 	s->armed = true;
 	atomic_store_explicit(&s->keeper_asleep, true, memory_order_relaxed);
 	shard_leave(s);

@@ -14,11 +14,16 @@
 static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 {
 	struct shm_head h;
-	memcpy(&h, pkt->head, sizeof h);
 	uint32_t rank = s->peer_session[pkt->peer];
 	struct session *se = rank ? &s->sessions[rank - 1] : NULL;
-	bool held = false;
 
+	if (unlikely(!pkt->head)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		if (se)
+			session_poisoned(s, se);
+		return;
+	}
+	memcpy(&h, pkt->head, sizeof h);
 	if (unlikely(!se || se->state != SESSION_UP || h.tlv_bytes || h.flags & HEAD_TLV)) {
 		counter_add(&s->counters.packets_dropped, 1);
 		goto release;
@@ -27,7 +32,7 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 	switch (h.type) {
 	case HEAD_REQUEST:
 		if (unlikely(se->blocked))
-			held = answer_park_request(s, se, &h, pkt);
+			answer_park_request(s, se, &h, pkt);
 		else
 			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
 		break;
@@ -45,7 +50,7 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 		session_poisoned(s, se);
 	}
 release:
-	if (pkt->cookie && !held)
+	if (pkt->cookie)
 		s->ops->release(s->q, pkt->peer, pkt->cookie);
 }
 
@@ -58,10 +63,23 @@ static unsigned receive(struct shard *s)
 	return n;
 }
 
+static void refuse_submitted(struct shard *s, const struct submit_cell *cell, enum far_status status, const char *text)
+{
+	struct outcome o = {.status = status,
+			    .executed = FAR_EXECUTED_NO,
+			    .origin = status == FAR_PEER_LOST ? (int16_t)cell->worker : -1,
+			    .data = text,
+			    .len = strlen(text),
+			    .agent = s->config.agent,
+			    .app = cell->app};
+	s->context.handler = "a completion callback";
+	cell->done(cell->user, &o);
+	s->context.handler = NULL;
+}
+
 static void start_submitted(struct shard *s, const struct submit_cell *cell)
 {
 	uint64_t now = clock_now(s->config.clock);
-	struct outcome o = {.status = FAR_TIMEOUT, .executed = FAR_EXECUTED_NO, .origin = -1};
 	struct call_start start = {
 		.worker = cell->worker,
 		.fn = cell->fn,
@@ -74,23 +92,23 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
 	};
-	int error = 0;
-	if (cell->deadline <= now)
-		o.data = "the deadline passed before the call was sent", o.len = 44;
-	else if ((error = shard_call(s, &start)) == 0)
+	if (cell->deadline <= now) {
+		refuse_submitted(s, cell, FAR_TIMEOUT, "the deadline passed before the call was sent");
 		return;
-	if (error == -EPIPE || error == -ENOTCONN) {
-		o.status = FAR_PEER_LOST;
-		o.data = "the worker is gone", o.len = 18;
-	} else if (error) {
-		o.status = FAR_RESOURCE;
-		o.data = "no memory for the message towards that worker", o.len = 45;
 	}
-	o.agent = s->config.agent;
-	o.app = cell->app;
-	s->context.handler = "a completion callback";
-	cell->done(cell->user, &o);
-	s->context.handler = NULL;
+	switch (shard_call(s, &start)) {
+	case 0:
+		return;
+	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
+		refuse_submitted(s, cell, FAR_BUSY,
+				 "too much is pending towards that worker; wait for some and try again");
+		return;
+	case -ESHUTDOWN:
+		refuse_submitted(s, cell, FAR_SHUTDOWN, "the agent is shut down");
+		return;
+	default:
+		refuse_submitted(s, cell, FAR_PEER_LOST, "the worker is gone");
+	}
 }
 
 static unsigned take_submissions(struct shard *s)
@@ -98,13 +116,6 @@ static unsigned take_submissions(struct shard *s)
 	struct submit_cell *cell;
 	unsigned n = 0;
 	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
-		/* No room towards that worker now: it stays at the front, and the ring fills up behind it, which its
-		 * callers see as FAR_BUSY. Answers are received all the while, so room comes, or the deadline ends it.
-		 */
-		struct session *se = &s->sessions[cell->worker];
-		if (se->state == SESSION_UP && se->calls_active == FAR_SESSION_CALLS_MAX &&
-		    cell->deadline > clock_now(s->config.clock))
-			break;
 		start_submitted(s, cell);
 		submit_pop(&s->submit, cell);
 		n++;
@@ -134,11 +145,11 @@ static void on_timer(void *ctx, struct timer *t)
 		deferred_on_timer(s, (struct far_deferred *)(void *)t);
 }
 
-void shard_run_timers(struct shard *s, uint64_t now)
+unsigned shard_run_timers(struct shard *s, uint64_t now)
 {
 	s->now = now;
 	s->now_pass = s->passes;
-	timer_run(&s->wheel, now, on_timer, s);
+	return timer_run(&s->wheel, now, on_timer, s);
 }
 
 unsigned shard_pass(struct shard *s)
@@ -153,7 +164,7 @@ unsigned shard_pass(struct shard *s)
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
 		if (s->wheel.armed_n)
-			shard_run_timers(s, clock_now(s->config.clock));
+			n += shard_run_timers(s, clock_now(s->config.clock));
 	}
 	s->ops->flush(s->q);
 	return n;

@@ -23,6 +23,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->peer = mail->peer;
 	se->port = mail->port;
 	se->incarnation = mail->incarnation;
+	se->poisoned = false;
 	memset(se->fn_map, 0, FAR_FUNCTIONS_MAX * sizeof *se->fn_map);
 	s->peer_session[mail->peer] = mail->worker + 1;
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
@@ -45,7 +46,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 	if (se->state != SESSION_UP || se->peer != mail->peer)
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
-	for (unsigned passes = 0; passes < 256 && shard_pass(s); passes++)
+	for (unsigned passes = 0; passes < 4096 && shard_pass(s); passes++)
 		;
 	if (se->state != SESSION_UP)
 		return;
@@ -80,6 +81,7 @@ void session_poisoned(struct shard *s, struct session *se)
 
 void session_close_all(struct shard *s)
 {
+	s->stopped = true;
 	for (uint32_t w = 0; w < s->config.world; w++)
 		session_close(s, &s->sessions[w]);
 	call_fail_all(s, UINT32_MAX, FAR_SHUTDOWN, "the agent was shut down");

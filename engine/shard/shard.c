@@ -49,6 +49,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 
 struct shard *shard_create(const struct shard_config *config)
 {
+	must(config->queue_slots >= SHARD_RING_SLOTS);
 	struct shard *s = zeroed(1, sizeof *s);
 	if (!s)
 		return NULL;
@@ -124,11 +125,10 @@ static bool has_work(struct shard *s)
 void shard_leave(struct shard *s)
 {
 	for (;;) {
-		/* Bounded: a call that finds no room stays in the ring, and the keeper will see to it. */
+		/* Bounded, since others may go on handing over: what is left is the keeper's. */
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && has_work(s); passes++)
 			shard_pass(s);
 		s->ops->flush(s->q);
-		bool stuck = has_work(s);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
 		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
@@ -137,7 +137,7 @@ void shard_leave(struct shard *s)
 		/* A thread that found the token taken left its work in a ring and tried once more: either it saw the
 		 * token free, or we see its work. Pairs with the fence in shard_nudge(). */
 		atomic_thread_fence(memory_order_seq_cst);
-		if (likely(!has_work(s)) || stuck || !shard_enter(s))
+		if (likely(!has_work(s)) || !shard_enter(s))
 			return;
 	}
 }

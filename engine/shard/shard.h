@@ -99,9 +99,8 @@ struct far_req {
 struct parked_request {
 	struct shm_head head;
 	bool cancelled;
-	uint64_t cookie;
+	struct far_buf *buf; /* body beyond a line: copied, so that the peer gets its memory back */
 	uint64_t body_len;
-	const uint8_t *body;
 	uint64_t arrived;
 	alignas(32) uint8_t line[FAR_LINE_PAYLOAD];
 };
@@ -124,6 +123,7 @@ struct session {
 	struct far_deferred *blocked_head, **blocked_tail;
 	struct parked_request *parked; /* ring of FAR_SESSION_CALLS_MAX */
 	uint32_t parked_head, parked_n;
+	uint32_t open_n;
 };
 
 static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
@@ -152,9 +152,16 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
+/**
+ * Ring slots of one direction that a session can fill: our requests, the cancels of calls that are still pending and of
+ * calls whose answer crossed the cancel, and our answers.
+ */
+#define SHARD_RING_SLOTS (4u * FAR_SESSION_CALLS_MAX)
+
 struct shard_config {
 	struct far_agent *agent;
 	struct nic_queue *queue;
+	uint32_t queue_slots; /* of the driver's ring, at least SHARD_RING_SLOTS */
 	uint32_t queue_port;
 	uint64_t body_bytes_max;
 	uint32_t peers_max;
@@ -197,6 +204,7 @@ struct shard {
 	struct driver driver;
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
 	_Atomic bool stop;                                  /* for the keeper */
+	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
 	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
 	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
 	struct mailbox mail_in, mail_out;
@@ -221,9 +229,12 @@ void shard_nudge(struct shard *s);
 unsigned shard_pass(struct shard *s);
 /** Messages of the control core; a pass looks at them now and then. */
 unsigned shard_take_mail(struct shard *s);
-void shard_run_timers(struct shard *s, uint64_t now);
+unsigned shard_run_timers(struct shard *s, uint64_t now);
 
-/** The time, read at most once a pass: for what happens inside one. */
+/**
+ * The time, read at most once for a handler and once for all completion callbacks of a pass. The price: a callback that
+ * computes for long shortens the deadlines of calls that later callbacks of the same burst start.
+ */
 static inline uint64_t shard_now(struct shard *s)
 {
 	if (s->now_pass != s->passes) {
@@ -277,7 +288,7 @@ void answer_no_room(struct shard *s, struct session *se);
 void answer_fill_head(uint8_t *head, const struct far_req *req);
 /** Answers of blocked sessions, then their parked requests. */
 unsigned answer_unblock(struct shard *s);
-bool answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
 void answer_drop_all(struct shard *s, struct session *se);
 
 /* deferred.c */

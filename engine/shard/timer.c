@@ -3,16 +3,20 @@
 
 #include <stddef.h>
 
-void timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx)
+unsigned timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx)
 {
 	uint64_t to = now >> TIMER_TICK_SHIFT;
 	if (!w->armed_n) {
 		w->tick = to > w->tick ? to : w->tick;
-		return;
+		return 0;
 	}
 	uint64_t from = w->tick;
+	unsigned n = 0;
 	if (to - from >= TIMER_BUCKETS && to >= from)
 		from = to - TIMER_BUCKETS + 1;
+	/* What a callback arms for a tick that this run has passed goes to the last one. The present tick is not over:
+	 * the next run begins with it again. */
+	w->tick = to;
 	for (uint64_t tick = from; tick <= to; tick++) {
 		/* What is due leaves the bucket before the callbacks run, so that they may arm and disarm at will. */
 		struct timer *ready = NULL;
@@ -32,10 +36,10 @@ void timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx)
 			struct timer *t = ready;
 			timer_disarm(w, t);
 			due(ctx, t);
+			n++;
 		}
 	}
-	/* The present tick is not over: timers may still be armed into it. */
-	w->tick = to;
+	return n;
 }
 
 uint64_t timer_next(const struct timer_wheel *w)

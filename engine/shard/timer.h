@@ -52,8 +52,9 @@ static inline void timer_disarm(struct timer_wheel *w, struct timer *t)
 
 typedef void timer_fn(void *ctx, struct timer *t);
 
-/** Disarms and hands over every timer that is due at `now`. The callback may arm and disarm. */
-void timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx);
+/** Disarms and hands over every timer that is due at `now`. The callback may arm and disarm. Returns how
+ * many there were. */
+unsigned timer_run(struct timer_wheel *w, uint64_t now, timer_fn *due, void *ctx);
 
 /** The earliest time at which timer_run() has something to do; UINT64_MAX when nothing is armed. Slow: before a sleep
  * only. */

@@ -44,6 +44,11 @@ static void region_reserve(void)
 	}
 }
 
+void buf_reserve(void)
+{
+	pthread_once(&region_once, region_reserve);
+}
+
 static struct pool_buf *pop(struct buf_class *c)
 {
 	uint64_t head = atomic_load_explicit(&c->head, memory_order_acquire);
@@ -70,7 +75,7 @@ static void push(struct buf_class *c, struct pool_buf *b)
 
 static struct pool_buf *carve(unsigned class)
 {
-	pthread_once(&region_once, region_reserve);
+	buf_reserve();
 	uint64_t bytes = sizeof(struct pool_buf) + (UINT64_C(1) << class);
 	uint64_t at = atomic_load_explicit(&region_used, memory_order_relaxed);
 	do {

@@ -26,6 +26,9 @@ struct far_buf {
 	uint32_t kind; /* BUF_IN_FUTURE, or the class of a pooled one */
 };
 
+/** Reserves the region, once; the first allocation would otherwise. Slow. */
+void buf_reserve(void);
+
 /** At least `bytes` with one reference, or NULL. Data is aligned to 64 bytes. */
 struct far_buf *buf_alloc(size_t bytes);
 void *buf_data(struct far_buf *b);

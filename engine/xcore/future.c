@@ -82,12 +82,20 @@ struct far_future *future_alloc(struct far_agent *agent)
 	return f;
 }
 
+void future_reset(struct far_future *f)
+{
+	buf_unref(f->buf);
+	f->buf = NULL;
+	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
+}
+
 void future_complete(struct far_future *f, const struct outcome *o)
 {
 	enum far_status status = o->status;
 	size_t len = o->len;
 	if (len <= FUTURE_INLINE) {
-		memcpy(f->bytes, o->data, len);
+		if (len)
+			memcpy(f->bytes, o->data, len);
 	} else if ((f->buf = buf_alloc(len))) {
 		memcpy(buf_data(f->buf), o->data, len);
 	} else {
@@ -105,18 +113,17 @@ void future_complete(struct far_future *f, const struct outcome *o)
 		futex_wake(&f->state, INT_MAX);
 }
 
-void future_sleep(struct far_future *f, uint64_t until)
+void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
 {
-	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
-	if (state & FUTURE_DONE)
+	if (seen & FUTURE_DONE)
 		return;
-	if (!(state & FUTURE_WAITERS)) {
-		if (!atomic_compare_exchange_strong_explicit(&f->state, &state, state | FUTURE_WAITERS,
+	if (!(seen & FUTURE_WAITERS)) {
+		if (!atomic_compare_exchange_strong_explicit(&f->state, &seen, seen | FUTURE_WAITERS,
 							     memory_order_acq_rel, memory_order_acquire))
 			return;
-		state |= FUTURE_WAITERS;
+		seen |= FUTURE_WAITERS;
 	}
-	futex_wait(&f->state, state, until);
+	futex_wait(&f->state, seen, until);
 }
 
 void future_nudge(_Atomic uint32_t *state)

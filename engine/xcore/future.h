@@ -67,6 +67,9 @@ struct outcome {
  * path. */
 struct far_future *future_alloc(struct far_agent *agent);
 
+/** Makes a done future pending again, for a call that was not sent and is tried once more. Its only waiter's thread. */
+void future_reset(struct far_future *f);
+
 /** Completes it, once. Copies the outcome's bytes; drops no reference. Any thread. */
 void future_complete(struct far_future *f, const struct outcome *o);
 
@@ -75,8 +78,9 @@ static inline bool future_done(const struct far_future *f)
 	return atomic_load_explicit(&((struct far_future *)(uintptr_t)f)->state, memory_order_acquire) & FUTURE_DONE;
 }
 
-/** Sleeps until it is done, nudged, or `until` (absolute) has come. May return early. */
-void future_sleep(struct far_future *f, uint64_t until);
+/** Sleeps until its state is no longer `seen` (done, or nudged since), or `until` (absolute) has come. May return
+ * early. */
+void future_sleep(struct far_future *f, uint32_t seen, uint64_t until);
 
 /** Ends the sleep of those who wait for it without completing it. Any thread. */
 void future_nudge(_Atomic uint32_t *state);

@@ -65,5 +65,5 @@ void submit_pop(struct submit_ring *r, struct submit_cell *cell)
 	cell->buf = NULL;
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 	atomic_store_explicit(&cell->turn, head + FAR_SUBMIT_SLOTS, memory_order_release);
-	atomic_store_explicit(&r->head, head + 1, memory_order_relaxed);
+	atomic_store_explicit(&r->head, head + 1, memory_order_release); /* pairs with submit_waiting() */
 }

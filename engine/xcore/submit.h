@@ -71,6 +71,13 @@ static inline struct submit_cell *submit_peek(struct submit_ring *r)
 	return atomic_load_explicit(&cell->turn, memory_order_acquire) == head + 1 ? cell : NULL;
 }
 
+/** Cells put and not popped yet; any thread. What was popped is seen to have happened. */
+static inline uint32_t submit_waiting(const struct submit_ring *r)
+{
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
+	return atomic_load_explicit(&r->tail, memory_order_relaxed) - head;
+}
+
 void submit_pop(struct submit_ring *r, struct submit_cell *cell);
 
 #endif

@@ -94,8 +94,9 @@ struct far_opts {
  *
  * `name` is 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; `rank` is in [0, world_size), rank 0 hosts the store
  * (on a listening socket it inherited when FAR_STORE_FD names one). `opts` may be NULL. On FAR_OK `*agent` is the
- * caller's until far_shutdown(). On failure nothing is left behind and `err` names who or what is missing. Errors:
- * INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
+ * caller's until far_shutdown(). On failure nothing is left behind and `err` names who or what is missing.
+ * After fork() without exec() only the parent may use the agent; peers see its death when the child has ended too.
+ * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */
 enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
 			     struct far_agent **agent, struct far_err *err);

@@ -24,8 +24,8 @@ struct far_call_opts {
  * Calls `function` on the worker named `to` and waits for its value. `opts` may be NULL. Blocks; drives the shard
  * meanwhile. On FAR_OK `*out` (may be NULL) is the caller's to finish with far_val_fini(). Found at once, nothing sent:
  * UNKNOWN_WORKER, NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (inside a handler), PEER_LOST (known
- * dead). Back-pressure is waited out. Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or what the handler said;
- * `err->executed` tells whether it ran.
+ * dead). Back-pressure is waited out. Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or
+ * what the handler said; `err->executed` tells whether it ran.
  */
 enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);

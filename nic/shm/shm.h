@@ -72,6 +72,7 @@ struct shm_port {
 	struct shm_queue queue;
 	bool any_user;
 	int listen_fd, epoll_fd;
+	uint64_t listen_at; /* 0: listening; else when to listen again */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct shm_link *links[SHM_PEERS_MAX];
 };

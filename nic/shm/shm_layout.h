@@ -19,16 +19,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC      UINT64_C(0x314d485352414621)
-#define SHM_VERSION    1u
+#define SHM_MAGIC   UINT64_C(0x314d485352414621)
+#define SHM_VERSION 1u
+/* Both rings of a pair in 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
+ * "ring size"). */
 #define SHM_SLOTS      1024u
+#define SHM_GIVE_BACK  64u /* slots after which a consumer gives them back */
 #define SHM_SLOT_BYTES 60u /* head and body that share a line */
 #define SHM_BULK_BYTES (UINT64_C(64) << 20)
 /* A message of 16 MiB and what the engine adds to it. */
 #define SHM_BODY_MAX ((UINT64_C(16) << 20) + 64)
 #define SHM_BLOCK    256u /* granule of the bulk area */
 #define SHM_BLOCKS   (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
-#define SHM_RETURNS  1024u /* bulk bodies in flight in one direction; never fewer than slots */
+#define SHM_RETURNS  1024u /* bulk bodies in flight in one direction */
 
 /**
  * One packet, one cache line. `word` is stored last, with release; the consumer's acquire load pairs with it.
@@ -62,7 +65,7 @@ enum shm_rx_state {
 /** Written by the consumer only, so that it stays in the producer's cache while nothing changes. */
 struct shm_consumer {
 	alignas(64) _Atomic uint32_t
-		head;              /* slots given back, free-running; stored once in SHM_SLOTS / 4 slots, release */
+		head;              /* slots given back, free-running; stored once in SHM_GIVE_BACK slots, release */
 	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_queue.c */
 	uint32_t doorbell;         /* index of this pair's byte in the consumer's struct shm_doorbells */
 };

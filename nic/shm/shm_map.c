@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #define PAIR_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -50,8 +52,12 @@ static int check(int fd, struct stat *st)
 	/* Without the seals a peer could truncate the file under us, and a read would be a bus error. */
 	if (seals < 0 || (seals & PAIR_SEALS) != PAIR_SEALS)
 		return -EPROTO;
-	if (fstat(fd, st) < 0)
+	struct statfs fs;
+	if (fstat(fd, st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
+	/* Huge pages could be missing when they are touched, which is a bus error too. */
+	if (fs.f_type != TMPFS_MAGIC)
+		return -EPROTO;
 	if (st->st_size != (off_t)SHM_TOTAL_BYTES || pread(fd, &header, sizeof header, 0) != sizeof header)
 		return -EPROTO;
 	if (header.magic != SHM_MAGIC || header.version != SHM_VERSION || header.slots != SHM_SLOTS ||
@@ -78,6 +84,8 @@ int shm_pair_map(int fd, void **map)
 			pthread_mutex_unlock(&mappings_lock);
 			return -ENOMEM;
 		}
+		/* A child of fork() must not write into our rings. */
+		madvise(at, SHM_TOTAL_BYTES, MADV_DONTFORK);
 		*m = (struct mapping){.next = mappings, .dev = st.st_dev, .ino = st.st_ino, .map = at};
 		mappings = m;
 	}

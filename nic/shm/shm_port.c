@@ -19,6 +19,7 @@
 
 #define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* a connection that says nothing is closed */
 #define RETRY_NS         UINT64_C(1000000)     /* the peer's backlog is full */
+#define FULL_NS          UINT64_C(100000000)   /* no descriptor left for one more connection */
 #define LISTENER         UINT32_MAX            /* epoll tag */
 
 enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME = 2 };
@@ -172,11 +173,16 @@ static struct shm_note note_of(enum shm_note_kind kind, int status, const void *
 	return note;
 }
 
-/* A kick is a write to this descriptor by our shard: it must be an eventfd that never blocks. */
-static bool is_nonblocking(int fd)
+/**
+ * A kick is a write to this descriptor by our shard. It must not block, and not raise SIGPIPE: an anonymous inode (an
+ * eventfd, by its kind of file none of pipe, socket or file) and non-blocking. A peer may make it blocking again later
+ * and fill it up; it then stops our shard, as the same user could by other means.
+ */
+static bool is_wake_fd(int fd)
 {
+	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	return flags >= 0 && (flags & O_NONBLOCK);
+	return flags >= 0 && (flags & O_NONBLOCK) && fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == 0;
 }
 
 /* ---- events ---- */
@@ -221,7 +227,7 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 	int fds[2], got = note_recv(link->fd, &note, fds);
 	if (got == -EAGAIN)
 		return;
-	if (got > 0 && note.kind == SHM_NOTE_WELCOME && note.status == 0 && fds[0] >= 0 && is_nonblocking(fds[0])) {
+	if (got > 0 && note.kind == SHM_NOTE_WELCOME && note.status == 0 && fds[0] >= 0 && is_wake_fd(fds[0])) {
 		link->wake_fd = fds[0];
 		close_fd(&fds[1]);
 		report_up(link, note.bytes, note.len, event, ctx);
@@ -249,7 +255,7 @@ static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *ev
 	uint8_t reply[NIC_HELLO_BYTES_MAX];
 	size_t reply_len = 0;
 
-	if (status == 0 && !is_nonblocking(fds[1]))
+	if (status == 0 && !is_wake_fd(fds[1]))
 		status = -EPROTO;
 	if (status == 0)
 		status = link_map(link, fds[0], false, false);
@@ -294,12 +300,23 @@ static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event
 	event(ctx, &ev);
 }
 
+static void listen_again_at(struct shm_port *p, uint64_t at)
+{
+	struct epoll_event ev = {.events = at ? 0 : EPOLLIN, .data.u32 = LISTENER};
+	epoll_ctl(p->epoll_fd, EPOLL_CTL_MOD, p->listen_fd, &ev);
+	p->listen_at = at;
+}
+
 static void accept_all(struct shm_port *p, uint64_t now)
 {
 	for (;;) {
 		int fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd < 0)
+		if (fd < 0) {
+			/* Out of descriptors: the connection stays readable, so we look away for a while. */
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+				listen_again_at(p, now + FULL_NS);
 			return;
+		}
 		struct ucred cred;
 		socklen_t len = sizeof cred;
 		struct shm_link *link = NULL;
@@ -419,7 +436,7 @@ static void shm_caps(const struct nic_port *port, struct nic_caps *out)
 		.head_bytes_max = SHM_REF_OFFSET,
 		.inline_bytes_max = SHM_SLOT_BYTES,
 		.body_bytes_max = SHM_BODY_MAX,
-		.slots = SHM_SLOTS,
+		.slots = SHM_SLOTS - 2 * SHM_GIVE_BACK,
 		.peers_max = SHM_PEERS_MAX,
 	};
 }
@@ -486,6 +503,10 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	uint64_t next = UINT64_MAX;
+	if (p->listen_at && now >= p->listen_at)
+		listen_again_at(p, 0);
+	if (p->listen_at)
+		next = p->listen_at;
 	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++) {
 		struct shm_link *link = p->links[i];
 		if (!link || (link->state != SHM_LINK_CONNECTING && link->state != SHM_LINK_ACCEPTING))

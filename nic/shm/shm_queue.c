@@ -87,13 +87,21 @@ static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, 
 	return true;
 }
 
+static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
+{
+	q->bogus_packets++;
+	pkt->head = pkt->body = NULL;
+	pkt->body_len = 0;
+	pkt->cookie = 0;
+}
+
 static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
 {
 	uint32_t head = link->head;
 	unsigned n = 0;
 
 	/* The burst before is done with: let the producer have its slots. */
-	if (head - link->head_published >= SHM_SLOTS / 4) {
+	if (head - link->head_published >= SHM_GIVE_BACK) {
 		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
 		link->head_published = head;
 	}
@@ -107,19 +115,15 @@ static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, str
 		pkt->head = slot->bytes;
 		pkt->peer = link->index;
 		if (word & SHM_WORD_BULK) {
-			if (!open_bulk(link, slot, pkt)) {
-				q->bogus_packets++;
-				continue;
-			}
+			if (!open_bulk(link, slot, pkt))
+				bad_packet(q, pkt);
 		} else {
 			uint32_t len = word & SHM_WORD_LEN_MASK;
-			if (len > q->inline_max) {
-				q->bogus_packets++;
-				continue;
-			}
 			pkt->body = len ? slot->bytes + q->head_bytes : NULL;
 			pkt->body_len = len;
 			pkt->cookie = 0;
+			if (len > q->inline_max)
+				bad_packet(q, pkt);
 		}
 		n++;
 	}
