@@ -5,6 +5,7 @@
  * connection then stays open: its hang-up is the peer's death, which the kernel reports across pid namespaces too.
  */
 #include "nic/shm/shm.h"
+#include "nic/shm/shm_note.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,19 +22,6 @@
 #define RETRY_NS         UINT64_C(1000000)     /* the peer's backlog is full */
 #define FULL_NS          UINT64_C(100000000)   /* no descriptor left for one more connection */
 #define LISTENER         UINT32_MAX            /* epoll tag */
-
-enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME = 2 };
-
-/* One message on the socket; both ends run on one machine, so the byte order is its own. */
-struct shm_note {
-	uint64_t magic;
-	uint32_t version;
-	uint16_t kind;
-	uint16_t len;   /* of bytes */
-	int32_t status; /* WELCOME: 0 or -errno */
-	uint32_t reserved;
-	uint8_t bytes[NIC_HELLO_BYTES_MAX];
-};
 
 static struct shm_port *port_of(const struct nic_port *p)
 {
@@ -103,76 +91,6 @@ static int link_map(struct shm_link *link, int pair_fd, bool connector, bool loo
 	return shm_bulk_init(&link->bulk);
 }
 
-/* ---- messages with descriptors ---- */
-
-static int note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n)
-{
-	struct iovec iov = {(void *)(uintptr_t)note, sizeof *note};
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-	} control;
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	if (fds_n) {
-		memset(&control, 0, sizeof control);
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
-	}
-	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* 1: a note; 0: end of the stream; -EAGAIN; -errno. Descriptors that came are the caller's; missing ones are −1. */
-static int note_recv(int fd, struct shm_note *note, int fds[2])
-{
-	struct iovec iov = {note, sizeof *note};
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(8 * sizeof(int))];
-	} control;
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control};
-	fds[0] = fds[1] = -1;
-	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < got; i++) {
-			int one;
-			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
-			if (i < 2 && fds[i] < 0)
-				fds[i] = one;
-			else
-				close(one);
-		}
-	}
-	if (n == 0)
-		return 0;
-	if (n != sizeof *note || note->magic != SHM_MAGIC || note->version != SHM_VERSION ||
-	    note->len > NIC_HELLO_BYTES_MAX) {
-		close_fd(&fds[0]);
-		close_fd(&fds[1]);
-		return -EPROTO;
-	}
-	return 1;
-}
-
-static struct shm_note note_of(enum shm_note_kind kind, int status, const void *bytes, size_t len)
-{
-	struct shm_note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = (uint16_t)kind, .status = status};
-	note.len = (uint16_t)len;
-	if (len)
-		memcpy(note.bytes, bytes, len);
-	return note;
-}
-
 /**
  * A kick is a write to this descriptor by our shard. It must not block, and not raise SIGPIPE: an anonymous inode (an
  * eventfd, by its kind of file none of pipe, socket or file) and non-blocking. A peer may make it blocking again later
@@ -211,9 +129,9 @@ static int send_hello(struct shm_port *p, struct shm_link *link)
 {
 	if (connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
 		return -errno;
-	struct shm_note note = note_of(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
+	struct shm_note note = shm_note_make(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
 	int fds[2] = {link->pair_fd, p->queue.wake_fd};
-	int error = note_send(link->fd, &note, fds, 2);
+	int error = shm_note_send(link->fd, &note, fds, 2);
 	if (error)
 		return error;
 	link->sent = true;
@@ -224,7 +142,7 @@ static int send_hello(struct shm_port *p, struct shm_link *link)
 static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
 	struct shm_note note;
-	int fds[2], got = note_recv(link->fd, &note, fds);
+	int fds[2], got = shm_note_recv(link->fd, &note, fds);
 	if (got == -EAGAIN)
 		return;
 	if (got > 0 && note.kind == SHM_NOTE_WELCOME && note.status == 0 && fds[0] >= 0 && is_wake_fd(fds[0])) {
@@ -248,7 +166,7 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
 	struct shm_note note;
-	int fds[2], got = note_recv(link->fd, &note, fds);
+	int fds[2], got = shm_note_recv(link->fd, &note, fds);
 	if (got == -EAGAIN)
 		return;
 	int status = got <= 0 || note.kind != SHM_NOTE_HELLO || fds[0] < 0 || fds[1] < 0 ? -EPROTO : 0;
@@ -271,8 +189,8 @@ static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *ev
 	if (got > 0) {
 		close_fd(&fds[0]);
 		link->wake_fd = fds[1];
-		struct shm_note answer = note_of(SHM_NOTE_WELCOME, status, reply, status ? 0 : reply_len);
-		int error = note_send(link->fd, &answer, &p->queue.wake_fd, status ? 0 : 1);
+		struct shm_note answer = shm_note_make(SHM_NOTE_WELCOME, status, reply, status ? 0 : reply_len);
+		int error = shm_note_send(link->fd, &answer, &p->queue.wake_fd, status ? 0 : 1);
 		if (status == 0)
 			status = error;
 	}
@@ -326,8 +244,8 @@ static void accept_all(struct shm_port *p, uint64_t now)
 		else if (!(link = link_new(p, SHM_LINK_ACCEPTING)))
 			status = -EMFILE;
 		if (status) {
-			struct shm_note note = note_of(SHM_NOTE_WELCOME, status, NULL, 0);
-			note_send(fd, &note, NULL, 0);
+			struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
+			shm_note_send(fd, &note, NULL, 0);
 			close(fd);
 			continue;
 		}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/shm/shm_note.h"
+
+#include "nic/shm/shm_layout.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n)
+{
+	struct iovec iov = {(void *)(uintptr_t)note, sizeof *note};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+	} control;
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (fds_n) {
+		memset(&control, 0, sizeof control);
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
+	}
+	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int shm_note_recv(int fd, struct shm_note *note, int fds[2])
+{
+	struct iovec iov = {note, sizeof *note};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control};
+	fds[0] = fds[1] = -1;
+	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < got; i++) {
+			int one;
+			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
+			if (i < 2 && fds[i] < 0)
+				fds[i] = one;
+			else
+				close(one);
+		}
+	}
+	if (n == 0)
+		return 0;
+	if (n != sizeof *note || note->magic != SHM_MAGIC || note->version != SHM_VERSION ||
+	    note->len > NIC_HELLO_BYTES_MAX) {
+		close_fd(&fds[0]);
+		close_fd(&fds[1]);
+		return -EPROTO;
+	}
+	return 1;
+}
+
+struct shm_note shm_note_make(enum shm_note_kind kind, int status, const void *bytes, size_t len)
+{
+	struct shm_note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = (uint16_t)kind, .status = status};
+	note.len = (uint16_t)len;
+	if (len)
+		memcpy(note.bytes, bytes, len);
+	return note;
+}

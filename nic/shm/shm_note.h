@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The two messages of a set-up, HELLO and WELCOME, with the descriptors that travel with them. Control core. */
+#ifndef NIC_SHM_SHM_NOTE_H
+#define NIC_SHM_SHM_NOTE_H
+
+#include "nic/nic.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME = 2 };
+
+/* One message on the socket; both ends run on one machine, so the byte order is its own. */
+struct shm_note {
+	uint64_t magic;
+	uint32_t version;
+	uint16_t kind;
+	uint16_t len;   /* of bytes */
+	int32_t status; /* WELCOME: 0 or -errno */
+	uint32_t reserved;
+	uint8_t bytes[NIC_HELLO_BYTES_MAX];
+};
+
+/** `len` is at most NIC_HELLO_BYTES_MAX. */
+struct shm_note shm_note_make(enum shm_note_kind kind, int status, const void *bytes, size_t len);
+
+/** Sends a note with fds[0, fds_n), at most 2, which stay the caller's. 0 or -errno. */
+int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n);
+
+/** 1: a note; 0: end of the stream; -EAGAIN; -EPROTO: something else; -errno. Descriptors that came are the caller's;
+ * missing ones are −1. */
+int shm_note_recv(int fd, struct shm_note *note, int fds[2]);
+
+#endif
