@@ -126,6 +126,7 @@ struct nic_tx {
 	uint8_t *body; /* aligned to 32 bytes at least when it shares the head's line, else to 64 */
 	uint64_t body_len;
 	uint64_t cookie;
+	void *link; /* the driver's */
 	uint32_t peer;
 	alignas(8) uint8_t head_room[48];
 };

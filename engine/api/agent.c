@@ -43,7 +43,9 @@ static uint64_t outstanding(void *ctx)
 	/* What waits in the ring first: a call that moves from there to the shard in between is seen twice, never
 	 * missed. */
 	uint64_t waiting = submit_waiting(&a->shard->submit);
-	return waiting + atomic_load_explicit(&a->shard->counters.calls_active, memory_order_relaxed);
+	const struct shard_counters *c = &a->shard->counters;
+	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
+	return waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 }
 
 static void wake_ctl(void *ctx)

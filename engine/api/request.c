@@ -47,6 +47,10 @@ enum far_status far_reply_alloc(struct far_req *req, size_t len, void **data)
 
 enum far_status far_reply(struct far_req *req, const void *data, size_t len)
 {
+	if (likely(!req->fn && req->answer == ANSWER_NONE && len <= FAR_LINE_PAYLOAD && !answer_now(req, data, len))) {
+		req->answer = ANSWER_SENT;
+		return FAR_OK;
+	}
 	void *at;
 	enum far_status status = far_reply_alloc(req, len, &at);
 	if (likely(!status) && len)

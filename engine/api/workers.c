@@ -120,7 +120,8 @@ void far_counters_read(struct far_agent *a, struct far_counters *out)
 	READ(packets_dropped);
 	READ(busy_refusals);
 	READ(wakeups);
-	READ(calls_active);
 	READ(requests_active);
 #undef READ
+	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
+	out->calls_active = atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 }

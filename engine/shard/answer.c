@@ -46,8 +46,7 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 	if (unlikely(error))
 		return error;
 	fill(tx.head, type, flags, fn, call, gen, time);
-	if (len)
-		memcpy(tx.body, data, len);
+	copy_body(tx.body, data, len);
 	error = s->ops->tx_commit(s->q, &tx);
 	if (unlikely(error)) {
 		s->ops->tx_cancel(s->q, &tx);
@@ -104,6 +103,14 @@ void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t g
 		error = send_now(s, se, HEAD_ERROR, flags, status, call, gen, (uint32_t)code, text, FAR_LINE_PAYLOAD);
 	if (error && error != -EPIPE)
 		answer_no_room(s, se);
+}
+
+int answer_now(const struct far_req *req, const void *data, size_t len)
+{
+	if (unlikely(req->session->blocked))
+		return -ENOBUFS;
+	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
+			req->hashed ? req->fn->index : 0, req->call, req->gen, 0, data, len);
 }
 
 static void answer_resource(struct shard *s, struct session *se, uint32_t call, uint32_t gen)

@@ -8,12 +8,38 @@
 #include <errno.h>
 #include <string.h>
 
+#define SWEEP_NS UINT64_C(20000000)
+
+uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
+{
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		struct call *c = &s->calls[slot];
+		if (c->state == CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
+		    c->timer.at < now + 2 * SWEEP_NS)
+			timer_arm(&s->wheel, &c->timer, c->timer.at);
+	}
+	return now + SWEEP_NS;
+}
+
+uint64_t call_next_deadline(const struct shard *s)
+{
+	uint64_t next = TIME_NEVER;
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		const struct call *c = &s->calls[slot];
+		if (c->state == CALL_SENT && !c->timer.at_prev && c->timer.at < next)
+			next = c->timer.at;
+	}
+	return next;
+}
+
 static struct call *call_take(struct shard *s)
 {
 	uint32_t slot = s->calls_free;
 	if (unlikely(slot == 0 || slot > FAR_CALLS_MAX))
 		return NULL;
 	struct call *c = &s->calls[slot - 1];
+	if (slot > s->calls_used)
+		s->calls_used = slot;
 	s->calls_free = c->next_free ? c->next_free : slot + 1;
 	return c;
 }
@@ -25,7 +51,7 @@ static void call_give(struct shard *s, struct call *c)
 	c->next_free = s->calls_free;
 	s->calls_free = (uint32_t)(c - s->calls) + 1;
 	s->sessions[c->worker].calls_active--;
-	counter_add(&s->counters.calls_active, (uint64_t)-1);
+	counter_add(&s->counters.calls_ended, 1);
 }
 
 /* The end of a call, taken out of its slot before the slot is given back. */
@@ -57,11 +83,24 @@ static int reserve_error(int error)
 	return error == -ENOBUFS ? -EAGAIN : error;
 }
 
+__attribute__((noinline, cold)) static int not_up(const struct shard *s, const struct session *se)
+{
+	return s->stopped ? -ESHUTDOWN : se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
+}
+
+/* The end of a request whose function's number at the callee is not known yet. */
+__attribute__((noinline, cold)) static void write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
+{
+	const struct function *f = registry_at(s->registry, fn);
+	struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
+	memcpy(at, &hash, sizeof hash);
+}
+
 int shard_call(struct shard *s, const struct call_start *start)
 {
 	struct session *se = &s->sessions[start->worker];
 	if (unlikely(se->state != SESSION_UP))
-		return s->stopped ? -ESHUTDOWN : se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
+		return not_up(s, se);
 	if (unlikely(se->calls_active >= FAR_SESSION_CALLS_MAX))
 		return -EAGAIN;
 	if (unlikely(start->len > FAR_MSG_BYTES_MAX))
@@ -71,12 +110,11 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = HEAD_TYPED;
-		fn = se->fn_map[start->fn];
-		if (unlikely(fn == 0)) {
+		fn = se->fn_map[start->fn] - 1u;
+		if (unlikely(fn == UINT32_MAX)) {
 			flags |= HEAD_HASHED;
 			trailer = sizeof(struct head_hash);
-		} else {
-			fn--;
+			fn = 0;
 		}
 	}
 	struct nic_tx tx;
@@ -95,6 +133,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	c->fn = start->fn;
 	c->typed = start->typed;
 	c->state = CALL_SENT;
+	c->timer.at = start->deadline;
 	struct shm_head *h = head_at(tx.head);
 	h->type = HEAD_REQUEST;
 	h->flags = (uint8_t)flags;
@@ -107,24 +146,20 @@ int shard_call(struct shard *s, const struct call_start *start)
 	h->reserved = 0;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
-	else if (start->len)
-		memcpy(tx.body, start->data, start->len);
-	if (unlikely(trailer)) {
-		const struct function *f = registry_at(s->registry, start->fn);
-		struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
-		memcpy(tx.body + start->len, &hash, sizeof hash);
-	}
+	else
+		copy_body(tx.body, start->data, start->len);
+	if (unlikely(trailer))
+		write_hash(s, start->fn, tx.body + start->len);
 	se->calls_active++;
-	counter_add(&s->counters.calls_active, 1);
+	counter_add(&s->counters.calls_sent, 1);
+	counter_add(&s->counters.bytes_sent, start->len);
 	if (unlikely(s->ops->tx_commit(s->q, &tx))) { /* only a peer that gives no slots back brings this about */
 		s->ops->tx_cancel(s->q, &tx);
 		call_give(s, c);
 		return -EAGAIN;
 	}
-	if (start->deadline != TIME_NEVER)
+	if (unlikely(start->left < 2 * SWEEP_NS))
 		timer_arm(&s->wheel, &c->timer, start->deadline);
-	counter_add(&s->counters.calls_sent, 1);
-	counter_add(&s->counters.bytes_sent, start->len);
 	return 0;
 }
 
@@ -192,8 +227,11 @@ void call_on_timer(struct shard *s, struct call *c)
 
 void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text)
 {
-	struct outcome o = {
-		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
+	struct outcome o = {.status = status,
+			    .executed = FAR_EXECUTED_MAYBE,
+			    .origin = worker == UINT32_MAX ? -1 : (int16_t)worker,
+			    .data = text,
+			    .len = strlen(text)};
 	for (uint32_t slot = 0; slot < FAR_CALLS_MAX; slot++) {
 		struct call *c = &s->calls[slot];
 		if (c->state == CALL_FREE || (worker != UINT32_MAX && c->worker != worker))

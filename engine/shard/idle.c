@@ -86,7 +86,10 @@ static void sleep_on_wake_fd(struct shard *s, uint64_t until)
 /* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
 static uint64_t next_wake(struct shard *s)
 {
-	uint64_t next = timer_next(&s->wheel);
+	uint64_t next = timer_next(&s->wheel), far_off = call_next_deadline(s);
+	/* A deadline that is not armed yet: the sweep that arms it must come first. */
+	if (far_off < next)
+		next = far_off;
 	if (s->blocked_n) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;

@@ -149,6 +149,8 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 {
 	s->now = now;
 	s->now_pass = s->passes;
+	if (now >= s->sweep_at)
+		s->sweep_at = call_sweep_deadlines(s, now);
 	return timer_run(&s->wheel, now, on_timer, s);
 }
 
@@ -163,7 +165,7 @@ unsigned shard_pass(struct shard *s)
 		n += answer_unblock(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
-		if (s->wheel.armed_n)
+		if (s->wheel.armed_n || s->calls_used)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 	}
 	s->ops->flush(s->q);

@@ -46,6 +46,7 @@ struct call {
 	uint16_t fn;
 	uint8_t state; /* enum call_state */
 	bool typed;
+	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
 
@@ -143,7 +144,7 @@ struct shard_counters {
 	_Atomic uint64_t requests_received, replies_sent, replies_late;
 	_Atomic uint64_t bytes_sent, bytes_received;
 	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
-	_Atomic uint64_t calls_active, requests_active;
+	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
 };
 
 /** Single writer, any reader. */
@@ -183,12 +184,13 @@ struct shard {
 	struct session *sessions; /* by rank */
 	uint32_t *peer_session;   /* by the NIC's peer: rank + 1 */
 	struct call *calls;
+	uint32_t calls_used; /* slots that were ever taken: the sweep looks at these */
+	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
-	uint32_t blocked_n;    /* sessions whose answers wait */
-	uint32_t calls_active; /* all sessions */
-	uint64_t now;          /* last reading of the clock */
-	uint32_t now_pass;     /* the pass it was made in */
+	uint32_t blocked_n; /* sessions whose answers wait */
+	uint64_t now;       /* last reading of the clock */
+	uint32_t now_pass;  /* the pass it was made in */
 	const struct registry *registry;
 	struct shard_context context;
 	struct shard_counters counters;
@@ -264,6 +266,14 @@ void *keeper_main(void *shard);
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
+/**
+ * Arms the deadlines that come within the next two sweeps. Most calls are answered long before, so a deadline that is
+ * further away than that is only noted in its slot: arming and disarming it would be a good part of what the call
+ * costs. Returns when the next sweep is due.
+ */
+uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
+/** The earliest deadline that is noted but not armed; TIME_NEVER: none. Slow: before a sleep only. */
+uint64_t call_next_deadline(const struct shard *s);
 /** Ends every call to `worker` (all when UINT32_MAX). */
 void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text);
 
@@ -277,6 +287,8 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
  * becomes an error. */
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
 		 bool hashed, const void *data, size_t len);
+/** The same without keeping: 0, or why not (-ENOBUFS, -EAGAIN). For an answer that its handler gives while it runs. */
+int answer_now(const struct far_req *req, const void *data, size_t len);
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
 		  enum far_executed executed, int32_t code, const char *text, size_t len);
 /** Header-only packet. */
@@ -314,6 +326,15 @@ void session_close_all(struct shard *s);
 static inline struct shm_head *head_at(uint8_t *bytes)
 {
 	return (struct shm_head *)(void *)bytes;
+}
+
+/** A body of exactly one line, the usual one, is copied without a call. */
+static inline void copy_body(void *dst, const void *src, size_t len)
+{
+	if (len == FAR_LINE_PAYLOAD)
+		__builtin_memcpy(dst, src, FAR_LINE_PAYLOAD);
+	else if (len)
+		__builtin_memcpy(dst, src, len);
 }
 
 static inline uint64_t head_time(const struct shm_head *h)

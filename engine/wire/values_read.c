@@ -180,8 +180,8 @@ static void point_empty(struct far_val *v, size_t n, void *base)
 int values_read(const void *src, size_t size, struct far_val *v, size_t cap, size_t *n_out, char *strings,
 		size_t strings_cap)
 {
-	uint8_t *base = (uint8_t *)(uintptr_t)src; /* a tensor's data is not const; nothing is written here */
-	struct cursor c = {base, base + size};
+	uint8_t *base = (uint8_t *)(uintptr_t)src;           /* a tensor's data is not const; nothing is written here */
+	struct cursor c = {base, size ? base + size : base}; /* a packet without a body has no base */
 	struct string_room room = {strings, strings_cap};
 	uint8_t head;
 	if (unlikely(!read_byte(&c, &head)))

@@ -194,24 +194,10 @@ static inline void want_line(const void *line)
 #endif
 }
 
-static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+/* Off the path of small packets, so that they do not pay for its registers. */
+__attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct shm_link *link, uint64_t body_len,
+						  struct nic_tx *tx)
 {
-	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = link_of(q, peer);
-	if (__builtin_expect(!link, 0))
-		return -EPIPE;
-	if (__builtin_expect(ring_full(link), 0))
-		return -EAGAIN;
-	tx->peer = peer;
-	tx->body_len = body_len;
-	tx->cookie = 0;
-	if (body_len <= q->inline_max) {
-		struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
-		tx->head = slot->bytes;
-		tx->body = slot->bytes + q->head_bytes;
-		want_line(&link->tx->slots[SLOT_OF(link->tail + SLOTS_AHEAD)]);
-		return 0;
-	}
 	if (body_len > SHM_BODY_MAX)
 		return -EMSGSIZE;
 	take_returns(q, link);
@@ -224,7 +210,28 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	return 0;
 }
 
-static void publish(struct shm_link *link)
+static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+{
+	struct shm_queue *q = queue_of(nq);
+	struct shm_link *link = link_of(q, peer);
+	if (__builtin_expect(!link, 0))
+		return -EPIPE;
+	if (__builtin_expect(link->tail - link->tx_head_seen >= SHM_SLOTS, 0) && ring_full(link))
+		return -EAGAIN;
+	tx->peer = peer;
+	tx->link = link;
+	tx->body_len = body_len;
+	if (__builtin_expect(body_len > q->inline_max, 0))
+		return reserve_bulk(q, link, body_len, tx);
+	struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
+	tx->cookie = 0;
+	tx->head = slot->bytes;
+	tx->body = slot->bytes + q->head_bytes;
+	want_line(&link->tx->slots[SLOT_OF(link->tail + SLOTS_AHEAD)]);
+	return 0;
+}
+
+__attribute__((noinline)) static void publish(struct shm_link *link)
 {
 	/* The first one last: a consumer that polls it finds the whole burst, and does not fight for lines being
 	 * written. */
@@ -234,31 +241,34 @@ static void publish(struct shm_link *link)
 	link->tail_published = link->tail;
 }
 
+/* The word of a packet whose body is in the bulk area; the rest of its slot is written. 0: the ring is full. */
+__attribute__((noinline)) static uint32_t commit_bulk(struct shm_queue *q, struct shm_link *link, struct nic_tx *tx)
+{
+	if (ring_full(link))
+		return 0;
+	struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
+	struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
+	memcpy(slot->bytes, tx->head_room, q->head_bytes);
+	memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
+	return SHM_WORD_BULK;
+}
+
 static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = q->port->links[tx->peer];
-	uint32_t i = link->tail, word = LAP_OF(i);
+	struct shm_link *link = tx->link;
+	uint32_t i = link->tail, word = (uint32_t)tx->body_len;
 
-	if (tx->cookie) {
-		if (ring_full(link))
-			return -EAGAIN;
-		struct shm_slot *slot = &link->tx->slots[SLOT_OF(i)];
-		struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
-		memcpy(slot->bytes, tx->head_room, q->head_bytes);
-		memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
-		word |= SHM_WORD_BULK;
-	} else {
-		word |= (uint32_t)tx->body_len;
-	}
-	link->words[i % SHM_UNPUBLISHED_MAX] = word;
+	if (__builtin_expect(tx->cookie != 0, 0) && (word = commit_bulk(q, link, tx)) == 0)
+		return -EAGAIN;
+	link->words[i % SHM_UNPUBLISHED_MAX] = LAP_OF(i) | word;
 	link->tail = i + 1;
-	if (link->tail - link->tail_published == SHM_UNPUBLISHED_MAX)
-		publish(link);
 	if (!link->dirty) {
 		link->dirty = true;
 		q->dirty[q->dirty_n++] = link;
 	}
+	if (__builtin_expect(i + 1 - link->tail_published == SHM_UNPUBLISHED_MAX, 0))
+		publish(link);
 	return 0;
 }
 

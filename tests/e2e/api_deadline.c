@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run: -n 2 */
+/** Deadlines: of a call, of a wait, of one nanosecond, and none. */
+#include "check.h"
+
+static struct far_agent *agent;
+static struct far_err err;
+static struct far_deferred *kept;
+static unsigned ran;
+
+/* What was kept before is let go: every request must be answered once. */
+static enum far_status keep_one(struct far_req *req)
+{
+	if (kept)
+		far_deferred_drop(kept);
+	ran++;
+	return far_defer(req, &kept);
+}
+
+static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args;
+	(void)n;
+	(void)user;
+	return keep_one(req);
+}
+
+/* Answers what was kept: 0 in time, the status of the late answer otherwise. */
+static enum far_status release_kept(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val five = far_int(5);
+	(void)args;
+	(void)n;
+	(void)user;
+	struct far_val v = far_int(kept ? (int)far_deferred_return(kept, &five) : -1);
+	kept = NULL;
+	return far_return(req, &v);
+}
+
+static enum far_status count(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args;
+	(void)n;
+	(void)user;
+	struct far_val v = far_int(ran);
+	return far_return(req, &v);
+}
+
+/* Occupies its shard, so that the answer comes when the caller has given up. */
+static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	(void)user;
+	usleep((useconds_t)args[0].u.i);
+	ran++;
+	return far_return(req, NULL);
+}
+
+static int64_t ask(const char *fn)
+{
+	struct far_val out;
+	CHECK_STATUS(far_rpc_sync(agent, "worker1", fn, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
+	return out.u.i;
+}
+
+static enum far_status call_for(uint64_t timeout, const char *fn, const struct far_val *args, size_t n)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout};
+	return far_rpc_sync(agent, "worker1", fn, args, n, &opts, NULL, &err);
+}
+
+static struct far_counters counters(void)
+{
+	struct far_counters c;
+	far_counters_read(agent, &c);
+	return c;
+}
+
+static void per_call(void)
+{
+	CHECK_STATUS(call_for(5 * FAR_MS, "t::keep", FAR_NOARGS), FAR_TIMEOUT, &err);
+	CHECK(err.executed == FAR_EXECUTED_MAYBE);
+	CHECK(ask("t::release") == FAR_CANCELLED);
+	CHECK(counters().calls_timed_out + counters().calls_failed > 0);
+}
+
+/* The answer is on its way when the caller gives up: it is dropped and counted. */
+static void late_reply(void)
+{
+	uint64_t late = counters().replies_late;
+	CHECK_STATUS(call_for(2 * FAR_MS, "t::slow", FAR_ARGS(30000)), FAR_TIMEOUT, &err);
+	int64_t before = ask("t::count");
+	CHECK(counters().replies_late == late + 1);
+	CHECK(before > 0);
+	CHECK(counters().calls_active == 0);
+}
+
+static void one_nanosecond(void)
+{
+	for (int i = 0; i < 100; i++)
+		CHECK_STATUS(call_for(1, "t::slow", FAR_ARGS(0)), FAR_TIMEOUT, &err);
+	struct far_future *f;
+	struct far_call_opts opts = {.timeout_ns = 1};
+	for (int i = 0; i < 100; i++) {
+		CHECK_STATUS(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, &opts, &f, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_TIMEOUT, &err);
+		far_future_free(f);
+	}
+}
+
+static void for_ever(void)
+{
+	struct far_future *f;
+	struct far_val out;
+	struct far_call_opts opts = {.timeout_ns = FAR_FOREVER};
+	CHECK_STATUS(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, &opts, &f, &err), FAR_OK, &err);
+	/* The wait's own limit ends the wait, not the call. */
+	CHECK_STATUS(far_future_wait(f, FAR_MS, &out, &err), FAR_PENDING, &err);
+	CHECK_STATUS(far_future_value(f, &out, &err), FAR_PENDING, &err);
+	CHECK_STATUS(far_future_wait_all(&f, 1, 1, &err), FAR_PENDING, &err);
+	CHECK(!far_future_done(f));
+	CHECK(ask("t::release") == FAR_OK);
+	CHECK_STATUS(far_future_wait(f, FAR_FOREVER, &out, &err), FAR_OK, &err);
+	CHECK(out.u.i == 5);
+	far_future_free(f);
+}
+
+static void default_deadline(void)
+{
+	uint64_t before = far_rpc_timeout(agent);
+	CHECK(far_set_rpc_timeout(agent, 3 * FAR_MS) == FAR_OK);
+	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::keep", FAR_NOARGS, NULL, NULL, &err), FAR_TIMEOUT, &err);
+	CHECK_STATUS(call_for(20 * FAR_SEC, "t::slow", FAR_ARGS(20000)), FAR_OK, &err);
+	CHECK(far_set_rpc_timeout(agent, before) == FAR_OK);
+	CHECK(ask("t::release") == FAR_CANCELLED);
+}
+
+static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+{
+	(void)data;
+	(void)len;
+	CHECK(status == FAR_TIMEOUT && e && e->status == FAR_TIMEOUT);
+	*(bool *)user = true;
+}
+
+static void message_deadline(void)
+{
+	bool done = false;
+	struct far_call_opts opts = {.timeout_ns = FAR_MS};
+	CHECK_STATUS(far_msg_call(agent, (struct far_to){1, 0}, 1, NULL, 0, &opts, NULL, 0, NULL, &err), FAR_TIMEOUT,
+		     &err);
+	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_msg_send(agent, (struct far_to){1, 0}, 1, NULL, 0, &opts, on_done, &done, &err), FAR_OK, &err);
+	while (!done)
+		far_shard_poll(agent);
+	far_shard_release(agent);
+}
+
+static void msg_keep(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)data;
+	(void)len;
+	(void)user;
+	keep_one(req);
+}
+
+int main(void)
+{
+	static const struct far_function table[] = {
+		{"t::keep() -> int", FAR_KIND_INLINE, keep, NULL},
+		{"t::release() -> int", FAR_KIND_INLINE, release_kept, NULL},
+		{"t::count() -> int", FAR_KIND_INLINE, count, NULL},
+		{"t::slow(int us) -> none", FAR_KIND_INLINE, slow, NULL},
+	};
+	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, msg_keep, NULL}};
+	struct far_opts opts = {.functions = table, .functions_n = 4, .messages = messages, .messages_n = 1};
+	agent = check_join(&opts);
+	if (check_rank() == 0) {
+		per_call();
+		late_reply();
+		for_ever();
+		one_nanosecond();
+		ask("t::release");
+		default_deadline();
+		message_deadline();
+		ask("t::release");
+		CHECK(counters().calls_sent == counters().calls_completed + counters().calls_failed);
+	}
+	check_leave(agent);
+	return 0;
+}

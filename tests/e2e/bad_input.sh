@@ -1,0 +1,133 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Bad input: each ends in a clear error and a status that is not 0, within a bound.
+# usage: bad_input.sh FARCALL REFUSED
+set -u
+farcall=$1
+refused=$2
+. "$(dirname "$0")/cases.sh"
+guard_s=30
+
+# refuses NAME STATUS TEXT COMMAND...: it ends with that status and says that.
+refuses() {
+	name=$1
+	want=$2
+	text=$3
+	shift 3
+	bounded "$@"
+	[ $rc -eq "$want" ] && says "$text" && [ ! -s "$dir/out" ]
+	ok "$name" $?
+}
+
+printf '1 1:1\n-1 2:1\n1 1:1 2:2\n-1 2:1\n' >"$dir/good"
+printf '1 1:1\n-1 2:1\n1 x:1\n' >"$dir/index"
+printf '1 1:1\nyes 2:1\n' >"$dir/label"
+printf '1 1:1\n-1 2:1\n1 1:nan\n' >"$dir/value"
+printf '1 2:1 1:1\n' >"$dir/order"
+printf '1 1:1\n\000\n' >"$dir/zero"
+: >"$dir/empty"
+for t in index:3:"index \"x\"" label:2:"label \"yes\"" value:3:"value \"nan\"" order:1:"must ascend" zero:2:"zero byte"; do
+	file=${t%%:*}
+	rest=${t#*:}
+	refuses "malformed line, $file: named by number" 1 "$dir/$file:${rest%%:*}: " \
+		"$farcall" train --data "$dir/$file" --test "$dir/good"
+	says "${rest#*:}"
+	ok "malformed line, $file: says what is wrong with it" $?
+done
+refuses "malformed test data" 1 "$dir/index:3: " "$farcall" train --data "$dir/good" --test "$dir/index"
+refuses "empty file" 1 "$dir/empty: the file is empty" "$farcall" train --data "$dir/empty" --test "$dir/good"
+refuses "missing file" 1 "$dir/none: cannot open: No such file or directory" \
+	"$farcall" train --data "$dir/none" --test "$dir/good"
+refuses "missing test file" 1 "$dir/none: cannot open" "$farcall" train --data "$dir/good" --test "$dir/none"
+refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data "$dir/good"
+
+refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
+refuses "unknown command, nearly right" 2 "did you mean 'train'?" "$farcall" trian
+refuses "unknown measurement" 2 "did you mean 'latency'?" "$farcall" perf latncy
+for command in run info pserver train 'perf latency' 'perf rate' 'perf idle' 'perf floor'; do
+	# shellcheck disable=SC2086 # words of a command
+	refuses "farcall $command: unknown flag" 2 "farcall $command: unknown option --frobnicate" \
+		"$farcall" $command --frobnicate
+done
+refuses "a value that is no number" 2 '--epochs: "x" is not a whole number' "$farcall" train --epochs x
+refuses "a value that is out of range" 2 "give" "$farcall" perf latency --bytes 17M
+refuses "a choice that is none" 2 "give one of: async, bsp" "$farcall" train --mode fast
+refuses "an argument too many" 2 "unexpected argument 'more'" "$farcall" train more
+
+refuses "RANK not set" 2 "RANK is not set: start it under 'farcall run', or give --rank" "$farcall" pserver
+refuses "WORLD_SIZE not set" 2 "WORLD_SIZE is not set" env RANK=0 "$farcall" pserver
+refuses "RANK is no number" 2 "RANK is 'x', not a number" env RANK=x WORLD_SIZE=2 "$farcall" pserver
+refuses "MASTER_ADDR not set" 1 "MASTER_ADDR expected, but not set" "$farcall" pserver --rank 0 --world-size 2
+refuses "rank beyond the world" 2 "rank 2 is not below the world size 2" "$farcall" pserver --rank 2 --world-size 2
+refuses "a rank that is no server" 2 "rank 1 is a worker when there are 1 servers" \
+	"$farcall" pserver --rank 1 --world-size 2
+refuses "no worker left" 2 "has no worker" "$farcall" train --rank 0 --world-size 2 --servers 2
+refuses "world sizes differ" 1 "world_size is 3 for worker \"worker1\" but 2" "$farcall" run -n 2 -- \
+	sh -c 'exec "$0" train --servers 1 --world-size $((2 + RANK))' "$farcall"
+
+# A listener that is not ours, until its stdin ends.
+mkfifo "$dir/hold" "$dir/port"
+python3 -c '
+import socket, sys
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen()
+print(s.getsockname()[1], file=open(sys.argv[1], "w"), flush=True)
+sys.stdin.read()' "$dir/port" <"$dir/hold" &
+listener=$!
+exec 9>"$dir/hold"
+read -r port <"$dir/port"
+refuses "port in use" 1 "cannot listen on 127.0.0.1:$port: Address already in use; choose another port" \
+	"$farcall" pserver --rank 0 --world-size 2 --init-method "tcp://127.0.0.1:$port"
+refuses "the port is another program's" 1 "127.0.0.1:$port" \
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+exec 9>&-
+wait "$listener"
+refuses "nobody hosts the store" 1 "rank 0, which hosts the store at 127.0.0.1:$port, did not answer" \
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+refuses "a member does not come" 1 "missing" \
+	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+refuses "FAR_STORE_FD is no listener" 1 "FAR_STORE_FD is 99" \
+	env FAR_STORE_FD=99 RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+
+bounded "$farcall" run -n 2 -- "$refused" join
+[ $rc -eq 0 ]
+ok "(the same join, with nothing wrong)" $?
+refuses "group key" 1 "keys are not supported yet" "$farcall" run -n 2 -- "$refused" key
+refuses "store beyond loopback" 1 "unless security=none is said" "$farcall" run -n 1 -- "$refused" any-address
+refuses "unknown security" 1 'it can be "none" or left out' "$farcall" run -n 2 -- "$refused" security
+refuses "unknown NIC" 1 'no NIC driver "carrier-pigeon"' "$farcall" run -n 2 -- "$refused" nic
+refuses "unknown NIC, perf" 1 'no NIC driver "foo"' "$farcall" perf latency --nic foo
+refuses "several shards" 1 "one per worker is supported yet" "$farcall" run -n 2 -- "$refused" shards
+refuses "unknown scheme" 1 'unknown scheme "http"' "$farcall" run -n 2 -- "$refused" scheme
+refuses "name not unique" 1 'name "twin" is not unique: ranks 0 and 1 share it' "$farcall" run -n 2 -- "$refused" same-name
+refuses "name with a space" 1 'worker name "not a name" has a character outside' \
+	"$farcall" run -n 2 -- "$refused" bad-name
+refuses "unknown worker" 1 'could not find destination name "nobody"' "$farcall" run -n 2 -- "$refused" unknown-worker
+refuses "unknown function" 1 'no function "far::no_such"' "$farcall" run -n 2 -- "$refused" unknown-function
+refuses "wrong number of arguments" 1 'far::zeros: takes 1 argument' "$farcall" run -n 2 -- "$refused" bad-arguments
+
+mkdir -m 755 "$dir/open"
+mkdir -m 700 "$dir/theirs"
+refuses "runtime directory: open to others" 1 "$dir/open belongs to user $(id -u) with mode 755" \
+	env FAR_RUNTIME_DIR="$dir/open" "$farcall" run -n 2 -- "$refused" join
+refuses "runtime directory: a file" 1 "$dir/good is not a directory" \
+	env FAR_RUNTIME_DIR="$dir/good" "$farcall" run -n 2 -- "$refused" join
+refuses "runtime directory: cannot be made" 1 "cannot create the runtime directory $dir/none/x" \
+	env FAR_RUNTIME_DIR="$dir/none/x" "$farcall" run -n 2 -- "$refused" join
+refuses "runtime directory: path too long" 1 "too long for a unix socket; set FAR_RUNTIME_DIR" \
+	env FAR_RUNTIME_DIR="/tmp/$(printf '%0200d' 1)" "$farcall" run -n 2 -- "$refused" join
+if [ "$(id -u)" -eq 0 ] && chown 65534 "$dir/theirs" 2>/dev/null; then
+	theirs=$dir/theirs
+else
+	theirs=/
+fi
+refuses "runtime directory: another user's" 1 "must be yours with mode 700; set FAR_RUNTIME_DIR to another" \
+	env FAR_RUNTIME_DIR="$theirs" "$farcall" run -n 2 -- "$refused" join
+refuses "runtime directory: perf says so too" 1 "set FAR_RUNTIME_DIR" \
+	env FAR_RUNTIME_DIR="$theirs" "$farcall" perf latency
+bounded env FAR_RUNTIME_DIR="$theirs" "$farcall" info
+[ $rc -eq 0 ] && has out '^ *shm  *not available: .*set FAR_RUNTIME_DIR' && has out 'no driver is available'
+ok "runtime directory: farcall info tells" $?
+
+finish

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the programs of this folder share: checks that end the process, and joining the group that the environment
+ * names. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <farcall/farcall.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HANG_GUARD_S 60
+
+#define CHECK(condition)                                                                                               \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                  \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+/** The call's status is the wanted one; `err` is shown when not. */
+#define CHECK_STATUS(call, want, err)                                                                                  \
+	do {                                                                                                           \
+		enum far_status check_status = (call);                                                                 \
+		if (check_status != (want)) {                                                                          \
+			fprintf(stderr, "%s:%d: %s is %s, not %s: ", __FILE__, __LINE__, #call,                        \
+				far_status_name(check_status), far_status_name(want));                                 \
+			if (check_status)                                                                              \
+				far_err_print(stderr, err);                                                            \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+#define CHECK_TEXT(err, part)                                                                                          \
+	do {                                                                                                           \
+		if (!strstr((err)->text, part)) {                                                                      \
+			fprintf(stderr, "%s:%d: \"%s\" lacks \"%s\"\n", __FILE__, __LINE__, (err)->text, part);        \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+static inline const char *check_name(int rank)
+{
+	static char names[8][32];
+	snprintf(names[rank % 8], sizeof names[0], "worker%d", rank);
+	return names[rank % 8];
+}
+
+static inline int check_rank(void)
+{
+	const char *rank = getenv("RANK");
+	CHECK(rank);
+	return atoi(rank);
+}
+
+/** Joins as worker<rank>. The hang guard runs from here. */
+static inline struct far_agent *check_join(const struct far_opts *opts)
+{
+	struct far_agent *agent = NULL;
+	struct far_err err;
+	alarm(HANG_GUARD_S);
+	CHECK_STATUS(far_init_rpc(check_name(check_rank()), FAR_RANK_ENV, FAR_WORLD_ENV, opts, &agent, &err), FAR_OK,
+		     &err);
+	return agent;
+}
+
+/** Leaves with everybody else. */
+static inline void check_leave(struct far_agent *agent)
+{
+	struct far_err err;
+	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+}
+
+#endif

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The command line: help and version everywhere, and JSON that machines can read.
+# usage: cli.sh FARCALL
+set -u
+farcall=$1
+. "$(dirname "$0")/cases.sh"
+
+for command in '' run info perf 'perf latency' 'perf rate' 'perf idle' 'perf floor' pserver train; do
+	for flag in --help -h; do
+		# shellcheck disable=SC2086 # words of a command
+		bounded "$farcall" $command $flag
+		[ $rc -eq 0 ] && has out "^usage: farcall${command:+ $command} " && [ ! -s "$dir/err" ]
+		ok "farcall $command $flag" $?
+	done
+	# shellcheck disable=SC2086
+	bounded "$farcall" $command --version
+	[ $rc -eq 0 ] && has out '^farcall [0-9]*\.[0-9]*\.[0-9]*$' && [ "$(lines_of_out)" -eq 1 ] && [ ! -s "$dir/err" ]
+	ok "farcall $command --version" $?
+done
+
+bounded "$farcall" help
+[ $rc -eq 0 ] && has out '^usage: farcall '
+ok "farcall help" $?
+
+bounded "$farcall"
+[ $rc -eq 2 ] && has err '^usage: farcall ' && [ ! -s "$dir/out" ]
+ok "no command: usage on stderr, status 2" $?
+
+bounded "$farcall" info
+[ $rc -eq 0 ] && has out '^ *shm  *available$' && has out '^ *auto  *shm$' && [ ! -s "$dir/err" ]
+ok "farcall info" $?
+
+bounded "$farcall" info --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] &&
+	json 'j["auto"] == "shm" and j["drivers"][0]["name"] == "shm" and j["drivers"][0]["available"] is True and
+		positive(j, "cores", "cores_usable") and j["runtime_dir"] and j["version"]'
+ok "farcall info --json" $?
+
+bounded env XDG_RUNTIME_DIR="$dir/xdg" "$farcall" info --json
+[ $rc -eq 0 ] && json 'j["runtime_dir"].endswith("/xdg/farcall") and j["runtime_dir_from"] == "XDG_RUNTIME_DIR"'
+ok "farcall info --json: where XDG_RUNTIME_DIR leads" $?
+
+# Short runs: that the figures are there, not what they are.
+figures='positive(j, "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "calls_per_s", "bytes_per_s", "seconds")'
+for api in message rpc; do
+	for via in direct thread; do
+		bounded "$farcall" perf latency --api $api --via $via --seconds 0.2 --json
+		[ $rc -eq 0 ] && json "$figures and j['api'] == '$api' and j['via'] == '$via' and j['nic'] == 'shm'"
+		ok "farcall perf latency --api $api --via $via --json" $?
+	done
+	bounded "$farcall" perf rate --api $api --seconds 0.2 --inflight 16 --json
+	[ $rc -eq 0 ] && json "$figures and j['inflight'] == 16 and j['api'] == '$api'"
+	ok "farcall perf rate --api $api --json" $?
+	bounded "$farcall" perf latency --api $api --bytes 1M --seconds 0.2 --json
+	[ $rc -eq 0 ] && json "$figures and j['bytes'] == 1 << 20"
+	ok "farcall perf latency --api $api --bytes 1M --json" $?
+done
+
+bounded "$farcall" perf latency --floor --seconds 0.2 --json
+[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_rtt_ns', 'ratio_median')"
+ok "farcall perf latency --floor --json" $?
+
+bounded "$farcall" perf rate --floor --seconds 0.2 --json
+[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_calls_per_s', 'ratio_median')"
+ok "farcall perf rate --floor --json" $?
+
+bounded "$farcall" perf floor --seconds 0.2 --json
+[ $rc -eq 0 ] && json 'positive(j, "cacheline_rtt_ns", "ring_rtt_ns", "ring_calls_per_s", "memcpy_bytes_per_s",
+	"copy1_bytes_per_s", "wake_p50_ns")'
+ok "farcall perf floor --json" $?
+
+idle='all(positive(w, "first_call_p50_ns", "rss_bytes", "threads") and
+	w["cpu_fraction"] >= 0 and w["wakeups_per_s"] >= 0 and w["ctl_wakeups_per_s"] >= 0 for w in j["workers"])'
+bounded "$farcall" perf idle --seconds 0.3 --json
+[ $rc -eq 0 ] && json "len(j['workers']) == 2 and $idle"
+ok "farcall perf idle --json" $?
+
+bounded "$farcall" run -n 3 -- "$farcall" perf idle --seconds 0.3 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "len(j['workers']) == 3 and $idle"
+ok "farcall run -n 3 -- farcall perf idle --json: one object, from rank 0" $?
+
+bounded "$farcall" perf latency --seconds 0.2
+[ $rc -eq 0 ] && [ -s "$dir/out" ]
+ok "farcall perf latency: text" $?
+
+finish

@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Each role of a training job is killed in turn: within a bound no process is left, and the status and the text tell
+# what happened.
+# usage: no_orphans.sh FARCALL
+set -u
+farcall=$1
+. "$(dirname "$0")/cases.sh"
+
+n=0 # jobs so far; each has a seed of its own, by which its processes are known
+
+# Starts a job that would take for ever. Leaves $job, its process, and $mark.
+train() { # arguments of farcall train
+	n=$((n + 1))
+	mark="seed $$$(printf %03d $n)"
+	: >"$dir/out"
+	: >"$dir/err"
+	# A shell starts background jobs with SIGINT ignored; env gives the default back.
+	# shellcheck disable=SC2086 # two words
+	env --default-signal=INT "$farcall" train --servers 2 --workers 2 --rows 1000 --epochs 1000000 --$mark "$@" \
+		>"$dir/out" 2>"$dir/err" </dev/null &
+	job=$!
+}
+
+# The process of a rank.
+pid_of() {
+	for p in $(pgrep -f -- "$mark"); do
+		tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "RANK=$1" && echo "$p" && return
+	done
+}
+
+# Has a rank worked for as many ticks: data of this size and the way into the group take fewer.
+has_worked() {
+	p=$(pid_of "$1")
+	[ -n "$p" ] && read -r stat <"/proc/$p/stat" || return 1
+	# shellcheck disable=SC2086 # words; the name, in parentheses, has none
+	set -- "$2" $stat
+	[ $((${15} + ${16})) -ge "$1" ]
+}
+training() { eventually has_worked 1 10 && eventually has_worked 2 20; }
+
+ended() { ! kill -0 "$job" 2>/dev/null; }
+
+# The job's end, at most 20 s away: its status in $rc; 255 when it had to be killed.
+await() {
+	if eventually ended || eventually ended; then
+		wait "$job"
+		rc=$?
+	else
+		kill -KILL "$job"
+		wait "$job" 2>/dev/null
+		rc=255
+	fi
+}
+
+for mode in async bsp; do
+	for victim in 0:server 1:server 2:worker 3:worker; do
+		rank=${victim%:*}
+		train --mode $mode
+		training && kill -KILL "$(pid_of "$rank")"
+		await
+		# Its sockets close before it can be reaped: now and then another member sees the loss and fails first.
+		{ [ $rc -eq 137 ] && says "farcall run: worker $rank was killed by signal 9 (Killed)" ||
+			{ [ $rc -eq 1 ] && says PEER_LOST; }; } && [ ! -s "$dir/out" ] && gone "$mark"
+		ok "$mode: kill -9 of rank $rank, a ${victim#*:}" $?
+	done
+done
+
+for victim in 0 3; do
+	train
+	training && kill -TERM "$(pid_of $victim)"
+	await
+	[ $rc -ne 0 ] && [ $rc -ne 255 ] && says "farcall run: worker $victim " && gone "$mark"
+	ok "SIGTERM to rank $victim" $?
+done
+
+for signal in INT:130 TERM:143 HUP:129; do
+	train
+	training && kill -s "${signal%:*}" "$job"
+	await
+	[ $rc -eq "${signal#*:}" ] && [ ! -s "$dir/out" ] && gone "$mark"
+	ok "SIG${signal%:*} to farcall run" $?
+done
+
+train
+training && kill -KILL "$job"
+await
+[ $rc -eq 137 ] && gone "$mark"
+ok "kill -9 of farcall run" $?
+
+# A member that hangs is seen by the deadline of the calls to it.
+train --timeout 1s
+training && kill -STOP "$(pid_of 1)"
+await
+[ $rc -ne 0 ] && [ $rc -ne 255 ] && says 'TIMEOUT' && gone "$mark"
+ok "a server that hangs: the call's deadline ends the job" $?
+
+# Has the shell's child become the program: what is sent to it before that, the shell's own traps may swallow.
+started() { tr '\0' ' ' <"/proc/$job/cmdline" | grep -q "^$farcall"; }
+
+# While the members are still joining.
+for nap in 0 0.01 0.02 0.05; do
+	train
+	eventually started
+	sleep $nap
+	kill -KILL "$job"
+	await
+	[ $rc -eq 137 ] && gone "$mark"
+	ok "kill -9 of farcall run $nap s after its start" $?
+	train
+	eventually started
+	sleep $nap
+	kill -TERM "$job"
+	await
+	[ $rc -eq 143 ] && gone "$mark"
+	ok "SIGTERM to farcall run $nap s after its start" $?
+done
+
+# Members without farcall run: nobody stops the others, they see the loss themselves.
+mark="seed $$$(printf %03d $((n + 1)))"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+members=
+for rank in 0 1 2; do
+	# shellcheck disable=SC2086
+	"$farcall" train --servers 1 --rows 1000 --epochs 1000000 --$mark --world-size 3 --rank $rank \
+		--init-method "tcp://127.0.0.1:$port" >"$dir/out$rank" 2>"$dir/err$rank" </dev/null &
+	members="$members $!"
+done
+cp "$dir/err1" "$dir/err"
+has_rank() { tr '\0' ' ' <"/proc/$1/cmdline" | grep -q -- "--rank $2 "; }
+pid_of() {
+	for p in $members; do
+		has_rank "$p" "$1" && echo "$p" && return
+	done
+}
+training
+# shellcheck disable=SC2086
+set -- $members
+kill -KILL "$3"
+rc=0
+gone "$mark"
+ok "members on their own: kill -9 of a worker ends the others" $?
+wait "$1"
+rc=$?
+cp "$dir/err0" "$dir/err"
+[ $rc -eq 1 ] && says 'lost "worker2" (rank 2)'
+ok "members on their own: the server names who was lost" $?
+wait "$2"
+rc=$?
+cp "$dir/err1" "$dir/err"
+[ $rc -eq 1 ] && [ -s "$dir/err" ]
+ok "members on their own: the other worker fails with a reason" $?
+
+finish

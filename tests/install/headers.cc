@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The headers as C++17: every kind of argument that FAR_ARGS takes, through the library. */
+#include <cstdio>
+#include <farcall/farcall.h>
+#include <vector>
+
+static far_status call(far_agent *agent, far_val *out, far_err *err)
+{
+	std::vector<float> data(8, 1.0f);
+	far_tensor t = far_tensor_1d(FAR_F32, data.data(), data.size());
+	const far_tensor *same = &t;
+	far_future *f = nullptr;
+	far_status status = far_rpc_sync(agent, "worker0", "far::add", FAR_ARGS(&t, 2.5), nullptr, out, err);
+	if (status == FAR_OK)
+		status = far_rpc_async(agent, "worker0", "any::function",
+				       FAR_ARGS(same, "text", true, 1, 2u, 3L, 4ull, 5.0f, 'c', far_none()), nullptr,
+				       &f, err);
+	far_future_free(f);
+	return status;
+}
+
+static bool all_kinds()
+{
+	far_val v[4];
+	const far_val *args = nullptr;
+	size_t n = 0;
+	auto take = [&](const far_val *a, size_t count) {
+		n = count;
+		for (size_t i = 0; i < count; i++)
+			v[i] = a[i];
+		args = v;
+	};
+	take(FAR_ARGS(true, 7, "text", 0.5));
+	return n == 4 && args[0].type == FAR_TYPE_BOOL && args[0].u.b && args[1].type == FAR_TYPE_INT &&
+	       args[1].u.i == 7 && args[2].type == FAR_TYPE_STRING && args[2].u.s.len == 4 &&
+	       args[3].type == FAR_TYPE_FLOAT;
+}
+
+int main()
+{
+	far_agent *agent = nullptr;
+	far_err err;
+	far_val out = far_none();
+	far_opts opts = {};
+	opts.security = "wrong";
+	if (!all_kinds() || far_init_rpc("worker0", 0, 1, &opts, &agent, &err) != FAR_INVALID)
+		return 1;
+	opts.security = nullptr;
+	if (far_init_rpc("worker0", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err) != FAR_OK)
+		return far_err_print(stderr, &err);
+	/* The second call names no function: it must fail, and at once. */
+	if (call(agent, &out, &err) != FAR_NO_FUNCTION || out.type != FAR_TYPE_TENSOR)
+		return 2;
+	std::printf("%g\n", static_cast<double>(static_cast<float *>(out.u.t.data)[7]));
+	far_val_fini(&out);
+	return far_shutdown(agent, 0, &err);
+}

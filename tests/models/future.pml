@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A future through two lives: engine/xcore/future.c and the references of engine/api/call.c.
+ *
+ * In its first life two threads wait, perhaps only until their deadlines; the owner then takes it from the pool again
+ * for a second call. A nudger adds nudges at any time, late ones to the second life included.
+ * Each life has its completer, which holds a reference of its own (agent_call_and_wait: buf_ref).
+ *
+ * Holds: a life is completed once and by its own completer; who sees "done" sees the result; nobody sleeps for ever.
+ * Broken: DOUBLE_COMPLETION, NO_CAS, SLEEP_ON_REREAD, NUDGE_BY_STORE, RESULT_AFTER_DONE, NO_CALL_REFERENCE,
+ * WAKE_IGNORES_WAITERS.
+ */
+#define OWNER     0
+#define SECOND    1
+#define COMPLETER 2 /* of the first life */
+#define LATER     3 /* of the second */
+#define NUDGER    4
+#define NPROC     5
+
+/* Words with plain stores: the state, and the result (f->len, f->status and the bytes). */
+#define STATE  0
+#define RESULT 1
+#define NVAR   2
+#include "tso.pml"
+
+/* Bits of the state; the nudges above them. */
+#define DONE    1
+#define WAITERS 2
+#define NUDGE   4
+
+byte refs;           /* f->head.refs; locked instructions only, but for the store of future_alloc() */
+bool is_free = true; /* in the pool */
+byte started;        /* the call of this life was handed over */
+bool waiting[2];     /* in the kernel's queue of the futex */
+byte nudges;
+
+/* futex_wake(): the kernel's barrier comes before it looks who waits. */
+inline futex_wake_all(p)
+{
+	atomic { DRAINED(p) -> waiting[0] = false; waiting[1] = false }
+}
+
+/* buf_unref(): fetch_sub(refs, acq_rel); the last one recycles (future_recycle, push: released by a locked exchange) */
+inline unref(p)
+{
+	atomic {
+		DRAINED(p) -> assert(refs > 0);
+		refs--;
+		if
+		:: refs == 0 -> is_free = true
+		:: else
+		fi
+	}
+}
+
+/* future_sleep(f, seen): may_end is the limit's having come */
+inline sleep(p, may_end)
+{
+#ifdef NO_CAS
+	STORE(p, STATE, seen | WAITERS);
+	seen = seen | WAITERS;
+#else
+	/* atomic_compare_exchange_strong(state, seen, seen | WAITERS, acq_rel) */
+	if
+	:: seen & WAITERS
+	:: else ->
+		atomic {
+			DRAINED(p) ->
+			if
+			:: mem[STATE] == seen -> mem[STATE] = seen | WAITERS; seen = seen | WAITERS
+			:: else -> goto again
+			fi
+		}
+	fi;
+#endif
+#ifdef SLEEP_ON_REREAD
+	seen = LOAD(p, STATE);
+#endif
+	/* futex_wait(): compares and queues in one step, under the kernel's lock */
+	atomic {
+		DRAINED(p) ->
+		if
+		:: mem[STATE] == seen -> waiting[p] = true
+		:: else
+		fi
+	}
+	if
+	:: !waiting[p]
+	:: may_end -> waiting[p] = false
+	fi
+}
+
+active proctype owner()
+{
+	byte seen, life = 1;
+	do
+	:: life <= 2 ->
+		/* future_alloc(): pop() is a locked exchange, the rest are plain stores */
+		atomic { is_free && DRAINED(OWNER) -> is_free = false; refs = 1 }
+		STORE(OWNER, STATE, 0);
+		atomic {
+			DRAINED(OWNER) ->
+#ifndef NO_CALL_REFERENCE
+			refs++; /* agent_call_and_wait(): the call's own */
+#endif
+			if
+			:: life == 1 -> refs++ /* the second waiter's */
+			:: else
+			fi
+		}
+		/* The submission ring's release store: seen after the state, which is older in the buffer. */
+		atomic { DRAINED(OWNER) -> started = life }
+		do
+		:: true ->
+again:
+			seen = LOAD(OWNER, STATE);
+			if
+			:: seen & DONE -> assert(LOAD(OWNER, RESULT) == life); break
+			:: else ->
+				if
+				:: life == 1 -> break /* its limit has come */
+				:: true -> sleep(OWNER, life == 1)
+				fi
+			fi
+		od;
+		unref(OWNER);
+		life++
+	:: else -> break
+	od
+}
+
+active proctype second()
+{
+	byte seen;
+	bool patient; /* chosen beforehand: who waits without a limit must not be left asleep */
+	started > 0 ->
+	if
+	:: patient = true
+	:: patient = false
+	fi;
+	do
+	:: true ->
+again:
+		seen = LOAD(SECOND, STATE);
+		if
+		:: seen & DONE -> assert(LOAD(SECOND, RESULT) == 1); break
+		:: else ->
+			if
+			:: !patient -> break
+			:: true -> sleep(SECOND, !patient)
+			fi
+		fi
+	od;
+	unref(SECOND)
+}
+
+/* future_complete(), then agent_done_future()'s buf_unref() */
+inline complete(p, life)
+{
+#ifndef RESULT_AFTER_DONE
+	STORE(p, RESULT, life);
+#endif
+	/* atomic_fetch_or(state, done, acq_rel) and must() */
+	atomic {
+		DRAINED(p) -> old = mem[STATE];
+		mem[STATE] = old | DONE;
+		assert(!(old & DONE))
+	}
+#ifdef RESULT_AFTER_DONE
+	STORE(p, RESULT, life);
+#endif
+#ifndef WAKE_IGNORES_WAITERS
+	if
+	:: old & WAITERS -> futex_wake_all(p)
+	:: else
+	fi;
+#endif
+#ifndef NO_CALL_REFERENCE
+	unref(p)
+#endif
+}
+
+active proctype completer()
+{
+	byte old;
+	started >= 1 -> complete(COMPLETER, 1);
+#ifdef DOUBLE_COMPLETION
+	atomic { DRAINED(COMPLETER) -> old = mem[STATE]; mem[STATE] = old | DONE; assert(!(old & DONE)) }
+#endif
+}
+
+active proctype later()
+{
+	byte old;
+	started >= 2 -> complete(LATER, 2)
+}
+
+/* future_nudge() by driver.c: fetch_add(state, NUDGE, acq_rel), then futex_wake() */
+active proctype nudger()
+{
+	byte was;
+	do
+	:: nudges < 2 ->
+		nudges++;
+#ifdef NUDGE_BY_STORE
+		was = LOAD(NUDGER, STATE);
+		STORE(NUDGER, STATE, was + NUDGE);
+#else
+		atomic { DRAINED(NUDGER) -> mem[STATE] = mem[STATE] + NUDGE }
+#endif
+		futex_wake_all(NUDGER)
+	:: break
+	od
+}

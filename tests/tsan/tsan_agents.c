@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Two agents in one process, called by several threads, with every way of driving the shard; deferred answers come from
+ * other threads; then both leave. For a build with ThreadSanitizer: both ends share one mapping of their rings, so it
+ * sees them.
+ */
+#include <farcall/farcall.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                                               \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                  \
+			_exit(1);                                                                                      \
+		}                                                                                                      \
+	} while (0)
+
+enum { CALLERS = 3, CALLS = 150, LATER_MAX = 64 };
+
+static const char *const names[] = {"left", "right"};
+static struct far_agent *agents[2];
+static char url[64];
+static struct far_opts opts;
+
+/* ---- answers from another thread ---- */
+
+static pthread_mutex_t later_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct far_deferred *later[LATER_MAX];
+static unsigned later_n;
+static _Atomic bool stop;
+
+static enum far_status answer_later(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_deferred *d;
+	(void)args;
+	(void)n;
+	(void)user;
+	pthread_mutex_lock(&later_lock);
+	bool room = later_n < LATER_MAX;
+	if (room && far_defer(req, &d) == FAR_OK)
+		later[later_n++] = d;
+	pthread_mutex_unlock(&later_lock);
+	struct far_val v = far_str("at once");
+	return room ? FAR_OK : far_return(req, &v);
+}
+
+static void *answerer_main(void *arg)
+{
+	struct far_val v = far_str("later, in more bytes than the line of a small message has room for");
+	(void)arg;
+	while (!atomic_load(&stop)) {
+		pthread_mutex_lock(&later_lock);
+		struct far_deferred *d = later_n ? later[--later_n] : NULL;
+		pthread_mutex_unlock(&later_lock);
+		if (d)
+			far_deferred_return(d, &v);
+		else
+			usleep(200);
+	}
+	return NULL;
+}
+
+static void echo(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)user;
+	far_reply(req, data, len);
+}
+
+/* ---- callers ---- */
+
+static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+{
+	(void)data;
+	(void)len;
+	(void)err;
+	CHECK(status == FAR_OK || status == FAR_BUSY);
+	atomic_fetch_add((_Atomic unsigned *)user, 1);
+}
+
+static void mixed(struct far_agent *a, int to, int i)
+{
+	struct far_err err;
+	struct far_val out;
+	struct far_future *f;
+	char small[8] = "abcdefg", large[3000], reply[3000];
+	size_t len;
+	memset(large, 'l', sizeof large);
+	switch (i % 5) {
+	case 0:
+		CHECK(far_rpc_sync(a, names[to], "far::add", FAR_ARGS(i, 1), NULL, &out, &err) == FAR_OK);
+		CHECK(out.u.i == i + 1);
+		break;
+	case 1:
+		CHECK(far_rpc_sync(a, names[to], "t::later", FAR_NOARGS, NULL, &out, &err) == FAR_OK);
+		CHECK(out.type == FAR_TYPE_STRING);
+		far_val_fini(&out);
+		break;
+	case 2:
+		CHECK(far_msg_call(a, (struct far_to){to, -1}, 1, small, sizeof small, NULL, reply, sizeof reply, &len,
+				   &err) == FAR_OK);
+		CHECK(len == sizeof small && memcmp(small, reply, len) == 0);
+		break;
+	case 3:
+		CHECK(far_msg_call(a, (struct far_to){to, -1}, 1, large, sizeof large, NULL, reply, sizeof reply, &len,
+				   &err) == FAR_OK);
+		CHECK(len == sizeof large && memcmp(large, reply, len) == 0);
+		break;
+	default:
+		CHECK(far_rpc_async(a, names[to], "t::later", FAR_NOARGS, NULL, &f, &err) == FAR_OK);
+		if (i % 2)
+			CHECK(far_future_wait(f, 0, NULL, &err) == FAR_OK);
+		far_future_free(f);
+	}
+}
+
+struct caller {
+	pthread_t thread;
+	int from, to, seed;
+};
+
+static void *caller_main(void *arg)
+{
+	const struct caller *c = arg;
+	struct far_agent *a = agents[c->from];
+	struct far_err err;
+	_Atomic unsigned done = 0;
+	unsigned sent = 0;
+	for (int i = 0; i < CALLS; i++) {
+		mixed(a, c->to, i + c->seed);
+		if (i % 10 == 0)
+			sent += far_msg_send(a, (struct far_to){c->to, -1}, 1, "x", 1, NULL, on_done, &done, &err) ==
+				FAR_OK;
+		if (i % 20 == 7 && far_shard_acquire(a, 0, &err) == FAR_OK) {
+			mixed(a, c->to, i);
+			far_shard_poll(a);
+			far_shard_release(a);
+		}
+		struct far_counters counters;
+		far_counters_read(a, &counters);
+	}
+	/* The callbacks write to this stack. */
+	while (atomic_load(&done) < sent)
+		mixed(a, c->to, 0);
+	return NULL;
+}
+
+static void *join_main(void *arg)
+{
+	int rank = (int)(intptr_t)arg;
+	struct far_err err;
+	if (far_init_rpc(names[rank], rank, 2, &opts, &agents[rank], &err))
+		_exit(1 + (int)far_err_print(stderr, &err));
+	return NULL;
+}
+
+static void *leave_main(void *arg)
+{
+	struct far_err err;
+	if (far_shutdown(arg, 0, &err))
+		_exit(1 + (int)far_err_print(stderr, &err));
+	return NULL;
+}
+
+static void in_both(void *(*body)(void *), void *left, void *right)
+{
+	pthread_t t[2];
+	CHECK(pthread_create(&t[0], NULL, body, left) == 0);
+	CHECK(pthread_create(&t[1], NULL, body, right) == 0);
+	CHECK(pthread_join(t[0], NULL) == 0 && pthread_join(t[1], NULL) == 0);
+}
+
+static void run(enum far_driver driver, enum far_idle idle)
+{
+	struct caller callers[2 * CALLERS];
+	pthread_t answerer;
+	opts.driver = driver;
+	opts.idle = idle;
+	atomic_store(&stop, false);
+	in_both(join_main, (void *)0, (void *)1);
+	CHECK(pthread_create(&answerer, NULL, answerer_main, NULL) == 0);
+	for (int i = 0; i < 2 * CALLERS; i++) {
+		/* Towards the other one, and each to itself. */
+		callers[i].from = i % 2;
+		callers[i].to = i < 4 ? 1 - i % 2 : i % 2;
+		callers[i].seed = i;
+		CHECK(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]) == 0);
+	}
+	for (int i = 0; i < 2 * CALLERS; i++)
+		CHECK(pthread_join(callers[i].thread, NULL) == 0);
+	/* Leaving waits for the calls whose futures were dropped, so the answers go on. */
+	in_both(leave_main, agents[0], agents[1]);
+	atomic_store(&stop, true);
+	CHECK(pthread_join(answerer, NULL) == 0);
+	CHECK(later_n == 0);
+}
+
+/* A free port. The first store inherits its listener, the later ones listen there again. */
+static void listen_somewhere(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof at;
+	char text[16];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 && listen(fd, 16) == 0);
+	CHECK(getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+	snprintf(text, sizeof text, "%d", fd);
+	setenv("FAR_STORE_FD", text, 1);
+}
+
+int main(void)
+{
+	static const struct far_function functions[] = {{"t::later() -> str", FAR_KIND_INLINE, answer_later, NULL}};
+	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, echo, NULL}};
+	alarm(60);
+	opts = (struct far_opts){
+		.init_method = url, .functions = functions, .functions_n = 1, .messages = messages, .messages_n = 1};
+	listen_somewhere();
+	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE);
+	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE);
+	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY);
+	return 0;
+}

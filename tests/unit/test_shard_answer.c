@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
+#include "shard_bench.h"
+#include "wire/values.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <farcall/message.h>
+#include <string.h>
+
+TestSuite(shard_answer, .init = shard_setup, .fini = shard_teardown);
+
+/* ---- deferred ---- */
+
+Test(shard_answer, deferred_is_answered_later)
+{
+	put_request(MSG_DEFER, 3, NULL, 0);
+	passes(3);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 1u);
+	cr_assert_eq(far_deferred_reply(kept[0], "later", 5), FAR_OK);
+	passes(1);
+	expect_reply(3, "later", 5);
+	cr_assert_eq(shard->counters.requests_active, 0u);
+}
+
+Test(shard_answer, deferred_answers_leave_in_their_order)
+{
+	for (uint32_t i = 0; i < 10; i++)
+		put_request(MSG_DEFER, i, NULL, 0);
+	passes(1);
+	for (int i = 9; i >= 0; i--)
+		far_deferred_reply(kept[i], &i, sizeof i);
+	passes(1);
+	for (int i = 9; i >= 0; i--)
+		expect_reply((uint32_t)i, &i, sizeof i);
+}
+
+Test(shard_answer, deferred_dropped_in_the_handler)
+{
+	put_request(MSG_DROP, 3, NULL, 0);
+	passes(1);
+	expect_error(3, FAR_REMOTE, FAR_EXECUTED_YES, "dropped the request");
+}
+
+Test(shard_answer, deferred_failed)
+{
+	put_request(MSG_DEFER, 3, NULL, 0);
+	passes(1);
+	cr_assert_eq(far_deferred_fail(kept[0], FAR_REMOTE, 5, "number %d", 17), FAR_OK);
+	passes(1);
+	expect_error(3, FAR_REMOTE, FAR_EXECUTED_YES, "number 17");
+}
+
+Test(shard_answer, deferred_message_answered_with_a_value)
+{
+	struct far_val v = far_int(1);
+	put_request(MSG_DEFER, 3, NULL, 0);
+	passes(1);
+	far_deferred_return(kept[0], &v);
+	passes(1);
+	expect_error(3, FAR_INVALID, FAR_EXECUTED_YES, "far_deferred_reply");
+}
+
+Test(shard_answer, deferred_answer_too_large)
+{
+	static char large[FAR_MSG_BYTES_MAX + 1];
+	put_request(MSG_DEFER, 3, NULL, 0);
+	passes(1);
+	cr_assert_eq(far_deferred_reply(kept[0], large, sizeof large), FAR_TOO_LARGE);
+	passes(1);
+	expect_error(3, FAR_TOO_LARGE, FAR_EXECUTED_YES, "larger");
+}
+
+/* The caller's deadline passes while the request is open. Expect CANCELLED, and the late answer dropped. */
+Test(shard_answer, deferred_answered_after_the_deadline)
+{
+	struct shm_head h;
+	put(NIC_PEER, request(MSG_DEFER, 3, FAR_MS), NULL, 0);
+	passes(1);
+	advance(FAR_MS - 1);
+	expect_nothing();
+	advance(1);
+	expect(&h, HEAD_CANCELLED, 3);
+	cr_assert_eq(executed_of(&h), (unsigned)FAR_EXECUTED_MAYBE);
+	cr_assert_eq(far_deferred_reply(kept[0], "late", 4), FAR_CANCELLED);
+	passes(1);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 0u);
+}
+
+/* ---- cancel ---- */
+
+/* Receive CANCEL for an open request. Expect CANCELLED once. */
+Test(shard_answer, cancel_of_an_open_request)
+{
+	struct shm_head h;
+	put_request(MSG_DEFER, 3, NULL, 0);
+	put_cancel(3);
+	put_cancel(3);
+	passes(1);
+	expect(&h, HEAD_CANCELLED, 3);
+	expect_nothing();
+	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
+	passes(1);
+	expect_nothing();
+}
+
+/* Receive CANCEL for what was answered, or never was. Expect nothing: the answer is on its way. */
+Test(shard_answer, cancel_of_nothing)
+{
+	put_request(MSG_ECHO, 3, NULL, 0);
+	put_cancel(3);
+	put_cancel(77);
+	passes(1);
+	expect_reply(3, "", 0);
+	expect_nothing();
+}
+
+/* Receive CANCEL with the right slot and another life of it. Expect nothing. */
+Test(shard_answer, cancel_of_another_life)
+{
+	put_request(MSG_DEFER, 3, NULL, 0);
+	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCEL, .call = 3, .gen = 104}, NULL, 0);
+	put(NIC_OTHER, (struct shm_head){.type = HEAD_CANCEL, .call = 3, .gen = 103}, NULL, 0);
+	passes(1);
+	expect_nothing();
+	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_OK);
+	passes(1);
+	expect_reply(3, "x", 1);
+}
+
+/* The application answers, and a CANCEL comes before the shard has seen it. Expect one packet. */
+Test(shard_answer, cancel_crosses_the_answer)
+{
+	struct shm_head h;
+	put_request(MSG_DEFER, 3, NULL, 0);
+	passes(1);
+	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_OK);
+	put_cancel(3);
+	passes(2);
+	expect(&h, HEAD_CANCELLED, 3);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 0u);
+}
+
+/* ---- bulk memory runs out ---- */
+
+/* Receive a REQUEST whose answer finds no bulk memory. Expect it kept, later requests parked, and all in order. */
+Test(shard_answer, answers_wait_for_bulk_memory_and_requests_are_parked)
+{
+	struct shm_head h;
+	uint32_t tag;
+	static char body[200];
+	queue->no_bulk = true;
+	for (tag = 0; tag < 2; tag++)
+		put_request(MSG_BIG, tag, &tag, sizeof tag);
+	for (; tag < 4; tag++)
+		put_request(MSG_ECHO, tag, &tag, sizeof tag);
+	memcpy(body, &tag, sizeof tag);
+	put_request(MSG_ECHO, tag, body, sizeof body);
+	passes(3);
+	expect_nothing();
+	cr_assert_eq(ran, 1u, "the first one blocks the session");
+	cr_assert_eq(shard->sessions[PEER].parked_n, 4u);
+	cr_assert_eq(queue->in_held, 0u, "a parked request is copied: the peer gets its memory back");
+	queue->no_bulk = false;
+	passes(3);
+	for (tag = 0; tag < 2; tag++) {
+		const struct fake_packet *p = expect(&h, HEAD_REPLY, tag);
+		cr_assert_eq(p->body_len, FAKE_BODY / 4);
+		cr_assert_eq(((const uint8_t *)fake_body(p))[100], tag);
+	}
+	for (; tag < 4; tag++)
+		expect_reply(tag, &tag, sizeof tag);
+	expect_reply(4, body, sizeof body);
+	cr_assert_eq(order_n, 5u);
+	for (uint32_t i = 0; i < 5; i++)
+		cr_assert_eq(order[i], i);
+}
+
+/* The same with an answer that was being written in place when the session got blocked. */
+Test(shard_answer, other_sessions_go_on_while_one_is_blocked)
+{
+	struct shm_head h;
+	queue->no_bulk = true;
+	put_request(MSG_ALLOC, 1, NULL, 0);
+	passes(1);
+	cr_assert(shard->sessions[PEER].blocked);
+	put(NIC_OTHER, request(MSG_ECHO, 9, UINT64_MAX), "o", 1);
+	passes(1);
+	const struct fake_packet *p = fake_queue_sent(queue, &h);
+	cr_assert_not_null(p);
+	cr_assert_eq(p->peer, (uint32_t)NIC_OTHER);
+	queue->no_bulk = false;
+	passes(1);
+	expect(&h, HEAD_REPLY, 1);
+}
+
+Test(shard_answer, answers_to_our_calls_pass_a_blocked_session)
+{
+	struct result r;
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 1, NULL, 0);
+	passes(1);
+	struct shm_head h = called(&r, FAR_SEC);
+	answer(h, HEAD_REPLY, 0, 0, "yes");
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_OK);
+}
+
+/* Receive CANCEL for a parked request. Expect CANCELLED, and that it never runs. */
+Test(shard_answer, cancel_while_parked)
+{
+	struct shm_head h;
+	static char body[100];
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 1, NULL, 0);
+	put_request(MSG_ECHO, 2, body, sizeof body);
+	put_request(MSG_ECHO, 3, "c", 1);
+	put_cancel(2);
+	put_cancel(2);
+	passes(1);
+	expect(&h, HEAD_CANCELLED, 2);
+	expect_nothing();
+	queue->no_bulk = false;
+	passes(2);
+	expect(&h, HEAD_REPLY, 1);
+	expect_reply(3, "c", 1);
+	expect_nothing();
+	cr_assert_eq(ran, 2u);
+	cr_assert_eq(queue->in_held, 0u);
+}
+
+/* Receive CANCEL for a kept answer. Expect CANCELLED instead of it. */
+Test(shard_answer, cancel_of_a_kept_answer)
+{
+	struct shm_head h;
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 1, NULL, 0);
+	put_cancel(1);
+	passes(1);
+	expect(&h, HEAD_CANCELLED, 1);
+	passes(2);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 0u);
+	cr_assert_not(shard->sessions[PEER].blocked, "nothing waits any more");
+}
+
+/* A parked request's deadline passes. Expect TIMEOUT, not run. */
+Test(shard_answer, deadline_while_parked)
+{
+	struct shm_head h;
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 1, NULL, 0);
+	put(NIC_PEER, request(MSG_ECHO, 2, FAR_MS), NULL, 0);
+	passes(1);
+	now_ns += 2 * FAR_MS;
+	queue->no_bulk = false;
+	passes(2);
+	expect(&h, HEAD_REPLY, 1);
+	expect_error(2, FAR_TIMEOUT, FAR_EXECUTED_NO, "before the handler");
+	cr_assert_eq(ran, 1u);
+}
+
+/* More requests than credits while blocked. Expect the peer reported, nothing overwritten. */
+Test(shard_answer, parking_is_bounded)
+{
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 0, NULL, 0);
+	for (uint32_t i = 1; i <= FAR_SESSION_CALLS_MAX + 3; i++)
+		put_request(MSG_ECHO, i, &i, sizeof i);
+	passes(40);
+	cr_assert_eq(shard->sessions[PEER].parked_n, (uint32_t)FAR_SESSION_CALLS_MAX);
+	cr_assert_eq(dropped(), 3u);
+	cr_assert(posted(MAIL_POISONED));
+}
+
+/* A small deferred answer while blocked waits its turn behind the kept one. */
+Test(shard_answer, deferred_answer_while_blocked)
+{
+	struct shm_head h;
+	put_request(MSG_DEFER, 1, NULL, 0);
+	passes(1);
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 2, NULL, 0);
+	passes(1);
+	far_deferred_reply(kept[0], "d", 1);
+	passes(2);
+	expect_nothing();
+	queue->no_bulk = false;
+	passes(1);
+	expect(&h, HEAD_REPLY, 2);
+	expect_reply(1, "d", 1);
+}
+
+Test(shard_answer, an_error_text_is_cut_rather_than_kept)
+{
+	struct shm_head h;
+	queue->no_bulk = true;
+	put_request(900, 3, NULL, 0);
+	passes(1);
+	const struct fake_packet *p = expect(&h, HEAD_ERROR, 3);
+	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
+	cr_assert_eq(p->body_len, (uint64_t)FAR_LINE_PAYLOAD);
+}
+
+/* The ring has no slot for an answer: only a peer that overdraws its credits brings this about. */
+Test(shard_answer, no_slot_for_an_answer)
+{
+	put_request(MSG_ECHO, 1, "a", 1);
+	queue->no_slots = true;
+	passes(1);
+	queue->no_slots = false;
+	cr_assert(posted(MAIL_POISONED));
+	cr_assert_eq(dropped(), 1u);
+}
+
+Test(shard_answer, an_open_reservation_meets_a_full_ring)
+{
+	put_request(MSG_ALLOC, 1, NULL, 0);
+	queue->commit_error = -11;
+	passes(1);
+	cr_assert(posted(MAIL_POISONED));
+	cr_assert_eq(queue->open_tx, 0u);
+}
+
+/* ---- the deferred pool ---- */
+
+/* Every record is used, and again: none is handed out twice, and the one too many is refused. */
+Test(shard_answer, deferred_records_are_bounded)
+{
+	static struct far_deferred *d[FAR_DEFERRED_MAX];
+	for (int round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++) {
+			struct session *se = &shard->sessions[i / FAR_SESSION_CALLS_MAX];
+			d[i] = deferred_alloc(shard, se, i, i, NULL, false);
+			cr_assert_not_null(d[i]);
+			cr_assert_eq(d[i]->call, i);
+		}
+		cr_assert_null(deferred_alloc(shard, &shard->sessions[WORLD - 1], 0, 0, NULL, false));
+		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++)
+			cr_assert_eq(d[i]->call, i);
+		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++)
+			deferred_free(shard, d[round == 1 ? FAR_DEFERRED_MAX - 1 - i : i]);
+	}
+}
+
+/* Receive more open REQUESTs than credits. Expect the peer reported. */
+Test(shard_answer, open_requests_are_bounded_by_credits)
+{
+	struct session *se = &shard->sessions[PEER];
+	struct far_deferred *d[FAR_SESSION_CALLS_MAX];
+	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		cr_assert_not_null(d[i] = deferred_alloc(shard, se, i, i, NULL, false));
+	cr_assert_null(deferred_alloc(shard, se, 0, 0, NULL, false));
+	cr_assert(posted(MAIL_POISONED));
+	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		deferred_free(shard, d[i]);
+}
+
+/* As above, given back before all are used. */
+Test(shard_answer, deferred_records_grow_after_reuse)
+{
+	struct session *se = &shard->sessions[PEER];
+	static struct far_deferred *d[200];
+	for (uint32_t n = 1; n < 200; n++) {
+		for (uint32_t i = 0; i < n; i++) {
+			d[i] = deferred_alloc(shard, se, i, n, NULL, false);
+			cr_assert_not_null(d[i]);
+		}
+		for (uint32_t i = 0; i < n; i++)
+			cr_assert_eq(d[i]->call, i);
+		for (uint32_t i = 0; i < n; i++)
+			deferred_free(shard, d[i]);
+	}
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls: what the caller does with answers, deadlines and credits. */
+#include "shard_bench.h"
+#include "wire/values.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <farcall/message.h>
+#include <string.h>
+
+TestSuite(shard_call, .init = shard_setup, .fini = shard_teardown);
+
+Test(shard_call, call_and_reply)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	cr_assert_eq(h.fn, MSG_ECHO);
+	cr_assert_eq(head_time(&h), FAR_SEC);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 1u);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_OK);
+	cr_assert_eq(r.len, 4u);
+	cr_assert_eq(memcmp(r.bytes, "fine", 4), 0);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+	cr_assert_eq(shard->counters.calls_completed, 1u);
+	cr_assert_eq(shard->wheel.armed_n, 0u);
+}
+
+Test(shard_call, call_and_error)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	struct shm_head a = {.type = HEAD_ERROR,
+			     .flags = FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT,
+			     .fn = FAR_REMOTE,
+			     .call = h.call,
+			     .gen = h.gen,
+			     .time_low = (uint32_t)-5};
+	put(NIC_PEER, a, "why", 3);
+	passes(1);
+	cr_assert_eq(r.status, FAR_REMOTE);
+	cr_assert_eq(r.executed, FAR_EXECUTED_YES);
+	cr_assert_eq(r.code, -5);
+	cr_assert_eq(r.origin, PEER);
+	cr_assert_eq(shard->counters.calls_failed, 1u);
+}
+
+/* Receive ERROR with a status, an executed or a text that cannot be. Expect an error all the same. */
+Test(shard_call, errors_that_make_no_sense)
+{
+	static const uint16_t statuses[] = {FAR_OK, FAR_STATUS_COUNT, UINT16_MAX};
+	static char long_text[5000];
+	memset(long_text, 'x', sizeof long_text);
+	for (size_t i = 0; i < 3; i++) {
+		struct result r;
+		struct shm_head h = called(&r, FAR_SEC);
+		struct shm_head a = {.type = HEAD_ERROR,
+				     .flags = 3 << HEAD_EXECUTED_SHIFT,
+				     .fn = statuses[i],
+				     .call = h.call,
+				     .gen = h.gen};
+		put(NIC_PEER, a, long_text, sizeof long_text);
+		passes(1);
+		cr_assert_eq(r.n, 1u);
+		cr_assert_eq(r.status, FAR_PROTOCOL);
+		cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
+		cr_assert_lt(r.len, (size_t)FAR_ERR_TEXT_MAX);
+	}
+}
+
+/* Receive answers for a wrong life, a wrong slot, from a wrong worker, for a free slot. Expect them counted, and the
+ * call still open. */
+Test(shard_call, answers_out_of_place)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC), bad = h;
+	bad.type = HEAD_REPLY;
+	bad.gen++;
+	put(NIC_PEER, bad, NULL, 0);
+	bad = h;
+	bad.type = HEAD_REPLY;
+	put(NIC_OTHER, bad, NULL, 0);
+	bad.call = h.call + 1;
+	put(NIC_PEER, bad, NULL, 0);
+	bad.call = FAR_CALLS_MAX;
+	put(NIC_PEER, bad, NULL, 0);
+	bad.call = UINT32_MAX;
+	put(NIC_PEER, bad, NULL, 0);
+	passes(1);
+	cr_assert_eq(dropped(), 5u);
+	cr_assert_eq(r.n, 0u);
+	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(r.n, 1u);
+	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(r.n, 1u, "once");
+	cr_assert_eq(dropped(), 7u);
+}
+
+/* The deadline passes. Expect TIMEOUT, a CANCEL, and the slot kept until the peer's last word. */
+Test(shard_call, late_reply_after_the_deadline)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_MS), c;
+	advance(FAR_MS - 1);
+	cr_assert_eq(r.n, 0u);
+	advance(1);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_TIMEOUT);
+	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
+	cr_assert_not_null(fake_queue_sent(queue, &c));
+	cr_assert_eq(c.type, HEAD_CANCEL);
+	cr_assert_eq(c.call, h.call);
+	cr_assert_eq(c.gen, h.gen);
+	cr_assert_eq(shard->counters.calls_timed_out, 1u);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 1u);
+	answer(h, HEAD_REPLY, 0, 0, "late");
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(shard->counters.replies_late, 1u);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+	answer(h, HEAD_REPLY, 0, 0, "later still");
+	cr_assert_eq(dropped(), 1u);
+}
+
+/* The peer answers CANCELLED instead. Expect the slot free. */
+Test(shard_call, cancelled_after_the_deadline)
+{
+	struct result r;
+	struct shm_head h = called(&r, 1);
+	advance(1);
+	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+}
+
+/* Receive CANCELLED before our own timer. Expect TIMEOUT, no CANCEL. */
+Test(shard_call, the_callee_gives_up_first)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(r.status, FAR_TIMEOUT);
+	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
+	advance(2 * FAR_SEC);
+	cr_assert_eq(r.n, 1u);
+	expect_nothing();
+}
+
+Test(shard_call, deadlines_of_one_nanosecond_and_for_ever)
+{
+	struct result one, forever, distant;
+	called(&one, 1);
+	struct shm_head h = called(&forever, FAR_FOREVER);
+	cr_assert_eq(head_time(&h), UINT64_MAX);
+	struct shm_head d = called(&distant, UINT64_C(1) << 60);
+	advance(1);
+	cr_assert_eq(one.n, 1u);
+	for (int i = 0; i < 100; i++)
+		advance(UINT64_C(3600) * FAR_SEC);
+	cr_assert_eq(forever.n, 0u);
+	cr_assert_eq(distant.n, 0u);
+	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(forever.status, FAR_OK);
+	advance(UINT64_C(1) << 60);
+	cr_assert_eq(distant.status, FAR_TIMEOUT);
+	(void)d;
+}
+
+/* 256 calls are pending. Expect the next refused until one is answered, ended ones included. */
+Test(shard_call, credits)
+{
+	static struct result r[FAR_SESSION_CALLS_MAX + 1];
+	struct shm_head h[FAR_SESSION_CALLS_MAX];
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		h[i] = called(&r[i], i == 0 ? 1 : FAR_FOREVER);
+	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), -EAGAIN);
+	advance(1);
+	cr_assert_eq(r[0].status, FAR_TIMEOUT);
+	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), -EAGAIN, "its slot waits for the last word");
+	answer(h[0], HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), 0);
+	/* Another worker's credits are its own. */
+	struct call_start start = {.worker = OTHER,
+				   .fn = 1,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = take_result,
+				   .user = &r[0]};
+	cr_assert_eq(shard_call(shard, &start), 0);
+}
+
+Test(shard_call, calls_that_cannot_be_sent)
+{
+	struct result r;
+	static char large[FAKE_BODY + 1];
+	struct call_start start = {.worker = 3, .done = take_result, .user = &r};
+	cr_assert_eq(shard_call(shard, &start), -ENOTCONN);
+	cr_assert_eq(call(&r, FAR_SEC, large, sizeof large), -EMSGSIZE);
+	queue->no_bulk = true;
+	cr_assert_eq(call(&r, FAR_SEC, large, 1000), -EAGAIN, "bulk memory comes back: back-pressure");
+	queue->no_bulk = false;
+	queue->no_slots = true;
+	cr_assert_eq(call(&r, FAR_SEC, large, 1), -EAGAIN);
+	queue->no_slots = false;
+	queue->commit_error = -EAGAIN;
+	cr_assert_eq(call(&r, FAR_SEC, large, 1000), -EAGAIN);
+	cr_assert_eq(r.n, 0u);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+	expect_nothing();
+}
+
+/* ---- typed calls learn numbers ---- */
+
+static int call_typed(struct result *r)
+{
+	uint8_t body[64];
+	size_t len = two_ints(body, 1, 2);
+	struct call_start start = {.worker = PEER,
+				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
+				   .typed = true,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = take_result,
+				   .user = r,
+				   .data = body,
+				   .len = len};
+	memset(r, 0, sizeof *r);
+	return shard_call(shard, &start);
+}
+
+Test(shard_call, the_first_reply_teaches_the_number)
+{
+	struct result r;
+	struct shm_head h;
+	struct head_hash hash;
+	const struct function *fn = registry_find(&registry, "t::add");
+	cr_assert_eq(call_typed(&r), 0);
+	const struct fake_packet *p = fake_queue_sent(queue, &h);
+	cr_assert_eq(h.flags, HEAD_TYPED | HEAD_HASHED);
+	memcpy(&hash, (const uint8_t *)fake_body(p) + p->body_len - sizeof hash, sizeof hash);
+	cr_assert_eq(hash.name, fn->signature.name_hash);
+	cr_assert_eq(hash.signature, fn->signature.canonical_hash);
+	answer(h, HEAD_REPLY, 321, HEAD_HASHED, "");
+	cr_assert_eq(call_typed(&r), 0);
+	p = fake_queue_sent(queue, &h);
+	cr_assert_eq(h.flags, HEAD_TYPED);
+	cr_assert_eq(h.fn, 321);
+	answer(h, HEAD_REPLY, 0, 0, "");
+}
+
+/* Receive a number that cannot be. Expect it not learnt. */
+Test(shard_call, an_impossible_number_is_not_learnt)
+{
+	struct result r;
+	struct shm_head h;
+	cr_assert_eq(call_typed(&r), 0);
+	fake_queue_sent(queue, &h);
+	answer(h, HEAD_REPLY, FAR_FUNCTIONS_MAX, HEAD_HASHED, "");
+	cr_assert_eq(r.status, FAR_OK);
+	cr_assert_eq(call_typed(&r), 0);
+	fake_queue_sent(queue, &h);
+	cr_assert(h.flags & HEAD_HASHED);
+	answer(h, HEAD_REPLY, 0, 0, "");
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Sessions that end, calls handed over by other threads, idling. */
+#include "shard_bench.h"
+#include "wire/values.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <farcall/message.h>
+#include <string.h>
+
+TestSuite(shard_session, .init = shard_setup, .fini = shard_teardown);
+
+/* ---- sessions ---- */
+
+/* DOWN with everything pending: calls, an ended one, open requests, a kept answer, parked requests. */
+Test(shard_session, session_down_with_everything_pending)
+{
+	static struct result r[3];
+	static char body[100];
+	for (int i = 0; i < 3; i++)
+		called(&r[i], i == 0 ? 1 : FAR_FOREVER);
+	advance(1);
+	put_request(MSG_DEFER, 1, NULL, 0);
+	put(NIC_PEER, request(MSG_DEFER, 2, FAR_SEC), NULL, 0);
+	passes(1);
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 3, NULL, 0);
+	put_request(MSG_ECHO, 4, body, sizeof body);
+	put_request(MSG_ECHO, 5, "x", 1);
+	passes(1);
+	cr_assert_eq(shard->sessions[PEER].parked_n, 2u);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_not(queue->attached[NIC_PEER]);
+	cr_assert_eq(r[0].n, 1u);
+	for (int i = 1; i < 3; i++) {
+		cr_assert_eq(r[i].n, 1u);
+		cr_assert_eq(r[i].status, FAR_PEER_LOST);
+		cr_assert_eq(r[i].executed, FAR_EXECUTED_MAYBE);
+	}
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+	cr_assert(posted(MAIL_DETACHED));
+	cr_assert_eq(shard->blocked_n, 0u);
+	/* The application learns it when it answers. */
+	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
+	cr_assert_eq(far_deferred_reply(kept[1], "x", 1), FAR_CANCELLED);
+	passes(1);
+	struct result after;
+	cr_assert_eq(call(&after, FAR_SEC, NULL, 0), -EPIPE);
+	/* The other session is untouched. */
+	put(NIC_OTHER, request(MSG_ECHO, 9, UINT64_MAX), NULL, 0);
+	passes(1);
+	cr_assert_eq(shard->sessions[OTHER].state, SESSION_UP);
+}
+
+/* DOWN while answers are still in the ring. Expect them to count. */
+Test(shard_session, answers_that_came_before_the_end_count)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	put(NIC_PEER, (struct shm_head){.type = HEAD_REPLY, .call = h.call, .gen = h.gen}, "ok", 2);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_OK);
+}
+
+Test(shard_session, down_of_another_peer_is_ignored)
+{
+	mail(MAIL_PEER_DOWN, PEER, NIC_OTHER);
+	mail(MAIL_PEER_DOWN, 3, 7);
+	cr_assert_eq(shard->sessions[PEER].state, SESSION_UP);
+	cr_assert_not(posted(MAIL_DETACHED));
+}
+
+Test(shard_session, stopping_fails_what_is_pending)
+{
+	struct result r;
+	called(&r, FAR_FOREVER);
+	session_close_all(shard);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_SHUTDOWN);
+}
+
+static unsigned restarts;
+
+static void call_again(void *user, const struct outcome *o)
+{
+	(void)o;
+	struct call_start start = {
+		.worker = PEER, .fn = 1, .deadline = now_ns + 1, .left = 1, .done = call_again, .user = user};
+	if (++restarts < 5)
+		shard_call(shard, &start);
+}
+
+/* A callback starts the next call, also when the session is going down. Expect an end. */
+Test(shard_session, callbacks_may_call)
+{
+	call_again(NULL, NULL);
+	advance(1);
+	advance(1);
+	cr_assert_eq(restarts, 3u);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
+	cr_assert_eq(restarts, 4u);
+}
+
+/* ---- submissions ---- */
+
+static int submit(struct result *r, uint32_t worker, uint64_t deadline, size_t len)
+{
+	static char data[FAKE_BODY + 1];
+	struct call_start start = {.worker = worker,
+				   .fn = 1,
+				   .deadline = deadline,
+				   .done = take_result,
+				   .user = r,
+				   .data = data,
+				   .len = len};
+	memset(r, 0, sizeof *r);
+	return submit_put(&shard->submit, &start);
+}
+
+Test(shard_session, submissions_are_sent)
+{
+	struct result r;
+	struct shm_head h;
+	cr_assert_eq(submit(&r, PEER, now_ns + 500, 1000), 0);
+	passes(1);
+	const struct fake_packet *p = fake_queue_sent(queue, &h);
+	cr_assert_not_null(p);
+	cr_assert_eq(p->body_len, 1000u);
+	cr_assert_eq(head_time(&h), 500u);
+	answer(h, HEAD_REPLY, 0, 0, "s");
+	cr_assert_eq(r.status, FAR_OK);
+}
+
+Test(shard_session, submissions_that_cannot_be_sent)
+{
+	struct result late, dead, absent, nomem;
+	submit(&late, PEER, now_ns, 1);
+	submit(&absent, 3, TIME_NEVER, 1);
+	queue->no_bulk = true;
+	submit(&nomem, PEER, TIME_NEVER, 1000);
+	passes(1);
+	cr_assert_eq(late.status, FAR_TIMEOUT);
+	cr_assert_eq(late.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(absent.status, FAR_PEER_LOST);
+	cr_assert_eq(absent.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(nomem.n, 1u);
+	cr_assert_eq(nomem.status, FAR_BUSY, "bulk memory comes back: back-pressure");
+	cr_assert_eq(nomem.executed, FAR_EXECUTED_NO);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	submit(&dead, PEER, TIME_NEVER, 1);
+	passes(1);
+	cr_assert_eq(dead.status, FAR_PEER_LOST);
+	cr_assert_eq(dead.executed, FAR_EXECUTED_NO);
+	expect_nothing();
+}
+
+/* No credit is left. Expect BUSY, not run, and calls towards others to go on. */
+Test(shard_session, submissions_without_a_credit)
+{
+	static struct result r[FAR_SESSION_CALLS_MAX], busy, other;
+	struct shm_head h;
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		h = called(&r[i], FAR_FOREVER);
+	submit(&busy, PEER, TIME_NEVER, 1);
+	submit(&other, OTHER, TIME_NEVER, 1);
+	passes(1);
+	cr_assert_eq(busy.n, 1u);
+	cr_assert_eq(busy.status, FAR_BUSY);
+	cr_assert_eq(busy.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(other.n, 0u);
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	expect_nothing();
+	cr_assert_eq(submit_waiting(&shard->submit), 0u);
+}
+
+/* Receive what the driver found to break its rules. Expect it counted and the peer reported. */
+Test(shard_session, bad_packets_of_the_driver)
+{
+	static const struct shm_head none;
+	fake_queue_put(queue, NIC_PEER, &none, NULL, 0);
+	queue->bad_next = true;
+	passes(1);
+	cr_assert_eq(dropped(), 1u);
+	cr_assert(posted(MAIL_POISONED));
+}
+
+/* ---- idling ---- */
+
+Test(shard_session, going_to_sleep_looks_once_more)
+{
+	struct result r;
+	submit(&r, 3, TIME_NEVER, 1);
+	shard_sleep(shard, TIME_NEVER);
+	cr_assert_eq(r.n, 1u, "found by the look after arming");
+	cr_assert_eq(queue->arms, 1u);
+	cr_assert_not(queue->armed);
+	cr_assert_eq(shard->counters.wakeups, 0u);
+}
+
+Test(shard_session, a_wake_ends_the_sleep, .timeout = 60)
+{
+	queue->base.ops->wake(&queue->base);
+	shard_sleep(shard, TIME_NEVER);
+	cr_assert_eq(shard->counters.wakeups, 1u);
+	cr_assert_not(queue->armed);
+	cr_assert_eq(atomic_load(&shard->driver.asleep), 0u);
+}
+
+/* A handler's name is what a wait in it is refused with, and is gone afterwards. */
+Test(shard_session, the_context_is_restored)
+{
+	cr_assert(shard_held(shard));
+	put_request(MSG_ECHO, 1, NULL, 0);
+	passes(1);
+	cr_assert_null(shard_in_handler());
+}

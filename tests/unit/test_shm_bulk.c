@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/shm/shm_bulk.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct shm_bulk bulk;
+
+static void setup(void)
+{
+	cr_assert_eq(shm_bulk_init(&bulk), 0);
+}
+
+static void teardown(void)
+{
+	shm_bulk_fini(&bulk);
+}
+
+TestSuite(shm_bulk, .init = setup, .fini = teardown);
+
+static uint32_t blocks_for(uint64_t bytes)
+{
+	uint32_t blocks = 1;
+	while ((uint64_t)blocks * SHM_BLOCK < bytes)
+		blocks *= 2;
+	return blocks;
+}
+
+/* Bodies of the largest power of two that fills the area without a rest. */
+enum { WHOLE = 16 << 20, WHOLES = (int)(SHM_BULK_BYTES / WHOLE) };
+
+Test(shm_bulk, the_largest_body_fits)
+{
+	uint32_t at = shm_bulk_alloc(&bulk, SHM_BODY_MAX), other = shm_bulk_alloc(&bulk, SHM_BODY_MAX);
+	cr_assert_neq(at, SHM_NIL);
+	cr_assert_neq(other, SHM_NIL);
+	cr_assert_leq((uint64_t)at * SHM_BLOCK + SHM_BODY_MAX, SHM_BULK_BYTES);
+	cr_assert_leq((uint64_t)other * SHM_BLOCK + SHM_BODY_MAX, SHM_BULK_BYTES);
+}
+
+Test(shm_bulk, large_bodies_fill_it)
+{
+	uint32_t at[WHOLES];
+	for (int i = 0; i < WHOLES; i++) {
+		at[i] = shm_bulk_alloc(&bulk, WHOLE);
+		cr_assert_neq(at[i], SHM_NIL);
+		cr_assert_leq((uint64_t)at[i] * SHM_BLOCK + WHOLE, SHM_BULK_BYTES);
+	}
+	cr_assert_eq(shm_bulk_alloc(&bulk, WHOLE), SHM_NIL);
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1), SHM_NIL);
+	cr_assert(shm_bulk_free(&bulk, at[2]));
+	cr_assert_eq(shm_bulk_alloc(&bulk, WHOLE), at[2]);
+}
+
+Test(shm_bulk, larger_than_a_body_is_refused)
+{
+	cr_assert_eq(shm_bulk_alloc(&bulk, SHM_BODY_MAX + 1), SHM_NIL);
+	cr_assert_eq(shm_bulk_alloc(&bulk, UINT64_MAX), SHM_NIL);
+	cr_assert_eq(bulk.in_use, 0u);
+}
+
+Test(shm_bulk, runs_in_flight_are_bounded)
+{
+	for (unsigned i = 0; i < SHM_RETURNS; i++)
+		cr_assert_neq(shm_bulk_alloc(&bulk, 0), SHM_NIL);
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1), SHM_NIL);
+}
+
+/* A peer may say anything: only what was handed out is taken back, once. */
+Test(shm_bulk, returns_that_make_no_sense)
+{
+	uint32_t at = shm_bulk_alloc(&bulk, 4 * SHM_BLOCK);
+	for (uint32_t block = 0; block < SHM_BLOCKS; block += block < 64 ? 1 : 997)
+		if (block != at)
+			cr_assert_not(shm_bulk_free(&bulk, block));
+	cr_assert_not(shm_bulk_free(&bulk, SHM_BLOCKS));
+	cr_assert_not(shm_bulk_free(&bulk, SHM_NIL));
+	cr_assert_eq(bulk.in_use, 1u);
+	cr_assert(shm_bulk_free(&bulk, at));
+	cr_assert_not(shm_bulk_free(&bulk, at));
+	cr_assert_eq(bulk.in_use, 0u);
+}
+
+/* What small blocks broke up becomes whole again, those on quick lists included. */
+Test(shm_bulk, small_ones_given_back_make_room_for_large_ones)
+{
+	static uint32_t at[SHM_RETURNS];
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < SHM_RETURNS; i++)
+			cr_assert_neq(at[i] = shm_bulk_alloc(&bulk, SHM_BULK_BYTES / SHM_RETURNS), SHM_NIL);
+		for (unsigned i = 0; i < SHM_RETURNS; i++)
+			cr_assert(shm_bulk_free(&bulk, at[(i * 389) % SHM_RETURNS]));
+		for (int i = 0; i < WHOLES; i++)
+			cr_assert_neq(at[i] = shm_bulk_alloc(&bulk, WHOLE), SHM_NIL);
+		for (int i = 0; i < WHOLES; i++)
+			cr_assert(shm_bulk_free(&bulk, at[i]));
+	}
+}
+
+Test(shm_bulk, freed_memory_is_warm)
+{
+	uint32_t a = shm_bulk_alloc(&bulk, 1000), b = shm_bulk_alloc(&bulk, 1000);
+	shm_bulk_free(&bulk, a);
+	shm_bulk_free(&bulk, b);
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1000), b);
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1000), a);
+}
+
+/* Random sizes against a map of what is taken: nothing overlaps, and an empty area is whole. */
+Test(shm_bulk, never_overlaps)
+{
+	static uint8_t taken[SHM_BLOCKS];
+	static struct {
+		uint32_t at, blocks;
+	} held[SHM_RETURNS];
+	unsigned n = 0;
+	uint64_t seed = 11;
+	for (unsigned step = 0; step < 100000; step++) {
+		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+		uint64_t random = seed >> 24;
+		if (random % 5 < 3 && n < SHM_RETURNS) {
+			uint64_t bytes = (random >> 8) % (UINT64_C(1) << (8 + (random >> 40) % 14));
+			uint32_t at = shm_bulk_alloc(&bulk, bytes), blocks = blocks_for(bytes);
+			if (at == SHM_NIL)
+				continue;
+			if (at % blocks || at + blocks > SHM_BLOCKS || memchr(taken + at, 1, blocks))
+				cr_assert_fail("block %u of %u blocks is taken or outside", at, blocks);
+			memset(taken + at, 1, blocks);
+			held[n].at = at;
+			held[n++].blocks = blocks;
+		} else if (n) {
+			unsigned i = (unsigned)((random >> 8) % n);
+			if (!shm_bulk_free(&bulk, held[i].at))
+				cr_assert_fail("block %u was not taken back", held[i].at);
+			memset(taken + held[i].at, 0, held[i].blocks);
+			held[i] = held[--n];
+		}
+	}
+	while (n)
+		cr_assert(shm_bulk_free(&bulk, held[--n].at));
+	for (int i = 0; i < WHOLES; i++)
+		cr_assert_neq(shm_bulk_alloc(&bulk, WHOLE), SHM_NIL);
+}
