@@ -37,13 +37,18 @@ struct run {
 	int stop_fd;  /* SIGINT, SIGTERM, SIGHUP */
 	int child_fd; /* SIGCHLD */
 	uint64_t grace_ns;
-	uint64_t kill_at; /* when patience ends; UINT64_MAX while nobody was told to stop */
-	int signal;       /* that we were sent, or 0 */
-	int failed;       /* rank of the first worker that failed, or -1 */
+	uint64_t kill_at;  /* when patience ends; UINT64_MAX while nobody was told to stop */
+	int signal;        /* that we were sent, or 0 */
+	int failed;        /* rank of the worker that is to blame, or -1 */
+	uint64_t blame_at; /* when that is settled and the others are stopped; UINT64_MAX: nothing to settle */
 	int alive;
 	int world;
 	struct worker *workers;
 };
+
+/* A killed worker's sockets close before it can be reaped, so one that fails because of it may end first. So long one
+ * that was killed can still take the blame from one that merely failed. */
+#define BLAME_NS UINT64_C(50000000)
 
 static uint64_t now_ns(void)
 {
@@ -78,18 +83,31 @@ static const char *fate(int status, char *text, size_t room)
 static void worker_ended(struct run *r, int rank, int status)
 {
 	struct worker *w = &r->workers[rank];
-	char text[96];
 	if (kill(-w->pid, 0) < 0 && errno == ESRCH)
 		keeper_remove(&r->keeper, w->pid);
 	w->pid = 0;
 	w->status = status;
 	r->alive--;
-	if (status == 0 || r->failed >= 0 || r->kill_at != UINT64_MAX)
+	if (status == 0 || r->kill_at != UINT64_MAX)
 		return;
-	r->failed = rank;
+	if (WIFSIGNALED(status) && (r->failed < 0 || !WIFSIGNALED(r->workers[r->failed].status))) {
+		r->failed = rank;
+		r->blame_at = now_ns();
+	} else if (r->failed < 0) {
+		r->failed = rank;
+		r->blame_at = now_ns() + BLAME_NS;
+	}
+}
+
+static void settle_blame(struct run *r)
+{
+	char text[96];
+	if (now_ns() < r->blame_at)
+		return;
+	r->blame_at = UINT64_MAX;
 	if (r->alive > 0)
-		output_say(&r->output, NAME ": worker %d %s; stopping the others", rank,
-			   fate(status, text, sizeof text));
+		output_say(&r->output, NAME ": worker %d %s; stopping the others", r->failed,
+			   fate(r->workers[r->failed].status, text, sizeof text));
 	stop_all(r, SIGTERM);
 }
 
@@ -207,7 +225,9 @@ static void watch(struct run *r)
 	static struct output_stream *streams[2 + 2 * SPAWN_WORLD_MAX];
 	while (r->alive > 0) {
 		int timeout = -1;
-		if (r->kill_at != UINT64_MAX) {
+		if (r->blame_at != UINT64_MAX) {
+			timeout = (int)(BLAME_NS / 1000000);
+		} else if (r->kill_at != UINT64_MAX) {
 			uint64_t now = now_ns();
 			if (now >= r->kill_at)
 				signal_all(r, SIGKILL);
@@ -223,6 +243,7 @@ static void watch(struct run *r)
 			signalled(r);
 		if (p[1].revents)
 			reap(r);
+		settle_blame(r);
 		if (r->output.gone && r->kill_at == UINT64_MAX)
 			stop_all(r, SIGTERM); /* nobody reads stderr any more */
 	}
@@ -317,6 +338,7 @@ int cmd_run(int argc, char **argv)
 		return options_wrong(NAME, "-n is missing; give the number of workers, 1 to 256");
 	if (rest == argc)
 		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME " -n 2 -- ./app");
-	struct run r = {.grace_ns = grace, .kill_at = UINT64_MAX, .failed = -1, .world = (int)n};
+	struct run r = {
+		.grace_ns = grace, .kill_at = UINT64_MAX, .blame_at = UINT64_MAX, .failed = -1, .world = (int)n};
 	return run_workers(&r, argv + rest);
 }

@@ -37,7 +37,13 @@ struct far_agent {
 
 /** Rank of a worker, or −1 with `err` filled. */
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err);
-enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err);
+enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err);
+static inline enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
+{
+	if (to.worker >= 0 && to.worker < a->world && (to.shard == 0 || to.shard == -1))
+		return FAR_OK;
+	return agent_refuse_to(a, to, err);
+}
 
 /** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);

@@ -32,10 +32,8 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 	return -1;
 }
 
-enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
+enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
-	if (likely(to.worker >= 0 && to.worker < a->world && to.shard <= 0 && to.shard >= -1))
-		return FAR_OK;
 	if (to.worker < 0 || to.worker >= a->world)
 		return err_set(err, FAR_UNKNOWN_WORKER,
 			       "name:%s,rank:%d could not find destination id %d (ranks are 0 to %d)", a->name, a->rank,

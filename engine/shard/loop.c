@@ -24,8 +24,15 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 		return;
 	}
 	memcpy(&h, pkt->head, sizeof h);
-	if (unlikely(!se || se->state != SESSION_UP || h.tlv_bytes || h.flags & HEAD_TLV)) {
+	if (unlikely(!se || se->state != SESSION_UP)) {
 		counter_add(&s->counters.packets_dropped, 1);
+		goto release;
+	}
+	if (unlikely(h.tlv_bytes || h.flags & HEAD_TLV)) {
+		static const char text[] = "the request has fields that this version does not know";
+		counter_add(&s->counters.packets_dropped, 1);
+		if (h.type == HEAD_REQUEST)
+			answer_error(s, se, h.call, h.gen, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
 		goto release;
 	}
 	counter_add(&s->counters.bytes_received, pkt->body_len);

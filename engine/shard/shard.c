@@ -142,14 +142,6 @@ void shard_leave(struct shard *s)
 	}
 }
 
-bool shard_held(const struct shard *s)
-{
-	for (const struct shard_context *c = shard_context; c; c = c->outer)
-		if (c->shard == s)
-			return true;
-	return false;
-}
-
 const char *shard_in_handler(void)
 {
 	for (const struct shard_context *c = shard_context; c; c = c->outer)

@@ -219,8 +219,6 @@ void shard_destroy(struct shard *s);
 /** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */
 bool shard_enter(struct shard *s);
 void shard_leave(struct shard *s);
-/** Does the calling thread hold it. */
-bool shard_held(const struct shard *s);
 /** Name of the handler or callback that the calling thread is in, of any shard; NULL: none. */
 const char *shard_in_handler(void);
 /** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
@@ -335,6 +333,15 @@ static inline void copy_body(void *dst, const void *src, size_t len)
 		__builtin_memcpy(dst, src, FAR_LINE_PAYLOAD);
 	else if (len)
 		__builtin_memcpy(dst, src, len);
+}
+
+/** Does the calling thread hold it. Nearly always it holds one shard at most. */
+static inline bool shard_held(const struct shard *s)
+{
+	for (const struct shard_context *c = shard_context; c; c = c->outer)
+		if (c->shard == s)
+			return true;
+	return false;
 }
 
 static inline uint64_t head_time(const struct shm_head *h)

@@ -25,6 +25,17 @@ int shm_error(struct nic_err *err, int error, const char *format, ...)
 	return error;
 }
 
+#define DEFAULTS 10 /* directories tried when none is named */
+#define LONG_PATH                                                                                                      \
+	"shm: the runtime directory's path is too long for a unix socket; set FAR_RUNTIME_DIR to one of at most %zu "  \
+	"bytes"
+
+static bool is_default(const char *dir)
+{
+	const char *env = getenv("FAR_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+	return !dir && !(env && *env) && !(xdg && *xdg);
+}
+
 static int choose(const char *dir, char *path, size_t cap)
 {
 	const char *env = getenv("FAR_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
@@ -42,15 +53,27 @@ static int choose(const char *dir, char *path, size_t cap)
 		       : 0;
 }
 
+static int open_at(const char *path, bool any_user, struct nic_err *err);
+
 int shm_dir_open(const char *dir, bool any_user, char *path, size_t cap, struct nic_err *err)
 {
-	struct stat st;
 	if (choose(dir, path, cap))
-		return shm_error(
-			err, -ENAMETOOLONG,
-			"shm: the runtime directory's path is too long for a unix socket; set FAR_RUNTIME_DIR to "
-			"one of at most %zu bytes",
-			sizeof(((struct sockaddr_un *)0)->sun_path) - NAME_BYTES - 1);
+		return shm_error(err, -ENAMETOOLONG, LONG_PATH,
+				 sizeof(((struct sockaddr_un *)0)->sun_path) - NAME_BYTES - 1);
+	int error = open_at(path, any_user, err);
+	/* The default may be somebody else's of the same number: in a user namespace everybody can be user 0. Addresses
+	 * are published whole, so the workers of a group need not have the same directory. */
+	size_t len = strlen(path);
+	for (int i = 1; error == -EPERM && is_default(dir) && i < DEFAULTS && len + 3 < cap; i++) {
+		snprintf(path + len, cap - len, "-%d", i);
+		error = open_at(path, any_user, err);
+	}
+	return error;
+}
+
+static int open_at(const char *path, bool any_user, struct nic_err *err)
+{
+	struct stat st;
 	if (mkdir(path, any_user ? 0711 : 0700) < 0 && errno != EEXIST) {
 		int error = errno;
 		return shm_error(

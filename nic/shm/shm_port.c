@@ -156,10 +156,10 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 		close_fd(&fds[1]);
 	}
 	report_failed(p, link,
-		      got == 0          ? -ECONNRESET
-		      : got < 0         ? got
-		      : note.status < 0 ? note.status
-					: -EPROTO,
+		      got == 0                                 ? -ECONNRESET
+		      : got < 0                                ? got
+		      : note.status < 0 && note.status > -4096 ? note.status
+							       : -EPROTO,
 		      "the set-up was refused by", event, ctx);
 }
 

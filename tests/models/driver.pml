@@ -34,13 +34,13 @@ byte arrived; /* replies that are in the queue */
 bool done[THREADS];
 byte nudge[THREADS]; /* the upper bits of a future's word; counts modulo 4 */
 bool in_park;        /* in the kernel's queue of `parked` */
-byte finished;
 
 /* driver_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
 #define TRY_FAILS(p) (LOAD(p, TOKEN) == 1)
-inline take(p)
+#define TRY_WORKS(p) (DRAINED(p) && mem[TOKEN] == 0)
+inline take()
 {
-	DRAINED(p) && mem[TOKEN] == 0 -> mem[TOKEN] = 1;
+	mem[TOKEN] = 1;
 	holders++;
 	assert(holders == 1)
 }
@@ -58,7 +58,7 @@ inline nudge_one(p)
 		fi
 	:: else -> break
 	od;
-	d_step { i = 0; who = 0 }
+	atomic { i = 0; who = 0 }
 }
 
 /* driver_unpark(): store(parked, 0, release), futex_wake(), which has a barrier */
@@ -133,7 +133,7 @@ active [THREADS] proctype thread()
 	do
 	:: done[me] -> break
 	/* driver_try() succeeds: drive_until(), then shard_leave() */
-	:: atomic { !done[me] -> take(me) };
+	:: atomic { !done[me] && TRY_WORKS(me) -> take() };
 		do
 		:: done[me] -> break
 		:: !done[me] ->
@@ -175,8 +175,7 @@ active [THREADS] proctype thread()
 		fi;
 		seen = 0;
 		sleeper_remove(me)
-	od;
-	finished++
+	od
 }
 
 /* keeper_shared(), while somebody else drives: driver_park() */
