@@ -61,6 +61,8 @@ Test(shard, tlv_is_refused)
 	passes(1);
 	cr_assert_eq(ran, 0u);
 	cr_assert_eq(dropped(), 2u);
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "does not know");
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "does not know");
 	expect_nothing();
 }
 
