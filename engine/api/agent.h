@@ -74,5 +74,7 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 				    struct far_err *err);
 /** Result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
+/** The same, giving the caller's reference back: nobody else has one. */
+enum far_status agent_result_last(struct far_future *f, struct far_val *out, struct far_err *err);
 
 #endif

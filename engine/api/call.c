@@ -144,14 +144,31 @@ void agent_done_future(void *user, const struct outcome *o)
 	buf_unref(&f->head);
 }
 
+/* The waiter holds the shard from start to end, so the future cannot go away before. */
+static void done_held(void *user, const struct outcome *o)
+{
+	agent_complete(user, o);
+}
+
 enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
 				    struct far_err *err)
 {
 	struct shard *s = a->shard;
 	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
 	enum far_status status;
-	start->done = agent_done_future;
 	start->user = f;
+	if (likely(entered || shard_held(s))) {
+		start->done = done_held;
+		status = agent_start_waiting(a, start, err);
+		if (likely(!status)) {
+			s->ops->flush(s->q);
+			shard_wait(s, f, TIME_NEVER); /* this thread runs the timers: the call ends at its deadline */
+		}
+		if (entered)
+			shard_leave(s);
+		return status;
+	}
+	start->done = agent_done_future;
 	for (;;) {
 		buf_ref(&f->head); /* the call's own: the wait may end before it */
 		status = agent_start_waiting(a, start, err);
@@ -159,8 +176,6 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 			buf_unref(&f->head);
 			break;
 		}
-		if (shard_held(s))
-			s->ops->flush(s->q);
 		/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard
 		 * and does not poll, or a handler that does not return. */
 		shard_wait(s, f, start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
@@ -180,8 +195,6 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 			break;
 		future_reset(f);
 	}
-	if (entered)
-		shard_leave(s);
 	return status;
 }
 
@@ -229,28 +242,51 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	return status;
 }
 
-enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err)
+/* Reads the value. 1: it has bytes, which lie in the future or its buffer; 0: it has none; −1: `err` says why. */
+static int read_value(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
 {
-	if (unlikely(f->status != FAR_OK))
-		return failed(f, err);
-	if (!out)
-		return FAR_OK;
-	struct far_val v;
 	size_t n;
-	if (unlikely(values_read(future_bytes(f), f->len, &v, 1, &n, NULL, 0) || n != 1)) {
-		err_set(err, FAR_PROTOCOL, "the answer is malformed");
+	*status = (enum far_status)f->status;
+	if (unlikely(*status != FAR_OK)) {
+		failed(f, err);
+		return -1;
+	}
+	if (!out)
+		return 0;
+	if (unlikely(values_read(future_bytes(f), f->len, out, 1, &n, NULL, 0) || n != 1)) {
+		*status = err_set(err, FAR_PROTOCOL, "the answer is malformed");
 		if (err)
 			err->executed = FAR_EXECUTED_YES;
-		return FAR_PROTOCOL;
+		return -1;
 	}
-	*out = v;
+	return out->type >= FAR_TYPE_STRING;
+}
+
+enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err)
+{
+	enum far_status status;
 	/* A value with bytes keeps the memory they lie in. */
-	out->own = NULL;
-	if (v.type >= FAR_TYPE_STRING) {
+	if (read_value(f, out, &status, err) == 1) {
 		out->own = f->buf ? f->buf : &f->head;
 		buf_ref(out->own);
 	}
-	return FAR_OK;
+	return status;
+}
+
+enum far_status agent_result_last(struct far_future *f, struct far_val *out, struct far_err *err)
+{
+	enum far_status status;
+	int bytes = read_value(f, out, &status, err);
+	if (bytes == 1 && !f->buf) { /* our reference becomes the value's */
+		out->own = &f->head;
+		return status;
+	}
+	if (bytes == 1) {
+		out->own = f->buf;
+		f->buf = NULL;
+	}
+	buf_unref(&f->head);
+	return status;
 }
 
 bool far_future_done(const struct far_future *f)

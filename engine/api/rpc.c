@@ -7,10 +7,12 @@
 
 #include <string.h>
 
-/* Arguments after the caller-side check, ready to be written into the message. */
+/* Arguments after the caller-side check, ready to be written into the message: the application's own, or converted
+ * copies. */
 struct arguments {
 	size_t n;
-	struct far_val v[FAR_ARGS_MAX];
+	const struct far_val *v;
+	struct far_val converted[FAR_ARGS_MAX];
 };
 
 static void write_arguments(const void *data, void *dst, size_t len)
@@ -31,10 +33,14 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 		return err_set(err, FAR_NO_FUNCTION,
 			       "no function \"%s\" is registered here; register it on the caller and on the callee",
 			       function ? function : "(NULL)");
-	status = signature_check(&fn->signature, args, n, checked->v, err);
-	if (unlikely(status))
-		return status;
 	checked->n = n;
+	checked->v = args;
+	if (unlikely(!signature_fits(&fn->signature, args, n))) {
+		checked->v = checked->converted;
+		status = signature_check(&fn->signature, args, n, checked->converted, err);
+		if (status)
+			return status;
+	}
 	size_t len = values_size(checked->v, n, err);
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;
@@ -91,7 +97,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 			       FAR_FUTURES_MAX);
 	status = agent_call_and_wait(a, &start, f, err);
 	if (likely(!status))
-		status = agent_result(f, out, err);
+		return agent_result_last(f, out, err);
 	buf_unref(&f->head);
 	return status;
 }

@@ -40,6 +40,17 @@ enum far_status signature_parse(const char *text, struct signature *out, struct 
 enum far_status signature_check(const struct signature *s, const struct far_val *args, size_t n, struct far_val *out,
 				struct far_err *err);
 
+/** Do positional arguments fit as they are, without a conversion. */
+static inline bool signature_fits(const struct signature *s, const struct far_val *args, size_t n)
+{
+	if (n != s->params_n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (args[i].kw || args[i].type >= FAR_TYPE_COUNT || !(s->params[i].types >> args[i].type & 1))
+			return false;
+	return true;
+}
+
 /** Does a result fit. A none fits an empty set. */
 bool signature_result_fits(const struct signature *s, const struct far_val *v);
 
