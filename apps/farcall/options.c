@@ -222,7 +222,7 @@ enum options_result options_parse(const struct option_command *command, int argc
 	char letters[2 * OPTIONS_MAX + 8] = "+:hV"; /* stop at the first argument; tell ':' when a value is missing */
 	const struct option_spec *specs = command->specs;
 	size_t n = 0, l = strlen(letters);
-	for (; specs[n].name[0] && n < OPTIONS_MAX; n++) {
+	for (; n < OPTIONS_MAX && specs[n].name[0]; n++) {
 		bool value = specs[n].type != OPTION_FLAG;
 		table[n] = (struct option){specs[n].name, value ? required_argument : no_argument, NULL,
 					   VALUE_BASE + (int)n};

@@ -209,8 +209,8 @@ static int os_connect(struct ctl_net *net, const char *host, uint16_t port)
 	struct address a[ADDRESSES_MAX];
 	struct net_os *os = net_os(net);
 	int n = resolve(host, port, a);
-	if (n < 0)
-		return n;
+	if (n <= 0)
+		return n < 0 ? n : -ENXIO;
 	const struct address *to = &a[os->attempts++ % (unsigned)n];
 	int fd = socket(to->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
