@@ -3,9 +3,9 @@
 # Installs what the tests need, builds with gcc and clang and under sanitizers, runs every test, counts the cases.
 set -u
 
-packages="meson ninja-build gcc g++ clang pkg-config libc6-dev libcriterion-dev libclang-rt-dev binutils python3 procps
+packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev binutils python3 procps
 util-linux iproute2"
-suites="unit nic e2e install"
+suites="unit models nic e2e install"
 
 usage() {
 	cat <<'END'
@@ -15,7 +15,7 @@ Installs the packages that the tests need (only what is missing; as root, or wit
 build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
 The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
 
-  --suite NAME     only this one: unit, nic, e2e, install; asan and tsan are those builds' own tests
+  --suite NAME     only this one: unit, models, nic, e2e, install; asan and tsan are those builds' own tests
   --no-sanitizers  without build-asan/ and build-tsan/
   --help           this text
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Agents of this process, for "already initialized". Slow path. */
 static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -284,9 +285,17 @@ static void fini_keeper(struct far_agent *a)
 {
 	struct shard *s = a->shard;
 	atomic_store_explicit(&s->stop, true, memory_order_release);
-	s->ops->wake(s->q);
-	driver_unpark(&s->driver);
-	pthread_join(a->keeper, NULL);
+	/* Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may be about
+	 * to park (tests/models/stop.pml). */
+	struct timespec until;
+	do {
+		s->ops->wake(s->q);
+		driver_unpark(&s->driver);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 2000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(a->keeper, NULL, &until) == ETIMEDOUT);
 	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)

@@ -2,7 +2,7 @@
 /*
  * The driver token and who sleeps without it: engine/xcore/driver.{h,c}, shard_wait() and sleep_on_future() of
  * engine/shard/idle.c, driver_park(). Application threads each wait for their own future; whoever holds the token
- * completes what has arrived. The keeper parks twice and never drives, so that nobody makes good for a lost nudge.
+ * completes what has arrived. The keeper parks and never drives, so that nobody makes good for a lost nudge.
  *
  * The future is what future.pml proves of it: a sleep ends when the word differs from what was seen. How the holder
  * itself sleeps is keeper.pml's; here it blocks until there is something.
@@ -14,8 +14,15 @@
 #ifndef THREADS
 #define THREADS 3
 #endif
+#ifndef PARKS
+#define PARKS 0 /* how often the keeper parks */
+#endif
 #define KEEPER THREADS
-#define NPROC  (THREADS + 1)
+#if PARKS
+#define NPROC (THREADS + 1)
+#else
+#define NPROC THREADS
+#endif
 #ifndef PLACES
 #define PLACES THREADS /* FAR_SLEEPERS_MAX */
 #endif
@@ -178,12 +185,13 @@ active [THREADS] proctype thread()
 	od
 }
 
+#if PARKS
 /* keeper_shared(), while somebody else drives: driver_park() */
 active proctype keeper()
 {
 	byte parks;
 	do
-	:: parks < 2 ->
+	:: parks < PARKS ->
 		parks++;
 		/* store(parked, 1, seq_cst) */
 		STORE(KEEPER, PARKED, 1);
@@ -215,6 +223,7 @@ active proctype keeper()
 	:: else -> break
 	od
 }
+#endif
 
 active proctype peer()
 {

@@ -10,9 +10,11 @@
  * Nudges by futures are left out (driver.pml has them): a waiter's sleep may end once without a reason, and otherwise
  * only when its future is done. So what is shown here is shown of the keeper alone.
  *
+ * NO_KEEPER, with submitters only: what is handed over needs no keeper, since a thread that leaves looks once more.
+ *
  * Holds: one holder at most; everything that arrives is handled; a keeper that is left asleep is armed.
- * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, LEAVE_WITHOUT_LOOK, CLEAR_WITHOUT_TOKEN,
- * NO_REKICK, KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED.
+ * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, CLEAR_WITHOUT_TOKEN, NO_REKICK,
+ * KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED, and with NO_KEEPER: NO_NUDGE_FENCE, LEAVE_WITHOUT_LOOK.
  */
 #ifndef CALLERS
 #define CALLERS 1
@@ -20,9 +22,12 @@
 #ifndef SUBMITTERS
 #define SUBMITTERS 1
 #endif
+#ifndef UNASKED
+#define UNASKED 1
+#endif
 #define KEEPER    0
 #define CALLER(c) (1 + (c))
-#define SUBMITTER (1 + CALLERS)
+#define SUBMITTER (1 + CALLERS) /* the first */
 #define PEER      (1 + CALLERS + SUBMITTERS)
 #define NPROC     (2 + CALLERS + SUBMITTERS)
 
@@ -32,7 +37,7 @@
 #define KASLEEP 2             /* keeper_asleep */
 #define PARKED  3             /* driver.parked */
 #define PACKET  4             /* slots of the ring: an answer for each caller, and one unasked */
-#define PACKETS (CALLERS + 1)
+#define PACKETS (CALLERS + UNASKED)
 #define ITEM    (PACKET + PACKETS) /* cells of the submission ring, one for each thread, and `answers` */
 #define ITEMS   (CALLERS + SUBMITTERS)
 #define NVAR    (ITEM + ITEMS)
@@ -44,9 +49,9 @@ bool armed;             /* plain: the holder's */
 bool readable;          /* the eventfd's counter is not 0 */
 bool in_park;           /* in the kernel's queue of `parked` */
 bool taken[NVAR];       /* what of the packets and items was handled; the holder's */
-bool asked[CALLERS];    /* the request is with the peer */
-bool done[CALLERS];     /* the future */
-bool early[CALLERS];    /* its sleep ended once without a reason */
+bool asked[2];    /* the request is with the peer */
+bool completed[2];     /* the future */
+bool early[2];    /* its sleep ended once without a reason */
 byte callers_ended, submitters_ended;
 
 #define NEW(p, w) (LOAD(p, w) && !taken[w])
@@ -58,40 +63,23 @@ byte callers_ended, submitters_ended;
 #define HAS_WORK(p) NEW(p, ITEM)
 #endif
 
-/* shard_pass(): receive(), load(slot.word, acquire); then load(cell.turn, acquire) and load(answers, relaxed). The
- * futures' completions are locked and drain; here they do not, which only leaves more orders to look at. */
+/* shard_pass(): receive(), load(slot.word, acquire); then load(cell.turn, acquire) and load(answers, relaxed). One step:
+ * each source has its own producer and pairs with that one only. A completion is locked and drains the buffer; here it
+ * does not, which only leaves more orders to look at. */
 inline pass(p)
 {
 	d_step {
 		n = 0;
 		w = PACKET;
 		do
-		:: w < PACKET + PACKETS ->
+		:: w < NVAR ->
 			if
 			:: NEW(p, w) ->
 				taken[w] = true;
 				n = 1;
 				if
-				:: w < PACKET + CALLERS -> done[w - PACKET] = true
-				:: else
-				fi
-			:: else
-			fi;
-			w++
-		:: else -> break
-		od;
-		w = 0
-	}
-	d_step {
-		w = ITEM;
-		do
-		:: w < ITEM + ITEMS ->
-			if
-			:: NEW(p, w) ->
-				taken[w] = true;
-				n = 1;
-				if
-				:: w < ITEM + CALLERS -> asked[w - ITEM] = true
+				:: w < PACKET + CALLERS -> completed[w - PACKET] = true
+				:: w >= ITEM && w < ITEM + CALLERS -> asked[w - ITEM] = true
 				:: else
 				fi
 			:: else
@@ -113,21 +101,27 @@ inline disarm(p)
 /* shard_enter(). driver_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
 inline enter(p)
 {
-	if
-	:: token -> ok = false
-	:: atomic { !token && DRAINED(p) -> token = true; holders++; assert(holders == 1); ok = true }
+	atomic {
 		if
-		:: armed ->
+		:: token -> ok = false
+		:: !token && DRAINED(p) ->
+			token = true;
+			holders++;
+			assert(holders == 1);
+			ok = true;
+			if
+			:: armed ->
 #ifndef NO_DISARM_MARK
-			armed = false;
+				armed = false;
 #endif
 #ifdef KICK_ONCE
-			kick = LOAD(p, KASLEEP);
+				kick = LOAD(p, KASLEEP);
 #endif
-			disarm(p)
-		:: else
+				disarm(p)
+			:: else
+			fi
 		fi
-	fi
+	}
 }
 
 /* driver_release(): store(token, 0, seq_cst), load(parked, seq_cst); driver_unpark(): store(parked, 0, release),
@@ -136,10 +130,14 @@ inline release(p)
 {
 	atomic { DRAINED(p) -> holders--; token = false }
 #ifndef RELEASE_IGNORES_PARKED
+	atomic {
+		if
+		:: LOAD(p, PARKED) -> STORE(p, PARKED, 0); ok = true
+		:: else
+		fi
+	}
 	if
-	:: LOAD(p, PARKED) ->
-		STORE(p, PARKED, 0);
-		atomic { DRAINED(p) -> in_park = false }
+	:: ok -> atomic { DRAINED(p) -> in_park = false; ok = false }
 	:: else
 	fi
 #endif
@@ -149,34 +147,43 @@ inline release(p)
 inline leave(p)
 {
 	do
-	:: true ->
-		do
-		:: HAS_WORK(p) -> pass(p)
-		:: true -> break /* at last, also when others go on handing over */
-		od;
-		/* load(keeper_asleep, relaxed); wake(): write() */
+	:: HAS_WORK(p) -> pass(p)
+	/* At last, also when others go on handing over: load(keeper_asleep, relaxed); wake(): write() */
+	:: atomic {
+		true ->
 		if
 #ifdef NO_REKICK
 		:: false
 #elif defined(KICK_ONCE)
-		:: kick -> kick = false; readable = true
+		:: kick -> kick = false; ok = true
 #else
-		:: LOAD(p, KASLEEP) && !armed -> readable = true
+		:: LOAD(p, KASLEEP) && !armed -> ok = true
 #endif
+		:: else
+		fi
+	   }
+		if
+		:: ok -> atomic { readable = true; ok = false }
 		:: else
 		fi;
 		release(p);
-		/* atomic_thread_fence(seq_cst), then has_work() once more */
-		DRAINED(p);
 		n = 0;
 #ifdef LEAVE_WITHOUT_LOOK
 		break
 #else
+		/* atomic_thread_fence(seq_cst), then has_work() once more */
+		atomic {
+			DRAINED(p) ->
+			if
+			:: HAS_WORK(p) -> ok = true
+			:: else
+			fi
+		}
 		if
-		:: HAS_WORK(p) ->
+		:: ok ->
 			enter(p);
 			if
-			:: ok
+			:: ok -> ok = false
 			:: else -> break
 			fi
 		:: else -> break
@@ -186,22 +193,26 @@ inline leave(p)
 }
 
 /* go_to_sleep(): store(asleep, 1, relaxed); shm_arm(): store(rx_state, relaxed), fence; fence; full_pass().
- * n == 0: asleep */
+ * n == 0: asleep. A fence and the load after it are one step: nobody else can tell when a fence was waited for. */
 inline go_to_sleep(p)
 {
-	STORE(p, ASLEEP, 1);
-	STORE(p, RX, 1);
+	atomic {
+		STORE(p, ASLEEP, 1);
+		STORE(p, RX, 1)
+	}
+	atomic {
 #ifndef NO_ARM_FENCE
-	DRAINED(p);
+		DRAINED(p);
 #endif
 #ifndef NO_SLEEP_FENCE
-	DRAINED(p);
+		DRAINED(p);
 #endif
-	pass(p);
-	if
-	:: n -> disarm(p)
-	:: else
-	fi
+		pass(p);
+		if
+		:: n -> disarm(p)
+		:: else
+		fi
+	}
 }
 
 /* shard_nudge(): fence; shard_enter() and shard_leave(), or load(asleep, relaxed) and wake() */
@@ -212,7 +223,7 @@ inline nudge(p)
 #endif
 	enter(p);
 	if
-	:: ok -> leave(p)
+	:: ok -> ok = false; leave(p)
 	:: else ->
 		if
 		:: LOAD(p, ASLEEP) -> readable = true
@@ -222,8 +233,13 @@ inline nudge(p)
 }
 
 #define ALL_ENDED (callers_ended == CALLERS && submitters_ended == SUBMITTERS)
+#if UNASKED
 #define ALL_TAKEN (taken[PACKET + CALLERS] && !HAS_WORK(KEEPER))
+#else
+#define ALL_TAKEN (!HAS_WORK(KEEPER))
+#endif
 
+#ifndef NO_KEEPER
 active proctype keeper()
 {
 	byte n, w;
@@ -233,6 +249,7 @@ active proctype keeper()
 		enter(KEEPER);
 		if
 		:: ok ->
+			ok = false;
 			if
 			:: slept -> readable = false; slept = false /* wake_clear(): read() */
 			:: else
@@ -247,12 +264,12 @@ active proctype keeper()
 				fi
 			od;
 			if
-			:: n -> leave(KEEPER)
+			:: n -> n = 0; leave(KEEPER)
 			:: else ->
 				/* keeper_sleep() */
 				go_to_sleep(KEEPER);
 				if
-				:: n -> leave(KEEPER)
+				:: n -> n = 0; leave(KEEPER)
 				:: else ->
 					/* store(keeper_asleep, true, relaxed) */
 					armed = true;
@@ -276,7 +293,7 @@ active proctype keeper()
 		/* nap(); the ticks that come before driver_park() may have passed, or not */
 		if
 		:: true
-		:: !slept && token ->
+		:: token ->
 			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
 			STORE(KEEPER, PARKED, 1);
 			DRAINED(KEEPER);
@@ -301,22 +318,26 @@ active proctype keeper()
 	od
 }
 
+#endif
+
 /* drive_until(), with shard_sleep() */
 inline drive(p)
 {
 	do
-	:: done[me] -> break
+	:: completed[me] -> break
 	:: else ->
 		pass(p);
 		if
-		:: !done[me] && !n ->
+		:: !completed[me] && !n ->
 			go_to_sleep(p);
 			if
 			:: n
 			:: else ->
-				readable;         /* ppoll() without a limit */
-				readable = false; /* wake_clear(): read() */
-				disarm(p)
+				readable; /* ppoll() without a limit */
+				atomic {
+					readable = false; /* wake_clear(): read() */
+					disarm(p)
+				}
 			fi
 		:: true
 		fi
@@ -324,6 +345,7 @@ inline drive(p)
 	n = 0
 }
 
+#if CALLERS
 active [CALLERS] proctype caller()
 {
 	byte n, w;
@@ -332,23 +354,23 @@ active [CALLERS] proctype caller()
 	/* agent_start(): shard_call() when the token is free, else submit_put(): store(cell.turn, release) */
 	enter(CALLER(me));
 	if
-	:: ok -> asked[me] = true; drive(CALLER(me)); leave(CALLER(me))
+	:: ok -> ok = false; asked[me] = true; drive(CALLER(me)); leave(CALLER(me))
 	:: else -> STORE(CALLER(me), ITEM + me, 1); nudge(CALLER(me))
 	fi;
 	/* shard_wait() */
 	do
-	:: done[me] -> break
+	:: completed[me] -> break
 	:: else ->
 		enter(CALLER(me));
 		if
-		:: ok -> drive(CALLER(me)); leave(CALLER(me))
+		:: ok -> ok = false; drive(CALLER(me)); leave(CALLER(me))
 		:: else ->
 			/* sleep_on_future(): fetch_add(sleepers_n), load(token, seq_cst); future_sleep() */
 			DRAINED(CALLER(me));
 			if
 			:: token ->
 				if
-				:: done[me]
+				:: completed[me]
 				:: atomic { !early[me] -> early[me] = true }
 				fi
 			:: else
@@ -357,16 +379,21 @@ active [CALLERS] proctype caller()
 	od;
 	callers_ended++
 }
+#endif
 
 #if SUBMITTERS
-active proctype submitter()
+active [SUBMITTERS] proctype submitter()
 {
 	byte n, w;
 	bool ok, kick;
-	/* finish(): compare_exchange(answers, release) is locked; submit_put() by a callback's far_rpc_async is not:
-	 * store(cell.turn, release) */
-	STORE(SUBMITTER, ITEM + CALLERS, 1);
-	nudge(SUBMITTER);
+#ifdef NO_KEEPER
+	byte me = _pid - 1;
+#else
+	byte me = _pid - 2 - CALLERS;
+#endif
+	/* submit_put(): store(cell.turn, release). (finish() puts its answer with a locked exchange.) */
+	STORE(SUBMITTER + me, ITEM + CALLERS + me, 1);
+	nudge(SUBMITTER + me);
 	submitters_ended++
 }
 #endif
@@ -386,13 +413,23 @@ inline send(w)
 
 active proctype peer()
 {
-	bool unasked, answered[CALLERS];
+	bool answered[2];
+#if UNASKED
+	bool unasked;
+#else
+	bool unasked = true;
+#endif
 	do
 	:: !unasked -> unasked = true; send(PACKET + CALLERS)
+#if CALLERS > 0
 	:: asked[0] && !answered[0] -> answered[0] = true; send(PACKET)
+#endif
 #if CALLERS > 1
 	:: asked[1] && !answered[1] -> answered[1] = true; send(PACKET + 1)
 #endif
 	:: ALL_ENDED && unasked -> break
-	od
+	od;
+#ifdef NO_KEEPER
+	DRAINED(SUBMITTER) && DRAINED(SUBMITTER + SUBMITTERS - 1) -> assert(!HAS_WORK(PEER))
+#endif
 }

@@ -1,0 +1,132 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks the Promela models with spin: each model as the code is must hold, each broken variant must be rejected.
+# One line per case; the last is 'N passed, N failed, N skipped'. Needs the packages spin and gcc.
+# usage: run.sh [MODEL]    (only that one; FAR_MODELS_KEEP=1 keeps trails of what was rejected, and says where)
+set -u
+export LC_ALL=C
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+only=${1:-}
+passed=0
+failed=0
+skipped=0
+guard_s=60 # for one case; none takes longer than 20 s on an idle core
+memory_mb=2500
+depth=100000 # steps; the longest path here has a few thousand
+
+finish() {
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" -eq 0 ]
+	exit
+}
+
+for tool in spin cc; do
+	if ! command -v "$tool" >/dev/null 2>&1; then
+		package=$tool
+		[ "$tool" != cc ] || package=gcc
+		echo "SKIP: models: missing: package $package"
+		skipped=1
+		finish
+	fi
+done
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/farcall-models.XXXXXX")
+if [ -z "${FAR_MODELS_KEEP:-}" ]; then
+	trap 'rm -rf "$dir"' EXIT
+else
+	echo "kept: $dir (one directory per case; read a trail there as README.md says)"
+fi
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Leaves its verdict in $verdict: holds, rejected, or what went wrong.
+check() { # model, -D options...
+	model=$1
+	shift
+	at=$dir/$(echo "$model$*" | tr -c 'A-Za-z0-9=\n' '_')
+	mkdir "$at" || return
+	cd "$at" || return
+	verdict=broken
+	spin -a "$@" "$here/$model.pml" >log 2>&1 || return
+	cc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=$memory_mb -o pan pan.c >log 2>&1 || return
+	timeout -k 3 "$guard_s" ./pan -m$depth >log 2>&1 || {
+		verdict="not finished in $guard_s s"
+		return
+	}
+	states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' log)
+	# What was not searched to the end has shown nothing.
+	if grep -q '^pan:1: \(assertion violated\|invalid end state\)' log; then
+		verdict=rejected
+	elif grep -q 'max search depth too small\|out of memory\|reached -DMEMLIM\|Search not completed' log; then
+		verdict="not searched to the end"
+	elif grep -q 'errors: 0$' log; then
+		verdict=holds
+	fi
+}
+
+expect() { # holds or rejected, model, -D options...
+	wanted=$1
+	shift
+	[ -z "$only" ] || [ "$only" = "$1" ] || return
+	states=
+	check "$@"
+	cd "$here" || exit 1
+	if [ "$verdict" = "$wanted" ]; then
+		passed=$((passed + 1))
+		echo "PASS $* ($verdict, ${states:-?} states)"
+	else
+		failed=$((failed + 1))
+		echo "FAIL $* (must be: $wanted; is: $verdict)"
+		tail -n 30 "$at/log" | sed 's/^/  /'
+	fi
+	[ -n "${FAR_MODELS_KEEP:-}" ] || rm -rf "$at"
+}
+
+rejected() { # model, "options of all", variants... (a variant is one or more options, joined by +)
+	of=$1
+	base=$2
+	shift 2
+	for variant in "$@"; do
+		# shellcheck disable=SC2046,SC2086 # words of a command
+		expect rejected "$of" $base $(echo "$variant" | sed 's/+/ -D/g; s/^/-D/')
+	done
+}
+
+expect holds future
+rejected future "" DOUBLE_COMPLETION NO_CAS SLEEP_ON_REREAD NUDGE_BY_STORE RESULT_AFTER_DONE NO_CALL_REFERENCE \
+	WAKE_IGNORES_WAITERS
+
+expect holds pool
+rejected pool "" NO_TAG
+
+expect holds queue
+rejected queue "" NO_ARM_FENCE NO_FLUSH_FENCE NO_SECOND_LOOK CLEAR_AFTER_LOOK
+
+expect holds sleep
+expect holds sleep -DNO_ARM_FENCE
+expect holds sleep -DNO_SLEEP_FENCE
+rejected sleep "" NO_ARM_FENCE+NO_SLEEP_FENCE NO_FLUSH_FENCE NO_NUDGE_FENCE SLEEP_WITHOUT_PASS ASLEEP_AFTER_PASS \
+	MAIL_AFTER_WAKE
+
+expect holds driver
+expect holds driver -DPLACES=1
+expect holds driver -DTHREADS=2 -DPARKS=2
+rejected driver "" RELEASE_IGNORES_SLEEPERS ADD_WITHOUT_LOOK STATE_READ_LATE NUDGE_NOT_PASSED_ON RELEASE_IS_RELAXED
+rejected driver "-DTHREADS=2 -DPARKS=2" RELEASE_IGNORES_PARKED PARK_WITHOUT_LOOK PARK_IS_RELAXED
+
+expect holds keeper -DSUBMITTERS=0
+expect holds keeper -DCALLERS=0
+expect holds keeper -DUNASKED=0
+rejected keeper "-DSUBMITTERS=0" NO_ARM_FENCE+NO_SLEEP_FENCE NO_FLUSH_FENCE CLEAR_WITHOUT_TOKEN NO_REKICK KICK_ONCE \
+	NO_DISARM_MARK RELEASE_IGNORES_PARKED
+rejected keeper "-DCALLERS=0" NO_NUDGE_FENCE
+expect holds keeper -DNO_KEEPER -DCALLERS=0 -DSUBMITTERS=2 -DUNASKED=0
+rejected keeper "-DNO_KEEPER -DCALLERS=0 -DSUBMITTERS=2 -DUNASKED=0" NO_NUDGE_FENCE LEAVE_WITHOUT_LOOK
+
+expect holds stop
+expect holds stop -DHOLDER_STAYS
+rejected stop "" STOP_WITHOUT_WAKE
+rejected stop "-DHOLDER_STAYS" STOP_ONCE STOP_WITHOUT_UNPARK
+
+finish

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of the keeper: fini_keeper() of engine/api/agent.c against keeper_shared() of engine/shard/idle.c, while an
+ * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the keeper sleeps on.
+ *
+ * Holds: the keeper ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()
+ * says wake() and driver_unpark() again until it has.
+ * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the keeper may miss the one wake() or the one driver_unpark()),
+ * STOP_WITHOUT_UNPARK.
+ */
+#define KEEPER  0
+#define HOLDER  1
+#define STOPPER 2
+#define NPROC   3
+
+#define STOP    0
+#define PARKED  1
+#define KASLEEP 2
+#define NVAR    3
+#include "tso.pml"
+
+bool token;
+bool armed;
+bool readable; /* the eventfd's counter is not 0 */
+bool in_park;  /* in the kernel's queue of `parked` */
+bool keeper_ended;
+
+active proctype keeper()
+{
+	bool slept;
+	do
+	:: LOAD(KEEPER, STOP) -> break
+	:: else ->
+		if
+		:: token
+		:: atomic { !token && DRAINED(KEEPER) -> token = true; armed = false }
+			if
+			:: slept -> slept = false; readable = false
+			:: true
+			fi;
+			if
+			:: true -> atomic { DRAINED(KEEPER) -> token = false } /* want, or stopping */
+			:: !LOAD(KEEPER, STOP) ->
+				/* keeper_sleep(), after keeper_drive() has looked at `stop` once more */
+				slept = true;
+				armed = true;
+				STORE(KEEPER, KASLEEP, 1);
+				atomic { DRAINED(KEEPER) -> token = false }
+				readable; /* ppoll() */
+				STORE(KEEPER, KASLEEP, 0)
+			fi
+		fi;
+		/* nap(), and ticks with one holder */
+		if
+		:: true
+		:: token ->
+			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
+			STORE(KEEPER, PARKED, 1);
+			DRAINED(KEEPER);
+			if
+			:: !token -> STORE(KEEPER, PARKED, 0)
+			:: else ->
+				do
+				:: LOAD(KEEPER, PARKED) == 0 -> break
+				:: LOAD(KEEPER, PARKED) ->
+					atomic {
+						DRAINED(KEEPER) ->
+						if
+						:: mem[PARKED] -> in_park = true
+						:: else
+						fi
+					}
+					!in_park
+				od
+			fi
+		fi
+	od;
+	DRAINED(KEEPER);
+	keeper_ended = true
+}
+
+/* driver_unpark(): store(parked, 0, release), futex_wake() */
+inline unpark(p)
+{
+	STORE(p, PARKED, 0);
+	atomic { DRAINED(p) -> in_park = false }
+}
+
+active proctype holder()
+{
+	byte sleeps;
+	if
+	:: atomic { !token && DRAINED(HOLDER) -> token = true; armed = false }
+	:: token -> goto ended
+	fi;
+	do
+	/* shard_sleep(): something ends it, the stop or the peer; wake_clear() */
+	:: sleeps < 2 ->
+		sleeps++;
+		if
+		:: readable
+		:: true -> readable = true
+		fi;
+		readable = false
+	:: true -> break
+	od;
+#ifndef HOLDER_STAYS
+	/* shard_leave(): load(keeper_asleep, relaxed), wake(); driver_release() */
+	if
+	:: LOAD(HOLDER, KASLEEP) && !armed -> readable = true
+	:: else
+	fi;
+	atomic { DRAINED(HOLDER) -> token = false }
+	if
+	:: LOAD(HOLDER, PARKED) -> unpark(HOLDER)
+	:: else
+	fi;
+#endif
+ended:
+	skip
+}
+
+active proctype stopper()
+{
+#ifndef STOP_ONCE
+	byte tells;
+#endif
+	/* store(stop, true, release); wake(): write(); driver_unpark() */
+	STORE(STOPPER, STOP, 1);
+	do
+	:: keeper_ended -> break /* pthread_timedjoin_np() */
+	:: !keeper_ended ->
+#ifndef STOP_WITHOUT_WAKE
+		atomic { DRAINED(STOPPER) -> readable = true }
+#endif
+#ifndef STOP_WITHOUT_UNPARK
+		unpark(STOPPER);
+#endif
+#ifdef STOP_ONCE
+		keeper_ended
+#else
+		/* A timed join: told again only when nothing else moves, which is the worst; and not for ever, so that
+		 * a keeper that does not hear is seen as one that is left. */
+		if
+		:: keeper_ended
+		:: tells < 3 -> timeout; tells++
+		fi
+#endif
+	od
+}
