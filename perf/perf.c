@@ -62,6 +62,14 @@ double perf_median(double *values, unsigned n)
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+/* Of the process, before any of its threads is pinned. */
+static int cpus;
+
+int perf_cpus(void)
+{
+	return cpus;
+}
+
 int perf_cpu(unsigned i)
 {
 	cpu_set_t set;
@@ -141,6 +149,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 
 int cmd_perf(int argc, char **argv)
 {
+	cpu_set_t set;
+	cpus = sched_getaffinity(0, sizeof set, &set) < 0 ? 1 : CPU_COUNT(&set);
 	if (argc < 2) {
 		print_help(stderr);
 		return OPTIONS_EXIT_USAGE;

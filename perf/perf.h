@@ -47,6 +47,8 @@ double perf_median(double *values, unsigned n);
 
 /** The i-th CPU that this process may use, or -1 when it may use fewer than two: nothing is pinned then. */
 int perf_cpu(unsigned i);
+/** CPUs that this process may use. */
+int perf_cpus(void);
 /** Pins the calling thread; -1: does nothing. */
 void perf_pin(int cpu);
 

@@ -21,6 +21,12 @@ static int floor_round(struct rounds *r, bool rate, uint64_t ns)
 
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx)
 {
+	/* The agent's own thread polls beside the caller when calls are handed over to it. */
+	int polling = r->o->via == PERF_VIA_DIRECT ? 2 : 3;
+	if (perf_cpus() < polling)
+		fprintf(stderr,
+			"%s: %d threads poll and there are fewer cores: what follows is the scheduler's figure\n",
+			r->o->what, polling);
 	unsigned rounds = r->o->floor ? ROUNDS : 1;
 	uint64_t share = r->o->duration_ns / rounds;
 	uint64_t floor_ns = r->o->floor ? share / 3 : 0;

@@ -2,9 +2,12 @@
 /** The program `farcall`: finds the subcommand and runs it. */
 #include "commands.h"
 #include "options.h"
+#include <errno.h>
 #include <farcall/version.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct command {
 	const char *name;
@@ -44,7 +47,18 @@ static int run_command(int argc, char **argv)
 	return options_wrong("farcall", "unknown command '%s'", argv[0]);
 }
 
-int main(int argc, char **argv)
+/* A closed standard stream would lend its number to the next file that is opened. */
+static void open_standard_streams(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int dispatch(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
@@ -67,4 +81,15 @@ int main(int argc, char **argv)
 	if (first[0] == '-')
 		return options_wrong("farcall", "unknown option %s; a command comes first", first);
 	return run_command(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	open_standard_streams();
+	int rc = dispatch(argc, argv);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "farcall: cannot write to standard output: %s\n", strerror(errno));
+		return rc ? rc : 1;
+	}
+	return rc;
 }

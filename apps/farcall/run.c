@@ -197,7 +197,10 @@ static int start_all(struct run *r, char **argv)
 			   path ? "" : argv[0]);
 		return EXIT_NOT_FOUND;
 	}
-	output_say(&r->output, NAME ": cannot start %s: %s", argv[0], strerror(-rc));
+	output_say(&r->output, NAME ": cannot start %s: %s%s", argv[0], strerror(-rc),
+		   rc == -EMFILE || rc == -ENFILE
+			   ? "; raise the limit on open files (ulimit -n), two to four per worker"
+			   : "");
 	return rc == -EMFILE || rc == -EAGAIN || rc == -ENOMEM ? 1 : EXIT_NOT_STARTABLE;
 }
 

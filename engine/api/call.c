@@ -106,6 +106,9 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 				   start); /* leaves with the pass that follows, be it a poll, a wait or the release */
 	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
+		/* Who tries again in a loop must find room some day, and room comes by receiving. */
+		if (unlikely(error == -EAGAIN))
+			shard_pass(s);
 		shard_leave(s);
 	} else {
 		error = start->len > FAR_MSG_BYTES_MAX ? -EMSGSIZE : submit_put(&s->submit, start);

@@ -60,6 +60,8 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 {
 	struct arguments checked;
 	struct call_start start;
+	if (unlikely(!out))
+		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, where the future goes, must not be NULL");
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
 	if (unlikely(status))
 		return status;

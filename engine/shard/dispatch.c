@@ -50,7 +50,8 @@ static void settle(struct far_req *req, enum far_status status)
 		if (status == FAR_OK)
 			refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
 		else
-			refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
+			refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s%s", req->name, far_status_text(status),
+			       status == FAR_TOO_LARGE ? " (16 MiB at most, its description included)" : "");
 	}
 }
 

@@ -26,6 +26,8 @@
 #define TICK_MAX_NS UINT64_C(1000000)
 /* The same thread held the token for so many ticks: it will be told when that ends. */
 #define TICKS_TO_PARK 4u
+/* Passes of a look while threads drive by turns: what a ring can hold. */
+#define LOOK_PASSES 64u
 
 static void nap(uint64_t ns)
 {
@@ -251,9 +253,15 @@ static void keeper_shared(struct shard *s)
 			continue;
 		}
 		same = 0;
-		/* Somebody drove in between and may do so again. */
+		/* Somebody drove in between and may do so again: only a look, so that what arrives while threads do
+		 * nothing but send is served, and a longer nap. */
 		while (!stopping(s) && atomic_load_explicit(&d->epoch, memory_order_relaxed) != epoch &&
 		       !atomic_load_explicit(&d->want, memory_order_relaxed)) {
+			if (shard_enter(s)) {
+				for (unsigned passes = 0; passes < LOOK_PASSES && full_pass(s); passes++)
+					;
+				shard_leave(s);
+			}
 			epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
 			tick = tick * 2 < TICK_MAX_NS ? tick * 2 : TICK_MAX_NS - 1;
 			nap(tick);

@@ -16,6 +16,7 @@ extern "C" {
 /**
  * Called once per far_msg_send() that returned FAR_OK, on the shard's thread; it must not wait, and may send. On FAR_OK
  * `data[0, len)` is the reply, 8-byte aligned, readable until it returns; otherwise `err` is not NULL.
+ * FAR_BUSY, executed NO: the call was handed over to the shard's thread, which found no room; it may be sent again.
  */
 typedef void far_msg_done_fn(void *user, enum far_status status, const void *data, size_t len,
 			     const struct far_err *err);

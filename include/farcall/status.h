@@ -62,7 +62,7 @@ struct far_err {
 	enum far_status status;      /* class of the error */
 	enum far_executed executed;  /* did the remote function run */
 	int32_t code;                /* the handler's own code (far_fail), or an errno, or 0 */
-	char origin[FAR_NAME_MAX];   /* worker where the error arose */
+	char origin[FAR_NAME_MAX];   /* worker where the error arose; empty: found here, before anything was sent */
 	char text[FAR_ERR_TEXT_MAX]; /* what happened, to what, and the remedy */
 };
 
@@ -73,7 +73,8 @@ const char *far_status_text(enum far_status status);
 /** "NO", "MAYBE" or "YES". */
 const char *far_executed_name(enum far_executed executed);
 
-/** Prints one line "far: CLASS: text (origin worker1, code 0, executed NO)" to `f` and returns `err->status`. */
+/** Prints one line "far: CLASS: text (origin worker1, code 0, executed NO)" to `f`, the part in brackets
+ * only with an origin, and returns `err->status`. */
 enum far_status far_err_print(FILE *f, const struct far_err *err);
 
 #ifdef __cplusplus

@@ -103,7 +103,8 @@ void shm_dir_sweep(const char *path)
 	while ((e = readdir(d))) {
 		struct sockaddr_un to = {.sun_family = AF_UNIX};
 		size_t len = strlen(e->d_name);
-		if (len < 5 || strcmp(e->d_name + len - 5, ".sock"))
+		bool unborn = len >= 4 && strcmp(e->d_name + len - 4, ".new") == 0;
+		if (!unborn && (len < 5 || strcmp(e->d_name + len - 5, ".sock")))
 			continue;
 		if ((size_t)snprintf(to.sun_path, sizeof to.sun_path, "%s/%s", path, e->d_name) >= sizeof to.sun_path)
 			continue;
@@ -111,6 +112,10 @@ void shm_dir_sweep(const char *path)
 		struct stat st;
 		if (lstat(to.sun_path, &st) < 0 || !S_ISSOCK(st.st_mode) || time(NULL) - st.st_mtime < 60)
 			continue;
+		if (unborn) { /* its maker died between two system calls, a minute ago */
+			unlink(to.sun_path);
+			continue;
+		}
 		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			break;

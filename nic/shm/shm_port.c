@@ -411,7 +411,10 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 		memcpy(link->hello, hello, hello_len);
 	int error = connect_prepare(p, link, strcmp(link->to.sun_path, p->path) == 0);
 	if (error) {
-		shm_error(err, error, "shm: cannot connect to %s: %s", link->to.sun_path, strerror(-error));
+		shm_error(err, error, "shm: cannot connect to %s: %s%s", link->to.sun_path, strerror(-error),
+			  error == -ENOMEM   ? "; each peer needs 130 MiB of address space (ulimit -v)"
+			  : error == -EMFILE ? "; each peer needs up to three descriptors (ulimit -n)"
+					     : "");
 		link_free(p, link);
 	}
 	return error;

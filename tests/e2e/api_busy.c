@@ -177,6 +177,40 @@ static void ring_full(void)
 	far_shard_release(agent);
 }
 
+static _Atomic unsigned looped_ok, looped_busy;
+
+static void on_looped(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+{
+	(void)user;
+	(void)data;
+	(void)len;
+	if (status == FAR_BUSY) { /* handed over to the shard's thread, which found no room */
+		CHECK(e->executed == FAR_EXECUTED_NO);
+		atomic_fetch_add(&looped_busy, 1);
+		return;
+	}
+	CHECK_STATUS(status, FAR_OK, e);
+	atomic_fetch_add(&looped_ok, 1);
+}
+
+/* A thread that does nothing but send, and try again when told to, gets on: trying again makes room. */
+static void retries_make_room(void)
+{
+	enum { SENDS = 5000 };
+	unsigned sent = 0;
+	while (atomic_load(&looped_ok) < SENDS) {
+		if (sent - atomic_load(&looped_busy) == SENDS) {
+			usleep(100);
+			continue;
+		}
+		enum far_status status = far_msg_send(agent, to, ECHO, "x", 1, NULL, on_looped, NULL, &err);
+		if (status == FAR_OK)
+			sent++;
+		else
+			CHECK_STATUS(status, FAR_BUSY, &err);
+	}
+}
+
 int main(void)
 {
 	static const struct far_msg_handler messages[] = {{KEEP, FAR_KIND_INLINE, keep, NULL},
@@ -191,6 +225,7 @@ int main(void)
 		answers_wait();
 		requests_too_many_bytes();
 		ring_full();
+		retries_make_room();
 		far_counters_read(agent, &c);
 		CHECK(c.calls_active == 0 && c.packets_dropped == 0);
 		CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::stop", FAR_NOARGS, NULL, NULL, &err), FAR_OK, &err);

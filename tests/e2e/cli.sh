@@ -80,6 +80,18 @@ bounded "$farcall" run -n 3 -- "$farcall" perf idle --seconds 0.3 --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "len(j['workers']) == 3 and $idle"
 ok "farcall run -n 3 -- farcall perf idle --json: one object, from rank 0" $?
 
+bounded sh -c '"$1" run -n 2 -- sh -c "echo hi >&2" 2>&-' sh "$farcall"
+[ $rc -eq 0 ]
+ok "farcall run with a closed stderr ends" $?
+
+bounded sh -c '"$1" run -n 2 -- sh -c "exit 0" >&- 2>&- <&-' sh "$farcall"
+[ $rc -eq 0 ]
+ok "farcall run with all standard streams closed ends" $?
+
+bounded sh -c '"$1" info >/dev/full' sh "$farcall"
+[ $rc -eq 1 ] && says "cannot write to standard output"
+ok "farcall info on a full device says so" $?
+
 bounded "$farcall" perf latency --seconds 0.2
 [ $rc -eq 0 ] && [ -s "$dir/out" ]
 ok "farcall perf latency: text" $?
