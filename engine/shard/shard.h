@@ -163,11 +163,8 @@ struct shard_config {
 	struct far_agent *agent;
 	struct nic_queue *queue;
 	uint32_t queue_slots; /* of the driver's ring, at least SHARD_RING_SLOTS */
-	uint32_t queue_port;
-	uint64_t body_bytes_max;
 	uint32_t peers_max;
 	uint32_t world;
-	uint32_t rank;
 	const char *name; /* this worker's, for origins */
 	const struct clock_source *clock;
 	const struct registry *registry;

@@ -149,10 +149,8 @@ void shard_setup(void)
 		cr_assert_eq(registry_add(&registry, &f[i], NULL), FAR_OK);
 	struct shard_config config = {.queue = &queue->base,
 				      .queue_slots = SHARD_RING_SLOTS,
-				      .body_bytes_max = FAKE_BODY,
 				      .peers_max = FAKE_PEERS,
 				      .world = WORLD,
-				      .rank = SELF,
 				      .name = "me",
 				      .clock = &fake_clock,
 				      .registry = &registry,
