@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat exactly and
+ * polling does not blur them. usage: step ROUNDS message|rpc; each round is 16 calls. perf/instructions.sh runs it
+ * under callgrind.
+ */
+#include <arpa/inet.h>
+#include <farcall/farcall.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CALLS = 16, ECHO = 1 };
+
+static struct far_agent *agents[2];
+static char url[64];
+static const struct far_to to = {1, -1};
+static unsigned long answered;
+
+static void echo(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)user;
+	far_reply(req, data, len);
+}
+
+static void *join(void *rank)
+{
+	static const struct far_msg_handler message = {ECHO, FAR_KIND_INLINE, echo, NULL};
+	struct far_opts opts = {.init_method = url, .messages = &message, .messages_n = 1};
+	struct far_err err;
+	int r = rank ? 1 : 0;
+	if (far_init_rpc(r ? "worker1" : "worker0", r, 2, &opts, &agents[r], &err))
+		exit((int)far_err_print(stderr, &err));
+	return NULL;
+}
+
+static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+{
+	(void)user, (void)data, (void)len, (void)err;
+	answered += status == FAR_OK;
+}
+
+static void pass_round(void)
+{
+	far_shard_poll(agents[0]);
+	far_shard_poll(agents[1]);
+	far_shard_poll(agents[0]);
+}
+
+static void messages(void)
+{
+	static const char request[32];
+	for (int i = 0; i < CALLS; i++)
+		far_msg_send(agents[0], to, ECHO, request, sizeof request, NULL, on_answer, NULL, NULL);
+	pass_round();
+}
+
+static void typed(void)
+{
+	struct far_future *f[CALLS];
+	struct far_val v;
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++)
+		if (far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f[i], NULL))
+			exit(1);
+	pass_round();
+	for (int i = 0; i < CALLS; i++) {
+		if (far_future_value(f[i], &v, NULL) == FAR_OK) {
+			answered++;
+			far_val_fini(&v);
+		}
+		far_future_free(f[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	char text[16];
+	pthread_t thread;
+	struct far_err err;
+	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
+	void (*step)(void) = argc == 3 && strcmp(argv[2], "rpc") == 0 ? typed : messages;
+	if (rounds == 0) {
+		fprintf(stderr, "usage: step ROUNDS message|rpc\n");
+		return 2;
+	}
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || listen(fd, 8) ||
+	    getsockname(fd, (struct sockaddr *)&at, &len)) {
+		perror("step: no port");
+		return 1;
+	}
+	snprintf(text, sizeof text, "%d", fd);
+	setenv("FAR_STORE_FD", text, 1);
+	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+	if (pthread_create(&thread, NULL, join, &agents[1]))
+		return 1;
+	join(NULL);
+	pthread_join(thread, NULL);
+	if (far_shard_acquire(agents[0], 0, &err) || far_shard_acquire(agents[1], 0, &err))
+		return (int)far_err_print(stderr, &err);
+	for (unsigned long i = 0; i < rounds; i++)
+		step();
+	printf("%lu calls answered\n", answered);
+	far_shard_release(agents[1]);
+	far_shard_release(agents[0]);
+	far_shutdown_local(agents[1], NULL);
+	far_shutdown_local(agents[0], NULL);
+	return answered == rounds * CALLS ? 0 : 1;
+}
