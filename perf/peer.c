@@ -106,6 +106,7 @@ static int start(struct peer *p, const struct perf_opts *o)
 	const char *argv[] = {"farcall",    "perf",   "peer",  "--peer-fd", fd_text,
 			      "--peer-cpu", cpu_text, "--nic", o->nic,      NULL};
 	struct spawn_child child = {.group = &p->group,
+				    .announce_fd = -1,
 				    .rank = 1,
 				    .file = NAME_SELF,
 				    .argv = (char *const *)(uintptr_t)argv,

@@ -64,9 +64,12 @@ static void typed(void)
 	struct far_val v;
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
-	for (int i = 0; i < CALLS; i++)
-		if (far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f[i], NULL))
-			exit(1);
+	for (int i = 0; i < CALLS; i++) {
+		enum far_status status;
+		status = far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f[i], NULL);
+		if (status)
+			exit((int)status);
+	}
 	pass_round();
 	for (int i = 0; i < CALLS; i++) {
 		if (far_future_value(f[i], &v, NULL) == FAR_OK) {

@@ -78,11 +78,6 @@ static void keeper_tell(struct keeper *k, int32_t word)
 		;
 }
 
-void keeper_add(struct keeper *k, pid_t group)
-{
-	keeper_tell(k, group);
-}
-
 void keeper_remove(struct keeper *k, pid_t group)
 {
 	keeper_tell(k, -group);

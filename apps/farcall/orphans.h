@@ -11,12 +11,12 @@
 
 struct keeper {
 	pid_t pid;
-	int fd; /* the keeper reads process groups here; its end without a farewell means that we were killed */
+	int fd; /* the keeper reads process groups here, each told by its first process (spawn_child.announce_fd); its
+		   end without a farewell means that we were killed */
 };
 
 /** Forks the keeper and adopts orphaned descendants from now on. 0 or -errno. */
 int keeper_start(struct keeper *k);
-void keeper_add(struct keeper *k, pid_t group);
 /** `group` is empty for good: its number may come back with another owner. */
 void keeper_remove(struct keeper *k, pid_t group);
 /** Ends the keeper; it kills nobody. */

@@ -163,6 +163,7 @@ static int start_worker(struct run *r, int rank, char **argv, int null_fd)
 					    .in = rank == 0 && !isatty(0) ? -1 : null_fd,
 					    .out = out,
 					    .err = err,
+					    .announce_fd = r->keeper.fd,
 					    .keep_fd = -1,
 					    .mask = &r->old_mask};
 		rc = spawn_start(&child, &w->pid);
@@ -173,7 +174,6 @@ static int start_worker(struct run *r, int rank, char **argv, int null_fd)
 		close(err);
 	if (rc < 0)
 		return rc;
-	keeper_add(&r->keeper, w->pid);
 	r->alive++;
 	return 0;
 }

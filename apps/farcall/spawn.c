@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -80,6 +81,10 @@ _Noreturn static void child_main(const struct spawn_child *child, pid_t parent, 
 	/* The death signal is lost when the parent died before it was asked for; the child then has another parent. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
+		_exit(127);
+	/* By the child itself: a starter that is killed at this moment leaves no program that nobody knows of. */
+	int32_t group = (int32_t)getpid();
+	if (child->announce_fd >= 0 && write(child->announce_fd, &group, sizeof group) != (ssize_t)sizeof group)
 		_exit(127);
 	signal(SIGPIPE, SIG_DFL); /* the starter may ignore it, and exec keeps that */
 	if (child->mask)

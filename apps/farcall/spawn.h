@@ -24,6 +24,7 @@ struct spawn_child {
 	const char *file; /* looked for in PATH when it has no slash */
 	char *const *argv;
 	int in, out, err;     /* become 0, 1, 2; -1: inherited */
+	int announce_fd;      /* gets the process group, an int32, before the program starts; -1: nobody is told */
 	int keep_fd;          /* one more descriptor that survives exec, or -1 */
 	const sigset_t *mask; /* signals blocked in the child; NULL: as here */
 };
