@@ -23,7 +23,7 @@
 /* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
 #define FAR_SUBMIT_SLOTS 1024
 
-/* Mailbox of a shard, from its control core: two messages per member (up, down) and one stop. */
+/* Mailbox of a shard, from its control core: two messages per member (up, down). */
 #define FAR_MAILBOX_SLOTS 1024
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */

@@ -17,7 +17,6 @@ enum mail_type {
 	/* control core → shard */
 	MAIL_PEER_UP,   /* worker, peer, incarnation: attach the peer and open the session */
 	MAIL_PEER_DOWN, /* worker, peer: receive what is left, fail what is pending, detach, answer MAIL_DETACHED */
-	MAIL_STOP,      /* fail what is pending and let the driver thread end */
 	/* shard → control core */
 	MAIL_DETACHED, /* peer: may be dropped */
 	MAIL_POISONED  /* worker, peer: it broke the protocol; take it down */

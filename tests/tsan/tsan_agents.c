@@ -4,6 +4,8 @@
  * other threads; then both leave. For a build with ThreadSanitizer: both ends share one mapping of their rings, so it
  * sees them.
  */
+#include "../e2e/check.h"
+
 #include <farcall/farcall.h>
 
 #include <arpa/inet.h>
@@ -15,14 +17,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                  \
-			_exit(1);                                                                                      \
-		}                                                                                                      \
-	} while (0)
 
 enum { CALLERS = 3, CALLS = 150, LATER_MAX = 64 };
 

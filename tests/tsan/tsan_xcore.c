@@ -5,19 +5,13 @@
 #include "xcore/driver.h"
 #include "xcore/submit.h"
 
+#include "../e2e/check.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                  \
-			_exit(1);                                                                                      \
-		}                                                                                                      \
-	} while (0)
 
 enum { THREADS = 4, CALLS = 20000 };
 
