@@ -70,6 +70,7 @@ enum nic_event_type {
 struct nic_event {
 	enum nic_event_type type;
 	uint32_t peer;     /* UP, DOWN; NIC_PEER_NONE otherwise */
+	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer is connected to */
 	void *user;        /* connect()'s, NULL on the accepting side */
 	const void *hello; /* HELLO, UP */
 	size_t hello_len;
@@ -94,11 +95,12 @@ struct nic_port_ops {
 	/** Queue i of [0, queues); lives as long as the port. */
 	struct nic_queue *(*queue)(struct nic_port *port, unsigned i);
 	/**
-	 * Starts connecting queue `queue` to the port at `addr`; UP or FAILED with `user` follows from step(), by
-	 * `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An address of the port itself connects it to itself.
+	 * Starts connecting queue `queue` to queue `remote_queue` of the port at `addr`; UP or FAILED with `user`
+	 * follows from step(), by `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An address of the port
+	 * itself connects it to itself.
 	 */
-	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
-		       size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
+	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
+		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
 	/** Does what is ready and reports events; returns the absolute time to be called again at the latest
 	 * (UINT64_MAX: none). */
 	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);

@@ -126,7 +126,7 @@ static enum far_status call_held(struct far_agent *a, struct call_start *start, 
 static enum far_status call_handed(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
 				   size_t *reply_len, struct far_err *err)
 {
-	struct far_future *f = future_alloc(a);
+	struct far_future *f = future_alloc(a->shard);
 	if (!f)
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);

@@ -65,7 +65,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
 	if (unlikely(status))
 		return status;
-	struct far_future *f = future_alloc(a);
+	struct far_future *f = future_alloc(a->shard);
 	if (unlikely(!f))
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
@@ -93,7 +93,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 		status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
 	if (unlikely(status))
 		return status;
-	struct far_future *f = future_alloc(a);
+	struct far_future *f = future_alloc(a->shard);
 	if (unlikely(!f))
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);

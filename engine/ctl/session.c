@@ -247,7 +247,7 @@ static void peer_connect(struct peer *p)
 	struct hello h = hello_to(g, g->members[p->rank].incarnation);
 	hello_encode(&h, words);
 	struct nic_port *nic = g->config.ports[port];
-	int rc = nic->ops->connect(nic, 0, addr, words, sizeof words, g->init_deadline, p, &err);
+	int rc = nic->ops->connect(nic, 0, addr, 0, words, sizeof words, g->init_deadline, p, &err);
 	if (rc)
 		group_fail(g, true, rc == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
 			   "worker \"%.100s\" cannot connect to worker \"%.100s\" (rank %d): %s", g->name,

@@ -70,14 +70,14 @@ static struct far_future *grow(void)
 	return f;
 }
 
-struct far_future *future_alloc(struct far_agent *agent)
+struct far_future *future_alloc(struct shard *shard)
 {
 	struct far_future *f = pop();
 	if (unlikely(!f) && !(f = grow()))
 		return NULL;
 	atomic_store_explicit(&f->head.refs, 1, memory_order_relaxed);
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
-	f->agent = agent;
+	f->shard = shard;
 	f->buf = NULL;
 	return f;
 }
@@ -87,6 +87,33 @@ void future_reset(struct far_future *f)
 	buf_unref(f->buf);
 	f->buf = NULL;
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
+}
+
+static void run_listeners(struct far_future *f)
+{
+	struct future_listener *l = atomic_exchange_explicit(&f->listeners, NULL, memory_order_acquire),
+			       *in_order = NULL;
+	while (l) {
+		struct future_listener *next = l->next;
+		l->next = in_order;
+		in_order = l;
+		l = next;
+	}
+	while ((l = in_order)) {
+		in_order = l->next;
+		l->fn(l, f);
+	}
+}
+
+void future_listen(struct far_future *f, struct future_listener *l)
+{
+	struct future_listener *head = atomic_load_explicit(&f->listeners, memory_order_relaxed);
+	do
+		l->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&f->listeners, &head, l, memory_order_release,
+						      memory_order_relaxed));
+	if (atomic_fetch_or_explicit(&f->state, FUTURE_LISTENED, memory_order_acq_rel) & FUTURE_DONE)
+		run_listeners(f);
 }
 
 void future_complete(struct far_future *f, const struct outcome *o)
@@ -111,6 +138,8 @@ void future_complete(struct far_future *f, const struct outcome *o)
 	must(!(old & FUTURE_DONE));
 	if (old & FUTURE_WAITERS)
 		futex_wake(&f->state, INT_MAX);
+	if (unlikely(old & FUTURE_LISTENED))
+		run_listeners(f);
 }
 
 void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)

@@ -5,6 +5,7 @@
  * `state` is the only word that threads race on:
  *   bits 0–1   PENDING 0, VALUE 2, ERROR 3 (bit 1 is "done")
  *   bit 2      WAITERS: somebody sleeps on the word, or is about to
+ *   bit 3      LISTENED: `listeners` is not empty, or was not
  *   bits 8–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
  * driver token
  *
@@ -13,6 +14,10 @@
  * word and sleeps in futex_wait on exactly that value: a completion or a nudge in between changes the word, and the
  * kernel refuses to sleep. So no wake-up is lost. A nudge may reach a future that was recycled meanwhile: it changes
  * bits that mean nothing to the new life.
+ *
+ * Listeners: a listener is pushed onto the list (release), then LISTENED is set (acq_rel). The completer's fetch_or and
+ * this one are ordered by the word: either the completer sees LISTENED, or the listener sees "done". Who sees the other
+ * takes the whole list by exchange and runs what it got; both may do so, and each listener is in exactly one's hands.
  */
 #ifndef FAR_XCORE_FUTURE_H
 #define FAR_XCORE_FUTURE_H
@@ -26,25 +31,36 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FUTURE_DONE    2u
-#define FUTURE_ERROR   3u
-#define FUTURE_WAITERS 4u
-#define FUTURE_NUDGE   256u
-#define FUTURE_INLINE  64u
+#define FUTURE_DONE     2u
+#define FUTURE_ERROR    3u
+#define FUTURE_WAITERS  4u
+#define FUTURE_LISTENED 8u
+#define FUTURE_NUDGE    256u
+#define FUTURE_INLINE   64u
 
 struct far_agent;
+struct far_future;
+struct shard;
+
+/** Called once when a future is done, by the thread that completes it or, when it is done already, by the one that
+ * listens. The memory is the callee's again once it is called. */
+struct future_listener {
+	struct future_listener *next;
+	void (*fn)(struct future_listener *l, struct far_future *f);
+};
 
 struct far_future {
 	struct far_buf head; /* references; kind BUF_IN_FUTURE. The value's bytes, when inline, hold references too */
 	_Atomic uint32_t state;
-	uint32_t index;          /* in the pool */
-	struct far_agent *agent; /* whose shard completes it; valid while pending */
-	struct far_buf *buf;     /* bytes of the result or of the error beyond FUTURE_INLINE; NULL: inline */
-	uint64_t len;            /* of the bytes */
-	int32_t code;            /* of an error */
-	uint8_t status;          /* enum far_status */
-	uint8_t executed;        /* enum far_executed */
-	_Atomic uint32_t next;   /* index + 1 of the next free one, while free */
+	uint32_t index;        /* in the pool */
+	struct shard *shard;   /* that completes it; NULL: no shard does. Valid while pending */
+	struct far_buf *buf;   /* bytes of the result or of the error beyond FUTURE_INLINE; NULL: inline */
+	uint64_t len;          /* of the bytes */
+	int32_t code;          /* of an error */
+	uint8_t status;        /* enum far_status */
+	uint8_t executed;      /* enum far_executed */
+	_Atomic uint32_t next; /* index + 1 of the next free one, while free */
+	_Atomic(struct future_listener *) listeners; /* newest first */
 	alignas(64) uint8_t bytes[FUTURE_INLINE];
 };
 
@@ -65,13 +81,17 @@ struct outcome {
 
 /** A pending future with one reference, or NULL when FAR_FUTURES_MAX are alive. May allocate a slab: not on a shard's
  * path. */
-struct far_future *future_alloc(struct far_agent *agent);
+struct far_future *future_alloc(struct shard *shard);
 
 /** Makes a done future pending again, for a call that was not sent and is tried once more. Its only waiter's thread. */
 void future_reset(struct far_future *f);
 
 /** Completes it, once. Copies the outcome's bytes; drops no reference. Any thread. */
 void future_complete(struct far_future *f, const struct outcome *o);
+
+/** Has `l` called when it is done, at once if it is. Both `f`, with a reference, and `l` stay until then. Listeners run
+ * in the order they came. */
+void future_listen(struct far_future *f, struct future_listener *l);
 
 static inline bool future_done(const struct far_future *f)
 {

@@ -392,11 +392,11 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 	return error == -EAGAIN ? 0 : error;
 }
 
-static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
-		       size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
+		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct shm_port *p = port_of(port);
-	if (queue != 0 || hello_len > NIC_HELLO_BYTES_MAX || addr->len == 0 ||
+	if (queue != 0 || remote_queue != 0 || hello_len > NIC_HELLO_BYTES_MAX || addr->len == 0 ||
 	    addr->len >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
 	struct shm_link *link = link_new(p, SHM_LINK_CONNECTING);

@@ -41,7 +41,7 @@ static void case_nobody(void)
 	end_open(1);
 	driver->address(ends[1].port, &addr);
 	end_close(1);
-	int error = driver->connect(ends[0].port, 0, &addr, "hello", 5, now_ns() + 50000000, &ends[0], &err);
+	int error = driver->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
 	if (error)
 		REQUIRE(err.text[0]);
 	else

@@ -75,7 +75,7 @@ static int sender_main(int address_fd)
 		return 1;
 	end_open(1);
 	REQUIRE(read(address_fd, &addr, sizeof addr) == (ssize_t)sizeof addr);
-	REQUIRE(driver->connect(ends[1].port, 0, &addr, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) == 0);
+	REQUIRE(driver->connect(ends[1].port, 0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) == 0);
 	REQUIRE(step_until(&ends[1].ups, 1));
 	uint32_t peer = ends[1].last_up;
 	REQUIRE(ends[1].ops->attach(ends[1].q, peer) == 0);

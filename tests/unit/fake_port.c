@@ -60,12 +60,13 @@ static void fake_address(const struct nic_port *port, struct nic_addr *out)
 	out->len = sizeof p->id;
 }
 
-static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, const void *hello,
-			size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
+			const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct fake_port *p = (struct fake_port *)port;
 	uint64_t id;
 	(void)queue;
+	(void)remote_queue;
 	(void)deadline;
 	(void)err;
 	memcpy(&id, addr->blob, sizeof id);

@@ -100,7 +100,7 @@ void test_ports_connect(struct test_port *a, struct test_port *b, uint32_t *peer
 	struct nic_err err = {""};
 	b->port->ops->address(b->port, &addr);
 	a->events_n = b->events_n = 0;
-	cr_assert_eq(a->port->ops->connect(a->port, 0, &addr, "hello", 5,
+	cr_assert_eq(a->port->ops->connect(a->port, 0, &addr, 0, "hello", 5,
 					   clock_now(&clock_monotonic) + UINT64_C(10000000000), a, &err),
 		     0, "%s", err.text);
 	if (a == b) {

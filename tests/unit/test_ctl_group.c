@@ -366,7 +366,7 @@ static int rogue_connect(struct nic_port *rogue, const struct hello *hello, size
 	if (corrupt < sizeof words)
 		words[corrupt] ^= 1;
 	members[0].port->ops->address(members[0].port, &to);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &to, words, len, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(rogue->ops->connect(rogue, 0, &to, 0, words, len, TIME_NEVER, NULL, NULL), 0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, rogue_event, &error);
 	return error;
