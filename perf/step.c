@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat exactly and
- * polling does not blur them. usage: step ROUNDS message|rpc; each round is 16 calls. perf/instructions.sh runs it
- * under callgrind.
+ * polling does not blur them. usage: step ROUNDS message|fiber|rpc; each round is 16 calls. perf/instructions.sh runs
+ * it under callgrind.
  */
 #include <arpa/inet.h>
 #include <farcall/farcall.h>
@@ -13,12 +13,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CALLS = 16, ECHO = 1 };
+enum { CALLS = 16, ECHO = 1, ECHO_FIBER = 2 };
 
 static struct far_agent *agents[2];
 static char url[64];
 static const struct far_to to = {1, -1};
 static unsigned long answered;
+static uint16_t id = ECHO;
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
@@ -28,8 +29,9 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 
 static void *join(void *rank)
 {
-	static const struct far_msg_handler message = {ECHO, FAR_KIND_INLINE, echo, NULL};
-	struct far_opts opts = {.init_method = url, .messages = &message, .messages_n = 1};
+	static const struct far_msg_handler handlers[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
+							  {ECHO_FIBER, FAR_KIND_FIBER, echo, NULL}};
+	struct far_opts opts = {.init_method = url, .messages = handlers, .messages_n = 2};
 	struct far_err err;
 	int r = rank ? 1 : 0;
 	if (far_init_rpc(r ? "worker1" : "worker0", r, 2, &opts, &agents[r], &err))
@@ -54,7 +56,7 @@ static void messages(void)
 {
 	static const char request[32];
 	for (int i = 0; i < CALLS; i++)
-		far_msg_send(agents[0], to, ECHO, request, sizeof request, NULL, on_answer, NULL, NULL);
+		far_msg_send(agents[0], to, id, request, sizeof request, NULL, on_answer, NULL, NULL);
 	pass_round();
 }
 
@@ -90,8 +92,10 @@ int main(int argc, char **argv)
 	struct far_err err;
 	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
 	void (*step)(void) = argc == 3 && strcmp(argv[2], "rpc") == 0 ? typed : messages;
+	if (argc == 3 && strcmp(argv[2], "fiber") == 0)
+		id = ECHO_FIBER;
 	if (rounds == 0) {
-		fprintf(stderr, "usage: step ROUNDS message|rpc\n");
+		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc\n");
 		return 2;
 	}
 	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || listen(fd, 8) ||

@@ -7,6 +7,8 @@
 #include "base/limits.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "shard/blocking.h"
+#include "shard/fiber.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -84,6 +86,21 @@ static enum far_status init_options(struct init *in)
 			       o->shards);
 	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY || o->pin_cpu < 0)
 		return err_set(in->err, FAR_INVALID, "options: driver, idle or pin_cpu is out of range");
+	struct far_agent *a = in->a;
+	a->fibers = o->fibers ? o->fibers : FAR_FIBERS;
+	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
+	a->blocking_threads = o->blocking_threads ? o->blocking_threads : FAR_BLOCKING;
+	a->blocking_queue = o->blocking_queue ? o->blocking_queue : FAR_BLOCKING_QUEUE;
+	if (a->fibers > FAR_FIBERS_MAX || a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
+		return err_set(in->err, FAR_INVALID,
+			       "options: %u fibers with stacks of %zu bytes; at most %u, with %zu to %zu bytes",
+			       a->fibers, a->fiber_stack_bytes, FAR_FIBERS_MAX, FAR_STACK_MIN, FAR_STACK_MAX);
+	if (a->blocking_threads > FAR_BLOCKING_MAX || a->blocking_queue > FAR_BLOCKING_QUEUE_MAX)
+		return err_set(in->err, FAR_INVALID,
+			       "options: %u blocking threads with a queue of %u; at most %u and %u",
+			       a->blocking_threads, a->blocking_queue, FAR_BLOCKING_MAX, FAR_BLOCKING_QUEUE_MAX);
+	while (a->blocking_queue & (a->blocking_queue - 1))
+		a->blocking_queue += a->blocking_queue & -a->blocking_queue; /* to the next power of two */
 	if (o->rpc_timeout_ns == 0)
 		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
 	if (o->init_timeout_ns == 0)
@@ -227,6 +244,51 @@ static void fini_listed(struct far_agent *a)
 	pthread_mutex_unlock(&agents_lock);
 }
 
+static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	if (kind == FAR_KIND_FIBER)
+		return fiber_pool_add(a->shard, a->fibers, a->fiber_stack_bytes, err);
+	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
+		return FAR_OK;
+	struct blocking_pool *pool;
+	enum far_status status = blocking_create(&pool, a->blocking_threads, a->blocking_queue, err);
+	if (!status) /* pairs with the acquire in blocking_start() */
+		atomic_store_explicit(&a->blocking, pool, memory_order_release);
+	return status;
+}
+
+enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	pthread_mutex_lock(&a->kinds_lock);
+	enum far_status status = prepare_kind(a, kind, err);
+	pthread_mutex_unlock(&a->kinds_lock);
+	return status;
+}
+
+static enum far_status init_kinds(struct init *in)
+{
+	enum far_status status = FAR_OK;
+	pthread_mutex_init(&in->a->kinds_lock, NULL);
+	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
+		status = prepare_kind(in->a, in->opts.functions[i].kind, in->err);
+	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
+		status = prepare_kind(in->a, in->opts.messages[i].kind, in->err);
+	if (status)
+		pthread_mutex_destroy(&in->a->kinds_lock);
+	return status;
+}
+
+/* The shards are driven by nobody any more, and every call has ended. */
+static void fini_kinds(struct far_agent *a)
+{
+	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
+	if (pool) {
+		blocking_stop(pool);
+		blocking_destroy(pool);
+	}
+	pthread_mutex_destroy(&a->kinds_lock);
+}
+
 static enum far_status init_shard(struct init *in)
 {
 	struct far_agent *a = in->a;
@@ -243,6 +305,7 @@ static enum far_status init_shard(struct init *in)
 		.registry = &a->registry,
 		.driver = in->opts.driver,
 		.idle = in->opts.idle,
+		.blocking = &a->blocking,
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
 	};
@@ -308,6 +371,11 @@ static void fini_keeper(struct far_agent *a)
 	}
 	shard_pass(s);
 	session_close_all(s);
+	uint32_t left = fiber_end_all(s, give_up);
+	if (left)
+		fprintf(stderr,
+			"farcall: shutdown of \"%s\": %u handlers did not end though their waits were cancelled\n",
+			a->name, left);
 	s->ops->flush(s->q);
 	shard_leave(s);
 	/* Threads that have just handed in a deferred answer are about to leave. */
@@ -390,6 +458,7 @@ static const struct {
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"shard", init_shard, fini_shard},
+	{"kinds", init_kinds, fini_kinds},
 	{"names", init_names, fini_names},
 	{"keeper", init_keeper, fini_keeper},
 	{"join", init_join, fini_join},
@@ -433,6 +502,10 @@ static enum far_status check_shutdown(struct far_agent *agent, struct far_err *e
 	if (!agent)
 		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
 	enum far_status status = agent_may_wait("far_shutdown", err);
+	if (!status && shard_request())
+		status = err_set(
+			err, FAR_WOULD_DEADLOCK,
+			"far_shutdown in a handler would wait for the handler itself; tell the main thread instead");
 	if (!status && shard_held(agent->shard))
 		far_shard_release(agent);
 	return status;

@@ -26,6 +26,11 @@ struct far_agent {
 	uint64_t incarnation;
 	enum far_driver driver;
 	struct registry registry;
+	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
+	unsigned fibers, blocking_threads, blocking_queue;
+	size_t fiber_stack_bytes;
+	_Atomic(struct blocking_pool *) blocking;
+	pthread_mutex_t kinds_lock;
 	struct nic_port *ports[AGENT_PORTS_MAX];
 	unsigned ports_n;
 	pthread_t keeper;
@@ -45,6 +50,9 @@ static inline enum far_status agent_check_to(const struct far_agent *a, struct f
 	return agent_refuse_to(a, to, err);
 }
 
+/** Makes what handlers of this kind need. Not on a shard. */
+enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err);
+
 /** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
 
@@ -58,6 +66,8 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
  * call's deadline (FAR_TIMEOUT, executed NO).
  */
 enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err);
+/** The status and text for what shard_wait() or fiber_pause() returned. */
+enum far_status agent_wait_error(int error, struct far_err *err);
 /** The status and text for what shard_call() or submit_put() returned. */
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
 				  struct far_err *err);

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "shard/fiber.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -13,6 +14,8 @@
 
 /* How long after a call's deadline its waiter believes that somebody drives the shard. */
 #define NOBODY_DRIVES_NS FAR_SEC
+/* How often a fiber that finds no room lets the others go first, before it tries again after naps. */
+#define PAUSES_SHORT 64u
 
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
 {
@@ -46,11 +49,19 @@ enum far_status agent_may_wait(const char *what, struct far_err *err)
 	const char *handler = shard_in_handler();
 	if (likely(!handler))
 		return FAR_OK;
-	return err_set(
-		err, FAR_WOULD_DEADLOCK,
-		"%s would wait inside %s, which runs inline on the shard that would complete it; start the call with "
-		"far_rpc_async or far_msg_send and answer later through far_defer",
-		what, handler);
+	return err_set(err, FAR_WOULD_DEADLOCK,
+		       "%s would wait inside %s, which runs inline on the shard that would complete it; register the "
+		       "handler as "
+		       "FAR_KIND_FIBER, or start the call with far_rpc_async or far_msg_send and answer later through "
+		       "far_defer",
+		       what, handler);
+}
+
+/* An inline handler's or callback's calls share one look at the clock. */
+static bool in_callback_of(const struct shard *s)
+{
+	const struct shard_context *c = shard_context_top();
+	return c && c->shard == s && c->handler;
 }
 
 void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start)
@@ -61,10 +72,15 @@ void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *o
 	if (left == FAR_FOREVER)
 		start->deadline = TIME_NEVER;
 	else /* a handler's or callback's calls share one look at the clock */
-		start->deadline = time_after(shard_context && shard_context->shard == a->shard && shard_context->handler
-						     ? shard_now(a->shard)
-						     : clock_now(a->clock),
-					     left);
+		start->deadline =
+			time_after(in_callback_of(a->shard) ? shard_now(a->shard) : clock_now(a->clock), left);
+	/* A call that says nothing else ends with the request that it is made for. */
+	const struct far_req *req = opts && opts->timeout_ns ? NULL : shard_request();
+	uint64_t left_of_request = unlikely(req != NULL) ? far_req_time_left(req) : FAR_FOREVER;
+	if (unlikely(left_of_request < left)) {
+		start->left = left_of_request;
+		start->deadline = time_after(clock_now(a->clock), left_of_request);
+	}
 }
 
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
@@ -106,7 +122,7 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		/* Who tries again in a loop must find room some day, and room comes by receiving. */
-		if (unlikely(error == -EAGAIN))
+		if (unlikely(error == -EAGAIN) && !shard_in_fiber())
 			shard_pass(s);
 		shard_leave(s);
 	} else {
@@ -116,10 +132,25 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 	return likely(error == 0) ? FAR_OK : agent_start_error(a, error, start, err);
 }
 
+enum far_status agent_wait_error(int error, struct far_err *err)
+{
+	enum far_status status =
+		error == -ECANCELED
+			? err_set(err, FAR_CANCELLED,
+				  "the wait was ended: whoever called this handler gave up, or the agent is shut down")
+			: err_set(err, FAR_RESOURCE,
+				  "the handler cannot wait: too many requests are open on this worker, or it has no "
+				  "memory");
+	if (err)
+		err->executed = FAR_EXECUTED_MAYBE;
+	return status;
+}
+
 enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err)
 {
 	struct shard *s = a->shard;
 	struct idler idler = {0};
+	unsigned pauses = 0;
 	enum far_status status;
 	while (unlikely((status = agent_start(a, start, err)) == FAR_BUSY)) {
 		uint64_t now = clock_now(a->clock);
@@ -128,7 +159,12 @@ enum far_status agent_start_waiting(struct far_agent *a, struct call_start *star
 				       "no room for the call towards worker \"%s\" within its time-out",
 				       a->members[start->worker].name);
 		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
-		if (!shard_held(s))
+		struct fiber *fb = shard_in_fiber();
+		if (unlikely(fb != NULL)) {
+			int error = fiber_pause(fb, pauses++ < PAUSES_SHORT ? 0 : FAR_NAP_NS);
+			if (error)
+				return agent_wait_error(error, err);
+		} else if (!shard_held(s))
 			sched_yield();
 		else if (shard_pass(s))
 			idler = (struct idler){0};
@@ -156,10 +192,11 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 				    struct far_err *err)
 {
 	struct shard *s = a->shard;
-	bool entered = a->driver == FAR_DRIVER_SHARED && !shard_held(s) && shard_enter(s);
+	bool fiber = shard_in_fiber() != NULL, held = !fiber && shard_held(s);
+	bool entered = !fiber && !held && a->driver == FAR_DRIVER_SHARED && shard_enter(s);
 	enum far_status status;
 	start->user = f;
-	if (likely(entered || shard_held(s))) {
+	if (likely(entered || held)) {
 		start->done = done_held;
 		status = agent_start_waiting(a, start, err);
 		if (likely(!status)) {
@@ -180,7 +217,10 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 		}
 		/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard
 		 * and does not poll, or a handler that does not return. */
-		shard_wait(s, f, start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
+		int error = shard_wait(
+			s, f, start->deadline == TIME_NEVER || fiber ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
+		if (unlikely(error))
+			return agent_wait_error(error, err);
 		if (unlikely(!future_done(f))) {
 			status = err_set(err, FAR_TIMEOUT,
 					 "no answer within the call's time-out, and the thread that holds this "

@@ -124,7 +124,9 @@ static enum far_status wait_one(struct far_future *f, uint64_t until, struct far
 	enum far_status status = agent_may_wait("far_future_wait", err);
 	if (unlikely(status))
 		return status;
-	shard_wait(f->shard, f, until);
+	int error = shard_wait(f->shard, f, until);
+	if (unlikely(error))
+		return agent_wait_error(error, err);
 	return future_done(f) ? FAR_OK : pending(err);
 }
 

@@ -160,6 +160,8 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
 	struct call_start start = {.worker = (uint32_t)to.worker, .fn = id, .data = data, .len = len};
 	agent_set_deadline(a, opts, &start);
+	if (unlikely(shard_in_fiber() != NULL))
+		return call_handed(a, &start, reply, cap, reply_len, err);
 	if (shard_held(a->shard))
 		return call_held(a, &start, reply, cap, reply_len, err);
 	if (a->driver == FAR_DRIVER_SHARED && shard_enter(a->shard)) {

@@ -63,12 +63,14 @@ enum far_status far_set_rpc_timeout(struct far_agent *a, uint64_t timeout_ns)
 
 enum far_status far_register(struct far_agent *a, const struct far_function *function, struct far_err *err)
 {
-	return registry_add(&a->registry, function, err);
+	enum far_status status = function ? agent_prepare_kind(a, function->kind, err) : FAR_OK;
+	return status ? status : registry_add(&a->registry, function, err);
 }
 
 enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handler *handler, struct far_err *err)
 {
-	return registry_add_message(&a->registry, handler, err);
+	enum far_status status = handler ? agent_prepare_kind(a, handler->kind, err) : FAR_OK;
+	return status ? status : registry_add_message(&a->registry, handler, err);
 }
 
 enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)
@@ -80,6 +82,8 @@ enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, stru
 	enum far_status status = agent_may_wait("far_shard_acquire", err);
 	if (status)
 		return status;
+	if (shard_in_fiber())
+		return err_set(err, FAR_INVALID, "a handler runs on its shard already; it cannot hold one");
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
 	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);
@@ -93,13 +97,13 @@ enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, stru
 
 void far_shard_release(struct far_agent *a)
 {
-	if (shard_held(a->shard) && !shard_in_handler())
+	if (shard_held(a->shard) && !shard_in_handler() && !shard_in_fiber())
 		shard_leave(a->shard);
 }
 
 unsigned far_shard_poll(struct far_agent *a)
 {
-	if (unlikely(!shard_held(a->shard) || a->shard->context.handler))
+	if (unlikely(!shard_held(a->shard) || a->shard->context.handler || shard_in_fiber()))
 		return 0;
 	return shard_pass(a->shard);
 }

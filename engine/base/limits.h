@@ -17,8 +17,21 @@
 #define FAR_CALLS_MAX 16384
 
 /* Requests that a shard keeps open beyond their handler. A caller's pending calls bound it per session; this bounds the
- * sum. */
-#define FAR_DEFERRED_MAX 8192
+ * sum: parked fibers and requests that wait for a worker thread included. */
+#define FAR_DEFERRED_MAX 32768
+
+/* Handlers of kind fiber under way on a shard: default and bound of opts.fibers, and their stacks. */
+#define FAR_FIBERS      1024u
+#define FAR_FIBERS_MAX  65536u
+#define FAR_STACK_BYTES ((size_t)256 << 10)
+#define FAR_STACK_MIN   ((size_t)16 << 10)
+#define FAR_STACK_MAX   ((size_t)64 << 20)
+
+/* Threads for handlers of kind blocking, and requests that wait for one. */
+#define FAR_BLOCKING           4u
+#define FAR_BLOCKING_MAX       1024u
+#define FAR_BLOCKING_QUEUE     1024u
+#define FAR_BLOCKING_QUEUE_MAX 65536u
 
 /* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
 #define FAR_SUBMIT_SLOTS 1024

@@ -7,6 +7,9 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/fiber.h"
+
+#include <string.h>
 
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed)
@@ -25,6 +28,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	else
 		s->deferred_free = d + 1 < s->deferred + FAR_DEFERRED_MAX && !d[1].shard ? d + 1 : NULL;
 	d->shard = s;
+	d->fiber = NULL;
 	d->worker = se->worker;
 	d->call = call;
 	d->gen = gen;
@@ -79,6 +83,8 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 	/* A thread that has just answered finds its answer dropped by the drain. */
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,
 						memory_order_relaxed);
+	if (d->fiber)
+		fiber_cancel(d->fiber);
 }
 
 void deferred_on_timer(struct shard *s, struct far_deferred *d)
@@ -109,4 +115,58 @@ void deferred_all_gone(struct shard *s, struct session *se)
 {
 	while (se->open)
 		mark_gone(s, se->open);
+}
+
+/* ---- answered by whoever owns the record, on any thread ---- */
+
+void deferred_error(struct far_deferred *d, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len)
+{
+	d->status = (uint8_t)status;
+	d->executed = (uint8_t)executed;
+	d->code = code;
+	d->len = 0;
+	if (len >= FAR_ERR_TEXT_MAX)
+		len = FAR_ERR_TEXT_MAX - 1;
+	if (len && (d->buf = buf_alloc(len))) {
+		memcpy(buf_data(d->buf), text, len);
+		d->len = len;
+	}
+}
+
+void *deferred_room(struct far_deferred *d, size_t len)
+{
+	static const char large[] = "the answer is larger than a message can be",
+			  none[] = "the callee has no memory for the answer";
+	if (len > FAR_MSG_BYTES_MAX) {
+		deferred_error(d, FAR_TOO_LARGE, FAR_EXECUTED_YES, 0, large, sizeof large - 1);
+		return NULL;
+	}
+	d->buf = buf_alloc(len ? len : 1);
+	if (!d->buf) {
+		deferred_error(d, FAR_RESOURCE, FAR_EXECUTED_YES, 0, none, sizeof none - 1);
+		return NULL;
+	}
+	d->len = len;
+	return buf_data(d->buf);
+}
+
+enum far_status deferred_finish(struct far_deferred *d)
+{
+	struct shard *s = d->shard;
+	enum far_status status =
+		(enum far_status)d->status == FAR_TOO_LARGE || (enum far_status)d->status == FAR_RESOURCE
+			? (enum far_status)d->status
+			: FAR_OK;
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	if (atomic_exchange_explicit(&d->state, DEFERRED_ANSWERED, memory_order_acq_rel) == DEFERRED_GONE)
+		status = FAR_CANCELLED;
+	struct far_deferred *head = atomic_load_explicit(&s->answers, memory_order_relaxed);
+	do
+		d->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->answers, &head, d, memory_order_release,
+						      memory_order_relaxed));
+	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	return status;
 }

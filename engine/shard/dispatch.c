@@ -2,12 +2,29 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/blocking.h"
+#include "shard/fiber.h"
 #include "wire/values.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len)
+{
+	if (req->record) {
+		struct far_deferred *d = req->record;
+		deferred_error(d, status, executed, code, text, len);
+		req->record = NULL;
+		d->fiber = NULL;
+		deferred_finish(d);
+	} else {
+		answer_error(req->shard, req->session, req->call, req->gen, status, executed, code, text, len);
+	}
+	req->answer = ANSWER_SENT;
+}
 
 __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *req, enum far_status status,
 							       enum far_executed executed, const char *format, ...)
@@ -17,18 +34,38 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 	va_start(args, format);
 	int n = vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	answer_error(req->shard, req->session, req->call, req->gen, status, executed, 0, text, n < 0 ? 0 : (size_t)n);
-	req->answer = ANSWER_SENT;
+	dispatch_error(req, status, executed, 0, text, n < 0 ? 0 : (size_t)n);
 }
 
-/* What the handler left: an open reservation to be sent, or nothing at all. */
-static void settle(struct far_req *req, enum far_status status)
+/* An answer that lies aside goes into the record of the request, and that to the shard. */
+__attribute__((noinline)) static void flush_to_record(struct far_req *req)
+{
+	struct far_deferred *d = req->record;
+	if (req->answer == ANSWER_BUFFER) {
+		d->buf = req->buf;
+		d->len = req->len;
+	} else {
+		void *at = deferred_room(d, req->len);
+		if (at && req->len)
+			memcpy(at, req->scratch, req->len);
+	}
+	req->record = NULL;
+	d->fiber = NULL;
+	deferred_finish(d);
+}
+
+void dispatch_flush(struct far_req *req)
 {
 	struct shard *s = req->shard;
-	switch (req->answer) {
-	case ANSWER_SENT:
-	case ANSWER_DEFERRED:
+	enum answer answer = req->answer;
+	if (answer == ANSWER_NONE || answer == ANSWER_SENT || answer == ANSWER_DEFERRED)
 		return;
+	req->answer = ANSWER_SENT;
+	if (unlikely(req->record)) {
+		flush_to_record(req);
+		return;
+	}
+	switch (answer) {
 	case ANSWER_SCRATCH:
 		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, req->scratch, req->len);
 		return;
@@ -46,13 +83,23 @@ static void settle(struct far_req *req, enum far_status status)
 		counter_add(&s->counters.replies_sent, 1);
 		counter_add(&s->counters.bytes_sent, req->len);
 		return;
-	case ANSWER_NONE:
-		if (status == FAR_OK)
-			refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
-		else
-			refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s%s", req->name, far_status_text(status),
-			       status == FAR_TOO_LARGE ? " (16 MiB at most, its description included)" : "");
+	default:
+		return;
 	}
+}
+
+/* What the handler left: an open reservation to be sent, or nothing at all. */
+static void settle(struct far_req *req, enum far_status status)
+{
+	if (likely(req->answer == ANSWER_SENT))
+		return;
+	if (likely(req->answer != ANSWER_NONE))
+		dispatch_flush(req);
+	else if (status == FAR_OK)
+		refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
+	else
+		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s%s", req->name, far_status_text(status),
+		       status == FAR_TOO_LARGE ? " (16 MiB at most, its description included)" : "");
 }
 
 static const struct function *find_function(struct far_req *req, const struct shm_head *h, const uint8_t *body,
@@ -99,6 +146,47 @@ static bool arguments_fit(const struct signature *sig, const struct far_val *v, 
 	return true;
 }
 
+/* In the handler's own time, so not inline. */
+__attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum far_kind kind,
+						    const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	if (kind == FAR_KIND_FIBER)
+		fiber_start(req, m, body, len);
+	else
+		blocking_start(req, m, body, len);
+}
+
+static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap,
+			      const char **handler)
+{
+	const struct function *fn = req->fn;
+	struct far_val args[FAR_ARGS_MAX];
+	size_t n;
+	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, strings, cap);
+	if (unlikely(error || !arguments_fit(&fn->signature, args, n))) {
+		if (error == -EBADMSG && !req->record) /* counters are the shard's */
+			counter_add(&req->shard->counters.packets_dropped, 1);
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", fn->signature.text);
+		return;
+	}
+	*handler = req->name;
+	enum far_status status = fn->fn(req, args, n, fn->user);
+	*handler = NULL;
+	settle(req, status);
+}
+
+void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
+{
+	const char *nobody;
+	call_typed(req, body, len, strings, cap, &nobody);
+}
+
+void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	m->fn(req, body, len, m->user);
+	settle(req, FAR_OK);
+}
+
 static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
@@ -107,18 +195,10 @@ static void run_typed(struct far_req *req, const struct shm_head *h, const uint8
 		return;
 	req->fn = fn;
 	req->name = fn->signature.name;
-	struct far_val args[FAR_ARGS_MAX];
-	size_t n;
-	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, s->strings, FAR_STRINGS_BYTES_MAX);
-	if (unlikely(error || !arguments_fit(&fn->signature, args, n))) {
-		counter_add(&s->counters.packets_dropped, error == -EBADMSG);
-		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", fn->signature.text);
-		return;
-	}
-	s->context.handler = req->name;
-	enum far_status status = fn->fn(req, args, n, fn->user);
-	s->context.handler = NULL;
-	settle(req, status);
+	if (unlikely(fn->kind != FAR_KIND_INLINE))
+		run_elsewhere(req, fn->kind, NULL, body, len);
+	else
+		call_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX, &s->context.handler);
 }
 
 static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
@@ -131,6 +211,10 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 		return;
 	}
 	req->name = m->name;
+	if (unlikely(m->kind != FAR_KIND_INLINE)) {
+		run_elsewhere(req, m->kind, m, body, len);
+		return;
+	}
 	s->context.handler = m->name;
 	m->fn(req, body, len, m->user);
 	s->context.handler = NULL;
@@ -144,6 +228,8 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	uint64_t left = head_time(h);
 	req.shard = s;
 	req.session = se;
+	req.record = NULL;
+	req.from = se->worker;
 	req.fn = NULL;
 	req.name = "?";
 	req.call = h->call;

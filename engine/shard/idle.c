@@ -7,6 +7,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/fiber.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -144,11 +145,22 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 	driver_sleeper_remove(&s->driver, place);
 }
 
-void shard_wait(struct shard *s, struct far_future *f, uint64_t until)
+__attribute__((noinline)) static int wait_parked(struct fiber *fb, struct far_future *f, uint64_t until)
 {
+	int error = 0;
+	while (!error && !future_done(f) && (until == TIME_NEVER || clock_now(fb->shard->config.clock) < until))
+		error = fiber_wait(fb, f, until);
+	return error;
+}
+
+int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
+{
+	struct fiber *fb = shard_in_fiber();
+	if (unlikely(fb != NULL))
+		return wait_parked(fb, f, until);
 	if (shard_held(s)) {
 		drive_until(s, f, until);
-		return;
+		return 0;
 	}
 	bool may_drive = s->config.driver == FAR_DRIVER_SHARED;
 	while (!future_done(f) && clock_now(s->config.clock) < until) {
@@ -169,6 +181,7 @@ void shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 		if (!taken && !future_done(f))
 			sleep_on_future(s, f, until);
 	}
+	return 0;
 }
 
 /* ---- the shard's own thread ---- */

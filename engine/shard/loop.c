@@ -3,6 +3,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/fiber.h"
 
 #include <errno.h>
 #include <string.h>
@@ -145,11 +146,14 @@ static void on_timer(void *ctx, struct timer *t)
 {
 	struct shard *s = ctx;
 	struct call *c = (struct call *)(void *)t;
-	/* Both kinds begin with their timer; calls are one array. */
+	struct far_deferred *d = (struct far_deferred *)(void *)t;
+	/* All kinds begin with their timer; calls and records are one array each. */
 	if (c >= s->calls && c < s->calls + FAR_CALLS_MAX)
 		call_on_timer(s, c);
+	else if (d >= s->deferred && d < s->deferred + FAR_DEFERRED_MAX)
+		deferred_on_timer(s, d);
 	else
-		deferred_on_timer(s, (struct far_deferred *)(void *)t);
+		fiber_on_timer((struct fiber *)(void *)t);
 }
 
 unsigned shard_run_timers(struct shard *s, uint64_t now)
@@ -168,6 +172,10 @@ unsigned shard_pass(struct shard *s)
 		n += take_submissions(s);
 	if (atomic_load_explicit(&s->answers, memory_order_relaxed))
 		n += deferred_drain(s);
+	if (unlikely(atomic_load_explicit(&s->resumed, memory_order_relaxed) != NULL))
+		n += fiber_take_resumed(s);
+	if (s->ready_head)
+		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
 		n += answer_unblock(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {

@@ -2,11 +2,24 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/fiber.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 _Thread_local struct shard_context *shard_context;
+
+#ifndef __x86_64__
+struct shard_context *shard_context_top(void)
+{
+	return shard_context;
+}
+
+void shard_context_set(struct shard_context *c)
+{
+	shard_context = c;
+}
+#endif
 
 static void *zeroed(size_t n, size_t size)
 {
@@ -69,6 +82,7 @@ struct shard *shard_create(const struct shard_config *config)
 	 * touched. */
 	s->calls_free = 1;
 	s->deferred_free = s->deferred;
+	s->ready_tail = &s->ready_head;
 	return s;
 }
 
@@ -76,6 +90,7 @@ void shard_destroy(struct shard *s)
 {
 	if (!s)
 		return;
+	fiber_pool_free(s);
 	for (uint32_t w = 0; s->sessions && w < s->config.world; w++) {
 		zeroed_free(s->sessions[w].fn_map);
 		zeroed_free(s->sessions[w].parked);
@@ -90,9 +105,9 @@ void shard_destroy(struct shard *s)
 
 static void context_push(struct shard *s)
 {
-	s->context.outer = shard_context;
+	s->context.outer = shard_context_top();
 	s->context.handler = NULL;
-	shard_context = &s->context;
+	shard_context_set(&s->context);
 }
 
 bool shard_enter(struct shard *s)
@@ -110,23 +125,29 @@ bool shard_enter(struct shard *s)
 
 static void release(struct shard *s)
 {
-	struct shard_context **at = &shard_context;
-	while (*at != &s->context)
-		at = &(*at)->outer;
-	*at = s->context.outer;
+	struct shard_context *c = shard_context_top();
+	if (likely(c == &s->context)) {
+		shard_context_set(s->context.outer);
+	} else {
+		while (c->outer != &s->context)
+			c = c->outer;
+		c->outer = s->context.outer;
+	}
 	driver_release(&s->driver);
 }
 
 static bool has_work(struct shard *s)
 {
-	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed);
+	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
+	       atomic_load_explicit(&s->resumed, memory_order_relaxed);
 }
 
 void shard_leave(struct shard *s)
 {
 	for (;;) {
 		/* Bounded, since others may go on handing over: what is left is the keeper's. */
-		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && has_work(s); passes++)
+		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
+		     passes++)
 			shard_pass(s);
 		s->ops->flush(s->q);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
@@ -144,9 +165,34 @@ void shard_leave(struct shard *s)
 
 const char *shard_in_handler(void)
 {
-	for (const struct shard_context *c = shard_context; c; c = c->outer)
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
 		if (c->handler)
 			return c->handler;
+		if (c->fiber)
+			return NULL;
+	}
+	return NULL;
+}
+
+struct fiber *shard_in_fiber(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
+		if (c->fiber)
+			return c->handler ? NULL : c->fiber;
+		if (c->handler)
+			return NULL;
+	}
+	return NULL;
+}
+
+const struct far_req *shard_request(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
+		if (c->fiber)
+			return &c->fiber->req;
+		if (c->req)
+			return c->req;
+	}
 	return NULL;
 }
 

@@ -25,6 +25,9 @@
 #include <stddef.h>
 
 struct shard;
+struct fiber;
+struct fiber_pool;
+struct fiber_wait;
 
 /* ---- calls: the caller's side ---- */
 
@@ -58,10 +61,14 @@ enum deferred_state {
 	DEFERRED_GONE      /* nobody waits any more; the application will be told */
 };
 
-/** A request kept open beyond its handler, or an answer that waits for bulk memory. */
+/**
+ * A request kept open beyond its handler, or while its handler is parked or runs on a worker thread, or an answer that
+ * waits for bulk memory.
+ */
 struct far_deferred {
 	struct timer timer; /* the caller's deadline */
 	struct shard *shard;
+	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t worker, call, gen;
@@ -80,14 +87,18 @@ struct far_deferred {
 
 enum answer { ANSWER_NONE, ANSWER_SENT, ANSWER_RESERVED, ANSWER_SCRATCH, ANSWER_BUFFER, ANSWER_DEFERRED };
 
-/** A request in its handler's hands. Lives on the stack of the dispatch. */
+/** A request in its handler's hands. Lives where the handler runs: on the stack of the dispatch, in the fiber, on the
+ * worker's stack. */
 struct far_req {
 	struct shard *shard;
-	struct session *session;
-	const struct function *fn; /* typed, else NULL */
+	struct session *session;     /* not to be used while there is a record: it may have ended */
+	struct far_deferred *record; /* answers go through it, since the handler left the burst; NULL: straight out */
+	const struct function *fn;   /* typed, else NULL */
 	const char *name;
 	uint32_t call, gen;
-	uint64_t time_left;
+	uint32_t from;      /* rank of the caller */
+	uint64_t time_left; /* when it was dispatched */
+	uint64_t deadline;  /* absolute, while there is a record */
 	bool hashed;
 	enum answer answer;
 	size_t len;          /* RESERVED, SCRATCH */
@@ -133,11 +144,32 @@ static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one 
 
 /** What the thread that holds a shard is doing: the one thread-local pointer leads here. */
 struct shard_context {
-	struct shard *shard;
+	struct shard *shard;         /* NULL: a thread that runs a blocking handler */
 	struct shard_context *outer; /* the thread holds shards of several agents */
-	const char *handler;         /* name of the handler or callback that runs; NULL: none, waiting is allowed */
+	const char *handler; /* name of the inline handler or callback that runs; NULL: none, waiting is allowed */
+	struct fiber *fiber; /* that runs: a wait parks it; NULL: none */
+	const struct far_req *req; /* of the blocking handler that runs */
 };
-extern _Thread_local struct shard_context *shard_context;
+
+/*
+ * A flow of control may go on on another thread after a wait, so the address of the thread-local pointer must not be
+ * kept across one. On x86-64 it is an offset to a segment register; elsewhere compilers keep it, and it is hidden from
+ * them.
+ */
+#ifdef __x86_64__
+extern _Thread_local struct shard_context *shard_context __attribute__((tls_model("initial-exec")));
+static inline struct shard_context *shard_context_top(void)
+{
+	return shard_context;
+}
+static inline void shard_context_set(struct shard_context *c)
+{
+	shard_context = c;
+}
+#else
+struct shard_context *shard_context_top(void);
+void shard_context_set(struct shard_context *c);
+#endif
 
 struct shard_counters {
 	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
@@ -170,7 +202,8 @@ struct shard_config {
 	const struct registry *registry;
 	enum far_driver driver;
 	enum far_idle idle;
-	void (*ctl_wake)(void *ctx); /* the control core has mail */
+	_Atomic(struct blocking_pool *) *blocking; /* of blocking handlers; made when the first is registered */
+	void (*ctl_wake)(void *ctx);               /* the control core has mail */
 	void *ctl_ctx;
 };
 
@@ -190,6 +223,7 @@ struct shard {
 	uint32_t now_pass;  /* the pass it was made in */
 	const struct registry *registry;
 	struct shard_context context;
+	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
 	struct shard_counters counters;
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
@@ -202,6 +236,8 @@ struct shard {
 	/* other threads */
 	struct driver driver;
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
+	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
+	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
 	_Atomic bool stop;                                  /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
 	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
@@ -216,8 +252,12 @@ void shard_destroy(struct shard *s);
 /** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */
 bool shard_enter(struct shard *s);
 void shard_leave(struct shard *s);
-/** Name of the handler or callback that the calling thread is in, of any shard; NULL: none. */
+/** Name of the inline handler or callback that the calling flow is in, of any shard; NULL: none, or a fiber. */
 const char *shard_in_handler(void);
+/** The fiber that the calling flow is; NULL: none, or an inline handler inside it. */
+struct fiber *shard_in_fiber(void);
+/** The request that the calling flow serves, if it may wait. */
+const struct far_req *shard_request(void);
 /** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
  * drives. */
 void shard_nudge(struct shard *s);
@@ -251,8 +291,12 @@ struct idler {
 bool idler_step(struct shard *s, struct idler *i, bool awaiting);
 /** Sleeps until woken, a timer is due, or `until`. The caller holds the token throughout. */
 void shard_sleep(struct shard *s, uint64_t until);
-/** Waits until the future is done or `until` has come; drives the shard when it can. Not in a handler. */
-void shard_wait(struct shard *s, struct far_future *f, uint64_t until);
+/**
+ * Waits until the future is done or `until` has come: a fiber parks, a thread drives the shard when it can. Not in an
+ * inline handler. 0, or why a fiber did not wait until then: -ECANCELED (whoever called it gave up, or the agent
+ * stops), -ENOMEM (no record for its open request, or for the wait).
+ */
+int shard_wait(struct shard *s, struct far_future *f, uint64_t until);
 /** The shard's own thread. */
 void *keeper_main(void *shard);
 
@@ -273,6 +317,15 @@ uint64_t call_next_deadline(const struct shard *s);
 void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text);
 
 /* dispatch.c */
+/** The handler's part of a request: reads the arguments, calls, and sees to the answer. `strings[0, cap)` is room for
+ * the arguments' texts. Where the handler runs. */
+void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap);
+void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
+/** Sends what the handler has answered so far, if it has. */
+void dispatch_flush(struct far_req *req);
+/** Answers with an error, in the way the request is answered. */
+void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len);
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
@@ -302,6 +355,12 @@ void answer_drop_all(struct shard *s, struct session *se);
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed);
 void deferred_free(struct shard *s, struct far_deferred *d);
+/** Room for an answer of `len` bytes in the record; NULL: an error was put there instead. Whoever owns it. */
+void *deferred_room(struct far_deferred *d, size_t len);
+void deferred_error(struct far_deferred *d, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len);
+/** Hands the record, its answer filled in, to the shard. Any thread. FAR_CANCELLED: nobody waits for it. */
+enum far_status deferred_finish(struct far_deferred *d);
 /** Deferred answers that other threads finished. */
 unsigned deferred_drain(struct shard *s);
 void deferred_on_timer(struct shard *s, struct far_deferred *d);
@@ -335,7 +394,7 @@ static inline void copy_body(void *dst, const void *src, size_t len)
 /** Does the calling thread hold it. Nearly always it holds one shard at most. */
 static inline bool shard_held(const struct shard *s)
 {
-	for (const struct shard_context *c = shard_context; c; c = c->outer)
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
 		if (c->shard == s)
 			return true;
 	return false;

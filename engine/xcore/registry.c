@@ -27,17 +27,14 @@ static enum far_status check_kind(enum far_kind kind, const char *what, struct f
 {
 	switch (kind) {
 	case FAR_KIND_INLINE:
-		return FAR_OK;
 	case FAR_KIND_FIBER:
 	case FAR_KIND_BLOCKING:
-		return err_set(
-			err, FAR_UNSUPPORTED,
-			"%s: handlers of kind %s are not supported yet; register it as FAR_KIND_INLINE and defer its "
-			"answer if it takes long",
-			what, kind == FAR_KIND_FIBER ? "fiber" : "blocking");
+		return FAR_OK;
 	default:
 		return err_set(err, FAR_INVALID,
-			       "%s: state the handler's kind; FAR_KIND_INLINE is the one supported yet", what);
+			       "%s: state the handler's kind: FAR_KIND_FIBER when it may wait, FAR_KIND_INLINE when it "
+			       "never does, FAR_KIND_BLOCKING when it computes for long or blocks in the system",
+			       what);
 	}
 }
 
@@ -57,6 +54,7 @@ enum far_status registry_add(struct registry *r, const struct far_function *f, s
 		return status;
 	}
 	fn->fn = f->fn;
+	fn->kind = f->kind;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);
 	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
@@ -93,6 +91,7 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 	if (!h)
 		return err_set(err, FAR_RESOURCE, "out of memory");
 	h->fn = m->fn;
+	h->kind = m->kind;
 	h->user = m->user;
 	memcpy(h->name, what, sizeof h->name - 1);
 	struct message_handler *none = NULL;

@@ -15,12 +15,14 @@
 struct function {
 	struct signature signature;
 	far_fn *fn;
+	enum far_kind kind;
 	void *user;
 	uint32_t index;
 };
 
 struct message_handler {
 	far_msg_fn *fn;
+	enum far_kind kind;
 	void *user;
 	char name[16]; /* "message 17", for errors */
 };

@@ -31,10 +31,19 @@ enum far_idle {
 
 /** Where a handler runs, stated at registration. */
 enum far_kind {
-	FAR_KIND_NONE,    /* not stated: refused */
-	FAR_KIND_INLINE,  /* on the burst, on the receive buffer; must not wait */
-	FAR_KIND_FIBER,   /* FAR_UNSUPPORTED yet */
-	FAR_KIND_BLOCKING /* FAR_UNSUPPORTED yet */
+	FAR_KIND_NONE, /* not stated: refused */
+	/** On the burst, on the receive buffer, on the thread that drives the shard. The cheapest; must not wait: a
+	 * wait returns FAR_WOULD_DEADLOCK. Nothing else is served while it runs. */
+	FAR_KIND_INLINE,
+	/** The usual kind: on the shard, on a stack of its own (opts.fiber_stack_bytes). Any wait of the library parks
+	 * it and the shard goes on. After a wait it may run on another thread (with FAR_DRIVER_OWN it does not), so it
+	 * must not hold a mutex across one, nor keep what it read from thread-local memory (errno included). When its
+	 * caller gives up, the wait it is in and all that follow return FAR_CANCELLED. Beyond opts.fibers parked ones,
+	 * calls are refused with FAR_RESOURCE. */
+	FAR_KIND_FIBER,
+	/** On one of opts.blocking_threads threads, for long computation and for what blocks in the system. It may
+	 * wait. Beyond opts.blocking_queue waiting for a thread, calls are refused with FAR_RESOURCE. */
+	FAR_KIND_BLOCKING
 };
 
 /**
@@ -74,11 +83,20 @@ struct far_opts {
 	uint64_t init_timeout_ns; /* how long far_init_rpc() waits for the others; default 60 s */
 	enum far_driver driver;
 	enum far_idle idle;
-	int pin_cpu;          /* 1 + the CPU that the shard's own thread is pinned to; 0: not pinned */
-	unsigned shards;      /* per worker; default 1, the only number yet */
-	const char *nic;      /* "auto" (default) or "shm" */
-	const char *security; /* NULL, or "none": the store may listen beyond loopback, shm serves other users */
-	const char *key_file; /* not supported yet: an error when given */
+	int pin_cpu;     /* 1 + the CPU that the shard's own thread is pinned to; 0: not pinned */
+	unsigned shards; /* per worker; default 1, the only number yet */
+	/** Handlers of kind fiber that may be under way at once on a shard, most of them parked: [1, 65536], default
+	 * 1024. Each needs two of the process's memory mappings (vm.max_map_count) once the first such handler is
+	 * registered, and a few KiB when it is used. */
+	unsigned fibers;
+	size_t fiber_stack_bytes;  /* of each: [16 KiB, 64 MiB], default 256 KiB; memory only as far as it is used */
+	unsigned blocking_threads; /* threads for handlers of kind blocking: [1, 1024], default 4; started with the
+				      first */
+	unsigned blocking_queue; /* requests that may wait for them: [1, 65536], default 1024; rounded up to a power of
+				    2 */
+	const char *nic;         /* "auto" (default) or "shm" */
+	const char *security;    /* NULL, or "none": the store may listen beyond loopback, shm serves other users */
+	const char *key_file;    /* not supported yet: an error when given */
 	const struct far_function *functions; /* registered before any peer can call */
 	size_t functions_n;
 	const struct far_msg_handler *messages; /* likewise */

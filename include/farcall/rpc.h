@@ -71,8 +71,13 @@ far_fail(struct far_req *req, enum far_status status, int32_t code, const char *
 /** Who calls, and the agent that received the call. */
 struct far_to far_req_from(const struct far_req *req);
 struct far_agent *far_req_agent(const struct far_req *req);
-/** Nanoseconds until the caller gives up; FAR_FOREVER when never. */
+/** Nanoseconds until the caller gives up; FAR_FOREVER when never. In an inline handler: as it was when that began. */
 uint64_t far_req_time_left(const struct far_req *req);
+/**
+ * Has the caller given up (cancelled, its deadline passed, its process gone), so that nobody waits for the answer. For
+ * handlers of kind fiber, after a wait, and blocking, at any time. Inline: false.
+ */
+bool far_req_cancelled(const struct far_req *req);
 
 /**
  * Keeps the request open beyond the handler. The arguments are not kept: copy what is needed. `*out` must be answered

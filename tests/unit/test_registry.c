@@ -77,9 +77,11 @@ Test(registry, the_kind_must_be_stated_and_supported)
 	struct far_err err;
 	cr_assert_eq(add("f() -> none", FAR_KIND_NONE, &err), FAR_INVALID);
 	cr_assert(strstr(err.text, "FAR_KIND_INLINE"));
-	cr_assert_eq(add("f() -> none", FAR_KIND_FIBER, &err), FAR_UNSUPPORTED);
-	cr_assert(strstr(err.text, "fiber"));
-	cr_assert_eq(add("f() -> none", FAR_KIND_BLOCKING, &err), FAR_UNSUPPORTED);
+	cr_assert(strstr(err.text, "FAR_KIND_FIBER"));
+	cr_assert_eq(add("g() -> none", FAR_KIND_FIBER, &err), FAR_OK);
+	cr_assert_eq(registry_find(&reg, "g")->kind, FAR_KIND_FIBER);
+	cr_assert_eq(add("h() -> none", FAR_KIND_BLOCKING, &err), FAR_OK);
+	cr_assert_eq(registry_find(&reg, "h")->kind, FAR_KIND_BLOCKING);
 	cr_assert_eq(add("f() -> none", (enum far_kind)77, &err), FAR_INVALID);
 	cr_assert_null(registry_find(&reg, "f"));
 }
@@ -123,8 +125,10 @@ Test(registry, messages)
 	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_INVALID);
 	m.id = FAR_MSG_HANDLERS_MAX - 1;
 	m.kind = FAR_KIND_BLOCKING;
-	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_UNSUPPORTED);
+	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_OK);
+	cr_assert_eq(registry_message(&reg, FAR_MSG_HANDLERS_MAX - 1)->kind, FAR_KIND_BLOCKING);
 	m.kind = FAR_KIND_INLINE;
+	m.id--;
 	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_OK);
 	m.fn = NULL;
 	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_INVALID);
