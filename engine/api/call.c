@@ -219,8 +219,10 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 		 * and does not poll, or a handler that does not return. */
 		int error = shard_wait(
 			s, f, start->deadline == TIME_NEVER || fiber ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
-		if (unlikely(error))
+		if (unlikely(error)) { /* nobody will look at its answer */
+			far_future_cancel(f, NULL);
 			return agent_wait_error(error, err);
+		}
 		if (unlikely(!future_done(f))) {
 			status = err_set(err, FAR_TIMEOUT,
 					 "no answer within the call's time-out, and the thread that holds this "

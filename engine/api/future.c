@@ -158,6 +158,21 @@ enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint6
 	return FAR_OK;
 }
 
+enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
+{
+	struct shard *s = f->shard;
+	if (future_done(f))
+		return FAR_OK;
+	if (!s)
+		return err_set(err, FAR_INVALID, "this future is not a call's");
+	if (shard_held(s)) {
+		call_cancel(s, agent_done_future, f);
+		return FAR_OK;
+	}
+	return call_post_cancel(s, agent_done_future, f) ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
+							 : FAR_OK;
+}
+
 void far_future_free(struct far_future *f)
 {
 	if (f)

@@ -207,22 +207,73 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	finish(s, &ending, &o);
 }
 
-void call_on_timer(struct shard *s, struct call *c)
+/* Ends a call before its answer. The slot stays taken until the peer's last word, so that a late reply can never meet
+ * the slot's next life and the ring's credits stay true; the cancel makes that word come soon. */
+static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
-	static const char text[] = "no answer within the call's time-out";
 	struct session *se = &s->sessions[c->worker];
-	struct outcome o = {.status = FAR_TIMEOUT,
-			    .executed = FAR_EXECUTED_MAYBE,
-			    .origin = -1,
-			    .data = text,
-			    .len = sizeof text - 1};
-	/* The slot stays taken until the peer's last word, so that a late reply can never meet the slot's next life and
-	 * the ring's credits stay true; the cancel makes that word come soon. */
+	struct outcome o = {
+		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
+	timer_disarm(&s->wheel, &c->timer);
 	c->state = CALL_ENDED;
-	counter_add(&s->counters.calls_timed_out, 1);
 	answer_bare(s, se, HEAD_CANCEL, FAR_EXECUTED_NO, (uint32_t)(c - s->calls), c->gen);
 	struct ending ending = ending_of(c);
 	finish(s, &ending, &o);
+}
+
+void call_on_timer(struct shard *s, struct call *c)
+{
+	counter_add(&s->counters.calls_timed_out, 1);
+	end_early(s, c, FAR_TIMEOUT, "no answer within the call's time-out");
+}
+
+bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		struct call *c = &s->calls[slot];
+		if (c->user != user || c->done != done || c->state != CALL_SENT)
+			continue;
+		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
+		return true;
+	}
+	return false;
+}
+
+unsigned call_take_cancels(struct shard *s)
+{
+	unsigned n = 0;
+	struct call_cancel_note *note = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
+	while (note) {
+		struct call_cancel_note *next = note->next;
+		struct far_future *f = note->future;
+		call_cancel(s, note->done, f);
+		buf_unref(note->buf);
+		buf_unref(&f->head);
+		note = next;
+		n++;
+	}
+	return n;
+}
+
+int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_note));
+	if (!buf)
+		return -ENOMEM;
+	struct call_cancel_note *note = buf_data(buf);
+	note->buf = buf;
+	note->done = done;
+	note->future = f;
+	buf_ref(&f->head);
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	struct call_cancel_note *head = atomic_load_explicit(&s->cancels, memory_order_relaxed);
+	do
+		note->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, note, memory_order_release,
+						      memory_order_relaxed));
+	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	return 0;
 }
 
 void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text)

@@ -131,6 +131,15 @@ static unsigned take_submissions(struct shard *s)
 	return n;
 }
 
+unsigned shard_take_cancels(struct shard *s)
+{
+	/* The call that is to end may have been handed over just before. */
+	uint32_t waiting = submit_waiting(&s->submit);
+	for (uint32_t taken = 0; taken < waiting; taken += FAR_BURST)
+		take_submissions(s);
+	return call_take_cancels(s);
+}
+
 unsigned shard_take_mail(struct shard *s)
 {
 	struct mail mail;
@@ -180,6 +189,8 @@ unsigned shard_pass(struct shard *s)
 		n += answer_unblock(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
+		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
+			n += shard_take_cancels(s);
 		if (s->wheel.armed_n || s->calls_used)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 	}

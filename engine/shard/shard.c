@@ -139,12 +139,15 @@ static void release(struct shard *s)
 static bool has_work(struct shard *s)
 {
 	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
-	       atomic_load_explicit(&s->resumed, memory_order_relaxed);
+	       atomic_load_explicit(&s->resumed, memory_order_relaxed) ||
+	       atomic_load_explicit(&s->cancels, memory_order_relaxed);
 }
 
 void shard_leave(struct shard *s)
 {
 	for (;;) {
+		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
+			shard_take_cancels(s);
 		/* Bounded, since others may go on handing over: what is left is the keeper's. */
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)

@@ -53,6 +53,14 @@ struct call {
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
 
+/** A call to be cancelled, on its way to the shard. */
+struct call_cancel_note {
+	struct call_cancel_note *next;
+	struct far_buf *buf; /* its memory */
+	call_done_fn *done;
+	struct far_future *future; /* a reference */
+};
+
 /* ---- requests: the callee's side ---- */
 
 enum deferred_state {
@@ -238,6 +246,7 @@ struct shard {
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
 	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
 	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
+	_Atomic(struct call_cancel_note *) cancels;         /* asked for by other threads */
 	_Atomic bool stop;                                  /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
 	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
@@ -266,6 +275,7 @@ void shard_nudge(struct shard *s);
 unsigned shard_pass(struct shard *s);
 /** Messages of the control core; a pass looks at them now and then. */
 unsigned shard_take_mail(struct shard *s);
+unsigned shard_take_cancels(struct shard *s);
 unsigned shard_run_timers(struct shard *s, uint64_t now);
 
 /**
@@ -305,6 +315,12 @@ void *keeper_main(void *shard);
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
+/** Ends the pending call with this completion, CANCELLED, executed MAYBE, and tells the callee. false: there is none.
+ * Looks at every slot: rare. */
+bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
+/** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
+int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
+unsigned call_take_cancels(struct shard *s);
 /**
  * Arms the deadlines that come within the next two sweeps. Most calls are answered long before, so a deadline that is
  * further away than that is only noted in its slot: arming and disarming it would be a good part of what the call

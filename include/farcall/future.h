@@ -46,6 +46,13 @@ enum far_status far_future_value(struct far_future *f, struct far_val *out, stru
  */
 enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint64_t timeout_ns, struct far_err *err);
 
+/**
+ * Cancels the call that would complete the future: it ends with FAR_CANCELLED, executed MAYBE, soon, unless its answer
+ * comes first; the callee is told, ends the waits of its handler if that is a fiber, and drops its answer. Any thread;
+ * never blocks; harmless on a complete future. INVALID: it is not the future of a call; RESOURCE.
+ */
+enum far_status far_future_cancel(struct far_future *f, struct far_err *err);
+
 /** Gives the reference back. A pending call goes on without anybody to see its result. NULL is fine. */
 void far_future_free(struct far_future *f);
 

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* run: -n 2 */
+/** Calls that their caller cancels: what the caller gets, what the callee sees, and that nothing stays behind. */
+#include "check.h"
+
+#include <pthread.h>
+
+enum { MANY = 200 };
+
+static struct far_agent *agent;
+static struct far_err err;
+static struct far_deferred *kept[MANY];
+static int kept_n, cancelled_n, other_n;
+
+static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args, (void)n, (void)user;
+	CHECK(kept_n < MANY);
+	return far_defer(req, &kept[kept_n++]);
+}
+
+/* Answers all that were kept; how many of them nobody waited for any more. */
+static enum far_status release_all(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val v = far_int(0);
+	(void)args, (void)n, (void)user;
+	while (kept_n)
+		v.u.i += far_deferred_return(kept[--kept_n], &v) == FAR_CANCELLED;
+	return far_return(req, &v);
+}
+
+/* Waits for an answer that never comes. */
+static enum far_status park(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_err why;
+	(void)args, (void)n, (void)user;
+	CHECK(!far_req_cancelled(req));
+	enum far_status status =
+		far_rpc_sync(far_req_agent(req), "worker0", "test::keep", FAR_NOARGS, NULL, NULL, &why);
+	if (status == FAR_CANCELLED && far_req_cancelled(req))
+		cancelled_n++;
+	else
+		other_n++;
+	/* What follows ends at once as well. */
+	CHECK(far_rpc_sync(far_req_agent(req), "worker0", "far::identity", FAR_ARGS(1), NULL, NULL, &why) ==
+	      FAR_CANCELLED);
+	return far_return(req, NULL);
+}
+
+/* Computes until nobody wants the result. */
+static enum far_status grind(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args, (void)n, (void)user;
+	while (!far_req_cancelled(req))
+		usleep(100);
+	return far_return(req, NULL);
+}
+
+static enum far_status parked(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val v = far_int(args[0].u.b ? cancelled_n : other_n);
+	(void)n, (void)user;
+	return far_return(req, &v);
+}
+
+static int64_t ask(const char *worker, const char *function, bool what)
+{
+	struct far_val out = {0};
+	if (strcmp(function, "test::parked") == 0)
+		CHECK_STATUS(far_rpc_sync(agent, worker, function, FAR_ARGS(far_bool(what)), NULL, &out, &err), FAR_OK,
+			     &err);
+	else
+		CHECK_STATUS(far_rpc_sync(agent, worker, function, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
+	return out.u.i;
+}
+
+static struct far_future *start(const char *function)
+{
+	struct far_future *f;
+	struct far_call_opts opts = {.timeout_ns = FAR_FOREVER};
+	CHECK_STATUS(far_rpc_async(agent, "worker1", function, FAR_NOARGS, &opts, &f, &err), FAR_OK, &err);
+	return f;
+}
+
+static void expect_cancelled(struct far_future *f)
+{
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_CANCELLED, &err);
+	CHECK(err.executed == FAR_EXECUTED_MAYBE);
+	CHECK_TEXT(&err, "cancelled");
+	far_future_free(f);
+}
+
+static void deferred(void)
+{
+	struct far_future *f[MANY];
+	for (int i = 0; i < MANY; i++)
+		f[i] = start("test::keep");
+	for (int i = 0; i < MANY; i += 2)
+		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err);
+	for (int i = 0; i < MANY; i += 2)
+		expect_cancelled(f[i]);
+	CHECK(ask("worker1", "test::release_all", false) == MANY / 2);
+	for (int i = 1; i < MANY; i += 2) {
+		CHECK_STATUS(far_future_wait(f[i], 0, NULL, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err); /* too late: nothing changes */
+		CHECK_STATUS(far_future_wait(f[i], 0, NULL, &err), FAR_OK, &err);
+		far_future_free(f[i]);
+	}
+}
+
+static void *cancel_thread(void *f)
+{
+	struct far_err why;
+	CHECK_STATUS(far_future_cancel(f, &why), FAR_OK, &why);
+	return NULL;
+}
+
+static void by_other_threads(void)
+{
+	struct far_future *f[8];
+	pthread_t threads[8];
+	for (int i = 0; i < 8; i++)
+		f[i] = start("test::keep");
+	for (int i = 0; i < 8; i++)
+		CHECK(pthread_create(&threads[i], NULL, cancel_thread, f[i]) == 0);
+	for (int i = 0; i < 8; i++) {
+		CHECK(pthread_join(threads[i], NULL) == 0);
+		expect_cancelled(f[i]);
+	}
+	CHECK(ask("worker1", "test::release_all", false) == 8);
+}
+
+static void waiting_handlers(void)
+{
+	struct far_future *f[16];
+	for (int i = 0; i < 16; i++)
+		f[i] = start(i % 4 ? "test::park" : "test::grind");
+	/* They are parked once their calls have come here. */
+	while (kept_n < 12)
+		ask("worker1", "test::parked", false);
+	for (int i = 0; i < 16; i++)
+		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err);
+	for (int i = 0; i < 16; i++)
+		expect_cancelled(f[i]);
+	while (ask("worker1", "test::parked", true) < 12)
+		;
+	CHECK(ask("worker1", "test::parked", false) == 0);
+	/* Their own calls were cancelled with them. */
+	CHECK(ask("worker0", "test::release_all", false) == 12);
+}
+
+static void nothing_left(void)
+{
+	struct far_counters c;
+	do
+		far_counters_read(agent, &c);
+	while (c.calls_active &&
+	       far_rpc_sync(agent, "worker1", "test::parked", FAR_ARGS(far_bool(true)), NULL, NULL, &err) == FAR_OK);
+	CHECK(c.calls_active == 0 && c.requests_active == 0 && c.packets_dropped == 0);
+}
+
+int main(void)
+{
+	const struct far_function functions[] = {
+		{"test::keep() -> none|int", FAR_KIND_INLINE, keep, NULL},
+		{"test::release_all() -> int", FAR_KIND_INLINE, release_all, NULL},
+		{"test::park() -> none", FAR_KIND_FIBER, park, NULL},
+		{"test::grind() -> none", FAR_KIND_BLOCKING, grind, NULL},
+		{"test::parked(bool cancelled) -> int", FAR_KIND_INLINE, parked, NULL},
+	};
+	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
+	int rank = check_rank();
+	agent = check_join(&opts);
+	if (rank == 0) {
+		for (int i = 0; i < 20; i++) {
+			deferred();
+			by_other_threads();
+		}
+		waiting_handlers();
+		nothing_left();
+	}
+	check_leave(agent);
+	return 0;
+}
