@@ -150,6 +150,8 @@ struct nic_queue_ops {
 	 * side.
 	 */
 	int (*tx_reserve)(struct nic_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
+	/** Packets that could be committed now towards this peer; it may be too low. */
+	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/**
 	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
 	 * the ring became full (only for one that stayed open); the room is still the caller's.

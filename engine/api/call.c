@@ -69,6 +69,7 @@ void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *o
 	uint64_t left = opts && opts->timeout_ns ? opts->timeout_ns
 						 : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 	start->left = left;
+	start->retry_ns = opts && opts->retry ? (opts->retry_after_ns ? opts->retry_after_ns : FAR_RETRY_NS) : 0;
 	if (left == FAR_FOREVER)
 		start->deadline = TIME_NEVER;
 	else /* a handler's or callback's calls share one look at the clock */

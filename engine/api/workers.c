@@ -123,6 +123,8 @@ void far_counters_read(struct far_agent *a, struct far_counters *out)
 	READ(bytes_received);
 	READ(packets_dropped);
 	READ(busy_refusals);
+	READ(calls_repeated);
+	READ(requests_repeated);
 	READ(wakeups);
 	READ(requests_active);
 #undef READ

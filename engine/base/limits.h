@@ -33,6 +33,16 @@
 #define FAR_BLOCKING_QUEUE     1024u
 #define FAR_BLOCKING_QUEUE_MAX 65536u
 
+/* Calls of a session that may be repeated and have not ended: a request is refused with FAR_BUSY beyond it. More than a
+ * session's pending calls, so that one that waits long does not hold up the others soon. Power of two. */
+#define FAR_RETRY_WINDOW 1024u
+/* Answers that the callee keeps for repeats, of one session. */
+#define FAR_RETRY_BYTES ((size_t)8 << 20)
+/* When a call with opts.retry is first sent again by default; each further wait is half as long again, up to the
+ * longest. */
+#define FAR_RETRY_NS     UINT64_C(200000000)
+#define FAR_RETRY_NS_MAX UINT64_C(10000000000)
+
 /* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
 #define FAR_SUBMIT_SLOTS 1024
 

@@ -64,10 +64,15 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 {
 	if (se->state != SESSION_UP)
 		return;
-	/* Only a cancel may be lost: the callee has the deadline too. */
-	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0) &&
-	    type != HEAD_CANCEL)
+	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
 		answer_no_room(s, se);
+}
+
+void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags)
+{
+	/* It may be lost: the callee has the deadline too. */
+	if (se->state == SESSION_UP)
+		send_now(s, se, HEAD_CANCEL, flags, 0, call, gen, 0, NULL, 0);
 }
 
 /* Keeps a deferred's answer until bulk memory comes back. */
@@ -82,14 +87,14 @@ static void block(struct shard *s, struct session *se, struct far_deferred *d)
 	}
 }
 
-static int send_kept(struct shard *s, struct session *se, const struct far_deferred *d)
+int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
 {
 	const void *data = d->buf ? buf_data(d->buf) : NULL;
 	if (d->status != FAR_OK)
-		return send_now(s, se, HEAD_ERROR, (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status, d->call,
-				d->gen, (uint32_t)d->code, data, d->len);
-	return send_now(s, se, HEAD_REPLY, d->hashed ? HEAD_HASHED : 0, d->hashed ? d->fn->index : 0, d->call, d->gen,
-			0, data, d->len);
+		return send_now(s, se, HEAD_ERROR, flags | (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status,
+				d->call, d->gen, (uint32_t)d->code, data, d->len);
+	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0), d->hashed ? d->fn->index : 0, d->call,
+			d->gen, 0, data, d->len);
 }
 
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
@@ -153,7 +158,7 @@ static void send_deferred(struct shard *s, struct far_deferred *d)
 	int error = 0;
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer);
-		error = se->blocked ? -ENOBUFS : send_kept(s, se, d);
+		error = se->blocked ? -ENOBUFS : answer_kept(s, se, d, 0);
 	}
 	if (error == -ENOBUFS) {
 		block(s, se, d);
@@ -227,7 +232,7 @@ static unsigned unblock(struct shard *s, struct session *se)
 	unsigned n = 0;
 	struct far_deferred *d;
 	while ((d = se->blocked_head)) {
-		int error = d->gone ? 0 : send_kept(s, se, d);
+		int error = d->gone ? 0 : answer_kept(s, se, d, 0);
 		if (error == -ENOBUFS)
 			return n;
 		if (unlikely(error == -EAGAIN))

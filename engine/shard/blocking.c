@@ -250,9 +250,10 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	struct blocking_pool *w = atomic_load_explicit(s->config.blocking, memory_order_acquire);
 	size_t strings = len + FAR_ARGS_MAX < FAR_STRINGS_BYTES_MAX ? len + FAR_ARGS_MAX : FAR_STRINGS_BYTES_MAX;
 	struct far_buf *buf = w ? buf_alloc(sizeof(struct job) + len + strings) : NULL;
-	struct far_deferred *d =
-		buf ? deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed) : NULL;
-	if (unlikely(!d)) {
+	struct far_deferred *d = req->record; /* of a request that may be repeated */
+	if (buf && !d)
+		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
+	if (unlikely(!buf || !d)) {
 		buf_unref(buf);
 		refuse(req, "the callee has no memory to keep the request");
 		return;
@@ -264,17 +265,18 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	job->message = m;
 	job->name = req->name;
 	job->from = req->from;
-	job->deadline = TIME_NEVER;
+	job->deadline = req->record ? req->deadline : TIME_NEVER;
 	job->body_len = len;
 	job->strings_bytes = strings;
 	copy_body(job->body, body, len);
 	d->owned = true;
-	if (req->time_left != FAR_FOREVER) {
+	if (!req->record && req->time_left != FAR_FOREVER) {
 		job->deadline = time_after(clock_now(s->config.clock), req->time_left);
 		timer_arm(&s->wheel, &d->timer, job->deadline);
 	}
 	if (unlikely(!queue_put(w, job))) {
-		deferred_free(s, d);
+		if (!req->record)
+			deferred_free(s, d);
 		buf_unref(buf);
 		refuse(req, "too many blocking handlers wait for a thread of the worker; try later, or raise its "
 			    "opts.blocking_threads or opts.blocking_queue");

@@ -4,6 +4,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/retry.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,6 +47,8 @@ static struct call *call_take(struct shard *s)
 
 static void call_give(struct shard *s, struct call *c)
 {
+	if (unlikely(c->retry))
+		retry_over(s, c);
 	c->state = CALL_FREE;
 	c->gen++;
 	c->next_free = s->calls_free;
@@ -88,8 +91,7 @@ __attribute__((noinline, cold)) static int not_up(const struct shard *s, const s
 	return s->stopped ? -ESHUTDOWN : se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
 }
 
-/* The end of a request whose function's number at the callee is not known yet. */
-__attribute__((noinline, cold)) static void write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
+__attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
 {
 	const struct function *f = registry_at(s->registry, fn);
 	struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
@@ -117,15 +119,28 @@ int shard_call(struct shard *s, const struct call_start *start)
 			fn = 0;
 		}
 	}
+	struct retry *retry = NULL;
+	struct head_retry repeat;
+	int error;
+	if (unlikely(start->retry_ns)) {
+		error = retry_begin(se, start, &retry, &repeat);
+		if (error)
+			return error;
+		flags |= HEAD_RETRY;
+	}
 	struct nic_tx tx;
-	int error = s->ops->tx_reserve(s->q, se->peer, start->len + trailer, &tx);
-	if (unlikely(error))
+	error = s->ops->tx_reserve(s->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
+	if (unlikely(error)) {
+		retry_abandon(retry);
 		return reserve_error(error);
+	}
 	struct call *c = call_take(s);
 	if (unlikely(!c)) {
+		retry_abandon(retry);
 		s->ops->tx_cancel(s->q, &tx);
 		return -EAGAIN;
 	}
+	c->retry = false;
 	c->done = start->done;
 	c->user = start->user;
 	c->app = start->app;
@@ -149,15 +164,20 @@ int shard_call(struct shard *s, const struct call_start *start)
 	else
 		copy_body(tx.body, start->data, start->len);
 	if (unlikely(trailer))
-		write_hash(s, start->fn, tx.body + start->len);
+		call_write_hash(s, start->fn, tx.body + start->len);
+	if (unlikely(retry != NULL))
+		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, start->len);
 	if (unlikely(s->ops->tx_commit(s->q, &tx))) { /* only a peer that gives no slots back brings this about */
 		s->ops->tx_cancel(s->q, &tx);
+		retry_abandon(retry);
 		call_give(s, c);
 		return -EAGAIN;
 	}
+	if (unlikely(retry != NULL))
+		retry_sent(s, retry, c);
 	if (unlikely(start->left < 2 * SWEEP_NS))
 		timer_arm(&s->wheel, &c->timer, start->deadline);
 	return 0;
@@ -177,7 +197,10 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 {
 	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
 	if (unlikely(!c || c->gen != h->gen || c->worker != se->worker || c->state == CALL_FREE)) {
-		counter_add(&s->counters.packets_dropped, 1);
+		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
+		 * for. */
+		bool late = se->retry_caller && (h->flags & HEAD_RETRY || h->type == HEAD_CANCELLED);
+		counter_add(late ? &s->counters.replies_late : &s->counters.packets_dropped, 1);
 		return;
 	}
 	if (unlikely(c->state == CALL_ENDED)) {
@@ -216,7 +239,9 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->wheel, &c->timer);
 	c->state = CALL_ENDED;
-	answer_bare(s, se, HEAD_CANCEL, FAR_EXECUTED_NO, (uint32_t)(c - s->calls), c->gen);
+	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
+	if (unlikely(c->retry))
+		retry_ended(s, c);
 	struct ending ending = ending_of(c);
 	finish(s, &ending, &o);
 }

@@ -8,6 +8,7 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "shard/retry.h"
 
 #include <string.h>
 
@@ -29,6 +30,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 		s->deferred_free = d + 1 < s->deferred + FAR_DEFERRED_MAX && !d[1].shard ? d + 1 : NULL;
 	d->shard = s;
 	d->fiber = NULL;
+	d->retry_seq = 0;
 	d->worker = se->worker;
 	d->call = call;
 	d->gen = gen;
@@ -66,6 +68,8 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 {
 	timer_disarm(&s->wheel, &d->timer);
 	unlink_open(s, d);
+	if (unlikely(d->retry_seq))
+		retry_answered(&s->sessions[d->worker], d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -83,6 +87,8 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 	/* A thread that has just answered finds its answer dropped by the drain. */
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,
 						memory_order_relaxed);
+	if (unlikely(d->retry_seq))
+		retry_answered(&s->sessions[d->worker], d);
 	if (d->fiber)
 		fiber_cancel(d->fiber);
 }

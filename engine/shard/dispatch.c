@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
+#include "shard/retry.h"
 #include "wire/values.h"
 
 #include <errno.h>
@@ -38,10 +39,10 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 }
 
 /* An answer that lies aside goes into the record of the request, and that to the shard. */
-__attribute__((noinline)) static void flush_to_record(struct far_req *req)
+__attribute__((noinline)) static void flush_to_record(struct far_req *req, enum answer answer)
 {
 	struct far_deferred *d = req->record;
-	if (req->answer == ANSWER_BUFFER) {
+	if (answer == ANSWER_BUFFER) {
 		d->buf = req->buf;
 		d->len = req->len;
 	} else {
@@ -62,7 +63,7 @@ void dispatch_flush(struct far_req *req)
 		return;
 	req->answer = ANSWER_SENT;
 	if (unlikely(req->record)) {
-		flush_to_record(req);
+		flush_to_record(req, answer);
 		return;
 	}
 	switch (answer) {
@@ -195,6 +196,10 @@ static void run_typed(struct far_req *req, const struct shm_head *h, const uint8
 		return;
 	req->fn = fn;
 	req->name = fn->signature.name;
+	if (unlikely(req->record != NULL)) {
+		req->record->fn = fn;
+		req->record->hashed = req->hashed;
+	}
 	if (unlikely(fn->kind != FAR_KIND_INLINE))
 		run_elsewhere(req, fn->kind, NULL, body, len);
 	else
@@ -241,6 +246,8 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse(&req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+	else if (unlikely(h->flags & HEAD_RETRY) && !retry_admit(&req, body, &len))
+		;
 	else if (h->flags & HEAD_TYPED)
 		run_typed(&req, h, body, len);
 	else

@@ -212,7 +212,10 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	struct far_req *own = &fb->req;
 	own->shard = s;
 	own->session = req->session;
-	own->record = NULL;
+	own->record = req->record; /* of a request that may be repeated */
+	own->deadline = req->deadline;
+	if (unlikely(req->record != NULL))
+		req->record->fiber = fb;
 	own->fn = req->fn;
 	own->name = req->name;
 	own->call = req->call;
@@ -427,6 +430,13 @@ static void wait_over(struct fiber *fb)
 	if (fb->wait)
 		fb->wait->fiber = NULL;
 	make_ready(fb);
+}
+
+bool fiber_of_timer(const struct shard *s, const struct timer *t)
+{
+	const struct fiber_pool *p = fiber_pool_of(s);
+	const struct fiber *fb = (const struct fiber *)(const void *)t;
+	return p && fb >= p->fibers && fb < p->fibers + p->n;
 }
 
 void fiber_on_timer(struct fiber *fb)

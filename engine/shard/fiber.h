@@ -96,6 +96,9 @@ int fiber_pause(struct fiber *fb, uint64_t ns);
 /** Cancels all and runs them until they have ended, at most until `give_up`. Returns how many have not. */
 uint32_t fiber_end_all(struct shard *s, uint64_t give_up);
 
+/** Is it a fiber's. */
+bool fiber_of_timer(const struct shard *s, const struct timer *t);
+
 static inline struct fiber_pool *fiber_pool_of(const struct shard *s)
 {
 	return atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fibers, memory_order_acquire);

@@ -50,7 +50,9 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
 		break;
 	case HEAD_CANCEL:
-		if (deferred_cancel(s, se, h.call, h.gen))
+		/* A repeated call is told in any case: its answer may have been lost. */
+		if (deferred_cancel(s, se, h.call, h.gen) ||
+		    (h.flags & HEAD_RETRY && s->ops->tx_room(s->q, se->peer) > SHARD_RING_SLOTS))
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
 		break;
 	default:
@@ -94,6 +96,7 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.typed = cell->typed,
 		.deadline = cell->deadline,
 		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
+		.retry_ns = cell->retry_ns,
 		.done = cell->done,
 		.user = cell->user,
 		.app = cell->app,
@@ -110,6 +113,9 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
 		refuse_submitted(s, cell, FAR_BUSY,
 				 "too much is pending towards that worker; wait for some and try again");
+		return;
+	case -ENOMEM:
+		refuse_submitted(s, cell, FAR_RESOURCE, "no memory to keep the call for its repetition");
 		return;
 	case -ESHUTDOWN:
 		refuse_submitted(s, cell, FAR_SHUTDOWN, "the agent is shut down");
@@ -161,8 +167,10 @@ static void on_timer(void *ctx, struct timer *t)
 		call_on_timer(s, c);
 	else if (d >= s->deferred && d < s->deferred + FAR_DEFERRED_MAX)
 		deferred_on_timer(s, d);
-	else
+	else if (fiber_of_timer(s, t))
 		fiber_on_timer((struct fiber *)(void *)t);
+	else
+		((struct shard_timer *)(void *)t)->fn(s, (struct shard_timer *)(void *)t);
 }
 
 unsigned shard_run_timers(struct shard *s, uint64_t now)

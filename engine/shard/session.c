@@ -2,6 +2,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/retry.h"
 
 #include <string.h>
 
@@ -52,6 +53,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		return;
 	session_close(s, se);
 	call_fail_all(s, se->worker, FAR_PEER_LOST, "the worker's process is gone");
+	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 }
 
@@ -85,4 +87,6 @@ void session_close_all(struct shard *s)
 	for (uint32_t w = 0; w < s->config.world; w++)
 		session_close(s, &s->sessions[w]);
 	call_fail_all(s, UINT32_MAX, FAR_SHUTDOWN, "the agent was shut down");
+	for (uint32_t w = 0; w < s->config.world; w++)
+		retry_drop(&s->sessions[w]);
 }

@@ -37,6 +37,12 @@ enum call_state {
 	CALL_ENDED /* `done` was called (deadline, shutdown); the slot waits for the peer's last packet */
 };
 
+/** Any other thing with a timer begins with this. */
+struct shard_timer {
+	struct timer timer;
+	void (*fn)(struct shard *s, struct shard_timer *t);
+};
+
 /** One line. Its slot number and `gen` travel in the request and come back in the answer. */
 struct call {
 	struct timer timer;
@@ -45,10 +51,10 @@ struct call {
 	void (*app)(void);
 	uint32_t gen;
 	uint32_t worker;
-	uint32_t next_free; /* slot + 1 */
+	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: place in the window of retry.c */
 	uint16_t fn;
 	uint8_t state; /* enum call_state */
-	bool typed;
+	bool typed : 1, retry : 1;
 	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
@@ -80,6 +86,7 @@ struct far_deferred {
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t worker, call, gen;
+	uint64_t retry_seq;        /* the request may be repeated; 0: not */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
 	bool gone;                                   /* the shard's own note of DEFERRED_GONE */
@@ -144,6 +151,8 @@ struct session {
 	struct parked_request *parked; /* ring of FAR_SESSION_CALLS_MAX */
 	uint32_t parked_head, parked_n;
 	uint32_t open_n;
+	struct retry_caller *retry_caller; /* NULL: no call could be repeated yet */
+	struct retry_callee *retry_callee;
 };
 
 static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
@@ -181,7 +190,7 @@ void shard_context_set(struct shard_context *c);
 
 struct shard_counters {
 	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
-	_Atomic uint64_t requests_received, replies_sent, replies_late;
+	_Atomic uint64_t requests_received, replies_sent, replies_late, calls_repeated, requests_repeated;
 	_Atomic uint64_t bytes_sent, bytes_received;
 	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
@@ -326,6 +335,8 @@ unsigned call_take_cancels(struct shard *s);
  * further away than that is only noted in its slot: arming and disarming it would be a good part of what the call
  * costs. Returns when the next sweep is due.
  */
+/** The end of a request whose function's number at the callee is not known yet: a struct head_hash. */
+void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
 /** The earliest deadline that is noted but not armed; TIME_NEVER: none. Slow: before a sleep only. */
 uint64_t call_next_deadline(const struct shard *s);
@@ -358,6 +369,10 @@ void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t g
 /** Header-only packet. */
 void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
 		 uint32_t gen);
+/** A cancel. It may be lost. */
+void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags);
+/** Sends a record's answer: 0, -ENOBUFS, -EAGAIN, -EPIPE. */
+int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags);
 /** The ring has no slot for an answer: the peer sends more than its credits, or gives nothing back. It is taken down.
  */
 void answer_no_room(struct shard *s, struct session *se);

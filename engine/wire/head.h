@@ -32,6 +32,7 @@ enum head_flag {
 			    is its number */
 	HEAD_TLV =
 		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
+	HEAD_RETRY = 8,          /* request: the body ends with a struct head_retry; cancel: of such a request */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };
 
@@ -96,6 +97,12 @@ static_assert(offsetof(struct wire_head, tag) == 80, "");
 struct head_hash {
 	uint64_t name;
 	uint64_t signature;
+};
+
+/** The end of a HEAD_RETRY request's body, after a struct head_hash. */
+struct head_retry {
+	uint64_t seq;   /* of the call among those of its session that may be repeated, from 1 on */
+	uint64_t floor; /* no call below it will be repeated; floor <= seq < floor + FAR_RETRY_WINDOW */
 };
 
 #endif

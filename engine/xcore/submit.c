@@ -48,6 +48,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->fn = c->fn;
 	cell->typed = c->typed;
 	cell->deadline = c->deadline;
+	cell->retry_ns = c->retry_ns;
 	cell->done = c->done;
 	cell->user = c->user;
 	cell->app = c->app;

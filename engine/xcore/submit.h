@@ -27,6 +27,7 @@ struct call_start {
 	bool typed;
 	uint64_t deadline;  /* absolute, TIME_NEVER: none */
 	uint64_t left;      /* the same, relative, when the call was made */
+	uint64_t retry_ns;  /* sent again after this long; 0: never */
 	call_done_fn *done; /* on the shard, exactly once, if the call was taken */
 	void *user;
 	void (*app)(void); /* for `done`: the application's own callback, of a type that `done` knows */
@@ -41,6 +42,7 @@ struct submit_cell {
 	uint16_t fn;
 	bool typed;
 	uint64_t deadline;
+	uint64_t retry_ns;
 	call_done_fn *done;
 	void *user;
 	void (*app)(void);

@@ -183,9 +183,11 @@ struct far_counters {
 	uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
 	uint64_t requests_received, replies_sent, replies_late;
 	uint64_t bytes_sent, bytes_received;
-	uint64_t packets_dropped; /* malformed or out of place */
-	uint64_t busy_refusals;   /* calls refused by back-pressure */
-	uint64_t wakeups;         /* times the shard's driver woke from sleep */
+	uint64_t packets_dropped;   /* malformed or out of place */
+	uint64_t busy_refusals;     /* calls refused by back-pressure */
+	uint64_t calls_repeated;    /* requests sent again (opts.retry) */
+	uint64_t requests_repeated; /* that came again, and were not run again */
+	uint64_t wakeups;           /* times the shard's driver woke from sleep */
 	uint64_t calls_active, requests_active;
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);

@@ -18,6 +18,15 @@ extern "C" {
 
 struct far_call_opts {
 	uint64_t timeout_ns; /* 0: the agent's default; FAR_FOREVER: none */
+	/**
+	 * Sends the request again, under the same number, until its answer comes: first after `retry_after_ns` (0: 200
+	 * ms), then after ever longer waits. The callee runs it once all the same and answers a repeat with the answer
+	 * that it kept. For networks that lose packets; costs a copy of the request here and of the answer there. When
+	 * the callee's process is lost the call ends with PEER_LOST, executed MAYBE: it is never run by another life of
+	 * it.
+	 */
+	bool retry;
+	uint64_t retry_after_ns;
 };
 
 /**

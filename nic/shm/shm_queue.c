@@ -173,15 +173,29 @@ static void take_returns(struct shm_queue *q, struct shm_link *link)
 	}
 }
 
-static bool ring_full(struct shm_link *link)
+static void look_at_head(struct shm_link *link)
 {
-	if (link->tail - link->tx_head_seen < SHM_SLOTS)
-		return false;
 	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
 	/* Only a step forward, and not past what was written, is believed. */
 	if (head - link->tx_head_seen <= SHM_SLOTS && link->tail - head <= SHM_SLOTS)
 		link->tx_head_seen = head;
+}
+
+static bool ring_full(struct shm_link *link)
+{
+	if (link->tail - link->tx_head_seen < SHM_SLOTS)
+		return false;
+	look_at_head(link);
 	return link->tail - link->tx_head_seen >= SHM_SLOTS;
+}
+
+static uint32_t shm_tx_room(struct nic_queue *nq, uint32_t peer)
+{
+	struct shm_link *link = link_of(queue_of(nq), peer);
+	if (!link)
+		return 0;
+	look_at_head(link);
+	return SHM_SLOTS - (link->tail - link->tx_head_seen);
 }
 
 /* Asks for a line that will be written soon: the consumer has read it since, so writing it needs it back. */
@@ -348,6 +362,7 @@ const struct nic_queue_ops shm_queue_ops = {
 	.recv = shm_recv,
 	.release = shm_release,
 	.tx_reserve = shm_tx_reserve,
+	.tx_room = shm_tx_room,
 	.tx_commit = shm_tx_commit,
 	.tx_cancel = shm_tx_cancel,
 	.flush = shm_flush,

@@ -113,6 +113,12 @@ static int fake_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	return 0;
 }
 
+static uint32_t fake_tx_room(struct nic_queue *nq, uint32_t peer)
+{
+	struct fake_queue *q = of(nq);
+	return peer < FAKE_PEERS && q->attached[peer] && !q->no_slots ? UINT32_MAX : 0;
+}
+
 static int fake_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct fake_queue *q = of(nq);
@@ -176,6 +182,7 @@ static const struct nic_queue_ops fake_ops = {
 	.recv = fake_recv,
 	.release = fake_release,
 	.tx_reserve = fake_tx_reserve,
+	.tx_room = fake_tx_room,
 	.tx_commit = fake_tx_commit,
 	.tx_cancel = fake_tx_cancel,
 	.flush = fake_flush,
