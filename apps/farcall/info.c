@@ -5,7 +5,9 @@
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
+#include <farcall/memory.h>
 #include <farcall/version.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,8 @@ struct info {
 	long cores;            /* online */
 	int cores_usable;      /* by this process */
 	const char *chosen;    /* driver that "auto" takes, or NULL */
+	struct far_memory memory;
+	struct far_err memory_err; /* why nothing is reserved */
 };
 
 /* The rule of the drivers for a runtime_dir that nobody gives. */
@@ -53,6 +57,29 @@ static void gather(struct info *info)
 	runtime_dir(info);
 	info->cores = sysconf(_SC_NPROCESSORS_ONLN);
 	info->cores_usable = sched_getaffinity(0, sizeof set, &set) < 0 ? (int)info->cores : CPU_COUNT(&set);
+	info->memory_err.status = FAR_OK;
+	far_free(far_alloc(1, &info->memory_err));
+	far_memory_stats(&info->memory);
+}
+
+static void print_memory(FILE *out, const struct info *info)
+{
+	const struct far_memory *m = &info->memory;
+	if (info->memory_err.status)
+		fprintf(out, "memory             none: %s\n", info->memory_err.text);
+	else
+		fprintf(out, "memory             up to %" PRIu64 " MiB (FAR_MEMORY_MAX bounds it)\n",
+			m->reserved >> 20);
+	fprintf(out, "allocator          %s (%s)\n", m->allocator, m->allocator_why);
+}
+
+static void json_memory(struct json *j, const struct info *info)
+{
+	json_u64(j, "memory_max", info->memory.reserved);
+	if (info->memory_err.status)
+		json_string(j, "memory_error", info->memory_err.text);
+	json_string(j, "allocator", info->memory.allocator);
+	json_string(j, "allocator_why", info->memory.allocator_why);
 }
 
 /* Probes one driver; the reason goes to `err` when it is not available. */
@@ -104,6 +131,7 @@ static void print_info(bool want_json)
 	fprintf(out, "runtime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
+	print_memory(out, &info);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
@@ -114,6 +142,7 @@ static void print_info(bool want_json)
 	json_string(&j, "runtime_dir_state", info.dir_state);
 	json_u64(&j, "cores", (uint64_t)info.cores);
 	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
+	json_memory(&j, &info);
 	json_end(&j);
 }
 

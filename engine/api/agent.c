@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
+#include "xcore/region.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -109,7 +110,8 @@ static enum far_status init_options(struct init *in)
 		o->group = "default";
 	if (o->idle == FAR_IDLE_BUSY)
 		o->driver = FAR_DRIVER_OWN;
-	buf_reserve();
+	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
+		return FAR_INVALID;
 	in->a->clock = &clock_monotonic;
 	in->a->driver = o->driver;
 	in->a->incarnation = random_u64();

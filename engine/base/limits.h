@@ -63,6 +63,22 @@
 #define FAR_FUTURES_MAX  (1u << 20)
 #define FAR_FUTURES_SLAB 1024
 
+/* The region of buffers and payloads: its least and largest bound, the least default. The smallest holds a few of the
+ * largest slabs, the largest is what one word can split (xcore/region.c). */
+#define FAR_MEMORY_BYTES_MIN   (UINT64_C(16) << 20)
+#define FAR_MEMORY_BYTES_MAX   (UINT64_C(1) << 40)
+#define FAR_MEMORY_DEFAULT_MIN (UINT64_C(1) << 30)
+
+/* Part of the region, 1/16, that large payloads leave to slabs: small calls go on when the rest is used up. */
+#define FAR_MEMORY_SLAB_SHARE 16
+
+/* Freed pages that are kept for the next large payload: enough that a stream of messages of 16 MiB faults its pages
+ * once, little enough that nobody misses it. */
+#define FAR_MEMORY_RETAINED_MAX (UINT64_C(64) << 20)
+
+/* Alignment of memory that may be asked for: the largest huge page. */
+#define FAR_MEMORY_ALIGN_MAX (UINT64_C(1) << 30)
+
 /* Threads that may sleep for one shard at once and still be handed its driver token. More wait in naps of FAR_NAP_NS.
  */
 #define FAR_SLEEPERS_MAX 128

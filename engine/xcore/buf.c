@@ -3,10 +3,11 @@
 
 #include "base/must.h"
 #include "xcore/future.h"
+#include "xcore/mem.h"
+#include "xcore/region.h"
 
-#include <pthread.h>
 #include <stdalign.h>
-#include <sys/mman.h>
+#include <stddef.h>
 
 struct pool_buf {
 	struct far_buf base;
@@ -23,31 +24,10 @@ struct pool_buf {
 
 struct buf_class {
 	alignas(64) _Atomic uint64_t head;
+	_Atomic uint64_t carved; /* slabs ever made */
 };
 
 static struct buf_class classes[BUF_CLASS_MAX + 1];
-static pthread_once_t region_once = PTHREAD_ONCE_INIT;
-static uint8_t *region;
-static uint64_t region_bytes;
-static _Atomic uint64_t region_used;
-
-static void region_reserve(void)
-{
-	/* Address space only; pages come with first use. A process under a tight limit gets less. */
-	for (uint64_t bytes = BUF_REGION_BYTES; bytes >= UINT64_C(64) << 20; bytes /= 2) {
-		void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (m == MAP_FAILED)
-			continue;
-		region = m;
-		region_bytes = bytes;
-		return;
-	}
-}
-
-void buf_reserve(void)
-{
-	pthread_once(&region_once, region_reserve);
-}
 
 static struct pool_buf *pop(struct buf_class *c)
 {
@@ -73,19 +53,30 @@ static void push(struct buf_class *c, struct pool_buf *b)
 						      memory_order_release, memory_order_relaxed));
 }
 
+static uint64_t slab_bytes(unsigned class)
+{
+	return sizeof(struct pool_buf) + (UINT64_C(1) << class);
+}
+
 static struct pool_buf *carve(unsigned class)
 {
-	buf_reserve();
-	uint64_t bytes = sizeof(struct pool_buf) + (UINT64_C(1) << class);
-	uint64_t at = atomic_load_explicit(&region_used, memory_order_relaxed);
-	do {
-		if (at + bytes > region_bytes)
-			return NULL;
-	} while (!atomic_compare_exchange_weak_explicit(&region_used, &at, at + bytes, memory_order_relaxed,
-							memory_order_relaxed));
-	struct pool_buf *b = (struct pool_buf *)(void *)(region + at);
+	struct pool_buf *b = region_reserve(NULL) == FAR_OK ? region_carve(slab_bytes(class)) : NULL;
+	if (!b)
+		return NULL;
+	atomic_fetch_add_explicit(&classes[class].carved, 1, memory_order_relaxed);
 	b->base.kind = class;
 	return b;
+}
+
+static struct far_buf *alloc_large(size_t bytes)
+{
+	struct pool_buf *b =
+		bytes <= SIZE_MAX - sizeof *b ? mem_alloc(sizeof *b + bytes, alignof(struct pool_buf)) : NULL;
+	if (!b)
+		return NULL;
+	b->base.kind = BUF_LARGE;
+	atomic_store_explicit(&b->base.refs, 1, memory_order_relaxed);
+	return &b->base;
 }
 
 struct far_buf *buf_alloc(size_t bytes)
@@ -93,8 +84,8 @@ struct far_buf *buf_alloc(size_t bytes)
 	unsigned class = BUF_CLASS_MIN;
 	if (bytes > (size_t)1 << BUF_CLASS_MIN)
 		class = 64u - (unsigned)__builtin_clzll(bytes - 1);
-	if (class > BUF_CLASS_MAX)
-		return NULL;
+	if (unlikely(class > BUF_CLASS_MAX))
+		return alloc_large(bytes);
 	struct pool_buf *b = pop(&classes[class]);
 	if (unlikely(!b) && !(b = carve(class)))
 		return NULL;
@@ -107,14 +98,56 @@ void *buf_data(struct far_buf *b)
 	return b->kind == BUF_IN_FUTURE ? future_inline(b) : ((struct pool_buf *)b)->data;
 }
 
-void buf_unref(struct far_buf *b)
+static void give_back(struct far_buf *b)
 {
-	if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	if (b->kind == BUF_IN_FUTURE)
+	if (b->kind >= BUF_CLASS_MIN)
+		push(&classes[b->kind], (struct pool_buf *)b);
+	else if (b->kind == BUF_IN_FUTURE)
 		future_recycle(b);
 	else
-		push(&classes[b->kind], (struct pool_buf *)b);
+		mem_free(b);
+}
+
+void buf_unref(struct far_buf *b)
+{
+	if (b && atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) == 1)
+		give_back(b);
+}
+
+size_t buf_slab_bytes(const void *data)
+{
+	const struct pool_buf *b = (const void *)((const uint8_t *)data - offsetof(struct pool_buf, data));
+	if ((uintptr_t)data % alignof(struct pool_buf) || !region_holds(b) || b->base.kind < BUF_CLASS_MIN ||
+	    b->base.kind > BUF_CLASS_MAX || atomic_load_explicit(&b->base.refs, memory_order_relaxed) != 1)
+		return 0;
+	return (size_t)1 << b->base.kind;
+}
+
+struct far_buf *buf_of(void *data)
+{
+	must(buf_slab_bytes(data) > 0);
+	return (struct far_buf *)(void *)((uint8_t *)data - offsetof(struct pool_buf, data));
+}
+
+/* A buffer taken while the walk stands on it still has a `next`, an old one: the walk may then miss some or see some
+ * twice, and ends at the number of slabs there are. */
+static uint64_t free_slabs(struct buf_class *c, uint64_t carved)
+{
+	uint64_t n = 0;
+	struct pool_buf *b = HEAD_ADDR(atomic_load_explicit(&c->head, memory_order_acquire));
+	for (; b && n < carved; n++)
+		b = atomic_load_explicit(&b->next, memory_order_acquire);
+	return n;
+}
+
+uint64_t buf_slabs_used(void)
+{
+	uint64_t bytes = 0;
+	for (unsigned class = BUF_CLASS_MIN; class <= BUF_CLASS_MAX; class ++) {
+		uint64_t carved = atomic_load_explicit(&classes[class].carved, memory_order_relaxed);
+		bytes += (carved - free_slabs(&classes[class], carved)) * slab_bytes(class);
+	}
+	return bytes;
 }
 
 void far_val_fini(struct far_val *v)

@@ -3,9 +3,10 @@
  * Buffers counted by reference: results that outlive their receive buffer, arguments handed over between threads,
  * answers that wait.
  *
- * One pool per process, in a region that is reserved once and never given back: classes of powers of two, each a
- * lock-free last-in-first-out list. Allocation makes no system call and takes no lock. When the region is used up,
- * allocation fails and the call that needed it ends with FAR_RESOURCE.
+ * Up to BUF_SLAB_MAX bytes they are slabs of the region: classes of powers of two, each a lock-free last-in-first-out
+ * list that grows out of the region and never shrinks. Taking one makes no system call and takes no lock. Larger ones
+ * come from the allocator behind xcore/mem.h, which may do both, and gives their pages back. When the region is used
+ * up, allocation fails and the call that needed it ends with FAR_RESOURCE.
  */
 #ifndef FAR_XCORE_BUF_H
 #define FAR_XCORE_BUF_H
@@ -15,23 +16,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BUF_CLASS_MIN    8u  /* 256 bytes */
-#define BUF_CLASS_MAX    25u /* 32 MiB */
-#define BUF_IN_FUTURE    1u  /* kind: the head of a struct far_future, which holds the bytes itself */
-#define BUF_REGION_BYTES (UINT64_C(4) << 30)
+#define BUF_CLASS_MIN 8u  /* 256 bytes */
+#define BUF_CLASS_MAX 21u /* 2 MiB: a message of 1 MiB and its head fit */
+#define BUF_SLAB_MAX  ((size_t)1 << BUF_CLASS_MAX)
+#define BUF_IN_FUTURE 1u /* kind: the head of a struct far_future, which holds the bytes itself */
+#define BUF_LARGE     2u /* kind: memory of the allocator */
 
 struct far_buf {
 	_Atomic uint32_t
 		refs;  /* any thread; the release that reaches 0 pairs with the acquire of the thread that frees */
-	uint32_t kind; /* BUF_IN_FUTURE, or the class of a pooled one */
+	uint32_t kind; /* BUF_IN_FUTURE, BUF_LARGE, or the class of a slab */
 };
 
-/** Reserves the region, once; the first allocation would otherwise. Slow. */
-void buf_reserve(void);
-
-/** At least `bytes` with one reference, or NULL. Data is aligned to 64 bytes. */
+/** At least `bytes` with one reference, or NULL. Data is aligned to 64 bytes. Beyond BUF_SLAB_MAX it may lock and make
+ * system calls. */
 struct far_buf *buf_alloc(size_t bytes);
 void *buf_data(struct far_buf *b);
+
+/** The buffer of a slab's data, which has one reference; else it ends the process. */
+struct far_buf *buf_of(void *data);
+/** Bytes that fit a slab's data; 0 when it is no slab in use. */
+size_t buf_slab_bytes(const void *data);
+/** Bytes of the slabs in use, by a walk over the free ones: exact when nobody allocates meanwhile. */
+uint64_t buf_slabs_used(void);
 
 static inline void buf_ref(struct far_buf *b)
 {

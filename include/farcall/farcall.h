@@ -5,6 +5,7 @@
 
 #include <farcall/agent.h>
 #include <farcall/future.h>
+#include <farcall/memory.h>
 #include <farcall/message.h>
 #include <farcall/rpc.h>
 #include <farcall/status.h>

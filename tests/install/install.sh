@@ -21,7 +21,7 @@ farcall=$(find "$dir/root" -path '*/bin/farcall')
 	[ "farcall $(cat "$dir/out")" = "$(cat "$dir/err")" ]
 ok "pkg-config finds it, and tells the version of the program" $?
 
-for header in agent farcall future message rpc status value version; do
+for header in agent farcall future memory message rpc status value version; do
 	find "$dir/root" -path "*/include/farcall/$header.h" | grep -q . || echo "$header.h is missing"
 done >"$dir/out"
 [ ! -s "$dir/out" ] && ! find "$dir/root" -name '*.h' | grep -qv '/include/farcall/'

@@ -1,14 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "xcore/buf.h"
+#include "xcore/region.h"
+#include "xcore/runs.h"
 
 #include <criterion/criterion.h>
+#include <farcall/memory.h>
 #include <pthread.h>
 #include <string.h>
 
 Test(buf, every_size_is_aligned_and_writable)
 {
-	static const size_t sizes[] = {
-		0, 1, 255, 256, 257, 4095, 4096, 65537, (size_t)16 << 20, (size_t)1 << BUF_CLASS_MAX};
+	static const size_t sizes[] = {0,
+				       1,
+				       255,
+				       256,
+				       257,
+				       4095,
+				       4096,
+				       65537,
+				       ((size_t)1 << 20) + 4096,
+				       BUF_SLAB_MAX,
+				       BUF_SLAB_MAX + 1,
+				       (size_t)16 << 20};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		struct far_buf *b = buf_alloc(sizes[i]);
 		cr_assert_not_null(b, "%zu bytes", sizes[i]);
@@ -20,8 +33,68 @@ Test(buf, every_size_is_aligned_and_writable)
 
 Test(buf, too_large_is_refused)
 {
-	cr_assert_null(buf_alloc(((size_t)1 << BUF_CLASS_MAX) + 1));
-	cr_assert_null(buf_alloc(SIZE_MAX));
+	static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2, (size_t)1 << 47, (size_t)1 << 42};
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		cr_assert_null(buf_alloc(sizes[i]), "%zu bytes", sizes[i]);
+}
+
+/* What the allocator has handed out. */
+static uint64_t large_used(void)
+{
+	struct far_memory m;
+	far_memory_stats(&m);
+	return m.large_used;
+}
+
+Test(buf, slabs_end_where_the_allocator_begins)
+{
+	struct far_buf *slab = buf_alloc(BUF_SLAB_MAX);
+	cr_assert_eq(large_used(), 0u);
+	struct far_buf *large = buf_alloc(BUF_SLAB_MAX + 1);
+	cr_assert_geq(large_used(), BUF_SLAB_MAX + 1);
+	cr_assert(region_is_slab(slab));
+	cr_assert(region_holds(large) && !region_is_slab(large));
+	buf_unref(large);
+	cr_assert_eq(large_used(), 0u);
+	buf_unref(slab);
+}
+
+Test(buf, more_than_four_gib)
+{
+	size_t bytes = ((size_t)4 << 30) + 1;
+	cr_assert_eq(far_memory_limit(UINT64_C(8) << 30, NULL), FAR_OK);
+	struct far_buf *b = buf_alloc(bytes);
+	cr_assert_not_null(b);
+	uint8_t *d = buf_data(b);
+	cr_assert_eq((uintptr_t)d % 64, 0u);
+	d[0] = 1;
+	d[bytes - 1] = 2;
+	cr_assert_null(buf_alloc(bytes), "the region holds one of them");
+	buf_unref(b);
+	struct far_memory m;
+	far_memory_stats(&m);
+	cr_assert_eq(m.large_committed, 0u);
+	cr_assert_leq(m.retained, UINT64_C(64) << 20);
+	b = buf_alloc(bytes);
+	cr_assert_not_null(b);
+	buf_unref(b);
+}
+
+Test(buf, used_slabs_are_counted)
+{
+	struct far_memory before, with, after;
+	struct far_buf *b[10];
+	far_memory_stats(&before);
+	for (int i = 0; i < 10; i++)
+		b[i] = buf_alloc(1000);
+	far_memory_stats(&with);
+	cr_assert_geq(with.slab_used, before.slab_used + 10 * 1024);
+	cr_assert_geq(with.slab_committed, with.slab_used);
+	for (int i = 0; i < 10; i++)
+		buf_unref(b[i]);
+	far_memory_stats(&after);
+	cr_assert_eq(after.slab_used, before.slab_used);
+	cr_assert_eq(after.slab_committed, with.slab_committed);
 }
 
 Test(buf, neighbours_do_not_overlap)
@@ -55,21 +128,54 @@ Test(buf, the_last_reference_gives_it_back)
 	buf_unref(other);
 }
 
-Test(buf, exhaustion_is_null_and_recovers)
+static void exhaust(size_t bytes, uint64_t limit)
 {
-	enum { N = (int)(BUF_REGION_BYTES >> BUF_CLASS_MAX) + 1 };
+	enum { N = 4096 };
 	static struct far_buf *b[N];
 	int n = 0;
-	while (n < N && (b[n] = buf_alloc((size_t)1 << BUF_CLASS_MAX)))
+	cr_assert_eq(far_memory_limit(limit, NULL), FAR_OK);
+	while (n < N && (b[n] = buf_alloc(bytes)))
 		n++;
 	cr_assert_gt(n, 0);
 	cr_assert_lt(n, N);
-	cr_assert_null(buf_alloc((size_t)1 << BUF_CLASS_MAX));
+	cr_assert_null(buf_alloc(bytes));
 	for (int i = 0; i < n; i++)
 		buf_unref(b[i]);
-	struct far_buf *again = buf_alloc((size_t)1 << BUF_CLASS_MAX);
+	struct far_buf *again = buf_alloc(bytes);
 	cr_assert_not_null(again);
 	buf_unref(again);
+}
+
+Test(buf, exhaustion_by_slabs_is_null_and_recovers)
+{
+	exhaust(65536, UINT64_C(64) << 20);
+}
+
+Test(buf, exhaustion_by_large_ones_is_null_and_recovers)
+{
+	exhaust((size_t)3 << 20, UINT64_C(64) << 20);
+}
+
+/* Small calls go on when large payloads have taken all they may have. */
+Test(buf, large_ones_leave_room_for_slabs)
+{
+	cr_assert_eq(far_memory_limit(UINT64_C(64) << 20, NULL), FAR_OK);
+	while (buf_alloc((size_t)3 << 20) || buf_alloc(BUF_SLAB_MAX + 1)) {
+	}
+	for (int i = 0; i < 1000; i++)
+		cr_assert_not_null(buf_alloc(2000), "%d", i);
+}
+
+Test(buf, memory_of_runs_serves_slabs_again)
+{
+	cr_assert_eq(far_memory_limit(UINT64_C(256) << 20, NULL), FAR_OK);
+	struct far_buf *large = buf_alloc((size_t)200 << 20);
+	cr_assert_not_null(large);
+	memset(buf_data(large), 1, (size_t)200 << 20);
+	buf_unref(large);
+	for (int i = 0; i < 100; i++)
+		cr_assert_not_null(buf_alloc(BUF_SLAB_MAX), "%d", i);
+	cr_assert(runs_sane());
 }
 
 Test(buf, null_is_fine)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * jemalloc as the allocator of large memory: arenas whose extents are page runs of the region.
+ *
+ * Only programs can carry it: its thread-local data are of the initial-exec model, for which a library that is loaded
+ * later finds no room. So it is a static library of its own, which takes its place in the seam before main().
+ */
+#include <farcall/memory.h>
+#include <jemalloc/jemalloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define HIDDEN __attribute__((visibility("hidden")))
+
+HIDDEN void *far_je_mallocx(size_t bytes, int flags);
+HIDDEN void far_je_dallocx(void *p, int flags);
+HIDDEN size_t far_je_sallocx(const void *p, int flags);
+HIDDEN int far_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
+HIDDEN char *far_je_getenv(const char *name);
+HIDDEN ssize_t far_je_readlink(const char *path, char *out, size_t bytes);
+void far_jemalloc(void);
+
+/* Extents come and go as they are needed: the page runs keep what is worth keeping, and see what is free. Without
+ * thread caches no thread sits on payload memory. */
+extern HIDDEN const char *far_je_malloc_conf;
+const char *far_je_malloc_conf = "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,oversize_threshold:0,tcache:false,"
+				 "narenas:1,dss:disabled";
+
+/* In place of what jemalloc would read its settings with. */
+char *far_je_getenv(const char *name)
+{
+	(void)name;
+	return NULL;
+}
+
+ssize_t far_je_readlink(const char *path, char *out, size_t bytes)
+{
+	(void)path;
+	(void)out;
+	(void)bytes;
+	return -1;
+}
+
+static void *extent_alloc(extent_hooks_t *hooks, void *want, size_t bytes, size_t align, bool *zero, bool *commit,
+			  unsigned arena)
+{
+	int zeroed = 0;
+	(void)hooks;
+	(void)arena;
+	void *p = want ? NULL : far_pages_alloc(bytes, align, &zeroed);
+	if (!p)
+		return NULL;
+	if (*zero && !zeroed) {
+		char *byte = p;
+		for (size_t i = 0; i < bytes; i++)
+			byte[i] = 0;
+	}
+	*zero = *zero || zeroed;
+	*commit = true;
+	return p;
+}
+
+static bool extent_dalloc(extent_hooks_t *hooks, void *p, size_t bytes, bool committed, unsigned arena)
+{
+	(void)hooks;
+	(void)committed;
+	(void)arena;
+	if ((size_t)p % far_pages_size() || bytes % far_pages_size())
+		return true; /* jemalloc has smaller pages: it keeps this piece */
+	far_pages_free(p, bytes);
+	return false;
+}
+
+static void extent_destroy(extent_hooks_t *hooks, void *p, size_t bytes, bool committed, unsigned arena)
+{
+	extent_dalloc(hooks, p, bytes, committed, arena);
+}
+
+static bool extent_split(extent_hooks_t *hooks, void *p, size_t bytes, size_t a, size_t b, bool committed,
+			 unsigned arena)
+{
+	(void)hooks;
+	(void)p;
+	(void)bytes;
+	(void)committed;
+	(void)arena;
+	return a % far_pages_size() || b % far_pages_size();
+}
+
+static bool extent_merge(extent_hooks_t *hooks, void *a, size_t a_bytes, void *b, size_t b_bytes, bool committed,
+			 unsigned arena)
+{
+	(void)hooks;
+	(void)a;
+	(void)a_bytes;
+	(void)b;
+	(void)b_bytes;
+	(void)committed;
+	(void)arena;
+	return false;
+}
+
+static extent_hooks_t hooks = {
+	.alloc = extent_alloc,
+	.dalloc = extent_dalloc,
+	.destroy = extent_destroy,
+	.split = extent_split,
+	.merge = extent_merge,
+};
+
+/* Threads on different cores rarely meet; more arenas would only spread the free memory. */
+#define ARENAS 4
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned arenas[ARENAS], arenas_n;
+
+static void make_arenas(void)
+{
+	extent_hooks_t *h = &hooks;
+	for (unsigned i = 0; i < ARENAS; i++) {
+		size_t bytes = sizeof arenas[i];
+		if (far_je_mallctl("arenas.create", &arenas[i], &bytes, &h, sizeof h))
+			return;
+		arenas_n = i + 1;
+	}
+}
+
+static void *je_alloc(size_t bytes, size_t align)
+{
+	pthread_once(&once, make_arenas);
+	int cpu = sched_getcpu();
+	if (arenas_n == 0)
+		return NULL;
+	unsigned arena = arenas[(unsigned)(cpu < 0 ? 0 : cpu) % arenas_n];
+	return far_je_mallocx(bytes, (int)(MALLOCX_ALIGN(align) | MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE));
+}
+
+static void je_release(void *p)
+{
+	far_je_dallocx(p, MALLOCX_TCACHE_NONE);
+}
+
+static size_t je_size(const void *p)
+{
+	return far_je_sallocx(p, 0);
+}
+
+#define TEXT(x)  #x
+#define VALUE(x) TEXT(x)
+
+static const struct far_allocator jemalloc = {
+	.name = "jemalloc " VALUE(JEMALLOC_VERSION_MAJOR) "." VALUE(JEMALLOC_VERSION_MINOR) "." VALUE(
+		JEMALLOC_VERSION_BUGFIX),
+	.why = "linked into this program",
+	.alloc = je_alloc,
+	.free = je_release,
+	.size = je_size,
+};
+
+/* The linker is told to look for it (-u), and so takes this object out of its archive. Before main(): nobody has
+ * allocated yet; in a program that has, what it uses stays. */
+__attribute__((constructor)) void far_jemalloc(void)
+{
+	far_memory_allocator(&jemalloc, NULL);
+}
