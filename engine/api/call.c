@@ -106,7 +106,9 @@ enum far_status agent_start_error(const struct far_agent *a, int error, const st
 		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", start->len,
 			       FAR_MSG_BYTES_MAX);
 	default:
-		return err_set(err, FAR_RESOURCE, "no memory to hand the call over");
+		return err_set(err, FAR_RESOURCE,
+			       "no memory to hand the call over: finish values, or raise the bound, FAR_MEMORY_MAX or "
+			       "far_memory_limit()");
 	}
 	if (err)
 		snprintf(err->origin, sizeof err->origin, "%s", name);

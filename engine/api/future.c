@@ -43,10 +43,13 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	err->status = status;
 	err->executed = (enum far_executed)f->executed;
 	err->code = f->code;
-	/* Without memory for the failure's bytes only its class is left. */
+	/* Without memory for the answer, or for the failure's bytes, only the class is left. */
 	const struct failure *failure = f->len ? future_bytes(f) : NULL;
+	const char *text = status == FAR_RESOURCE ? "no memory to keep the answer: finish values, or raise the bound, "
+						    "FAR_MEMORY_MAX or far_memory_limit()"
+						  : far_status_text(status);
 	snprintf(err->origin, sizeof err->origin, "%s", failure ? failure->origin : "");
-	snprintf(err->text, sizeof err->text, "%s", failure ? failure->text : far_status_text(status));
+	snprintf(err->text, sizeof err->text, "%s", failure ? failure->text : text);
 	return status;
 }
 

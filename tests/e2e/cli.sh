@@ -34,8 +34,17 @@ ok "farcall info" $?
 bounded "$farcall" info --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] &&
 	json 'j["auto"] == "shm" and j["drivers"][0]["name"] == "shm" and j["drivers"][0]["available"] is True and
-		positive(j, "cores", "cores_usable") and j["runtime_dir"] and j["version"]'
+		positive(j, "cores", "cores_usable", "memory_max") and j["allocator_why"] and
+		(j["allocator"] == "page runs" or j["allocator"].startswith("jemalloc ")) and j["runtime_dir"] and j["version"]'
 ok "farcall info --json" $?
+
+bounded env FAR_MEMORY_MAX=64M "$farcall" info
+[ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'
+ok "farcall info: FAR_MEMORY_MAX" $?
+
+bounded env FAR_MEMORY_MAX=64X "$farcall" info
+[ $rc -eq 0 ] && has out '^memory  *none: FAR_MEMORY_MAX is "64X"; give bytes'
+ok "farcall info: a FAR_MEMORY_MAX that cannot be read" $?
 
 bounded env XDG_RUNTIME_DIR="$dir/xdg" "$farcall" info --json
 [ $rc -eq 0 ] && json 'j["runtime_dir"].endswith("/xdg/farcall") and j["runtime_dir_from"] == "XDG_RUNTIME_DIR"'
