@@ -9,8 +9,8 @@
 #include <jemalloc/jemalloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -114,28 +114,41 @@ static extent_hooks_t hooks = {
 /* Threads on different cores rarely meet; more arenas would only spread the free memory. */
 #define ARENAS 4
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static unsigned arenas[ARENAS], arenas_n;
+static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic unsigned arenas[ARENAS]; /* index + 1; 0: not made yet, since its tables take memory of the region */
 
-static void make_arenas(void)
+static unsigned arena_make(unsigned slot)
 {
 	extent_hooks_t *h = &hooks;
+	unsigned index = 0;
+	size_t bytes = sizeof index;
+	pthread_mutex_lock(&arenas_lock);
+	unsigned arena = atomic_load_explicit(&arenas[slot], memory_order_relaxed);
+	if (!arena && far_je_mallctl("arenas.create", &index, &bytes, &h, sizeof h) == 0)
+		atomic_store_explicit(&arenas[slot], arena = index + 1, memory_order_release);
+	pthread_mutex_unlock(&arenas_lock);
+	return arena;
+}
+
+/* The core's own arena, or, without memory to make it, any other; 0: there is none. */
+static unsigned arena_here(void)
+{
+	int cpu = sched_getcpu();
 	for (unsigned i = 0; i < ARENAS; i++) {
-		size_t bytes = sizeof arenas[i];
-		if (far_je_mallctl("arenas.create", &arenas[i], &bytes, &h, sizeof h))
-			return;
-		arenas_n = i + 1;
+		unsigned slot = ((unsigned)(cpu < 0 ? 0 : cpu) + i) % ARENAS;
+		unsigned arena = atomic_load_explicit(&arenas[slot], memory_order_acquire);
+		if (arena || (arena = arena_make(slot)))
+			return arena;
 	}
+	return 0;
 }
 
 static void *je_alloc(size_t bytes, size_t align)
 {
-	pthread_once(&once, make_arenas);
-	int cpu = sched_getcpu();
-	if (arenas_n == 0)
+	unsigned arena = arena_here();
+	if (!arena)
 		return NULL;
-	unsigned arena = arenas[(unsigned)(cpu < 0 ? 0 : cpu) % arenas_n];
-	return far_je_mallocx(bytes, (int)(MALLOCX_ALIGN(align) | MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE));
+	return far_je_mallocx(bytes, (int)(MALLOCX_ALIGN(align) | MALLOCX_ARENA(arena - 1) | MALLOCX_TCACHE_NONE));
 }
 
 static void je_release(void *p)

@@ -88,6 +88,19 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 	return FAR_OK;
 }
 
+/* Readable and writable at once, so that slabs grow without a system call: pages come with first use, after
+ * mlockall(MCL_FUTURE) too, which would else take all of the region there and then. */
+static void *map(uint64_t bytes)
+{
+	void *m = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m == MAP_FAILED)
+		return NULL;
+	if (munlock(m, bytes) == 0 && mprotect(m, bytes, PROT_READ | PROT_WRITE) == 0)
+		return m;
+	munmap(m, bytes);
+	return NULL;
+}
+
 static enum far_status reserve(struct far_err *err)
 {
 	uint64_t limit = 0;
@@ -96,12 +109,11 @@ static enum far_status reserve(struct far_err *err)
 		return status;
 	long page = sysconf(_SC_PAGESIZE);
 	region.page_shift = page > 1 << PAGE_SHIFT_MIN ? (unsigned)__builtin_ctzl((unsigned long)page) : PAGE_SHIFT_MIN;
-	/* Readable and writable at once, so that slabs grow without a system call: pages come with first use. A process
-	 * that cannot have so much gets less. */
+	/* A process that cannot have so much gets less. */
 	for (uint64_t bytes = limit; bytes >= FAR_MEMORY_BYTES_MIN / 2; bytes /= 2) {
 		uint64_t whole = bytes >> region.page_shift << region.page_shift;
-		void *m = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (m == MAP_FAILED)
+		void *m = map(whole);
+		if (!m)
 			continue;
 		region.base = m;
 		region.bytes = whole;

@@ -76,6 +76,34 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 	done
 done
 
+# Memory: with and without jemalloc, which a program brings, and under ASan, whose malloc stays the application's.
+plain() { pkg-config --libs farcall; }
+static_plain() { echo "-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall)"; }
+with_jemalloc() { pkg-config --libs farcall-jemalloc; }
+static_jemalloc() { echo "-L$lib -Wl,-u,far_jemalloc -lfarcall-jemalloc $(static_plain) -lm"; }
+for how in plain static_plain with_jemalloc static_jemalloc; do
+	case $how in *jemalloc) allocator="^jemalloc 5" ;; *) allocator="^page runs$" ;; esac
+	if [ "$how" != "${how%jemalloc}" ] && ! pkg-config --exists farcall-jemalloc; then
+		skip "memory, $how" "jemalloc (package libjemalloc-dev, when the build is configured)"
+		continue
+	fi
+	for with in gcc:-O1 clang:-O1 "gcc:-fsanitize=address,undefined -g" "clang:-fsanitize=address,undefined -g"; do
+		if ! command -v "${with%%:*}" >/dev/null; then
+			skip "memory, $how, $with" "${with%%:*}"
+			continue
+		fi
+		# shellcheck disable=SC2046,SC2086 # words of a command
+		bounded "${with%%:*}" -std=c11 -Wall -Wextra -Werror ${with#*:} $(pkg-config --cflags farcall) \
+			"$source/memory.c" -o "$dir/app" $($how) "-Wl,-rpath,$lib" &&
+			[ $rc -eq 0 ] && bounded "$farcall" run -n 1 -- "$dir/app" && [ $rc -eq 0 ] && has out "$allocator"
+		ok "memory, $how, $with" $?
+		rm -f "$dir/app"
+	done
+done
+nm -a "$lib/libfarcall.so" >"$dir/out"
+! has out 'je_\|jemalloc'
+ok "the shared library holds no jemalloc" $?
+
 readelf -d "$lib/libfarcall.so" >"$dir/out"
 has out 'SONAME.*\[libfarcall\.so\.[0-9]*\]'
 ok "the shared library has a soname" $?

@@ -181,6 +181,28 @@ Test(mem, bound_in_tib)
 	reserved_by("1T", (uint64_t)1 << 40);
 }
 
+/* Pages come with first use even then, or not at all: a process may lock little. */
+Test(mem, locked_memory_is_not_taken_at_once)
+{
+	struct far_err err;
+	cr_assert_eq(far_memory_limit(256 * MIB, NULL), FAR_OK);
+	cr_assert_eq(mlockall(MCL_FUTURE), 0);
+	uint8_t *p = far_alloc(100 * MIB, &err);
+	if (p) {
+		static unsigned char in[256 * 256];
+		size_t left = 0;
+		cr_assert_eq(mincore(region.base, region.bytes, in), 0);
+		for (size_t i = 0; i < region.bytes / far_pages_size(); i++)
+			left += in[i] & 1;
+		cr_assert_lt(left * far_pages_size(), 32 * MIB);
+		memset(p, 1, 100 * MIB);
+		far_free(p);
+		cr_assert_leq(memory().committed, 80 * MIB);
+	} else {
+		cr_assert_eq(err.status, FAR_RESOURCE);
+	}
+}
+
 #ifndef UNDER_SANITIZER /* which takes terabytes of address space for itself */
 /* A process with little address space has a smaller region, and room for the rest. */
 Test(mem, a_limited_address_space_is_shared)
