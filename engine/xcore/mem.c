@@ -90,7 +90,8 @@ void mem_free(void *p)
 {
 	const struct far_allocator *a = allocator();
 	size_t bytes = region_holds(p) ? a->size(p) : 0;
-	must(bytes > 0 && "memory of far_alloc(), not freed yet");
+	if (unlikely(!bytes))
+		must_fail("what far_free() was given is memory of far_alloc(), not freed yet", __FILE__, __LINE__);
 	atomic_fetch_sub_explicit(&large_used, bytes, memory_order_relaxed);
 	a->free(p);
 }

@@ -42,6 +42,10 @@ bounded env FAR_MEMORY_MAX=64M "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'
 ok "farcall info: FAR_MEMORY_MAX" $?
 
+bounded env MALLOC_CONF=stats_print:true,nonsense:1 "$farcall" info
+[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && ! has out jemalloc.*stat
+ok "farcall info: MALLOC_CONF means an application's own jemalloc" $?
+
 bounded env FAR_MEMORY_MAX=64X "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *none: FAR_MEMORY_MAX is "64X"; give bytes'
 ok "farcall info: a FAR_MEMORY_MAX that cannot be read" $?

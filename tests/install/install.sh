@@ -76,7 +76,8 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 	done
 done
 
-# Memory: with and without jemalloc, which a program brings, and under ASan, whose malloc stays the application's.
+# Memory: with and without jemalloc, which a program brings; beside another malloc: a jemalloc of the application's own,
+# and ASan's.
 plain() { pkg-config --libs farcall; }
 static_plain() { echo "-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall)"; }
 with_jemalloc() { pkg-config --libs farcall-jemalloc; }
@@ -87,14 +88,18 @@ for how in plain static_plain with_jemalloc static_jemalloc; do
 		skip "memory, $how" "jemalloc (package libjemalloc-dev, when the build is configured)"
 		continue
 	fi
-	for with in gcc:-O1 clang:-O1 "gcc:-fsanitize=address,undefined -g" "clang:-fsanitize=address,undefined -g"; do
+	for with in gcc:-O1 gcc:-ljemalloc clang:-O1 "gcc:-fsanitize=address,undefined -g" "clang:-fsanitize=address,undefined -g"; do
+		if [ "$with" = gcc:-ljemalloc ] && ! pkg-config --exists farcall-jemalloc; then
+			skip "memory, $how, beside the application's own jemalloc" "jemalloc (package libjemalloc-dev)"
+			continue
+		fi
 		if ! command -v "${with%%:*}" >/dev/null; then
 			skip "memory, $how, $with" "${with%%:*}"
 			continue
 		fi
 		# shellcheck disable=SC2046,SC2086 # words of a command
 		bounded "${with%%:*}" -std=c11 -Wall -Wextra -Werror ${with#*:} $(pkg-config --cflags farcall) \
-			"$source/memory.c" -o "$dir/app" $($how) "-Wl,-rpath,$lib" &&
+			"$source/memory.c" -o "$dir/app" $($how) ${with#*:} "-Wl,-rpath,$lib" &&
 			[ $rc -eq 0 ] && bounded "$farcall" run -n 1 -- "$dir/app" && [ $rc -eq 0 ] && has out "$allocator"
 		ok "memory, $how, $with" $?
 		rm -f "$dir/app"

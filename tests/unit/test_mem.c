@@ -117,6 +117,21 @@ Test(mem, a_large_payload_does_not_stay)
 	cr_assert_eq(memory().large_used, 0u);
 }
 
+Test(mem, more_than_four_gib)
+{
+	size_t bytes = ((size_t)4 << 30) + 1;
+	cr_assert_eq(far_memory_limit((uint64_t)8 << 30, NULL), FAR_OK);
+	for (int i = 0; i < 2; i++) {
+		uint8_t *p = far_alloc(bytes, NULL);
+		cr_assert_not_null(p);
+		cr_assert_geq(far_alloc_size(p), bytes);
+		p[0] = 1;
+		p[bytes - 1] = 2;
+		far_free(p);
+		cr_assert_leq(memory().committed, 80 * MIB);
+	}
+}
+
 Test(mem, null_and_strangers)
 {
 	int here;
