@@ -64,10 +64,11 @@
 #define FAR_FUTURES_SLAB 1024
 
 /* The region of buffers and payloads: its least and largest bound, the least default. The smallest holds a few of the
- * largest slabs, the largest is what one word can split (xcore/region.c). */
+ * largest slabs, the largest is what one word can split (xcore/region.c). By default a small container still gets room
+ * for some messages of the largest size. */
 #define FAR_MEMORY_BYTES_MIN   (UINT64_C(16) << 20)
 #define FAR_MEMORY_BYTES_MAX   (UINT64_C(1) << 40)
-#define FAR_MEMORY_DEFAULT_MIN (UINT64_C(1) << 30)
+#define FAR_MEMORY_DEFAULT_MIN (UINT64_C(128) << 20)
 
 /* Part of the region, 1/16, that large payloads leave to slabs: small calls go on when the rest is used up. */
 #define FAR_MEMORY_SLAB_SHARE 16

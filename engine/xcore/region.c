@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "xcore/physical.h"
 
 #include <farcall/memory.h>
 #include <inttypes.h>
@@ -76,8 +77,7 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 		if (status)
 			return status;
 	} else {
-		long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-		uint64_t half = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : 0;
+		uint64_t half = physical_bytes("/proc/self/cgroup", "/sys/fs/cgroup") / 2;
 		*out = half < FAR_MEMORY_DEFAULT_MIN ? FAR_MEMORY_DEFAULT_MIN
 		       : half > FAR_MEMORY_BYTES_MAX ? FAR_MEMORY_BYTES_MAX
 						     : half;

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** How much memory this process can have: the machine's, or less in a container. */
+#ifndef FAR_XCORE_PHYSICAL_H
+#define FAR_XCORE_PHYSICAL_H
+
+#include <stdint.h>
+
+/** Bytes; 0 when nothing tells. `self` and `root` are /proc/self/cgroup and /sys/fs/cgroup, or a test's. Reads files.
+ */
+uint64_t physical_bytes(const char *self, const char *root);
+
+#endif
