@@ -61,6 +61,10 @@ static uint64_t slab_bytes(unsigned class)
 static struct pool_buf *carve(unsigned class)
 {
 	struct pool_buf *b = region_reserve(NULL) == FAR_OK ? region_carve(slab_bytes(class)) : NULL;
+	/* The region is used up, perhaps by slabs of other classes: a larger one does, and goes back where it was. */
+	for (unsigned i = class + 1; !b && i <= BUF_CLASS_MAX; i++)
+		if ((b = pop(&classes[i])))
+			return b;
 	if (!b)
 		return NULL;
 	atomic_fetch_add_explicit(&classes[class].carved, 1, memory_order_relaxed);
@@ -143,9 +147,9 @@ static uint64_t free_slabs(struct buf_class *c, uint64_t carved)
 uint64_t buf_slabs_used(void)
 {
 	uint64_t bytes = 0;
-	for (unsigned class = BUF_CLASS_MIN; class <= BUF_CLASS_MAX; class ++) {
-		uint64_t carved = atomic_load_explicit(&classes[class].carved, memory_order_relaxed);
-		bytes += (carved - free_slabs(&classes[class], carved)) * slab_bytes(class);
+	for (unsigned i = BUF_CLASS_MIN; i <= BUF_CLASS_MAX; i++) {
+		uint64_t carved = atomic_load_explicit(&classes[i].carved, memory_order_relaxed);
+		bytes += (carved - free_slabs(&classes[i], carved)) * slab_bytes(i);
 	}
 	return bytes;
 }

@@ -31,7 +31,8 @@ void *far_alloc(size_t bytes, struct far_err *err);
 /** The same at a multiple of `align`, a power of two up to 1 GiB; below FAR_ALLOC_ALIGN it is that. INVALID else. */
 void *far_alloc_aligned(size_t align, size_t bytes, struct far_err *err);
 
-/** Gives memory of far_alloc() back; NULL is fine. Any thread. What is not memory of far_alloc() ends the process. */
+/** Gives memory of far_alloc() back, once; NULL is fine. Any thread. Anything else is a mistake in the program and ends
+ * the process where it is seen. */
 void far_free(void *p);
 
 /** Bytes usable at `p`, at least those asked for; 0 for NULL. Any thread. */
@@ -55,7 +56,7 @@ struct far_memory {
 	uint64_t large_committed; /* page runs in use, by the allocator's own tables too */
 	uint64_t large_used;      /* of far_alloc() and large messages: live allocations, as far_alloc_size() counts */
 	uint64_t retained;        /* freed pages kept for the next allocation; the rest is the system's again */
-	const char *allocator;    /* that serves far_alloc(): "page runs", "jemalloc 5.3.0-…"; static text */
+	const char *allocator;    /* that serves far_alloc(): "page runs", "jemalloc 5.3.0"; static text */
 	const char *allocator_why;
 };
 void far_memory_stats(struct far_memory *out);

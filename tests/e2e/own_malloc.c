@@ -67,7 +67,7 @@ void *malloc(size_t bytes)
 {
 	unsigned class = 6;
 	while (class < CLASSES - 1 && (size_t)1 << class < bytes)
-		class ++;
+		class += 1;
 	lock_heap();
 	struct block *b = unused[class];
 	if (b) {

@@ -156,6 +156,20 @@ Test(buf, exhaustion_by_large_ones_is_null_and_recovers)
 	exhaust((size_t)3 << 20, UINT64_C(64) << 20);
 }
 
+Test(buf, a_borrowed_slab_goes_back_to_its_class)
+{
+	exhaust(BUF_SLAB_MAX, UINT64_C(64) << 20);
+	while (region_carve(64)) {
+	}
+	struct far_buf *small = buf_alloc(100);
+	cr_assert_not_null(small);
+	cr_assert_eq(small->kind, BUF_CLASS_MAX);
+	buf_unref(small);
+	struct far_buf *large = buf_alloc(BUF_SLAB_MAX);
+	cr_assert_eq(large, small);
+	buf_unref(large);
+}
+
 /* Small calls go on when large payloads have taken all they may have. */
 Test(buf, large_ones_leave_room_for_slabs)
 {
