@@ -161,11 +161,12 @@ static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one 
 
 /** What the thread that holds a shard is doing: the one thread-local pointer leads here. */
 struct shard_context {
-	struct shard *shard;         /* NULL: a thread that runs a blocking handler */
-	struct shard_context *outer; /* the thread holds shards of several agents */
+	struct shard *shard;         /* NULL: a thread that runs a blocking handler, or a scope */
+	struct shard_context *outer; /* the thread holds shards of several agents, or has scopes */
 	const char *handler; /* name of the inline handler or callback that runs; NULL: none, waiting is allowed */
 	struct fiber *fiber; /* that runs: a wait parks it; NULL: none */
 	const struct far_req *req; /* of the blocking handler that runs */
+	struct scope *scope;       /* gathers the futures of this thread; NULL: the context is no scope's */
 };
 
 /*

@@ -102,6 +102,16 @@ void *buf_data(struct far_buf *b)
 	return b->kind == BUF_IN_FUTURE ? future_inline(b) : ((struct pool_buf *)b)->data;
 }
 
+uint32_t buf_number(const struct far_buf *b)
+{
+	return (uint32_t)((uint64_t)((const uint8_t *)b - region.base) / 64 + 1);
+}
+
+struct far_buf *buf_numbered(uint32_t number)
+{
+	return (struct far_buf *)(void *)(region.base + (uint64_t)(number - 1) * 64);
+}
+
 static void give_back(struct far_buf *b)
 {
 	if (b->kind >= BUF_CLASS_MIN)

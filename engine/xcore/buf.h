@@ -39,6 +39,9 @@ struct far_buf *buf_of(void *data);
 size_t buf_slab_bytes(const void *data);
 /** Bytes of the slabs in use, by a walk over the free ones: exact when nobody allocates meanwhile. */
 uint64_t buf_slabs_used(void);
+/** A pooled buffer as a number other than 0, and back: half the bytes of a pointer. */
+uint32_t buf_number(const struct far_buf *b);
+struct far_buf *buf_numbered(uint32_t number);
 
 static inline void buf_ref(struct far_buf *b)
 {

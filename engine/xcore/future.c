@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A test puts its own in place: a point at which threads may change, before each step that others can see. */
+#ifndef FAR_HOOK
+#define FAR_HOOK(step) ((void)0)
+#endif
+
 #define SLABS_MAX (FAR_FUTURES_MAX / FAR_FUTURES_SLAB)
 
 /* Slabs are never given back, so that a late nudge or a racing pop finds a future, if not the same one. */
@@ -89,34 +94,96 @@ void future_reset(struct far_future *f)
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 }
 
-static void run_listeners(struct far_future *f)
+/* The list's last head: its future is done and takes no more. */
+static struct future_listener closed_mark;
+#define CLOSED (&closed_mark)
+
+/* The listeners of a future that is done, the oldest first, each with a reference of it, before `rest`. */
+static struct future_listener *take_listeners(struct far_future *f, struct future_listener *rest)
 {
-	struct future_listener *l = atomic_exchange_explicit(&f->listeners, NULL, memory_order_acquire),
-			       *in_order = NULL;
-	while (l) {
+	FAR_HOOK("take: exchange listeners");
+	struct future_listener *l = atomic_exchange_explicit(&f->listeners, CLOSED, memory_order_acq_rel);
+	uint32_t n = 0;
+	for (; l; n++) {
 		struct future_listener *next = l->next;
-		l->next = in_order;
-		in_order = l;
+		l->next = rest;
+		rest = l;
 		l = next;
 	}
-	while ((l = in_order)) {
-		in_order = l->next;
+	atomic_fetch_add_explicit(&f->head.refs, n, memory_order_relaxed);
+	return rest;
+}
+
+static void run_listeners(struct future_listener *l)
+{
+	while (l) {
+		struct future_listener *rest = l->next;
+		struct far_future *f = l->f;
+		l->rest = &rest;
 		l->fn(l, f);
+		buf_unref(&f->head);
+		l = rest;
 	}
+}
+
+/* false: it is done, and whoever completed it will not see `l`. */
+static bool push_listener(struct far_future *f, struct future_listener *l)
+{
+	FAR_HOOK("listen: set LISTENED");
+	if (atomic_fetch_or_explicit(&f->state, FUTURE_LISTENED, memory_order_acq_rel) & FUTURE_DONE)
+		return false;
+	FAR_HOOK("listen: look at listeners");
+	struct future_listener *head = atomic_load_explicit(&f->listeners, memory_order_acquire);
+	while (head != CLOSED) {
+		l->next = head;
+		FAR_HOOK("listen: push");
+		if (atomic_compare_exchange_weak_explicit(&f->listeners, &head, l, memory_order_release,
+							  memory_order_acquire))
+			return true;
+	}
+	return false;
 }
 
 void future_listen(struct far_future *f, struct future_listener *l)
 {
-	struct future_listener *head = atomic_load_explicit(&f->listeners, memory_order_relaxed);
-	do
-		l->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&f->listeners, &head, l, memory_order_release,
-						      memory_order_relaxed));
-	if (atomic_fetch_or_explicit(&f->state, FUTURE_LISTENED, memory_order_acq_rel) & FUTURE_DONE)
-		run_listeners(f);
+	l->f = f;
+	if (push_listener(f, l))
+		return;
+	l->next = NULL;
+	buf_ref(&f->head);
+	run_listeners(l);
 }
 
-void future_complete(struct far_future *f, const struct outcome *o)
+bool future_claim(struct far_future *f)
+{
+	FAR_HOOK("claim");
+	return !(atomic_fetch_or_explicit(&f->state, FUTURE_CLAIMED, memory_order_acq_rel) & FUTURE_CLAIMED);
+}
+
+void future_mark(struct far_future *f, uint32_t bits)
+{
+	atomic_store_explicit(&f->state, bits, memory_order_relaxed);
+}
+
+/* The result is written. Returns the state before. */
+static uint32_t publish(struct far_future *f, const struct outcome *o, enum far_status status, size_t len)
+{
+	f->len = len;
+	f->status = (uint8_t)status;
+	f->executed = (uint8_t)o->executed;
+	f->code = o->code;
+	FAR_HOOK("complete: set done");
+	uint32_t old = atomic_fetch_or_explicit(&f->state, status == FAR_OK ? FUTURE_DONE : FUTURE_ERROR,
+						memory_order_acq_rel);
+	must(!(old & FUTURE_DONE));
+	if (old & FUTURE_WAITERS) {
+		FAR_HOOK("complete: wake");
+		futex_wake(&f->state, INT_MAX);
+	}
+	return old;
+}
+
+static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 {
 	enum far_status status = o->status;
 	size_t len = o->len;
@@ -129,17 +196,30 @@ void future_complete(struct far_future *f, const struct outcome *o)
 		status = status == FAR_OK ? FAR_RESOURCE : status;
 		len = 0;
 	}
-	f->len = len;
-	f->status = (uint8_t)status;
-	f->executed = (uint8_t)o->executed;
-	f->code = o->code;
-	uint32_t old = atomic_fetch_or_explicit(&f->state, status == FAR_OK ? FUTURE_DONE : FUTURE_ERROR,
-						memory_order_acq_rel);
-	must(!(old & FUTURE_DONE));
-	if (old & FUTURE_WAITERS)
-		futex_wake(&f->state, INT_MAX);
-	if (unlikely(old & FUTURE_LISTENED))
-		run_listeners(f);
+	return publish(f, o, status, len);
+}
+
+void future_complete(struct far_future *f, const struct outcome *o)
+{
+	if (unlikely(copy_and_publish(f, o) & FUTURE_LISTENED))
+		run_listeners(take_listeners(f, NULL));
+}
+
+void future_complete_in(struct future_listener *l, struct far_future *f, const struct outcome *o, struct far_buf *buf)
+{
+	uint32_t old;
+	if (buf) {
+		f->buf = buf;
+		old = publish(f, o, o->status, o->len);
+	} else {
+		old = copy_and_publish(f, o);
+	}
+	if (!(old & FUTURE_LISTENED))
+		return;
+	if (l)
+		*l->rest = take_listeners(f, *l->rest);
+	else
+		run_listeners(take_listeners(f, NULL));
 }
 
 void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
@@ -147,16 +227,19 @@ void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
 	if (seen & FUTURE_DONE)
 		return;
 	if (!(seen & FUTURE_WAITERS)) {
+		FAR_HOOK("sleep: set WAITERS");
 		if (!atomic_compare_exchange_strong_explicit(&f->state, &seen, seen | FUTURE_WAITERS,
 							     memory_order_acq_rel, memory_order_acquire))
 			return;
 		seen |= FUTURE_WAITERS;
 	}
+	FAR_HOOK("sleep: futex_wait");
 	futex_wait(&f->state, seen, until);
 }
 
 void future_nudge(_Atomic uint32_t *state)
 {
+	FAR_HOOK("nudge");
 	atomic_fetch_add_explicit(state, FUTURE_NUDGE, memory_order_acq_rel);
 	futex_wake(state, INT_MAX);
 }
@@ -171,9 +254,29 @@ void *future_inline(struct far_buf *b)
 	return ((struct far_future *)b)->bytes;
 }
 
+/* Of one that goes back to the pool. false: it was pending, and those who listen have heard that it stays so. */
+static bool recycle_listened(struct far_future *f)
+{
+	if (!future_done(f)) {
+		static const struct outcome dropped = {.status = FAR_CANCELLED, .executed = FAR_EXECUTED_NO};
+		atomic_store_explicit(&f->head.refs, 1, memory_order_relaxed);
+		future_complete(f, &dropped);
+		buf_unref(&f->head);
+		return false;
+	}
+	uint32_t watch = atomic_load_explicit(&f->watch, memory_order_relaxed);
+	if (watch)
+		buf_unref(buf_numbered(watch));
+	atomic_store_explicit(&f->watch, 0, memory_order_relaxed);
+	atomic_store_explicit(&f->listeners, NULL, memory_order_relaxed);
+	return true;
+}
+
 void future_recycle(struct far_buf *b)
 {
 	struct far_future *f = (struct far_future *)b;
+	if (unlikely(atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_LISTENED) && !recycle_listened(f))
+		return;
 	buf_unref(f->buf);
 	f->buf = NULL;
 	push(f);

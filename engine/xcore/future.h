@@ -2,10 +2,13 @@
 /**
  * Futures: pooled, counted by reference, completed exactly once.
  *
- * `state` is the only word that threads race on:
+ * `state` is the word that threads race on:
  *   bits 0–1   PENDING 0, VALUE 2, ERROR 3 (bit 1 is "done")
  *   bit 2      WAITERS: somebody sleeps on the word, or is about to
- *   bit 3      LISTENED: `listeners` is not empty, or was not
+ *   bit 3      LISTENED: somebody listens, or is about to
+ *   bit 4      CLAIMED: one of those who may complete it was the first and will, or has
+ *   bit 5      MANUAL: the application completes it
+ *   bit 6      UNBOUNDED: no call's deadline ends it
  *   bits 8–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
  * driver token
  *
@@ -13,11 +16,18 @@
  * the result. If the old value had WAITERS it wakes all. A waiter sets WAITERS by compare-and-exchange on a pending
  * word and sleeps in futex_wait on exactly that value: a completion or a nudge in between changes the word, and the
  * kernel refuses to sleep. So no wake-up is lost. A nudge may reach a future that was recycled meanwhile: it changes
- * bits that mean nothing to the new life.
+ * bits that mean nothing to the new life. Where several may complete it, fetch_or(CLAIMED, acq_rel) decides: who finds
+ * the bit clear is the completer, the others are told so. A call's future has one completer and needs no claim.
  *
- * Listeners: a listener is pushed onto the list (release), then LISTENED is set (acq_rel). The completer's fetch_or and
- * this one are ordered by the word: either the completer sees LISTENED, or the listener sees "done". Who sees the other
- * takes the whole list by exchange and runs what it got; both may do so, and each listener is in exactly one's hands.
+ * Listeners: LISTENED is set (fetch_or, acq_rel), then the listener is pushed (compare-and-exchange, release; acquire
+ * when it fails). The completer's fetch_or is ordered with the first by the word: if it came before, the listener sees
+ * "done" and runs by itself. Else the completer sees LISTENED and takes the whole list by an exchange that leaves the
+ * mark "closed" (acq_rel): what was pushed before is in its hands, who comes later finds the mark and runs by itself.
+ * So each runs once, either by the completer or by the thread that listens, and nobody runs another thread's. A
+ * shard's waiters rely on that: what their shard completes, its driver completes.
+ *
+ * A future whose last reference goes while it is pending ends with CANCELLED for those who listen: nobody can complete
+ * it any more.
  */
 #ifndef FAR_XCORE_FUTURE_H
 #define FAR_XCORE_FUTURE_H
@@ -31,21 +41,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FUTURE_DONE     2u
-#define FUTURE_ERROR    3u
-#define FUTURE_WAITERS  4u
-#define FUTURE_LISTENED 8u
-#define FUTURE_NUDGE    256u
-#define FUTURE_INLINE   64u
+#define FUTURE_DONE      2u
+#define FUTURE_ERROR     3u
+#define FUTURE_WAITERS   4u
+#define FUTURE_LISTENED  8u
+#define FUTURE_CLAIMED   16u
+#define FUTURE_MANUAL    32u
+#define FUTURE_UNBOUNDED 64u
+#define FUTURE_NUDGE     256u
+#define FUTURE_INLINE    64u
 
 struct far_agent;
 struct far_future;
 struct shard;
 
-/** Called once when a future is done, by the thread that completes it or, when it is done already, by the one that
- * listens. The memory is the callee's again once it is called. */
+/**
+ * Called once when a future is done, by the thread that completes it or, when it is done already, by the one that
+ * listens. The memory is the callee's again once it is called, and there is a reference of `f` until it returns.
+ */
 struct future_listener {
-	struct future_listener *next;
+	union {
+		struct future_listener *next;
+		struct future_listener **rest; /* while it is called: what is called afterwards */
+	};
+	struct far_future *f; /* that it listens to */
 	void (*fn)(struct future_listener *l, struct far_future *f);
 };
 
@@ -60,6 +79,8 @@ struct far_future {
 	uint8_t status;        /* enum far_status */
 	uint8_t executed;      /* enum far_executed */
 	_Atomic uint32_t next; /* index + 1 of the next free one, while free */
+	_Atomic uint32_t
+		watch; /* number of a buffer, see watch.h; 0: none. Installed once in a life, and LISTENED then */
 	_Atomic(struct future_listener *) listeners; /* newest first */
 	alignas(64) uint8_t bytes[FUTURE_INLINE];
 };
@@ -89,13 +110,32 @@ void future_reset(struct far_future *f);
 /** Completes it, once. Copies the outcome's bytes; drops no reference. Any thread. */
 void future_complete(struct far_future *f, const struct outcome *o);
 
-/** Has `l` called when it is done, at once if it is. Both `f`, with a reference, and `l` stay until then. Listeners run
- * in the order they came. */
+/**
+ * The same from inside listener `l` (NULL: from none): its own listeners are called when `l` has returned, before those
+ * that were to come next, so that chains of any length take no stack. With `buf` the bytes lie there already, o->len of
+ * them, and its reference becomes the future's.
+ */
+void future_complete_in(struct future_listener *l, struct far_future *f, const struct outcome *o, struct far_buf *buf);
+
+/** Is the calling thread the one that completes it, of those who may. Once: false ever after. */
+bool future_claim(struct far_future *f);
+
+/** Says what kind it is, FUTURE_MANUAL or FUTURE_UNBOUNDED or both, or that it is claimed. Before anybody else knows
+ * it. */
+void future_mark(struct far_future *f, uint32_t bits);
+
+/** Has `l` called when it is done, at once if it is. The caller has a reference of `f`; `l` stays until it is called.
+ * What listens to a pending one is called in the order in which it came. */
 void future_listen(struct far_future *f, struct future_listener *l);
+
+static inline uint32_t future_state(const struct far_future *f)
+{
+	return atomic_load_explicit(&((struct far_future *)(uintptr_t)f)->state, memory_order_acquire);
+}
 
 static inline bool future_done(const struct far_future *f)
 {
-	return atomic_load_explicit(&((struct far_future *)(uintptr_t)f)->state, memory_order_acquire) & FUTURE_DONE;
+	return future_state(f) & FUTURE_DONE;
 }
 
 /** Sleeps until its state is no longer `seen` (done, or nudged since), or `until` (absolute) has come. May return

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
 #include "base/limits.h"
-#include "xcore/future.h"
+#include "xcore/watch.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -183,4 +184,167 @@ Test(future, completion_wakes_every_sleeper, .timeout = 60)
 Test(future, free_of_null_is_fine)
 {
 	far_future_free(NULL);
+}
+
+/* ---- listeners ---- */
+
+enum { LISTENERS = 50 };
+
+struct heard {
+	struct future_listener l;
+	unsigned order, times;
+	uint32_t state; /* of the future, when it was called */
+};
+
+static unsigned heard_n;
+
+static void hear(struct future_listener *l, struct far_future *f)
+{
+	struct heard *h = (struct heard *)(void *)l;
+	h->order = heard_n++;
+	h->times++;
+	h->state = future_state(f);
+}
+
+Test(future, listeners_run_once_in_the_order_they_came)
+{
+	static struct heard h[LISTENERS];
+	struct far_future *f = future_alloc(NULL);
+	struct outcome o = value("x", 1);
+	for (unsigned i = 0; i < LISTENERS; i++) {
+		h[i].l.fn = hear;
+		if (i == LISTENERS - 1)
+			future_complete(f, &o);
+		cr_assert_eq(h[i].times, 0u);
+		future_listen(f, &h[i].l);
+	}
+	for (unsigned i = 0; i < LISTENERS; i++) {
+		cr_assert_eq(h[i].times, 1u);
+		cr_assert_eq(h[i].order, i);
+		cr_assert(h[i].state & FUTURE_DONE);
+	}
+	cr_assert_eq(atomic_load(&f->head.refs), 1u);
+	buf_unref(&f->head);
+}
+
+Test(future, a_recycled_one_has_no_listeners)
+{
+	struct heard first = {.l.fn = hear}, second = {.l.fn = hear};
+	struct outcome o = value("x", 1);
+	struct far_future *f = future_alloc(NULL);
+	future_listen(f, &first.l);
+	future_complete(f, &o);
+	buf_unref(&f->head);
+	struct far_future *again = future_alloc(NULL);
+	cr_assert_eq(again, f);
+	future_listen(again, &second.l);
+	cr_assert_eq(second.times, 0u);
+	future_complete(again, &o);
+	cr_assert_eq(first.times, 1u);
+	cr_assert_eq(second.times, 1u);
+	buf_unref(&again->head);
+}
+
+Test(future, one_dropped_while_pending_tells_its_listeners)
+{
+	struct heard h[2] = {{.l.fn = hear}, {.l.fn = hear}};
+	struct far_future *f = future_alloc(NULL);
+	future_listen(f, &h[0].l);
+	future_listen(f, &h[1].l);
+	buf_unref(&f->head);
+	cr_assert_eq(h[0].times, 1u);
+	cr_assert_eq(h[1].times, 1u);
+	cr_assert_eq(h[0].state & FUTURE_ERROR, FUTURE_ERROR);
+	cr_assert_eq(f->status, FAR_CANCELLED);
+	struct far_future *again = future_alloc(NULL);
+	cr_assert_eq(again, f, "it went back to the pool");
+	cr_assert_not(future_done(again));
+	buf_unref(&again->head);
+}
+
+Test(future, is_claimed_once)
+{
+	struct far_future *f = future_alloc(NULL);
+	cr_assert(future_claim(f));
+	cr_assert_not(future_claim(f));
+	cr_assert_not(future_done(f));
+	buf_unref(&f->head);
+	f = future_alloc(NULL);
+	cr_assert(future_claim(f), "the next life is unclaimed");
+	buf_unref(&f->head);
+}
+
+/* ---- waiting for several ---- */
+
+Test(future, a_countdown_ends_with_the_last)
+{
+	enum { N = 5 };
+	struct far_future *f[N], *all = countdown_alloc(NULL, N, true);
+	struct outcome o = value("x", 1);
+	for (int i = 0; i < N; i++) {
+		f[i] = future_alloc(NULL);
+		cr_assert_eq(watch_add(f[i], all), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		cr_assert_not(future_done(all));
+		future_complete(f[i], &o);
+	}
+	cr_assert(future_done(all));
+	cr_assert_eq(watch_add(f[0], all), -EALREADY);
+	for (int i = 0; i < N; i++)
+		buf_unref(&f[i]->head);
+	cr_assert_eq(atomic_load(&all->head.refs), 1u);
+	buf_unref(&all->head);
+}
+
+Test(future, a_countdown_may_end_with_the_first_failure)
+{
+	for (int fast = 0; fast < 2; fast++) {
+		struct far_future *f[2] = {future_alloc(NULL), future_alloc(NULL)};
+		struct far_future *all = countdown_alloc(NULL, 2, fast);
+		struct outcome o = {.status = FAR_REMOTE};
+		cr_assert_eq(watch_add(f[0], all), 0);
+		cr_assert_eq(watch_add(f[1], all), 0);
+		future_complete(f[1], &o);
+		cr_assert_eq(future_done(all), fast);
+		future_complete(f[0], &o);
+		cr_assert(future_done(all));
+		buf_unref(&f[0]->head);
+		buf_unref(&f[1]->head);
+		buf_unref(&all->head);
+	}
+}
+
+/* A wait that ends early leaves nothing in what it waited for. */
+Test(future, a_watch_gives_its_places_back)
+{
+	struct far_future *f = future_alloc(NULL), *w[WATCH_SLOTS + 1];
+	for (int i = 0; i < 10000; i++) {
+		struct far_future *any = countdown_alloc(NULL, 1, false);
+		cr_assert_eq(watch_add(f, any), 0);
+		watch_remove(f, any);
+		cr_assert_eq(atomic_load(&any->head.refs), 1u);
+		buf_unref(&any->head);
+	}
+	for (unsigned i = 0; i <= WATCH_SLOTS; i++) {
+		w[i] = countdown_alloc(NULL, 1, false);
+		cr_assert_eq(watch_add(f, w[i]), i < WATCH_SLOTS ? 0 : -EBUSY);
+	}
+	watch_remove(f, w[7]);
+	watch_remove(f, w[7]);
+	cr_assert_eq(watch_add(f, w[WATCH_SLOTS]), 0);
+	struct outcome o = value("", 0);
+	future_complete(f, &o);
+	for (unsigned i = 0; i <= WATCH_SLOTS; i++) {
+		cr_assert_eq(future_done(w[i]), i != 7);
+		watch_remove(f, w[i]);
+		cr_assert_eq(atomic_load(&w[i]->head.refs), 1u);
+		buf_unref(&w[i]->head);
+	}
+	uint32_t watch = f->watch;
+	cr_assert_neq(watch, 0u);
+	buf_unref(&f->head);
+	struct far_buf *next = buf_alloc(1);
+	cr_assert_eq(buf_number(next), watch, "the watch went back with its future");
+	buf_unref(next);
 }
