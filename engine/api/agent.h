@@ -82,6 +82,41 @@ void agent_done_future(void *user, const struct outcome *o);
  */
 enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
 				    struct far_err *err);
+/** Waits until a future of any kind is done or `until` has come. The thread may wait (agent_may_wait()). */
+int agent_wait_future(struct far_future *f, uint64_t until);
+/** The end of a wait that begins now. `unbounded`: no call's deadline ends it by itself. */
+uint64_t agent_wait_limit(uint64_t timeout_ns, bool unbounded);
+/** What a wait says whose limit has passed. */
+enum far_status agent_pending(const struct far_future *f, struct far_err *err);
+/** Checks what several futures are asked for. */
+enum far_status agent_check_futures(const char *what, struct far_future *const *f, size_t n, struct far_err *err);
+/** The shard that completes those of f[0, n) that are pending, if it is one for all; NULL otherwise. */
+struct shard *agent_common_shard(struct far_future *const *f, size_t n);
+/** Does one of the pending ones, or with `all` every one, end by the application only. */
+bool agent_unbounded(struct far_future *const *f, size_t n, bool all);
+/** No future is free. */
+enum far_status agent_no_future(struct far_err *err);
+
+/** Complete a future from inside listener `l` (NULL: from none), with a value or with what `err` says. The value must
+ * have been packed: that may fail, completing does not. */
+struct packed {
+	size_t len;
+	struct far_buf *buf; /* NULL: in bytes */
+	alignas(64) uint8_t bytes[FUTURE_INLINE];
+};
+enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far_err *err);
+void agent_complete_value(struct future_listener *l, struct far_future *f, const struct packed *p);
+void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err);
+
+/** Has the innermost scope of this thread, if any, gather a future. A process without scopes pays for one look. */
+extern _Atomic uint32_t scopes_active;
+void scope_gather_slowly(struct far_future *f);
+static inline void scope_gather(struct far_future *f)
+{
+	if (__builtin_expect(atomic_load_explicit(&scopes_active, memory_order_relaxed) != 0, 0))
+		scope_gather_slowly(f);
+}
+
 /** Result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** The same, giving the caller's reference back: nobody else has one. */

@@ -15,6 +15,18 @@ struct failure {
 	char text[FAR_ERR_TEXT_MAX];
 };
 
+/* Puts together the bytes and the outcome of a failed future. The text need not end with a NUL. */
+static void fill_failure(struct failure *failure, struct outcome *o, const char *origin, const char *text, size_t n)
+{
+	n = n < sizeof failure->text ? n : sizeof failure->text - 1;
+	snprintf(failure->origin, sizeof failure->origin, "%.*s", (int)sizeof failure->origin - 1, origin);
+	if (n)
+		memcpy(failure->text, text, n);
+	failure->text[n] = '\0';
+	o->data = failure;
+	o->len = offsetof(struct failure, text) + n + 1;
+}
+
 void agent_complete(struct far_future *f, const struct outcome *o)
 {
 	if (likely(o->status == FAR_OK)) {
@@ -24,15 +36,39 @@ void agent_complete(struct far_future *f, const struct outcome *o)
 	const struct far_agent *a = f->shard->config.agent;
 	struct outcome with_origin = *o;
 	struct failure failure;
-	size_t n = o->len < sizeof failure.text ? o->len : sizeof failure.text - 1;
-	snprintf(failure.origin, sizeof failure.origin, "%s",
-		 o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name);
-	if (n)
-		memcpy(failure.text, o->data, n);
-	failure.text[n] = '\0';
-	with_origin.data = &failure;
-	with_origin.len = offsetof(struct failure, text) + n + 1;
+	fill_failure(&failure, &with_origin,
+		     o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name, o->data, o->len);
 	future_complete(f, &with_origin);
+}
+
+void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)
+{
+	struct outcome o = {.status = err->status, .executed = err->executed, .code = err->code};
+	struct failure failure;
+	fill_failure(&failure, &o, err->origin, err->text, strnlen(err->text, sizeof err->text));
+	future_complete_in(l, f, &o, NULL);
+}
+
+enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far_err *err)
+{
+	struct far_val none = far_none();
+	if (!v)
+		v = &none;
+	p->len = values_size(v, 1, err);
+	if (p->len == SIZE_MAX)
+		return err->status;
+	p->buf = p->len > FUTURE_INLINE ? buf_alloc(p->len) : NULL;
+	if (p->len > FUTURE_INLINE && !p->buf)
+		return err_set(err, FAR_RESOURCE, "no memory for a value of %zu bytes", p->len);
+	values_write(v, 1, p->buf ? buf_data(p->buf) : p->bytes, p->len);
+	return FAR_OK;
+}
+
+void agent_complete_value(struct future_listener *l, struct far_future *f, const struct packed *p)
+{
+	struct outcome o = {
+		.status = FAR_OK, .executed = FAR_EXECUTED_YES, .data = p->buf ? NULL : p->bytes, .len = p->len};
+	future_complete_in(l, f, &o, p->buf);
 }
 
 static enum far_status failed(const struct far_future *f, struct far_err *err)
@@ -43,11 +79,13 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	err->status = status;
 	err->executed = (enum far_executed)f->executed;
 	err->code = f->code;
-	/* Without memory for the answer, or for the failure's bytes, only the class is left. */
+	/* Without memory for the answer, or for the failure's bytes, only the class is left; what was dropped never had
+	 * any. */
 	const struct failure *failure = f->len ? future_bytes(f) : NULL;
-	const char *text = status == FAR_RESOURCE ? "no memory to keep the answer: finish values, or raise the bound, "
-						    "FAR_MEMORY_MAX or far_memory_limit()"
-						  : far_status_text(status);
+	const char *text = status == FAR_RESOURCE    ? "no memory to keep the answer: finish values, or raise the "
+						       "bound, FAR_MEMORY_MAX or far_memory_limit()"
+			   : status == FAR_CANCELLED ? "the future was dropped before anybody completed it"
+						     : far_status_text(status);
 	snprintf(err->origin, sizeof err->origin, "%s", failure ? failure->origin : "");
 	snprintf(err->text, sizeof err->text, "%s", failure ? failure->text : text);
 	return status;
@@ -102,67 +140,66 @@ enum far_status agent_result_last(struct far_future *f, struct far_val *out, str
 
 bool far_future_done(const struct far_future *f)
 {
-	return future_done(f);
+	return f && future_done(f);
 }
 
-static enum far_status pending(struct far_err *err)
+enum far_status agent_pending(const struct far_future *f, struct far_err *err)
 {
+	if (future_state(f) & FUTURE_UNBOUNDED)
+		return err_set(
+			err, FAR_PENDING,
+			"the future is still pending; it ends when the application completes it, and has not been");
 	err_set(err, FAR_PENDING, "the call is still pending; it goes on");
 	if (err)
 		err->executed = FAR_EXECUTED_MAYBE;
 	return FAR_PENDING;
 }
 
+/* Not by the check of arrays, which would have the future in memory on the usual path. */
+__attribute__((noinline, cold)) static enum far_status no_future(const char *what, struct far_err *err)
+{
+	struct far_future *none = NULL;
+	return agent_check_futures(what, &none, 1, err);
+}
+
 enum far_status far_future_value(struct far_future *f, struct far_val *out, struct far_err *err)
 {
+	if (unlikely(!f))
+		return no_future("far_future_value", err);
 	if (!future_done(f))
-		return pending(err);
+		return agent_pending(f, err);
 	return agent_result(f, out, err);
-}
-
-static enum far_status wait_one(struct far_future *f, uint64_t until, struct far_err *err)
-{
-	if (likely(future_done(f)))
-		return FAR_OK;
-	enum far_status status = agent_may_wait("far_future_wait", err);
-	if (unlikely(status))
-		return status;
-	int error = shard_wait(f->shard, f, until);
-	if (unlikely(error))
-		return agent_wait_error(error, err);
-	return future_done(f) ? FAR_OK : pending(err);
-}
-
-static uint64_t wait_limit(uint64_t timeout_ns)
-{
-	return timeout_ns == 0 || timeout_ns == FAR_FOREVER ? TIME_NEVER
-							    : time_after(clock_now(&clock_monotonic), timeout_ns);
 }
 
 enum far_status far_future_wait(struct far_future *f, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
-	enum far_status status = wait_one(f, future_done(f) ? 0 : wait_limit(timeout_ns), err);
-	return status ? status : agent_result(f, out, err);
+	if (unlikely(!f))
+		return no_future("far_future_wait", err);
+	uint32_t state = future_state(f);
+	if (unlikely(!(state & FUTURE_DONE))) {
+		enum far_status status = agent_may_wait("far_future_wait", err);
+		if (unlikely(status))
+			return status;
+		int error = agent_wait_future(f, agent_wait_limit(timeout_ns, state & FUTURE_UNBOUNDED));
+		if (unlikely(error))
+			return agent_wait_error(error, err);
+		if (unlikely(!future_done(f)))
+			return agent_pending(f, err);
+	}
+	return agent_result(f, out, err);
 }
 
-enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint64_t timeout_ns, struct far_err *err)
+struct far_future *far_future_ref(struct far_future *f)
 {
-	uint64_t until = wait_limit(timeout_ns);
-	for (size_t i = 0; i < n; i++)
-		if (future_done(f[i]) && f[i]->status != FAR_OK)
-			return agent_result(f[i], NULL, err);
-	for (size_t i = 0; i < n; i++) {
-		enum far_status status = wait_one(f[i], until, err);
-		if (!status)
-			status = agent_result(f[i], NULL, err);
-		if (status)
-			return status;
-	}
-	return FAR_OK;
+	if (f)
+		buf_ref(&f->head);
+	return f;
 }
 
 enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 {
+	if (unlikely(!f))
+		return no_future("far_future_cancel", err);
 	struct shard *s = f->shard;
 	if (future_done(f))
 		return FAR_OK;

@@ -78,6 +78,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 		buf_unref(&f->head);
 		return status;
 	}
+	scope_gather(f);
 	*out = f;
 	return FAR_OK;
 }
