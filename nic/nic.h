@@ -97,7 +97,8 @@ struct nic_port_ops {
 	/**
 	 * Starts connecting queue `queue` to queue `remote_queue` of the port at `addr`; UP or FAILED with `user`
 	 * follows from step(), by `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An address of the port
-	 * itself connects it to itself.
+	 * itself connects a queue to itself, as one peer (UP once, no HELLO), or two of its queues, as two peers, with
+	 * the events of both sides (HELLO; UP at `remote_queue` with no user; UP at `queue` with `user`).
 	 */
 	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
@@ -136,7 +137,8 @@ struct nic_tx {
 /** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those
  * named. */
 struct nic_queue_ops {
-	/** Begins / ends polling a peer that is UP. After detach() the peer may be dropped. */
+	/** Begins / ends polling a peer that is UP at this queue; -EINVAL: it is not, or is attached. After detach()
+	 * the peer may be dropped. */
 	int (*attach)(struct nic_queue *q, uint32_t peer);
 	void (*detach)(struct nic_queue *q, uint32_t peer);
 	/** Up to `max` packets. Those of the burst before, but for the held ones, are given back by this. */

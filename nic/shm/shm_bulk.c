@@ -27,9 +27,7 @@ int shm_bulk_init(struct shm_bulk *b)
 		b->quick_n[i] = 0;
 	}
 	b->in_use = 0;
-	b->free_head[SHM_ORDERS - 1] = 0;
-	b->next[0] = b->prev[0] = SHM_NIL;
-	b->state[0] = STATE(BULK_FREE, SHM_ORDERS - 1);
+	b->started = false;
 	return 0;
 }
 
@@ -61,6 +59,12 @@ static void list_remove(struct shm_bulk *b, uint32_t block, unsigned order)
 	else
 		b->free_head[order] = next;
 	b->state[block] = STATE(BULK_INNER, 0);
+}
+
+static void start(struct shm_bulk *b)
+{
+	list_push(b, 0, SHM_ORDERS - 1);
+	b->started = true;
 }
 
 static void merge(struct shm_bulk *b, uint32_t block, unsigned order)
@@ -113,6 +117,8 @@ uint32_t shm_bulk_alloc(struct shm_bulk *b, uint64_t bytes)
 	unsigned order = blocks == 1 ? 0 : 32u - (unsigned)__builtin_clz(blocks - 1);
 	uint32_t block;
 
+	if (!b->started)
+		start(b);
 	if (order <= SHM_QUICK_ORDER && (block = b->quick_head[order]) != SHM_NIL) {
 		b->quick_head[order] = b->next[block];
 		b->quick_n[order]--;

@@ -24,6 +24,7 @@ struct shm_bulk {
 	uint32_t quick_n[SHM_QUICK_ORDER + 1];
 	uint32_t in_use; /* blocks handed out, at most SHM_RETURNS */
 	size_t map_bytes;
+	bool started; /* the table is begun: not before the first body, so that an idle link touches none of it */
 };
 
 /** 0 or -ENOMEM. */

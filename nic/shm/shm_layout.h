@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Layout of the memory that two workers of one host share: one sealed memfd per pair of queues. Both ends may write all
+ * Layout of the memory that two workers of one host share: one sealed memfd per pair of queues, and one with the
+ * doorbells of each queue, shared with all its peers. All ends may write all
  * of it, so neither trusts what it reads: indices, lengths and block numbers are copied out and checked, and everything
  * that must be right for the reader's own safety (its position, the allocator's state) is kept in private memory.
  *
@@ -20,7 +21,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
-#define SHM_VERSION 1u
+#define SHM_VERSION 2u
 /* Both rings of a pair in 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
 #define SHM_SLOTS      1024u
@@ -56,18 +57,16 @@ struct shm_bulk_ref {
 
 /* What the consumer of a direction wants of its producer. */
 enum shm_rx_state {
-	SHM_RX_POLLING,  /* nothing */
-	SHM_RX_ASLEEP,   /* a write to its eventfd after the slots are published */
-	SHM_RX_DOORBELL, /* its doorbell byte set after the slots are published (room for many peers; not asked for yet)
-			  */
+	SHM_RX_POLLING, /* nothing */
+	SHM_RX_ASLEEP,  /* a write to its eventfd after the slots are published */
+	SHM_RX_DOORBELL /* its doorbell set after the slots are published; then, if the queue is asleep, a write */
 };
 
 /** Written by the consumer only, so that it stays in the producer's cache while nothing changes. */
 struct shm_consumer {
 	alignas(64) _Atomic uint32_t
 		head;              /* slots given back, free-running; stored once in SHM_GIVE_BACK slots, release */
-	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_queue.c */
-	uint32_t doorbell;         /* index of this pair's byte in the consumer's struct shm_doorbells */
+	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_recv.c */
 };
 
 /**
@@ -80,9 +79,22 @@ struct shm_direction {
 	alignas(64) _Atomic uint32_t returns[SHM_RETURNS];
 };
 
-/** One page per queue, room for a byte per peer: with many peers a consumer reads 64 of them in one line. */
+/**
+ * One per queue, made by it, written by all its peers. A producer that finds DOORBELL in its pair sets its own byte,
+ * whose index it was told at set-up; the consumer reads 64 of them in one line, eight at a time. Whoever has it mapped
+ * can write any byte: a bell rung for nothing costs a look at an empty ring; one that is wiped, like `asleep`, delays
+ * others until the consumer's own round of looks finds them (shm_recv.c). It leads to no wrong access.
+ */
+#define SHM_BELLS 4096u
 struct shm_doorbells {
-	alignas(4096) _Atomic uint8_t byte[4096];
+	alignas(4096) uint64_t magic; /* with version and bells, checked at set-up and not read afterwards */
+	uint32_t version;
+	uint32_t bells;
+	alignas(64) _Atomic uint32_t asleep; /* 1: a write to the queue's eventfd after a bell is rung */
+	alignas(64) union {
+		_Atomic uint8_t byte[SHM_BELLS];
+		_Atomic uint64_t word[SHM_BELLS / 8];
+	};
 };
 
 struct shm_header {
@@ -106,6 +118,7 @@ static_assert(offsetof(struct shm_slot, bytes) == 4, "the body of a 28-byte head
 static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
 static_assert(sizeof(struct shm_bulk_ref) == 16, "");
 static_assert(sizeof(struct shm_consumer) == 64, "");
+static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3968 bells share a page with `asleep`");
 static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");
 static_assert(sizeof(struct shm_pair) % 4096 == 0, "bulk areas begin on a page");
 

@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void close_fd(int *fd)
+void shm_note_close(int fds[SHM_NOTE_FDS])
 {
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
+	for (int i = 0; i < SHM_NOTE_FDS; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
 }
 
 int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n)
@@ -20,7 +22,7 @@ int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned 
 	struct iovec iov = {(void *)(uintptr_t)note, sizeof *note};
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(SHM_NOTE_FDS * sizeof(int))];
 	} control;
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	if (fds_n) {
@@ -36,7 +38,7 @@ int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned 
 	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int shm_note_recv(int fd, struct shm_note *note, int fds[2])
+int shm_note_recv(int fd, struct shm_note *note, int fds[SHM_NOTE_FDS])
 {
 	struct iovec iov = {note, sizeof *note};
 	union {
@@ -45,7 +47,8 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[2])
 	} control;
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control};
-	fds[0] = fds[1] = -1;
+	for (int i = 0; i < SHM_NOTE_FDS; i++)
+		fds[i] = -1;
 	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return -errno;
@@ -56,7 +59,7 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[2])
 		for (size_t i = 0; i < got; i++) {
 			int one;
 			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
-			if (i < 2 && fds[i] < 0)
+			if (i < SHM_NOTE_FDS && fds[i] < 0)
 				fds[i] = one;
 			else
 				close(one);
@@ -66,9 +69,12 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[2])
 		return 0;
 	if (n != sizeof *note || note->magic != SHM_MAGIC || note->version != SHM_VERSION ||
 	    note->len > NIC_HELLO_BYTES_MAX) {
-		close_fd(&fds[0]);
-		close_fd(&fds[1]);
+		shm_note_close(fds);
 		return -EPROTO;
+	}
+	if (msg.msg_flags & MSG_CTRUNC) { /* more than belong to a note, or more than we may open */
+		shm_note_close(fds);
+		return -EMFILE;
 	}
 	return 1;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Slow path: sockets and set-up. The connecting side makes the pair and sends HELLO with {pair, its eventfd}; the
- * accepting side checks who asks and what it was given, and answers WELCOME with {its eventfd} or a refusal. The
- * connection then stays open: its hang-up is the peer's death, which the kernel reports across pid namespaces too.
+ * Slow path: sockets and set-up. The connecting side makes the pair and sends HELLO with {pair, its queue's eventfd and
+ * doorbells}; the accepting side checks who asks, for which queue, and what it was given, and answers WELCOME with {its
+ * queue's eventfd and doorbells} or a refusal. The connection then stays open: its hang-up is the peer's death, which
+ * the kernel reports across pid namespaces too. Two queues of one port are connected in the same way.
  */
 #include "nic/shm/shm.h"
 #include "nic/shm/shm_note.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,53 +44,10 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* ---- links ---- */
-
-static struct shm_link *link_new(struct shm_port *p, enum shm_link_state state)
-{
-	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++) {
-		if (p->links[i])
-			continue;
-		struct shm_link *link = aligned_alloc(64, (sizeof *link + 63) / 64 * 64);
-		if (!link)
-			return NULL;
-		memset(link, 0, sizeof *link);
-		link->index = i;
-		link->state = state;
-		link->fd = link->pair_fd = link->wake_fd = -1;
-		link->deadline = UINT64_MAX;
-		p->links[i] = link;
-		return link;
-	}
-	return NULL;
-}
-
-static void link_free(struct shm_port *p, struct shm_link *link)
-{
-	close_fd(&link->fd);
-	close_fd(&link->pair_fd);
-	close_fd(&link->wake_fd);
-	if (link->map)
-		shm_pair_unmap(link->map);
-	shm_bulk_fini(&link->bulk);
-	p->links[link->index] = NULL;
-	free(link);
-}
-
 static int link_watch(struct shm_port *p, struct shm_link *link)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = link->index};
 	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, link->fd, &ev) < 0 ? -errno : 0;
-}
-
-static int link_map(struct shm_link *link, int pair_fd, bool connector, bool loopback)
-{
-	void *map;
-	int error = shm_pair_map(pair_fd, &map);
-	if (error)
-		return error;
-	shm_link_open(link, map, connector, loopback);
-	return shm_bulk_init(&link->bulk);
 }
 
 /**
@@ -105,21 +64,39 @@ static bool is_wake_fd(int fd)
 
 /* ---- events ---- */
 
+static const char *remedy(int error)
+{
+	return error == -ENOMEM   ? "; each peer needs 130 MiB of address space (ulimit -v)"
+	       : error == -EMFILE ? "; each peer needs two descriptors, and two more for a moment (ulimit -n)"
+				  : "";
+}
+
 static void report_failed(struct shm_port *p, struct shm_link *link, int error, const char *what, nic_event_fn *event,
 			  void *ctx)
 {
 	char text[NIC_TEXT_BYTES_MAX];
-	snprintf(text, sizeof text, "shm: %s %s: %s", what, link->to.sun_path, strerror(-error));
+	if (error == -ECHRNG)
+		snprintf(text, sizeof text, "shm: %s %s: it has no queue %u", what, link->to.sun_path,
+			 link->remote_queue);
+	else
+		snprintf(text, sizeof text, "shm: %s %s: %s%s", what, link->to.sun_path, strerror(-error),
+			 remedy(error));
 	struct nic_event ev = {
 		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = link->user, .error = error, .text = text};
-	link_free(p, link);
+	shm_link_free(p, link);
 	event(ctx, &ev);
 }
 
-static void report_up(struct shm_link *link, const void *hello, size_t len, nic_event_fn *event, void *ctx)
+static void report_up(struct shm_port *p, struct shm_link *link, const void *hello, size_t len, nic_event_fn *event,
+		      void *ctx)
 {
-	struct nic_event ev = {
-		.type = NIC_EVENT_UP, .peer = link->index, .user = link->user, .hello = hello, .hello_len = len};
+	struct nic_event ev = {.type = NIC_EVENT_UP,
+			       .peer = link->index,
+			       .queue = link->queue->index,
+			       .user = link->user,
+			       .hello = hello,
+			       .hello_len = len};
+	shm_link_settled(p, link);
 	link->state = SHM_LINK_UP;
 	link->deadline = UINT64_MAX;
 	event(ctx, &ev);
@@ -130,8 +107,10 @@ static int send_hello(struct shm_port *p, struct shm_link *link)
 	if (connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
 		return -errno;
 	struct shm_note note = shm_note_make(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
-	int fds[2] = {link->pair_fd, p->queue.wake_fd};
-	int error = shm_note_send(link->fd, &note, fds, 2);
+	note.queue = link->remote_queue;
+	note.doorbell = link->bell;
+	int fds[SHM_NOTE_FDS] = {link->pair_fd, link->queue->wake_fd, link->queue->bells_fd};
+	int error = shm_note_send(link->fd, &note, fds, SHM_NOTE_FDS);
 	if (error)
 		return error;
 	link->sent = true;
@@ -142,63 +121,88 @@ static int send_hello(struct shm_port *p, struct shm_link *link)
 static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
 	struct shm_note note;
-	int fds[2], got = shm_note_recv(link->fd, &note, fds);
+	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
 	if (got == -EAGAIN)
 		return;
-	if (got > 0 && note.kind == SHM_NOTE_WELCOME && note.status == 0 && fds[0] >= 0 && is_wake_fd(fds[0])) {
+	int error = got == 0                                            ? -ECONNRESET
+		    : got < 0                                           ? got
+		    : note.kind == SHM_NOTE_WELCOME && note.status == 0 ? 0
+		    : note.status < 0 && note.status > -4096            ? note.status
+									: -EPROTO;
+	bool refused = got > 0 && error;
+	if (!error && (fds[0] < 0 || fds[1] < 0 || !is_wake_fd(fds[0])))
+		error = -EPROTO;
+	if (!error)
+		error = shm_link_bells(link, fds[1], note.doorbell);
+	if (!error) {
 		link->wake_fd = fds[0];
-		close_fd(&fds[1]);
-		report_up(link, note.bytes, note.len, event, ctx);
-		return;
+		fds[0] = -1;
 	}
-	if (got > 0) {
-		close_fd(&fds[0]);
-		close_fd(&fds[1]);
-	}
-	report_failed(p, link,
-		      got == 0                                 ? -ECONNRESET
-		      : got < 0                                ? got
-		      : note.status < 0 && note.status > -4096 ? note.status
-							       : -EPROTO,
-		      "the set-up was refused by", event, ctx);
+	if (got > 0)
+		shm_note_close(fds);
+	if (error)
+		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
+			      ctx);
+	else
+		report_up(p, link, note.bytes, note.len, event, ctx);
+}
+
+/* Checks and takes what came with HELLO, and asks the engine: 0, or -errno, which the other side is told. */
+static int take_hello(struct shm_port *p, struct shm_link *link, const struct shm_note *note, int fds[SHM_NOTE_FDS],
+		      void *reply, size_t *reply_len, nic_event_fn *event, void *ctx)
+{
+	if (note->kind != SHM_NOTE_HELLO || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || !is_wake_fd(fds[1]))
+		return -EPROTO;
+	if (note->queue >= p->queues_n)
+		return -ECHRNG;
+	int error = shm_link_map(link, fds[0], false, false);
+	if (!error)
+		error = shm_link_bells(link, fds[2], note->doorbell);
+	if (error)
+		return error;
+	link->wake_fd = fds[1];
+	fds[1] = -1;
+	shm_link_own(link, p->queues[note->queue]);
+	struct nic_event ev = {.type = NIC_EVENT_HELLO,
+			       .peer = NIC_PEER_NONE,
+			       .queue = note->queue,
+			       .hello = note->bytes,
+			       .hello_len = note->len,
+			       .reply = reply,
+			       .reply_len = reply_len};
+	return event(ctx, &ev);
 }
 
 static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
 	struct shm_note note;
-	int fds[2], got = shm_note_recv(link->fd, &note, fds);
+	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
 	if (got == -EAGAIN)
 		return;
-	int status = got <= 0 || note.kind != SHM_NOTE_HELLO || fds[0] < 0 || fds[1] < 0 ? -EPROTO : 0;
+	int status = got == 0 ? -ECONNRESET : got < 0 ? got : 0;
 	uint8_t reply[NIC_HELLO_BYTES_MAX];
 	size_t reply_len = 0;
 
-	if (status == 0 && !is_wake_fd(fds[1]))
-		status = -EPROTO;
-	if (status == 0)
-		status = link_map(link, fds[0], false, false);
-	if (status == 0) {
-		struct nic_event ev = {.type = NIC_EVENT_HELLO,
-				       .peer = NIC_PEER_NONE,
-				       .hello = note.bytes,
-				       .hello_len = note.len,
-				       .reply = reply,
-				       .reply_len = &reply_len};
-		status = event(ctx, &ev);
-	}
 	if (got > 0) {
-		close_fd(&fds[0]);
-		link->wake_fd = fds[1];
+		status = take_hello(p, link, &note, fds, reply, &reply_len, event, ctx);
+		shm_note_close(fds);
+	}
+	if (got > 0 || got == -EMFILE) {
 		struct shm_note answer = shm_note_make(SHM_NOTE_WELCOME, status, reply, status ? 0 : reply_len);
-		int error = shm_note_send(link->fd, &answer, &p->queue.wake_fd, status ? 0 : 1);
-		if (status == 0)
+		int own[2] = {-1, -1};
+		if (!status) {
+			answer.doorbell = link->bell;
+			own[0] = link->queue->wake_fd;
+			own[1] = link->queue->bells_fd;
+		}
+		int error = shm_note_send(link->fd, &answer, own, status ? 0 : 2);
+		if (!status)
 			status = error;
 	}
-	if (status) {
-		link_free(p, link);
-		return;
-	}
-	report_up(link, note.bytes, note.len, event, ctx);
+	if (status)
+		shm_link_free(p, link);
+	else
+		report_up(p, link, note.bytes, note.len, event, ctx);
 }
 
 static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -212,6 +216,7 @@ static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event
 	link->state = SHM_LINK_DOWN;
 	struct nic_event ev = {.type = NIC_EVENT_DOWN,
 			       .peer = link->index,
+			       .queue = link->queue->index,
 			       .user = link->user,
 			       .error = n < 0 ? -errno : -ECONNRESET,
 			       .text = "shm: the peer's process is gone"};
@@ -241,8 +246,8 @@ static void accept_all(struct shm_port *p, uint64_t now)
 		int status = 0;
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || (!p->any_user && cred.uid != geteuid()))
 			status = -EACCES;
-		else if (!(link = link_new(p, SHM_LINK_ACCEPTING)))
-			status = -EMFILE;
+		else if (!(link = shm_link_new(p, SHM_LINK_ACCEPTING)))
+			status = -ENOSPC;
 		if (status) {
 			struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
 			shm_note_send(fd, &note, NULL, 0);
@@ -252,7 +257,7 @@ static void accept_all(struct shm_port *p, uint64_t now)
 		link->fd = fd;
 		link->deadline = now + HELLO_TIMEOUT_NS;
 		if (link_watch(p, link))
-			link_free(p, link);
+			shm_link_free(p, link);
 	}
 }
 
@@ -289,47 +294,83 @@ static int listen_at(struct shm_port *p, const char *dir, uint64_t id, struct ni
 	return 0;
 }
 
+static void queue_close(struct shm_queue *q)
+{
+	if (q->bells)
+		shm_unmap(q->bells);
+	close_fd(&q->bells_fd);
+	close_fd(&q->wake_fd);
+	munmap(q, sizeof *q);
+}
+
 static void shm_close(struct nic_port *port)
 {
 	struct shm_port *p = port_of(port);
 	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++)
-		if (p->links[i])
-			link_free(p, p->links[i]);
+		if (p->peer_numbers.taken[i / 64] >> i % 64 & 1)
+			shm_link_free(p, p->links[i]);
+	for (uint32_t i = 0; i < p->queues_n; i++)
+		queue_close(p->queues[i]);
 	if (p->path[0])
 		unlink(p->path);
 	close_fd(&p->listen_fd);
 	close_fd(&p->epoll_fd);
-	close_fd(&p->queue.wake_fd);
-	free(p);
+	munmap(p, sizeof *p);
+}
+
+/* Zeroed, and resident only where it is touched; NULL: none. */
+static void *pages_new(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static int queue_open(struct shm_port *p, unsigned head_bytes)
+{
+	struct shm_queue *q = pages_new(sizeof *q);
+	if (!q)
+		return -ENOMEM;
+	q->base.ops = &shm_queue_ops;
+	q->port = p;
+	q->index = p->queues_n;
+	q->head_bytes = head_bytes;
+	q->inline_max = SHM_SLOT_BYTES - head_bytes;
+	p->queues[p->queues_n++] = q;
+	q->bells_fd = -1;
+	q->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (q->wake_fd < 0)
+		return -errno;
+	q->bells_fd = shm_bells_create();
+	return q->bells_fd < 0 ? q->bells_fd : shm_bells_map(q->bells_fd, &q->bells);
 }
 
 static int shm_open_port(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
 {
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	if (config->queues != SHM_QUEUES_MAX || config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
-		return shm_error(err, -EINVAL, "shm: one queue, and heads of 1 to %u bytes", SHM_REF_OFFSET);
+	if (config->queues == 0 || config->queues > SHM_QUEUES_MAX)
+		return shm_error(err, -EINVAL, "shm: 1 to %u queues, not %u", SHM_QUEUES_MAX, config->queues);
+	if (config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
+		return shm_error(err, -EINVAL, "shm: heads of 1 to %u bytes, not %u", SHM_REF_OFFSET,
+				 config->head_bytes);
 	int error = shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
 	if (error)
 		return error;
 	shm_dir_sweep(dir);
-	struct shm_port *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+	struct shm_port *p = pages_new(sizeof *p);
 	if (!p)
 		return shm_error(err, -ENOMEM, "shm: out of memory");
-	memset(p, 0, sizeof *p);
 	p->base.ops = &nic_shm_port_ops;
 	p->any_user = config->any_user;
-	p->queue.base.ops = &shm_queue_ops;
-	p->queue.port = p;
-	p->queue.head_bytes = config->head_bytes;
-	p->queue.inline_max = SHM_SLOT_BYTES - config->head_bytes;
 	p->listen_fd = -1;
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	p->queue.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (p->epoll_fd < 0 || p->queue.wake_fd < 0) {
-		error = shm_error(err, -errno, "shm: %s; see `ulimit -n`", strerror(errno));
-	} else {
+	error = p->epoll_fd < 0 ? -errno : 0;
+	for (unsigned i = 0; !error && i < config->queues; i++)
+		error = queue_open(p, config->head_bytes);
+	if (error)
+		shm_error(err, error, "shm: %s; see `ulimit -n` (three descriptors, and two for each queue)",
+			  strerror(-error));
+	else
 		error = listen_at(p, dir, config->id, err);
-	}
 	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = LISTENER};
 	if (!error && epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->listen_fd, &ev) < 0)
 		error = shm_error(err, -errno, "shm: epoll: %s", strerror(errno));
@@ -369,7 +410,7 @@ static void shm_address(const struct nic_port *port, struct nic_addr *out)
 
 static struct nic_queue *shm_queue_at(struct nic_port *port, unsigned i)
 {
-	return i < SHM_QUEUES_MAX ? &port_of(port)->queue.base : NULL;
+	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
 static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopback)
@@ -377,13 +418,13 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 	link->pair_fd = shm_pair_create();
 	if (link->pair_fd < 0)
 		return link->pair_fd;
-	int error = link_map(link, link->pair_fd, true, loopback);
+	int error = shm_link_map(link, link->pair_fd, true, loopback);
 	if (error)
 		return error;
 	if (loopback) {
 		close_fd(&link->pair_fd);
 		link->up_pending = true;
-		return 0;
+		return shm_link_bells(link, link->queue->bells_fd, link->bell);
 	}
 	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (link->fd < 0)
@@ -396,31 +437,36 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct shm_port *p = port_of(port);
-	if (queue != 0 || remote_queue != 0 || hello_len > NIC_HELLO_BYTES_MAX || addr->len == 0 ||
-	    addr->len >= sizeof(((struct sockaddr_un *)0)->sun_path))
+	if (queue >= p->queues_n)
+		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", queue, p->queues_n);
+	if (remote_queue >= SHM_QUEUES_MAX)
+		return shm_error(err, -EINVAL, "shm: no port has a queue %u; [0, %u)", remote_queue, SHM_QUEUES_MAX);
+	if (hello_len > NIC_HELLO_BYTES_MAX)
+		return shm_error(err, -EINVAL, "shm: a hello of %zu bytes; at most %u", hello_len, NIC_HELLO_BYTES_MAX);
+	if (addr->len == 0 || addr->len >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
-	struct shm_link *link = link_new(p, SHM_LINK_CONNECTING);
+	struct shm_link *link = shm_link_new(p, SHM_LINK_CONNECTING);
 	if (!link)
-		return shm_error(err, -EMFILE, "shm: more than %u peers", SHM_PEERS_MAX);
+		return shm_error(err, -ENOSPC, "shm: more than %u peers, or no memory for one more", SHM_PEERS_MAX);
+	shm_link_own(link, p->queues[queue]);
 	link->to.sun_family = AF_UNIX;
 	memcpy(link->to.sun_path, addr->blob, addr->len);
 	link->user = user;
 	link->deadline = deadline;
+	link->remote_queue = (uint16_t)remote_queue;
 	link->hello_len = (uint16_t)hello_len;
 	if (hello_len)
 		memcpy(link->hello, hello, hello_len);
-	int error = connect_prepare(p, link, strcmp(link->to.sun_path, p->path) == 0);
+	int error = connect_prepare(p, link, queue == remote_queue && strcmp(link->to.sun_path, p->path) == 0);
 	if (error) {
 		shm_error(err, error, "shm: cannot connect to %s: %s%s", link->to.sun_path, strerror(-error),
-			  error == -ENOMEM   ? "; each peer needs 130 MiB of address space (ulimit -v)"
-			  : error == -EMFILE ? "; each peer needs up to three descriptors (ulimit -n)"
-					     : "");
-		link_free(p, link);
+			  remedy(error));
+		shm_link_free(p, link);
 	}
 	return error;
 }
 
-/* Loopback links that are up, connections to be tried again, and deadlines. */
+/* Links of a queue to itself that are up, connections to be tried again, and deadlines. */
 static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	uint64_t next = UINT64_MAX;
@@ -428,20 +474,18 @@ static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *eve
 		listen_again_at(p, 0);
 	if (p->listen_at)
 		next = p->listen_at;
-	for (uint32_t i = 0; i < SHM_PEERS_MAX; i++) {
-		struct shm_link *link = p->links[i];
-		if (!link || (link->state != SHM_LINK_CONNECTING && link->state != SHM_LINK_ACCEPTING))
-			continue;
+	for (struct shm_link *link = p->pending, *after; link; link = after) {
+		after = link->next_pending;
 		if (link->up_pending) {
 			link->up_pending = false;
-			report_up(link, link->hello, link->hello_len, event, ctx);
+			report_up(p, link, link->hello, link->hello_len, event, ctx);
 			continue;
 		}
 		if (now >= link->deadline) {
 			if (link->state == SHM_LINK_CONNECTING)
 				report_failed(p, link, -ETIMEDOUT, "no answer from", event, ctx);
 			else
-				link_free(p, link);
+				shm_link_free(p, link);
 			continue;
 		}
 		if (link->state == SHM_LINK_CONNECTING && !link->sent && now >= link->retry_at) {
@@ -495,7 +539,7 @@ static void shm_drop(struct nic_port *port, uint32_t peer)
 {
 	struct shm_port *p = port_of(port);
 	if (peer < SHM_PEERS_MAX && p->links[peer])
-		link_free(p, p->links[peer]);
+		shm_link_free(p, p->links[peer]);
 }
 
 const struct nic_port_ops nic_shm_port_ops = {

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Fast path. Sleep and wake pair by two full fences: the consumer stores rx_state, fences, and looks at the slots once
- * more (arm); the producer stores the slots, fences, and looks at rx_state (flush). In every order of the two, one of
- * them sees the other.
- */
+/** The sending side of a queue, and its table. shm_recv.c says how flush pairs with the consumer. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
-
-#define SLOT_OF(i) ((i) % SHM_SLOTS)
-#define LAP_OF(i)  (SHM_WORD_LAP((i) / SHM_SLOTS + 1))
-#define LAP_MASK   0xffffff00u
 
 #define SLOTS_AHEAD 16u
 
@@ -27,28 +19,17 @@ static struct shm_queue *queue_of(struct nic_queue *q)
 static struct shm_link *link_of(struct shm_queue *q, uint32_t peer)
 {
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
-	return link && link->attached ? link : NULL;
-}
-
-void shm_link_open(struct shm_link *link, void *map, bool connector, bool loopback)
-{
-	struct shm_pair *pair = map;
-	unsigned out = connector ? 0 : 1, in = loopback ? out : 1 - out;
-	link->map = map;
-	link->tx = &pair->direction[out];
-	link->rx = &pair->direction[in];
-	link->tx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(out);
-	link->rx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(in);
+	return link && link->attached_to == q ? link : NULL;
 }
 
 static int shm_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
-	if (!link || link->attached)
+	if (!link || link->queue != q || link->attached_to)
 		return -EINVAL;
-	link->attached = true;
-	q->active[q->active_n++] = link;
+	link->attached_to = q;
+	shm_hot_attach(q, link);
 	return 0;
 }
 
@@ -58,96 +39,14 @@ static void shm_detach(struct nic_queue *nq, uint32_t peer)
 	struct shm_link *link = link_of(q, peer);
 	if (!link)
 		return;
-	link->attached = false;
-	for (uint32_t i = 0; i < q->active_n; i++)
-		if (q->active[i] == link) {
-			q->active[i] = q->active[--q->active_n];
-			break;
-		}
+	shm_hot_detach(q, link);
 	for (uint32_t i = 0; i < q->dirty_n; i++)
 		if (q->dirty[i] == link) {
 			q->dirty[i] = q->dirty[--q->dirty_n];
 			break;
 		}
 	link->dirty = false;
-}
-
-/* The reference is copied out before it is checked; what is checked is the copy. */
-static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, struct nic_pkt *pkt)
-{
-	struct shm_bulk_ref ref;
-	memcpy(&ref, slot->bytes + SHM_REF_OFFSET, sizeof ref);
-	uint64_t len = ref.len;
-	uint32_t block = ref.block;
-	if (block >= SHM_BLOCKS || len > SHM_BODY_MAX || (uint64_t)block * SHM_BLOCK + len > SHM_BULK_BYTES)
-		return false;
-	pkt->body = link->rx_bulk + (uint64_t)block * SHM_BLOCK;
-	pkt->body_len = len;
-	pkt->cookie = (uint64_t)block + 1;
-	return true;
-}
-
-static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
-{
-	q->bogus_packets++;
-	pkt->head = pkt->body = NULL;
-	pkt->body_len = 0;
-	pkt->cookie = 0;
-}
-
-static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
-{
-	uint32_t head = link->head;
-	unsigned n = 0;
-
-	/* The burst before is done with: let the producer have its slots. */
-	if (head - link->head_published >= SHM_GIVE_BACK) {
-		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
-		link->head_published = head;
-	}
-	while (n < max) {
-		struct shm_slot *slot = &link->rx->slots[SLOT_OF(head)];
-		uint32_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-		if ((word & LAP_MASK) != LAP_OF(head))
-			break;
-		struct nic_pkt *pkt = &pkts[n];
-		head++;
-		pkt->head = slot->bytes;
-		pkt->peer = link->index;
-		if (word & SHM_WORD_BULK) {
-			if (!open_bulk(link, slot, pkt))
-				bad_packet(q, pkt);
-		} else {
-			uint32_t len = word & SHM_WORD_LEN_MASK;
-			pkt->body = len ? slot->bytes + q->head_bytes : NULL;
-			pkt->body_len = len;
-			pkt->cookie = 0;
-			if (len > q->inline_max)
-				bad_packet(q, pkt);
-		}
-		n++;
-	}
-	link->head = head;
-	return n;
-}
-
-static unsigned shm_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
-{
-	struct shm_queue *q = queue_of(nq);
-	uint32_t links = q->active_n;
-	unsigned n = 0;
-
-	if (links == 1)
-		return recv_link(q, q->active[0], pkts, max);
-	/* A fair start: a busy peer must not keep the others from a full burst. */
-	uint32_t at = q->next_active < links ? q->next_active : 0;
-	q->next_active = at + 1;
-	for (uint32_t i = 0; i < links && n < max; i++) {
-		n += recv_link(q, q->active[at], pkts + n, max - n);
-		if (++at == links)
-			at = 0;
-	}
-	return n;
+	link->attached_to = NULL;
 }
 
 static void shm_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
@@ -237,11 +136,11 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	tx->body_len = body_len;
 	if (__builtin_expect(body_len > q->inline_max, 0))
 		return reserve_bulk(q, link, body_len, tx);
-	struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
+	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
 	tx->cookie = 0;
 	tx->head = slot->bytes;
 	tx->body = slot->bytes + q->head_bytes;
-	want_line(&link->tx->slots[SLOT_OF(link->tail + SLOTS_AHEAD)]);
+	want_line(&link->tx->slots[SHM_SLOT_OF(link->tail + SLOTS_AHEAD)]);
 	return 0;
 }
 
@@ -250,7 +149,7 @@ __attribute__((noinline)) static void publish(struct shm_link *link)
 	/* The first one last: a consumer that polls it finds the whole burst, and does not fight for lines being
 	 * written. */
 	for (uint32_t i = link->tail; i-- != link->tail_published;)
-		atomic_store_explicit(&link->tx->slots[SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
+		atomic_store_explicit(&link->tx->slots[SHM_SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
 				      memory_order_release);
 	link->tail_published = link->tail;
 }
@@ -260,7 +159,7 @@ __attribute__((noinline)) static uint32_t commit_bulk(struct shm_queue *q, struc
 {
 	if (ring_full(link))
 		return 0;
-	struct shm_slot *slot = &link->tx->slots[SLOT_OF(link->tail)];
+	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
 	struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
 	memcpy(slot->bytes, tx->head_room, q->head_bytes);
 	memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
@@ -275,7 +174,7 @@ static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 
 	if (__builtin_expect(tx->cookie != 0, 0) && (word = commit_bulk(q, link, tx)) == 0)
 		return -EAGAIN;
-	link->words[i % SHM_UNPUBLISHED_MAX] = LAP_OF(i) | word;
+	link->words[i % SHM_UNPUBLISHED_MAX] = SHM_LAP_OF(i) | word;
 	link->tail = i + 1;
 	if (!link->dirty) {
 		link->dirty = true;
@@ -303,40 +202,50 @@ static void wake_fd_write(int fd)
 	/* EAGAIN: the counter is at its limit, so the descriptor is readable as it is. */
 }
 
+static void wake_peer(const struct shm_link *link)
+{
+	if (link->wake_fd >= 0)
+		wake_fd_write(link->wake_fd);
+}
+
+/* Does what the consumer asked for; true when its bell was rung. It may say anything. */
+__attribute__((noinline)) static bool call_consumer(const struct shm_link *link, uint32_t state)
+{
+	if (state == SHM_RX_ASLEEP)
+		wake_peer(link);
+	if (state != SHM_RX_DOORBELL)
+		return false;
+	atomic_store_explicit(&link->peer_bells->byte[link->peer_bell], 1, memory_order_relaxed);
+	return true;
+}
+
+static void wake_rung(struct shm_queue *q, uint32_t rung)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm */
+	for (uint32_t i = 0; i < rung; i++)
+		if (atomic_load_explicit(&q->dirty[i]->peer_bells->asleep, memory_order_relaxed))
+			wake_peer(q->dirty[i]);
+}
+
 static void shm_flush(struct nic_queue *nq)
 {
 	struct shm_queue *q = queue_of(nq);
-	uint32_t n = q->dirty_n;
+	uint32_t n = q->dirty_n, rung = 0;
 	if (n == 0)
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		publish(q->dirty[i]);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm, and the sweep of shm_recv */
 	for (uint32_t i = 0; i < n; i++) {
 		struct shm_link *link = q->dirty[i];
 		link->dirty = false;
-		if (atomic_load_explicit(&link->tx->consumer.rx_state, memory_order_relaxed) == SHM_RX_ASLEEP &&
-		    link->wake_fd >= 0)
-			wake_fd_write(link->wake_fd);
+		uint32_t state = atomic_load_explicit(&link->tx->consumer.rx_state, memory_order_relaxed);
+		if (__builtin_expect(state != SHM_RX_POLLING, 0) && call_consumer(link, state))
+			q->dirty[rung++] = link;
 	}
 	q->dirty_n = 0;
-}
-
-static void set_rx_state(struct shm_queue *q, uint32_t state)
-{
-	for (uint32_t i = 0; i < q->active_n; i++)
-		atomic_store_explicit(&q->active[i]->rx->consumer.rx_state, state, memory_order_relaxed);
-}
-
-static void shm_arm(struct nic_queue *nq)
-{
-	set_rx_state(queue_of(nq), SHM_RX_ASLEEP);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush */
-}
-
-static void shm_disarm(struct nic_queue *nq)
-{
-	set_rx_state(queue_of(nq), SHM_RX_POLLING);
+	if (__builtin_expect(rung != 0, 0))
+		wake_rung(q, rung);
 }
 
 static int shm_wake_fd(const struct nic_queue *nq)

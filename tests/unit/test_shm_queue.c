@@ -38,7 +38,7 @@ static struct shm_link *link_at(const struct test_port *p, uint32_t peer)
 
 static struct shm_queue *queue_at(const struct test_port *p)
 {
-	return &((struct shm_port *)(void *)p->port)->queue;
+	return ((struct shm_port *)(void *)p->port)->queues[0];
 }
 
 static int send_bytes(struct test_port *p, uint32_t peer, uint32_t tag, uint64_t len)

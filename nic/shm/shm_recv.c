@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The receiving side of a queue. Few links are all hot: polled each time. With more, the rest are cold: rx_state is
+ * DOORBELL, and only those are looked at whose bell is set.
+ *
+ * No packet is overlooked, by two pairs of full fences with shm_flush(). The producer stores slots, fences, reads
+ * rx_state; where that says DOORBELL it sets the bell, fences, and reads `asleep`. The consumer
+ *   - makes a link cold by storing DOORBELL and ringing the bell itself; and takes a bell by clearing it, a fence, and
+ * a look at the slots. If that look misses a slot, the consumer's fence came first, so the producer reads the DOORBELL
+ *     stored before it, and its ring comes after the clearing: it is kept;
+ *   - goes to sleep by storing ASLEEP to the hot links and `asleep` for the cold ones, a fence, and a recv(). If that
+ *     misses a slot of a hot link, the producer reads ASLEEP; if it misses a bell, the producer reads `asleep`.
+ * A hot link's bell may be set late, by a producer that read DOORBELL before; it is cleared without a look, since the
+ * link is polled, and rung again when it turns cold.
+ *
+ * Turns: every second pass takes the bells first, with all of the burst's room, and the others the hot links, from one
+ * place further on each time; so neither keeps the other out. A link takes part in a pass once: the slots that it
+ * gave to a burst stay the burst's until the next.
+ */
+#include "nic/shm/shm.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BELLS_PER_WORD 8u
+#define WORDS_PER_LINE 8u
+/* Bells that are read in one pass: 1024 in 16 lines. With more links a ring is seen some passes later. */
+#define SWEEP_WORDS (16 * WORDS_PER_LINE)
+/* Words with bells that are followed up in one pass: what a peer can cost that rings for nothing. */
+#define SWEEP_RUNG_MAX 2u
+/* A hot link that was idle for a turn of the clock turns cold: 2 × SHM_HOT_MAX × this many passes, 0.5 ms or more. */
+#define PASSES_PER_TICK 256u
+
+/* The reference is copied out before it is checked; what is checked is the copy. */
+static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, struct nic_pkt *pkt)
+{
+	struct shm_bulk_ref ref;
+	memcpy(&ref, slot->bytes + SHM_REF_OFFSET, sizeof ref);
+	uint64_t len = ref.len;
+	uint32_t block = ref.block;
+	if (block >= SHM_BLOCKS || len > SHM_BODY_MAX || (uint64_t)block * SHM_BLOCK + len > SHM_BULK_BYTES)
+		return false;
+	pkt->body = link->rx_bulk + (uint64_t)block * SHM_BLOCK;
+	pkt->body_len = len;
+	pkt->cookie = (uint64_t)block + 1;
+	return true;
+}
+
+static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
+{
+	q->bogus_packets++;
+	pkt->head = pkt->body = NULL;
+	pkt->body_len = 0;
+	pkt->cookie = 0;
+}
+
+static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
+{
+	uint32_t head = link->head;
+	unsigned n = 0;
+
+	/* The burst before is done with: let the producer have its slots. */
+	if (head - link->head_published >= SHM_GIVE_BACK) {
+		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
+		link->head_published = head;
+	}
+	while (n < max) {
+		struct shm_slot *slot = &link->rx->slots[SHM_SLOT_OF(head)];
+		uint32_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+		if ((word & SHM_LAP_MASK) != SHM_LAP_OF(head))
+			break;
+		struct nic_pkt *pkt = &pkts[n];
+		head++;
+		pkt->head = slot->bytes;
+		pkt->peer = link->index;
+		if (word & SHM_WORD_BULK) {
+			if (!open_bulk(link, slot, pkt))
+				bad_packet(q, pkt);
+		} else {
+			uint32_t len = word & SHM_WORD_LEN_MASK;
+			pkt->body = len ? slot->bytes + q->head_bytes : NULL;
+			pkt->body_len = len;
+			pkt->cookie = 0;
+			if (len > q->inline_max)
+				bad_packet(q, pkt);
+		}
+		n++;
+	}
+	link->head = head;
+	return n;
+}
+
+/* ---- hot and cold ---- */
+
+static void set_rx_state(struct shm_link *link, enum shm_rx_state state)
+{
+	atomic_store_explicit(&link->rx->consumer.rx_state, state, memory_order_relaxed);
+}
+
+/* Has the link looked at by the next sweep. */
+static void ring_own(struct shm_queue *q, const struct shm_link *link)
+{
+	atomic_store_explicit(&q->bells->byte[link->bell], 1, memory_order_relaxed);
+}
+
+static void set_sole(struct shm_queue *q)
+{
+	q->sole = q->hot_n == 1 && q->cold_n == 0 ? q->hot[0] : NULL;
+}
+
+static void turn_cold(struct shm_queue *q, struct shm_link *link)
+{
+	link->hot = false;
+	q->cold_n++;
+	set_rx_state(link, SHM_RX_DOORBELL);
+	ring_own(q, link);
+}
+
+/* The place of a hot link that had nothing since the hand's last turn. */
+static uint32_t clock_victim(struct shm_queue *q)
+{
+	for (;;) {
+		uint32_t i = q->hand++ % SHM_HOT_MAX;
+		if (!q->hot[i]->used)
+			return i;
+		q->hot[i]->used = false;
+	}
+}
+
+static void turn_hot(struct shm_queue *q, struct shm_link *link)
+{
+	uint32_t i = q->hot_n;
+	if (i < SHM_HOT_MAX) {
+		q->hot_n++;
+	} else {
+		i = clock_victim(q);
+		turn_cold(q, q->hot[i]);
+	}
+	q->hot[i] = link;
+	q->cold_n--;
+	link->hot = link->used = true;
+	set_rx_state(link, SHM_RX_POLLING);
+	set_sole(q);
+}
+
+static struct shm_link *link_of_bell(const struct shm_queue *q, uint32_t bell)
+{
+	uint32_t peer = q->bell_peer[bell];
+	return peer ? q->port->links[peer - 1] : NULL;
+}
+
+void shm_hot_attach(struct shm_queue *q, struct shm_link *link)
+{
+	link->used = false;
+	q->bell_peer[link->bell] = (uint16_t)(link->index + 1);
+	if (q->bells_end <= link->bell)
+		q->bells_end = (link->bell / 64u + 1) * 64u;
+	if (q->hot_n < SHM_HOT_MAX) {
+		link->hot = true;
+		q->hot[q->hot_n++] = link;
+		set_rx_state(link, q->armed ? SHM_RX_ASLEEP : SHM_RX_POLLING);
+	} else {
+		turn_cold(q, link);
+		if (q->armed && !q->asleep_told) {
+			q->asleep_told = true;
+			atomic_store_explicit(&q->bells->asleep, 1, memory_order_relaxed);
+		}
+	}
+	set_sole(q);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush, when armed */
+}
+
+void shm_hot_detach(struct shm_queue *q, struct shm_link *link)
+{
+	q->bell_peer[link->bell] = 0;
+	if (!link->hot)
+		q->cold_n--;
+	for (uint32_t i = 0; link->hot && i < q->hot_n; i++)
+		if (q->hot[i] == link) {
+			q->hot[i] = q->hot[--q->hot_n];
+			link->hot = false;
+		}
+	while (q->bells_end && !q->bell_peer[q->bells_end - 1]) {
+		bool empty = true;
+		for (uint32_t bell = q->bells_end - 64; empty && bell < q->bells_end; bell++)
+			empty = !q->bell_peer[bell];
+		if (!empty)
+			break;
+		q->bells_end -= 64;
+	}
+	set_sole(q);
+}
+
+/* Now and then: one hot link may turn cold, and one cold one is looked at whatever its bell says, because any peer of
+ * the queue could have wiped it. */
+__attribute__((noinline)) static void tick(struct shm_queue *q)
+{
+	if (q->hot_n && !q->armed) {
+		uint32_t i = q->hand++ % q->hot_n;
+		struct shm_link *link = q->hot[i];
+		if (!link->used) {
+			q->hot[i] = q->hot[--q->hot_n];
+			turn_cold(q, link);
+			set_sole(q);
+		}
+		link->used = false;
+	}
+	if (q->next_audit >= q->bells_end)
+		q->next_audit = 0;
+	struct shm_link *link = link_of_bell(q, q->next_audit++);
+	if (link && !link->hot)
+		ring_own(q, link);
+}
+
+/* ---- passes ---- */
+
+/* `mark`: the clock runs. */
+static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue *q, struct nic_pkt *pkts, unsigned max,
+							       bool mark)
+{
+	uint32_t links = q->hot_n, at = q->next_hot < links ? q->next_hot : 0;
+	unsigned n = 0;
+	/* A fair start: a busy peer must not keep the others from a full burst. */
+	q->next_hot = at + 1;
+	for (uint32_t i = 0; i < links && n < max; i++) {
+		unsigned got = recv_link(q, q->hot[at], pkts + n, max - n);
+		if (mark && got)
+			q->hot[at]->used = true;
+		n += got;
+		if (++at == links)
+			at = 0;
+	}
+	return n;
+}
+
+/* What came by the bells of one word: how many packets, and the links that had some. */
+struct sweep {
+	struct nic_pkt *pkts;
+	unsigned max, n, warm_n;
+	struct shm_link *warm[BELLS_PER_WORD * SWEEP_RUNG_MAX];
+};
+
+__attribute__((noinline)) static void take_word(struct shm_queue *q, struct sweep *s, uint32_t word)
+{
+	struct shm_link *rung[BELLS_PER_WORD];
+	unsigned rung_n = 0;
+	for (uint32_t k = 0; k < BELLS_PER_WORD; k++) {
+		/* Not always the same one first. */
+		uint32_t bell = word * BELLS_PER_WORD + (k + q->passes / 2) % BELLS_PER_WORD;
+		if (!atomic_load_explicit(&q->bells->byte[bell], memory_order_relaxed))
+			continue;
+		atomic_store_explicit(&q->bells->byte[bell], 0, memory_order_relaxed);
+		struct shm_link *link = link_of_bell(q, bell);
+		if (link && !link->hot)
+			rung[rung_n++] = link;
+	}
+	if (rung_n == 0)
+		return;
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush */
+	for (unsigned i = 0; i < rung_n; i++) {
+		unsigned got = recv_link(q, rung[i], s->pkts + s->n, s->max - s->n);
+		s->n += got;
+		q->rings++;
+		/* While armed nothing turns hot: without a fence after it, a producer could miss that we sleep. */
+		if (got && !q->armed)
+			s->warm[s->warm_n++] = rung[i];
+		else if (s->n == s->max)
+			ring_own(q, rung[i]); /* there may be more */
+		else if (!got)
+			q->spurious_rings++;
+	}
+}
+
+static inline uint64_t line_of_bells(const struct shm_doorbells *bells, uint32_t word)
+{
+	uint64_t any = 0;
+	for (uint32_t i = 0; i < WORDS_PER_LINE; i++)
+		any |= atomic_load_explicit(&bells->word[word + i], memory_order_relaxed);
+	return any;
+}
+
+/* Before a sleep all bells are looked at, else some at a time. */
+static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	struct sweep s = {.pkts = pkts, .max = max};
+	uint32_t words = q->bells_end / BELLS_PER_WORD, at = q->next_word < words ? q->next_word : 0;
+	uint32_t left = q->armed || words < SWEEP_WORDS ? words : SWEEP_WORDS, rung_words = 0;
+	while (left && s.n < max) {
+		if (at % WORDS_PER_LINE == 0 && left >= WORDS_PER_LINE && !line_of_bells(q->bells, at)) {
+			at += WORDS_PER_LINE;
+			left -= WORDS_PER_LINE;
+		} else {
+			if (atomic_load_explicit(&q->bells->word[at], memory_order_relaxed)) {
+				if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
+					break;
+				take_word(q, &s, at);
+				if (s.n == max) /* its other bells next time */
+					break;
+			}
+			at++;
+			left--;
+		}
+		if (at == words)
+			at = 0;
+	}
+	q->next_word = at;
+	for (unsigned i = 0; i < s.warm_n; i++)
+		turn_hot(q, s.warm[i]);
+	return s.n;
+}
+
+/* Its own function, so that few links do not pay for its registers. */
+__attribute__((noinline)) static unsigned recv_many(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	if (++q->passes % PASSES_PER_TICK == 0)
+		tick(q);
+	unsigned n;
+	if (q->passes & 1) {
+		n = sweep(q, pkts, max);
+		/* Those that turned hot have had their turn. */
+		return n ? n : recv_hot(q, pkts, max, true);
+	}
+	n = recv_hot(q, pkts, max, true);
+	return n < max ? n + sweep(q, pkts + n, max - n) : n;
+}
+
+unsigned shm_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+{
+	struct shm_queue *q = (struct shm_queue *)nq;
+	if (q->sole)
+		return recv_link(q, q->sole, pkts, max);
+	if (__builtin_expect(q->cold_n == 0, 1))
+		return recv_hot(q, pkts, max, false);
+	return recv_many(q, pkts, max);
+}
+
+/* ---- sleep ---- */
+
+void shm_arm(struct nic_queue *nq)
+{
+	struct shm_queue *q = (struct shm_queue *)nq;
+	q->armed = true;
+	for (uint32_t i = 0; i < q->hot_n; i++)
+		set_rx_state(q->hot[i], SHM_RX_ASLEEP);
+	if (q->cold_n) {
+		q->asleep_told = true;
+		atomic_store_explicit(&q->bells->asleep, 1, memory_order_relaxed);
+	}
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush */
+}
+
+void shm_disarm(struct nic_queue *nq)
+{
+	struct shm_queue *q = (struct shm_queue *)nq;
+	q->armed = false;
+	for (uint32_t i = 0; i < q->hot_n; i++)
+		set_rx_state(q->hot[i], SHM_RX_POLLING);
+	if (q->asleep_told) {
+		q->asleep_told = false;
+		atomic_store_explicit(&q->bells->asleep, 0, memory_order_relaxed);
+	}
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Set-up of shm connections with somebody who breaks its rules, on either side. */
+#include "base/clock.h"
+#include "shm_pair.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The message of the set-up, as nic/shm/shm_note.h has it. */
+struct note {
+	uint64_t magic;
+	uint32_t version;
+	uint16_t kind, len;
+	int32_t status;
+	uint16_t queue, doorbell;
+	uint8_t bytes[NIC_HELLO_BYTES_MAX];
+};
+enum { HELLO = 1, WELCOME = 2 };
+
+static struct test_port a, b;
+
+static void setup(void)
+{
+	shm_dir_setup();
+	test_port_open(&a, 1);
+	test_port_open(&b, 2);
+}
+
+static void teardown(void)
+{
+	test_port_close(&a);
+	test_port_close(&b);
+	shm_dir_teardown();
+}
+
+TestSuite(shm_hello, .init = setup, .fini = teardown);
+
+static unsigned open_files(void)
+{
+	unsigned n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static uint64_t soon(uint64_t ns)
+{
+	return clock_now(&clock_monotonic) + ns;
+}
+
+static int connect_to(struct test_port *from, const struct nic_addr *addr, uint64_t deadline)
+{
+	struct nic_err err = {""};
+	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
+}
+
+/* ---- whoever talks to our socket ---- */
+
+static int dial(struct test_port *p)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	struct nic_addr addr;
+	p->port->ops->address(p->port, &addr);
+	memcpy(to.sun_path, addr.blob, addr.len);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	return fd;
+}
+
+static void say(int fd, const void *bytes, size_t len, const int *fds, unsigned fds_n)
+{
+	struct iovec iov = {(void *)(uintptr_t)bytes, len};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(32 * sizeof(int))];
+	} control;
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (fds_n) {
+		memset(&control, 0, sizeof control);
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(fds_n * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fds_n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fds_n * sizeof(int));
+	}
+	cr_assert_eq(sendmsg(fd, &msg, MSG_NOSIGNAL), (ssize_t)len);
+}
+
+static struct note good_hello(void)
+{
+	return (struct note){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = HELLO, .len = 3, .bytes = "abc"};
+}
+
+/* The port must have closed the connection, told nobody, and kept nothing. */
+static void expect_refused(int fd, unsigned files)
+{
+	struct note answer;
+	ssize_t n = 1;
+	for (int tries = 0; tries < 1000; tries++) {
+		test_ports_step(&b, 0, NULL, 0);
+		n = recv(fd, &answer, sizeof answer, 0);
+		if (n == 0 || (n < 0 && errno != EAGAIN))
+			break;
+		if (n > 0)
+			cr_assert(n != (ssize_t)sizeof answer || answer.status < 0, "it was welcomed");
+	}
+	cr_assert_leq(n, 0);
+	close(fd);
+	for (unsigned i = 0; i < b.events_n; i++)
+		cr_assert_neq(b.events[i].type, NIC_EVENT_UP);
+	cr_assert_eq(open_files(), files, "a descriptor was left open");
+}
+
+static void refuse_note(struct note note, size_t len, const int *fds, unsigned fds_n)
+{
+	unsigned files = open_files();
+	int fd = dial(&b);
+	test_ports_step(&b, 0, NULL, 0);
+	say(fd, &note, len, fds, fds_n);
+	expect_refused(fd, files);
+}
+
+/* Everything else is right, so that each refusal is for its own reason. */
+static void make_fds(int fds[3])
+{
+	fds[0] = shm_pair_create();
+	fds[1] = eventfd(0, EFD_NONBLOCK);
+	fds[2] = shm_bells_create();
+}
+
+static void close_fds(int fds[3])
+{
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+}
+
+/* Welcomed, up, and down again. */
+static void expect_welcome(struct note note, const int fds[3])
+{
+	int fd = dial(&b);
+	b.events_n = 0;
+	say(fd, &note, sizeof note, fds, 3);
+	test_ports_step(&b, 2, NULL, 0);
+	cr_assert_eq(b.events[1].type, NIC_EVENT_UP);
+	close(fd);
+	test_ports_step(&b, 3, NULL, 0);
+	cr_assert_eq(b.events[2].type, NIC_EVENT_DOWN);
+	b.port->ops->drop(b.port, b.events[2].peer);
+	b.events_n = 0;
+}
+
+Test(shm_hello, garbage_on_the_socket)
+{
+	int fds[3];
+	make_fds(fds);
+	struct note note = good_hello(), garbage;
+	expect_welcome(note, fds);
+	memset(&garbage, 0xa5, sizeof garbage);
+	refuse_note(garbage, sizeof garbage, fds, 3);
+	refuse_note(garbage, 1, NULL, 0);
+	refuse_note(note, sizeof note - 1, fds, 3);
+	note.magic++;
+	refuse_note(note, sizeof note, fds, 3);
+	note = good_hello();
+	note.version++;
+	refuse_note(note, sizeof note, fds, 3);
+	note = good_hello();
+	note.kind = WELCOME;
+	refuse_note(note, sizeof note, fds, 3);
+	note = good_hello();
+	note.len = NIC_HELLO_BYTES_MAX + 1;
+	refuse_note(note, sizeof note, fds, 3);
+	/* Queues that the port does not have, bells beyond the page. */
+	static const uint16_t queues[] = {1, SHM_QUEUES_MAX - 1, SHM_QUEUES_MAX, UINT16_MAX};
+	for (unsigned i = 0; i < 4; i++) {
+		note = good_hello();
+		note.queue = queues[i];
+		refuse_note(note, sizeof note, fds, 3);
+	}
+	static const uint16_t bells[] = {SHM_BELLS, SHM_BELLS + 1, UINT16_MAX};
+	for (unsigned i = 0; i < 3; i++) {
+		note = good_hello();
+		note.doorbell = bells[i];
+		refuse_note(note, sizeof note, fds, 3);
+	}
+	note = good_hello();
+	note.doorbell = SHM_BELLS - 1;
+	expect_welcome(note, fds);
+	close_fds(fds);
+}
+
+Test(shm_hello, descriptors_that_are_missing_or_wrong)
+{
+	int fds[3], blocking = eventfd(0, 0), null = open("/dev/null", O_RDWR | O_NONBLOCK), many[20];
+	make_fds(fds);
+	const int pair = fds[0], event = fds[1], bells = fds[2];
+	struct note note = good_hello();
+	refuse_note(note, sizeof note, NULL, 0);
+	refuse_note(note, sizeof note, &pair, 1);
+	refuse_note(note, sizeof note, fds, 2);
+	refuse_note(note, sizeof note, (int[]){event, pair, bells}, 3);
+	refuse_note(note, sizeof note, (int[]){event, event, bells}, 3);
+	refuse_note(note, sizeof note, (int[]){null, event, bells}, 3);
+	refuse_note(note, sizeof note, (int[]){pair, event, pair}, 3);
+	refuse_note(note, sizeof note, (int[]){bells, event, bells}, 3);
+	refuse_note(note, sizeof note, (int[]){pair, event, null}, 3);
+	refuse_note(note, sizeof note, (int[]){pair, event, event}, 3);
+	/* A kick must never block the shard. */
+	refuse_note(note, sizeof note, (int[]){pair, blocking, bells}, 3);
+	for (int i = 0; i < 20; i++)
+		many[i] = null;
+	refuse_note(note, sizeof note, many, 20);
+	close_fds(fds);
+	close(blocking);
+	close(null);
+}
+
+static int memfd_with(off_t bytes, const void *header, size_t header_bytes, int seals)
+{
+	int fd = memfd_create("test-pair", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	cr_assert_eq(ftruncate(fd, bytes), 0);
+	if (header)
+		cr_assert_eq(pwrite(fd, header, header_bytes, 0), (ssize_t)header_bytes);
+	if (seals)
+		cr_assert_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+Test(shm_hello, memory_that_is_not_a_pair)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	const off_t size = (off_t)SHM_TOTAL_BYTES;
+	const struct shm_header good = {.magic = SHM_MAGIC,
+					.version = SHM_VERSION,
+					.slots = SHM_SLOTS,
+					.bulk_bytes = SHM_BULK_BYTES,
+					.total_bytes = SHM_TOTAL_BYTES};
+	struct shm_header h[5] = {good, good, good, good, good};
+	h[0].magic++;
+	h[1].version++;
+	h[2].slots /= 2;
+	h[3].bulk_bytes++;
+	h[4].total_bytes++;
+	const size_t head = sizeof good;
+	int other[3], fds[12], n = 0;
+	make_fds(other);
+	for (int i = 0; i < 5; i++)
+		fds[n++] = memfd_with(size, &h[i], head, seals);
+	fds[n++] = memfd_with(size, &good, head, 0);
+	fds[n++] = memfd_with(size, &good, head, F_SEAL_SHRINK | F_SEAL_GROW);
+	fds[n++] = memfd_with(size, &good, head, F_SEAL_GROW | F_SEAL_SEAL);
+	fds[n++] = memfd_with(size - 4096, &good, head, seals);
+	fds[n++] = memfd_with(size + 4096, &good, head, seals);
+	fds[n++] = memfd_with(10, NULL, 0, seals);
+	for (int i = 0; i < n; i++) {
+		refuse_note(good_hello(), sizeof(struct note), (int[]){fds[i], other[1], other[2]}, 3);
+		void *map;
+		cr_assert_eq(shm_pair_map(fds[i], &map), -EPROTO);
+		close(fds[i]);
+	}
+	/* And the same with nothing wrong is welcomed, so that the test says something. */
+	int pair = memfd_with(size, &good, head, seals);
+	expect_welcome(good_hello(), (int[]){pair, other[1], other[2]});
+	close(pair);
+	close_fds(other);
+}
+
+Test(shm_hello, memory_that_is_not_doorbells)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	const off_t size = (off_t)sizeof(struct shm_doorbells);
+	struct {
+		uint64_t magic;
+		uint32_t version, bells;
+	} good = {SHM_MAGIC, SHM_VERSION, SHM_BELLS}, h[3] = {good, good, good};
+	h[0].magic++;
+	h[1].version++;
+	h[2].bells *= 2;
+	int other[3], fds[12], n = 0;
+	make_fds(other);
+	for (int i = 0; i < 3; i++)
+		fds[n++] = memfd_with(size, &h[i], sizeof good, seals);
+	fds[n++] = memfd_with(size, &good, sizeof good, 0);
+	fds[n++] = memfd_with(size, &good, sizeof good, F_SEAL_SHRINK | F_SEAL_GROW);
+	fds[n++] = memfd_with(size, &good, sizeof good, F_SEAL_GROW | F_SEAL_SEAL);
+	fds[n++] = memfd_with(size - 4096, &good, sizeof good, seals);
+	fds[n++] = memfd_with(size + 4096, &good, sizeof good, seals);
+	fds[n++] = memfd_with(10, NULL, 0, seals);
+	for (int i = 0; i < n; i++) {
+		refuse_note(good_hello(), sizeof(struct note), (int[]){other[0], other[1], fds[i]}, 3);
+		struct shm_doorbells *bells;
+		cr_assert_eq(shm_bells_map(fds[i], &bells), -EPROTO);
+		close(fds[i]);
+	}
+	int bells = memfd_with(size, &good, sizeof good, seals);
+	expect_welcome(good_hello(), (int[]){other[0], other[1], bells});
+	close(bells);
+	close_fds(other);
+}
+
+/* Somebody else listens where a worker should: its answers are not believed. */
+static void rogue_answer(const struct note *answer, size_t len, const int *fds, unsigned fds_n)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct nic_addr addr = {.driver = "shm"};
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/rogue", shm_test_dir);
+	addr.len = (uint16_t)strlen(at.sun_path);
+	memcpy(addr.blob, at.sun_path, addr.len);
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	cr_assert_eq(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+	cr_assert_eq(listen(listener, 1), 0);
+	a.events_n = 0;
+	cr_assert_eq(connect_to(&a, &addr, soon(UINT64_C(10000000000))), 0);
+	int fd = accept(listener, NULL, NULL);
+	cr_assert_geq(fd, 0);
+	if (answer)
+		say(fd, answer, len, fds, fds_n);
+	close(fd);
+	test_ports_step(&a, 1, NULL, 0);
+	cr_assert_eq(a.events[0].type, NIC_EVENT_FAILED);
+	cr_assert_lt(a.events[0].error, 0);
+	cr_assert_neq(a.events[0].text[0], '\0');
+	close(listener);
+	unlink(at.sun_path);
+}
+
+Test(shm_hello, answers_that_are_not_believed)
+{
+	struct note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = WELCOME};
+	int fds[3], blocking = eventfd(0, 0);
+	make_fds(fds);
+	const int event = fds[1], bells = fds[2];
+	unsigned files = open_files();
+	rogue_answer(NULL, 0, NULL, 0);
+	rogue_answer(&note, sizeof note, NULL, 0);
+	rogue_answer(&note, sizeof note, &event, 1);
+	rogue_answer(&note, sizeof note, (int[]){blocking, bells}, 2);
+	rogue_answer(&note, sizeof note, (int[]){event, event}, 2);
+	rogue_answer(&note, sizeof note, (int[]){event, fds[0]}, 2);
+	rogue_answer(&note, 7, (int[]){event, bells}, 2);
+	note.doorbell = SHM_BELLS;
+	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
+	note.doorbell = 0;
+	note.kind = HELLO;
+	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
+	note.kind = WELCOME;
+	note.status = 5;
+	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
+	note.status = INT_MIN;
+	rogue_answer(&note, sizeof note, NULL, 0);
+	note.status = -1234567;
+	rogue_answer(&note, sizeof note, NULL, 0);
+	cr_assert_eq(open_files(), files, "a descriptor was left open");
+	close_fds(fds);
+	close(blocking);
+}
