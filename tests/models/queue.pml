@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wake-up of a queue alone, as nic/nic.h promises it: nic/shm/shm_queue.c. A consumer arms, looks once more, and
+ * The wake-up of a queue alone, as nic/nic.h promises it: nic/shm/shm_recv.c and shm_flush() of nic/shm/shm_queue.c,
+ * with all links hot (doorbell.pml has cold ones). A consumer arms, looks once more, and
  * sleeps on the descriptor; two producers (two links) put packets and flush.
  *
  * Holds: every packet is received, though the consumer sleeps without a limit.

@@ -7,9 +7,12 @@
  * Two fences stand between the stores of go_to_sleep() and its last look: arm()'s, which is the driver's, and its own.
  * Over shm either one is enough (both cases are run); a driver whose arm() is a system call has only the second.
  *
+ * With COLD the peer's link is one of many: rx_state says DOORBELL throughout, the peer rings, and `asleep` beside the
+ * bells stands where rx_state did (nic/shm/shm_recv.c; doorbell.pml has links that change).
+ *
  * Holds: every packet, submission and mail is handled, though the keeper sleeps without a limit.
  * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, SLEEP_WITHOUT_PASS, ASLEEP_AFTER_PASS,
- * MAIL_AFTER_WAKE.
+ * MAIL_AFTER_WAKE; with COLD also NO_BELL_FENCE, NO_SWEEP_FENCE.
  */
 #define KEEPER    0
 #define PEER      1
@@ -18,9 +21,10 @@
 #define NPROC     4
 
 #define ASLEEP 0 /* driver.asleep */
-#define RX     1 /* consumer.rx_state, 1: SHM_RX_ASLEEP */
+#define RX     1 /* consumer.rx_state, 1: SHM_RX_ASLEEP; with COLD bells->asleep */
 #define SOURCE 2 /* ring, submissions and mail: how many were put */
-#define NVAR   5
+#define BELL   5 /* COLD: the link's */
+#define NVAR   6
 #include "tso.pml"
 
 #define PUT(s)  (SOURCE + (s))
@@ -30,9 +34,28 @@
 
 bool readable; /* the eventfd's counter is not 0 */
 
+/* What a pass sees of the ring; of a cold link nothing without its bell: take_word(). */
+inline hear_bell()
+{
+#ifdef COLD
+	heard = LOAD(KEEPER, BELL);
+	if
+	:: heard ->
+		STORE(KEEPER, BELL, 0);
+#ifndef NO_SWEEP_FENCE
+		DRAINED(KEEPER)
+#endif
+	:: else
+	fi
+#else
+	heard = 1
+#endif
+}
+#define SEEN(s) (((s) != 0 || heard) && LOAD(KEEPER, PUT(s)) != got[s])
+
 active proctype keeper()
 {
-	byte got[3], n, s;
+	byte got[3], n, s, heard;
 	do
 	:: got[0] == PACKETS && got[1] == CALLS && got[2] == MAILS -> break
 	:: else ->
@@ -40,11 +63,12 @@ active proctype keeper()
 		 * of 64, load(mail_in.tail, acquire) */
 		n = 0;
 		s = 0;
+		hear_bell();
 		do
 		:: s < 3 ->
 			d_step {
 				if
-				:: LOAD(KEEPER, PUT(s)) != got[s] -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
+				:: SEEN(s) -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
 				:: else
 				fi;
 				s++
@@ -71,11 +95,12 @@ active proctype keeper()
 #endif
 #ifndef SLEEP_WITHOUT_PASS
 		n = 0;
+		hear_bell();
 		do
 		:: s < 3 ->
 			d_step {
 				if
-				:: LOAD(KEEPER, PUT(s)) != got[s] -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
+				:: SEEN(s) -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
 				:: else
 				fi;
 				s++
@@ -111,6 +136,13 @@ active proctype peer()
 		STORE(PEER, PUT(0), sent);
 #ifndef NO_FLUSH_FENCE
 		DRAINED(PEER);
+#endif
+#ifdef COLD
+		/* call_consumer(): store(bell, relaxed); wake_rung(): fence, load(asleep, relaxed) */
+		STORE(PEER, BELL, 1);
+#ifndef NO_BELL_FENCE
+		DRAINED(PEER);
+#endif
 #endif
 		if
 		:: LOAD(PEER, RX) -> readable = true
