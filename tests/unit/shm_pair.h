@@ -9,7 +9,7 @@ enum { EVENTS_MAX = 64 };
 
 struct seen_event {
 	enum nic_event_type type;
-	uint32_t peer;
+	uint32_t peer, queue;
 	void *user;
 	int error;
 	char text[NIC_TEXT_BYTES_MAX];
@@ -19,8 +19,8 @@ struct seen_event {
 
 struct test_port {
 	struct nic_port *port;
-	struct nic_queue *q;
-	int refuse; /* what HELLO is answered with */
+	struct nic_queue *q; /* queue 0 */
+	int refuse;          /* what HELLO is answered with */
 	struct seen_event events[EVENTS_MAX];
 	unsigned events_n;
 };
@@ -31,10 +31,14 @@ void shm_dir_setup(void);
 void shm_dir_teardown(void);
 
 void test_port_open(struct test_port *p, uint64_t id);
+void test_port_open_queues(struct test_port *p, uint64_t id, unsigned queues);
 void test_port_close(struct test_port *p);
 /** Steps the ports until each has `events[i]` events at least, 10 s at most. */
 void test_ports_step(struct test_port *a, unsigned a_events, struct test_port *b, unsigned b_events);
 /** Connects a to b (which may be a) and attaches both ends: the peers' numbers. */
 void test_ports_connect(struct test_port *a, struct test_port *b, uint32_t *peer_of_a, uint32_t *peer_of_b);
+/** The same from queue `qa` of a to queue `qb` of b. */
+void test_ports_link(struct test_port *a, unsigned qa, struct test_port *b, unsigned qb, uint32_t *peer_of_a,
+		     uint32_t *peer_of_b);
 
 #endif
