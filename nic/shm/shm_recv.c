@@ -27,7 +27,7 @@
 /* Bells that are read in one pass: 1024 in 16 lines. With more links a ring is seen some passes later. */
 #define SWEEP_WORDS (16 * WORDS_PER_LINE)
 /* Words with bells that are followed up in one pass: what a peer can cost that rings for nothing. */
-#define SWEEP_RUNG_MAX 2u
+#define SWEEP_RUNG_MAX 4u
 /* A hot link that was idle for a turn of the clock turns cold: 2 × SHM_HOT_MAX × this many passes, 0.5 ms or more. */
 #define PASSES_PER_TICK 256u
 
@@ -271,12 +271,30 @@ __attribute__((noinline)) static void take_word(struct shm_queue *q, struct swee
 	}
 }
 
-static inline uint64_t line_of_bells(const struct shm_doorbells *bells, uint32_t word)
+static inline uint64_t bells_at(const _Atomic uint64_t *word)
 {
-	uint64_t any = 0;
-	for (uint32_t i = 0; i < WORDS_PER_LINE; i++)
-		any |= atomic_load_explicit(&bells->word[word + i], memory_order_relaxed);
-	return any;
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Whether any of 64 is set. Written out, since compilers do not unroll a loop of atomic loads. */
+static inline bool any_of_line(const struct shm_doorbells *bells, uint32_t word)
+{
+	const _Atomic uint64_t *w = &bells->word[word];
+	return (bells_at(w) | bells_at(w + 1) | bells_at(w + 2) | bells_at(w + 3) | bells_at(w + 4) | bells_at(w + 5) |
+		bells_at(w + 6) | bells_at(w + 7)) != 0;
+}
+
+/* The first word with a bell in [at, end), by whole lines as far as they are silent; `end` when there is none. */
+static inline uint32_t skip_silent(const struct shm_doorbells *bells, uint32_t at, uint32_t end)
+{
+	for (; at < end; at++) {
+		if (at % WORDS_PER_LINE == 0)
+			while (at + WORDS_PER_LINE <= end && !any_of_line(bells, at))
+				at += WORDS_PER_LINE;
+		if (at < end && bells_at(&bells->word[at]))
+			return at;
+	}
+	return end;
 }
 
 /* Before a sleep all bells are looked at, else some at a time. */
@@ -286,17 +304,16 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 	uint32_t words = q->bells_end / BELLS_PER_WORD, at = q->next_word < words ? q->next_word : 0;
 	uint32_t left = q->armed || words < SWEEP_WORDS ? words : SWEEP_WORDS, rung_words = 0;
 	while (left && s.n < max) {
-		if (at % WORDS_PER_LINE == 0 && left >= WORDS_PER_LINE && !line_of_bells(q->bells, at)) {
-			at += WORDS_PER_LINE;
-			left -= WORDS_PER_LINE;
-		} else {
-			if (atomic_load_explicit(&q->bells->word[at], memory_order_relaxed)) {
-				if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
-					break;
-				take_word(q, &s, at);
-				if (s.n == max) /* its other bells next time */
-					break;
-			}
+		uint32_t end = left < words - at ? at + left : words;
+		uint32_t rung = skip_silent(q->bells, at, end);
+		left -= rung - at;
+		at = rung;
+		if (rung < end) {
+			if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
+				break;
+			take_word(q, &s, at);
+			if (s.n == max) /* its other bells next time */
+				break;
 			at++;
 			left--;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The bench of nic_conformance.c: ports, connections, and packets whose contents can be checked. One program includes
- * it.
+/** The bench of nic_conformance.c and recv_cost.c: ports, connections, and packets whose contents can be checked. One
+ * program includes it.
  */
 #ifndef NIC_BENCH_H
 #define NIC_BENCH_H
@@ -28,7 +28,8 @@ struct end {
 	const struct nic_queue_ops *ops;
 	int refuse;
 	unsigned ups, downs, fails, hellos;
-	uint32_t last_up, last_down;
+	uint32_t last_up, last_down, up_queue, hello_queue;
+	uint32_t accepted; /* the last UP without a user */
 	char failed_text[NIC_TEXT_BYTES_MAX];
 	void *last_user;
 	char hello[NIC_HELLO_BYTES_MAX];
@@ -65,12 +66,16 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	switch (ev->type) {
 	case NIC_EVENT_HELLO:
 		e->hellos++;
+		e->hello_queue = ev->queue;
 		memcpy(ev->reply, "reply", 5);
 		*ev->reply_len = 5;
 		return e->refuse;
 	case NIC_EVENT_UP:
 		e->ups++;
 		e->last_up = ev->peer;
+		e->up_queue = ev->queue;
+		if (!ev->user)
+			e->accepted = ev->peer;
 		e->last_user = ev->user;
 		snprintf(e->hello, sizeof e->hello, "%.*s", (int)ev->hello_len, (const char *)ev->hello);
 		break;
@@ -87,7 +92,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static void step_all(void)
+static inline void step_all(void)
 {
 	for (unsigned i = 0; i <= PEERS; i++)
 		if (ends[i].port)
@@ -116,18 +121,27 @@ static bool step_until(const unsigned *count, unsigned at_least)
 	return *count >= at_least;
 }
 
-static void end_open(unsigned i)
+/* -EINVAL: the driver has fewer queues. */
+static int end_open_queues(unsigned i, unsigned queues)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {.runtime_dir = dir, .id = 100 + i, .queues = 1, .head_bytes = HEAD};
+	struct nic_config config = {.runtime_dir = dir, .id = 100 + i, .queues = queues, .head_bytes = HEAD};
 	memset(&ends[i], 0, sizeof ends[i]);
 	int error = driver->open(&config, &ends[i].port, &err);
+	if (error == -EINVAL)
+		return error;
 	if (error)
 		fprintf(stderr, "open: %s\n", err.text);
 	REQUIRE(error == 0);
 	ends[i].q = driver->queue(ends[i].port, 0);
 	REQUIRE(ends[i].q);
 	ends[i].ops = ends[i].q->ops;
+	return 0;
+}
+
+static void end_open(unsigned i)
+{
+	REQUIRE(end_open_queues(i, 1) == 0);
 }
 
 static void end_close(unsigned i)
@@ -162,7 +176,7 @@ static void pair_up(unsigned from, unsigned to, uint32_t *name_of_to, uint32_t *
 
 static uint32_t at_1, at_0; /* 0's name for 1, 1's name for 0 */
 
-static void two(void)
+static inline void two(void)
 {
 	end_open(0);
 	end_open(1);
@@ -205,7 +219,7 @@ static void head_fill(uint8_t *head, uint64_t seq, uint64_t len)
 	memcpy(head + 8, &len, 8);
 }
 
-static int send_one(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+static inline int send_one(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 {
 	struct nic_tx tx;
 	int error = ends[e].ops->tx_reserve(ends[e].q, peer, len, &tx);
@@ -250,7 +264,7 @@ static void give(unsigned e, const struct nic_pkt *pkt)
 }
 
 /* Exactly one packet waits: it is taken, checked and given back. */
-static void expect_one(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+static inline void expect_one(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 {
 	struct nic_pkt pkts[2];
 	REQUIRE(take(e, pkts, 2) == 1);

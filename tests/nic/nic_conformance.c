@@ -4,6 +4,7 @@
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
  */
 #include "nic_bench.h"
+#include "nic_links.h"
 #include "nic_packets.h"
 #include "nic_processes.h"
 
@@ -122,6 +123,10 @@ static const struct {
 	{"nobody there", case_nobody},
 	{"down", case_down},
 	{"drop", case_drop},
+	{"several queues", case_several_queues},
+	{"several queues of one port", case_own_queues},
+	{"a thousand links", case_thousand_links},
+	{"a thousand links, one wakes", case_thousand_asleep},
 	{"two processes", case_two_processes},
 };
 
