@@ -118,6 +118,7 @@ static_assert(offsetof(struct shm_slot, bytes) == 4, "the body of a 28-byte head
 static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
 static_assert(sizeof(struct shm_bulk_ref) == 16, "");
 static_assert(sizeof(struct shm_consumer) == 64, "");
+static_assert(offsetof(struct shm_doorbells, asleep) == 64 && offsetof(struct shm_doorbells, byte) == 128, "");
 static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3968 bells share a page with `asleep`");
 static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");
 static_assert(sizeof(struct shm_pair) % 4096 == 0, "bulk areas begin on a page");

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* The message of the set-up, as nic/shm/shm_note.h has it. */
@@ -365,4 +366,57 @@ Test(shm_hello, answers_that_are_not_believed)
 	cr_assert_eq(open_files(), files, "a descriptor was left open");
 	close_fds(fds);
 	close(blocking);
+}
+
+/* ---- no descriptors left ---- */
+
+/* No descriptor above those that are open. */
+static struct rlimit no_more_files(void)
+{
+	struct rlimit old, limit;
+	int next = dup(0);
+	cr_assert_geq(next, 0);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &old);
+	limit = old;
+	limit.rlim_cur = (rlim_t)next;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return old;
+}
+
+Test(shm_hello, no_descriptor_for_what_came_with_hello)
+{
+	struct note note = good_hello(), answer;
+	int fds[3], fd = dial(&b);
+	make_fds(fds);
+	test_ports_step(&b, 0, NULL, 0);
+	say(fd, &note, sizeof note, fds, 3);
+	unsigned files = open_files();
+	struct rlimit old = no_more_files();
+	test_ports_step(&b, 0, NULL, 0);
+	setrlimit(RLIMIT_NOFILE, &old);
+	cr_assert_eq(recv(fd, &answer, sizeof answer, 0), (ssize_t)sizeof answer);
+	cr_assert_eq(answer.status, -EMFILE);
+	cr_assert_eq(b.events_n, 0u);
+	cr_assert_eq(open_files(), files - 1, "what was left open: all but the connection");
+	close(fd);
+	close_fds(fds);
+	uint32_t pa, pb;
+	test_ports_connect(&a, &b, &pa, &pb);
+}
+
+Test(shm_hello, no_descriptor_for_what_came_with_welcome)
+{
+	struct nic_addr addr;
+	b.port->ops->address(b.port, &addr);
+	cr_assert_eq(connect_to(&a, &addr, soon(UINT64_C(10000000000))), 0);
+	test_ports_step(&b, 2, NULL, 0);
+	struct rlimit old = no_more_files();
+	test_ports_step(&a, 1, NULL, 0);
+	setrlimit(RLIMIT_NOFILE, &old);
+	cr_assert_eq(a.events[0].type, NIC_EVENT_FAILED);
+	cr_assert_eq(a.events[0].error, -EMFILE);
+	cr_assert(strstr(a.events[0].text, "ulimit -n"), "%s", a.events[0].text);
+	test_ports_step(&b, 3, NULL, 0);
+	cr_assert_eq(b.events[2].type, NIC_EVENT_DOWN);
 }
