@@ -47,7 +47,7 @@ struct shm_link {
 	bool used;                        /* had packets since the clock's hand passed */
 	uint16_t bell;                    /* ours, in the own queue's doorbells */
 	uint16_t peer_bell;               /* what we ring, in peer_bells; checked at set-up */
-	struct shm_doorbells *peer_bells; /* of the peer's queue */
+	struct shm_doorbells *peer_bells; /* of the peer's queue; NULL until UP */
 	struct shm_bulk bulk;             /* of tx */
 
 	/* Port operations: the control core. */

@@ -26,7 +26,7 @@ static int shm_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
-	if (!link || link->queue != q || link->attached_to)
+	if (!link || link->queue != q || link->attached_to || !link->peer_bells)
 		return -EINVAL;
 	link->attached_to = q;
 	shm_hot_attach(q, link);

@@ -312,7 +312,7 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 			if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
 				break;
 			take_word(q, &s, at);
-			if (s.n == max) /* its other bells next time */
+			if (s.n == max && !q->armed) /* its other bells next time, those that were heard are hot */
 				break;
 			at++;
 			left--;

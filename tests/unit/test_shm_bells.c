@@ -263,6 +263,30 @@ Test(shm_bells, received_while_armed_it_still_wakes)
 	}
 }
 
+/* A caller that does not stop while it is armed: the words of the page take turns all the same. */
+Test(shm_bells, floods_while_armed)
+{
+	static uint32_t sent[LINKS];
+	struct nic_pkt pkts[16];
+	const unsigned quiet = LINKS - 1;
+	settle();
+	a.q->ops->arm(a.q);
+	for (uint32_t round = 0; round < 20; round++) {
+		send_now(quiet, round);
+		bool there = false;
+		for (unsigned passes = 0; !there; passes++) {
+			cr_assert_lt(passes, 4u * LINKS);
+			for (unsigned i = HOT; i < quiet; i++)
+				while (send_seq(i, sent[i], 4) == 0)
+					sent[i]++;
+			b.q->ops->flush(b.q);
+			unsigned n = receive(pkts, 16);
+			for (unsigned k = 0; k < n; k++)
+				there |= link_of(&pkts[k]) == quiet;
+		}
+	}
+}
+
 Test(shm_bells, attached_while_armed)
 {
 	struct nic_pkt pkts[16];
