@@ -5,9 +5,9 @@
  *
  * No packet is overlooked, by two pairs of full fences with shm_flush(). The producer stores slots, fences, reads
  * rx_state; where that says DOORBELL it sets the bell, fences, and reads `asleep`. The consumer
- *   - makes a link cold by storing DOORBELL and ringing the bell itself; and takes a bell by clearing it, a fence, and
- * a look at the slots. If that look misses a slot, the consumer's fence came first, so the producer reads the DOORBELL
- *     stored before it, and its ring comes after the clearing: it is kept;
+ *   - makes a link cold by storing DOORBELL and ringing the bell itself; it takes a bell by clearing it, a fence, and
+ *     a look at the slots. If that look misses a slot, the consumer's fence came first, so the producer reads the
+ *     DOORBELL stored before it, and its ring comes after the clearing: it is kept;
  *   - goes to sleep by storing ASLEEP to the hot links and `asleep` for the cold ones, a fence, and a recv(). If that
  *     misses a slot of a hot link, the producer reads ASLEEP; if it misses a bell, the producer reads `asleep`.
  * A hot link's bell may be set late, by a producer that read DOORBELL before; it is cleared without a look, since the
@@ -300,7 +300,10 @@ static inline uint32_t skip_silent(const struct shm_doorbells *bells, uint32_t a
 /* Before a sleep all bells are looked at, else some at a time. */
 static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 {
-	struct sweep s = {.pkts = pkts, .max = max};
+	struct sweep s; /* not its array, whose clearing would cost as much as four lines */
+	s.pkts = pkts;
+	s.max = max;
+	s.n = s.warm_n = 0;
 	uint32_t words = q->bells_end / BELLS_PER_WORD, at = q->next_word < words ? q->next_word : 0;
 	uint32_t left = q->armed || words < SWEEP_WORDS ? words : SWEEP_WORDS, rung_words = 0;
 	while (left && s.n < max) {
