@@ -154,7 +154,8 @@ static enum far_status wait_several(struct far_future *const *f, size_t n, enum 
 		countdown_step(NULL, countdown, NULL);
 	int error = wait_settled(countdown, f, n, mode, looks, until);
 	for (size_t i = 0; i < entered; i++)
-		watch_remove(f[i], countdown);
+		if (!future_done(f[i])) /* what is done takes its entries out itself */
+			watch_remove(f[i], countdown);
 	buf_unref(&countdown->head);
 	return unlikely(error) ? agent_wait_error(error, err) : FAR_OK;
 }

@@ -80,6 +80,31 @@ static void on_done(void *user, enum far_status status, const void *data, size_t
 	atomic_fetch_add((_Atomic unsigned *)user, 1);
 }
 
+/* Futures of both agents, and of none. */
+static void of_both(int i)
+{
+	struct far_err err;
+	struct far_future *f[3], *all;
+	size_t index;
+	for (int k = 0; k < 2; k++) {
+		enum far_status status;
+		while ((status = far_rpc_async(agents[k], names[(i + k) % 2], "far::add", FAR_ARGS(i, k), NULL, &f[k],
+					       &err)) == FAR_BUSY)
+			usleep(100);
+		CHECK(status == FAR_OK);
+	}
+	CHECK(far_future_create(&f[2], &err) == FAR_OK);
+	CHECK(far_future_collect(f, 3, &all, &err) == FAR_OK);
+	CHECK(far_future_wait_any(f, 3, 0, &index, &err) == FAR_OK && index < 2);
+	CHECK(far_future_wait_all(f, 2, 0, &err) == FAR_OK);
+	CHECK(!far_future_done(all));
+	CHECK(far_future_set_value(f[2], NULL, &err) == FAR_OK);
+	CHECK(far_future_wait(all, 0, NULL, &err) == FAR_OK);
+	for (int k = 0; k < 3; k++)
+		far_future_free(f[k]);
+	far_future_free(all);
+}
+
 static void mixed(struct far_agent *a, int to, int i)
 {
 	struct far_err err;
@@ -88,7 +113,7 @@ static void mixed(struct far_agent *a, int to, int i)
 	char small[8] = "abcdefg", large[3000], reply[3000];
 	size_t len;
 	memset(large, 'l', sizeof large);
-	switch (i % 5) {
+	switch (i % 6) {
 	case 0:
 		CHECK(far_rpc_sync(a, names[to], "far::add", FAR_ARGS(i, 1), NULL, &out, &err) == FAR_OK);
 		CHECK(out.u.i == i + 1);
@@ -108,9 +133,12 @@ static void mixed(struct far_agent *a, int to, int i)
 				   &err) == FAR_OK);
 		CHECK(len == sizeof large && memcmp(large, reply, len) == 0);
 		break;
+	case 4:
+		of_both(i);
+		break;
 	default:
 		CHECK(far_rpc_async(a, names[to], "t::later", FAR_NOARGS, NULL, &f, &err) == FAR_OK);
-		if (i % 2)
+		if (i % 4 == 1)
 			CHECK(far_future_wait(f, 0, NULL, &err) == FAR_OK);
 		far_future_free(f);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Futures without any agent: user-made ones, callbacks, collections, waits for several, and bad input. */
+#include "api/agent.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "xcore/future.h"
 
 #include <criterion/criterion.h>
 #include <farcall/farcall.h>
@@ -523,6 +523,25 @@ Test(then, any_number_of_threads_may_wait_for_the_same, .timeout = 60)
 	}
 	far_future_free(c.f[0]);
 	far_future_free(c.f[1]);
+}
+
+/* A wait without a limit of its own: for ever where a call's deadline ends it, else long, but not for ever. */
+Test(then, a_forgotten_completion_does_not_hang_a_thread)
+{
+	struct far_future *f = make(), *call = future_alloc(NULL), *child = then(f, plus_one, NULL);
+	struct far_future *both[2] = {f, call}, *all, *any, *of_call = then(call, plus_one, NULL);
+	cr_assert_eq(far_future_collect(both, 2, &all, &err), FAR_OK);
+	cr_assert_eq(far_future_collect_any(both, 2, &any, &err), FAR_OK);
+	cr_assert(future_state(child) & FUTURE_UNBOUNDED);
+	cr_assert(future_state(all) & FUTURE_UNBOUNDED, "it takes the user-made one");
+	cr_assert_not(future_state(any) & FUTURE_UNBOUNDED, "the call is enough");
+	cr_assert_not(future_state(of_call) & FUTURE_UNBOUNDED);
+	cr_assert_eq(agent_wait_limit(0, false), TIME_NEVER);
+	cr_assert_neq(agent_wait_limit(0, true), TIME_NEVER);
+	cr_assert_eq(agent_wait_limit(FAR_FOREVER, true), TIME_NEVER);
+	struct far_future *none[] = {f, call, child, all, any, of_call};
+	for (int i = 0; i < 6; i++)
+		far_future_free(none[i]);
 }
 
 /* ---- bad input ---- */
