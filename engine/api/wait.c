@@ -11,6 +11,8 @@
 /* The first look of a thread that holds a shard and waits for what another one completes; each is twice as long, up to
  * FAR_NAP_NS. */
 #define LOOK_NS UINT64_C(20000)
+/* Less than a wake-up takes. */
+#define FIRST_LOOK_NS UINT64_C(30000)
 
 enum far_status agent_check_futures(const char *what, struct far_future *const *f, size_t n, struct far_err *err)
 {
@@ -160,6 +162,22 @@ static enum far_status wait_several(struct far_future *const *f, size_t n, enum 
 	return unlikely(error) ? agent_wait_error(error, err) : FAR_OK;
 }
 
+/* Small calls are over soon, and to enter a countdown costs a seventh of one: so all are looked at in order first, for
+ * FIRST_LOOK_NS together. What fails meanwhile is seen that much later at most. */
+static bool settled_soon(struct far_future *const *f, size_t n, uint64_t until)
+{
+	uint64_t end = time_after(clock_now(&clock_monotonic), FIRST_LOOK_NS);
+	for (size_t i = 0; i < n; i++) {
+		if (!future_done(f[i]))
+			agent_wait_future(f[i], end < until ? end : until);
+		if (!future_done(f[i]))
+			return settled(f, n, ALL);
+		if (f[i]->status != FAR_OK)
+			return true;
+	}
+	return true;
+}
+
 static enum far_status wait_until_settled(const char *what, struct far_future *const *f, size_t n, enum mode mode,
 					  uint64_t timeout_ns, struct far_err *err)
 {
@@ -174,6 +192,8 @@ static enum far_status wait_until_settled(const char *what, struct far_future *c
 	if (unlikely(status))
 		return status;
 	uint64_t until = agent_wait_limit(timeout_ns, agent_unbounded(f, n, mode == ANY));
+	if (pending > 1 && mode == ALL && agent_common_shard(f, n) && settled_soon(f, n, until))
+		return FAR_OK;
 	if (pending > 1)
 		return wait_several(f, n, mode, until, err);
 	int error = pending == 1 ? agent_wait_future(only, until) : 0;

@@ -359,9 +359,9 @@ static const struct scenario scenarios[] = {
 	{"claim, claim, wait", setup_three, {t_claim, t_claim, t_await}, check_claim, -1},
 	{"complete, wait any", setup_drop, {t_complete_0, t_wait_any}, check_three, -1},
 	{"complete, wait any, wait any", setup_three, {t_complete, t_wait_any, t_wait_any}, check_three, 3},
-	{"complete, leave early, leave early", setup_early, {t_complete, t_leave_early, t_leave_early}, check_three, 4},
+	{"complete, leave early, leave early", setup_early, {t_complete, t_leave_early, t_leave_early}, check_three, 3},
 	{"complete, complete, wait all", setup_all, {t_complete_0, t_complete_1, wait_all}, check_three, 3},
-	{"fail, wait all", setup_all, {t_fail_1, wait_all}, check_fail_fast, -1},
+	{"fail, wait all", setup_all, {t_fail_1, wait_all}, check_fail_fast, 6},
 	{"complete, fail, wait all", setup_all, {t_complete_0, t_fail_1, wait_all}, check_three, 3},
 };
 
