@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "base/signals.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
 #include "xcore/region.h"
@@ -267,6 +268,17 @@ enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, stru
 	return status;
 }
 
+/* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
+static void fini_kinds(struct far_agent *a)
+{
+	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
+	if (pool) {
+		blocking_stop(pool);
+		blocking_destroy(pool);
+	}
+	pthread_mutex_destroy(&a->kinds_lock);
+}
+
 static enum far_status init_kinds(struct init *in)
 {
 	enum far_status status = FAR_OK;
@@ -276,19 +288,8 @@ static enum far_status init_kinds(struct init *in)
 	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
 		status = prepare_kind(in->a, in->opts.messages[i].kind, in->err);
 	if (status)
-		pthread_mutex_destroy(&in->a->kinds_lock);
+		fini_kinds(in->a);
 	return status;
-}
-
-/* The shards are driven by nobody any more, and every call has ended. */
-static void fini_kinds(struct far_agent *a)
-{
-	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
-	if (pool) {
-		blocking_stop(pool);
-		blocking_destroy(pool);
-	}
-	pthread_mutex_destroy(&a->kinds_lock);
 }
 
 static enum far_status init_shard(struct init *in)
@@ -319,7 +320,7 @@ static enum far_status init_keeper(struct init *in)
 {
 	struct far_agent *a = in->a;
 	pthread_attr_t attr;
-	sigset_t all, before;
+	sigset_t masked, before;
 	pthread_attr_init(&attr);
 	int error = 0;
 	if (in->opts.pin_cpu) {
@@ -328,9 +329,8 @@ static enum far_status init_keeper(struct init *in)
 		CPU_SET((size_t)in->opts.pin_cpu - 1, &set);
 		error = pthread_attr_setaffinity_np(&attr, sizeof set, &set);
 	}
-	/* Signals are the application's: none is delivered to this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	signals_of_others(&masked);
+	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	if (!error)
 		error = pthread_create(&a->keeper, &attr, keeper_main, a->shard);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -460,8 +460,8 @@ static const struct {
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"shard", init_shard, fini_shard},
-	{"kinds", init_kinds, fini_kinds},
 	{"names", init_names, fini_names},
+	{"kinds", init_kinds, fini_kinds},
 	{"keeper", init_keeper, fini_keeper},
 	{"join", init_join, fini_join},
 	{"named", init_named, NULL},

@@ -67,7 +67,7 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
  */
 enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err);
 /** The status and text for what shard_wait() or fiber_pause() returned. */
-enum far_status agent_wait_error(int error, struct far_err *err);
+enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** The status and text for what shard_call() or submit_put() returned. */
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
 				  struct far_err *err);

@@ -57,31 +57,30 @@ enum far_status agent_may_wait(const char *what, struct far_err *err)
 		       what, handler);
 }
 
-/* An inline handler's or callback's calls share one look at the clock. */
-static bool in_callback_of(const struct shard *s)
+/* In a handler or callback: those that run inline share one look at the clock, and a call that says nothing else ends
+ * with the request that it is made for. */
+__attribute__((noinline)) static void deadline_inside(const struct far_agent *a, bool stated, struct call_start *start)
 {
 	const struct shard_context *c = shard_context_top();
-	return c && c->shard == s && c->handler;
+	const struct far_req *req = stated ? NULL : shard_request();
+	uint64_t now = c->shard == a->shard && c->handler ? shard_now(a->shard) : clock_now(a->clock);
+	if (req) {
+		uint64_t left = far_req_time_left(req);
+		start->left = left < start->left ? left : start->left;
+	}
+	start->deadline = start->left == FAR_FOREVER ? TIME_NEVER : time_after(now, start->left);
 }
 
 void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start)
 {
-	uint64_t left = opts && opts->timeout_ns ? opts->timeout_ns
-						 : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
+	bool stated = opts && opts->timeout_ns;
+	uint64_t left = stated ? opts->timeout_ns : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 	start->left = left;
 	start->retry_ns = opts && opts->retry ? (opts->retry_after_ns ? opts->retry_after_ns : FAR_RETRY_NS) : 0;
-	if (left == FAR_FOREVER)
-		start->deadline = TIME_NEVER;
-	else /* a handler's or callback's calls share one look at the clock */
-		start->deadline =
-			time_after(in_callback_of(a->shard) ? shard_now(a->shard) : clock_now(a->clock), left);
-	/* A call that says nothing else ends with the request that it is made for. */
-	const struct far_req *req = opts && opts->timeout_ns ? NULL : shard_request();
-	uint64_t left_of_request = unlikely(req != NULL) ? far_req_time_left(req) : FAR_FOREVER;
-	if (unlikely(left_of_request < left)) {
-		start->left = left_of_request;
-		start->deadline = time_after(clock_now(a->clock), left_of_request);
-	}
+	if (unlikely(shard_serving()))
+		deadline_inside(a, stated, start);
+	else
+		start->deadline = left == FAR_FOREVER ? TIME_NEVER : time_after(clock_now(a->clock), left);
 }
 
 enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
@@ -135,7 +134,7 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 	return likely(error == 0) ? FAR_OK : agent_start_error(a, error, start, err);
 }
 
-enum far_status agent_wait_error(int error, struct far_err *err)
+enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err)
 {
 	enum far_status status =
 		error == -ECANCELED
@@ -145,7 +144,7 @@ enum far_status agent_wait_error(int error, struct far_err *err)
 				  "the handler cannot wait: too many requests are open on this worker, or it has no "
 				  "memory");
 	if (err)
-		err->executed = FAR_EXECUTED_MAYBE;
+		err->executed = executed;
 	return status;
 }
 
@@ -166,7 +165,7 @@ enum far_status agent_start_waiting(struct far_agent *a, struct call_start *star
 		if (unlikely(fb != NULL)) {
 			int error = fiber_pause(fb, pauses++ < PAUSES_SHORT ? 0 : FAR_NAP_NS);
 			if (error)
-				return agent_wait_error(error, err);
+				return agent_wait_error(error, FAR_EXECUTED_NO, err);
 		} else if (!shard_held(s))
 			sched_yield();
 		else if (shard_pass(s))
@@ -195,7 +194,8 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 				    struct far_err *err)
 {
 	struct shard *s = a->shard;
-	bool fiber = shard_in_fiber() != NULL, held = !fiber && shard_held(s);
+	struct fiber *fiber = shard_in_fiber();
+	bool held = !fiber && shard_held(s);
 	bool entered = !fiber && !held && a->driver == FAR_DRIVER_SHARED && shard_enter(s);
 	enum far_status status;
 	start->user = f;
@@ -210,7 +210,14 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 			shard_leave(s);
 		return status;
 	}
+	if (unlikely(fiber && fiber->cancelled)) /* not sent, since nobody would see the answer */
+		return agent_wait_error(fiber_pause(fiber, 0), FAR_EXECUTED_NO, err);
 	start->done = agent_done_future;
+	/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard and does
+	 * not poll, or a handler that does not return. A fiber of the same shard is its driver's. */
+	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)
+				 ? TIME_NEVER
+				 : start->deadline + NOBODY_DRIVES_NS;
 	for (;;) {
 		buf_ref(&f->head); /* the call's own: the wait may end before it */
 		status = agent_start_waiting(a, start, err);
@@ -218,13 +225,10 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 			buf_unref(&f->head);
 			break;
 		}
-		/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard
-		 * and does not poll, or a handler that does not return. */
-		int error = shard_wait(
-			s, f, start->deadline == TIME_NEVER || fiber ? TIME_NEVER : start->deadline + NOBODY_DRIVES_NS);
+		int error = shard_wait(s, f, until);
 		if (unlikely(error)) { /* nobody will look at its answer */
 			far_future_cancel(f, NULL);
-			return agent_wait_error(error, err);
+			return agent_wait_error(error, FAR_EXECUTED_MAYBE, err);
 		}
 		if (unlikely(!future_done(f))) {
 			status = err_set(err, FAR_TIMEOUT,

@@ -182,7 +182,7 @@ enum far_status far_future_wait(struct far_future *f, uint64_t timeout_ns, struc
 			return status;
 		int error = agent_wait_future(f, agent_wait_limit(timeout_ns, state & FUTURE_UNBOUNDED));
 		if (unlikely(error))
-			return agent_wait_error(error, err);
+			return agent_wait_error(error, FAR_EXECUTED_MAYBE, err);
 		if (unlikely(!future_done(f)))
 			return agent_pending(f, err);
 	}

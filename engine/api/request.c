@@ -147,8 +147,7 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 		return FAR_INVALID;
 	if (req->record) { /* kept open already */
 		*out = req->record;
-		req->record->fiber = NULL;
-		req->record = NULL;
+		dispatch_part(req);
 		req->answer = ANSWER_DEFERRED;
 		return FAR_OK;
 	}

@@ -111,7 +111,7 @@ static void add(struct far_future *f, uint64_t until, enum far_status *verdict, 
 		status = agent_may_wait("far_scope_end", &own);
 		int error = status ? 0 : agent_wait_future(f, until);
 		if (unlikely(error))
-			status = agent_wait_error(error, &own);
+			status = agent_wait_error(error, FAR_EXECUTED_MAYBE, &own);
 	}
 	if (!status)
 		status = future_done(f) ? agent_result(f, NULL, &own) : agent_pending(f, &own);

@@ -159,7 +159,7 @@ static enum far_status wait_several(struct far_future *const *f, size_t n, enum 
 		if (!future_done(f[i])) /* what is done takes its entries out itself */
 			watch_remove(f[i], countdown);
 	buf_unref(&countdown->head);
-	return unlikely(error) ? agent_wait_error(error, err) : FAR_OK;
+	return unlikely(error) ? agent_wait_error(error, FAR_EXECUTED_MAYBE, err) : FAR_OK;
 }
 
 /* Small calls are over soon, and to enter a countdown costs a seventh of one: so all are looked at in order first, for
@@ -197,7 +197,7 @@ static enum far_status wait_until_settled(const char *what, struct far_future *c
 	if (pending > 1)
 		return wait_several(f, n, mode, until, err);
 	int error = pending == 1 ? agent_wait_future(only, until) : 0;
-	return unlikely(error) ? agent_wait_error(error, err) : FAR_OK;
+	return unlikely(error) ? agent_wait_error(error, FAR_EXECUTED_MAYBE, err) : FAR_OK;
 }
 
 enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint64_t timeout_ns, struct far_err *err)

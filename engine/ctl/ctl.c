@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/signals.h"
 #include "ctl/group.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,10 +149,9 @@ static void *ctl_main(void *arg)
 
 enum far_status ctl_start(struct ctl *ctl, struct far_err *err)
 {
-	sigset_t all, before;
-	/* Signals belong to the application's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sigset_t masked, before;
+	signals_of_others(&masked);
+	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	int rc = pthread_create(&ctl->thread, NULL, ctl_main, ctl);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)

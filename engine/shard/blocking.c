@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/signals.h"
 #include "xcore/futex.h"
 
 #include <pthread.h>
@@ -136,7 +137,9 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 		end_unstarted(d, FAR_SHUTDOWN, "the callee was shut down before the handler was started");
 		return;
 	}
-	if (atomic_load_explicit(&d->state, memory_order_acquire) == DEFERRED_GONE) {
+	/* Nobody may have driven the shard since the deadline. */
+	bool late = job->deadline != TIME_NEVER && clock_now(s->config.clock) >= job->deadline;
+	if (late || atomic_load_explicit(&d->state, memory_order_acquire) == DEFERRED_GONE) {
 		end_unstarted(d, FAR_TIMEOUT, "the caller gave up before the handler was started");
 		return;
 	}
@@ -185,10 +188,9 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 	}
 	for (uint32_t i = 0; i < queue; i++)
 		atomic_store_explicit(&w->cells[i].turn, i, memory_order_relaxed);
-	sigset_t all, before;
-	/* Signals are the application's: none is delivered to these threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sigset_t masked, before;
+	signals_of_others(&masked);
+	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	int error = 0;
 	for (; w->threads < threads && !error; w->threads++) {
 		struct blocking_thread *me = &w->list[w->threads];

@@ -12,14 +12,22 @@
 #include <stdio.h>
 #include <string.h>
 
+void dispatch_part(struct far_req *req)
+{
+	struct far_deferred *d = req->record;
+	/* A record of a blocking handler is looked at by the shard meanwhile. */
+	if (d->fiber)
+		d->fiber = NULL;
+	req->record = NULL;
+}
+
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len)
 {
 	if (req->record) {
 		struct far_deferred *d = req->record;
 		deferred_error(d, status, executed, code, text, len);
-		req->record = NULL;
-		d->fiber = NULL;
+		dispatch_part(req);
 		deferred_finish(d);
 	} else {
 		answer_error(req->shard, req->session, req->call, req->gen, status, executed, code, text, len);
@@ -50,8 +58,7 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 		if (at && req->len)
 			memcpy(at, req->scratch, req->len);
 	}
-	req->record = NULL;
-	d->fiber = NULL;
+	dispatch_part(req);
 	deferred_finish(d);
 }
 

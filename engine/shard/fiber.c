@@ -29,7 +29,7 @@ static uint8_t *stack_of(const struct fiber_pool *p, uint32_t i, size_t guard)
 static void pool_unmap(struct fiber_pool *p)
 {
 	munmap(p->stacks, p->stacks_bytes);
-	free(p);
+	munmap(p, p->bytes);
 }
 
 static int pool_map(struct fiber_pool *p)
@@ -56,14 +56,17 @@ enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, 
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	if (fiber_pool_of(s))
 		return FAR_OK;
-	p = calloc(1, sizeof *p + n * sizeof p->fibers[0] + 64);
-	if (!p)
+	/* Pages of zeros, touched on use. */
+	size_t bytes = sizeof *p + n * sizeof p->fibers[0];
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
 		return err_set(err, FAR_RESOURCE, "out of memory for %u fibers", n);
+	p->bytes = bytes;
 	p->n = n;
-	p->stack_bytes = (stack_bytes + page - 1) & ~(page - 1);
+	p->stack_bytes = (stack_bytes + COLOURS * COLOUR_BYTES + page - 1) & ~(page - 1);
 	int error = pool_map(p);
 	if (error) {
-		free(p);
+		munmap(p, bytes);
 		return err_set(
 			err, FAR_RESOURCE,
 			"cannot map %u fiber stacks of %zu bytes, each with a guard page: %s; lower opts.fibers, "
@@ -119,9 +122,23 @@ static struct fiber *fiber_take(struct shard *s)
 	return fb;
 }
 
+static void stale_remove(struct fiber_wait *w)
+{
+	if (!w->stale_prev)
+		return;
+	*w->stale_prev = w->stale_next;
+	if (w->stale_next)
+		w->stale_next->stale_prev = w->stale_prev;
+	w->stale_prev = NULL;
+}
+
 static void fiber_give(struct fiber *fb)
 {
 	struct fiber_pool *p = fiber_pool_of(fb->shard);
+	while (unlikely(fb->stale != NULL)) {
+		fb->stale->fiber = NULL;
+		stale_remove(fb->stale);
+	}
 	buf_unref(fb->buf);
 	fb->buf = NULL;
 	fb->state = FIBER_FREE;
@@ -299,6 +316,7 @@ static struct fiber_wait *wait_new(struct fiber *fb, struct far_future *f)
 		w->shard = fb->shard;
 	}
 	w->fiber = fb;
+	w->stale_prev = NULL;
 	w->future = f;
 	buf_ref(&f->head);
 	w->list_next = p->waits;
@@ -315,8 +333,9 @@ static void wait_back(struct fiber_wait *w)
 {
 	struct fiber_pool *p = fiber_pool_of(w->shard);
 	struct fiber *fb = w->fiber;
-	if (fb)
+	if (likely(fb && fb->wait == w))
 		make_ready(fb);
+	stale_remove(w);
 	*w->list_prev = w->list_next;
 	if (w->list_next)
 		w->list_next->list_prev = w->list_prev;
@@ -369,66 +388,88 @@ unsigned fiber_take_resumed(struct shard *s)
 	return n;
 }
 
-/* Leaves the fiber's stack. Nothing thread-local may be looked at afterwards through anything looked up before. */
-static int park(struct fiber *fb)
+/* Leaves the fiber's stack, parked or ready. Nothing thread-local may be looked at afterwards through anything looked
+ * up before. */
+static void leave(struct fiber *fb)
 {
-	fb->state = FIBER_PARKED;
 	fb->context = shard_context_top();
 	stack_switch(&fb->stack, fb->back);
-	return fb->cancelled ? -ECANCELED : 0;
+}
+
+/* A wait of a cancelled fiber ends at once, but the others have their turn first: a handler that tries again and again
+ * does not stop the shard. */
+static int wait_refused(struct fiber *fb)
+{
+	(void)keep_request(fb);
+	make_ready(fb);
+	leave(fb);
+	return -ECANCELED;
+}
+
+/* A wait with a limit may be repeated as often as the handler likes: it listens to the future once. */
+static struct fiber_wait *wait_again(struct fiber *fb, const struct far_future *f)
+{
+	struct fiber_wait *w = fb->stale;
+	while (w && w->future != f)
+		w = w->stale_next;
+	if (w)
+		stale_remove(w);
+	return w;
 }
 
 int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until)
 {
-	if (fb->cancelled)
-		return -ECANCELED;
+	if (unlikely(fb->cancelled))
+		return wait_refused(fb);
 	int error = keep_request(fb);
 	if (unlikely(error))
 		return error;
-	struct fiber_wait *w = wait_new(fb, f);
-	if (unlikely(!w))
+	struct fiber_wait *w = likely(!fb->stale) ? NULL : wait_again(fb, f), *listens = w;
+	if (likely(!w) && unlikely(!(w = wait_new(fb, f))))
 		return -ENOMEM;
 	fb->wait = w;
-	fb->state = FIBER_PARKED; /* the future may be done already */
-	w->listener.fn = on_future;
+	fb->state = FIBER_PARKED; /* now, since the future may be done already */
 	if (until != TIME_NEVER)
 		timer_arm(&fb->shard->wheel, &fb->timer, until);
-	future_listen(f, &w->listener);
-	if (fb->state == FIBER_READY) {
-		/* Its turn comes with the others. */
-		fb->context = shard_context_top();
-		stack_switch(&fb->stack, fb->back);
-	} else {
-		park(fb);
+	if (likely(!listens)) {
+		w->listener.fn = on_future;
+		future_listen(f, &w->listener);
 	}
+	leave(fb);
 	return fb->cancelled && !future_done(f) ? -ECANCELED : 0;
 }
 
 int fiber_pause(struct fiber *fb, uint64_t ns)
 {
-	if (fb->cancelled)
-		return -ECANCELED;
+	if (unlikely(fb->cancelled))
+		return wait_refused(fb);
 	int error = keep_request(fb);
 	if (unlikely(error))
 		return error;
 	fb->wait = NULL;
 	if (ns == 0) {
 		make_ready(fb);
-		fb->context = shard_context_top();
-		stack_switch(&fb->stack, fb->back);
-		return fb->cancelled ? -ECANCELED : 0;
+	} else {
+		fb->state = FIBER_PARKED;
+		timer_arm(&fb->shard->wheel, &fb->timer, time_after(clock_now(fb->shard->config.clock), ns));
 	}
-	timer_arm(&fb->shard->wheel, &fb->timer, time_after(clock_now(fb->shard->config.clock), ns));
-	return park(fb);
+	leave(fb);
+	return fb->cancelled ? -ECANCELED : 0;
 }
 
 /* Its wait ends now, and not by the future. */
 static void wait_over(struct fiber *fb)
 {
+	struct fiber_wait *w = fb->wait;
 	if (fb->state != FIBER_PARKED)
 		return;
-	if (fb->wait)
-		fb->wait->fiber = NULL;
+	if (w) {
+		w->stale_next = fb->stale;
+		w->stale_prev = &fb->stale;
+		if (fb->stale)
+			fb->stale->stale_prev = &w->stale_next;
+		fb->stale = w;
+	}
 	make_ready(fb);
 }
 

@@ -33,22 +33,24 @@ struct fiber_wait {
 	struct future_listener listener;
 	_Atomic uint32_t state; /* enum wait_state */
 	struct shard *shard;
-	struct fiber *fiber;                       /* that waits for it; NULL: none any more */
-	struct far_future *future;                 /* a reference */
-	struct fiber_wait *next;                   /* resumed, free list */
-	struct fiber_wait *list_next, **list_prev; /* pool's list of those that are armed or on their way */
-	struct far_buf *buf;                       /* its memory */
+	struct fiber *fiber;       /* that waits for it, or gave up waiting; NULL: that request is over */
+	struct far_future *future; /* a reference */
+	struct fiber_wait *next;   /* resumed, free list */
+	struct fiber_wait *stale_next, **stale_prev; /* fiber's list of those that it gave up */
+	struct fiber_wait *list_next, **list_prev;   /* pool's list of those that are armed or on their way */
+	struct far_buf *buf;                         /* its memory */
 };
 
 struct fiber {
 	struct timer timer; /* of a wait with a limit */
 	struct fiber *next; /* free list, ready list */
 	struct shard *shard;
-	uint8_t state;                 /* enum fiber_state */
-	bool cancelled;                /* waits end at once from now on */
-	bool ended;                    /* its handler is done */
-	struct fiber_wait *wait;       /* it is parked for */
-	struct stack_context *back;    /* where it was resumed from */
+	uint8_t state;              /* enum fiber_state */
+	bool cancelled;             /* waits end at once from now on */
+	bool ended;                 /* its handler is done */
+	struct fiber_wait *wait;    /* it is parked for */
+	struct fiber_wait *stale;   /* given up before the future was done: another wait for that takes them up again */
+	struct stack_context *back; /* where it was resumed from */
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;
 	/* what it runs */
@@ -67,6 +69,7 @@ struct fiber_pool {
 	uint32_t n, used; /* ever used: [0, used) have been made */
 	uint32_t live;    /* in use now */
 	size_t stack_bytes;
+	size_t bytes; /* of this structure */
 	struct fiber *free;
 	struct fiber_wait *waits, *waits_free;
 	uint8_t *stacks; /* n times (a guard page, a stack) */

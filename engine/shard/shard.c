@@ -166,7 +166,7 @@ void shard_leave(struct shard *s)
 	}
 }
 
-const char *shard_in_handler(void)
+const char *shard_find_handler(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
 		if (c->handler)
@@ -177,7 +177,7 @@ const char *shard_in_handler(void)
 	return NULL;
 }
 
-struct fiber *shard_in_fiber(void)
+struct fiber *shard_find_fiber(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
 		if (c->fiber)
@@ -191,6 +191,8 @@ struct fiber *shard_in_fiber(void)
 const struct far_req *shard_request(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
+		if (c->handler)
+			return NULL;
 		if (c->fiber)
 			return &c->fiber->req;
 		if (c->req)
@@ -204,7 +206,9 @@ void shard_nudge(struct shard *s)
 	if (shard_held(s))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with go_to_sleep() and with the fence in shard_leave() */
-	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s))
+	/* Once its own thread is told to end, whoever has work for the shard may be the last to drive it. */
+	bool may_drive = s->config.driver == FAR_DRIVER_SHARED || atomic_load_explicit(&s->stop, memory_order_acquire);
+	if (may_drive && shard_enter(s))
 		shard_leave(s);
 	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
 		s->ops->wake(s->q);

@@ -9,6 +9,7 @@
 #define FAR_SHARD_SHARD_H
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "nic/nic.h"
 #include "shard/timer.h"
 #include "wire/head.h"
@@ -271,11 +272,9 @@ void shard_destroy(struct shard *s);
 /** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */
 bool shard_enter(struct shard *s);
 void shard_leave(struct shard *s);
-/** Name of the inline handler or callback that the calling flow is in, of any shard; NULL: none, or a fiber. */
-const char *shard_in_handler(void);
-/** The fiber that the calling flow is; NULL: none, or an inline handler inside it. */
-struct fiber *shard_in_fiber(void);
-/** The request that the calling flow serves, if it may wait. */
+const char *shard_find_handler(void);
+struct fiber *shard_find_fiber(void);
+/** The request that the calling flow serves, if it may wait; NULL in inline handlers and callbacks. */
 const struct far_req *shard_request(void);
 /** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
  * drives. */
@@ -351,6 +350,8 @@ void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
 /** Sends what the handler has answered so far, if it has. */
 void dispatch_flush(struct far_req *req);
+/** Parts the request from its record, which is answered by whoever has it. */
+void dispatch_part(struct far_req *req);
 /** Answers with an error, in the way the request is answered. */
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len);
@@ -421,6 +422,27 @@ static inline void copy_body(void *dst, const void *src, size_t len)
 		__builtin_memcpy(dst, src, FAR_LINE_PAYLOAD);
 	else if (len)
 		__builtin_memcpy(dst, src, len);
+}
+
+/** Name of the inline handler or callback that the calling flow is in, of any shard; NULL: none, or a fiber. */
+static inline const char *shard_in_handler(void)
+{
+	return likely(!shard_context_top()) ? NULL : shard_find_handler();
+}
+
+/** The fiber that the calling flow is; NULL: none, or an inline handler inside it. */
+static inline struct fiber *shard_in_fiber(void)
+{
+	return likely(!shard_context_top()) ? NULL : shard_find_fiber();
+}
+
+/** Is the calling flow a handler of any kind, or a callback. */
+static inline bool shard_serving(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->handler || c->fiber || c->req)
+			return true;
+	return false;
 }
 
 /** Does the calling thread hold it. Nearly always it holds one shard at most. */
