@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Switching stacks: stack_flows.c by each compiler, without and with optimisation, by machine code and by ucontext, for
+# this machine and, emulated, for arm64.
+# usage: stack_switch.sh SOURCE-DIRECTORY
+set -u
+. "$(dirname "$0")/../e2e/cases.sh"
+top=$1
+
+# flows NAME LAUNCHER COMPILER FLAGS...
+flows() {
+	name=$1
+	launcher=$2
+	shift 2
+	bounded "$@" -std=c11 -D_GNU_SOURCE -g -Wall -Wextra -Wpedantic -Werror -frounding-math -pthread -I"$top/engine" \
+		"$top/tests/base/stack_flows.c" "$top/engine/base/stack_switch.c" "$top/engine/base/must.c" \
+		-o "$dir/flows" -lm
+	if [ "$rc" -eq 0 ]; then
+		# shellcheck disable=SC2086 # the launcher's words
+		bounded $launcher "$dir/flows"
+	fi
+	test "$rc" -eq 0
+	ok "$name" $?
+}
+
+for cc in gcc clang; do
+	if ! command -v "$cc" >/dev/null; then
+		skip "flows by $cc" "$cc is not installed"
+		continue
+	fi
+	for o in -O0 -O2; do
+		flows "$cc $o" "" "$cc" "$o"
+		flows "$cc $o, ucontext" "" "$cc" "$o" -DFAR_SWITCH_UCONTEXT
+	done
+	flows "$cc -O2 -flto -fPIC" "" "$cc" -O2 -flto -fPIC
+	flows "$cc, AddressSanitizer" "" "$cc" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+	flows "$cc, ThreadSanitizer" "setarch -R" "$cc" -O1 -fsanitize=thread
+done
+
+cross=aarch64-linux-gnu-gcc
+if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
+	for o in -O0 -O2; do
+		flows "arm64 $o" qemu-aarch64 "$cross" "$o" -static
+		flows "arm64 $o, branch protection" qemu-aarch64 "$cross" "$o" -static -mbranch-protection=standard
+	done
+	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
+else
+	skip "flows on arm64" "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross or qemu-user is not installed"
+fi
+finish
