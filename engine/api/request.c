@@ -125,7 +125,7 @@ struct far_agent *far_req_agent(const struct far_req *req)
 
 uint64_t far_req_time_left(const struct far_req *req)
 {
-	if (likely(!req->record))
+	if (likely(!req->deadline))
 		return req->time_left;
 	if (req->deadline == TIME_NEVER)
 		return FAR_FOREVER;

@@ -248,6 +248,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	req.gen = h->gen;
 	req.hashed = false;
 	req.answer = ANSWER_NONE;
+	req.deadline = 0;
 	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
 	counter_add(&s->counters.requests_received, 1);
 	const char *outer = s->context.handler;

@@ -239,6 +239,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->gen = req->gen;
 	own->from = req->from;
 	own->time_left = req->time_left;
+	own->deadline = 0;
 	own->hashed = req->hashed;
 	own->answer = ANSWER_NONE;
 	req->answer = ANSWER_DEFERRED; /* it is the fiber's now */

@@ -114,7 +114,7 @@ struct far_req {
 	uint32_t call, gen;
 	uint32_t from;      /* rank of the caller */
 	uint64_t time_left; /* when it was dispatched */
-	uint64_t deadline;  /* absolute, while there is a record */
+	uint64_t deadline;  /* absolute, since the handler left the burst; 0: it has not */
 	bool hashed;
 	enum answer answer;
 	size_t len;          /* RESERVED, SCRATCH */
