@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard/blocking.h"
 
+#include "base/crash_stack.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "base/signals.h"
@@ -166,10 +167,13 @@ static void *thread_main(void *arg)
 {
 	struct blocking_thread *me = arg;
 	struct job *job;
+	struct crash_stack stack;
+	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
 	while ((job = job_next(me->pool))) {
 		job_run(me, job);
 		buf_unref(job->buf);
 	}
+	crash_stack_give(&stack);
 	return NULL;
 }
 

@@ -34,7 +34,7 @@ static void pool_unmap(struct fiber_pool *p)
 
 static int pool_map(struct fiber_pool *p)
 {
-	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+	size_t guard = p->guard_bytes;
 	p->stacks_bytes = (size_t)p->n * (guard + p->stack_bytes);
 	p->stacks = mmap(NULL, p->stacks_bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -63,6 +63,8 @@ enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, 
 		return err_set(err, FAR_RESOURCE, "out of memory for %u fibers", n);
 	p->bytes = bytes;
 	p->n = n;
+	p->asked_bytes = stack_bytes;
+	p->guard_bytes = page;
 	p->stack_bytes = (stack_bytes + COLOURS * COLOUR_BYTES + page - 1) & ~(page - 1);
 	int error = pool_map(p);
 	if (error) {
@@ -111,12 +113,11 @@ static struct fiber *fiber_take(struct shard *s)
 	} else {
 		if (p->used == p->n)
 			return NULL;
-		size_t guard = (size_t)sysconf(_SC_PAGESIZE);
 		uint32_t i = p->used++;
 		fb = &p->fibers[i];
 		fb->shard = s;
-		stack_context_make(&fb->stack, stack_of(p, i, guard), p->stack_bytes - i % COLOURS * COLOUR_BYTES,
-				   fiber_main, fb);
+		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),
+				   p->stack_bytes - i % COLOURS * COLOUR_BYTES, fiber_main, fb);
 	}
 	p->live++;
 	return fb;
@@ -490,6 +491,20 @@ void fiber_cancel(struct fiber *fb)
 {
 	fb->cancelled = true;
 	wait_over(fb);
+}
+
+/* ---- for the crash report ---- */
+
+size_t fiber_stack_bytes(const struct fiber *fb)
+{
+	return fiber_pool_of(fb->shard)->asked_bytes;
+}
+
+bool fiber_in_guard(const struct fiber *fb, const void *address)
+{
+	const struct fiber_pool *p = fiber_pool_of(fb->shard);
+	uintptr_t low = (uintptr_t)stack_of(p, (uint32_t)(fb - p->fibers), p->guard_bytes);
+	return (uintptr_t)address < low && (uintptr_t)address >= low - p->guard_bytes;
 }
 
 /* ---- the end ---- */

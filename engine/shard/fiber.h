@@ -68,8 +68,9 @@ struct fiber {
 struct fiber_pool {
 	uint32_t n, used; /* ever used: [0, used) have been made */
 	uint32_t live;    /* in use now */
-	size_t stack_bytes;
-	size_t bytes; /* of this structure */
+	size_t stack_bytes, guard_bytes;
+	size_t asked_bytes; /* of a stack; it has a few more */
+	size_t bytes;       /* of this structure */
 	struct fiber *free;
 	struct fiber_wait *waits, *waits_free;
 	uint8_t *stacks; /* n times (a guard page, a stack) */
@@ -101,6 +102,9 @@ uint32_t fiber_end_all(struct shard *s, uint64_t give_up);
 
 /** Is it a fiber's. */
 bool fiber_of_timer(const struct shard *s, const struct timer *t);
+/** Bytes of its stack; does the address lie in the guard page below. Async-signal-safe, on the thread that runs it. */
+size_t fiber_stack_bytes(const struct fiber *fb);
+bool fiber_in_guard(const struct fiber *fb, const void *address);
 
 static inline struct fiber_pool *fiber_pool_of(const struct shard *s)
 {

@@ -6,6 +6,7 @@
  */
 #include "shard/shard.h"
 
+#include "base/crash_stack.h"
 #include "base/must.h"
 #include "shard/fiber.h"
 
@@ -285,9 +286,12 @@ static void keeper_shared(struct shard *s)
 void *keeper_main(void *arg)
 {
 	struct shard *s = arg;
+	struct crash_stack stack;
+	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
 	if (s->config.driver == FAR_DRIVER_OWN)
 		keeper_own(s);
 	else
 		keeper_shared(s);
+	crash_stack_give(&stack);
 	return NULL;
 }
