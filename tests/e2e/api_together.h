@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Several agents in one process, joining and leaving together. */
+#ifndef API_TOGETHER_H
+#define API_TOGETHER_H
+
+#include "api_spawn.h"
+
+#include <pthread.h>
+
+struct together {
+	struct far_agent *agent;
+	struct far_opts opts;
+	int rank, world;
+	pthread_t thread;
+};
+
+static char together_url[64];
+
+static inline void *together_join(void *arg)
+{
+	struct together *t = arg;
+	struct far_err e;
+	char name[32];
+	snprintf(name, sizeof name, "worker%d", t->rank);
+	t->opts.init_method = together_url;
+	CHECK_STATUS(far_init_rpc(name, t->rank, t->world, &t->opts, &t->agent, &e), FAR_OK, &e);
+	return NULL;
+}
+
+static inline void *together_leave(void *arg)
+{
+	struct together *t = arg;
+	struct far_err e;
+	CHECK_STATUS(far_shutdown(t->agent, 0, &e), FAR_OK, &e);
+	return NULL;
+}
+
+static inline void together_all(struct together *t, int n, void *(*body)(void *))
+{
+	for (int i = 0; i < n; i++)
+		CHECK(pthread_create(&t[i].thread, NULL, body, &t[i]) == 0);
+	for (int i = 0; i < n; i++)
+		CHECK(pthread_join(t[i].thread, NULL) == 0);
+}
+
+/** A free port, once. The first store inherits its listener, the later ones listen there again. */
+static inline void together_listen(void)
+{
+	char text[16];
+	int port, fd = spawn_listen(&port);
+	snprintf(together_url, sizeof together_url, "tcp://127.0.0.1:%d", port);
+	snprintf(text, sizeof text, "%d", fd);
+	setenv("FAR_STORE_FD", text, 1);
+}
+
+#endif
