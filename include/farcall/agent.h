@@ -48,7 +48,7 @@ enum far_kind {
 
 /**
  * Handler of a typed function. `args[0, n)` fit the registered signature and are readable until the handler returns;
- * `user` is the pointer given at registration. Runs on the shard's thread. It answers once, with far_return*(),
+ * `user` is the pointer given at registration. Runs where its kind says. It answers once, with far_return*(),
  * far_fail() or, later, through far_defer(). Returning anything but FAR_OK without an answer sends that status as the
  * error.
  */

@@ -36,7 +36,8 @@ struct far_future;
  *
  * On FAR_OK `*out` (may be NULL) holds the value and its own reference to the bytes: finish it with far_val_fini().
  * Returns the call's error when it failed, FAR_PENDING when the wait's own limit passed (the call goes on),
- * FAR_WOULD_DEADLOCK in an inline handler or completion callback.
+ * FAR_WOULD_DEADLOCK in an inline handler or completion callback, FAR_CANCELLED in a handler whose caller has given up,
+ * FAR_RESOURCE in one that cannot be kept open.
  */
 enum far_status far_future_wait(struct far_future *f, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 

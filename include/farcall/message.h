@@ -41,7 +41,8 @@ enum far_status far_msg_call(struct far_agent *agent, struct far_to to, uint16_t
 
 /** Answers with bytes, copied before it returns. */
 enum far_status far_reply(struct far_req *req, const void *data, size_t len);
-/** Answers with `len` bytes that the handler writes at `*data`, inside the outgoing message, before it returns. */
+/** Answers with `len` bytes that the handler writes at `*data`, inside the outgoing message, before it returns or
+ * waits. */
 enum far_status far_reply_alloc(struct far_req *req, size_t len, void **data);
 /** Answers a deferred request with bytes, from any thread; see far_deferred_return(). */
 enum far_status far_deferred_reply(struct far_deferred *d, const void *data, size_t len);

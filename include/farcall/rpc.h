@@ -17,7 +17,9 @@ extern "C" {
 #endif
 
 struct far_call_opts {
-	uint64_t timeout_ns; /* 0: the agent's default; FAR_FOREVER: none */
+	/** 0: the agent's default or, in a handler that may wait, what its request has left, if that is less;
+	 * FAR_FOREVER: none. */
+	uint64_t timeout_ns;
 	/**
 	 * Sends the request again, under the same number, until its answer comes: first after `retry_after_ns` (0: 200
 	 * ms), then after ever longer waits. The callee runs it once all the same and answers a repeat with the answer
@@ -32,9 +34,10 @@ struct far_call_opts {
 /**
  * Calls `function` on the worker named `to` and waits for its value. `opts` may be NULL. Blocks; drives the shard
  * meanwhile. On FAR_OK `*out` (may be NULL) is the caller's to finish with far_val_fini(). Found at once, nothing sent:
- * UNKNOWN_WORKER, NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (inside a handler), PEER_LOST (known
- * dead). Back-pressure is waited out. Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or
- * what the handler said; `err->executed` tells whether it ran.
+ * UNKNOWN_WORKER, NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (in an inline handler or callback),
+ * PEER_LOST (known dead). In a handler that may wait: CANCELLED, when its own caller has given up. Back-pressure is
+ * waited out. Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or what the handler said;
+ * `err->executed` tells whether it ran.
  */
 enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
@@ -63,8 +66,8 @@ enum far_status far_return(struct far_req *req, const struct far_val *value);
 
 /**
  * Answers with a tensor that the handler fills in place: `*data` is its memory, inside the outgoing message,
- * element-aligned, to be written before the handler returns. Nothing is copied afterwards. FAR_TOO_LARGE, FAR_RESOURCE:
- * no answer was given.
+ * element-aligned, to be written before the handler returns or waits. Nothing is copied afterwards. FAR_TOO_LARGE,
+ * FAR_RESOURCE: no answer was given.
  */
 enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
 				  void **data);
