@@ -2,6 +2,7 @@
 #include "api/agent.h"
 
 #include "api/builtin.h"
+#include "api/pin.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -26,31 +27,43 @@ static struct far_agent *agents;
 
 /* ---- what the control core needs of us ---- */
 
-static bool post(void *ctx, const struct mail *mail)
+static bool post(void *ctx, unsigned shard, const struct mail *mail)
 {
 	struct far_agent *a = ctx;
-	if (!mailbox_put(&a->shard->mail_in, mail))
+	struct shard *s = a->shards[shard];
+	struct mail m = *mail;
+	if (m.type == MAIL_PEER_UP && !(m.memory = session_memory_new()))
 		return false;
+	if (!mailbox_put(&s->mail_in, &m)) {
+		session_memory_free(m.memory);
+		return false;
+	}
 	/* The control core never drives a shard: it wakes whoever does. */
-	a->shard->ops->wake(a->shard->q);
+	s->ops->wake(s->q);
 	return true;
 }
 
-static bool take(void *ctx, struct mail *mail)
+static bool take(void *ctx, unsigned shard, struct mail *mail)
 {
 	struct far_agent *a = ctx;
-	return mailbox_get(&a->shard->mail_out, mail);
+	return mailbox_get(&a->shards[shard]->mail_out, mail);
 }
 
 static uint64_t outstanding(void *ctx)
 {
 	struct far_agent *a = ctx;
-	/* What waits in the ring first: a call that moves from there to the shard in between is seen twice, never
-	 * missed. */
-	uint64_t waiting = submit_waiting(&a->shard->submit);
-	const struct shard_counters *c = &a->shard->counters;
-	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
-	return waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		/* In the order of a call's way, from the ring to those that wait for a session to the slots: one that
+		 * moves on in between is seen twice, never missed. */
+		struct shard *s = a->shards[i];
+		const struct shard_counters *c = &s->counters;
+		n += submit_waiting(&s->submit);
+		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
+		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
+		n += atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	}
+	return n;
 }
 
 static void wake_ctl(void *ctx)
@@ -83,11 +96,17 @@ static enum far_status init_options(struct init *in)
 			       o->key_file);
 	if (o->security && strcmp(o->security, "none") != 0)
 		return err_set(in->err, FAR_INVALID, "security is \"%s\"; it can be \"none\" or left out", o->security);
-	if (o->shards > 1)
-		return err_set(in->err, FAR_UNSUPPORTED, "%u shards were asked for; one per worker is supported yet",
-			       o->shards);
-	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY || o->pin_cpu < 0)
-		return err_set(in->err, FAR_INVALID, "options: driver, idle or pin_cpu is out of range");
+	if (o->shards == 0)
+		o->shards = 1;
+	if (o->shards > FAR_SHARDS_MAX)
+		return err_set(in->err, FAR_INVALID, "%u shards were asked for; a worker has 1 to %d", o->shards,
+			       FAR_SHARDS_MAX);
+	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
+	    (unsigned)o->connect > FAR_CONNECT_LAZY)
+		return err_set(in->err, FAR_INVALID, "options: driver, idle or connect is out of range");
+	enum far_status status = pin_check(o, in->err);
+	if (status)
+		return status;
 	struct far_agent *a = in->a;
 	a->fibers = o->fibers ? o->fibers : FAR_FIBERS;
 	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
@@ -154,7 +173,7 @@ static enum far_status init_ports(struct init *in)
 	bool any = strcmp(want, "auto") == 0, known = any;
 	struct nic_config config = {.id = in->a->incarnation,
 				    .any_user = in->opts.security != NULL,
-				    .queues = 1,
+				    .queues = in->opts.shards,
 				    .head_bytes = sizeof(struct shm_head)};
 	struct nic_err why = {"no driver is built in"};
 	for (unsigned i = 0; nic_drivers[i] && in->a->ports_n < AGENT_PORTS_MAX; i++) {
@@ -171,10 +190,10 @@ static enum far_status init_ports(struct init *in)
 	return FAR_OK;
 }
 
-static void fini_shard(struct far_agent *a)
+static void fini_shards(struct far_agent *a)
 {
-	shard_destroy(a->shard);
-	a->shard = NULL;
+	while (a->shards_n)
+		shard_destroy(a->shards[--a->shards_n]);
 }
 
 /* The group's size is known once the control core has read the environment, so it is created first and started last. */
@@ -189,7 +208,8 @@ static enum far_status init_ctl(struct init *in)
 		.group = in->opts.group,
 		.incarnation = a->incarnation,
 		.init_timeout_ns = in->opts.init_timeout_ns,
-		.shards = 1,
+		.shards = in->opts.shards,
+		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
 		.open_to_all = in->opts.security != NULL,
 		.clock = a->clock,
 		.net = ctl_net_os_create(),
@@ -249,12 +269,15 @@ static void fini_listed(struct far_agent *a)
 
 static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
 {
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
+		status = fiber_pool_add(a->shards[i], a->fibers, a->fiber_stack_bytes, err);
 	if (kind == FAR_KIND_FIBER)
-		return fiber_pool_add(a->shard, a->fibers, a->fiber_stack_bytes, err);
+		return status;
 	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
 		return FAR_OK;
 	struct blocking_pool *pool;
-	enum far_status status = blocking_create(&pool, a->blocking_threads, a->blocking_queue, err);
+	status = blocking_create(&pool, a->blocking_threads, a->blocking_queue, err);
 	if (!status) /* pairs with the acquire in blocking_start() */
 		atomic_store_explicit(&a->blocking, pool, memory_order_release);
 	return status;
@@ -292,14 +315,13 @@ static enum far_status init_kinds(struct init *in)
 	return status;
 }
 
-static enum far_status init_shard(struct init *in)
+static enum far_status init_shards(struct init *in)
 {
 	struct far_agent *a = in->a;
 	struct nic_caps caps;
 	a->ports[0]->ops->caps(a->ports[0], &caps);
 	struct shard_config config = {
 		.agent = a,
-		.queue = a->ports[0]->ops->queue(a->ports[0], 0),
 		.queue_slots = caps.slots,
 		.peers_max = caps.peers_max,
 		.world = (uint32_t)a->world,
@@ -312,45 +334,46 @@ static enum far_status init_shard(struct init *in)
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
 	};
-	a->shard = shard_create(&config);
-	return a->shard ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory for the shard's tables");
-}
-
-static enum far_status init_keeper(struct init *in)
-{
-	struct far_agent *a = in->a;
-	pthread_attr_t attr;
-	sigset_t masked, before;
-	pthread_attr_init(&attr);
-	int error = 0;
-	if (in->opts.pin_cpu) {
-		cpu_set_t set;
-		CPU_ZERO(&set);
-		CPU_SET((size_t)in->opts.pin_cpu - 1, &set);
-		error = pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+	for (unsigned i = 0; i < in->opts.shards; i++) {
+		config.index = i;
+		config.queue = a->ports[0]->ops->queue(a->ports[0], i);
+		if (!(a->shards[i] = shard_create(&config))) {
+			fini_shards(a);
+			return err_set(in->err, FAR_RESOURCE, "out of memory for the tables of %u shards",
+				       in->opts.shards);
+		}
+		a->shards_n = i + 1;
 	}
-	signals_of_others(&masked);
-	pthread_sigmask(SIG_SETMASK, &masked, &before);
-	if (!error)
-		error = pthread_create(&a->keeper, &attr, keeper_main, a->shard);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	if (error)
-		return err_sys(in->err, error, "cannot start the shard's thread%s",
-			       in->opts.pin_cpu ? " (is pin_cpu one of this process's CPUs?)" : "");
-	pthread_setname_np(a->keeper, "far-shard0");
-	a->keeper_started = true;
 	return FAR_OK;
 }
 
-/* Ends the keeper, then everything that is pending, by this thread, which is the shard's last driver. */
-static void fini_keeper(struct far_agent *a)
+static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
 {
-	struct shard *s = a->shard;
-	atomic_store_explicit(&s->stop, true, memory_order_release);
-	/* Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may be about
-	 * to park (tests/models/stop.pml). */
+	pthread_attr_t attr;
+	sigset_t masked, before;
+	char name[16];
+	pthread_attr_init(&attr);
+	int error = pin_attr(&attr, opts, i);
+	signals_of_others(&masked);
+	pthread_sigmask(SIG_SETMASK, &masked, &before);
+	if (!error)
+		error = pthread_create(&a->keepers[i], &attr, keeper_main, a->shards[i]);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (error)
+		return error;
+	snprintf(name, sizeof name, "far-shard%u", i);
+	pthread_setname_np(a->keepers[i], name);
+	a->keepers_n = i + 1;
+	return 0;
+}
+
+/* Ends a keeper. Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may
+ * be about to park (tests/models/stop.pml). */
+static void keeper_stop(struct shard *s, pthread_t keeper)
+{
 	struct timespec until;
+	atomic_store_explicit(&s->stop, true, memory_order_release);
 	do {
 		s->ops->wake(s->q);
 		driver_unpark(&s->driver);
@@ -358,16 +381,21 @@ static void fini_keeper(struct far_agent *a)
 		until.tv_nsec += 2000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
-	} while (pthread_timedjoin_np(a->keeper, NULL, &until) == ETIMEDOUT);
+	} while (pthread_timedjoin_np(keeper, NULL, &until) == ETIMEDOUT);
+}
+
+/* Ends everything that is pending, by this thread, which is the shard's last driver. */
+static void shard_end(struct far_agent *a, struct shard *s)
+{
 	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
 		sched_yield();
 	if (!entered) {
 		fprintf(stderr,
-			"farcall: shutdown of \"%s\": another thread still holds the shard (far_shard_acquire without "
+			"farcall: shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
 			"far_shard_release, or a call in progress); going on without it\n",
-			a->name);
+			a->name, s->config.index);
 		atomic_store(&s->driver.token, 0);
 		entered = shard_enter(s);
 	}
@@ -385,6 +413,46 @@ static void fini_keeper(struct far_agent *a)
 		sched_yield();
 }
 
+static void fini_keepers(struct far_agent *a)
+{
+	for (unsigned i = 0; i < a->keepers_n; i++)
+		keeper_stop(a->shards[i], a->keepers[i]);
+	a->keepers_n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		shard_end(a, a->shards[i]);
+}
+
+static enum far_status init_keepers(struct init *in)
+{
+	struct far_agent *a = in->a;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		int error = keeper_start(a, i, &in->opts);
+		if (error) {
+			fini_keepers(a);
+			return err_sys(in->err, error, "cannot start the thread of shard %u", i);
+		}
+	}
+	return FAR_OK;
+}
+
+/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a pass.
+ */
+static bool await_sessions(struct far_agent *a, struct shard *s, uint64_t until)
+{
+	uint32_t sessions = ctl_sessions(a->ctl);
+	while (atomic_load_explicit(&s->sessions_opened, memory_order_acquire) < sessions) {
+		if (clock_now(a->clock) > until)
+			return false;
+		if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+			shard_take_mail(s);
+			shard_leave(s);
+		} else {
+			sched_yield();
+		}
+	}
+	return true;
+}
+
 static enum far_status init_join(struct init *in)
 {
 	struct far_agent *a = in->a;
@@ -393,19 +461,10 @@ static enum far_status init_join(struct init *in)
 	if (status)
 		return status;
 	status = ctl_wait_settled(a->ctl, in->err);
-	/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a
-	 * pass. */
-	while (!status && atomic_load_explicit(&a->shard->sessions_opened, memory_order_acquire) < (uint32_t)a->world) {
-		if (a->driver == FAR_DRIVER_SHARED && shard_enter(a->shard)) {
-			shard_take_mail(a->shard);
-			shard_leave(a->shard);
-		} else {
-			sched_yield();
-		}
-		if (clock_now(a->clock) > until)
+	for (unsigned i = 0; i < a->shards_n && !status; i++)
+		if (!await_sessions(a, a->shards[i], until))
 			status = err_set(in->err, FAR_TIMEOUT,
-					 "the sessions are up, but the shard's driver did not take them in");
-	}
+					 "the sessions are up, but the driver of shard %u did not take them in", i);
 	if (status)
 		ctl_stop(a->ctl);
 	return status;
@@ -439,6 +498,10 @@ static enum far_status init_named(struct init *in)
 			i = (i + 1) & (a->names_n - 1);
 		a->by_name[i] = (uint32_t)r + 1;
 	}
+	bool one_each = true;
+	for (int r = 0; r < a->world; r++)
+		one_each &= a->members[r].shards == 1;
+	atomic_store_explicit(&a->plain_world, one_each ? (uint32_t)a->world : 0, memory_order_relaxed);
 	atomic_store_explicit(&a->named, true, memory_order_release);
 	return FAR_OK;
 }
@@ -459,10 +522,10 @@ static const struct {
 	{"ports", init_ports, fini_ports},
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
-	{"shard", init_shard, fini_shard},
+	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, fini_kinds},
-	{"keeper", init_keeper, fini_keeper},
+	{"keepers", init_keepers, fini_keepers},
 	{"join", init_join, fini_join},
 	{"named", init_named, NULL},
 	/* clang-format on */
@@ -508,8 +571,8 @@ static enum far_status check_shutdown(struct far_agent *agent, struct far_err *e
 		status = err_set(
 			err, FAR_WOULD_DEADLOCK,
 			"far_shutdown in a handler would wait for the handler itself; tell the main thread instead");
-	if (!status && shard_held(agent->shard))
-		far_shard_release(agent);
+	for (unsigned i = 0; i < agent->shards_n && !status; i++)
+		far_shard_release_at(agent, i);
 	return status;
 }
 

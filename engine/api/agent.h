@@ -4,6 +4,7 @@
 #ifndef FAR_API_AGENT_H
 #define FAR_API_AGENT_H
 
+#include "base/must.h"
 #include "ctl/ctl.h"
 #include "shard/shard.h"
 #include "xcore/registry.h"
@@ -14,7 +15,9 @@
 #define AGENT_PORTS_MAX 8
 
 struct far_agent {
-	struct shard *shard;
+	unsigned shards_n;
+	_Atomic uint32_t plain_world; /* `world` once every member is known to have one shard: a route is soon found */
+	struct shard *shards[FAR_SHARDS_MAX];
 	struct ctl *ctl;
 	const struct ctl_member *members;
 	uint32_t *by_name; /* open addressing over names_n places: rank + 1 */
@@ -33,8 +36,8 @@ struct far_agent {
 	pthread_mutex_t kinds_lock;
 	struct nic_port *ports[AGENT_PORTS_MAX];
 	unsigned ports_n;
-	pthread_t keeper;
-	bool keeper_started;
+	pthread_t keepers[FAR_SHARDS_MAX];
+	unsigned keepers_n;
 	struct far_agent *next; /* list of this process's agents */
 	char identity[512];
 	char name[FAR_NAME_MAX];
@@ -45,7 +48,7 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err);
 static inline enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
-	if (to.worker >= 0 && to.worker < a->world && (to.shard == 0 || to.shard == -1))
+	if (to.worker >= 0 && to.worker < a->world && (uint32_t)to.shard + 1 <= a->members[to.worker].shards)
 		return FAR_OK;
 	return agent_refuse_to(a, to, err);
 }
@@ -53,24 +56,47 @@ static inline enum far_status agent_check_to(const struct far_agent *a, struct f
 /** Makes what handlers of this kind need. Not on a shard. */
 enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err);
 
+/** The shard that the calling thread is bound to: whose handler or callback it is in, or that it holds; else one chosen
+ * by thread. */
+struct shard *agent_shard_of_thread(const struct far_agent *a);
+
+/** The way of a call: through which of our shards to which of the worker's. */
+struct route {
+	struct shard *via;
+	uint8_t shard;
+};
+enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
+				 uint64_t hash, struct route *out, struct far_err *err);
+/** Checks `to` and `via`; `hash`, of the function's name, or the message's id, chooses where `to` does not. */
+static inline enum far_status agent_route(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
+					  uint64_t hash, struct route *out, struct far_err *err)
+{
+	if (unlikely((uint32_t)to.worker >= atomic_load_explicit(&a->plain_world, memory_order_relaxed) ||
+		     (uint32_t)to.shard + 1 > 1 || (opts && opts->via)))
+		return agent_route_slow(a, to, opts, hash, out, err);
+	*out = (struct route){a->shards[0], 0};
+	return FAR_OK;
+}
+
 /** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
 
 /** Fills in deadline and time left of a call. */
-void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start);
+void agent_set_deadline(const struct far_agent *a, struct shard *s, const struct far_call_opts *opts,
+			struct call_start *start);
 
-/** Starts a call from any thread: straight if it holds or gets the shard, else through the submission ring. */
-enum far_status agent_start(struct far_agent *a, struct call_start *start, struct far_err *err);
+/** Starts a call of any thread through a shard: straight if it holds or gets the shard, else through the submission
+ * ring. */
+enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err);
 /**
  * agent_start() for a call that is waited for: back-pressure is waited out, by driving when the thread can, until the
  * call's deadline (FAR_TIMEOUT, executed NO).
  */
-enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err);
+enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
 /** The status and text for what shard_wait() or fiber_pause() returned. */
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** The status and text for what shard_call() or submit_put() returned. */
-enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
-				  struct far_err *err);
+enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err);
 
 /** Completes a future of this agent with what its call ended with. On the shard. */
 void agent_complete(struct far_future *f, const struct outcome *o);
@@ -80,7 +106,7 @@ void agent_done_future(void *user, const struct outcome *o);
  * Starts a call and waits until its future is done, under one hold of the token when it can be had. Other than FAR_OK:
  * `f` is not done, or the call was not started.
  */
-enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
+enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
 				    struct far_err *err);
 /** Waits until a future of any kind is done or `until` has come. The thread may wait (agent_may_wait()). */
 int agent_wait_future(struct far_future *f, uint64_t until);

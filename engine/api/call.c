@@ -40,8 +40,69 @@ enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, str
 		return err_set(err, FAR_UNKNOWN_WORKER,
 			       "name:%s,rank:%d could not find destination id %d (ranks are 0 to %d)", a->name, a->rank,
 			       (int)to.worker, a->world - 1);
-	return err_set(err, FAR_INVALID, "worker \"%s\" has one shard, number 0 (or -1), not %d",
-		       a->members[to.worker].name, (int)to.shard);
+	const struct ctl_member *m = &a->members[to.worker];
+	return err_set(err, FAR_INVALID, "worker \"%s\" has %u shard%s, 0 to %u (or -1 for any); there is no shard %d",
+		       m->name, m->shards, m->shards == 1 ? "" : "s", m->shards - 1, (int)to.shard);
+}
+
+/* The innermost shard of this agent that the thread is in: whose handler it runs, before others that it holds. */
+static struct shard *bound(const struct far_agent *a, bool *in_handler)
+{
+	struct shard *held = NULL;
+	*in_handler = false;
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
+		if (!c->shard || c->shard->config.agent != a)
+			continue;
+		*in_handler = c->handler || c->fiber;
+		if (*in_handler)
+			return c->shard;
+		held = held ? held : c->shard;
+	}
+	return held;
+}
+
+struct shard *agent_shard_of_thread(const struct far_agent *a)
+{
+	bool in_handler;
+	struct shard *s = shard_context_top() ? bound(a, &in_handler) : NULL;
+	if (s)
+		return s;
+	/* Each thread has this variable at an address of its own; stacks lie at round distances, so it is mixed. */
+	uint64_t h = (uint64_t)shard_thread_mark() >> 4;
+	h = (h ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+	h = (h ^ h >> 29) * UINT64_C(0xd6e8feb86659fd93);
+	return a->shards[(uint32_t)(h >> 32) % a->shards_n];
+}
+
+static enum far_status via_named(const struct far_agent *a, unsigned via, struct shard **out, struct far_err *err)
+{
+	bool in_handler;
+	if (via > a->shards_n)
+		return err_set(err, FAR_INVALID, "via is %u, but worker \"%s\" has %u shard%s: 1 to %u, or 0 for any",
+			       via, a->name, a->shards_n, a->shards_n == 1 ? "" : "s", a->shards_n);
+	struct shard *s = a->shards[via - 1], *own = bound(a, &in_handler);
+	*out = s;
+	if (!own || own == s)
+		return FAR_OK;
+	return err_set(err, FAR_INVALID,
+		       in_handler
+			       ? "via names shard %u, but a handler's calls go through its own shard, %u; leave via 0"
+			       : "via names shard %u, but this thread holds shard %u; release it first, or leave via 0",
+		       via - 1, own->config.index);
+}
+
+enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
+				 uint64_t hash, struct route *out, struct far_err *err)
+{
+	enum far_status status = agent_check_to(a, to, err);
+	if (unlikely(status))
+		return status;
+	if (opts && opts->via)
+		status = via_named(a, opts->via, &out->via, err);
+	else
+		out->via = a->shards_n == 1 ? a->shards[0] : agent_shard_of_thread(a);
+	out->shard = (uint8_t)(to.shard >= 0 ? (uint32_t)to.shard : hash % a->members[to.worker].shards);
+	return status;
 }
 
 enum far_status agent_may_wait(const char *what, struct far_err *err)
@@ -59,11 +120,12 @@ enum far_status agent_may_wait(const char *what, struct far_err *err)
 
 /* In a handler or callback: those that run inline share one look at the clock, and a call that says nothing else ends
  * with the request that it is made for. */
-__attribute__((noinline)) static void deadline_inside(const struct far_agent *a, bool stated, struct call_start *start)
+__attribute__((noinline)) static void deadline_inside(const struct far_agent *a, struct shard *s, bool stated,
+						      struct call_start *start)
 {
 	const struct shard_context *c = shard_context_top();
 	const struct far_req *req = stated ? NULL : shard_request();
-	uint64_t now = c->shard == a->shard && c->handler ? shard_now(a->shard) : clock_now(a->clock);
+	uint64_t now = c->shard == s && c->handler ? shard_now(s) : clock_now(a->clock);
 	if (req) {
 		uint64_t left = far_req_time_left(req);
 		start->left = left < start->left ? left : start->left;
@@ -71,32 +133,32 @@ __attribute__((noinline)) static void deadline_inside(const struct far_agent *a,
 	start->deadline = start->left == FAR_FOREVER ? TIME_NEVER : time_after(now, start->left);
 }
 
-void agent_set_deadline(const struct far_agent *a, const struct far_call_opts *opts, struct call_start *start)
+void agent_set_deadline(const struct far_agent *a, struct shard *s, const struct far_call_opts *opts,
+			struct call_start *start)
 {
 	bool stated = opts && opts->timeout_ns;
 	uint64_t left = stated ? opts->timeout_ns : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 	start->left = left;
 	start->retry_ns = opts && opts->retry ? (opts->retry_after_ns ? opts->retry_after_ns : FAR_RETRY_NS) : 0;
 	if (unlikely(shard_serving()))
-		deadline_inside(a, stated, start);
+		deadline_inside(a, s, stated, start);
 	else
 		start->deadline = left == FAR_FOREVER ? TIME_NEVER : time_after(clock_now(a->clock), left);
 }
 
-enum far_status agent_start_error(const struct far_agent *a, int error, const struct call_start *start,
-				  struct far_err *err)
+enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err)
 {
+	const struct far_agent *a = s->config.agent;
 	const char *name = a->members[start->worker].name;
 	switch (error) {
 	case -EAGAIN:
-		counter_add(&a->shard->counters.busy_refusals, 1);
+		counter_add(&s->counters.busy_refusals, 1);
 		return err_set(err, FAR_BUSY,
 			       "too much is pending towards worker \"%s\" (%d calls at most, and its message memory); "
 			       "wait for "
 			       "some and try again",
 			       name, FAR_SESSION_CALLS_MAX);
 	case -EPIPE:
-	case -ENOTCONN:
 		err_set(err, FAR_PEER_LOST, "worker \"%s\" is gone", name);
 		break;
 	case -ESHUTDOWN:
@@ -114,14 +176,13 @@ enum far_status agent_start_error(const struct far_agent *a, int error, const st
 	return FAR_PEER_LOST;
 }
 
-enum far_status agent_start(struct far_agent *a, struct call_start *start, struct far_err *err)
+enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
 {
-	struct shard *s = a->shard;
 	int error;
 	if (shard_held(s)) {
 		error = shard_call(s,
 				   start); /* leaves with the pass that follows, be it a poll, a wait or the release */
-	} else if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+	} else if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		/* Who tries again in a loop must find room some day, and room comes by receiving. */
 		if (unlikely(error == -EAGAIN) && !shard_in_fiber())
@@ -131,7 +192,7 @@ enum far_status agent_start(struct far_agent *a, struct call_start *start, struc
 		error = start->len > FAR_MSG_BYTES_MAX ? -EMSGSIZE : submit_put(&s->submit, start);
 		shard_nudge(s);
 	}
-	return likely(error == 0) ? FAR_OK : agent_start_error(a, error, start, err);
+	return likely(error == 0) ? FAR_OK : agent_start_error(s, error, start, err);
 }
 
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err)
@@ -148,13 +209,13 @@ enum far_status agent_wait_error(int error, enum far_executed executed, struct f
 	return status;
 }
 
-enum far_status agent_start_waiting(struct far_agent *a, struct call_start *start, struct far_err *err)
+enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err)
 {
-	struct shard *s = a->shard;
+	const struct far_agent *a = s->config.agent;
 	struct idler idler = {0};
 	unsigned pauses = 0;
 	enum far_status status;
-	while (unlikely((status = agent_start(a, start, err)) == FAR_BUSY)) {
+	while (unlikely((status = agent_start(s, start, err)) == FAR_BUSY)) {
 		uint64_t now = clock_now(a->clock);
 		if (now >= start->deadline)
 			return err_set(err, FAR_TIMEOUT,
@@ -190,18 +251,17 @@ static void done_held(void *user, const struct outcome *o)
 	agent_complete(user, o);
 }
 
-enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *start, struct far_future *f,
+enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
 				    struct far_err *err)
 {
-	struct shard *s = a->shard;
 	struct fiber *fiber = shard_in_fiber();
 	bool held = !fiber && shard_held(s);
-	bool entered = !fiber && !held && a->driver == FAR_DRIVER_SHARED && shard_enter(s);
+	bool entered = !fiber && !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
 	enum far_status status;
 	start->user = f;
 	if (likely(entered || held)) {
 		start->done = done_held;
-		status = agent_start_waiting(a, start, err);
+		status = agent_start_waiting(s, start, err);
 		if (likely(!status)) {
 			s->ops->flush(s->q);
 			shard_wait(s, f, TIME_NEVER); /* this thread runs the timers: the call ends at its deadline */
@@ -220,7 +280,7 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 				 : start->deadline + NOBODY_DRIVES_NS;
 	for (;;) {
 		buf_ref(&f->head); /* the call's own: the wait may end before it */
-		status = agent_start_waiting(a, start, err);
+		status = agent_start_waiting(s, start, err);
 		if (unlikely(status)) {
 			buf_unref(&f->head);
 			break;
@@ -242,7 +302,7 @@ enum far_status agent_call_and_wait(struct far_agent *a, struct call_start *star
 		/* A call that was handed over may find no room: then it has not been sent. A handler may say BUSY too,
 		 * and has run. */
 		if (likely(f->status != FAR_BUSY) || f->executed != FAR_EXECUTED_NO ||
-		    clock_now(a->clock) >= start->deadline)
+		    clock_now(s->config.clock) >= start->deadline)
 			break;
 		future_reset(f);
 	}

@@ -29,21 +29,23 @@ static void send_done(void *user, const struct outcome *o)
 enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
 {
-	enum far_status status = agent_check_to(a, to, err);
+	struct route route;
+	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (unlikely(status))
 		return status;
 	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)",
 			       FAR_MSG_HANDLERS_MAX);
 	struct call_start start = {.worker = (uint32_t)to.worker,
+				   .shard = route.shard,
 				   .fn = id,
 				   .done = send_done,
 				   .user = user,
 				   .app = (void (*)(void))done,
 				   .data = data,
 				   .len = len};
-	agent_set_deadline(a, opts, &start);
-	return agent_start(a, &start, err);
+	agent_set_deadline(a, route.via, opts, &start);
+	return agent_start(route.via, &start, err);
 }
 
 /* ---- waiting ---- */
@@ -85,17 +87,17 @@ static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, stru
 	return FAR_TOO_LARGE;
 }
 
-static enum far_status call_held(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
-				 size_t *reply_len, struct far_err *err)
+static enum far_status call_held(struct shard *s, struct call_start *start, void *reply, size_t cap, size_t *reply_len,
+				 struct far_err *err)
 {
-	struct shard *s = a->shard;
+	const struct far_agent *a = s->config.agent;
 	struct held_call h;
 	h.done = false;
 	h.reply = reply;
 	h.cap = cap;
 	start->done = held_done;
 	start->user = &h;
-	enum far_status status = agent_start_waiting(a, start, err);
+	enum far_status status = agent_start_waiting(s, start, err);
 	if (unlikely(status))
 		return status;
 	s->ops->flush(s->q);
@@ -123,14 +125,14 @@ static enum far_status call_held(struct far_agent *a, struct call_start *start, 
 	return h.outcome.status;
 }
 
-static enum far_status call_handed(struct far_agent *a, struct call_start *start, void *reply, size_t cap,
+static enum far_status call_handed(struct shard *s, struct call_start *start, void *reply, size_t cap,
 				   size_t *reply_len, struct far_err *err)
 {
-	struct far_future *f = future_alloc(a->shard);
+	struct far_future *f = future_alloc(s);
 	if (!f)
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
-	enum far_status status = agent_call_and_wait(a, start, f, err);
+	enum far_status status = agent_call_and_wait(s, start, f, err);
 	if (!status)
 		status = agent_result(f, NULL, err);
 	if (!status) {
@@ -151,23 +153,26 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
 			     struct far_err *err)
 {
-	enum far_status status = agent_check_to(a, to, err);
+	struct route route;
+	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (likely(!status))
 		status = agent_may_wait("far_msg_call", err);
 	if (unlikely(status))
 		return status;
 	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	struct call_start start = {.worker = (uint32_t)to.worker, .fn = id, .data = data, .len = len};
-	agent_set_deadline(a, opts, &start);
+	struct shard *s = route.via;
+	struct call_start start = {
+		.worker = (uint32_t)to.worker, .shard = route.shard, .fn = id, .data = data, .len = len};
+	agent_set_deadline(a, s, opts, &start);
 	if (unlikely(shard_in_fiber() != NULL))
-		return call_handed(a, &start, reply, cap, reply_len, err);
-	if (shard_held(a->shard))
-		return call_held(a, &start, reply, cap, reply_len, err);
-	if (a->driver == FAR_DRIVER_SHARED && shard_enter(a->shard)) {
-		status = call_held(a, &start, reply, cap, reply_len, err);
-		shard_leave(a->shard);
+		return call_handed(s, &start, reply, cap, reply_len, err);
+	if (shard_held(s))
+		return call_held(s, &start, reply, cap, reply_len, err);
+	if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+		status = call_held(s, &start, reply, cap, reply_len, err);
+		shard_leave(s);
 		return status;
 	}
-	return call_handed(a, &start, reply, cap, reply_len, err);
+	return call_handed(s, &start, reply, cap, reply_len, err);
 }

@@ -115,7 +115,12 @@ enum far_status far_fail(struct far_req *req, enum far_status status, int32_t co
 
 struct far_to far_req_from(const struct far_req *req)
 {
-	return (struct far_to){(int32_t)req->from, 0};
+	return (struct far_to){(int32_t)req->from, (int32_t)req->from_shard};
+}
+
+unsigned far_req_shard(const struct far_req *req)
+{
+	return req->shard->config.index;
 }
 
 struct far_agent *far_req_agent(const struct far_req *req)

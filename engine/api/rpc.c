@@ -23,16 +23,16 @@ static void write_arguments(const void *data, void *dst, size_t len)
 
 static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
-			       struct call_start *start, struct far_err *err)
+			       struct call_start *start, struct route *route, struct far_err *err)
 {
-	enum far_status status = agent_check_to(a, to, err);
-	if (unlikely(status))
-		return status;
 	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
 	if (unlikely(!fn))
 		return err_set(err, FAR_NO_FUNCTION,
 			       "no function \"%s\" is registered here; register it on the caller and on the callee",
 			       function ? function : "(NULL)");
+	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, route, err);
+	if (unlikely(status))
+		return status;
 	checked->n = n;
 	checked->v = args;
 	if (unlikely(!signature_fits(&fn->signature, args, n))) {
@@ -45,12 +45,13 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;
 	*start = (struct call_start){.worker = (uint32_t)to.worker,
+				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = true,
 				     .data = checked,
 				     .len = len,
 				     .write = write_arguments};
-	agent_set_deadline(a, opts, start);
+	agent_set_deadline(a, route->via, opts, start);
 	return FAR_OK;
 }
 
@@ -62,17 +63,18 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct call_start start;
 	if (unlikely(!out))
 		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, where the future goes, must not be NULL");
-	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
+	struct route route;
+	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
 		return status;
-	struct far_future *f = future_alloc(a->shard);
+	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
 	buf_ref(&f->head);
 	start.done = agent_done_future;
 	start.user = f;
-	status = agent_start(a, &start, err);
+	status = agent_start(route.via, &start, err);
 	if (unlikely(status)) {
 		buf_unref(&f->head);
 		buf_unref(&f->head);
@@ -89,16 +91,17 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 {
 	struct arguments checked;
 	struct call_start start;
+	struct route route;
 	enum far_status status = agent_may_wait("far_rpc_sync", err);
 	if (likely(!status))
-		status = prepare(a, to, function, args, args_n, opts, &checked, &start, err);
+		status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
 		return status;
-	struct far_future *f = future_alloc(a->shard);
+	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
 			       FAR_FUTURES_MAX);
-	status = agent_call_and_wait(a, &start, f, err);
+	status = agent_call_and_wait(route.via, &start, f, err);
 	if (likely(!status))
 		return agent_result_last(f, out, err);
 	buf_unref(&f->head);

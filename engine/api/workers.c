@@ -12,12 +12,12 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 {
 	const struct ctl_member *m = &a->members[rank];
 	memset(out, 0, sizeof *out);
-	memcpy(out->name, m->name, sizeof out->name);
+	snprintf(out->name, sizeof out->name, "%s", m->name);
 	out->rank = m->rank;
 	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_relaxed) != 0;
 	out->incarnation = m->incarnation;
-	memcpy(out->nic, m->nic, sizeof out->nic);
+	snprintf(out->nic, sizeof out->nic, "%s", m->nic);
 }
 
 enum far_status far_worker_by_name(struct far_agent *a, const char *name, struct far_worker_info *out,
@@ -73,9 +73,22 @@ enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handl
 	return status ? status : registry_add_message(&a->registry, handler, err);
 }
 
-enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)
+static struct shard *shard_at(const struct far_agent *a, unsigned shard)
 {
-	struct shard *s = a->shard;
+	return shard < a->shards_n ? a->shards[shard] : NULL;
+}
+
+static enum far_status no_shard(const struct far_agent *a, unsigned shard, struct far_err *err)
+{
+	return err_set(err, FAR_INVALID, "worker \"%s\" has %u shard%s, numbered from 0; there is no shard %u", a->name,
+		       a->shards_n, a->shards_n == 1 ? "" : "s", shard);
+}
+
+enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64_t timeout_ns, struct far_err *err)
+{
+	struct shard *s = shard_at(a, shard);
+	if (!s)
+		return no_shard(a, shard, err);
 	if (a->driver == FAR_DRIVER_OWN)
 		return err_set(err, FAR_UNSUPPORTED,
 			       "this agent's shard is driven by its own thread only (FAR_DRIVER_OWN or FAR_IDLE_BUSY)");
@@ -95,23 +108,52 @@ enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, stru
 	return entered ? FAR_OK : err_set(err, FAR_TIMEOUT, "another thread keeps driving the shard");
 }
 
+void far_shard_release_at(struct far_agent *a, unsigned shard)
+{
+	struct shard *s = shard_at(a, shard);
+	if (s && shard_held(s) && !shard_in_handler())
+		shard_leave(s);
+}
+
+unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)
+{
+	struct shard *s = shard_at(a, shard);
+	if (unlikely(!s || !shard_held(s) || s->context.handler))
+		return 0;
+	return shard_pass(s);
+}
+
+enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)
+{
+	return far_shard_acquire_at(a, 0, timeout_ns, err);
+}
+
 void far_shard_release(struct far_agent *a)
 {
-	if (shard_held(a->shard) && !shard_in_handler() && !shard_in_fiber())
-		shard_leave(a->shard);
+	far_shard_release_at(a, 0);
 }
 
 unsigned far_shard_poll(struct far_agent *a)
 {
-	if (unlikely(!shard_held(a->shard) || a->shard->context.handler || shard_in_fiber()))
-		return 0;
-	return shard_pass(a->shard);
+	return far_shard_poll_at(a, 0);
 }
 
-void far_counters_read(struct far_agent *a, struct far_counters *out)
+unsigned far_shards(struct far_agent *a)
 {
-	const struct shard_counters *c = &a->shard->counters;
-#define READ(name) out->name = atomic_load_explicit(&c->name, memory_order_relaxed)
+	return a->shards_n;
+}
+
+unsigned far_shard_of_thread(struct far_agent *a)
+{
+	return agent_shard_of_thread(a)->config.index;
+}
+
+static void counters_add(const struct shard *s, struct far_counters *out)
+{
+	const struct shard_counters *c = &s->counters;
+	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
+	uint64_t waiting = atomic_load_explicit(&c->calls_waiting, memory_order_relaxed);
+#define READ(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed)
 	READ(calls_sent);
 	READ(calls_completed);
 	READ(calls_failed);
@@ -128,6 +170,23 @@ void far_counters_read(struct far_agent *a, struct far_counters *out)
 	READ(wakeups);
 	READ(requests_active);
 #undef READ
-	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
-	out->calls_active = atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+}
+
+void far_counters_read(struct far_agent *a, struct far_counters *out)
+{
+	memset(out, 0, sizeof *out);
+	for (unsigned i = 0; i < a->shards_n; i++)
+		counters_add(a->shards[i], out);
+}
+
+enum far_status far_shard_counters_read(struct far_agent *a, unsigned shard, struct far_counters *out,
+					struct far_err *err)
+{
+	const struct shard *s = shard_at(a, shard);
+	if (!s)
+		return no_shard(a, shard, err);
+	memset(out, 0, sizeof *out);
+	counters_add(s, out);
+	return FAR_OK;
 }

@@ -5,9 +5,22 @@
 
 #include <stdint.h>
 
-/* Members of a static group. Sessions are set up with everybody at init: this many unix sockets and ring pairs at most.
- */
-#define FAR_WORLD_MAX 256
+/* Members of a static group: what one store serves (FAR_STORE_CLIENTS_MAX) with each member's tables still small. */
+#define FAR_WORLD_MAX 1024
+
+/* Shards of a worker, as <farcall/agent.h> says too: a session table of shards × world stays small. */
+#define FAR_SHARDS_MAX 16
+
+/* Members of a group in which everybody asks the store about everybody. In larger ones rank 0 does, and publishes what
+ * it has read as a list: n requests and n lists instead of n * n requests. */
+#define FAR_GATHER_DIRECT_MAX 64
+
+/* Sessions of one worker that are set up at init; a group that needs more has them set up by their first calls. Each
+ * costs two descriptors and a mapping at both ends. */
+#define FAR_SESSIONS_EAGER_MAX 256
+
+/* How long the set-up of a session on demand may take: the other side's control core only has to answer. */
+#define FAR_CONNECT_TIMEOUT_NS UINT64_C(30000000000)
 
 /* Calls that may be pending from one shard towards another. With it a ring can be made that is never full, see
  * SHARD_RING_SLOTS in shard/shard.h. */
@@ -46,7 +59,7 @@
 /* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
 #define FAR_SUBMIT_SLOTS 1024
 
-/* Mailbox of a shard, from its control core: two messages per member (up, down). */
+/* Mailbox of a shard, each way. Who finds it full tries again, in order. */
 #define FAR_MAILBOX_SLOTS 1024
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */

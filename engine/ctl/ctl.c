@@ -86,7 +86,8 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 	struct url url;
 	int store_fd = -1;
 	must(config->clock && config->net && config->post && config->take && config->outstanding);
-	must(config->shards >= 1 && config->incarnation != 0 && config->ports_n <= INFO_PORTS_MAX);
+	must(config->shards >= 1 && config->shards <= FAR_SHARDS_MAX);
+	must(config->incarnation != 0 && config->ports_n <= INFO_PORTS_MAX);
 	enum far_status status = ctl_check_name(config->name, err);
 	if (status == FAR_OK && config->group)
 		status = word_check("group", config->group, err);
@@ -236,6 +237,11 @@ const struct ctl_member *ctl_members(const struct ctl *ctl, int *world)
 int ctl_rank(const struct ctl *ctl)
 {
 	return ctl->group.url.rank;
+}
+
+unsigned ctl_sessions(const struct ctl *ctl)
+{
+	return ctl->group.lazy ? 0 : ctl->group.shards_all;
 }
 
 const char *ctl_identity(const struct ctl *ctl)

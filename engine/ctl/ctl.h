@@ -25,29 +25,30 @@ struct ctl_config {
 	const char *init_method, *group;
 	uint64_t incarnation;
 	uint64_t init_timeout_ns;
-	unsigned shards;
+	unsigned shards;  /* [1, FAR_SHARDS_MAX] */
+	bool lazy;        /* sessions on demand, whatever the size of the group */
 	bool open_to_all; /* security=none */
 	const struct clock_source *clock;
 	struct ctl_net *net;           /* taken over on success */
 	struct nic_port *const *ports; /* borrowed; best first */
 	unsigned ports_n;
-	/** Puts a mail into shard 0's mailbox and wakes its driver; false when full. */
-	bool (*post)(void *ctx, const struct mail *mail);
-	/** Takes the next mail of the shard. */
-	bool (*take)(void *ctx, struct mail *mail);
+	/** Puts a mail into a shard's mailbox and wakes its driver; false when full, or without memory for it. */
+	bool (*post)(void *ctx, unsigned shard, const struct mail *mail);
+	/** Takes the next mail of a shard. */
+	bool (*take)(void *ctx, unsigned shard, struct mail *mail);
 	/** Calls this worker has outstanding: shutdown waits for 0. Any thread. */
 	uint64_t (*outstanding)(void *ctx);
 	void *ctx;
 };
 
-/** A member as application threads see it: all but `alive` and `nic` is constant from READY on. */
+/** A member as application threads see it: all but `alive` is constant from READY on. */
 struct ctl_member {
-	char name[FAR_NAME_MAX];
+	const char *name; /* "": not known yet */
 	int32_t rank;
 	uint32_t shards;
 	uint64_t incarnation;
+	const char *nic;   /* driver that reaches it, "": none */
 	_Atomic int alive; /* writer: control core; relaxed, a hint */
-	char nic[16];
 };
 
 struct ctl;
@@ -80,6 +81,8 @@ void ctl_leave(struct ctl *ctl, uint64_t timeout_ns);
 /** Members, by rank; `world` of them; constant from READY on. */
 const struct ctl_member *ctl_members(const struct ctl *ctl, int *world);
 int ctl_rank(const struct ctl *ctl);
+/** Sessions of each shard that are set up at init; 0: they are set up on demand. Constant from READY on. */
+unsigned ctl_sessions(const struct ctl *ctl);
 /** Key of this group in the process: "host:port/group/name", for "already initialized". */
 const char *ctl_identity(const struct ctl *ctl);
 

@@ -31,20 +31,19 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->leave_deadline = TIME_NEVER;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);
-	g->mails = calloc(2 * world, sizeof *g->mails);
-	if (!g->members || !g->peers || !g->mails) {
+	if (!g->members || !g->peers) {
 		group_destroy(g);
 		return -ENOMEM;
 	}
 	for (int r = 0; r < url->world; r++) {
-		g->members[r].rank = r;
-		g->peers[r] = (struct peer){.group = g, .rank = r, .handle = NIC_PEER_NONE};
+		g->members[r] = (struct ctl_member){.name = "", .nic = "", .rank = r};
+		g->peers[r] = (struct peer){.group = g, .rank = r, .port = PORT_NONE};
 	}
-	snprintf(g->members[url->rank].name, sizeof g->members[0].name, "%s", g->name);
+	g->members[url->rank].name = g->name;
 	g->members[url->rank].shards = config->shards;
 	g->members[url->rank].incarnation = config->incarnation;
 	for (unsigned i = 0; i < config->ports_n; i++)
-		g->ports[i] = (struct group_port){g, i, TIME_NEVER};
+		g->ports[i] = (struct group_port){.group = g, .index = i, .next = TIME_NEVER};
 	return 0;
 }
 
@@ -60,14 +59,13 @@ void group_close(struct group *g)
 void group_destroy(struct group *g)
 {
 	group_close(g);
+	session_free(g);
 	for (int r = 0; g->peers && r < g->url.world; r++)
-		free(g->peers[r].addrs);
+		free(g->peers[r].info);
 	free(g->members);
 	free(g->peers);
-	free(g->mails);
 	g->members = NULL;
 	g->peers = NULL;
-	g->mails = NULL;
 }
 
 enum ctl_state group_state(const struct group *g)

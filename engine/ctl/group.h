@@ -6,15 +6,18 @@
  *   world        world size, set by who comes first
  *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: who holds rank r, by compare-and-set
  *   info/<r>     see info.h
+ *   list/<k>     chunk k of all infos, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see list.c
  *   abort        status (1 byte), text: the first failure of a join
- *   bye/<r>      member r has nothing outstanding and leaves
+ *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before
+ *   byes         by rank 0, in groups that have lists: a byte for each rank, '1' (bye), 'l' (lost), '?' (not come)
  *
  * Phases, in order; each is entered in the function named:
  *   START    listen (rank 0), make the client                            group_create
  *   STORE    until the store answers                                     join_step
  *   CLAIM    world size and rank agreed, info published                  join_step
  *   GATHER   until every member's info is read                           join.c: rank_claimed
- *   CONNECT  until a session with every member, oneself included, is up  join.c: gathered
+ *   CONNECT  until all sessions are up, oneself's included; passed over  join.c: gathered
+ *            when sessions are set up on demand
  *   READY                                                                session_step
  *   DRAIN    until no call is outstanding                                leave_step
  *   BYE      until everybody has said bye, or is dead                    leave_step
@@ -26,6 +29,7 @@
 #ifndef FAR_CTL_GROUP_H
 #define FAR_CTL_GROUP_H
 
+#include "base/limits.h"
 #include "ctl/ctl.h"
 #include "ctl/info.h"
 #include "ctl/store.h"
@@ -54,26 +58,64 @@ enum peer_bye {
 
 struct group;
 
+enum pair_state {
+	PAIR_NONE,       /* no session, nobody makes one */
+	PAIR_CONNECTING, /* our attempt is out */
+	PAIR_YIELDING,   /* the other side said that it connects itself: its hello is awaited */
+	PAIR_UP,
+	PAIR_DEAD /* for good */
+};
+
+/** One of our shards and one of a member's: the session between them. Made when first used. */
+struct pair {
+	struct peer *peer;
+	struct pair *next; /* of the peer */
+	uint8_t local, remote;
+	uint8_t state;                         /* enum pair_state */
+	bool attempt;                          /* a connect() of ours will report */
+	bool wanted;                           /* the shard has asked and waits for PEER_UP or UNREACHED */
+	bool up_posted;                        /* ... or queued to be */
+	bool due_up, due_down, due_unreached;  /* mails that are queued */
+	bool queued;                           /* for its shard's mailbox */
+	bool yielded;                          /* counted in group.yielding_n */
+	uint8_t status;                        /* of UNREACHED */
+	uint16_t port;                         /* index in config.ports */
+	uint32_t handle;                       /* NIC_PEER_NONE: none, or dropped */
+	uint64_t accepted;                     /* the other's incarnation, as its hello said */
+	uint64_t retry_at, retry_ns, deadline; /* of a set-up on demand */
+	struct pair *next_queued;
+	char text[MAIL_TEXT_MAX];
+};
+
 /** One member of the group, oneself included, beyond what struct ctl_member shows. */
 struct peer {
 	struct group *group;
 	int rank;
-	bool known;                  /* its info has been read */
-	bool up;                     /* a session is, or was, there */
-	bool dead;                   /* the session ended; stays */
-	bool up_posted, down_posted; /* to the shard */
-	unsigned port;               /* of the session: index in config.ports */
-	uint32_t handle;             /* of the session; NIC_PEER_NONE: none, or dropped */
-	uint64_t accepted;           /* incarnation that was accepted before the info was known; 0: none */
-	enum peer_bye bye;
-	struct nic_addr *addrs; /* [0, addrs_n), own memory */
-	unsigned addrs_n;
+	bool known;     /* its info has been read */
+	bool dead;      /* a session ended, or its port is gone; stays */
+	bool probed;    /* ... while leaving */
+	uint8_t bye;    /* enum peer_bye */
+	uint16_t up_n;  /* sessions that are, or were, up */
+	uint16_t port;  /* that reaches it; PORT_NONE */
+	uint16_t bytes; /* of its info as published, which lies in `info` after the name */
+	uint8_t name_bytes;
+	uint8_t *info;
+	struct pair *pairs;
 };
+
+#define PORT_NONE UINT16_MAX
 
 struct group_port {
 	struct group *group;
 	unsigned index;
-	uint64_t next; /* when step() wants to be called again */
+	uint64_t next;         /* when step() wants to be called again */
+	struct pair **by_peer; /* the NIC's peers, [0, peers_n) */
+	uint32_t peers_n;
+};
+
+/** Pairs with mails for one shard, oldest first. */
+struct outqueue {
+	struct pair *head, *tail;
 };
 
 struct group {
@@ -98,13 +140,19 @@ struct group {
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */
 	int known_n;
+	bool sweeping;       /* the deadline has passed; one more look at who has come */
+	bool byes_heard;     /* rank 0's list of who has left */
+	bool lazy;           /* sessions on demand: somebody asked for it, or there would be too many */
+	unsigned shards_all; /* of all members, oneself included */
+	unsigned shards_max; /* of a member */
+	unsigned ups_posted; /* PEER_UPs in the mailboxes */
+	unsigned yielding_n; /* pairs in PAIR_YIELDING, and thus with a time to try again */
 	struct group_port ports[INFO_PORTS_MAX];
-
-	struct mail *mails; /* to the shard: ring of 2 * world, an up and a down for each */
-	unsigned mails_head, mails_tail;
+	struct outqueue out[FAR_SHARDS_MAX];
 
 	bool leave_asked; /* ctl_step saw ctl_leave() */
 	bool bye_sent, bye_done;
+	uint64_t probe_at; /* rank 0: when to look whether those who have not come live */
 };
 
 /* ---- group.c ---- */
@@ -137,11 +185,49 @@ static inline bool group_leaving(const struct group *g)
 void join_start(struct group *g);
 void join_step(struct group *g);
 
+/** What a member has published, as read; also by list.c. */
+void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
+/** A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
+bool join_reply_counts(struct group *g, int result, const struct store_msg *reply);
+
+/* ---- list.c ---- */
+/** Does rank 0 collect and publish for the others. */
+bool list_used(const struct group *g);
+/** Rank 0: all infos are known. */
+void list_publish(struct group *g);
+/** The others: reads the list as soon as it is there. */
+void list_read(struct group *g);
+
 /* ---- session.c ---- */
-/** All infos are known: checks early comers and connects to ranks [0, own]. */
+/** All infos are known: checks early comers, and connects to ranks [0, own] unless that is done on demand. */
 void session_begin(struct group *g);
+/** Has all sessions of a join been set up. */
+bool session_all_up(const struct group *g);
+/** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
+void session_probe(struct peer *p);
+void session_free(struct group *g);
+/** The first of our ports, best first, whose driver a member has too, and its address there; PORT_NONE. */
+uint16_t session_port(const struct group *g, const struct info *info, const struct nic_addr **addr);
 /** Ports, mails; READY when all sessions are up. Returns when to be called again. */
 uint64_t session_step(struct group *g);
+
+struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote);
+/** The same, made when it is missing; NULL without memory. */
+struct pair *pair_get(struct peer *p, unsigned local, unsigned remote);
+struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle);
+/** The shard asks for a session. */
+void pair_want(struct pair *pair);
+/** The shard has let go of it. */
+void pair_drop(struct pair *pair);
+/** Ends every session with a member, for good. */
+void peer_die(struct peer *p, const char *why);
+
+/* ---- mails.c ---- */
+/** The pair has a mail for its shard. */
+void mails_queue(struct pair *pair);
+/** Returns when to try a full mailbox again. */
+uint64_t mails_post(struct group *g);
+void mails_take(struct group *g);
 
 /* ---- leave.c ---- */
 void leave_begin(struct group *g);

@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define INFO_VERSION    1
+#define INFO_VERSION    2
 #define INFO_HEAD_BYTES 13
 #define INFO_ADDR_BYTES 3
 #define HELLO_MAGIC     UINT32_C(0x4643484c)
-#define HELLO_VERSION   1
+#define HELLO_VERSION   2
 
 static_assert(INFO_HEAD_BYTES + FAR_NAME_MAX + INFO_PORTS_MAX * (INFO_ADDR_BYTES + 16 + NIC_ADDR_BYTES_MAX) <=
 		      FAR_STORE_VALUE_MAX,
@@ -46,7 +46,8 @@ size_t info_encode(const struct info *info, uint8_t *out)
 	size_t name_len = strlen(info->name);
 	uint8_t *p = put(out, INFO_VERSION, 1);
 	p = put(p, name_len, 1);
-	p = put(p, info->shards, 2);
+	p = put(p, info->shards, 1);
+	p = put(p, info->lazy, 1);
 	p = put(p, info->incarnation, 8);
 	p = put(p, info->addrs_n, 1);
 	p = put_bytes(p, info->name, name_len);
@@ -68,11 +69,13 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 		return -EPROTO;
 	size_t name_len = (size_t)get(&p, 1);
 	memset(out, 0, sizeof *out);
-	out->shards = (unsigned)get(&p, 2);
+	out->shards = (unsigned)get(&p, 1);
+	out->lazy = get(&p, 1) & 1;
 	out->incarnation = get(&p, 8);
 	out->addrs_n = (unsigned)get(&p, 1);
 	if (name_len == 0 || name_len >= FAR_NAME_MAX || name_len > (size_t)(end - p) || out->shards == 0 ||
-	    out->incarnation == 0 || out->addrs_n > INFO_PORTS_MAX || memchr(p, 0, name_len))
+	    out->shards > FAR_SHARDS_MAX || out->incarnation == 0 || out->addrs_n > INFO_PORTS_MAX ||
+	    memchr(p, 0, name_len))
 		return -EPROTO;
 	memcpy(out->name, p, name_len);
 	p += name_len;
@@ -97,7 +100,8 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 {
 	uint8_t *p = put(out, HELLO_MAGIC, 4);
 	p = put(p, HELLO_VERSION, 2);
-	p = put(p, 0, 2);
+	p = put(p, hello->from_shard, 1);
+	p = put(p, hello->to_shard, 1);
 	p = put(p, hello->group, 8);
 	p = put(p, hello->world, 4);
 	p = put(p, hello->rank, 4);
@@ -108,8 +112,10 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 int hello_decode(const void *data, size_t len, struct hello *out)
 {
 	const uint8_t *p = data;
-	if (len < HELLO_BYTES || get(&p, 4) != HELLO_MAGIC || get(&p, 2) != HELLO_VERSION || get(&p, 2) != 0)
+	if (len < HELLO_BYTES || get(&p, 4) != HELLO_MAGIC || get(&p, 2) != HELLO_VERSION)
 		return -EPROTO;
+	out->from_shard = (uint8_t)get(&p, 1);
+	out->to_shard = (uint8_t)get(&p, 1);
 	out->group = get(&p, 8);
 	out->world = (uint32_t)get(&p, 4);
 	out->rank = (uint32_t)get(&p, 4);

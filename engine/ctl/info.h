@@ -2,10 +2,12 @@
 /**
  * What members tell each other: "info" through the store, "hello" in the set-up of a session. Numbers are big-endian.
  *
- *   info   offset 0: version 1 (1 byte), name bytes (1), shards (2), incarnation (8), addresses (1), then the name,
- *          then per address: driver bytes (1), blob bytes (2), driver, blob.
- *   hello  offset 0: magic "FCHL" (4 bytes), version 1 (2), 0 (2), hash of the group's name (8), world size (4),
- *          rank (4), incarnation of the sender (8), incarnation of the receiver as the sender knows it (8).
+ *   info   offset 0: version 2 (1 byte), name bytes (1), shards (1), flags (1: bit 0 asks for sessions on demand),
+ *          incarnation (8), addresses (1), then the name, then per address: driver bytes (1), blob bytes (2), driver,
+ *          blob.
+ *   hello  offset 0: magic "FCHL" (4 bytes), version 2 (2), the sender's shard (1), the receiver's shard (1), hash of
+ *          the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the receiver
+ *          as the sender knows it (8).
  *          Readers take a longer hello and ignore what they do not know: the proof of a group key goes there.
  */
 #ifndef FAR_CTL_INFO_H
@@ -23,7 +25,8 @@
 struct info {
 	char name[FAR_NAME_MAX];
 	uint64_t incarnation;
-	unsigned shards;
+	unsigned shards; /* [1, FAR_SHARDS_MAX] */
+	bool lazy;       /* wants sessions on demand */
 	unsigned addrs_n;
 	struct nic_addr addrs[INFO_PORTS_MAX];
 };
@@ -32,6 +35,7 @@ struct hello {
 	uint64_t group; /* hash64 of its name */
 	uint32_t world, rank;
 	uint64_t from, to; /* incarnations */
+	uint8_t from_shard, to_shard;
 };
 
 /** Bytes written, at most FAR_STORE_VALUE_MAX. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way in: store, world size, rank, infos. */
 #include "base/error.h"
+#include "base/hash.h"
 #include "ctl/group.h"
 
 #include <errno.h>
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SWEEP_NS UINT64_C(250000000) /* for a last look at who has come */
 
 /* An inherited listener serves one group of the process: a second init listens for itself. Relaxed: a flag alone. */
 static _Atomic bool store_fd_used;
@@ -86,8 +89,7 @@ void join_start(struct group *g)
 
 /* ---- replies ---- */
 
-/* A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
-static bool reply_counts(struct group *g, int result, const struct store_msg *reply)
+bool join_reply_counts(struct group *g, int result, const struct store_msg *reply)
 {
 	g->busy = true;
 	if (!group_joining(g) || result)
@@ -102,7 +104,7 @@ static bool reply_counts(struct group *g, int result, const struct store_msg *re
 static void aborted(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	if (!reply_counts(g, result, reply))
+	if (!join_reply_counts(g, result, reply))
 		return;
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
 	group_abort_read(g, reply);
@@ -111,36 +113,46 @@ static void aborted(void *user, int result, const struct store_msg *reply)
 /* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
 static bool names_unique(struct group *g)
 {
-	for (int a = 0; a < g->url.world; a++) {
-		for (int b = a + 1; b < g->url.world; b++) {
-			if (strcmp(g->members[a].name, g->members[b].name))
-				continue;
-			group_fail(g, true, FAR_NOT_UNIQUE,
-				   "RPC worker name \"%s\" is not unique: ranks %d and %d share it", g->members[a].name,
-				   a, b);
-			return false;
-		}
+	uint32_t places = 4;
+	while (places < 2 * (uint32_t)g->url.world)
+		places *= 2;
+	uint16_t *by_name = calloc(places, sizeof *by_name); /* rank + 1 */
+	int a = 0, b = 0;
+	for (; by_name && b < g->url.world; b++) {
+		uint32_t i = (uint32_t)hash64(g->members[b].name, strlen(g->members[b].name)) & (places - 1);
+		for (; (a = by_name[i]); i = (i + 1) & (places - 1))
+			if (strcmp(g->members[a - 1].name, g->members[b].name) == 0)
+				break;
+		if (a)
+			break;
+		by_name[i] = (uint16_t)(b + 1);
 	}
-	return true;
+	if (!by_name)
+		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
+	else if (b < g->url.world)
+		group_fail(g, true, FAR_NOT_UNIQUE, "RPC worker name \"%s\" is not unique: ranks %d and %d share it",
+			   g->members[b].name, a - 1, b);
+	free(by_name);
+	return group_joining(g);
 }
 
 static void gathered(struct group *g)
 {
 	if (!names_unique(g))
 		return;
+	/* From the same facts, so that all members come to the same end. */
+	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
+		g->lazy = true;
 	g->phase = PHASE_CONNECT;
 	session_begin(g);
 }
 
-static void info_read(void *user, int result, const struct store_msg *reply)
+void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 {
-	struct peer *p = user;
 	struct group *g = p->group;
 	struct ctl_member *m = &g->members[p->rank];
 	struct info info;
-	if (!reply_counts(g, result, reply) || p->known)
-		return;
-	if (info_decode(reply->value, reply->value_len, &info) || ctl_check_name(info.name, NULL) != FAR_OK) {
+	if (info_decode(value, value_len, &info) || ctl_check_name(info.name, NULL) != FAR_OK) {
 		group_fail(g, true, FAR_PROTOCOL,
 			   "what rank %d published is malformed; do all members run one version?", p->rank);
 		return;
@@ -149,30 +161,50 @@ static void info_read(void *user, int result, const struct store_msg *reply)
 		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
 		return;
 	}
-	p->addrs = calloc(info.addrs_n ? info.addrs_n : 1, sizeof *p->addrs);
-	if (!p->addrs) {
+	const struct nic_addr *addr;
+	size_t name_bytes = strlen(info.name) + 1;
+	uint8_t *copy = malloc(name_bytes + value_len);
+	if (!copy) {
 		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
 		return;
 	}
-	memcpy(p->addrs, info.addrs, info.addrs_n * sizeof *p->addrs);
-	p->addrs_n = info.addrs_n;
-	memcpy(m->name, info.name, sizeof m->name);
+	memcpy(copy, info.name, name_bytes);
+	memcpy(copy + name_bytes, value, value_len);
+	m->name = (const char *)copy;
+	p->info = copy;
+	p->name_bytes = (uint8_t)name_bytes;
+	p->bytes = (uint16_t)value_len;
+	p->port = session_port(g, &info, &addr);
+	m->nic = p->port == PORT_NONE ? "" : g->config.ports[p->port]->ops->name;
 	m->shards = info.shards;
 	m->incarnation = info.incarnation;
 	p->known = true;
-	if (++g->known_n == g->url.world)
-		gathered(g);
+	g->lazy |= info.lazy;
+	g->shards_all += info.shards;
+	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
+	if (++g->known_n < g->url.world)
+		return;
+	if (list_used(g) && g->url.rank == 0)
+		list_publish(g);
+	gathered(g);
+}
+
+static void info_read(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	if (join_reply_counts(p->group, result, reply) && reply->status == STORE_OK && !p->known)
+		join_info_take(p, reply->value, reply->value_len);
 }
 
 static void info_set(void *user, int result, const struct store_msg *reply)
 {
-	reply_counts(user, result, reply);
+	join_reply_counts(user, result, reply);
 }
 
 static void info_publish(struct group *g)
 {
 	uint8_t value[FAR_STORE_VALUE_MAX];
-	struct info info = {.incarnation = g->config.incarnation, .shards = g->config.shards};
+	struct info info = {.incarnation = g->config.incarnation, .shards = g->config.shards, .lazy = g->config.lazy};
 	memcpy(info.name, g->name, sizeof info.name);
 	for (unsigned i = 0; i < g->config.ports_n; i++) {
 		const struct nic_port *port = g->config.ports[i];
@@ -184,7 +216,7 @@ static void info_publish(struct group *g)
 static void rank_claimed(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	if (!reply_counts(g, result, reply))
+	if (!join_reply_counts(g, result, reply))
 		return;
 	if (reply->status == STORE_DIFFERS) {
 		const char *held = (const char *)reply->value;
@@ -196,15 +228,28 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 	}
 	g->phase = PHASE_GATHER;
 	info_publish(g);
+	if (list_used(g) && g->url.rank != 0) {
+		list_read(g);
+		return;
+	}
 	for (int r = 0; r < g->url.world; r++)
 		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, info_read, &g->peers[r]);
+}
+
+/* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
+static void sweep(struct group *g)
+{
+	g->sweeping = true;
+	g->init_deadline = time_after(g->now, SWEEP_NS);
+	for (int r = 0; r < g->url.world; r++)
+		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, info_read, &g->peers[r]);
 }
 
 static void world_agreed(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
 	char value[24 + FAR_NAME_MAX], own[16];
-	if (!reply_counts(g, result, reply))
+	if (!join_reply_counts(g, result, reply))
 		return;
 	int len = snprintf(own, sizeof own, "%d", g->url.world);
 	if (reply->status == STORE_DIFFERS &&
@@ -244,8 +289,13 @@ static void deadline_passed(struct group *g)
 			g->store, seconds, error ? strerror(-error) : "no answer");
 		return;
 	}
+	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping) {
+		sweep(g);
+		return;
+	}
 	for (int r = 0; r < g->url.world; r++) {
-		if (g->phase == PHASE_CONNECT ? !g->peers[r].up : !g->peers[r].known)
+		if (g->phase == PHASE_CONNECT ? g->peers[r].up_n < g->config.shards * g->members[r].shards
+					      : !g->peers[r].known)
 			names_add(&names, r, g->members[r].name);
 	}
 	if (g->phase == PHASE_CONNECT)

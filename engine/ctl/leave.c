@@ -4,7 +4,9 @@
  * server that it still calls. The store outlives the sessions of whoever it serves: rank 0 closes it last.
  *
  * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
- * So when a session ends, one question to the store decides whether its member left or died.
+ * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
+ * most members see no session of the dead one end: rank 0 says in its place that it is lost, and after a while connects
+ * to those that have not come, a few at a time.
  */
 #include "base/error.h"
 #include "ctl/group.h"
@@ -14,7 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DRAIN_POLL_NS UINT64_C(1000000) /* how often outstanding calls are counted while there are some */
+#define DRAIN_POLL_NS  UINT64_C(1000000) /* how often outstanding calls are counted while there are some */
+#define PROBE_AFTER_NS UINT64_C(500000000)
+#define PROBE_EVERY_NS UINT64_C(50000000)
+#define PROBES_AT_ONCE 4
+
+static const char lost_value[] = "lost";
 
 static void left(struct group *g)
 {
@@ -27,22 +34,59 @@ static void bye_heard(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	if (result == 0 && reply->status == STORE_OK)
-		p->bye = BYE_SAID;
+		p->bye = reply->value_len == sizeof lost_value - 1 ? BYE_NEVER : BYE_SAID;
 	p->group->busy = true;
+}
+
+static void ignored(void *user, int result, const struct store_msg *reply)
+{
+	(void)result;
+	(void)reply;
+	((struct group *)user)->busy = true;
 }
 
 static void bye_answered(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	bye_heard(user, result, reply);
-	if (result == 0 && reply->status == STORE_MISSING && p->bye == BYE_UNKNOWN)
-		p->bye = BYE_NEVER;
+	if (result || reply->status != STORE_MISSING || p->bye != BYE_UNKNOWN)
+		return;
+	p->bye = BYE_NEVER;
+	if (p->group->url.rank == 0)
+		group_ask(p->group, STORE_CAS, "bye", p->rank, lost_value, sizeof lost_value - 1,
+			  p->group->leave_deadline, ignored, p->group);
 }
 
 void leave_ask_bye(struct peer *p)
 {
 	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
 		group_ask(p->group, STORE_GET, "bye", p->rank, NULL, 0, p->group->leave_deadline, bye_answered, p);
+}
+
+/* Rank 0's list of who has left. */
+static void byes_read(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->busy = true;
+	if (result || reply->status != STORE_OK || reply->value_len != (size_t)g->url.world)
+		return;
+	g->byes_heard = true;
+	for (int r = 0; r < g->url.world; r++)
+		if (g->peers[r].bye == BYE_UNKNOWN && r != g->url.rank)
+			g->peers[r].bye = reply->value[r] == '1'   ? BYE_SAID
+					  : reply->value[r] == 'l' ? BYE_NEVER
+								   : BYE_UNKNOWN;
+}
+
+/* Rank 0 tells the others, as far as it knows. */
+static void byes_publish(struct group *g)
+{
+	uint8_t byes[FAR_WORLD_MAX];
+	if (!list_used(g) || g->url.rank != 0 || g->store_lost)
+		return;
+	for (int r = 0; r < g->url.world; r++)
+		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? '1' : g->peers[r].bye == BYE_NEVER ? 'l' : '?';
+	group_ask(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, g->leave_deadline, ignored, g);
 }
 
 static void bye_stored(void *user, int result, const struct store_msg *reply)
@@ -61,13 +105,16 @@ void leave_begin(struct group *g)
 	 * connect any more, and it cannot begin before our own bye. */
 	if (g->server)
 		store_server_shut(g->server);
+	bool told = list_used(g) && g->url.rank != 0;
+	if (told && !g->store_lost)
+		group_ask(g, STORE_WAIT, "byes", -1, NULL, 0, g->leave_deadline, byes_read, g);
 	for (int r = 0; r < g->url.world && !g->store_lost; r++) {
 		struct peer *p = &g->peers[r];
 		if (r == g->url.rank)
 			continue;
 		if (p->dead)
 			leave_ask_bye(p);
-		else
+		else if (!told)
 			group_ask(g, STORE_WAIT, "bye", r, NULL, 0, g->leave_deadline, bye_heard, p);
 	}
 }
@@ -95,7 +142,8 @@ static void finish_late(struct group *g)
 	struct names missing = {.text = ""}, lost = {.text = ""};
 	uint64_t calls = g->config.outstanding(g->config.ctx);
 	char own[64] = "";
-	members_with(g, BYE_UNKNOWN, &missing);
+	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
+		members_with(g, BYE_UNKNOWN, &missing);
 	members_with(g, BYE_NEVER, &lost);
 	if (calls)
 		snprintf(own, sizeof own, "; %" PRIu64 " calls of this worker are outstanding", calls);
@@ -105,6 +153,9 @@ static void finish_late(struct group *g)
 			lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
 	else if (lost.n)
 		finish(g);
+	else if (list_used(g) && g->url.rank != 0)
+		err_set(&g->err, FAR_TIMEOUT,
+			"the shutdown's deadline passed before rank 0, which hears from all, had told who has left");
 	else
 		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed before the store at %s answered",
 			g->store);
@@ -137,13 +188,35 @@ static bool byes_complete(const struct group *g)
 	return g->bye_done;
 }
 
+/* Returns when to be called again. */
+static uint64_t probe_step(struct group *g)
+{
+	int n = 0;
+	if (!g->lazy || g->url.rank != 0)
+		return TIME_NEVER;
+	if (g->now < g->probe_at)
+		return g->probe_at;
+	for (int r = 1; r < g->url.world && n < PROBES_AT_ONCE; r++) {
+		struct peer *p = &g->peers[r];
+		if (p->bye != BYE_UNKNOWN || p->probed)
+			continue;
+		p->probed = true;
+		session_probe(p);
+		n++;
+	}
+	g->probe_at = n ? g->now + PROBE_EVERY_NS : TIME_NEVER;
+	return g->probe_at;
+}
+
 static void bye_step(struct group *g)
 {
 	if (!g->bye_sent) {
 		g->bye_sent = true;
+		g->probe_at = time_after(g->now, PROBE_AFTER_NS);
 		group_ask(g, STORE_SET, "bye", g->url.rank, "1", 1, g->leave_deadline, bye_stored, g);
 	}
 	if (byes_complete(g)) {
+		byes_publish(g);
 		finish(g);
 		g->phase = PHASE_CLOSE;
 	}
@@ -166,6 +239,8 @@ uint64_t leave_step(struct group *g)
 		next = drain_step(g);
 	if (g->phase == PHASE_BYE && !g->store_lost)
 		bye_step(g);
+	if (g->phase == PHASE_BYE)
+		next = probe_step(g);
 	if (g->phase == PHASE_BYE && g->store_lost) {
 		finish_without_store(g);
 		left(g);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions: the higher rank connects to the lower, everybody to itself; and the mails to and from the shard. */
+/*
+ * Sessions: a pair is one of our shards and one of a member's. At init the higher (rank, shard) connects to the lower,
+ * everybody to itself; on demand whoever is asked first does. When both do, the higher one's attempt is the session:
+ * it refuses the other's, which then waits for it, and asks again in case it fails. PROTOCOL.md argues why there is
+ * never more than one.
+ */
 #include "ctl/group.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MAIL_RETRY_NS UINT64_C(1000000) /* after a full mailbox */
-#define TAKES_MAX     64                /* mails of one step */
+#define YIELD_MIN_NS UINT64_C(2000000) /* before asking again; doubles up to the other */
+#define YIELD_MAX_NS UINT64_C(200000000)
 
 static void port_drop(struct group *g, unsigned port, uint32_t handle)
 {
@@ -15,51 +21,156 @@ static void port_drop(struct group *g, unsigned port, uint32_t handle)
 	p->ops->drop(p, handle);
 }
 
-static struct hello hello_to(const struct group *g, uint64_t incarnation)
+static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 {
+	const struct group *g = pair->peer->group;
 	return (struct hello){.group = g->hash,
 			      .world = (uint32_t)g->url.world,
 			      .rank = (uint32_t)g->url.rank,
 			      .from = g->config.incarnation,
-			      .to = incarnation};
+			      .to = incarnation,
+			      .from_shard = pair->local,
+			      .to_shard = pair->remote};
 }
 
-/* ---- mails ---- */
-
-static void mail_queue(struct group *g, enum mail_type type, const struct peer *p)
+static bool is_self(const struct peer *p)
 {
-	unsigned cap = 2 * (unsigned)g->url.world;
-	g->mails[g->mails_tail++ % cap] = (struct mail){.type = type,
-							.worker = (uint32_t)p->rank,
-							.peer = p->handle,
-							.port = p->port,
-							.incarnation = g->members[p->rank].incarnation};
-	g->busy = true;
+	return p->rank == p->group->url.rank;
 }
 
-static uint64_t mails_post(struct group *g)
+/* Is our end the one whose attempt wins. */
+static bool is_higher(const struct pair *pair)
 {
-	unsigned cap = 2 * (unsigned)g->url.world;
-	for (; g->mails_head != g->mails_tail; g->mails_head++) {
-		if (!g->config.post(g->config.ctx, &g->mails[g->mails_head % cap]))
-			return g->now + MAIL_RETRY_NS;
-		g->busy = true;
+	const struct group *g = pair->peer->group;
+	return pair->peer->rank != g->url.rank ? g->url.rank > pair->peer->rank : pair->local > pair->remote;
+}
+
+/* ---- the table ---- */
+
+struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = p->pairs;
+	while (pair && (pair->local != local || pair->remote != remote))
+		pair = pair->next;
+	return pair;
+}
+
+struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = pair_find(p, local, remote);
+	if (pair || !(pair = calloc(1, sizeof *pair)))
+		return pair;
+	pair->peer = p;
+	pair->local = (uint8_t)local;
+	pair->remote = (uint8_t)remote;
+	pair->handle = NIC_PEER_NONE;
+	pair->next = p->pairs;
+	p->pairs = pair;
+	return pair;
+}
+
+static bool handle_enter(struct group_port *port, uint32_t handle, struct pair *pair)
+{
+	if (handle >= port->peers_n) {
+		uint32_t n = port->peers_n ? port->peers_n : 16;
+		while (n <= handle)
+			n *= 2;
+		struct pair **grown = realloc(port->by_peer, n * sizeof(struct pair *));
+		if (!grown)
+			return false;
+		memset(grown + port->peers_n, 0, (n - port->peers_n) * sizeof(struct pair *));
+		port->by_peer = grown;
+		port->peers_n = n;
 	}
-	return TIME_NEVER;
+	port->by_peer[handle] = pair;
+	return true;
 }
 
-static void peer_attach(struct peer *p)
+struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle)
 {
-	struct ctl_member *m = &p->group->members[p->rank];
-	const struct nic_port *port = p->group->config.ports[p->port];
-	snprintf(m->nic, sizeof m->nic, "%s", port->ops->name);
-	atomic_store_explicit(&m->alive, 1, memory_order_relaxed);
-	p->up_posted = true;
-	mail_queue(p->group, MAIL_PEER_UP, p);
+	return port < g->config.ports_n && handle < g->ports[port].peers_n ? g->ports[port].by_peer[handle] : NULL;
+}
+
+void pair_drop(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (pair->handle == NIC_PEER_NONE)
+		return;
+	g->ports[pair->port].by_peer[pair->handle] = NULL;
+	port_drop(g, pair->port, pair->handle);
+	pair->handle = NIC_PEER_NONE;
+}
+
+void session_free(struct group *g)
+{
+	for (int r = 0; g->peers && r < g->url.world; r++) {
+		while (g->peers[r].pairs) {
+			struct pair *pair = g->peers[r].pairs;
+			g->peers[r].pairs = pair->next;
+			free(pair);
+		}
+	}
+	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
+		free(g->ports[i].by_peer);
+		g->ports[i].by_peer = NULL;
+		g->ports[i].peers_n = 0;
+	}
+}
+
+/* ---- the life of a pair ---- */
+
+static void pair_attach(struct pair *pair)
+{
+	pair->up_posted = true;
+	pair->wanted = false;
+	pair->due_up = true;
+	mails_queue(pair);
+}
+
+static void yield_end(struct pair *pair)
+{
+	if (pair->yielded)
+		pair->peer->group->yielding_n--;
+	pair->yielded = false;
+}
+
+/* There will be no session now: the shard is told, if it waits. */
+static void pair_unreached(struct pair *pair, enum far_status status, const char *text)
+{
+	struct group *g = pair->peer->group;
+	yield_end(pair);
+	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
+	g->busy = true;
+	if (pair->wanted) {
+		pair->wanted = false;
+		pair->due_unreached = true;
+		pair->status = (uint8_t)status;
+		snprintf(pair->text, sizeof pair->text, "%s", text);
+		mails_queue(pair);
+	}
+	/* Between two shards of ours one end makes the attempt for both. */
+	struct pair *other = is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
+	if (other && other->wanted && !other->attempt)
+		pair_unreached(other, status, text);
 }
 
 /* The session is over: the shard lets go first, when it ever held it. */
-static void peer_die(struct peer *p, const char *why)
+static void pair_end(struct pair *pair, const char *why)
+{
+	bool up = pair->state == PAIR_UP;
+	if (pair->state == PAIR_DEAD)
+		return;
+	pair_unreached(pair, FAR_PEER_LOST, why);
+	if (up && pair->up_posted) {
+		pair->due_down = true;
+		mails_queue(pair);
+	} else if (up) {
+		pair_drop(pair);
+	}
+}
+
+/* One session with it ended, or nobody listens at its port: whatever else there is with it ends too. */
+void peer_die(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
 	if (p->dead)
@@ -67,13 +178,8 @@ static void peer_die(struct peer *p, const char *why)
 	p->dead = true;
 	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
 	g->busy = true;
-	if (p->up_posted) {
-		p->down_posted = true;
-		mail_queue(g, MAIL_PEER_DOWN, p);
-	} else {
-		port_drop(g, p->port, p->handle);
-		p->handle = NIC_PEER_NONE;
-	}
+	for (struct pair *pair = p->pairs; pair; pair = pair->next)
+		pair_end(pair, why);
 	if (group_joining(g))
 		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
 			   g->members[p->rank].name, p->rank, why);
@@ -81,49 +187,180 @@ static void peer_die(struct peer *p, const char *why)
 		leave_ask_bye(p);
 }
 
-static struct peer *peer_find(struct group *g, unsigned port, uint32_t handle)
-{
-	for (int r = 0; r < g->url.world; r++) {
-		struct peer *p = &g->peers[r];
-		if (p->up && p->handle == handle && p->port == port)
-			return p;
-	}
-	return NULL;
-}
+/* ---- set-up ---- */
 
-static void mails_take(struct group *g)
+uint16_t session_port(const struct group *g, const struct info *info, const struct nic_addr **addr)
 {
-	struct mail mail;
-	for (int i = 0; i < TAKES_MAX && g->config.take(g->config.ctx, &mail); i++) {
-		struct peer *p = mail.port < g->config.ports_n ? peer_find(g, mail.port, mail.peer) : NULL;
-		g->busy = true;
-		if (!p)
-			continue;
-		if (mail.type == MAIL_POISONED) {
-			peer_die(p, "it broke the protocol");
-		} else if (mail.type == MAIL_DETACHED && p->down_posted) {
-			port_drop(g, p->port, p->handle);
-			p->handle = NIC_PEER_NONE;
+	for (unsigned i = 0; i < g->config.ports_n; i++) {
+		for (unsigned a = 0; a < info->addrs_n; a++) {
+			if (strcmp(info->addrs[a].driver, g->config.ports[i]->ops->name))
+				continue;
+			*addr = &info->addrs[a];
+			return (uint16_t)i;
 		}
 	}
+	return PORT_NONE;
+}
+
+static void drivers_list(const struct peer *p, char *out, size_t cap)
+{
+	struct info info = {.addrs_n = 0};
+	size_t len = 0;
+	info_decode(p->info + p->name_bytes, p->bytes, &info);
+	snprintf(out, cap, "none");
+	for (unsigned i = 0; i < info.addrs_n && len < cap; i++)
+		len += (size_t)snprintf(out + len, cap - len, "%s%s", i ? ", " : "", info.addrs[i].driver);
+}
+
+/* A set-up has failed for this reason: the join with it, or the calls that wait. */
+static void pair_failed(struct pair *pair, int error, const char *text)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	bool gone = error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
+		    error == -EPIPE;
+	if (group_joining(g) && !g->lazy) {
+		group_fail(g, true, error == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
+			   "worker \"%.100s\" cannot connect to worker \"%.100s\" (rank %d): %s", g->name,
+			   g->members[p->rank].name, p->rank, text);
+		return;
+	}
+	/* It has published an address and nobody is there, or somebody else: the worker is gone. */
+	if (gone && !is_self(p))
+		peer_die(p, "its process is gone");
+	else
+		pair_unreached(pair, FAR_UNREACHABLE, text);
+}
+
+static void pair_connect(struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	struct nic_err err = {.text = ""};
+	uint8_t words[HELLO_BYTES];
+	const struct nic_addr *addr;
+	struct info info;
+	if (p->port == PORT_NONE || info_decode(p->info + p->name_bytes, p->bytes, &info) ||
+	    session_port(g, &info, &addr) == PORT_NONE) {
+		char here[80], there[80];
+		drivers_list(&g->peers[g->url.rank], here, sizeof here);
+		drivers_list(p, there, sizeof there);
+		if (group_joining(g) && !g->lazy)
+			group_fail(g, true, FAR_UNREACHABLE,
+				   "workers \"%.100s\" and \"%.100s\" share no NIC driver: %s on one side, %s on the "
+				   "other",
+				   g->name, g->members[p->rank].name, here, there);
+		else
+			pair_unreached(pair, FAR_UNREACHABLE, "the two workers share no NIC driver");
+		return;
+	}
+	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
+	hello_encode(&h, words);
+	struct nic_port *nic = g->config.ports[p->port];
+	uint64_t deadline = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline;
+	pair->state = PAIR_CONNECTING;
+	pair->attempt = true;
+	g->busy = true;
+	int rc = nic->ops->connect(nic, pair->local, addr, pair->remote, words, sizeof words, deadline, pair, &err);
+	if (rc == 0)
+		return;
+	pair->attempt = false;
+	pair_failed(pair, rc, err.text[0] ? err.text : strerror(-rc));
+}
+
+/* Asks for a session that there is not; the end that is to make it does. */
+static void pair_demand(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (is_self(pair->peer) && pair->local < pair->remote)
+		pair = pair_get(pair->peer, pair->remote, pair->local);
+	if (!pair || pair->attempt || pair->state != PAIR_NONE)
+		return;
+	pair->deadline = time_after(g->now, FAR_CONNECT_TIMEOUT_NS);
+	pair->retry_ns = YIELD_MIN_NS;
+	pair_connect(pair);
+}
+
+void pair_want(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (pair->state == PAIR_UP)
+		return; /* PEER_UP is on its way */
+	pair->wanted = true;
+	if (pair->peer->dead)
+		pair_unreached(pair, FAR_PEER_LOST, "its process is gone");
+	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
+		pair_demand(pair);
+}
+
+void session_probe(struct peer *p)
+{
+	struct pair *pair = p->up_n || p->dead || is_self(p) ? NULL : pair_get(p, 0, 0);
+	if (pair)
+		pair_demand(pair);
+}
+
+/* The other side connects itself, or its attempt has just failed: then it takes ours. */
+static void pair_yield(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (g->now >= pair->deadline) {
+		pair_unreached(pair, FAR_UNREACHABLE, "the other side's set-up did not come to an end");
+		return;
+	}
+	pair->state = PAIR_YIELDING;
+	if (!pair->yielded)
+		g->yielding_n++;
+	pair->yielded = true;
+	pair->retry_at = time_after(g->now, pair->retry_ns);
+	pair->retry_ns = pair->retry_ns * 2 < YIELD_MAX_NS ? pair->retry_ns * 2 : YIELD_MAX_NS;
+}
+
+static uint64_t yields_step(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	for (int r = 0; r < g->url.world && g->yielding_n; r++) {
+		for (struct pair *pair = g->peers[r].pairs; pair; pair = pair->next) {
+			if (pair->state != PAIR_YIELDING)
+				continue;
+			if (g->now >= pair->retry_at) {
+				yield_end(pair);
+				pair_connect(pair);
+			} else if (pair->retry_at < next) {
+				next = pair->retry_at;
+			}
+		}
+	}
+	return next;
 }
 
 /* ---- events of the ports ---- */
 
-static int hello_check(struct group *g, const struct nic_event *ev, struct hello *h)
+static bool welcomes(const struct group *g)
+{
+	return group_joining(g) || g->phase == PHASE_READY || g->phase == PHASE_DRAIN || g->phase == PHASE_BYE;
+}
+
+static int hello_check(const struct group *g, const struct nic_event *ev, struct hello *h)
 {
 	int rc = hello_decode(ev->hello, ev->hello_len, h);
 	if (rc)
 		return rc;
 	if (h->group != g->hash || h->world != (uint32_t)g->url.world)
 		return -EACCES;
-	if (h->rank >= h->world)
+	if (h->rank >= h->world || h->from_shard >= FAR_SHARDS_MAX || h->to_shard >= g->config.shards ||
+	    h->to_shard != ev->queue)
 		return -EPROTO;
 	if (h->to != g->config.incarnation)
 		return -ESTALE;
-	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
-	if (g->peers[h->rank].known && h->from != g->members[h->rank].incarnation)
+	const struct peer *p = &g->peers[h->rank];
+	if (is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
+	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
+	if (p->known && h->from != g->members[h->rank].incarnation)
+		return -ESTALE;
+	if (p->known && h->from_shard >= g->members[h->rank].shards)
+		return -EPROTO;
 	return 0;
 }
 
@@ -131,152 +368,153 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 {
 	uint8_t reply[HELLO_BYTES];
 	struct hello h;
-	if (!group_joining(g))
+	if (!welcomes(g))
 		return -ECONNREFUSED;
 	int rc = hello_check(g, ev, &h);
 	if (rc)
 		return rc;
-	if ((int)h.rank <= g->url.rank || g->peers[h.rank].up)
+	struct peer *p = &g->peers[h.rank];
+	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
+	if (!pair)
+		return p->dead ? -EPIPE : -ENOMEM;
+	if (pair->state == PAIR_UP || pair->state == PAIR_DEAD)
 		return -EACCES;
-	struct hello mine = hello_to(g, h.from);
+	if (is_self(p)) {
+		const struct pair *ours = pair_find(p, h.from_shard, h.to_shard);
+		if (!ours || !ours->attempt)
+			return -EACCES;
+	} else if (pair->attempt && is_higher(pair)) {
+		return -EALREADY;
+	}
+	struct hello mine = hello_to(pair, h.from);
 	hello_encode(&mine, reply);
 	memcpy(ev->reply, reply, sizeof reply);
 	*ev->reply_len = sizeof reply;
 	return 0;
 }
 
-static void on_up(struct group *g, unsigned port, const struct nic_event *ev)
+static void on_up(struct group *g, struct group_port *port, const struct nic_event *ev)
 {
-	struct peer *p = ev->user;
+	struct pair *pair = ev->user;
 	struct hello h;
 	int rc = hello_check(g, ev, &h);
-	if (rc == 0 && p && (int)h.rank != p->rank)
-		rc = -EPROTO;
-	if (rc == 0 && !p)
-		p = &g->peers[h.rank];
-	if (rc || p->up || !group_joining(g)) {
-		port_drop(g, port, ev->peer);
-		if (rc && ev->user)
-			group_fail(g, true, FAR_PROTOCOL, "worker \"%s\" (rank %d) answered the set-up wrongly: %s",
-				   g->members[p->rank].name, p->rank, strerror(-rc));
+	if (pair) {
+		pair->attempt = false;
+		if (rc == 0 &&
+		    ((int)h.rank != pair->peer->rank || h.from_shard != pair->remote || h.to_shard != pair->local))
+			rc = -EPROTO;
+	} else if (rc == 0) {
+		pair = pair_get(&g->peers[h.rank], h.to_shard, h.from_shard);
+		rc = pair ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
+		port_drop(g, port->index, ev->peer);
 		return;
 	}
-	p->up = true;
-	p->port = port;
-	p->handle = ev->peer;
-	p->accepted = h.from;
+	if (rc == 0 && !handle_enter(port, ev->peer, pair))
+		rc = -ENOMEM;
+	if (rc) {
+		port_drop(g, port->index, ev->peer);
+		if (ev->user)
+			pair_failed(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
+		return;
+	}
+	yield_end(pair);
+	pair->state = PAIR_UP;
+	pair->port = (uint16_t)port->index;
+	pair->handle = ev->peer;
+	pair->accepted = h.from;
+	pair->peer->up_n++;
 	g->busy = true;
-	if (p->known && g->phase == PHASE_CONNECT)
-		peer_attach(p);
+	if (pair->peer->known && g->phase >= PHASE_CONNECT)
+		pair_attach(pair);
 }
 
-static void on_failed(struct group *g, const struct nic_event *ev)
+static void on_failed(const struct nic_event *ev)
 {
-	const struct peer *p = ev->user;
-	const char *text = ev->text ? ev->text : strerror(-ev->error);
-	if (p)
-		group_fail(g, true, ev->error == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
-			   "worker \"%s\" cannot connect to worker \"%s\" (rank %d): %s", g->name,
-			   g->members[p->rank].name, p->rank, text);
+	struct pair *pair = ev->user;
+	if (!pair)
+		return;
+	pair->attempt = false;
+	if (pair->state != PAIR_CONNECTING)
+		return; /* the other side's attempt was the one, or the worker is dead */
+	if (ev->error == -EALREADY && !is_higher(pair) && !is_self(pair->peer))
+		pair_yield(pair);
+	else
+		pair_failed(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)
 {
 	struct group_port *port = ctx;
 	struct group *g = port->group;
-	struct peer *p;
+	struct pair *pair;
 	g->busy = true;
 	switch (ev->type) {
 	case NIC_EVENT_HELLO:
 		return on_hello(g, ev);
 	case NIC_EVENT_UP:
-		on_up(g, port->index, ev);
+		on_up(g, port, ev);
 		break;
 	case NIC_EVENT_DOWN:
-		p = peer_find(g, port->index, ev->peer);
-		if (p)
-			peer_die(p, ev->text ? ev->text : strerror(-ev->error));
+		pair = pair_of_handle(g, port->index, ev->peer);
+		if (pair)
+			peer_die(pair->peer, ev->text ? ev->text : strerror(-ev->error));
 		break;
 	case NIC_EVENT_FAILED:
-		on_failed(g, ev);
+		on_failed(ev);
 		break;
 	}
 	return 0;
 }
 
-/* ---- set-up ---- */
+/* ---- joining ---- */
 
-static void drivers_list(const struct nic_addr *addrs, unsigned n, char *out, size_t cap)
+/* Sessions that came before the info of whoever claimed the rank: an impostor's go, the rightful one comes yet. */
+static void early_check(struct peer *p)
 {
-	size_t len = 0;
-	snprintf(out, cap, "none");
-	for (unsigned i = 0; i < n && len < cap; i++)
-		len += (size_t)snprintf(out + len, cap - len, "%s%s", i ? ", " : "", addrs[i].driver);
-}
-
-/* The first of our ports, best first, whose driver the peer has too; NULL: the join has failed. */
-static const struct nic_addr *port_choose(struct group *g, const struct peer *p, unsigned *port)
-{
-	const struct peer *self = &g->peers[g->url.rank];
-	char here[80], there[80];
-	for (unsigned i = 0; i < g->config.ports_n; i++) {
-		for (unsigned a = 0; a < p->addrs_n; a++) {
-			if (strcmp(p->addrs[a].driver, g->config.ports[i]->ops->name))
-				continue;
-			*port = i;
-			return &p->addrs[a];
+	const struct ctl_member *m = &p->group->members[p->rank];
+	for (struct pair *pair = p->pairs; pair; pair = pair->next) {
+		if (pair->state != PAIR_UP)
+			continue;
+		if (pair->accepted == m->incarnation && pair->remote < m->shards) {
+			pair_attach(pair);
+			continue;
 		}
+		pair_drop(pair);
+		pair->state = PAIR_NONE;
+		p->up_n--;
 	}
-	drivers_list(self->addrs, self->addrs_n, here, sizeof here);
-	drivers_list(p->addrs, p->addrs_n, there, sizeof there);
-	group_fail(g, true, FAR_UNREACHABLE,
-		   "workers \"%.100s\" and \"%.100s\" share no NIC driver: %s on one side, %s on the other", g->name,
-		   g->members[p->rank].name, here, there);
-	return NULL;
 }
 
-static void peer_connect(struct peer *p)
+static void connect_all(struct peer *p)
 {
 	struct group *g = p->group;
-	struct nic_err err = {.text = ""};
-	uint8_t words[HELLO_BYTES];
-	unsigned port = 0;
-	const struct nic_addr *addr = port_choose(g, p, &port);
-	if (!addr || p->rank > g->url.rank)
-		return;
-	struct hello h = hello_to(g, g->members[p->rank].incarnation);
-	hello_encode(&h, words);
-	struct nic_port *nic = g->config.ports[port];
-	int rc = nic->ops->connect(nic, 0, addr, 0, words, sizeof words, g->init_deadline, p, &err);
-	if (rc)
-		group_fail(g, true, rc == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
-			   "worker \"%.100s\" cannot connect to worker \"%.100s\" (rank %d): %s", g->name,
-			   g->members[p->rank].name, p->rank, err.text[0] ? err.text : strerror(-rc));
+	for (unsigned local = 0; local < g->config.shards && group_joining(g); local++) {
+		for (unsigned remote = 0; remote < g->members[p->rank].shards && group_joining(g); remote++) {
+			struct pair *pair = pair_get(p, local, remote);
+			if (!pair)
+				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
+			else if (is_higher(pair) || (is_self(p) && local == remote) || p->port == PORT_NONE)
+				if (pair->state == PAIR_NONE)
+					pair_connect(pair);
+		}
+	}
 }
 
 void session_begin(struct group *g)
 {
 	for (int r = 0; r < g->url.world && group_joining(g); r++) {
-		struct peer *p = &g->peers[r];
-		if (p->up && p->accepted != g->members[r].incarnation) {
-			/* Somebody else's session, from before its rank was claimed: the rightful one comes yet. */
-			port_drop(g, p->port, p->handle);
-			p->up = false;
-			p->handle = NIC_PEER_NONE;
-		}
-		if (p->up)
-			peer_attach(p);
-		peer_connect(p);
+		atomic_store_explicit(&g->members[r].alive, 1, memory_order_relaxed);
+		early_check(&g->peers[r]);
+		if (!g->lazy)
+			connect_all(&g->peers[r]);
 	}
 }
 
-static bool sessions_complete(const struct group *g)
+bool session_all_up(const struct group *g)
 {
-	for (int r = 0; r < g->url.world; r++) {
-		if (!g->peers[r].up_posted || g->peers[r].dead)
-			return false;
-	}
-	return g->mails_head == g->mails_tail;
+	return g->lazy || g->ups_posted == g->config.shards * g->shards_all;
 }
 
 uint64_t session_step(struct group *g)
@@ -288,8 +526,10 @@ uint64_t session_step(struct group *g)
 		next = at < next ? at : next;
 	}
 	mails_take(g);
-	uint64_t at = mails_post(g);
-	if (g->phase == PHASE_CONNECT && sessions_complete(g))
+	uint64_t at = yields_step(g);
+	next = at < next ? at : next;
+	at = mails_post(g);
+	if (g->phase == PHASE_CONNECT && session_all_up(g))
 		g->phase = PHASE_READY;
 	return at < next ? at : next;
 }

@@ -154,7 +154,7 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 
 static void send_deferred(struct shard *s, struct far_deferred *d)
 {
-	struct session *se = &s->sessions[d->worker];
+	struct session *se = &s->sessions[d->session];
 	int error = 0;
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer);
@@ -252,9 +252,9 @@ static unsigned unblock(struct shard *s, struct session *se)
 unsigned answer_unblock(struct shard *s)
 {
 	unsigned n = 0;
-	for (uint32_t w = 0; w < s->config.world && s->blocked_n; w++)
-		if (s->sessions[w].blocked)
-			n += unblock(s, &s->sessions[w]);
+	for (struct session *se = s->known; se; se = se->next_known)
+		if (se->blocked)
+			n += unblock(s, se);
 	return n;
 }
 

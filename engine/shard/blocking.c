@@ -22,7 +22,7 @@ struct job {
 	const struct message_handler *message;
 	const char *name;
 	uint64_t deadline;
-	uint32_t from;
+	uint32_t from, from_shard;
 	uint64_t body_len;
 	size_t strings_bytes;
 	alignas(64) uint8_t body[];
@@ -149,6 +149,7 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 			      .fn = job->fn,
 			      .name = job->name,
 			      .from = job->from,
+			      .from_shard = job->from_shard,
 			      .deadline = job->deadline,
 			      .answer = ANSWER_NONE};
 	struct shard_context context = {.outer = shard_context_top(), .req = &req};
@@ -271,6 +272,7 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	job->message = m;
 	job->name = req->name;
 	job->from = req->from;
+	job->from_shard = req->from_shard;
 	job->deadline = req->record ? req->deadline : TIME_NEVER;
 	job->body_len = len;
 	job->strings_bytes = strings;

@@ -53,7 +53,7 @@ static void call_give(struct shard *s, struct call *c)
 	c->gen++;
 	c->next_free = s->calls_free;
 	s->calls_free = (uint32_t)(c - s->calls) + 1;
-	s->sessions[c->worker].calls_active--;
+	s->sessions[c->session].calls_active--;
 	counter_add(&s->counters.calls_ended, 1);
 }
 
@@ -86,9 +86,14 @@ static int reserve_error(int error)
 	return error == -ENOBUFS ? -EAGAIN : error;
 }
 
-__attribute__((noinline, cold)) static int not_up(const struct shard *s, const struct session *se)
+__attribute__((noinline, cold)) static int no_credit(struct shard *s, struct session *se,
+						     const struct call_start *start)
 {
-	return s->stopped ? -ESHUTDOWN : se->state == SESSION_DEAD ? -EPIPE : -ENOTCONN;
+	if (s->stopped)
+		return -ESHUTDOWN;
+	if (se->state == SESSION_DEAD)
+		return -EPIPE;
+	return se->state == SESSION_UP && !se->waiting_n ? -EAGAIN : waiting_put(s, se, start);
 }
 
 __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
@@ -100,11 +105,10 @@ __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint
 
 int shard_call(struct shard *s, const struct call_start *start)
 {
-	struct session *se = &s->sessions[start->worker];
-	if (unlikely(se->state != SESSION_UP))
-		return not_up(s, se);
-	if (unlikely(se->calls_active >= FAR_SESSION_CALLS_MAX))
-		return -EAGAIN;
+	uint32_t session = session_index(s, start->worker, start->shard);
+	struct session *se = &s->sessions[session];
+	if (unlikely(se->calls_active >= se->calls_max))
+		return no_credit(s, se, start);
 	if (unlikely(start->len > FAR_MSG_BYTES_MAX))
 		return -EMSGSIZE;
 	uint32_t fn = start->fn;
@@ -144,7 +148,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	c->done = start->done;
 	c->user = start->user;
 	c->app = start->app;
-	c->worker = start->worker;
+	c->session = session;
 	c->fn = start->fn;
 	c->typed = start->typed;
 	c->state = CALL_SENT;
@@ -196,7 +200,7 @@ static void outcome_of_error(struct outcome *o, const struct shm_head *h, const 
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
 	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
-	if (unlikely(!c || c->gen != h->gen || c->worker != se->worker || c->state == CALL_FREE)) {
+	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
 		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
 		 * for. */
 		bool late = se->retry_caller && (h->flags & HEAD_RETRY || h->type == HEAD_CANCELLED);
@@ -234,7 +238,7 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
  * the slot's next life and the ring's credits stay true; the cancel makes that word come soon. */
 static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
-	struct session *se = &s->sessions[c->worker];
+	struct session *se = &s->sessions[c->session];
 	struct outcome o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->wheel, &c->timer);
@@ -261,7 +265,7 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
 	}
-	return false;
+	return waiting_cancel(s, done, user);
 }
 
 unsigned call_take_cancels(struct shard *s)
@@ -301,16 +305,16 @@ int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
 	return 0;
 }
 
-void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text)
+void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
 	struct outcome o = {.status = status,
 			    .executed = FAR_EXECUTED_MAYBE,
-			    .origin = worker == UINT32_MAX ? -1 : (int16_t)worker,
+			    .origin = se ? (int16_t)se->worker : -1,
 			    .data = text,
 			    .len = strlen(text)};
-	for (uint32_t slot = 0; slot < FAR_CALLS_MAX; slot++) {
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (c->state == CALL_FREE || (worker != UINT32_MAX && c->worker != worker))
+		if (c->state == CALL_FREE || (se && c->session != se->index))
 			continue;
 		bool due = c->state == CALL_SENT;
 		struct ending ending = ending_of(c);
@@ -318,5 +322,41 @@ void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, con
 		call_give(s, c);
 		if (due)
 			finish(s, &ending, &o);
+	}
+}
+
+void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
+{
+	const char *outer = s->context.handler;
+	struct outcome o = {.status = status,
+			    .executed = FAR_EXECUTED_NO,
+			    .origin =
+				    status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker : -1,
+			    .data = text,
+			    .len = strlen(text),
+			    .agent = s->config.agent,
+			    .app = start->app};
+	s->context.handler = "a completion callback";
+	start->done(start->user, &o);
+	s->context.handler = outer;
+}
+
+void call_unsent_error(struct shard *s, const struct call_start *start, int error)
+{
+	switch (error) {
+	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
+		call_unsent(s, start, FAR_BUSY, "too much is pending towards that worker; wait for some and try again");
+		return;
+	case -ESHUTDOWN:
+		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");
+		return;
+	case -EMSGSIZE:
+		call_unsent(s, start, FAR_TOO_LARGE, "the message is larger than its transport carries");
+		return;
+	case -ENOMEM:
+		call_unsent(s, start, FAR_RESOURCE, "no memory to keep the call until its session is set up");
+		return;
+	default:
+		call_unsent(s, start, FAR_PEER_LOST, "the worker is gone");
 	}
 }

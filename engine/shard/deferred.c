@@ -31,7 +31,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->shard = s;
 	d->fiber = NULL;
 	d->retry_seq = 0;
-	d->worker = se->worker;
+	d->session = session_index(s, se->worker, se->shard);
 	d->call = call;
 	d->gen = gen;
 	d->fn = fn;
@@ -57,7 +57,7 @@ static void unlink_open(struct shard *s, struct far_deferred *d)
 {
 	if (!d->open_prev)
 		return;
-	s->sessions[d->worker].open_n--;
+	s->sessions[d->session].open_n--;
 	*d->open_prev = d->open_next;
 	if (d->open_next)
 		d->open_next->open_prev = d->open_prev;
@@ -69,7 +69,7 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 	timer_disarm(&s->wheel, &d->timer);
 	unlink_open(s, d);
 	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->worker], d);
+		retry_answered(&s->sessions[d->session], d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -88,14 +88,14 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,
 						memory_order_relaxed);
 	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->worker], d);
+		retry_answered(&s->sessions[d->session], d);
 	if (d->fiber)
 		fiber_cancel(d->fiber);
 }
 
 void deferred_on_timer(struct shard *s, struct far_deferred *d)
 {
-	struct session *se = &s->sessions[d->worker];
+	struct session *se = &s->sessions[d->session];
 	mark_gone(s, d);
 	answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, d->call, d->gen);
 }

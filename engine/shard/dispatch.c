@@ -242,6 +242,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	req.session = se;
 	req.record = NULL;
 	req.from = se->worker;
+	req.from_shard = se->shard;
 	req.fn = NULL;
 	req.name = "?";
 	req.call = h->call;

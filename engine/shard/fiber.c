@@ -239,6 +239,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->call = req->call;
 	own->gen = req->gen;
 	own->from = req->from;
+	own->from_shard = req->from_shard;
 	own->time_left = req->time_left;
 	own->deadline = 0;
 	own->hashed = req->hashed;

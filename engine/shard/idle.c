@@ -94,7 +94,9 @@ static uint64_t next_wake(struct shard *s)
 	/* A deadline that is not armed yet: the sweep that arms it must come first. */
 	if (far_off < next)
 		next = far_off;
-	if (s->blocked_n) {
+	if (s->waiting_until < next)
+		next = s->waiting_until;
+	if (s->blocked_n || s->unposted) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}
@@ -146,6 +148,34 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 	driver_sleeper_remove(&s->driver, place);
 }
 
+/* The thread holds other shards, which nobody else drives meanwhile: what it waits for may need them. So it drives all,
+ * and does not sleep. */
+static void drive_all_until(struct shard *s, struct far_future *f, uint64_t until)
+{
+	for (unsigned passes = 1; !future_done(f); passes++) {
+		unsigned n = 0;
+		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
+			return;
+		for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+			if (c->shard)
+				n += shard_pass(c->shard);
+		if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+			n += shard_pass(s);
+			shard_leave(s);
+		}
+		if (n == 0)
+			sched_yield();
+	}
+}
+
+static inline bool holds_any(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->shard)
+			return true;
+	return false;
+}
+
 __attribute__((noinline)) static int wait_parked(struct fiber *fb, struct far_future *f, uint64_t until)
 {
 	int error = 0;
@@ -161,6 +191,10 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 		return wait_parked(fb, f, until);
 	if (shard_held(s)) {
 		drive_until(s, f, until);
+		return 0;
+	}
+	if (unlikely(holds_any())) {
+		drive_all_until(s, f, until);
 		return 0;
 	}
 	bool may_drive = s->config.driver == FAR_DRIVER_SHARED;

@@ -15,8 +15,8 @@
 static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 {
 	struct shm_head h;
-	uint32_t rank = s->peer_session[pkt->peer];
-	struct session *se = rank ? &s->sessions[rank - 1] : NULL;
+	uint32_t session = s->peer_session[pkt->peer];
+	struct session *se = session ? &s->sessions[session - 1] : NULL;
 
 	if (unlikely(!pkt->head)) {
 		counter_add(&s->counters.packets_dropped, 1);
@@ -73,20 +73,6 @@ static unsigned receive(struct shard *s)
 	return n;
 }
 
-static void refuse_submitted(struct shard *s, const struct submit_cell *cell, enum far_status status, const char *text)
-{
-	struct outcome o = {.status = status,
-			    .executed = FAR_EXECUTED_NO,
-			    .origin = status == FAR_PEER_LOST ? (int16_t)cell->worker : -1,
-			    .data = text,
-			    .len = strlen(text),
-			    .agent = s->config.agent,
-			    .app = cell->app};
-	s->context.handler = "a completion callback";
-	cell->done(cell->user, &o);
-	s->context.handler = NULL;
-}
-
 static void start_submitted(struct shard *s, const struct submit_cell *cell)
 {
 	uint64_t now = clock_now(s->config.clock);
@@ -94,6 +80,7 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.worker = cell->worker,
 		.fn = cell->fn,
 		.typed = cell->typed,
+		.shard = cell->shard,
 		.deadline = cell->deadline,
 		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
 		.retry_ns = cell->retry_ns,
@@ -104,25 +91,12 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.len = cell->len,
 	};
 	if (cell->deadline <= now) {
-		refuse_submitted(s, cell, FAR_TIMEOUT, "the deadline passed before the call was sent");
+		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
 		return;
 	}
-	switch (shard_call(s, &start)) {
-	case 0:
-		return;
-	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
-		refuse_submitted(s, cell, FAR_BUSY,
-				 "too much is pending towards that worker; wait for some and try again");
-		return;
-	case -ENOMEM:
-		refuse_submitted(s, cell, FAR_RESOURCE, "no memory to keep the call for its repetition");
-		return;
-	case -ESHUTDOWN:
-		refuse_submitted(s, cell, FAR_SHUTDOWN, "the agent is shut down");
-		return;
-	default:
-		refuse_submitted(s, cell, FAR_PEER_LOST, "the worker is gone");
-	}
+	int error = shard_call(s, &start);
+	if (unlikely(error))
+		call_unsent_error(s, &start, error);
 }
 
 static unsigned take_submissions(struct shard *s)
@@ -150,6 +124,8 @@ unsigned shard_take_mail(struct shard *s)
 {
 	struct mail mail;
 	unsigned n = 0;
+	if (unlikely(s->unposted != NULL))
+		session_post_again(s);
 	while (n < FAR_BURST && mailbox_get(&s->mail_in, &mail)) {
 		session_on_mail(s, &mail);
 		n++;
@@ -179,7 +155,8 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 	s->now_pass = s->passes;
 	if (now >= s->sweep_at)
 		s->sweep_at = call_sweep_deadlines(s, now);
-	return timer_run(&s->wheel, now, on_timer, s);
+	unsigned n = unlikely(now >= s->waiting_until) ? waiting_expire(s, now) : 0;
+	return n + timer_run(&s->wheel, now, on_timer, s);
 }
 
 unsigned shard_pass(struct shard *s)
@@ -194,12 +171,12 @@ unsigned shard_pass(struct shard *s)
 	if (s->ready_head)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
-		n += answer_unblock(s);
+		n += session_unblock(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
 		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
 			n += shard_take_cancels(s);
-		if (s->wheel.armed_n || s->calls_used)
+		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 	}
 	s->ops->flush(s->q);

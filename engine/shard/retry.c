@@ -155,12 +155,12 @@ void retry_sent(struct shard *s, struct retry *r, struct call *c)
 
 void retry_ended(struct shard *s, const struct call *c)
 {
-	s->sessions[c->worker].retry_caller->at[c->next_free]->ended = true;
+	s->sessions[c->session].retry_caller->at[c->next_free]->ended = true;
 }
 
 void retry_over(struct shard *s, const struct call *c)
 {
-	struct retry_caller *w = s->sessions[c->worker].retry_caller;
+	struct retry_caller *w = s->sessions[c->session].retry_caller;
 	struct retry *r = w->at[c->next_free];
 	timer_disarm(&s->wheel, &r->timer.timer);
 	buf_unref(r->buf);

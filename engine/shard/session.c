@@ -4,37 +4,101 @@
 #include "base/must.h"
 #include "shard/retry.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static void post_to_ctl(struct shard *s, enum mail_type type, const struct session *se)
+static bool post(struct shard *s, const struct session *se, enum mail_type type)
 {
 	struct mail mail = {
-		.type = type, .worker = se->worker, .peer = se->peer, .port = se->port, .incarnation = se->incarnation};
-	/* One DETACHED and one POISONED per session at most, and the mailbox holds that many. */
-	must(mailbox_put(&s->mail_out, &mail));
-	s->config.ctl_wake(s->config.ctl_ctx);
+		.type = type, .worker = se->worker, .shard = (uint8_t)se->shard, .peer = se->peer, .port = se->port};
+	return mailbox_put(&s->mail_out, &mail);
+}
+
+void session_post_again(struct shard *s)
+{
+	bool posted = false;
+	while (s->unposted) {
+		struct session *se = s->unposted;
+		/* In the order of the types, which is that of a session's life. */
+		for (unsigned type = 0; se->unposted; type++) {
+			if (!(se->unposted >> type & 1))
+				continue;
+			if (!post(s, se, (enum mail_type)type))
+				goto full;
+			se->unposted &= (uint8_t) ~(1u << type);
+			posted = true;
+		}
+		s->unposted = se->next_unposted;
+		se->next_unposted = NULL;
+	}
+full:
+	if (posted)
+		s->config.ctl_wake(s->config.ctl_ctx);
+}
+
+static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se)
+{
+	if (!s->unposted && post(s, se, type)) {
+		s->config.ctl_wake(s->config.ctl_ctx);
+		return;
+	}
+	if (!se->unposted) {
+		struct session **at = &s->unposted;
+		while (*at)
+			at = &(*at)->next_unposted;
+		*at = se;
+	}
+	se->unposted |= (uint8_t)(1u << type);
+}
+
+void session_know(struct shard *s, struct session *se)
+{
+	if (se->known)
+		return;
+	se->known = true;
+	se->index = session_index(s, se->worker, se->shard);
+	se->blocked_tail = &se->blocked_head;
+	se->next_known = s->known;
+	s->known = se;
+}
+
+void session_connect(struct shard *s, struct session *se)
+{
+	session_know(s, se);
+	se->state = SESSION_CONNECTING;
+	post_to_ctl(s, MAIL_CONNECT, se);
 }
 
 static void session_open(struct shard *s, const struct mail *mail)
 {
-	struct session *se = &s->sessions[mail->worker];
-	if (se->state == SESSION_UP || s->ops->attach(s->q, mail->peer) < 0)
+	uint32_t index = session_index(s, mail->worker, mail->shard);
+	struct session *se = &s->sessions[index];
+	if (se->state == SESSION_UP || se->state == SESSION_DEAD || s->ops->attach(s->q, mail->peer) < 0) {
+		session_memory_free(mail->memory);
 		return;
+	}
+	se->worker = mail->worker;
+	se->shard = mail->shard;
+	session_know(s, se);
 	se->state = SESSION_UP;
 	se->peer = mail->peer;
 	se->port = mail->port;
-	se->incarnation = mail->incarnation;
 	se->poisoned = false;
-	memset(se->fn_map, 0, FAR_FUNCTIONS_MAX * sizeof *se->fn_map);
-	s->peer_session[mail->peer] = mail->worker + 1;
+	se->memory = mail->memory;
+	se->fn_map = se->memory->fn_map;
+	se->parked = se->memory->parked;
+	s->peer_session[mail->peer] = index + 1;
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
+	waiting_flush(s, se);
 }
 
 static void session_close(struct shard *s, struct session *se)
 {
-	if (se->state != SESSION_UP)
-		return;
+	bool up = se->state == SESSION_UP;
 	se->state = SESSION_DEAD;
+	se->calls_max = 0;
+	if (!up)
+		return;
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
 	s->ops->detach(s->q, se->peer);
@@ -43,7 +107,8 @@ static void session_close(struct shard *s, struct session *se)
 
 static void session_down(struct shard *s, const struct mail *mail)
 {
-	struct session *se = &s->sessions[mail->worker];
+	static const char text[] = "the worker's process is gone";
+	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (se->state != SESSION_UP || se->peer != mail->peer)
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
@@ -52,25 +117,51 @@ static void session_down(struct shard *s, const struct mail *mail)
 	if (se->state != SESSION_UP)
 		return;
 	session_close(s, se);
-	call_fail_all(s, se->worker, FAR_PEER_LOST, "the worker's process is gone");
+	call_fail_all(s, se, FAR_PEER_LOST, text);
+	waiting_fail(s, se, FAR_PEER_LOST, text);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 }
 
+static void session_unreached(struct shard *s, const struct mail *mail)
+{
+	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
+	enum far_status status = (enum far_status)mail->status;
+	char text[MAIL_TEXT_MAX + 64];
+	if (se->state != SESSION_CONNECTING)
+		return;
+	se->state = status == FAR_PEER_LOST ? SESSION_DEAD : SESSION_CLOSED;
+	snprintf(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
+		 mail->text);
+	waiting_fail(s, se, status, text);
+}
+
 void session_on_mail(struct shard *s, const struct mail *mail)
 {
+	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
 	switch (mail->type) {
 	case MAIL_PEER_UP:
-		must(mail->worker < s->config.world && mail->peer < s->config.peers_max);
+		must(mail->peer < s->config.peers_max && mail->memory);
 		session_open(s, mail);
 		break;
 	case MAIL_PEER_DOWN:
-		must(mail->worker < s->config.world);
 		session_down(s, mail);
+		break;
+	case MAIL_UNREACHED:
+		session_unreached(s, mail);
 		break;
 	default:
 		break;
 	}
+}
+
+unsigned session_unblock(struct shard *s)
+{
+	unsigned n = answer_unblock(s);
+	for (struct session *se = s->known; se; se = se->next_known)
+		if (se->flushing)
+			n += waiting_flush(s, se);
+	return n;
 }
 
 void session_poisoned(struct shard *s, struct session *se)
@@ -84,9 +175,11 @@ void session_poisoned(struct shard *s, struct session *se)
 void session_close_all(struct shard *s)
 {
 	s->stopped = true;
-	for (uint32_t w = 0; w < s->config.world; w++)
-		session_close(s, &s->sessions[w]);
-	call_fail_all(s, UINT32_MAX, FAR_SHUTDOWN, "the agent was shut down");
-	for (uint32_t w = 0; w < s->config.world; w++)
-		retry_drop(&s->sessions[w]);
+	for (struct session *se = s->known; se; se = se->next_known)
+		session_close(s, se);
+	call_fail_all(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
+	for (struct session *se = s->known; se; se = se->next_known) {
+		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
+		retry_drop(se);
+	}
 }

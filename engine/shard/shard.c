@@ -21,9 +21,9 @@ void shard_context_set(struct shard_context *c)
 }
 #endif
 
+/* Lines are aligned by hand: aligned_alloc and memset would touch every page, calloc of large blocks does not. */
 static void *zeroed(size_t n, size_t size)
 {
-	/* aligned_alloc + memset would touch every page; calloc of large blocks does not. Lines are aligned by hand. */
 	size_t bytes = n * size + 64 + sizeof(void *);
 	char *raw = calloc(1, bytes);
 	if (!raw)
@@ -41,23 +41,22 @@ static void zeroed_free(void *p)
 
 static bool allocate(struct shard *s, const struct shard_config *c)
 {
-	s->sessions = zeroed(c->world, sizeof *s->sessions);
+	s->sessions = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->sessions);
 	s->peer_session = zeroed(c->peers_max, sizeof *s->peer_session);
 	s->calls = zeroed(FAR_CALLS_MAX, sizeof *s->calls);
 	s->deferred = zeroed(FAR_DEFERRED_MAX, sizeof *s->deferred);
 	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
-	if (!s->sessions || !s->peer_session || !s->calls || !s->deferred || !s->strings)
-		return false;
-	for (uint32_t w = 0; w < c->world; w++) {
-		struct session *se = &s->sessions[w];
-		se->worker = w;
-		se->blocked_tail = &se->blocked_head;
-		se->fn_map = zeroed(FAR_FUNCTIONS_MAX, sizeof *se->fn_map);
-		se->parked = zeroed(FAR_SESSION_CALLS_MAX, sizeof *se->parked);
-		if (!se->fn_map || !se->parked)
-			return false;
-	}
-	return true;
+	return s->sessions && s->peer_session && s->calls && s->deferred && s->strings;
+}
+
+struct session_memory *session_memory_new(void)
+{
+	return zeroed(1, sizeof(struct session_memory));
+}
+
+void session_memory_free(struct session_memory *m)
+{
+	zeroed_free(m);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -67,6 +66,8 @@ struct shard *shard_create(const struct shard_config *config)
 	if (!s)
 		return NULL;
 	s->config = *config;
+	s->world = config->world;
+	s->waiting_until = TIME_NEVER;
 	if (!allocate(s, config)) {
 		shard_destroy(s);
 		return NULL;
@@ -77,7 +78,6 @@ struct shard *shard_create(const struct shard_config *config)
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
 	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
-	submit_init(&s->submit);
 	/* Free lists are chained on first use (next_free 0 means "the slot after me"), so that idle memory is not
 	 * touched. */
 	s->calls_free = 1;
@@ -91,10 +91,11 @@ void shard_destroy(struct shard *s)
 	if (!s)
 		return;
 	fiber_pool_free(s);
-	for (uint32_t w = 0; s->sessions && w < s->config.world; w++) {
-		zeroed_free(s->sessions[w].fn_map);
-		zeroed_free(s->sessions[w].parked);
-	}
+	for (struct session *se = s->known; se; se = se->next_known)
+		session_memory_free(se->memory);
+	for (struct mail mail; mailbox_get(&s->mail_in, &mail);)
+		if (mail.type == MAIL_PEER_UP)
+			session_memory_free(mail.memory);
 	zeroed_free(s->sessions);
 	zeroed_free(s->peer_session);
 	zeroed_free(s->calls);
@@ -164,6 +165,11 @@ void shard_leave(struct shard *s)
 		if (likely(!has_work(s)) || !shard_enter(s))
 			return;
 	}
+}
+
+__attribute__((noinline)) uintptr_t shard_thread_mark(void)
+{
+	return (uintptr_t)&shard_context;
 }
 
 const char *shard_find_handler(void)

@@ -51,7 +51,7 @@ struct call {
 	void *user;
 	void (*app)(void);
 	uint32_t gen;
-	uint32_t worker;
+	uint32_t session;   /* index */
 	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: place in the window of retry.c */
 	uint16_t fn;
 	uint8_t state; /* enum call_state */
@@ -86,7 +86,7 @@ struct far_deferred {
 	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
-	uint32_t worker, call, gen;
+	uint32_t session, call, gen;
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
@@ -112,9 +112,9 @@ struct far_req {
 	const struct function *fn;   /* typed, else NULL */
 	const char *name;
 	uint32_t call, gen;
-	uint32_t from;      /* rank of the caller */
-	uint64_t time_left; /* when it was dispatched */
-	uint64_t deadline;  /* absolute, since the handler left the burst; 0: it has not */
+	uint32_t from, from_shard; /* rank of the caller, and its shard */
+	uint64_t time_left;        /* when it was dispatched */
+	uint64_t deadline;         /* absolute, since the handler left the burst; 0: it has not */
 	bool hashed;
 	enum answer answer;
 	size_t len;          /* RESERVED, SCRATCH */
@@ -135,23 +135,46 @@ struct parked_request {
 
 /* ---- sessions ---- */
 
-enum session_state { SESSION_CLOSED, SESSION_UP, SESSION_DEAD };
+enum session_state {
+	SESSION_CLOSED,     /* nobody has asked for it yet, or its set-up failed: the next call asks again */
+	SESSION_CONNECTING, /* the control core was asked; calls wait */
+	SESSION_UP,
+	SESSION_DEAD /* for good */
+};
 
-/** Association with one remote shard. */
+/** What only an open session needs; made by whoever posts MAIL_PEER_UP, freed with the shard. */
+struct session_memory {
+	struct parked_request parked[FAR_SESSION_CALLS_MAX]; /* a ring */
+	uint16_t fn_map[FAR_FUNCTIONS_MAX]; /* by local function index: the callee's index + 1; 0: not known yet */
+};
+
+struct waiting_call;
+
+/** Association with one remote shard. All zero until it is first used. */
 struct session {
 	alignas(64) uint8_t state; /* enum session_state */
 	bool blocked;              /* answers wait for bulk memory: requests are parked meanwhile */
 	bool poisoned;             /* it broke the protocol; the control core was told */
+	uint8_t unposted;          /* mails that found the mailbox full, a bit of each enum mail_type */
 	uint16_t calls_active;     /* slots in use, [0, FAR_SESSION_CALLS_MAX] */
-	uint32_t peer, port;       /* the NIC's */
+	uint16_t calls_max;        /* FAR_SESSION_CALLS_MAX, or 0: not up, or calls wait that came before */
+	uint32_t peer;             /* the NIC's */
+	uint16_t port;             /* the NIC's */
+	uint16_t shard;            /* the worker's */
 	uint32_t worker;           /* rank */
-	uint16_t *fn_map;          /* by local function index: the callee's index + 1; 0: not known yet */
-	uint64_t incarnation;
+	bool known;                /* it is in the shard's list */
+	bool flushing;             /* up, but calls that waited for that have not all found room yet */
+	uint16_t *fn_map;          /* of `memory` */
+	uint32_t index;            /* in the shard's table */
 	struct far_deferred *open;
 	struct far_deferred *blocked_head, **blocked_tail;
-	struct parked_request *parked; /* ring of FAR_SESSION_CALLS_MAX */
+	struct parked_request *parked; /* of `memory` */
 	uint32_t parked_head, parked_n;
 	uint32_t open_n;
+	uint32_t waiting_n; /* [0, FAR_SESSION_CALLS_MAX] */
+	struct waiting_call *waiting, *waiting_last;
+	struct session *next_known, *next_unposted;
+	struct session_memory *memory;
 	struct retry_caller *retry_caller; /* NULL: no call could be repeated yet */
 	struct retry_callee *retry_callee;
 };
@@ -196,6 +219,7 @@ struct shard_counters {
 	_Atomic uint64_t bytes_sent, bytes_received;
 	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
+	_Atomic uint64_t calls_waiting;                /* for their session to be set up */
 };
 
 /** Single writer, any reader. */
@@ -212,6 +236,7 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 
 struct shard_config {
 	struct far_agent *agent;
+	uint32_t index; /* among the agent's shards */
 	struct nic_queue *queue;
 	uint32_t queue_slots; /* of the driver's ring, at least SHARD_RING_SLOTS */
 	uint32_t peers_max;
@@ -230,16 +255,20 @@ struct shard {
 	/* the pass */
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
-	struct session *sessions; /* by rank */
-	uint32_t *peer_session;   /* by the NIC's peer: rank + 1 */
+	struct session *sessions; /* by session_index() */
+	uint32_t world;
+	uint32_t *peer_session; /* by the NIC's peer: index + 1 */
 	struct call *calls;
 	uint32_t calls_used; /* slots that were ever taken: the sweep looks at these */
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
-	uint32_t blocked_n; /* sessions whose answers wait */
-	uint64_t now;       /* last reading of the clock */
-	uint32_t now_pass;  /* the pass it was made in */
+	uint32_t blocked_n;       /* sessions whose answers, or calls that waited for the set-up, wait for room */
+	struct session *known;    /* every session that was ever used */
+	struct session *unposted; /* sessions with mails that found the mailbox full, oldest first */
+	uint64_t waiting_until;   /* no waiting call's deadline comes before; TIME_NEVER: none */
+	uint64_t now;             /* last reading of the clock */
+	uint32_t now_pass;        /* the pass it was made in */
 	const struct registry *registry;
 	struct shard_context context;
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
@@ -273,6 +302,8 @@ void shard_destroy(struct shard *s);
 bool shard_enter(struct shard *s);
 void shard_leave(struct shard *s);
 const char *shard_find_handler(void);
+/** A number that each thread has of its own: where its thread-local pointer lies. */
+uintptr_t shard_thread_mark(void);
 struct fiber *shard_find_fiber(void);
 /** The request that the calling flow serves, if it may wait; NULL in inline handlers and callbacks. */
 const struct far_req *shard_request(void);
@@ -320,7 +351,10 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until);
 void *keeper_main(void *shard);
 
 /* call.c */
-/** 0, -EAGAIN (back-pressure), -EPIPE (dead), -ENOTCONN, -EMSGSIZE. On failure `done` is not called. */
+/**
+ * Sends a request, or keeps a copy until its session is up. 0, -EAGAIN (back-pressure), -EPIPE (dead), -ESHUTDOWN,
+ * -EMSGSIZE, -ENOMEM. On failure `done` is not called.
+ */
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
@@ -340,8 +374,23 @@ void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
 /** The earliest deadline that is noted but not armed; TIME_NEVER: none. Slow: before a sleep only. */
 uint64_t call_next_deadline(const struct shard *s);
-/** Ends every call to `worker` (all when UINT32_MAX). */
-void call_fail_all(struct shard *s, uint32_t worker, enum far_status status, const char *text);
+/** Ends every call of a session (NULL: of all). */
+void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text);
+/** Ends a call that was never sent: with a status, or with what shard_call() returned. */
+void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
+void call_unsent_error(struct shard *s, const struct call_start *start, int error);
+
+/* waiting.c: calls whose session is not up yet */
+/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Asks for the session if nobody has yet. */
+int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
+/** The session is up: they go out in order as far as there is room. Returns how many. */
+unsigned waiting_flush(struct shard *s, struct session *se);
+/** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
+bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);
+/** Ends all of them, executed NO. */
+void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text);
+/** Ends those whose deadline has come; returns how many. */
+unsigned waiting_expire(struct shard *s, uint64_t now);
 
 /* dispatch.c */
 /** The handler's part of a request: reads the arguments, calls, and sees to the answer. `strings[0, cap)` is room for
@@ -402,6 +451,21 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 void deferred_all_gone(struct shard *s, struct session *se);
 
 /* session.c */
+static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	return shard * s->world + worker;
+}
+/** Makes it one of the shard's list, with its name filled in. */
+void session_know(struct shard *s, struct session *se);
+/** Asks the control core to set it up. */
+void session_connect(struct shard *s, struct session *se);
+/** Mails that found the mailbox full. */
+void session_post_again(struct shard *s);
+/** What a session needs when it opens: NULL when there is no memory. Any thread; freed with session_memory_free(). */
+struct session_memory *session_memory_new(void);
+void session_memory_free(struct session_memory *m);
+/** Answers and calls that wait for room. */
+unsigned session_unblock(struct shard *s);
 void session_on_mail(struct shard *s, const struct mail *mail);
 void session_poisoned(struct shard *s, struct session *se);
 void session_close_all(struct shard *s);

@@ -15,19 +15,30 @@
 
 enum mail_type {
 	/* control core → shard */
-	MAIL_PEER_UP,   /* worker, peer, incarnation: attach the peer and open the session */
-	MAIL_PEER_DOWN, /* worker, peer: receive what is left, fail what is pending, detach, answer MAIL_DETACHED */
+	MAIL_PEER_UP,   /* worker, shard, peer, incarnation, memory: attach the peer and open the session */
+	MAIL_PEER_DOWN, /* worker, shard, peer: receive what is left, fail what is pending, detach, answer
+			   MAIL_DETACHED */
+	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed */
 	/* shard → control core */
-	MAIL_DETACHED, /* peer: may be dropped */
-	MAIL_POISONED  /* worker, peer: it broke the protocol; take it down */
+	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */
+	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */
+	MAIL_DETACHED  /* worker, shard, peer: may be dropped */
 };
+
+#define MAIL_TEXT_MAX 80 /* bytes of a reason with its NUL; a longer one is cut */
+
+struct session_memory;
 
 struct mail {
 	enum mail_type type;
 	uint32_t worker; /* rank */
 	uint32_t peer;   /* the NIC's handle */
-	uint32_t port;   /* index of the NIC port */
+	uint16_t port;   /* index of the NIC port */
+	uint8_t shard;   /* the worker's */
+	uint8_t status;  /* enum far_status */
 	uint64_t incarnation;
+	struct session_memory *memory; /* PEER_UP: what only an open session needs; the shard's from now on */
+	char text[MAIL_TEXT_MAX];
 };
 
 struct mailbox {

@@ -3,14 +3,6 @@
 
 #include <errno.h>
 
-void submit_init(struct submit_ring *r)
-{
-	for (uint32_t i = 0; i < FAR_SUBMIT_SLOTS; i++)
-		atomic_store_explicit(&r->cells[i].turn, i, memory_order_relaxed);
-	atomic_store_explicit(&r->tail, 0, memory_order_relaxed);
-	atomic_store_explicit(&r->head, 0, memory_order_relaxed);
-}
-
 static void fill(const struct call_start *c, void *dst)
 {
 	if (c->write)
@@ -33,11 +25,11 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	for (;;) {
 		cell = &r->cells[at % FAR_SUBMIT_SLOTS];
 		uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
-		if (turn == at) {
+		if (turn == SUBMIT_TURN(at)) {
 			if (atomic_compare_exchange_weak_explicit(&r->tail, &at, at + 1, memory_order_relaxed,
 								  memory_order_relaxed))
 				break;
-		} else if ((int32_t)(turn - at) < 0) {
+		} else if ((int32_t)(turn - SUBMIT_TURN(at)) < 0) {
 			buf_unref(buf);
 			return -EAGAIN;
 		} else {
@@ -47,6 +39,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->worker = c->worker;
 	cell->fn = c->fn;
 	cell->typed = c->typed;
+	cell->shard = c->shard;
 	cell->deadline = c->deadline;
 	cell->retry_ns = c->retry_ns;
 	cell->done = c->done;
@@ -56,7 +49,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->buf = buf;
 	if (!buf && c->len)
 		fill(c, cell->bytes);
-	atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
+	atomic_store_explicit(&cell->turn, SUBMIT_TURN(at) + 1, memory_order_release);
 	return 0;
 }
 
@@ -65,6 +58,6 @@ void submit_pop(struct submit_ring *r, struct submit_cell *cell)
 	buf_unref(cell->buf);
 	cell->buf = NULL;
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	atomic_store_explicit(&cell->turn, head + FAR_SUBMIT_SLOTS, memory_order_release);
+	atomic_store_explicit(&cell->turn, SUBMIT_TURN(head) + FAR_SUBMIT_SLOTS, memory_order_release);
 	atomic_store_explicit(&r->head, head + 1, memory_order_release); /* pairs with submit_waiting() */
 }

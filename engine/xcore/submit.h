@@ -2,7 +2,8 @@
 /**
  * Submission ring: calls handed to a shard by threads that do not hold it. Bounded, many producers, one consumer at a
  * time (whoever holds the driver token). Each cell carries its turn: a producer claims position p when the cell's turn
- * is p, the consumer takes it when the turn is p + 1. A full ring is back-pressure that the caller sees.
+ * is SUBMIT_TURN(p), the consumer takes it when it is that + 1. A full ring is back-pressure that the caller sees. All
+ * zero is an empty ring, so that cells are touched on use only.
  */
 #ifndef FAR_XCORE_SUBMIT_H
 #define FAR_XCORE_SUBMIT_H
@@ -25,6 +26,7 @@ struct call_start {
 	uint32_t worker; /* rank */
 	uint16_t fn;     /* message id, or local index of the typed function */
 	bool typed;
+	uint8_t shard;      /* the worker's */
 	uint64_t deadline;  /* absolute, TIME_NEVER: none */
 	uint64_t left;      /* the same, relative, when the call was made */
 	uint64_t retry_ns;  /* sent again after this long; 0: never */
@@ -36,11 +38,16 @@ struct call_start {
 	void (*write)(const void *data, void *dst, size_t len);
 };
 
+/* The position less the cell's index: what a cell that was never used holds. */
+#define SUBMIT_TURN(position) ((position) & ~(FAR_SUBMIT_SLOTS - 1u))
+static_assert((FAR_SUBMIT_SLOTS & (FAR_SUBMIT_SLOTS - 1)) == 0, "turns are laps of a power of two");
+
 struct submit_cell {
 	alignas(64) _Atomic uint32_t turn; /* producer's release pairs with the consumer's acquire, and back */
 	uint32_t worker;
 	uint16_t fn;
 	bool typed;
+	uint8_t shard;
 	uint64_t deadline;
 	uint64_t retry_ns;
 	call_done_fn *done;
@@ -59,8 +66,6 @@ struct submit_ring {
 	struct submit_cell cells[FAR_SUBMIT_SLOTS];
 };
 
-void submit_init(struct submit_ring *r);
-
 /** 0, -EAGAIN (full) or -ENOMEM. Any thread. The caller then wakes the shard if it sleeps. */
 int submit_put(struct submit_ring *r, const struct call_start *c);
 
@@ -70,7 +75,7 @@ static inline struct submit_cell *submit_peek(struct submit_ring *r)
 {
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 	struct submit_cell *cell = &r->cells[head % FAR_SUBMIT_SLOTS];
-	return atomic_load_explicit(&cell->turn, memory_order_acquire) == head + 1 ? cell : NULL;
+	return atomic_load_explicit(&cell->turn, memory_order_acquire) == SUBMIT_TURN(head) + 1 ? cell : NULL;
 }
 
 /** Cells put and not popped yet; any thread. What was popped is seen to have happened. */

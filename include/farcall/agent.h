@@ -29,6 +29,12 @@ enum far_idle {
 			      sleeps) */
 };
 
+/** When the sessions with the other workers are set up. */
+enum far_connect {
+	FAR_CONNECT_AUTO, /* all by far_init_rpc(); in a group that needs more than 256 of a worker, as LAZY */
+	FAR_CONNECT_LAZY  /* each by its first call. One member that says so decides for the group */
+};
+
 /** Where a handler runs, stated at registration. */
 enum far_kind {
 	FAR_KIND_NONE, /* not stated: refused */
@@ -72,6 +78,7 @@ struct far_msg_handler {
 	void *user;
 };
 
+#define FAR_SHARDS_MAX       16   /* shards of a worker */
 #define FAR_MSG_HANDLERS_MAX 1024 /* message handlers of an agent */
 #define FAR_FUNCTIONS_MAX    4096 /* typed functions of an agent, built-ins included */
 
@@ -83,8 +90,12 @@ struct far_opts {
 	uint64_t init_timeout_ns; /* how long far_init_rpc() waits for the others; default 60 s */
 	enum far_driver driver;
 	enum far_idle idle;
-	int pin_cpu;     /* 1 + the CPU that the shard's own thread is pinned to; 0: not pinned */
-	unsigned shards; /* per worker; default 1, the only number yet */
+	int pin_cpu;         /* 1 + the CPU that shard 0's own thread is pinned to, shard i's to the i-th after it;
+				0: not pinned */
+	const int *pin_cpus; /* instead: the CPU of each shard's own thread, numbers from 0, −1: not pinned */
+	size_t pin_cpus_n;   /* of pin_cpus: as many as there are shards, or 0 */
+	unsigned shards;     /* polling cores of this worker, [1, FAR_SHARDS_MAX]; default 1. Members may differ */
+	enum far_connect connect;
 	/** Handlers of kind fiber that may be under way at once on a shard, most of them parked: [1, 65536], default
 	 * 1024. Each needs two of the process's memory mappings (vm.max_map_count) once the first such handler is
 	 * registered, and a few KiB when it is used. */
@@ -107,8 +118,8 @@ struct far_opts {
 #define FAR_WORLD_ENV 0    /* world size from WORLD_SIZE */
 
 /**
- * Joins a static group and returns when every member is reachable. Collective: blocks until all `world_size` members
- * have come, at most `opts->init_timeout_ns`.
+ * Joins a static group and returns when every member has come and is connected (with FAR_CONNECT_LAZY, has come).
+ * Collective: blocks until all `world_size` members have come, at most `opts->init_timeout_ns`.
  *
  * `name` is 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; `rank` is in [0, world_size), rank 0 hosts the store
  * (on a listening socket it inherited when FAR_STORE_FD names one). `opts` may be NULL. On FAR_OK `*agent` is the
@@ -131,7 +142,10 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 /** Stops and frees the agent without waiting for anybody: pending calls fail here and are seen as a lost peer there. */
 enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err);
 
-/** A place to call: a worker and one of its shards; shard −1 lets the engine choose by the function's name. */
+/**
+ * A place to call: a worker and one of its shards, [0, far_worker_info.shards). Shard −1 is the one that the function's
+ * name leads to (the hash of the name, modulo the worker's shards; for messages the id).
+ */
 struct far_to {
 	int32_t worker; /* rank */
 	int32_t shard;
@@ -167,10 +181,10 @@ enum far_status far_register(struct far_agent *agent, const struct far_function 
 enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
 
 /**
- * Makes the calling thread the core of its shard until far_shard_release(): calls go straight to the queue, waits poll
- * it, and nobody else drives. Waits at most `timeout_ns` (0: 1 s) for the present driver. FAR_UNSUPPORTED with
- * FAR_DRIVER_OWN. While held, the thread must wait or poll often: handlers run only then, and what it
- * sends leaves with the next poll, wait or release.
+ * Makes the calling thread the core of shard 0 until far_shard_release(): calls go straight to the queue, waits poll
+ * it, and nobody else drives. The thread's calls go through this shard while it holds it. Waits at most `timeout_ns`
+ * (0: 1 s) for the present driver. FAR_UNSUPPORTED with FAR_DRIVER_OWN. While held, the thread must wait or poll often:
+ * handlers run only then, and what it sends leaves with the next poll, wait or release.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);
@@ -178,7 +192,17 @@ void far_shard_release(struct far_agent *agent);
  */
 unsigned far_shard_poll(struct far_agent *agent);
 
-/** Counters of an agent, read without stopping it. */
+/** The same three with the shard named. FAR_INVALID, naming how many there are; the others ignore a wrong one. */
+enum far_status far_shard_acquire_at(struct far_agent *agent, unsigned shard, uint64_t timeout_ns, struct far_err *err);
+void far_shard_release_at(struct far_agent *agent, unsigned shard);
+unsigned far_shard_poll_at(struct far_agent *agent, unsigned shard);
+
+/** Shards of this worker. */
+unsigned far_shards(struct far_agent *agent);
+/** The shard that the calling thread's calls go through unless far_call_opts.via says otherwise. */
+unsigned far_shard_of_thread(struct far_agent *agent);
+
+/** Counters of an agent, read without stopping it: the sum of its shards', or one shard's. */
 struct far_counters {
 	uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
 	uint64_t requests_received, replies_sent, replies_late;
@@ -191,6 +215,8 @@ struct far_counters {
 	uint64_t calls_active, requests_active;
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
+enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
+					struct far_err *err);
 
 /**
  * Opt-in: from now on a crash of this process (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is reported on stderr: the

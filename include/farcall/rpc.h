@@ -20,6 +20,9 @@ struct far_call_opts {
 	/** 0: the agent's default or, in a handler that may wait, what its request has left, if that is less;
 	 * FAR_FOREVER: none. */
 	uint64_t timeout_ns;
+	unsigned via; /* 1 + the shard of this worker that the call goes through; 0: the one of the calling thread, that
+			 is in a handler or callback its own, while the thread holds one that, else one by thread. In
+			 the first two cases no other may be named */
 	/**
 	 * Sends the request again, under the same number, until its answer comes: first after `retry_after_ns` (0: 200
 	 * ms), then after ever longer waits. The callee runs it once all the same and answers a repeat with the answer
@@ -34,10 +37,10 @@ struct far_call_opts {
 /**
  * Calls `function` on the worker named `to` and waits for its value. `opts` may be NULL. Blocks; drives the shard
  * meanwhile. On FAR_OK `*out` (may be NULL) is the caller's to finish with far_val_fini(). Found at once, nothing sent:
- * UNKNOWN_WORKER, NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (in an inline handler or callback),
- * PEER_LOST (known dead). In a handler that may wait: CANCELLED, when its own caller has given up. Back-pressure is
- * waited out. Later: TIMEOUT, PEER_LOST, NO_FUNCTION or SIGNATURE (at the callee), RESOURCE, or what the handler said;
- * `err->executed` tells whether it ran.
+ * UNKNOWN_WORKER, INVALID (no such shard), NO_FUNCTION, BAD_ARGS, TOO_LARGE, SHUTDOWN, WOULD_DEADLOCK (in an inline
+ * handler or callback), PEER_LOST (known dead). In a handler that may wait: CANCELLED, when its own caller has given
+ * up. Back-pressure is waited out. Later: TIMEOUT, PEER_LOST, UNREACHABLE (no session could be set up), NO_FUNCTION or
+ * SIGNATURE (at the callee), RESOURCE, or what the handler said; `err->executed` tells whether it ran.
  */
 enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
@@ -80,8 +83,9 @@ __attribute__((format(printf, 4, 5)))
 enum far_status
 far_fail(struct far_req *req, enum far_status status, int32_t code, const char *format, ...);
 
-/** Who calls, and the agent that received the call. */
+/** Who calls, the agent that received the call, and the shard that the handler runs on. */
 struct far_to far_req_from(const struct far_req *req);
+unsigned far_req_shard(const struct far_req *req);
 struct far_agent *far_req_agent(const struct far_req *req);
 /** Nanoseconds until the caller gives up; FAR_FOREVER when never. In an inline handler: as it was when that began. */
 uint64_t far_req_time_left(const struct far_req *req);

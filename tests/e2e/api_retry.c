@@ -98,7 +98,7 @@ static const struct nic_queue_ops drop_ops = {
 /* Side 0 drops requests, side 1 answers. */
 static void drop(int side, enum head_type type, unsigned from, unsigned n, unsigned percent)
 {
-	struct shard *s = agents[side]->shard;
+	struct shard *s = agents[side]->shards[0];
 	struct dropper *d = &droppers[side];
 	CHECK_STATUS(far_shard_acquire(agents[side], 10 * FAR_SEC, &err), FAR_OK, &err);
 	if (!d->inner) {

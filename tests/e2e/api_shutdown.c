@@ -129,8 +129,9 @@ static int cannot_join(int rank)
 	o = (struct far_opts){.nic = "carrier-pigeon"};
 	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "carrier-pigeon");
-	o = (struct far_opts){.shards = 2};
-	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_UNSUPPORTED, &err);
+	o = (struct far_opts){.shards = FAR_SHARDS_MAX + 1};
+	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
+	CHECK_TEXT(&err, "1 to 16");
 	struct far_function bad = {"f(", FAR_KIND_INLINE, pid_of, NULL};
 	o = (struct far_opts){.functions = &bad, .functions_n = 1};
 	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);

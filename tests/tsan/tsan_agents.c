@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Two agents in one process, called by several threads, with every way of driving the shard; deferred answers come from
- * other threads; then both leave. For a build with ThreadSanitizer: both ends share one mapping of their rings, so it
- * sees them.
+ * Two agents in one process, of one shard and of several, called by several threads, with every way of driving a shard;
+ * deferred answers come from other threads; then both leave. For a build with ThreadSanitizer: both ends share one
+ * mapping of their rings, so it sees them.
  */
 #include "../e2e/check.h"
 
@@ -24,6 +24,7 @@ static const char *const names[] = {"left", "right"};
 static struct far_agent *agents[2];
 static char url[64];
 static struct far_opts opts;
+static unsigned shards[2];
 
 /* ---- answers from another thread ---- */
 
@@ -124,8 +125,8 @@ static void mixed(struct far_agent *a, int to, int i)
 		far_val_fini(&out);
 		break;
 	case 2:
-		CHECK(far_msg_call(a, (struct far_to){to, -1}, 1, small, sizeof small, NULL, reply, sizeof reply, &len,
-				   &err) == FAR_OK);
+		CHECK(far_msg_call(a, (struct far_to){to, i % (int)shards[to]}, 1, small, sizeof small, NULL, reply,
+				   sizeof reply, &len, &err) == FAR_OK);
 		CHECK(len == sizeof small && memcmp(small, reply, len) == 0);
 		break;
 	case 3:
@@ -159,12 +160,14 @@ static void *caller_main(void *arg)
 	for (int i = 0; i < CALLS; i++) {
 		mixed(a, c->to, i + c->seed);
 		if (i % 10 == 0)
-			sent += far_msg_send(a, (struct far_to){c->to, -1}, 1, "x", 1, NULL, on_done, &done, &err) ==
-				FAR_OK;
-		if (i % 20 == 7 && far_shard_acquire(a, 0, &err) == FAR_OK) {
+			sent += far_msg_send(a, (struct far_to){c->to, i / 10 % (int)shards[c->to]}, 1, "x", 1,
+					     &(struct far_call_opts){.via = 1 + (unsigned)i % shards[c->from]}, on_done,
+					     &done, &err) == FAR_OK;
+		unsigned held = (unsigned)i % shards[c->from];
+		if (i % 20 == 7 && far_shard_acquire_at(a, held, 0, &err) == FAR_OK) {
 			mixed(a, c->to, i);
-			far_shard_poll(a);
-			far_shard_release(a);
+			far_shard_poll_at(a, held);
+			far_shard_release_at(a, held);
 		}
 		struct far_counters counters;
 		far_counters_read(a, &counters);
@@ -179,7 +182,9 @@ static void *join_main(void *arg)
 {
 	int rank = (int)(intptr_t)arg;
 	struct far_err err;
-	if (far_init_rpc(names[rank], rank, 2, &opts, &agents[rank], &err))
+	struct far_opts own = opts;
+	own.shards = shards[rank];
+	if (far_init_rpc(names[rank], rank, 2, &own, &agents[rank], &err))
 		_exit(1 + (int)far_err_print(stderr, &err));
 	return NULL;
 }
@@ -200,12 +205,15 @@ static void in_both(void *(*body)(void *), void *left, void *right)
 	CHECK(pthread_join(t[0], NULL) == 0 && pthread_join(t[1], NULL) == 0);
 }
 
-static void run(enum far_driver driver, enum far_idle idle)
+static void run(enum far_driver driver, enum far_idle idle, unsigned left, unsigned right, enum far_connect connect)
 {
 	struct caller callers[2 * CALLERS];
 	pthread_t answerer;
 	opts.driver = driver;
 	opts.idle = idle;
+	opts.connect = connect;
+	shards[0] = left;
+	shards[1] = right;
 	atomic_store(&stop, false);
 	in_both(join_main, (void *)0, (void *)1);
 	CHECK(pthread_create(&answerer, NULL, answerer_main, NULL) == 0);
@@ -247,8 +255,11 @@ int main(void)
 	opts = (struct far_opts){
 		.init_method = url, .functions = functions, .functions_n = 1, .messages = messages, .messages_n = 1};
 	listen_somewhere();
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE);
-	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE);
-	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY);
+	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 2, 3, FAR_CONNECT_AUTO);
+	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 3, 2, FAR_CONNECT_LAZY);
+	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE, 2, 2, FAR_CONNECT_LAZY);
 	return 0;
 }

@@ -139,7 +139,6 @@ int main(void)
 {
 	pthread_t t[THREADS + 2];
 	alarm(60);
-	submit_init(&ring);
 	atomic_store(&producing, THREADS);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, caller_main, (void *)i) == 0);

@@ -13,27 +13,33 @@ const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
 int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX];
 const char *method, *group;
 bool open_to_all;
+unsigned shards[MEMBERS_MAX];
+bool lazy[MEMBERS_MAX];
 uint64_t incarnation;
 
 void members_setup(void)
 {
-	static const char *const plain[] = {"w0", "w1", "w2", "w3", "w4", "w5"};
+	static char plain[MEMBERS_MAX][16];
 	world = fake_world_create();
 	fabric = (struct fake_fabric){0};
-	memset(members, 0, sizeof members);
 	method = "tcp://127.0.0.1:29500";
 	group = NULL;
 	open_to_all = false;
 	for (int i = 0; i < MEMBERS_MAX; i++) {
+		snprintf(plain[i], sizeof plain[i], "w%d", i);
 		names[i] = plain[i];
 		drivers[i] = "fake";
 		sizes[i] = 0;
 		ranks[i] = i;
+		shards[i] = 0;
+		lazy[i] = false;
 	}
 }
 
 void member_end(struct member *m)
 {
+	if (!m->ctl && !m->port)
+		return;
 	ctl_destroy(m->ctl);
 	if (m->port)
 		fake_port_destroy(m->port);
@@ -47,17 +53,18 @@ void members_teardown(void)
 	fake_world_destroy(world);
 }
 
-static bool shard_post(void *ctx, const struct mail *mail)
+static bool shard_post(void *ctx, unsigned shard, const struct mail *mail)
 {
 	struct member *m = ctx;
 	if (m->full)
 		return false;
 	cr_assert_lt(m->posted_n, MAILS_MAX);
+	m->posted_to[m->posted_n] = (uint8_t)shard;
 	m->posted[m->posted_n++] = *mail;
 	return true;
 }
 
-static bool shard_take(void *ctx, struct mail *mail)
+static bool shard_take(void *ctx, unsigned shard, struct mail *mail)
 {
 	struct member *m = ctx;
 	if (m->poison) {
@@ -65,9 +72,17 @@ static bool shard_take(void *ctx, struct mail *mail)
 		*mail = m->poisoned;
 		return true;
 	}
-	while (m->taken_n < m->posted_n) {
-		*mail = m->posted[m->taken_n++];
-		if (mail->type != MAIL_PEER_DOWN)
+	if (m->asked[shard]) {
+		m->asked[shard] = false;
+		*mail = (struct mail){.type = MAIL_CONNECT,
+				      .worker = (uint32_t)m->ask[shard].worker,
+				      .shard = (uint8_t)m->ask[shard].shard};
+		return true;
+	}
+	while (m->taken_n[shard] < m->posted_n) {
+		unsigned i = m->taken_n[shard]++;
+		*mail = m->posted[i];
+		if (mail->type != MAIL_PEER_DOWN || m->posted_to[i] != shard)
 			continue;
 		mail->type = MAIL_DETACHED;
 		return true;
@@ -92,7 +107,8 @@ void start(int i, int n)
 				    .group = group,
 				    .incarnation = ++incarnation,
 				    .init_timeout_ns = INIT_NS,
-				    .shards = 1,
+				    .shards = shards[i] ? shards[i] : 1,
+				    .lazy = lazy[i],
 				    .open_to_all = open_to_all,
 				    .clock = &world->clock,
 				    .net = fake_net_create(world),
@@ -179,4 +195,28 @@ unsigned mails_of(const struct member *m, enum mail_type type)
 	for (unsigned i = 0; i < m->posted_n; i++)
 		n += m->posted[i].type == type;
 	return n;
+}
+
+unsigned mails_about(const struct member *m, enum mail_type type, unsigned shard, struct far_to to)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < m->posted_n; i++)
+		n += m->posted[i].type == type && m->posted_to[i] == shard &&
+		     m->posted[i].worker == (uint32_t)to.worker && m->posted[i].shard == (uint8_t)to.shard;
+	return n;
+}
+
+const struct mail *mail_last(const struct member *m, enum mail_type type)
+{
+	const struct mail *last = NULL;
+	for (unsigned i = 0; i < m->posted_n; i++)
+		last = m->posted[i].type == type ? &m->posted[i] : last;
+	cr_assert_not_null(last);
+	return last;
+}
+
+void ask(struct member *m, unsigned shard, int worker, int remote)
+{
+	m->asked[shard] = true;
+	m->ask[shard] = (struct far_to){worker, remote};
 }

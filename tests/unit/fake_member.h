@@ -12,8 +12,8 @@
 
 #include <farcall/future.h>
 
-#define MEMBERS_MAX 6
-#define MAILS_MAX   64
+#define MEMBERS_MAX 80
+#define MAILS_MAX   256
 #define TICK        FAR_MS
 #define INIT_NS     (2 * FAR_SEC)
 
@@ -22,7 +22,10 @@ struct member {
 	struct ctl *ctl;
 	struct nic_port *port;
 	struct mail posted[MAILS_MAX];
-	unsigned posted_n, taken_n; /* DETACHED answers are taken in the order of the DOWNs posted */
+	uint8_t posted_to[MAILS_MAX];               /* shard */
+	unsigned posted_n, taken_n[FAR_SHARDS_MAX]; /* DETACHED answers are taken in the order of the DOWNs posted */
+	bool asked[FAR_SHARDS_MAX];                 /* shard i asks for a session with ask[i] */
+	struct far_to ask[FAR_SHARDS_MAX];
 	struct mail poisoned;
 	bool poison, full;
 	uint64_t calls;
@@ -39,6 +42,8 @@ extern const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
 extern int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX]; /* size 0: the one that start() gives */
 extern const char *method, *group;
 extern bool open_to_all;
+extern unsigned shards[MEMBERS_MAX]; /* 0: one */
+extern bool lazy[MEMBERS_MAX];
 extern uint64_t incarnation; /* of the member started last */
 
 void members_setup(void);
@@ -57,5 +62,11 @@ void leave_all(int n, uint64_t timeout);
 /* Member i ended with this status and a text that has `part`. */
 void result(int i, enum far_status status, const char *part);
 unsigned mails_of(const struct member *m, enum mail_type type);
+/* ... about this shard of a worker, posted to this one. */
+unsigned mails_about(const struct member *m, enum mail_type type, unsigned shard, struct far_to to);
+/* The last one of these. */
+const struct mail *mail_last(const struct member *m, enum mail_type type);
+/* Shard of member m asks for a session, as its first call does. */
+void ask(struct member *m, unsigned shard, int worker, int remote);
 
 #endif

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PEERS_MAX  32
-#define EVENTS_MAX 128
+#define PEERS_MAX  128
+#define EVENTS_MAX 512
 
 struct fake_peer {
 	bool used;
 	struct fake_port *other; /* NULL: gone */
 	uint32_t other_peer;
+	uint32_t queue;
 };
 
 enum queued_type { QUEUED_CONNECT, QUEUED_UP, QUEUED_FAILED, QUEUED_DOWN };
@@ -22,7 +23,8 @@ struct queued {
 	uint32_t peer;
 	void *user;
 	int error;
-	struct fake_port *from; /* CONNECT; NULL: has gone meanwhile */
+	struct fake_port *from;     /* CONNECT; NULL: has gone meanwhile */
+	uint32_t queue, from_queue; /* queue: of the port that gets the event */
 	uint8_t hello[NIC_HELLO_BYTES_MAX];
 	size_t len;
 };
@@ -34,7 +36,7 @@ struct fake_port {
 	uint64_t id;
 	struct fake_peer peers[PEERS_MAX];
 	struct queued events[EVENTS_MAX];
-	unsigned head, tail;
+	unsigned head, tail, allowed;
 };
 
 static void queue_put(struct fake_port *p, struct queued q)
@@ -42,12 +44,12 @@ static void queue_put(struct fake_port *p, struct queued q)
 	p->events[p->tail++ % EVENTS_MAX] = q;
 }
 
-static uint32_t peer_new(struct fake_port *p)
+static uint32_t peer_new(struct fake_port *p, uint32_t queue)
 {
 	uint32_t i = 0;
 	while (p->peers[i].used)
 		i++;
-	p->peers[i] = (struct fake_peer){.used = true};
+	p->peers[i] = (struct fake_peer){.used = true, .queue = queue};
 	return i;
 }
 
@@ -65,21 +67,24 @@ static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_
 {
 	struct fake_port *p = (struct fake_port *)port;
 	uint64_t id;
-	(void)queue;
-	(void)remote_queue;
 	(void)deadline;
 	(void)err;
 	memcpy(&id, addr->blob, sizeof id);
-	struct queued q = {.user = user, .from = p, .len = hello_len};
+	struct queued q = {.user = user, .from = p, .len = hello_len, .queue = remote_queue, .from_queue = queue};
 	memcpy(q.hello, hello, hello_len);
+	if (p->fabric->lose_next) {
+		p->fabric->lose_next = false;
+		queue_put(p, (struct queued){.type = QUEUED_FAILED, .user = user, .error = -ETIMEDOUT});
+		return 0;
+	}
 	int refuse = p->fabric->refuse;
 	if (refuse) {
 		p->fabric->refuse = p->fabric->refuse_next;
 		return refuse;
 	}
-	if (id == p->id) {
+	if (id == p->id && queue == remote_queue) {
 		q.type = QUEUED_UP;
-		q.peer = peer_new(p);
+		q.peer = peer_new(p, queue);
 		queue_put(p, q);
 		return 0;
 	}
@@ -99,6 +104,7 @@ static void handle_connect(struct fake_port *p, struct queued *q, nic_event_fn *
 	size_t reply_len = 0;
 	struct nic_event ev = {.type = NIC_EVENT_HELLO,
 			       .peer = NIC_PEER_NONE,
+			       .queue = q->queue,
 			       .hello = q->hello,
 			       .hello_len = q->len,
 			       .reply = reply,
@@ -110,15 +116,17 @@ static void handle_connect(struct fake_port *p, struct queued *q, nic_event_fn *
 		queue_put(q->from, (struct queued){.type = QUEUED_FAILED, .user = q->user, .error = rc});
 		return;
 	}
-	uint32_t here = peer_new(p), there = peer_new(q->from);
+	uint32_t here = peer_new(p, q->queue), there = peer_new(q->from, q->from_queue);
 	p->peers[here].other = q->from;
 	p->peers[here].other_peer = there;
 	q->from->peers[there].other = p;
 	q->from->peers[there].other_peer = here;
-	struct queued up = {.type = QUEUED_UP, .user = q->user, .peer = there, .len = reply_len};
+	struct queued up = {
+		.type = QUEUED_UP, .user = q->user, .peer = there, .queue = q->from_queue, .len = reply_len};
 	memcpy(up.hello, reply, reply_len);
 	queue_put(q->from, up);
-	ev = (struct nic_event){.type = NIC_EVENT_UP, .peer = here, .hello = q->hello, .hello_len = q->len};
+	ev = (struct nic_event){
+		.type = NIC_EVENT_UP, .peer = here, .queue = q->queue, .hello = q->hello, .hello_len = q->len};
 	event(ctx, &ev);
 }
 
@@ -126,9 +134,12 @@ static uint64_t fake_step(struct nic_port *port, uint64_t now, nic_event_fn *eve
 {
 	struct fake_port *p = (struct fake_port *)port;
 	(void)now;
-	while (p->head != p->tail) {
+	while (p->head != p->tail && (!p->fabric->stepwise || p->allowed)) {
+		if (p->allowed)
+			p->allowed--;
 		struct queued q = p->events[p->head++ % EVENTS_MAX];
-		struct nic_event ev = {.peer = q.peer, .user = q.user, .hello = q.hello, .hello_len = q.len};
+		struct nic_event ev = {
+			.peer = q.peer, .queue = q.queue, .user = q.user, .hello = q.hello, .hello_len = q.len};
 		switch (q.type) {
 		case QUEUED_CONNECT:
 			handle_connect(p, &q, event, ctx);
@@ -181,6 +192,11 @@ void fake_port_cut(struct nic_port *port, uint32_t peer)
 	struct fake_port *p = (struct fake_port *)port;
 	peer_part(&p->peers[peer]);
 	queue_put(p, (struct queued){.type = QUEUED_DOWN, .peer = peer});
+}
+
+void fake_port_allow(struct nic_port *port)
+{
+	((struct fake_port *)port)->allowed = 1;
 }
 
 unsigned fake_port_peers(const struct nic_port *port)

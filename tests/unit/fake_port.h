@@ -5,18 +5,22 @@
 
 #include "nic/nic.h"
 
-#define FAKE_PORTS_MAX 16
+#define FAKE_PORTS_MAX 96
 
 struct fake_fabric {
 	struct fake_port *ports[FAKE_PORTS_MAX];
 	int refuse;      /* not 0: a connect() fails with it */
 	int refuse_next; /* what `refuse` becomes after one */
+	bool stepwise;   /* a port reports one event when it was allowed to */
+	bool lose_next;  /* the next connect() finds nobody and times out */
 };
 
 /** `driver` is "fake" or "other": ports of different drivers do not meet. */
 struct nic_port *fake_port_create(struct fake_fabric *f, const char *driver, uint64_t id);
 /** As a process's death or close(): the peers see DOWN. */
 void fake_port_destroy(struct nic_port *port);
+/** `stepwise`: one event of the port may be reported. */
+void fake_port_allow(struct nic_port *port);
 /** Sessions that exist. */
 unsigned fake_port_peers(const struct nic_port *port);
 /** Cuts the session at this end: both ends see DOWN. */

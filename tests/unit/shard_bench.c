@@ -129,6 +129,8 @@ static enum far_status returns_wrong(struct far_req *req, const struct far_val *
 void mail(enum mail_type type, uint32_t worker, uint32_t peer)
 {
 	struct mail m = {.type = type, .worker = worker, .peer = peer, .incarnation = 1};
+	if (type == MAIL_PEER_UP)
+		m.memory = session_memory_new();
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);
 }

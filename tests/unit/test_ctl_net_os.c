@@ -153,16 +153,18 @@ static struct nic_port *ports[N];
 static struct ctl *ctls[N];
 static struct far_err err;
 
-static bool post(void *ctx, const struct mail *mail)
+static bool post(void *ctx, unsigned shard, const struct mail *mail)
 {
 	(void)ctx;
+	(void)shard;
 	(void)mail;
 	return true;
 }
 
-static bool take(void *ctx, struct mail *mail)
+static bool take(void *ctx, unsigned shard, struct mail *mail)
 {
 	(void)ctx;
+	(void)shard;
 	(void)mail;
 	return false;
 }

@@ -334,6 +334,7 @@ Test(shard_answer, deferred_records_are_bounded)
 	for (int round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++) {
 			struct session *se = &shard->sessions[i / FAR_SESSION_CALLS_MAX];
+			se->worker = i / FAR_SESSION_CALLS_MAX;
 			d[i] = deferred_alloc(shard, se, i, i, NULL, false);
 			cr_assert_not_null(d[i]);
 			cr_assert_eq(d[i]->call, i);

@@ -194,8 +194,6 @@ Test(shard_call, calls_that_cannot_be_sent)
 {
 	struct result r;
 	static char large[FAKE_BODY + 1];
-	struct call_start start = {.worker = 3, .done = take_result, .user = &r};
-	cr_assert_eq(shard_call(shard, &start), -ENOTCONN);
 	cr_assert_eq(call(&r, FAR_SEC, large, sizeof large), -EMSGSIZE);
 	queue->no_bulk = true;
 	cr_assert_eq(call(&r, FAR_SEC, large, 1000), -EAGAIN, "bulk memory comes back: back-pressure");

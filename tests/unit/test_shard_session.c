@@ -135,16 +135,13 @@ Test(shard_session, submissions_are_sent)
 
 Test(shard_session, submissions_that_cannot_be_sent)
 {
-	struct result late, dead, absent, nomem;
+	struct result late, dead, nomem;
 	submit(&late, PEER, now_ns, 1);
-	submit(&absent, 3, TIME_NEVER, 1);
 	queue->no_bulk = true;
 	submit(&nomem, PEER, TIME_NEVER, 1000);
 	passes(1);
 	cr_assert_eq(late.status, FAR_TIMEOUT);
 	cr_assert_eq(late.executed, FAR_EXECUTED_NO);
-	cr_assert_eq(absent.status, FAR_PEER_LOST);
-	cr_assert_eq(absent.executed, FAR_EXECUTED_NO);
 	cr_assert_eq(nomem.n, 1u);
 	cr_assert_eq(nomem.status, FAR_BUSY, "bulk memory comes back: back-pressure");
 	cr_assert_eq(nomem.executed, FAR_EXECUTED_NO);
@@ -191,7 +188,7 @@ Test(shard_session, bad_packets_of_the_driver)
 Test(shard_session, going_to_sleep_looks_once_more)
 {
 	struct result r;
-	submit(&r, 3, TIME_NEVER, 1);
+	submit(&r, PEER, now_ns, 1);
 	shard_sleep(shard, TIME_NEVER);
 	cr_assert_eq(r.n, 1u, "found by the look after arming");
 	cr_assert_eq(queue->arms, 1u);

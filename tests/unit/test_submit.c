@@ -8,12 +8,7 @@
 
 static struct submit_ring ring;
 
-static void setup(void)
-{
-	submit_init(&ring);
-}
-
-TestSuite(submit, .init = setup);
+TestSuite(submit);
 
 static void nothing(void *user, const struct outcome *o)
 {

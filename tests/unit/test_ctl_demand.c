@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Several shards, and sessions that are set up on demand. */
+#include "base/hash.h"
+#include "base/limits.h"
+#include "ctl/info.h"
+#include "fake_member.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+TestSuite(ctl_demand, .init = members_setup, .fini = members_teardown);
+
+static void join_lazily(int n)
+{
+	for (int i = 0; i < n; i++)
+		lazy[i] = true;
+	join(n);
+}
+
+static struct far_to to(int worker, int shard)
+{
+	return (struct far_to){worker, shard};
+}
+
+static bool alive(int seen_by, int rank)
+{
+	return ctl_members(members[seen_by].ctl, NULL)[rank].alive;
+}
+
+/* ---- several shards ---- */
+
+Test(ctl_demand, every_pair_of_shards_at_init)
+{
+	static const unsigned n_of[] = {2, 3, 1};
+	for (int i = 0; i < 3; i++)
+		shards[i] = n_of[i];
+	join(3);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(ctl_sessions(members[i].ctl), 6u);
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 6 * n_of[i]);
+		cr_assert_eq(fake_port_peers(members[i].port), 6 * n_of[i]);
+		for (int r = 0; r < 3; r++) {
+			cr_assert_eq(ctl_members(members[i].ctl, NULL)[r].shards, n_of[r]);
+			for (unsigned l = 0; l < n_of[i]; l++)
+				for (unsigned k = 0; k < n_of[r]; k++)
+					cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, l, to(r, (int)k)), 1u);
+		}
+	}
+	run_ticks((int)(INIT_NS / TICK) + 5);
+	cr_assert_eq(round_robin(), TIME_NEVER);
+	leave_all(3, FAR_SEC);
+	run(true);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+}
+
+Test(ctl_demand, death_ends_the_sessions_of_all_shards)
+{
+	shards[0] = 2;
+	shards[1] = 3;
+	join(2);
+	member_end(&members[1]);
+	run_ticks(10);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 6u);
+	cr_assert_eq(fake_port_peers(members[0].port), 4u, "its own, of two shards");
+	cr_assert_not(alive(0, 1));
+	cr_assert(alive(0, 0));
+}
+
+Test(ctl_demand, poison_of_one_session_takes_the_worker_down)
+{
+	shards[0] = shards[1] = 2;
+	join(2);
+	for (unsigned k = 0; k < members[0].posted_n; k++)
+		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 0)
+			members[0].poisoned = members[0].posted[k];
+	members[0].poisoned.type = MAIL_POISONED;
+	members[0].poison = true;
+	run_ticks(10);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 4u);
+	cr_assert_eq(mails_of(&members[1], MAIL_PEER_DOWN), 4u);
+	cr_assert_not(alive(1, 0));
+}
+
+/* A mail of one shard's about another's session is not believed. */
+Test(ctl_demand, mails_of_the_wrong_shard)
+{
+	shards[0] = shards[1] = 2;
+	join(2);
+	for (unsigned k = 0; k < members[0].posted_n; k++)
+		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 1)
+			members[0].poisoned = members[0].posted[k];
+	members[0].poisoned.type = MAIL_POISONED;
+	members[0].poison = true; /* shard 0 says so */
+	ask(&members[0], 1, 1, 7);
+	ask(&members[0], 0, 9, 0);
+	run_ticks(10);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
+	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 0u);
+}
+
+/* ---- on demand ---- */
+
+Test(ctl_demand, nothing_is_set_up_before_it_is_asked_for)
+{
+	shards[1] = 2;
+	join_lazily(3);
+	run_ticks((int)(INIT_NS / TICK) + 5);
+	cr_assert_eq(round_robin(), TIME_NEVER);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
+		cr_assert_eq(members[i].posted_n, 0u);
+		cr_assert_eq(fake_port_peers(members[i].port), 0u);
+		for (int r = 0; r < 3; r++) {
+			cr_assert(alive(i, r));
+			cr_assert_str_eq(ctl_members(members[i].ctl, NULL)[r].nic, "fake");
+		}
+	}
+	/* Upwards, downwards, and to oneself. */
+	ask(&members[0], 0, 1, 1);
+	ask(&members[2], 0, 1, 1);
+	ask(&members[1], 0, 1, 1);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(1, 1)), 1u);
+	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 1, to(0, 0)), 1u);
+	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 1, to(2, 0)), 1u);
+	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(1, 1)), 1u);
+	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 1, to(1, 0)), 1u);
+	cr_assert_eq(members[0].posted_n, 1u);
+	cr_assert_eq(members[1].posted_n, 4u);
+	cr_assert_eq(members[2].posted_n, 1u);
+	/* Asked for what there is: nothing more. */
+	ask(&members[1], 1, 0, 0);
+	run_ticks(5);
+	cr_assert_eq(members[1].posted_n, 4u);
+	cr_assert_eq(fake_port_peers(members[0].port), 1u);
+}
+
+Test(ctl_demand, a_shard_to_itself)
+{
+	join_lazily(1);
+	ask(&members[0], 0, 0, 0);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 0)), 1u);
+	cr_assert_eq(fake_port_peers(members[0].port), 1u);
+}
+
+/* One member is enough, and so is a group that needs many sessions. */
+Test(ctl_demand, the_group_decides_together)
+{
+	lazy[1] = true;
+	join(3);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
+	members_teardown();
+	members_setup();
+	/* 16 * (16 + 1) is just too much, 16 * 16 is not. */
+	shards[1] = 16;
+	cr_assert_gt(16 * 17, FAR_SESSIONS_EAGER_MAX);
+	join(2);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
+	members_teardown();
+	members_setup();
+	shards[0] = shards[1] = 11;
+	join(2);
+	cr_assert_eq(ctl_sessions(members[1].ctl), 22u);
+}
+
+/*
+ * Both sides ask, each at its own time. A schedule has two bits a step: who runs, and whether it sees one event of its
+ * port. Expect one session, known to
+ * both shards once, and nothing left that asks to be called.
+ */
+enum { STEPS = 5, SCHEDULES = 1 << 2 * STEPS };
+
+static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
+{
+	members_teardown();
+	members_setup();
+	join_lazily(2);
+	fabric.stepwise = true;
+	for (int at = 0; at < STEPS; at++) {
+		int who = schedule >> 2 * at & 1;
+		if (at == ask_0)
+			ask(&members[0], 0, 1, 0);
+		if (at == ask_1)
+			ask(&members[1], 0, 0, 0);
+		fabric.lose_next |= lose && at == ask_1;
+		if (schedule >> 2 * at & 2)
+			fake_port_allow(members[who].port);
+		ctl_step(members[who].ctl, world->now);
+	}
+	fabric.stepwise = false;
+	run_ticks(30);
+	fabric.lose_next = false;
+	unsigned unreached = mails_of(&members[0], MAIL_UNREACHED) + mails_of(&members[1], MAIL_UNREACHED);
+	if (lose && unreached) { /* the attempt that got lost was one's own */
+		cr_assert_eq(unreached, 1u);
+		ask(&members[mails_of(&members[1], MAIL_UNREACHED)], 0, mails_of(&members[0], MAIL_UNREACHED) ? 1 : 0,
+		    0);
+		run_ticks(30);
+	}
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u, "schedule %x, asked at %d and %d: member %d",
+			     schedule, ask_0, ask_1, i);
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_DOWN), 0u);
+		cr_assert_eq(fake_port_peers(members[i].port), 1u);
+	}
+	cr_assert(lose || !unreached);
+	cr_assert_gt(round_robin(), world->now + 100 * FAR_MS, "nothing is left to be done");
+}
+
+Test(ctl_demand, both_sides_at_once, .timeout = 60)
+{
+	for (unsigned schedule = 0; schedule < SCHEDULES; schedule++)
+		for (int a = 0; a < 3; a++)
+			for (int b = 0; b < 4; b++)
+				interleave(schedule, a, b < 3 ? b : 99, false);
+}
+
+Test(ctl_demand, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
+{
+	for (unsigned schedule = 0; schedule < SCHEDULES; schedule++)
+		for (int a = 0; a < 3; a++)
+			for (int b = 0; b < 3; b++)
+				interleave(schedule, a, b, true);
+}
+
+/* The two shards of one worker, each asking for the other. */
+Test(ctl_demand, both_shards_of_one_worker)
+{
+	for (int who = 1; who < 4; who++) {
+		members_teardown();
+		members_setup();
+		shards[0] = 2;
+		join_lazily(1);
+		if (who & 1)
+			ask(&members[0], 0, 0, 1);
+		if (who & 2)
+			ask(&members[0], 1, 0, 0);
+		run_ticks(10);
+		cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 1)), 1u);
+		cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 1, to(0, 0)), 1u);
+		cr_assert_eq(fake_port_peers(members[0].port), 2u);
+	}
+}
+
+/* ---- set-ups that fail ---- */
+
+Test(ctl_demand, dead_before_it_was_ever_connected)
+{
+	shards[0] = 2;
+	join_lazily(3);
+	member_end(&members[2]);
+	run_ticks(5);
+	cr_assert(alive(0, 2), "nobody can know yet");
+	ask(&members[0], 0, 2, 0);
+	run_ticks(5);
+	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	cr_assert_eq(m->worker, 2u);
+	cr_assert_eq(m->status, FAR_PEER_LOST);
+	cr_assert(strstr(m->text, "gone"), "%s", m->text);
+	cr_assert_not(alive(0, 2));
+	/* Now it is known. */
+	ask(&members[0], 1, 2, 0);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[0], MAIL_UNREACHED, 1, to(2, 0)), 1u);
+	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+}
+
+Test(ctl_demand, a_refusal_is_told_and_the_next_call_asks_again)
+{
+	join_lazily(2);
+	fabric.refuse = -EMFILE;
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	cr_assert_eq(m->status, FAR_UNREACHABLE);
+	cr_assert_str_eq(m->text, strerror(EMFILE));
+	cr_assert(alive(0, 1));
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u);
+	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
+}
+
+/* Between two shards of one worker one end makes the attempt for both. */
+Test(ctl_demand, a_refusal_among_own_shards)
+{
+	shards[0] = 2;
+	join_lazily(1);
+	fabric.refuse = -EMFILE;
+	ask(&members[0], 0, 0, 1);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[0], MAIL_UNREACHED, 0, to(0, 1)), 1u);
+	cr_assert(alive(0, 0));
+	ask(&members[0], 0, 0, 1);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 1)), 1u);
+}
+
+Test(ctl_demand, no_common_driver_is_told_by_the_call)
+{
+	drivers[1] = "other";
+	join_lazily(2);
+	cr_assert_str_eq(ctl_members(members[0].ctl, NULL)[1].nic, "");
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_UNREACHABLE);
+	cr_assert(strstr(mail_last(&members[0], MAIL_UNREACHED)->text, "share no NIC driver"));
+}
+
+Test(ctl_demand, a_session_on_demand_that_ends)
+{
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	member_end(&members[1]);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 1u);
+	cr_assert_eq(fake_port_peers(members[0].port), 0u);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+}
+
+Test(ctl_demand, a_full_mailbox_is_tried_again)
+{
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	members[0].full = true;
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
+	member_end(&members[1]);
+	run_ticks(5);
+	members[0].full = false;
+	run_ticks(5);
+	cr_assert_eq(members[0].posted_n, 2u);
+	cr_assert_eq(members[0].posted[0].type, MAIL_PEER_UP);
+	cr_assert_eq(members[0].posted[1].type, MAIL_PEER_DOWN);
+}
+
+/* ---- leaving ---- */
+
+Test(ctl_demand, sessions_while_leaving)
+{
+	join_lazily(2);
+	members[0].calls = 1;
+	leave_all(1, 5 * FAR_SEC);
+	run_ticks(5);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u);
+	members[0].calls = 0;
+	leave_all(2, 5 * FAR_SEC);
+	run(true);
+	result(0, FAR_OK, "");
+	result(1, FAR_OK, "");
+}
+
+/* Nobody has a session with the dead one. Expect rank 0 to find out, and to tell. */
+Test(ctl_demand, a_member_that_nobody_saw_die)
+{
+	join_lazily(4);
+	member_end(&members[2]);
+	uint64_t from = world->now;
+	leave_all(4, 60 * FAR_SEC);
+	run(true);
+	cr_assert_lt(world->now, from + 5 * FAR_SEC);
+	for (int i = 0; i < 4; i++)
+		if (i != 2)
+			result(i, FAR_PEER_LOST, "worker \"w2\"");
+}
+
+/* A member that is late is not taken for dead. */
+Test(ctl_demand, a_member_that_comes_late)
+{
+	join_lazily(3);
+	members[2].calls = 1;
+	leave_all(3, 60 * FAR_SEC);
+	run_ticks(3000);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(ctl_state(members[i].ctl), CTL_LEAVING);
+	members[2].calls = 0;
+	run(true);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+}
+
+/* ---- set-ups by hand ---- */
+
+static int rogue_event(void *ctx, const struct nic_event *ev)
+{
+	int *error = ctx;
+	if (ev->type == NIC_EVENT_FAILED)
+		*error = ev->error;
+	if (ev->type == NIC_EVENT_UP)
+		*error = 0;
+	return 0;
+}
+
+static int rogue_connect(struct nic_port *rogue, const struct hello *h, unsigned queue)
+{
+	struct nic_addr at;
+	uint8_t words[HELLO_BYTES];
+	int error = 1;
+	hello_encode(h, words);
+	members[0].port->ops->address(members[0].port, &at);
+	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, queue, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
+	run_ticks(2);
+	rogue->ops->step(rogue, world->now, rogue_event, &error);
+	return error;
+}
+
+/* Receive HELLO when READY. Expect shards to be checked, and no second session. */
+Test(ctl_demand, receive_hello_when_ready)
+{
+	shards[0] = 2;
+	shards[1] = 3;
+	join_lazily(2);
+	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
+	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
+	const struct hello good = {.group = hash64("default", 7),
+				   .world = 2,
+				   .rank = 1,
+				   .from = m[1].incarnation,
+				   .to = m[0].incarnation,
+				   .from_shard = 2,
+				   .to_shard = 1};
+	struct hello h = good;
+	cr_assert_eq(rogue_connect(rogue, &good, 0), -EPROTO, "another queue than it says");
+	h.to_shard = 2;
+	cr_assert_eq(rogue_connect(rogue, &h, 2), -EPROTO, "we have two");
+	h = good;
+	h.from_shard = 3;
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EPROTO, "it has three");
+	h = good;
+	h.from++;
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE);
+	h = good;
+	h.rank = 0;
+	h.from = m[0].incarnation;
+	h.from_shard = 0;
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "we did not ask ourselves");
+	cr_assert_eq(members[0].posted_n, 0u);
+	cr_assert_eq(rogue_connect(rogue, &good, 1), 0);
+	cr_assert_eq(rogue_connect(rogue, &good, 1), -EACCES, "a second session");
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 1, to(1, 2)), 1u);
+	fake_port_destroy(rogue);
+	run_ticks(5);
+	cr_assert_not(alive(0, 1));
+	/* Dead: it does not come back. */
+	rogue = fake_port_create(&fabric, "fake", 1001);
+	h = good;
+	h.from_shard = 1;
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EPIPE);
+	fake_port_destroy(rogue);
+}
+
+/* ---- a group so large that rank 0 collects for all ---- */
+
+enum { LARGE = FAR_GATHER_DIRECT_MAX + 6 };
+
+Test(ctl_demand, a_large_group_joins_and_leaves)
+{
+	static char long_name[FAR_NAME_MAX];
+	memset(long_name, 'n', sizeof long_name - 1);
+	names[40] = long_name;
+	shards[3] = 5; /* 5 * (70 + 4) is too much for all at once */
+	join(LARGE);
+	for (int i = 0; i < LARGE; i++) {
+		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
+		for (int r = 0; r < LARGE; r++) {
+			const struct ctl_member *m = &ctl_members(members[i].ctl, NULL)[r];
+			cr_assert_str_eq(m->name, names[r]);
+			cr_assert_eq(m->shards, r == 3 ? 5u : 1u);
+			cr_assert_eq(m->incarnation, ctl_members(members[r].ctl, NULL)[r].incarnation);
+		}
+	}
+	ask(&members[69], 0, 3, 4);
+	run_ticks(5);
+	cr_assert_eq(mails_about(&members[3], MAIL_PEER_UP, 4, to(69, 0)), 1u);
+	member_end(&members[50]);
+	leave_all(LARGE, 60 * FAR_SEC);
+	run(true);
+	for (int i = 0; i < LARGE; i++)
+		if (i != 50)
+			result(i, FAR_PEER_LOST, "lost before the shutdown: rank 50 (worker \"w50\")");
+}
+
+Test(ctl_demand, a_large_group_names_who_is_missing)
+{
+	for (int i = 0; i < LARGE; i++)
+		if (i != 7 && i != 66)
+			start(i, LARGE);
+	run(false);
+	for (int i = 0; i < LARGE; i += 23)
+		result(i, FAR_TIMEOUT, "missing rank 7, rank 66");
+}
+
+Test(ctl_demand, a_large_group_leaves_without_one)
+{
+	join(LARGE);
+	members[9].calls = 1;
+	leave_all(LARGE, FAR_SEC);
+	run(true);
+	result(0, FAR_TIMEOUT, "rank 9");
+	result(9, FAR_TIMEOUT, "1 calls of this worker are outstanding");
+}
