@@ -160,7 +160,7 @@ static void fiber_main(void *arg)
 		else
 			dispatch_typed(&fb->req, fb->body, fb->body_len, fb->strings, fb->strings_bytes);
 		fb->ended = true;
-		stack_switch(&fb->stack, fb->back);
+		stack_switch(&fb->stack, &fb->back);
 	}
 }
 
@@ -168,16 +168,14 @@ static void fiber_main(void *arg)
 static void resume(struct fiber *fb)
 {
 	struct shard *s = fb->shard;
-	struct stack_context here;
 	struct shard_context *top = shard_context_top();
 	const char *handler = s->context.handler;
 	fb->state = FIBER_RUNNING;
-	fb->back = &here;
-	stack_context_here(&here);
+	stack_context_here(&fb->back);
 	s->context.handler = NULL;
 	s->context.fiber = fb;
 	shard_context_set(fb->context);
-	stack_switch(&here, &fb->stack);
+	stack_switch(&fb->back, &fb->stack);
 	shard_context_set(top);
 	s->context.fiber = NULL;
 	s->context.handler = handler;
@@ -396,7 +394,7 @@ unsigned fiber_take_resumed(struct shard *s)
 static void leave(struct fiber *fb)
 {
 	fb->context = shard_context_top();
-	stack_switch(&fb->stack, fb->back);
+	stack_switch(&fb->stack, &fb->back);
 }
 
 /* A wait of a cancelled fiber ends at once, but the others have their turn first: a handler that tries again and again

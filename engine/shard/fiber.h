@@ -45,12 +45,12 @@ struct fiber {
 	struct timer timer; /* of a wait with a limit */
 	struct fiber *next; /* free list, ready list */
 	struct shard *shard;
-	uint8_t state;              /* enum fiber_state */
-	bool cancelled;             /* waits end at once from now on */
-	bool ended;                 /* its handler is done */
-	struct fiber_wait *wait;    /* it is parked for */
-	struct fiber_wait *stale;   /* given up before the future was done: another wait for that takes them up again */
-	struct stack_context *back; /* where it was resumed from */
+	uint8_t state;             /* enum fiber_state */
+	bool cancelled;            /* waits end at once from now on */
+	bool ended;                /* its handler is done */
+	struct fiber_wait *wait;   /* it is parked for */
+	struct fiber_wait *stale;  /* given up before the future was done: another wait for that takes them up again */
+	struct stack_context back; /* the driver's flow, while it runs */
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;
 	/* what it runs */
