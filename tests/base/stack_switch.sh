@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Switching stacks: stack_flows.c by each compiler, without and with optimisation, by machine code and by ucontext, for
-# this machine and, emulated, for arm64.
+# this machine and, emulated, for arm64; there the fibers of whole agents too.
 # usage: stack_switch.sh SOURCE-DIRECTORY
 set -u
 . "$(dirname "$0")/../e2e/cases.sh"
@@ -44,6 +44,13 @@ if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 		flows "arm64 $o, branch protection" qemu-aarch64 "$cross" "$o" -static -mbranch-protection=standard
 	done
 	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
+	# The whole engine, whose fibers go on on other threads: nothing thread-local may be kept across a wait.
+	bounded "$cross" -O2 -static -std=c11 -D_GNU_SOURCE -fno-strict-aliasing -pthread -I"$top/engine" -I"$top" \
+		-I"$top/include" "$top"/engine/*/*.c "$top"/nic/drivers.c "$top"/nic/shm/*.c \
+		"$top/tests/e2e/api_fiber_threads.c" -o "$dir/agents" -lm
+	[ "$rc" -ne 0 ] || FAR_RUNTIME_DIR="$dir" bounded qemu-aarch64 "$dir/agents"
+	test "$rc" -eq 0
+	ok "fibers of two agents on arm64" $?
 else
 	skip "flows on arm64" "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross or qemu-user is not installed"
 fi
