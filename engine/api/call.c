@@ -254,9 +254,11 @@ static void done_held(void *user, const struct outcome *o)
 enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
 				    struct far_err *err)
 {
-	struct fiber *fiber = shard_in_fiber();
-	bool held = !fiber && shard_held(s);
-	bool entered = !fiber && !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	/* A handler's thread lends itself at most, so that the agent's shutdown gets hold of the shard. */
+	bool serving = shard_serving();
+	struct fiber *fiber = unlikely(serving) ? shard_in_fiber() : NULL;
+	bool held = !serving && shard_held(s);
+	bool entered = !serving && !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
 	enum far_status status;
 	start->user = f;
 	if (likely(entered || held)) {

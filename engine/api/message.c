@@ -165,7 +165,7 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 	struct call_start start = {
 		.worker = (uint32_t)to.worker, .shard = route.shard, .fn = id, .data = data, .len = len};
 	agent_set_deadline(a, s, opts, &start);
-	if (unlikely(shard_in_fiber() != NULL))
+	if (unlikely(shard_serving()))
 		return call_handed(s, &start, reply, cap, reply_len, err);
 	if (shard_held(s))
 		return call_held(s, &start, reply, cap, reply_len, err);

@@ -95,8 +95,8 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 	enum far_status status = agent_may_wait("far_shard_acquire", err);
 	if (status)
 		return status;
-	if (shard_in_fiber())
-		return err_set(err, FAR_INVALID, "a handler runs on its shard already; it cannot hold one");
+	if (shard_serving())
+		return err_set(err, FAR_INVALID, "a handler cannot hold a shard; it is lent one where it waits");
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
 	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);

@@ -118,10 +118,16 @@ void shard_sleep(struct shard *s, uint64_t until)
 
 /* ---- waiting threads ---- */
 
-static void drive_until(struct shard *s, struct far_future *f, uint64_t until)
+static bool stopping(const struct shard *s)
+{
+	return atomic_load_explicit(&s->stop, memory_order_acquire);
+}
+
+/* `lent`: the shard is given back when it is to stop, though the future is pending; that completes it. */
+static void drive_until(struct shard *s, struct far_future *f, uint64_t until, bool lent)
 {
 	struct idler idler = {0};
-	for (unsigned passes = 1; !future_done(f); passes++) {
+	for (unsigned passes = 1; !future_done(f) && !(lent && stopping(s)); passes++) {
 		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
 			return;
 		if (shard_pass(s))
@@ -137,7 +143,7 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
 	int place = driver_sleeper_add(&s->driver, &f->state);
 	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
-	if (s->config.driver == FAR_DRIVER_OWN || !token_free) {
+	if (s->config.driver == FAR_DRIVER_OWN || !token_free || stopping(s)) {
 		uint64_t limit = until;
 		if (place < 0) { /* nobody can hand us the token */
 			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
@@ -190,17 +196,17 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 	if (unlikely(fb != NULL))
 		return wait_parked(fb, f, until);
 	if (shard_held(s)) {
-		drive_until(s, f, until);
+		drive_until(s, f, until, false);
 		return 0;
 	}
 	if (unlikely(holds_any())) {
 		drive_all_until(s, f, until);
 		return 0;
 	}
-	bool may_drive = s->config.driver == FAR_DRIVER_SHARED;
 	while (!future_done(f) && clock_now(s->config.clock) < until) {
+		bool may_drive = s->config.driver == FAR_DRIVER_SHARED && !stopping(s);
 		if (may_drive && shard_enter(s)) {
-			drive_until(s, f, until);
+			drive_until(s, f, until, true);
 			shard_leave(s);
 			continue;
 		}
@@ -220,11 +226,6 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 }
 
 /* ---- the shard's own thread ---- */
-
-static bool stopping(const struct shard *s)
-{
-	return atomic_load_explicit(&s->stop, memory_order_acquire);
-}
 
 static void keeper_own(struct shard *s)
 {

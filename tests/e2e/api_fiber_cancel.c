@@ -80,6 +80,33 @@ static enum far_status stubborn(struct far_req *req, const struct far_val *args,
 	return FAR_OK;
 }
 
+/* Its thread drives the shard, unless another does, and gives it back when the agent is shut down. */
+static enum far_status sits(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_agent *a = far_req_agent(req);
+	struct far_val out = {0};
+	struct far_err e;
+	(void)n;
+	(void)user;
+	atomic_fetch_add(&started, 1);
+	if (args[0].u.b)
+		over(far_rpc_sync(a, me, "gate::wait", FAR_NOARGS, &for_ever, &out, &e), &e);
+	else
+		over(far_msg_call(a, (struct far_to){1, -1}, 1, NULL, 0, &for_ever, NULL, 0, NULL, &e), &e);
+	CHECK(far_req_cancelled(req));
+	/* Nobody drives any more but who has something to say. */
+	CHECK_STATUS(far_rpc_sync(a, me, "far::add", FAR_ARGS(1, 1), &for_ever, &out, &e), FAR_SHUTDOWN, &e);
+	atomic_fetch_add(&cancelled, 1);
+	return FAR_OK;
+}
+
+static void gate_message(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)data;
+	(void)len;
+	gate_wait(req, NULL, 0, user);
+}
+
 static enum far_status polls(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)args;
@@ -128,17 +155,21 @@ static void join(int rank)
 		{"t::inherits_thread() -> int", FAR_KIND_BLOCKING, inherits, NULL},
 		{"t::stubborn() -> int", FAR_KIND_FIBER, stubborn, NULL},
 		{"t::polls() -> int", FAR_KIND_BLOCKING, polls, NULL},
+		{"t::sits(bool sync) -> int", FAR_KIND_BLOCKING, sits, NULL},
 		{"t::started() -> int", FAR_KIND_INLINE, seen, &started},
 		{"t::seen() -> int", FAR_KIND_INLINE, seen, &cancelled},
 		{"t::active() -> int", FAR_KIND_INLINE, active, NULL},
 		{"t::let_go() -> none", FAR_KIND_INLINE, lets_go, NULL},
 		GATE_FUNCTIONS,
 	};
+	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, gate_message, NULL}};
 	static const char *const names[] = {"worker0", "worker1", "worker2"};
 	me = names[rank];
 	agent = join_mode((struct far_opts){.functions = functions,
 					    .functions_n = sizeof functions / sizeof *functions,
-					    .blocking_threads = CALLS});
+					    .messages = messages,
+					    .messages_n = 1,
+					    .blocking_threads = 2 * CALLS});
 }
 
 /* Until nothing is open at worker1, not even what its handlers left behind at the gate. Every handler that was started
@@ -238,6 +269,36 @@ static int dies(int rank)
 
 /* ---- agents that are shut down ---- */
 
+static int threads_leave(int rank)
+{
+	struct far_future *f[CALLS], *g[CALLS];
+	join(rank);
+	if (rank == 1) {
+		while (!atomic_load(&let_go))
+			usleep(500);
+		char text[4096] = {0};
+		FILE *said = tmpfile();
+		int before = dup(STDERR_FILENO);
+		CHECK(said && before >= 0 && dup2(fileno(said), STDERR_FILENO) == STDERR_FILENO);
+		enum far_status status = far_shutdown_local(agent, &err);
+		CHECK(dup2(before, STDERR_FILENO) == STDERR_FILENO);
+		CHECK_STATUS(status, FAR_OK, &err);
+		CHECK(atomic_load(&cancelled) == 2 * CALLS);
+		rewind(said);
+		CHECK(fread(text, 1, sizeof text - 1, said) < sizeof text);
+		CHECK(!strstr(text, "still holds the shard"));
+		return 0;
+	}
+	start("worker1", "t::sits", FAR_ARGS(far_bool(true)), FAR_FOREVER, f);
+	start("worker1", "t::sits", FAR_ARGS(far_bool(false)), FAR_FOREVER, g);
+	gate_await(agent, "worker1", 2 * CALLS);
+	(void)far_rpc_sync(agent, "worker1", "t::let_go", FAR_NOARGS, NULL, NULL, &err);
+	expect_all(f, FAR_PEER_LOST);
+	expect_all(g, FAR_PEER_LOST);
+	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);
+	return 0;
+}
+
 /* Ends when its agent does. */
 static int callee_leaves(int rank)
 {
@@ -313,6 +374,7 @@ int main(void)
 	int bad = spawn_modes(2, deadlines, -1);
 	bad |= spawn_modes(3, dies, 2);
 	bad |= spawn_modes(2, callee_leaves, -1);
+	bad |= spawn_modes(2, threads_leave, -1);
 	bad |= spawn_modes(2, caller_leaves, -1);
 	return bad | spawn_modes(2, never_ends, -1);
 }
