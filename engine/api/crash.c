@@ -62,9 +62,11 @@ static void end_line(struct line *l)
 	l->text[l->len++] = '\n';
 	while (done < l->len) {
 		ssize_t n = write(STDERR_FILENO, l->text + done, l->len - done);
-		if (n <= 0 && errno != EINTR)
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
 			break;
-		done += n > 0 ? (size_t)n : 0;
+		done += (size_t)n;
 	}
 	l->len = 0;
 }
@@ -75,20 +77,19 @@ static void end_line(struct line *l)
 struct place {
 	const char *kind, *handler; /* NULL: in no handler */
 	const struct shard *shard;
-	const struct fiber *fiber;
 };
 
 static struct place find_place(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
 		if (c->handler)
-			return (struct place){"inline", c->handler, c->shard, NULL};
+			return (struct place){"inline", c->handler, c->shard};
 		if (c->fiber)
-			return (struct place){"fiber", c->fiber->req.name, c->shard, c->fiber};
+			return (struct place){"fiber", c->fiber->req.name, c->shard};
 		if (c->req)
-			return (struct place){"blocking", c->req->name, c->req->shard, NULL};
+			return (struct place){"blocking", c->req->name, c->req->shard};
 	}
-	return (struct place){NULL, NULL, shard_context_top() ? shard_context_top()->shard : NULL, NULL};
+	return (struct place){NULL, NULL, shard_context_top() ? shard_context_top()->shard : NULL};
 }
 
 static void put_place(struct line *l, const struct place *p)
@@ -109,12 +110,18 @@ static void put_place(struct line *l, const struct place *p)
 	}
 }
 
-static void report_overflow(struct line *l, const struct place *p, const void *address)
+/* The stack is that of one of the fibers that the thread is in: an inline handler of another agent may run on it. */
+static void report_overflow(struct line *l, const void *address)
 {
-	if (!p->fiber || !fiber_in_guard(p->fiber, address))
+	const struct shard_context *c = shard_context_top();
+	while (c && !(c->fiber && fiber_in_guard(c->fiber, address)))
+		c = c->outer;
+	if (!c)
 		return;
-	put(l, "farcall: that is in the guard page below the handler's stack: it overflowed its ");
-	put_number(l, fiber_stack_bytes(p->fiber), 10);
+	put(l, "farcall: that is in the guard page below the stack of the fiber handler \"");
+	put(l, c->fiber->req.name);
+	put(l, "\": it overflowed its ");
+	put_number(l, fiber_stack_bytes(c->fiber), 10);
 	put(l, " bytes; raise opts.fiber_stack_bytes, or keep large arrays elsewhere");
 	end_line(l);
 }
@@ -136,7 +143,7 @@ static void report(unsigned which, const siginfo_t *info)
 	put_place(&l, &place);
 	end_line(&l);
 	if (info->si_code > 0)
-		report_overflow(&l, &place, info->si_addr);
+		report_overflow(&l, info->si_addr);
 	int n = backtrace(frames, FRAMES_MAX);
 	backtrace_symbols_fd(frames, n, STDERR_FILENO);
 }

@@ -223,11 +223,11 @@ enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard,
 /**
  * Opt-in: from now on a crash of this process (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is reported on stderr: the
  * signal and its address, the handler that ran and its worker, whether a fiber's stack overflowed, and a backtrace.
- * Then what was in force before this call takes over, be it the core dump or the application's own action; each signal
- * is reported until then, once. The report uses no memory but the thread's alternate signal stack. The calling thread
- * gets one unless it has one; so do the agents' own threads when this is called before far_init_rpc(). Handlers of kind
- * inline and fiber also run on application threads that wait: call it on each, or an overflow there ends the process
- * unreported. May be called again; does not block. Errors: SYSTEM.
+ * Then what was in force before this call takes over, be it the core dump or the application's own action, and stays;
+ * so each signal is reported once. The report uses no memory but the thread's alternate signal stack. The calling
+ * thread gets one unless it has one; so do the agents' own threads when this is called before far_init_rpc(). Handlers
+ * of kind inline and fiber also run on application threads that wait: call it on each, or an overflow there ends the
+ * process unreported. May be called again; does not block. Errors: SYSTEM.
  */
 enum far_status far_crash_report_install(struct far_err *err);
 
