@@ -229,7 +229,6 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->shard = s;
 	own->session = req->session;
 	own->record = req->record; /* of a request that may be repeated */
-	own->deadline = req->deadline;
 	if (unlikely(req->record != NULL))
 		req->record->fiber = fb;
 	own->fn = req->fn;
@@ -239,7 +238,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->from = req->from;
 	own->from_shard = req->from_shard;
 	own->time_left = req->time_left;
-	own->deadline = 0;
+	own->deadline = req->record ? req->deadline : 0;
 	own->hashed = req->hashed;
 	own->answer = ANSWER_NONE;
 	req->answer = ANSWER_DEFERRED; /* it is the fiber's now */

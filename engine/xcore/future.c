@@ -91,6 +91,7 @@ void future_reset(struct far_future *f)
 {
 	buf_unref(f->buf);
 	f->buf = NULL;
+	atomic_store_explicit(&f->listeners, NULL, memory_order_relaxed);
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 }
 
