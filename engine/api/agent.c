@@ -145,6 +145,8 @@ static enum far_status init_registry(struct init *in)
 	registry_init(&in->a->registry);
 	for (size_t i = 0; i < builtin_functions_n && !status; i++)
 		status = registry_add(&in->a->registry, &builtin_functions[i], in->err);
+	for (size_t i = 0; i < in->opts.types_n && !status; i++)
+		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
 	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
 		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
 	for (size_t i = 0; i < in->opts.messages_n && !status; i++)

@@ -2,6 +2,7 @@
 #include "api/builtin.h"
 
 #include "api/elementwise.h"
+#include "api/nonzero.h"
 
 #include <farcall/rpc.h>
 #include <inttypes.h>
@@ -100,6 +101,13 @@ static struct elementwise_function elementwise[ELEMENTWISE_OPS] = {
 	[ELEMENTWISE_MAX] = {"far::max", ELEMENTWISE_MAX},
 };
 
+#define ELEMENTWISE_ALPHA(name, op)                                                                                    \
+	{                                                                                                              \
+		"far::" name "(Tensor|Scalar a, Tensor|Scalar b, Scalar alpha) -> Tensor|Scalar", FAR_KIND_INLINE,     \
+			elementwise_call, &elementwise[op]                                                             \
+	}
+
+/* Those with alpha are overloads, not defaults: the usual call sends nothing for it, and pays nothing. */
 #define ELEMENTWISE(name, op)                                                                                          \
 	{                                                                                                              \
 		"far::" name "(Tensor|Scalar a, Tensor|Scalar b) -> Tensor|Scalar", FAR_KIND_INLINE, elementwise_call, \
@@ -112,8 +120,11 @@ const struct far_function builtin_functions[] = {
 	ELEMENTWISE("mul", ELEMENTWISE_MUL),
 	ELEMENTWISE("min", ELEMENTWISE_MIN),
 	ELEMENTWISE("max", ELEMENTWISE_MAX),
+	ELEMENTWISE_ALPHA("add", ELEMENTWISE_ADD),
+	ELEMENTWISE_ALPHA("sub", ELEMENTWISE_SUB),
 	{"far::zeros(Tensor|int shape) -> Tensor", FAR_KIND_INLINE, call_zeros, NULL},
 	{"far::ones(Tensor|int shape) -> Tensor", FAR_KIND_INLINE, call_ones, NULL},
+	{"far::nonzero(Tensor x) -> Tensor", FAR_KIND_INLINE, nonzero_call, NULL},
 	{"far::identity(Any x) -> Any", FAR_KIND_INLINE, call_identity, NULL},
 };
 const size_t builtin_functions_n = sizeof builtin_functions / sizeof builtin_functions[0];

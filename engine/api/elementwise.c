@@ -40,7 +40,18 @@ static const char *shape_text(const struct far_tensor *t, char *buf, size_t len)
 	return buf;
 }
 
-/** Elements of side `o` as result dtype, from element `at` on: the tensor's own, or in `block`. */
+static bool is_half(enum far_dtype dtype)
+{
+	return dtype == FAR_BF16 || dtype == FAR_F16;
+}
+
+/** The dtype that a result of `dtype` is computed in. */
+static enum far_dtype computed_in(enum far_dtype dtype)
+{
+	return is_half(dtype) ? FAR_F32 : dtype;
+}
+
+/** Elements of side `o` as `dtype`, from element `at` on: the tensor's own, or in `block`. */
 static const void *operand_block(const struct operand *o, enum far_dtype dtype, size_t at, size_t n, union block *block)
 {
 	size_t element = far_dtype_size(dtype);
@@ -64,17 +75,36 @@ static const void *operand_block(const struct operand *o, enum far_dtype dtype, 
 	return block;
 }
 
-static void run(elementwise_kernel *kernel, enum far_dtype dtype, void *dst, const struct operand *a,
-		const struct operand *b, size_t count)
+/* What is computed: dst = op(a, alpha * b). */
+struct job {
+	elementwise_kernel *kernel; /* of the dtype that it is computed in */
+	enum far_dtype dtype;       /* of the result */
+	struct operand a, b;
+	const struct operand *alpha; /* of the dtype that it is computed in; NULL: 1 */
+	size_t count;
+};
+
+static void run(const struct job *job, void *dst)
 {
-	union block block_a;
-	union block block_b;
-	size_t element = far_dtype_size(dtype);
-	for (size_t at = 0; at < count; at += BLOCK) {
-		size_t n = count - at < BLOCK ? count - at : BLOCK;
-		const void *from_a = operand_block(a, dtype, at, n, &block_a);
-		const void *from_b = operand_block(b, dtype, at, n, &block_b);
-		kernel((char *)dst + at * element, from_a, from_b, n);
+	union block block_a, block_b, block_alpha, product, block_dst;
+	enum far_dtype in = computed_in(job->dtype);
+	size_t element = far_dtype_size(job->dtype);
+	for (size_t at = 0; at < job->count; at += BLOCK) {
+		size_t n = job->count - at < BLOCK ? job->count - at : BLOCK;
+		const void *a = operand_block(&job->a, in, at, n, &block_a);
+		const void *b = operand_block(&job->b, in, at, n, &block_b);
+		void *to = (char *)dst + at * element;
+		if (job->alpha) {
+			const void *alpha = operand_block(job->alpha, in, at, n, &block_alpha);
+			elementwise_kernels[ELEMENTWISE_MUL][in](&product, alpha, b, n);
+			b = &product;
+		}
+		if (in == job->dtype) {
+			job->kernel(to, a, b, n);
+			continue;
+		}
+		job->kernel(&block_dst, a, b, n);
+		elementwise_convert(job->dtype, to, in, &block_dst, n);
 	}
 }
 
@@ -92,21 +122,24 @@ static int64_t as_int(const struct far_val *v)
 	return v->type == FAR_TYPE_BOOL ? (int64_t)v->u.b : v->u.i;
 }
 
-static enum far_status call_scalars(struct far_req *req, const struct far_val *args, enum elementwise_op op)
+static enum far_status call_scalars(struct far_req *req, const struct far_val *args, const struct far_val *alpha,
+				    enum elementwise_op op)
 {
-	if (args[0].type == FAR_TYPE_FLOAT || args[1].type == FAR_TYPE_FLOAT) {
+	struct far_val v;
+	if (args[0].type == FAR_TYPE_FLOAT || args[1].type == FAR_TYPE_FLOAT ||
+	    (alpha && alpha->type == FAR_TYPE_FLOAT)) {
 		double a = as_float(&args[0]);
-		double b = as_float(&args[1]);
+		double b = as_float(&args[1]) * (alpha ? as_float(alpha) : 1.0);
 		double result;
 		elementwise_kernels[op][FAR_F64](&result, &a, &b, 1);
-		struct far_val v = far_float(result);
+		v = far_float(result);
 		return far_return(req, &v);
 	}
 	int64_t a = as_int(&args[0]);
-	int64_t b = as_int(&args[1]);
+	int64_t b = (int64_t)((uint64_t)as_int(&args[1]) * (uint64_t)(alpha ? as_int(alpha) : 1));
 	int64_t result;
 	elementwise_kernels[op][FAR_I64](&result, &a, &b, 1);
-	struct far_val v = far_int(result);
+	v = far_int(result);
 	return far_return(req, &v);
 }
 
@@ -129,6 +162,8 @@ static bool dtype_holds(enum far_dtype dtype, int64_t i)
 		return i == 0 || i == 1;
 	case FAR_F32:
 	case FAR_F64:
+	case FAR_BF16:
+	case FAR_F16:
 	case FAR_I64:
 	case FAR_DTYPE_NONE:
 	case FAR_DTYPE_COUNT:
@@ -139,7 +174,7 @@ static bool dtype_holds(enum far_dtype dtype, int64_t i)
 
 static bool is_float(enum far_dtype dtype)
 {
-	return dtype == FAR_F32 || dtype == FAR_F64;
+	return dtype == FAR_F32 || dtype == FAR_F64 || is_half(dtype);
 }
 
 /** The dtype of a result of a tensor of `dtype` and scalar `v`. */
@@ -152,7 +187,7 @@ static enum far_dtype promote_scalar(enum far_dtype dtype, const struct far_val 
 	return dtype;
 }
 
-/** Makes `o` scalar `v` as an element of the result's dtype; false when that cannot hold it. */
+/** Makes `o` scalar `v` as an element of `dtype`, in which the result is computed; false when that cannot hold it. */
 static bool operand_scalar(struct operand *o, enum far_dtype dtype, const struct far_val *v)
 {
 	o->dtype = dtype;
@@ -168,7 +203,7 @@ static bool operand_scalar(struct operand *o, enum far_dtype dtype, const struct
 		return true;
 	}
 	int64_t i = as_int(v);
-	if (!dtype_holds(dtype, i))
+	if (v->type == FAR_TYPE_FLOAT || !dtype_holds(dtype, i))
 		return false;
 	o->scalar.i = i; /* little-endian: the low bytes are the narrower integer */
 	return true;
@@ -180,30 +215,48 @@ static enum far_status no_kernel(struct far_req *req, const struct elementwise_f
 			f->name);
 }
 
-static enum far_status call_tensor_scalar(struct far_req *req, const struct far_val *args,
+/** Answers with the tensor that `job` computes, but for its kernel and alpha. */
+static enum far_status finish(struct far_req *req, const struct elementwise_function *f, struct job *job,
+			      const struct far_val *alpha, unsigned ndim, const uint64_t *shape)
+{
+	enum far_dtype in = computed_in(job->dtype);
+	struct operand factor;
+	void *out;
+	job->kernel = elementwise_kernels[f->op][in];
+	if (!job->kernel)
+		return no_kernel(req, f);
+	job->alpha = alpha ? &factor : NULL;
+	if (alpha && !operand_scalar(&factor, in, alpha))
+		return far_fail(req, FAR_BAD_ARGS, 0, "%s: alpha is %s, which the result's dtype %s cannot hold",
+				f->name, alpha->type == FAR_TYPE_FLOAT ? "a float" : "an int out of range",
+				far_dtype_name(job->dtype));
+	enum far_status status = far_return_tensor(req, job->dtype, ndim, shape, &out);
+	if (status == FAR_OK)
+		run(job, out);
+	return status;
+}
+
+static enum far_status call_tensor_scalar(struct far_req *req, const struct far_val *args, const struct far_val *alpha,
 					  const struct elementwise_function *f)
 {
 	unsigned scalar_at = args[0].type == FAR_TYPE_TENSOR ? 1 : 0;
 	const struct far_tensor *t = &args[1 - scalar_at].u.t;
 	const struct far_val *v = &args[scalar_at];
-	struct operand sides[2];
-	struct operand *tensor = &sides[1 - scalar_at];
+	struct job job;
+	struct operand *tensor = scalar_at ? &job.a : &job.b;
+	struct operand *scalar = scalar_at ? &job.b : &job.a;
 	tensor->data = t->data;
 	tensor->dtype = (enum far_dtype)t->dtype;
 	tensor->one = false;
-	enum far_dtype dtype = promote_scalar(tensor->dtype, v);
-	elementwise_kernel *kernel = elementwise_kernels[f->op][dtype];
-	if (!kernel)
+	job.dtype = promote_scalar(tensor->dtype, v);
+	job.count = far_tensor_count(t);
+	if (!elementwise_kernels[f->op][computed_in(job.dtype)])
 		return no_kernel(req, f);
-	if (!operand_scalar(&sides[scalar_at], dtype, v))
+	if (!operand_scalar(scalar, computed_in(job.dtype), v))
 		return far_fail(req, FAR_BAD_ARGS, 0,
 				"%s: argument %u is the int %" PRId64 ", which the tensor's dtype %s cannot hold",
-				f->name, scalar_at + 1, v->u.i, far_dtype_name(dtype));
-	void *out;
-	enum far_status status = far_return_tensor(req, dtype, t->ndim, t->shape, &out);
-	if (status == FAR_OK)
-		run(kernel, dtype, out, &sides[0], &sides[1], far_tensor_count(t));
-	return status;
+				f->name, scalar_at + 1, v->u.i, far_dtype_name(job.dtype));
+	return finish(req, f, &job, alpha, t->ndim, t->shape);
 }
 
 /* ---- two tensors ---- */
@@ -227,7 +280,7 @@ static void shape_extend(const struct far_tensor *t, unsigned ndim, uint64_t *sh
 }
 
 static enum far_status call_mixed(struct far_req *req, const struct far_tensor *a, const struct far_tensor *b,
-				  const struct elementwise_function *f)
+				  const struct far_val *alpha, const struct elementwise_function *f)
 {
 	char text_a[SHAPE_TEXT];
 	char text_b[SHAPE_TEXT];
@@ -238,32 +291,23 @@ static enum far_status call_mixed(struct far_req *req, const struct far_tensor *
 		return far_fail(req, FAR_BAD_ARGS, 0,
 				"%s: shapes %s and %s differ: make them equal, or one a tensor of one element", f->name,
 				shape_text(a, text_a, sizeof text_a), shape_text(b, text_b, sizeof text_b));
-	enum far_dtype dtype = elementwise_promote((enum far_dtype)a->dtype, (enum far_dtype)b->dtype);
-	elementwise_kernel *kernel = elementwise_kernels[f->op][dtype];
-	if (!kernel)
-		return no_kernel(req, f);
 	const struct far_tensor *full = one_a ? b : a;
 	uint64_t shape[FAR_DIMS_MAX];
 	unsigned ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
 	shape_extend(full, ndim, shape);
-	void *out;
-	enum far_status status = far_return_tensor(req, dtype, ndim, shape, &out);
-	if (status != FAR_OK)
-		return status;
-	struct operand side_a = {.data = a->data, .dtype = (enum far_dtype)a->dtype, .one = one_a};
-	struct operand side_b = {.data = b->data, .dtype = (enum far_dtype)b->dtype, .one = one_b};
-	run(kernel, dtype, out, &side_a, &side_b, far_tensor_count(full));
-	return FAR_OK;
+	struct job job = {.dtype = elementwise_promote((enum far_dtype)a->dtype, (enum far_dtype)b->dtype),
+			  .a = {.data = a->data, .dtype = (enum far_dtype)a->dtype, .one = one_a},
+			  .b = {.data = b->data, .dtype = (enum far_dtype)b->dtype, .one = one_b},
+			  .count = far_tensor_count(full)};
+	return finish(req, f, &job, alpha, ndim, shape);
 }
 
 static enum far_status call_tensors(struct far_req *req, const struct far_tensor *a, const struct far_tensor *b,
 				    const struct elementwise_function *f)
 {
-	if (unlikely(a->dtype != b->dtype || !same_shape(a, b)))
-		return call_mixed(req, a, b, f);
 	elementwise_kernel *kernel = elementwise_kernels[f->op][a->dtype];
-	if (unlikely(!kernel))
-		return no_kernel(req, f);
+	if (unlikely(a->dtype != b->dtype || !kernel || !same_shape(a, b)))
+		return call_mixed(req, a, b, NULL, f);
 	void *out;
 	enum far_status status = far_return_tensor(req, (enum far_dtype)a->dtype, a->ndim, a->shape, &out);
 	if (likely(status == FAR_OK))
@@ -271,16 +315,23 @@ static enum far_status call_tensors(struct far_req *req, const struct far_tensor
 	return status;
 }
 
-enum far_status elementwise_call(struct far_req *req, const struct far_val *args, size_t n, void *user)
+static __attribute__((noinline)) enum far_status call_others(struct far_req *req, const struct far_val *args, size_t n,
+							     const struct elementwise_function *f)
 {
-	const struct elementwise_function *f = user;
-	debug_must(n == 2);
-	(void)n;
+	const struct far_val *alpha = n == 3 ? &args[2] : NULL;
 	bool tensor_a = args[0].type == FAR_TYPE_TENSOR;
 	bool tensor_b = args[1].type == FAR_TYPE_TENSOR;
-	if (likely(tensor_a && tensor_b))
-		return call_tensors(req, &args[0].u.t, &args[1].u.t, f);
+	if (tensor_a && tensor_b)
+		return call_mixed(req, &args[0].u.t, &args[1].u.t, alpha, f);
 	if (tensor_a || tensor_b)
-		return call_tensor_scalar(req, args, f);
-	return call_scalars(req, args, f->op);
+		return call_tensor_scalar(req, args, alpha, f);
+	return call_scalars(req, args, alpha, f->op);
+}
+
+enum far_status elementwise_call(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	debug_must(n == 2 || n == 3);
+	if (likely(args[0].type == FAR_TYPE_TENSOR && args[1].type == FAR_TYPE_TENSOR && n == 2))
+		return call_tensors(req, &args[0].u.t, &args[1].u.t, user);
+	return call_others(req, args, n, user);
 }

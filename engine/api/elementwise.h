@@ -15,7 +15,13 @@
  *   f32                                       f32  f64
  *   f64                                            f64
  *
+ * bf16 and f16: with bool and integers they stay, with each other they make f32, with f32 and f64 that.
  * This is torch's table; u64 with signed types, which torch refuses, is f64 as in numpy.
+ *
+ * bf16 and f16 are computed in f32, and the result is rounded once, to nearest, ties to even.
+ *
+ * add and sub may be given a third argument, the scalar alpha: a + alpha * b, a - alpha * b. It must be of a kind that
+ * the result's dtype holds: no float with an integral result.
  *
  * A tensor with a scalar keeps its dtype, but: integral or bool with a float is f32, bool with an int is i64. An int
  * that the tensor's dtype cannot hold is an error. Two scalars: float if one of them is; else int, bools counting as 0
@@ -45,16 +51,16 @@ enum elementwise_op {
 /** dst[i] = a[i] op b[i] for i in [0, n). dst overlaps neither. All three aligned to their element. */
 typedef void elementwise_kernel(void *dst, const void *a, const void *b, size_t n);
 
-/** One per dtype; the entries of FAR_DTYPE_NONE, and of sub on bool, are NULL. */
+/** One per dtype; the entries of FAR_DTYPE_NONE, bf16 and f16, and of sub on bool, are NULL. */
 extern elementwise_kernel *const elementwise_kernels[ELEMENTWISE_OPS][FAR_DTYPE_COUNT];
 
 /** The dtype of two tensors' result. */
 enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b);
 
-/** dst[i] = src[i], where elementwise_promote() can lead from `from` to `to`. */
+/** dst[i] = src[i], where elementwise_promote() can lead from `from` to `to`, and f32 to bf16 and f16. */
 void elementwise_convert(enum far_dtype to, void *dst, enum far_dtype from, const void *src, size_t n);
 
-/** Handler of the five functions; `user` is their struct elementwise_function. */
+/** Handler of the functions, with two or three arguments; `user` is their struct elementwise_function. */
 struct elementwise_function {
 	const char *name;
 	enum elementwise_op op;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/elementwise.h"
 
+#include "base/half.h"
+
 /* The first loop runs over a multiple of this: at -O2 gcc makes vectors only of loops that leave no rest. */
 #define CHUNK 16
 
@@ -72,14 +74,16 @@ enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 {
 	/* Order in which the wider wins; the exceptions below are pairs where neither holds the other. */
 	static const uint8_t rank[FAR_DTYPE_COUNT] = {
-		[FAR_BOOL] = 1, [FAR_U8] = 2,  [FAR_I8] = 3,  [FAR_I16] = 4, [FAR_I32] = 5,
-		[FAR_I64] = 6,  [FAR_U64] = 7, [FAR_F32] = 8, [FAR_F64] = 9};
+		[FAR_BOOL] = 1, [FAR_U8] = 2,  [FAR_I8] = 3,   [FAR_I16] = 4,  [FAR_I32] = 5, [FAR_I64] = 6,
+		[FAR_U64] = 7,  [FAR_F16] = 8, [FAR_BF16] = 9, [FAR_F32] = 10, [FAR_F64] = 11};
 	enum far_dtype low = rank[a] < rank[b] ? a : b;
 	enum far_dtype high = rank[a] < rank[b] ? b : a;
 	if (low == FAR_U8 && high == FAR_I8)
 		return FAR_I16;
 	if (high == FAR_U64 && rank[low] >= rank[FAR_I8] && low != FAR_U64)
 		return FAR_F64;
+	if (low == FAR_F16 && high == FAR_BF16)
+		return FAR_F32;
 	return high;
 }
 
@@ -118,6 +122,10 @@ enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 	case FAR_U8:                                                                                                   \
 		CONVERT(uint8_t, S, expr); /* a byte is a byte: only bool, 0 or 1, comes here */                       \
 		return;                                                                                                \
+	case FAR_BF16:                                                                                                 \
+	case FAR_F16:                                                                                                  \
+		CONVERT(uint16_t, S, half_from_float(to, (float)(expr)));                                              \
+		return;                                                                                                \
 	case FAR_DTYPE_NONE:                                                                                           \
 	case FAR_BOOL:                                                                                                 \
 	case FAR_DTYPE_COUNT:                                                                                          \
@@ -143,7 +151,17 @@ void elementwise_convert(enum far_dtype to, void *restrict dst, enum far_dtype f
 	case FAR_U64:
 		CONVERT_FROM(uint64_t, s[i]);
 	case FAR_F32: /* f64 is the only wider one */
-		CONVERT(double, float, s[i]);
+		if (to == FAR_F64)
+			CONVERT(double, float, s[i]);
+		else
+			CONVERT(uint16_t, float, half_from_float(to, s[i]));
+		return;
+	case FAR_BF16:
+	case FAR_F16:
+		if (to == FAR_F64)
+			CONVERT(double, uint16_t, half_to_float(from, s[i]));
+		else
+			CONVERT(float, uint16_t, half_to_float(from, s[i]));
 		return;
 	case FAR_F64:
 	case FAR_DTYPE_NONE:

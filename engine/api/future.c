@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "wire/values.h"
+#include "xcore/tree.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +93,17 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	return status;
 }
 
-/* Reads the value. 1: it has bytes, which lie in the future or its buffer; 0: it has none; −1: `err` says why. */
+/* A value that holds others, or an object of a custom type, owns memory of its own. */
+static int read_tree(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
+{
+	*status = tree_read(future_bytes(f), f->len, f->buf ? f->buf : &f->head, out, err);
+	if (*status && err)
+		err->executed = FAR_EXECUTED_YES;
+	return *status ? -1 : 0;
+}
+
+/* Reads the value. 1: it has bytes, which lie in the future or its buffer; 0: it has none, or owns what it has;
+ * −1: `err` says why. */
 static int read_value(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
 {
 	size_t n;
@@ -102,7 +114,10 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 	}
 	if (!out)
 		return 0;
-	if (unlikely(values_read(future_bytes(f), f->len, out, 1, &n, NULL, 0) || n != 1)) {
+	int error = values_read(future_bytes(f), f->len, out, 1, &n, NULL);
+	if (unlikely(error == -ENOMEM))
+		return read_tree(f, out, status, err);
+	if (unlikely(error || n != 1)) {
 		*status = err_set(err, FAR_PROTOCOL, "the answer is malformed");
 		if (err)
 			err->executed = FAR_EXECUTED_YES;

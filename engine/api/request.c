@@ -72,12 +72,13 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 		return far_fail(req, FAR_SIGNATURE, 0, "%s returned a %s, which its signature does not allow",
 				req->fn->signature.text, far_type_name((enum far_type)value->type));
 	struct far_err err;
-	size_t len = values_size(value, 1, &err);
+	struct values_plan plan;
+	size_t len = values_size(value, 1, &plan, &err);
 	if (unlikely(len == SIZE_MAX))
 		return far_fail(req, err.status, 0, "%s: the result: %s", req->name, err.text);
 	enum far_status status = room(req, len, &at);
 	if (likely(!status))
-		values_write(value, 1, at, len);
+		values_write(value, 1, &plan, at);
 	return status;
 }
 
@@ -86,7 +87,8 @@ enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, uns
 {
 	size_t offset, len = values_tensor_size(dtype, ndim, shape, &offset);
 	void *at;
-	if (unlikely(!req->fn || req->answer != ANSWER_NONE || !(req->fn->signature.result >> FAR_TYPE_TENSOR & 1)))
+	if (unlikely(!req->fn || req->answer != ANSWER_NONE ||
+		     !(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1)))
 		return FAR_INVALID;
 	if (unlikely(len == SIZE_MAX))
 		return FAR_TOO_LARGE;
@@ -181,7 +183,8 @@ enum far_status far_deferred_return(struct far_deferred *d, const struct far_val
 	if (!value)
 		value = &none;
 	struct far_err err;
-	size_t len = d->fn ? values_size(value, 1, &err) : SIZE_MAX;
+	struct values_plan plan;
+	size_t len = d->fn ? values_size(value, 1, &plan, &err) : SIZE_MAX;
 	if (!d->fn) {
 		static const char text[] = "far_deferred_return answers typed calls; use far_deferred_reply";
 		deferred_error(d, FAR_INVALID, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
@@ -193,7 +196,7 @@ enum far_status far_deferred_return(struct far_deferred *d, const struct far_val
 	} else {
 		void *at = deferred_room(d, len);
 		if (at)
-			values_write(value, 1, at, len);
+			values_write(value, 1, &plan, at);
 	}
 	return deferred_finish(d);
 }

@@ -12,13 +12,15 @@
 struct arguments {
 	size_t n;
 	const struct far_val *v;
+	struct values_plan plan;
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
 static void write_arguments(const void *data, void *dst, size_t len)
 {
 	const struct arguments *args = data;
-	values_write(args->v, args->n, dst, len);
+	(void)len;
+	values_write(args->v, args->n, &args->plan, dst);
 }
 
 static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
@@ -35,15 +37,22 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 		return status;
 	checked->n = n;
 	checked->v = args;
-	if (unlikely(!signature_fits(&fn->signature, args, n))) {
+	if (unlikely(!signature_fits(&fn->signature, args, n) ||
+		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
+		status = registry_resolve(fn, args, n, &fn, checked->converted, err);
+		if (status)
+			return status;
 		checked->v = checked->converted;
-		status = signature_check(&fn->signature, args, n, checked->converted, err);
+		checked->n = fn->signature.params_n;
+	}
+	size_t len = values_size(checked->v, checked->n, &checked->plan, err);
+	if (unlikely(len == SIZE_MAX))
+		return err ? err->status : FAR_BAD_ARGS;
+	if (unlikely(checked->plan.customs)) {
+		status = registry_check_customs(&a->registry, checked->v, checked->n, err);
 		if (status)
 			return status;
 	}
-	size_t len = values_size(checked->v, n, err);
-	if (unlikely(len == SIZE_MAX))
-		return err ? err->status : FAR_BAD_ARGS;
 	*start = (struct call_start){.worker = (uint32_t)to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,

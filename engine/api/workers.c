@@ -67,6 +67,11 @@ enum far_status far_register(struct far_agent *a, const struct far_function *fun
 	return status ? status : registry_add(&a->registry, function, err);
 }
 
+enum far_status far_register_type(struct far_agent *a, const struct far_custom_type *type, struct far_err *err)
+{
+	return registry_add_type(&a->registry, type, err);
+}
+
 enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handler *handler, struct far_err *err)
 {
 	enum far_status status = handler ? agent_prepare_kind(a, handler->kind, err) : FAR_OK;

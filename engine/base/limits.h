@@ -72,6 +72,10 @@
  * string in memory that a peer can write cannot be trusted to end. Longer texts go as bytes. */
 #define FAR_STRINGS_BYTES_MAX 65536
 
+/* Custom types of a process, and overloads of a function: a call to an overloaded name looks at each of them. */
+#define FAR_TYPES_MAX     1024
+#define FAR_OVERLOADS_MAX 16
+
 /* Futures of a process. They grow in slabs of FAR_FUTURES_SLAB on the calling thread, never on a shard. */
 #define FAR_FUTURES_MAX  (1u << 20)
 #define FAR_FUTURES_SLAB 1024

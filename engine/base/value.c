@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/half.h"
+
 #include <farcall/value.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -8,6 +10,7 @@
 #define PRINT_ELEMENTS_MAX 8
 #define PRINT_TEXT_MAX     64
 #define PRINT_BYTES_MAX    16
+#define PRINT_DEPTH_MAX    4
 
 static const struct {
 	const char *name;
@@ -19,9 +22,10 @@ static const struct {
 };
 
 static const char *const type_names[FAR_TYPE_COUNT] = {
-	[FAR_TYPE_NONE] = "none",    [FAR_TYPE_BOOL] = "bool",     [FAR_TYPE_INT] = "int",
-	[FAR_TYPE_FLOAT] = "float",  [FAR_TYPE_STRING] = "string", [FAR_TYPE_BYTES] = "bytes",
-	[FAR_TYPE_TENSOR] = "tensor"};
+	[FAR_TYPE_NONE] = "none",     [FAR_TYPE_BOOL] = "bool",     [FAR_TYPE_INT] = "int",
+	[FAR_TYPE_FLOAT] = "float",   [FAR_TYPE_STRING] = "string", [FAR_TYPE_BYTES] = "bytes",
+	[FAR_TYPE_TENSOR] = "tensor", [FAR_TYPE_LIST] = "list",     [FAR_TYPE_DICT] = "dict",
+	[FAR_TYPE_CUSTOM] = "custom"};
 
 size_t far_dtype_size(enum far_dtype dtype)
 {
@@ -74,8 +78,20 @@ static void print_float(FILE *f, double x, int digits_min, int digits_max)
 	fputs(text, f);
 }
 
-static void print_element(FILE *f, const struct far_tensor *t, size_t i)
+/** Place of element i, counted in row-major order, from `data`. */
+static ptrdiff_t element_at(const struct far_tensor *t, size_t i)
 {
+	ptrdiff_t at = 0;
+	if (!t->strides)
+		return (ptrdiff_t)i;
+	for (unsigned k = t->ndim; k-- > 0; i /= t->shape[k])
+		at += (ptrdiff_t)(i % t->shape[k]) * t->strides[k];
+	return at;
+}
+
+static void print_element(FILE *f, const struct far_tensor *t, size_t index)
+{
+	ptrdiff_t i = element_at(t, index);
 	switch ((enum far_dtype)t->dtype) {
 	case FAR_F32:
 		print_float(f, (double)((const float *)t->data)[i], 6, 9);
@@ -103,6 +119,10 @@ static void print_element(FILE *f, const struct far_tensor *t, size_t i)
 		break;
 	case FAR_BOOL:
 		fputs(((const uint8_t *)t->data)[i] ? "true" : "false", f);
+		break;
+	case FAR_BF16:
+	case FAR_F16:
+		print_float(f, (double)half_to_float((enum far_dtype)t->dtype, ((const uint16_t *)t->data)[i]), 3, 9);
 		break;
 	case FAR_DTYPE_NONE:
 	case FAR_DTYPE_COUNT:
@@ -203,7 +223,39 @@ static void print_bytes(FILE *f, const unsigned char *s, size_t len)
 		fputs(" ...", f);
 }
 
-void far_val_print(FILE *f, const struct far_val *v)
+static void print_value(FILE *f, const struct far_val *v, unsigned depth);
+
+/** What stands between the items of a list or dict; false: enough was printed. */
+static bool print_between(FILE *f, size_t i)
+{
+	if (i > 0)
+		fputs(", ", f);
+	if (i < PRINT_ELEMENTS_MAX)
+		return true;
+	fputs("...", f);
+	return false;
+}
+
+static void print_list(FILE *f, const struct far_val *v, unsigned depth)
+{
+	fputc('[', f);
+	for (size_t i = 0; v->u.list.items && i < v->u.list.n && print_between(f, i); i++)
+		print_value(f, &v->u.list.items[i], depth + 1);
+	fputc(']', f);
+}
+
+static void print_dict(FILE *f, const struct far_val *v, unsigned depth)
+{
+	fputc('{', f);
+	for (size_t i = 0; v->u.dict.entries && i < v->u.dict.n && print_between(f, i); i++) {
+		print_value(f, &v->u.dict.entries[i].key, depth + 1);
+		fputs(": ", f);
+		print_value(f, &v->u.dict.entries[i].value, depth + 1);
+	}
+	fputc('}', f);
+}
+
+static void print_value(FILE *f, const struct far_val *v, unsigned depth)
 {
 	switch ((enum far_type)v->type) {
 	case FAR_TYPE_NONE:
@@ -227,8 +279,25 @@ void far_val_print(FILE *f, const struct far_val *v)
 	case FAR_TYPE_TENSOR:
 		print_tensor(f, &v->u.t);
 		return;
+	case FAR_TYPE_LIST:
+	case FAR_TYPE_DICT:
+		if (depth == PRINT_DEPTH_MAX)
+			fputs(v->type == FAR_TYPE_LIST ? "[...]" : "{...}", f);
+		else if (v->type == FAR_TYPE_LIST)
+			print_list(f, v, depth);
+		else
+			print_dict(f, v, depth);
+		return;
+	case FAR_TYPE_CUSTOM:
+		fprintf(f, "%s(...)", v->u.custom.type && v->u.custom.type->name ? v->u.custom.type->name : "?");
+		return;
 	case FAR_TYPE_COUNT:
 		break;
 	}
 	fputc('?', f);
+}
+
+void far_val_print(FILE *f, const struct far_val *v)
+{
+	print_value(f, v, 0);
 }

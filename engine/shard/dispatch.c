@@ -5,7 +5,7 @@
 #include "shard/blocking.h"
 #include "shard/fiber.h"
 #include "shard/retry.h"
-#include "wire/values.h"
+#include "xcore/tree.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -133,10 +133,13 @@ static const struct function *find_function(struct far_req *req, const struct sh
 		       "worker \"%s\" has no such function; register it there too", req->shard->config.name);
 		return NULL;
 	}
-	if (fn->signature.canonical_hash != hash.signature) {
+	const struct function *first = fn;
+	fn = registry_overload(first, hash.signature);
+	if (!fn) {
+		char text[FAR_ERR_TEXT_MAX];
 		refuse(req, FAR_SIGNATURE, FAR_EXECUTED_NO,
 		       "on worker \"%s\" the signature is %s; register the same on both sides", req->shard->config.name,
-		       fn->signature.text);
+		       registry_overloads_text(first, text, sizeof text));
 		return NULL;
 	}
 	req->hashed = true;
@@ -149,7 +152,8 @@ static bool arguments_fit(const struct signature *sig, const struct far_val *v, 
 	if (n != sig->params_n)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (!(sig->params[i].types >> v[i].type & 1))
+		if (unlikely(!(sig->params[i].set.types >> v[i].type & 1)) &&
+		    !signature_takes(sig, sig->params[i].set, &v[i]))
 			return false;
 	return true;
 }
@@ -164,29 +168,53 @@ __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum fa
 		blocking_start(req, m, body, len);
 }
 
-static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap,
+/** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
+ */
+static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req, int error, struct far_val *args,
+							     size_t n, struct values_arena *arena)
+{
+	const struct signature *sig = &req->fn->signature;
+	char text[FAR_ERR_TEXT_MAX];
+	if (!error && arguments_fit(sig, args, n)) {
+		enum far_status status = tree_decode(args, n, registry_knows_type, req->shard->registry, text);
+		if (!status)
+			return true;
+		refuse(req, status, FAR_EXECUTED_NO, "%s: an argument holds %s", sig->name, text);
+	} else if (error == -ENOMEM) {
+		refuse(req, FAR_RESOURCE, FAR_EXECUTED_NO, "worker \"%s\" has no memory for the arguments of %s",
+		       req->shard->config.name, sig->name);
+	} else {
+		if (error == -EBADMSG && !req->record) /* counters are the shard's */
+			counter_add(&req->shard->counters.packets_dropped, 1);
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", sig->text);
+	}
+	tree_release(NULL, 0, arena);
+	return false;
+}
+
+static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t len, struct values_arena *arena,
 			      const char **handler)
 {
 	const struct function *fn = req->fn;
 	struct far_val args[FAR_ARGS_MAX];
 	size_t n;
-	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, strings, cap);
-	if (unlikely(error || !arguments_fit(&fn->signature, args, n))) {
-		if (error == -EBADMSG && !req->record) /* counters are the shard's */
-			counter_add(&req->shard->counters.packets_dropped, 1);
-		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", fn->signature.text);
+	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, arena);
+	if (unlikely(error || arena->held || !arguments_fit(&fn->signature, args, n)) &&
+	    !finish_arguments(req, error, args, n, arena))
 		return;
-	}
 	*handler = req->name;
 	enum far_status status = fn->fn(req, args, n, fn->user);
 	*handler = NULL;
+	if (unlikely(arena->held))
+		tree_release(args, n, arena);
 	settle(req, status);
 }
 
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
 {
+	struct values_arena arena = {strings, cap, tree_more, NULL};
 	const char *nobody;
-	call_typed(req, body, len, strings, cap, &nobody);
+	call_typed(req, body, len, &arena, &nobody);
 }
 
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
@@ -210,7 +238,7 @@ static void run_typed(struct far_req *req, const struct shm_head *h, const uint8
 	if (unlikely(fn->kind != FAR_KIND_INLINE))
 		run_elsewhere(req, fn->kind, NULL, body, len);
 	else
-		call_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX, &s->context.handler);
+		call_typed(req, body, len, &s->arena, &s->context.handler);
 }
 
 static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)

@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "xcore/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,7 @@ struct shard *shard_create(const struct shard_config *config)
 	s->q = config->queue;
 	s->ops = config->queue->ops;
 	s->registry = config->registry;
+	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL};
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
 	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;

@@ -13,6 +13,7 @@
 #include "nic/nic.h"
 #include "shard/timer.h"
 #include "wire/head.h"
+#include "wire/values.h"
 #include "xcore/driver.h"
 #include "xcore/mailbox.h"
 #include "xcore/registry.h"
@@ -275,7 +276,8 @@ struct shard {
 	struct shard_counters counters;
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
-	char *strings; /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	struct values_arena arena; /* the same strings, and what else those arguments need */
 	struct shard_config config;
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
 	bool stopped;

@@ -22,7 +22,10 @@ enum wire_type {
 	WIRE_FLOAT = 3,
 	WIRE_STRING = 4,
 	WIRE_BYTES = 5,
-	WIRE_TENSOR = 6
+	WIRE_TENSOR = 6,
+	WIRE_LIST = 7,
+	WIRE_DICT = 8,
+	WIRE_CUSTOM = 9
 };
 
 /* The writer emits, and the reader returns, enum far_type unchanged. */
@@ -30,13 +33,19 @@ static_assert((int)WIRE_NONE == (int)FAR_TYPE_NONE && (int)WIRE_BOOL == (int)FAR
 		      (int)WIRE_INT == (int)FAR_TYPE_INT && (int)WIRE_FLOAT == (int)FAR_TYPE_FLOAT,
 	      "type codes are the wire's");
 static_assert((int)WIRE_STRING == (int)FAR_TYPE_STRING && (int)WIRE_BYTES == (int)FAR_TYPE_BYTES &&
-		      (int)WIRE_TENSOR == (int)FAR_TYPE_TENSOR && (int)FAR_TYPE_COUNT == 7,
+		      (int)WIRE_TENSOR == (int)FAR_TYPE_TENSOR && (int)WIRE_LIST == (int)FAR_TYPE_LIST,
+	      "type codes are the wire's");
+static_assert((int)WIRE_DICT == (int)FAR_TYPE_DICT && (int)WIRE_CUSTOM == (int)FAR_TYPE_CUSTOM &&
+		      (int)FAR_TYPE_COUNT == 10,
 	      "type codes are the wire's");
 static_assert(FAR_DTYPE_COUNT <= 16 && FAR_DIMS_MAX <= 15 && FAR_ARGS_MAX <= 31, "they share bytes on the wire");
 
 #define WIRE_COUNT_MASK 0x1f
+#define WIRE_ITEMS      0x20
 #define WIRE_WIDE       0x80
 #define WIRE_WIDE_ALIGN 64
+
+#define WIRE_CUSTOM_ALIGN 8
 
 /* Longest descriptor of a tensor, the count byte included. */
 #define WIRE_TENSOR_HEAD_MAX (1 + 3 + 10 * FAR_DIMS_MAX)
@@ -65,22 +74,69 @@ static inline size_t wire_tensor_bytes(size_t element, unsigned ndim, const uint
 	return over ? SIZE_MAX : bytes;
 }
 
-/** The data section: its items of at least one byte, in order. */
+static inline size_t wire_varint_size(uint64_t x)
+{
+	return x < 0x80 ? 1 : (size_t)(64 - __builtin_clzll(x) + 6) / 7;
+}
+
+static inline uint64_t wire_zigzag(int64_t i)
+{
+	return (uint64_t)i << 1 ^ (i < 0 ? UINT64_MAX : 0);
+}
+
+/**
+ * The data section while it is laid out. In a wide payload an item's place does not depend on where the section begins;
+ * in a compact one it does, but there are few.
+ */
 struct wire_data {
-	unsigned n;
-	uint8_t value[FAR_ARGS_MAX]; /* index of the value it belongs to */
-	uint8_t align[FAR_ARGS_MAX]; /* in a compact payload */
-	size_t bytes[FAR_ARGS_MAX];
+	size_t bytes_sum;
+	size_t wide; /* end of the section, from its aligned beginning */
+	unsigned n;  /* items noted, while they may fit a line */
+	uint8_t align[FAR_LINE_PAYLOAD];
+	uint8_t bytes[FAR_LINE_PAYLOAD];
 };
 
-static inline void wire_data_add(struct wire_data *d, size_t value, size_t align, size_t bytes)
+static inline void wire_data_init(struct wire_data *d)
+{
+	d->bytes_sum = 0;
+	d->wide = 0;
+	d->n = 0;
+}
+
+/** An item of `bytes`, at most FAR_MSG_BYTES_MAX. */
+static inline void wire_data_add(struct wire_data *d, size_t align, size_t bytes)
 {
 	if (bytes == 0)
 		return;
-	d->value[d->n] = (uint8_t)value;
+	d->wide = wire_align(d->wide, WIRE_WIDE_ALIGN) + bytes;
+	d->bytes_sum += bytes;
+	if (d->bytes_sum > FAR_LINE_PAYLOAD)
+		return;
 	d->align[d->n] = (uint8_t)align;
-	d->bytes[d->n] = bytes;
+	d->bytes[d->n] = (uint8_t)bytes;
 	d->n++;
+}
+
+/** Bytes of a payload with `stream` bytes of descriptors. */
+static inline size_t wire_payload_size(const struct wire_data *d, size_t stream)
+{
+	if (stream + d->bytes_sum <= FAR_LINE_PAYLOAD) {
+		size_t pos = stream;
+		for (unsigned k = 0; k < d->n; k++)
+			pos = wire_align(pos, d->align[k]) + d->bytes[k];
+		if (pos <= FAR_LINE_PAYLOAD)
+			return pos;
+	}
+	return d->bytes_sum ? wire_align(stream, WIRE_WIDE_ALIGN) + d->wide : stream;
+}
+
+/** Bytes of a tensor's descriptor after its type. */
+static inline size_t wire_tensor_head_size(unsigned ndim, const uint64_t *shape)
+{
+	size_t size = 2;
+	for (unsigned k = 0; k < ndim; k++)
+		size += wire_varint_size(shape[k]);
+	return size;
 }
 
 #endif

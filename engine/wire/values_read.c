@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/dict.h"
 #include "base/must.h"
 #include "wire/values.h"
 #include "wire/values_layout.h"
@@ -10,12 +11,12 @@
 struct cursor {
 	const uint8_t *p;
 	const uint8_t *end;
-};
-
-/* Where strings go; room is NULL when they stay in the payload. */
-struct string_room {
-	char *room;
-	size_t left;
+	char *strings; /* where strings go; NULL: they stay */
+	size_t strings_left;
+	struct far_val *items; /* the next of those that the payload says it has */
+	size_t items_left;
+	uint32_t customs;
+	struct values_arena *arena;
 };
 
 /* One load, which the compiler may neither repeat nor merge: a second one could see another byte than the checked. The
@@ -62,7 +63,7 @@ static inline bool read_varint(struct cursor *c, uint64_t *out)
 	return true;
 }
 
-static inline bool read_tensor(struct cursor *c, struct far_val *v, size_t i, struct wire_data *d)
+static inline bool read_tensor(struct cursor *c, struct far_val *v)
 {
 	uint8_t form;
 	uint8_t domain;
@@ -75,17 +76,15 @@ static inline bool read_tensor(struct cursor *c, struct far_val *v, size_t i, st
 	for (unsigned k = 0; k < ndim; k++)
 		if (unlikely(!read_varint(c, &v->u.t.shape[k])))
 			return false;
-	size_t element = wire_dtype_bytes[dtype];
-	size_t bytes = wire_tensor_bytes(element, ndim, v->u.t.shape);
 	v->u.t.data = NULL;
+	v->u.t.strides = NULL;
 	v->u.t.dtype = (uint8_t)dtype;
 	v->u.t.ndim = (uint8_t)ndim;
 	v->u.t.domain = domain;
-	wire_data_add(d, i, element, bytes);
 	return true;
 }
 
-static int read_string(struct cursor *c, struct far_val *v, struct string_room *room)
+static int read_string(struct cursor *c, struct far_val *v)
 {
 	uint64_t len;
 	if (!read_varint(c, &len) || len >= (size_t)(c->end - c->p))
@@ -93,14 +92,14 @@ static int read_string(struct cursor *c, struct far_val *v, struct string_room *
 	if (load_byte(c->p + len) != 0)
 		return -EBADMSG;
 	v->u.s.len = len;
-	if (room->room) {
-		if (len >= room->left)
+	if (c->strings) {
+		if (len >= c->strings_left)
 			return -ENOBUFS;
-		memcpy(room->room, c->p, len);
-		room->room[len] = '\0';
-		v->u.s.data = room->room;
-		room->room += len + 1;
-		room->left -= len + 1;
+		memcpy(c->strings, c->p, len);
+		c->strings[len] = '\0';
+		v->u.s.data = c->strings;
+		c->strings += len + 1;
+		c->strings_left -= len + 1;
 	} else {
 		v->u.s.data = c->p;
 	}
@@ -108,7 +107,23 @@ static int read_string(struct cursor *c, struct far_val *v, struct string_room *
 	return 0;
 }
 
-static bool read_plain(struct cursor *c, struct far_val *v, uint8_t type, size_t i, struct wire_data *d)
+static bool read_custom(struct cursor *c, struct far_val *v)
+{
+	uint64_t len;
+	if (c->customs == FAR_CUSTOMS_MAX || c->end - c->p < 8)
+		return false;
+	c->customs++;
+	memcpy(&v->u.custom.hash, c->p, 8);
+	c->p += 8;
+	if (!read_varint(c, &len))
+		return false;
+	v->u.custom.type = NULL;
+	v->u.custom.object = NULL;
+	v->u.custom.len = len;
+	return true;
+}
+
+static bool read_plain(struct cursor *c, struct far_val *v, uint8_t type)
 {
 	uint64_t x;
 	uint8_t b;
@@ -136,46 +151,168 @@ static bool read_plain(struct cursor *c, struct far_val *v, uint8_t type, size_t
 			return false;
 		v->u.s.len = x;
 		v->u.s.data = NULL;
-		wire_data_add(d, i, 1, x);
 		return true;
+	case WIRE_CUSTOM:
+		return read_custom(c, v);
 	default:
 		return false;
 	}
 }
 
-/** Reads the descriptors; `d` gets the items of the data section. */
-static int read_stream(struct cursor *c, struct far_val *v, size_t n, struct string_room *room, struct wire_data *d)
+static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned depth);
+
+/* Takes `per` of the items that are left for each of the number that comes next. */
+static bool take_items(struct cursor *c, size_t per, unsigned depth, struct far_val **items, size_t *n)
+{
+	uint64_t count;
+	if (depth == FAR_DEPTH_MAX || !read_varint(c, &count) || count > c->items_left / per)
+		return false;
+	*items = c->items;
+	*n = count;
+	c->items += count * per;
+	c->items_left -= count * per;
+	return true;
+}
+
+static int read_list(struct cursor *c, struct far_val *v, unsigned depth)
+{
+	struct far_val *items;
+	size_t n;
+	if (!take_items(c, 1, depth, &items, &n))
+		return -EBADMSG;
+	v->u.list.items = items;
+	v->u.list.n = n;
+	return read_items(c, items, n, depth + 1);
+}
+
+static int read_dict(struct cursor *c, struct far_val *v, unsigned depth)
+{
+	struct far_val *items;
+	size_t n, bad;
+	if (!take_items(c, 2, depth, &items, &n))
+		return -EBADMSG;
+	int rc = read_items(c, items, 2 * n, depth + 1);
+	if (rc)
+		return rc;
+	v->u.dict.entries = (const struct far_dict_entry *)items;
+	v->u.dict.n = n;
+	return dict_check(v->u.dict.entries, n, &bad) == DICT_OK ? 0 : -EBADMSG;
+}
+
+static_assert(sizeof(struct far_dict_entry) == 2 * sizeof(struct far_val), "an entry is a key and a value, in a row");
+
+/** Reads the descriptors of `n` values that stand `depth` lists and dicts down. */
+static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned depth)
 {
 	for (size_t i = 0; i < n; i++) {
 		uint8_t type;
+		int rc = 0;
 		if (unlikely(!read_byte(c, &type)))
 			return -EBADMSG;
 		v[i].type = type;
 		v[i].kw = NULL;
 		v[i].own = NULL;
-		if (likely(type == WIRE_TENSOR)) {
-			if (unlikely(!read_tensor(c, &v[i], i, d)))
-				return -EBADMSG;
-		} else if (type == WIRE_STRING) {
-			int rc = read_string(c, &v[i], room);
-			if (rc != 0)
-				return rc;
-		} else if (unlikely(!read_plain(c, &v[i], type, i, d))) {
-			return -EBADMSG;
-		}
+		if (likely(type == WIRE_TENSOR))
+			rc = read_tensor(c, &v[i]) ? 0 : -EBADMSG;
+		else if (type == WIRE_STRING)
+			rc = read_string(c, &v[i]);
+		else if (type == WIRE_LIST)
+			rc = read_list(c, &v[i], depth);
+		else if (type == WIRE_DICT)
+			rc = read_dict(c, &v[i], depth);
+		else if (!read_plain(c, &v[i], type))
+			rc = -EBADMSG;
+		if (unlikely(rc))
+			return rc;
 	}
 	return 0;
 }
 
-/* Items without bytes point at the payload's start: readable as far as they go, aligned, not NULL. */
-static void point_empty(struct far_val *v, size_t n, void *base)
+/** Takes memory for all items: each has a byte of descriptor at least, so a short payload cannot ask for much. */
+static int begin_items(struct cursor *c)
+{
+	uint64_t n;
+	if (!read_varint(c, &n) || n == 0 || n > FAR_ITEMS_MAX || n > (size_t)(c->end - c->p))
+		return -EBADMSG;
+	if (!c->arena || !c->arena->more || !(c->items = c->arena->more(c->arena, n * sizeof *c->items)))
+		return -ENOMEM;
+	c->items_left = n;
+	return 0;
+}
+
+/* ---- the data section: all that is looked at from here on is private ---- */
+
+struct section {
+	uint8_t *base;
+	size_t pos, size;
+	bool wide;
+	struct values_arena *arena;
+};
+
+/** Where the next `bytes` lie; NULL: not in the payload. Without bytes: its start, readable as far as they go. */
+static inline void *section_next(struct section *s, size_t align, size_t bytes)
+{
+	if (unlikely(bytes == 0))
+		return s->base;
+	size_t at = wire_align(s->pos, s->wide ? WIRE_WIDE_ALIGN : align);
+	if (unlikely(at > s->size || bytes > s->size - at))
+		return NULL;
+	s->pos = at + bytes;
+	return s->base + at;
+}
+
+static int place_custom(struct section *s, struct far_val *v)
+{
+	size_t len = v->u.custom.len;
+	void *bytes = section_next(s, WIRE_CUSTOM_ALIGN, len);
+	if (!bytes)
+		return -EBADMSG;
+	/* A payload that stays as it is can be decoded where it lies, when somebody keeps what is decoded. */
+	if (!s->arena || !s->arena->more)
+		return -ENOMEM;
+	if (s->arena->strings) {
+		void *copy = s->arena->more(s->arena, len ? len : 1);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, bytes, len);
+		bytes = copy;
+	}
+	v->u.custom.object = bytes;
+	return 0;
+}
+
+static int place_items(struct section *s, struct far_val *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (v[i].type == FAR_TYPE_TENSOR && !v[i].u.t.data)
-			v[i].u.t.data = base;
-		else if (v[i].type == FAR_TYPE_BYTES && v[i].u.s.len == 0)
-			v[i].u.s.data = base;
+		struct far_tensor *t = &v[i].u.t;
+		size_t element;
+		int rc = 0;
+		switch ((enum far_type)v[i].type) {
+		case FAR_TYPE_TENSOR:
+			element = wire_dtype_bytes[t->dtype];
+			t->data = section_next(s, element, wire_tensor_bytes(element, t->ndim, t->shape));
+			rc = t->data ? 0 : -EBADMSG;
+			break;
+		case FAR_TYPE_BYTES:
+			v[i].u.s.data = section_next(s, 1, v[i].u.s.len);
+			rc = v[i].u.s.data ? 0 : -EBADMSG;
+			break;
+		case FAR_TYPE_LIST:
+			rc = place_items(s, (struct far_val *)(uintptr_t)v[i].u.list.items, v[i].u.list.n);
+			break;
+		case FAR_TYPE_DICT:
+			rc = place_items(s, (struct far_val *)(uintptr_t)v[i].u.dict.entries, 2 * v[i].u.dict.n);
+			break;
+		case FAR_TYPE_CUSTOM:
+			rc = place_custom(s, &v[i]);
+			break;
+		default:
+			break;
+		}
+		if (unlikely(rc))
+			return rc;
 	}
+	return 0;
 }
 
 /**
@@ -200,6 +337,7 @@ static bool read_line(uint8_t *base, size_t size, struct far_val *v, size_t cap,
 		v[i].kw = NULL;
 		v[i].own = NULL;
 		v[i].u.t.data = base + at;
+		v[i].u.t.strides = NULL;
 		v[i].u.t.dtype = (uint8_t)dtype;
 		v[i].u.t.ndim = 1;
 		v[i].u.t.domain = 0;
@@ -210,45 +348,39 @@ static bool read_line(uint8_t *base, size_t size, struct far_val *v, size_t cap,
 	return at == size;
 }
 
-int values_read(const void *src, size_t size, struct far_val *v, size_t cap, size_t *n_out, char *strings,
-		size_t strings_cap)
+int values_read(const void *src, size_t size, struct far_val *v, size_t cap, size_t *n_out, struct values_arena *arena)
 {
 	uint8_t *base = (uint8_t *)(uintptr_t)src; /* a tensor's data is not const; nothing is written here */
 	if (likely(size - 1 < FAR_LINE_PAYLOAD && read_line(base, size, v, cap, n_out)))
 		return 0;
-	struct cursor c = {base, size ? base + size : base}; /* a packet without a body has no base */
-	struct string_room room = {strings, strings_cap};
+	struct cursor c = {.p = base, .end = size ? base + size : base, .arena = arena}; /* without a body: no base */
 	uint8_t head;
+	if (arena) {
+		c.strings = arena->strings;
+		c.strings_left = arena->strings_cap;
+	}
 	if (unlikely(!read_byte(&c, &head)))
 		return -EBADMSG;
 	bool wide = (head & WIRE_WIDE) != 0;
 	size_t n = head & WIRE_COUNT_MASK;
-	if (unlikely((head & ~(WIRE_COUNT_MASK | WIRE_WIDE)) != 0 || n > FAR_ARGS_MAX ||
+	if (unlikely((head & ~(WIRE_COUNT_MASK | WIRE_ITEMS | WIRE_WIDE)) != 0 || n > FAR_ARGS_MAX ||
 		     wide != (size > FAR_LINE_PAYLOAD)))
 		return -EBADMSG;
 	if (unlikely(n > cap))
 		return -E2BIG;
-	struct wire_data d;
-	d.n = 0;
-	int rc = read_stream(&c, v, n, &room, &d);
-	if (unlikely(rc != 0))
+	int rc = unlikely(head & WIRE_ITEMS) ? begin_items(&c) : 0;
+	if (likely(!rc))
+		rc = read_items(&c, v, n, 0);
+	if (unlikely(rc))
 		return rc;
-	size_t pos = (size_t)(c.p - base);
-	for (unsigned k = 0; k < d.n; k++) {
-		size_t at = wire_align(pos, wide ? WIRE_WIDE_ALIGN : d.align[k]);
-		if (unlikely(at > size || d.bytes[k] > size - at))
-			return -EBADMSG;
-		struct far_val *to = &v[d.value[k]];
-		if (likely(to->type == FAR_TYPE_TENSOR))
-			to->u.t.data = base + at;
-		else
-			to->u.s.data = base + at;
-		pos = at + d.bytes[k];
-	}
-	if (unlikely(pos != size))
+	if (unlikely(c.items_left))
 		return -EBADMSG;
-	if (unlikely(d.n < n))
-		point_empty(v, n, base);
+	struct section section = {base, (size_t)(c.p - base), size, wide, arena};
+	rc = place_items(&section, v, n);
+	if (unlikely(rc))
+		return rc;
+	if (unlikely(section.pos != size))
+		return -EBADMSG;
 	*n_out = n;
 	return 0;
 }

@@ -19,8 +19,9 @@
 #define BUF_CLASS_MIN 8u  /* 256 bytes */
 #define BUF_CLASS_MAX 21u /* 2 MiB: a message of 1 MiB and its head fit */
 #define BUF_SLAB_MAX  ((size_t)1 << BUF_CLASS_MAX)
-#define BUF_IN_FUTURE 1u /* kind: the head of a struct far_future, which holds the bytes itself */
-#define BUF_LARGE     2u /* kind: memory of the allocator */
+#define BUF_IN_FUTURE 1u     /* kind: the head of a struct far_future, which holds the bytes itself */
+#define BUF_LARGE     2u     /* kind: memory of the allocator */
+#define BUF_TREE      0x100u /* in `kind`, beside the class: it holds a decoded tree, see tree.h */
 
 struct far_buf {
 	_Atomic uint32_t

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "xcore/types.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,86 @@ static enum far_status check_kind(enum far_kind kind, const char *what, struct f
 	}
 }
 
+static bool same_count(const struct signature *a, const struct signature *b)
+{
+	return a->required_n <= b->params_n && b->required_n <= a->params_n;
+}
+
+/** Can it stand beside those of its name; `*last` is the last of them. */
+static enum far_status check_overload(struct function *first, const struct function *fn, struct function **last,
+				      struct far_err *err)
+{
+	unsigned n = 0;
+	if (strcmp(first->signature.name, fn->signature.name) != 0)
+		return err_set(err, FAR_INVALID, "the names \"%s\" and \"%s\" have the same hash; rename one of them",
+			       first->signature.name, fn->signature.name);
+	for (struct function *f = first; f; f = atomic_load_explicit(&f->next, memory_order_relaxed), n++) {
+		*last = f;
+		if (f->signature.canonical_hash == fn->signature.canonical_hash)
+			return err_set(err, FAR_INVALID, "function \"%s\" is registered already", f->signature.text);
+		if (f->signature.params_len == fn->signature.params_len &&
+		    memcmp(f->signature.text, fn->signature.text, f->signature.params_len) == 0)
+			return err_set(err, FAR_INVALID,
+				       "function \"%s\" is registered already; overloads must differ in their "
+				       "parameters, not only in their result",
+				       f->signature.text);
+	}
+	if (n == FAR_OVERLOADS_MAX)
+		return err_set(err, FAR_RESOURCE, "function \"%s\" has %d overloads, more are not possible",
+			       first->signature.name, FAR_OVERLOADS_MAX);
+	return FAR_OK;
+}
+
+static void append_overload(struct function *first, struct function *last, struct function *fn)
+{
+	for (struct function *f = first; f; f = atomic_load_explicit(&f->next, memory_order_relaxed)) {
+		if (!same_count(&f->signature, &fn->signature))
+			continue;
+		atomic_store_explicit(&f->rivals, true, memory_order_relaxed);
+		atomic_store_explicit(&fn->rivals, true, memory_order_relaxed);
+	}
+	atomic_store_explicit(&last->next, fn, memory_order_release);
+}
+
+static enum far_status types_known(const struct registry *r, const struct signature *s, struct far_err *err)
+{
+	for (unsigned i = 0; i < s->customs_n; i++) {
+		const struct custom_type *t = types_find(s->customs[i].hash);
+		if (!t || !registry_knows_type(r, t->index))
+			return err_set(
+				err, FAR_INVALID,
+				"function \"%s\": type %s is not registered here; pass it in the options' types, "
+				"or to far_register_type first",
+				s->name, s->customs[i].name);
+	}
+	return FAR_OK;
+}
+
+static enum far_status add_locked(struct registry *r, struct function *fn, struct far_err *err)
+{
+	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
+	if (n == FAR_FUNCTIONS_MAX)
+		return err_set(err, FAR_RESOURCE, "more than %d functions", FAR_FUNCTIONS_MAX);
+	enum far_status status = types_known(r, &fn->signature, err);
+	if (status)
+		return status;
+	struct function *first = (struct function *)(uintptr_t)registry_find_hash(r, fn->signature.name_hash), *last;
+	if (first && (status = check_overload(first, fn, &last, err)))
+		return status;
+	fn->index = n;
+	atomic_store_explicit(&r->functions[n], fn, memory_order_release);
+	if (first) {
+		append_overload(first, last, fn);
+	} else {
+		uint32_t b = (uint32_t)(fn->signature.name_hash % REGISTRY_BUCKETS);
+		while (atomic_load_explicit(&r->by_name[b], memory_order_relaxed))
+			b = (b + 1) % REGISTRY_BUCKETS;
+		atomic_store_explicit(&r->by_name[b], n + 1, memory_order_release);
+	}
+	atomic_store_explicit(&r->functions_n, n + 1, memory_order_release);
+	return FAR_OK;
+}
+
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err)
 {
 	if (!f || !f->signature || !f->fn)
@@ -57,24 +138,22 @@ enum far_status registry_add(struct registry *r, const struct far_function *f, s
 	fn->kind = f->kind;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);
-	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
-	if (registry_find_hash(r, fn->signature.name_hash)) {
-		status = err_set(err, FAR_INVALID, "function \"%s\" is registered already", fn->signature.name);
-	} else if (n == FAR_FUNCTIONS_MAX) {
-		status = err_set(err, FAR_RESOURCE, "more than %d functions", FAR_FUNCTIONS_MAX);
-	} else {
-		uint32_t b = (uint32_t)(fn->signature.name_hash % REGISTRY_BUCKETS);
-		while (atomic_load_explicit(&r->by_name[b], memory_order_relaxed))
-			b = (b + 1) % REGISTRY_BUCKETS;
-		fn->index = n;
-		atomic_store_explicit(&r->functions[n], fn, memory_order_release);
-		atomic_store_explicit(&r->by_name[b], n + 1, memory_order_release);
-		atomic_store_explicit(&r->functions_n, n + 1, memory_order_release);
-	}
+	status = add_locked(r, fn, err);
 	pthread_mutex_unlock(&r->lock);
 	if (status)
 		free(fn);
 	return status;
+}
+
+enum far_status registry_add_type(struct registry *r, const struct far_custom_type *type, struct far_err *err)
+{
+	const struct custom_type *t;
+	enum far_status status = types_add(type, &t, err);
+	if (status)
+		return status;
+	if (atomic_exchange_explicit(&r->types[t->index], true, memory_order_acq_rel))
+		return err_set(err, FAR_INVALID, "type %s is registered already", t->type.name);
+	return FAR_OK;
 }
 
 enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err)
@@ -119,4 +198,17 @@ const struct function *registry_find(const struct registry *r, const char *name)
 {
 	const struct function *fn = registry_find_hash(r, hash64(name, strlen(name)));
 	return fn && strcmp(fn->signature.name, name) == 0 ? fn : NULL;
+}
+
+const struct function *registry_overload(const struct function *first, uint64_t canonical_hash)
+{
+	while (first && first->signature.canonical_hash != canonical_hash)
+		first = registry_next(first);
+	return first;
+}
+
+bool registry_knows_type(const void *registry, uint32_t type)
+{
+	const struct registry *r = registry;
+	return atomic_load_explicit(&r->types[type], memory_order_acquire);
 }

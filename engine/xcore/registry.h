@@ -6,6 +6,7 @@
 #ifndef FAR_XCORE_REGISTRY_H
 #define FAR_XCORE_REGISTRY_H
 
+#include "base/limits.h"
 #include "base/signature.h"
 
 #include <farcall/agent.h>
@@ -18,6 +19,11 @@ struct function {
 	enum far_kind kind;
 	void *user;
 	uint32_t index;
+	/* Overloads of one name are a list, the first registered in front. Release of the writer, acquire of readers.
+	 */
+	_Atomic(struct function *) next;
+	_Atomic bool
+		rivals; /* another overload takes as many arguments as this one may: the first fit need not be best */
 };
 
 struct message_handler {
@@ -34,7 +40,8 @@ struct registry {
 	_Atomic(struct function *) functions[FAR_FUNCTIONS_MAX];
 	_Atomic uint32_t by_name[REGISTRY_BUCKETS]; /* index + 1; linear probing from the name's hash */
 	_Atomic(struct message_handler *) messages[FAR_MSG_HANDLERS_MAX];
-	pthread_mutex_t lock; /* writers */
+	_Atomic bool types[FAR_TYPES_MAX]; /* by index: custom types that this worker takes and sends */
+	pthread_mutex_t lock;              /* writers */
 };
 
 void registry_init(struct registry *r);
@@ -43,9 +50,37 @@ void registry_fini(struct registry *r);
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err);
 enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err);
 
-/** By qualified name, by hash, by index; NULL when there is none. Any thread, no lock. */
+enum far_status registry_add_type(struct registry *r, const struct far_custom_type *type, struct far_err *err);
+
+/** By qualified name, by its hash: the first of its overloads; by index. NULL when there is none. Any thread, no lock.
+ */
 const struct function *registry_find(const struct registry *r, const char *name);
 const struct function *registry_find_hash(const struct registry *r, uint64_t name_hash);
+
+static inline const struct function *registry_next(const struct function *fn)
+{
+	return atomic_load_explicit(&fn->next, memory_order_acquire);
+}
+
+/** The overload with this canonical signature, from `first` on; NULL: none. */
+const struct function *registry_overload(const struct function *first, uint64_t canonical_hash);
+
+/** The canonical signatures of all overloads, separated by "; ", as far as they fit; returns buf. */
+const char *registry_overloads_text(const struct function *first, char *buf, size_t len);
+
+/**
+ * The overload of `first`'s name that fits the arguments best, with `out` as of signature_bind(). FAR_BAD_ARGS says why
+ * the only one does not fit, or names all when none or several do. registry_resolve.c
+ */
+enum far_status registry_resolve(const struct function *first, const struct far_val *args, size_t n,
+				 const struct function **fn, struct far_val *out, struct far_err *err);
+
+/** Are all custom types among the values, which values_size() found good, known here; FAR_BAD_ARGS names the first that
+ * is not. */
+enum far_status registry_check_customs(const struct registry *r, const struct far_val *v, size_t n,
+				       struct far_err *err);
+/** For tree_decode(): `registry` knows the type of this index. */
+bool registry_knows_type(const void *registry, uint32_t type);
 
 static inline const struct function *registry_at(const struct registry *r, uint32_t index)
 {

@@ -113,6 +113,8 @@ struct far_opts {
 	size_t functions_n;
 	const struct far_msg_handler *messages; /* likewise */
 	size_t messages_n;
+	const struct far_custom_type *types; /* likewise, before the functions */
+	size_t types_n;
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -176,11 +178,19 @@ enum far_status far_set_rpc_timeout(struct far_agent *agent, uint64_t timeout_ns
 
 /**
  * Registers one more function or message handler. Any thread. A peer that calls before gets FAR_NO_FUNCTION; pass the
- * tables in `struct far_opts` to exclude that. Errors: INVALID (the signature, its place named; a name registered
- * twice), UNSUPPORTED (kind), RESOURCE.
+ * tables in `struct far_opts` to exclude that. Errors: INVALID (the signature, its place named; a type that it names
+ * and that is not registered; the same parameters under the same name twice), UNSUPPORTED (kind), RESOURCE.
  */
 enum far_status far_register(struct far_agent *agent, const struct far_function *function, struct far_err *err);
 enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
+
+/**
+ * Registers a custom type: from now on this worker takes its objects in arguments and sends them, and signatures may
+ * name it. Results are decoded by whichever agent of the process registered it; so a name means one type in a process:
+ * the same functions and `user`. Any thread. Errors: INVALID (the name, a function that is missing, registered twice),
+ * RESOURCE.
+ */
+enum far_status far_register_type(struct far_agent *agent, const struct far_custom_type *type, struct far_err *err);
 
 /**
  * Makes the calling thread the core of shard 0 until far_shard_release(): calls go straight to the queue, waits poll

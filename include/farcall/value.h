@@ -4,7 +4,7 @@
  *
  * A value either borrows its bytes (all builders below do: `own` is NULL and the memory stays the application's) or
  * owns a reference to a received buffer, which far_val_fini() gives back. Copying the struct copies the borrow, not the
- * reference: finish exactly one of the copies.
+ * reference: finish exactly one of the copies. What is inside a list or dict belongs to the outermost value.
  */
 #ifndef FARCALL_VALUE_H
 #define FARCALL_VALUE_H
@@ -12,6 +12,7 @@
 #include <farcall/status.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #ifdef __cplusplus
@@ -20,8 +21,12 @@
 extern "C" {
 #endif
 
-#define FAR_DIMS_MAX 8  /* dimensions of a tensor */
-#define FAR_ARGS_MAX 16 /* arguments of a call */
+#define FAR_DIMS_MAX    8     /* dimensions of a tensor */
+#define FAR_ARGS_MAX    16    /* arguments of a call */
+#define FAR_DEPTH_MAX   32    /* lists and dicts within each other; a list of numbers has depth 1 */
+#define FAR_ITEMS_MAX   65536 /* items of all lists of a message, and keys and values of its dicts; longer: a tensor */
+#define FAR_DICT_MAX    4096  /* entries of one dict */
+#define FAR_CUSTOMS_MAX 256   /* values of custom types in a message */
 
 enum far_type {
 	FAR_TYPE_NONE,
@@ -31,6 +36,9 @@ enum far_type {
 	FAR_TYPE_STRING,
 	FAR_TYPE_BYTES,
 	FAR_TYPE_TENSOR,
+	FAR_TYPE_LIST,
+	FAR_TYPE_DICT,
+	FAR_TYPE_CUSTOM,
 	FAR_TYPE_COUNT
 };
 
@@ -44,7 +52,9 @@ enum far_type {
 	X(I64, 8, "i64")                                                                                               \
 	X(U8, 1, "u8")                                                                                                 \
 	X(U64, 8, "u64")                                                                                               \
-	X(BOOL, 1, "bool")
+	X(BOOL, 1, "bool")                                                                                             \
+	X(BF16, 2, "bf16")                                                                                             \
+	X(F16, 2, "f16")
 
 enum far_dtype {
 	FAR_DTYPE_NONE,
@@ -55,22 +65,49 @@ enum far_dtype {
 };
 
 /**
- * A dense row-major array. ndim 0 is a scalar of one element; a dimension may be 0.
- * Elements of BOOL are bytes 0 or 1.
+ * An array. ndim 0 is a scalar of one element; a dimension may be 0. Elements of BOOL are bytes 0 or 1; those of BF16
+ * and F16 are uint16_t that hold the upper half of an IEEE binary32, and an IEEE binary16.
+ *
+ * `strides` NULL: dense and row-major. Otherwise element (i, j, …) is `data[i * strides[0] + j * strides[1] + …]`;
+ * strides count elements, may be 0 or negative, and stay the application's. Only the elements of such a view travel;
+ * what arrives, handlers' arguments and results alike, is always dense.
  */
 struct far_tensor {
 	void *data;                   /* element-aligned; may be NULL when there is no element */
+	const int64_t *strides;       /* [ndim], in elements; NULL: dense */
 	uint8_t dtype;                /* enum far_dtype */
 	uint8_t ndim;                 /* [0, FAR_DIMS_MAX] */
 	uint8_t domain;               /* memory domain: 0, host memory, is the only one */
 	uint64_t shape[FAR_DIMS_MAX]; /* elements along each dimension; entries past ndim are ignored */
 };
 
+/**
+ * A type of the application: how its objects become bytes and come back. Registered under its name by every agent that
+ * sends or receives them, see far_register_type(). The functions must be callable from any thread, must not wait and
+ * must not call this library. `user` is handed to each of them.
+ */
+struct far_custom_type {
+	const char *name; /* qualified, as in "geo::Polygon": words of `A-Z a-z 0-9 _` joined by "::", two at least */
+	/** Bytes of the encoded form; SIZE_MAX: this object cannot be sent. */
+	size_t (*size)(void *user, const void *object);
+	/** Writes them, exactly as many as size() said, to dst[0, len), aligned to 8. Never fails. */
+	void (*encode)(void *user, const void *object, void *dst, size_t len);
+	/**
+	 * Makes an object of src[0, len), aligned to 8, which a peer chose and which nobody changes any more; it is
+	 * gone when decode returns. Anything but FAR_OK refuses it.
+	 */
+	enum far_status (*decode)(void *user, const void *src, size_t len, void **object);
+	/** Ends an object that decode() made: after the handler that it was an argument of, or by far_val_fini(). */
+	void (*destroy)(void *user, void *object);
+	void *user;
+};
+
 struct far_buf; /* a received buffer, counted by reference */
+struct far_dict_entry;
 
 struct far_val {
 	uint8_t type;        /* enum far_type */
-	const char *kw;      /* NULL: positional (the only form yet) */
+	const char *kw;      /* name of the parameter that it is for; NULL: positional. Arguments of a call only */
 	struct far_buf *own; /* reference that far_val_fini() drops, or NULL */
 	union {
 		bool b;
@@ -81,7 +118,27 @@ struct far_val {
 			size_t len;
 		} s; /* string and bytes */
 		struct far_tensor t;
+		struct {
+			const struct far_val *items; /* [n]; borrowed, or of the memory of the outermost value */
+			size_t n;
+		} list;
+		struct {
+			const struct far_dict_entry *entries; /* [n], in their order; likewise */
+			size_t n;
+		} dict;
+		struct {
+			const struct far_custom_type *type;
+			void *object;
+			uint64_t hash; /* the engine's, from arrival to decoding, as is len */
+			size_t len;
+		} custom;
 	} u;
+};
+
+/** A key is a bool, int, float (no NaN) or string; no two of a dict are the same. Neither half has a `kw`. */
+struct far_dict_entry {
+	struct far_val key;
+	struct far_val value;
 };
 
 /** Bytes of one element; 0 for an unknown dtype. Name as in "f32"; "?" for an unknown one. */
@@ -93,8 +150,30 @@ const char *far_type_name(enum far_type type);
 size_t far_tensor_count(const struct far_tensor *t);
 size_t far_tensor_bytes(const struct far_tensor *t);
 
-/** Drops what a value owns and makes it none. Any thread; never blocks. A zeroed or borrowed value is fine. */
+/**
+ * Drops what a value owns, with all that is inside it, and makes it none. Any thread; never blocks. A zeroed or
+ * borrowed value is fine.
+ */
 void far_val_fini(struct far_val *v);
+
+/**
+ * A deep copy that owns its bytes, to keep an argument beyond its handler or part of a result beyond the whole. Views
+ * become dense; objects of custom types are encoded and decoded again. `*out` is the caller's to finish. Never blocks.
+ * Errors: INVALID, TOO_LARGE (as for a message), RESOURCE, UNSUPPORTED (a custom type that is not registered).
+ */
+enum far_status far_val_dup(const struct far_val *v, struct far_val *out, struct far_err *err);
+
+/** Items of a list, entries of a dict, bytes of a string or bytes value, elements of a tensor; 0 for anything else. */
+size_t far_len(const struct far_val *v);
+/** Item `i` of a list; NULL beyond its end, and when it is no list. It lives as long as the list. */
+const struct far_val *far_list_get(const struct far_val *v, size_t i);
+/**
+ * The value under a key of a dict; NULL when there is none, and when it is no dict. Keys of different types are
+ * different: 1 is neither 1.0 nor true. Looks at each entry in turn. It lives as long as the dict.
+ */
+const struct far_val *far_dict_get(const struct far_val *v, const char *key);
+const struct far_val *far_dict_get_int(const struct far_val *v, int64_t key);
+const struct far_val *far_dict_find(const struct far_val *v, const struct far_val *key);
 
 /** Prints a value, at most a few elements of a tensor, without a newline. */
 void far_val_print(FILE *f, const struct far_val *v);
@@ -156,6 +235,51 @@ static inline struct far_val far_tensor_val(const struct far_tensor *t)
 	return v;
 }
 
+/** A list of `n` items, which stay the caller's. Short ones: FAR_LIST. */
+static inline struct far_val far_list(const struct far_val *items, size_t n)
+{
+	struct far_val v = far_none();
+	v.type = FAR_TYPE_LIST;
+	v.u.list.items = items;
+	v.u.list.n = n;
+	return v;
+}
+
+/** A dict of `n` entries, which stay the caller's. Short ones: FAR_DICT. */
+static inline struct far_val far_dict(const struct far_dict_entry *entries, size_t n)
+{
+	struct far_val v = far_none();
+	v.type = FAR_TYPE_DICT;
+	v.u.dict.entries = entries;
+	v.u.dict.n = n;
+	return v;
+}
+
+static inline struct far_dict_entry far_entry(struct far_val key, struct far_val value)
+{
+	struct far_dict_entry e;
+	e.key = key;
+	e.value = value;
+	return e;
+}
+
+/** An object of a custom type; both stay the caller's. */
+static inline struct far_val far_custom(const struct far_custom_type *type, const void *object)
+{
+	struct far_val v = far_none();
+	v.type = FAR_TYPE_CUSTOM;
+	v.u.custom.type = type;
+	v.u.custom.object = (void *)(uintptr_t)object;
+	return v;
+}
+
+/** An argument for the parameter of this name, which stays the caller's. See FAR_KW. */
+static inline struct far_val far_kw(const char *name, struct far_val v)
+{
+	v.kw = name;
+	return v;
+}
+
 static inline struct far_val far_val_copy(struct far_val v)
 {
 	return v;
@@ -179,6 +303,19 @@ static inline struct far_tensor far_tensor_2d(enum far_dtype dtype, const void *
 	struct far_tensor t = far_tensor_1d(dtype, data, rows);
 	t.ndim = 2;
 	t.shape[1] = cols;
+	return t;
+}
+
+/** `ndim` dimensions, at most FAR_DIMS_MAX; `strides` in elements, or NULL. All that is pointed at stays the caller's.
+ */
+static inline struct far_tensor far_tensor_nd(enum far_dtype dtype, const void *data, unsigned ndim,
+					      const uint64_t *shape, const int64_t *strides)
+{
+	struct far_tensor t = far_tensor_1d(dtype, data, 0);
+	t.ndim = (uint8_t)(ndim <= FAR_DIMS_MAX ? ndim : FAR_DIMS_MAX + 1);
+	for (unsigned k = 0; k < ndim && k < FAR_DIMS_MAX; k++)
+		t.shape[k] = shape[k];
+	t.strides = strides;
 	return t;
 }
 
@@ -245,12 +382,24 @@ static inline far_val far_arg(T x)
  * The arguments of a typed call, 1 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,
  * &err)`. Expands to two function arguments, the array and its length. Plain integers, floating-point numbers, bool (in
  * C the literal `true` is an int: write far_bool(true)), C strings, `struct far_tensor *` and `struct far_val` are
- * taken.
+ * taken, so all that stands below, too. Arguments by keyword come after those by position:
+ *
+ *   FAR_ARGS(&t, 3, FAR_KW("alpha", 2.0))
+ *   FAR_ARGS(FAR_LIST(1, "two", &t), FAR_DICT(FAR_ENTRY("rate", 0.1), FAR_ENTRY(7, FAR_LIST(&t, &u))))
+ *
+ * Lists and dicts of 1 to 16 items; far_list(NULL, 0) and far_dict(NULL, 0) are the empty ones, and longer ones are
+ * made of arrays. What the macros make lives to the end of the enclosing block in C, of the full expression in C++.
  */
+#define FAR_KW(name, x)       far_kw(name, far_arg(x))
+#define FAR_ENTRY(key, value) far_entry(far_arg(key), far_arg(value))
 #ifdef __cplusplus
 #define FAR_ARGS(...) (std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin()), FAR_COUNT(__VA_ARGS__)
+#define FAR_LIST(...) far_list(std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin(), FAR_COUNT(__VA_ARGS__))
+#define FAR_DICT(...) far_dict(std::initializer_list<far_dict_entry>{__VA_ARGS__}.begin(), FAR_COUNT(__VA_ARGS__))
 #else
 #define FAR_ARGS(...) ((const struct far_val[]){FAR_MAP(__VA_ARGS__)}), FAR_COUNT(__VA_ARGS__)
+#define FAR_LIST(...) far_list((const struct far_val[]){FAR_MAP(__VA_ARGS__)}, FAR_COUNT(__VA_ARGS__))
+#define FAR_DICT(...) far_dict((const struct far_dict_entry[]){__VA_ARGS__}, FAR_COUNT(__VA_ARGS__))
 #endif
 /** No arguments. */
 #define FAR_NOARGS NULL, 0

@@ -178,7 +178,7 @@ static void mistakes(void)
 	struct far_counters before, after;
 	struct far_val out, kw = far_int(1);
 	static uint8_t large[FAR_MSG_BYTES_MAX];
-	kw.kw = "x";
+	kw.kw = "no_such";
 	far_counters_read(agent, &before);
 	CHECK_STATUS(call("worker1", "t::nothing", FAR_NOARGS, &out), FAR_NO_FUNCTION, &err);
 	CHECK_TEXT(&err, "t::nothing");

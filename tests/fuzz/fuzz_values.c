@@ -6,6 +6,7 @@
  * directories it is given, each file also cut short and with each bit flipped.
  */
 #include "base/must.h"
+#include "value_trees.h"
 #include "wire/values.h"
 
 #include <errno.h>
@@ -21,99 +22,111 @@ static uint8_t *payload_alloc(size_t size)
 	return p;
 }
 
-static void check_inside(const void *p, size_t len, size_t align, const uint8_t *src, size_t size)
+/** A type that encodes what arrived; its name does not have the hash that did. */
+static size_t raw_size(void *user, const void *object)
 {
-	uintptr_t at = (uintptr_t)p;
-	uintptr_t from = (uintptr_t)src;
-	must(at >= from && at <= from + size && len <= from + size - at);
-	must(at % align == 0);
+	(void)user;
+	return ((const struct far_val *)object)->u.custom.len;
 }
 
-static void check_value(const struct far_val *v, const uint8_t *src, size_t size)
+static void raw_encode(void *user, const void *object, void *dst, size_t len)
 {
-	must(!v->kw && !v->own);
-	if (v->type == FAR_TYPE_TENSOR) {
-		size_t element = far_dtype_size((enum far_dtype)v->u.t.dtype);
-		must(element > 0 && v->u.t.ndim <= FAR_DIMS_MAX && v->u.t.domain == 0);
-		check_inside(v->u.t.data, far_tensor_bytes(&v->u.t), size > 32 ? 64 : element, src, size);
-	} else if (v->type == FAR_TYPE_BYTES) {
-		check_inside(v->u.s.data, v->u.s.len, 1, src, size);
-	} else if (v->type == FAR_TYPE_STRING) {
-		check_inside(v->u.s.data, v->u.s.len + 1, 1, src, size);
-		must(((const char *)v->u.s.data)[v->u.s.len] == '\0');
-	} else {
-		must(v->type < FAR_TYPE_COUNT);
+	(void)user;
+	memcpy(dst, ((const struct far_val *)object)->u.custom.object, len);
+}
+
+static const struct far_custom_type raw_type = {"fuzz::Raw", raw_size, raw_encode, NULL, NULL, NULL};
+
+/** Makes the customs sendable again; `kept` remembers what they were. */
+static void customs_sendable(struct far_val *v, size_t n, struct far_val *kept, size_t *kept_n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].type == FAR_TYPE_LIST) {
+			customs_sendable((struct far_val *)(uintptr_t)v[i].u.list.items, v[i].u.list.n, kept, kept_n);
+		} else if (v[i].type == FAR_TYPE_DICT) {
+			customs_sendable((struct far_val *)(uintptr_t)v[i].u.dict.entries, 2 * v[i].u.dict.n, kept,
+					 kept_n);
+		} else if (v[i].type == FAR_TYPE_CUSTOM) {
+			must(*kept_n < FAR_CUSTOMS_MAX);
+			kept[*kept_n] = v[i];
+			v[i] = far_custom(&raw_type, &kept[(*kept_n)++]);
+		}
 	}
 }
 
-static void check_same(const struct far_val *a, const struct far_val *b)
+/** Do the customs that were read again have the bytes that were sent. */
+static void check_customs(const struct far_val *v, size_t n, const struct far_val *kept, size_t *kept_n)
 {
-	must(a->type == b->type);
-	switch ((enum far_type)a->type) {
-	case FAR_TYPE_BOOL:
-		must(a->u.b == b->u.b);
-		break;
-	case FAR_TYPE_INT:
-		must(a->u.i == b->u.i);
-		break;
-	case FAR_TYPE_FLOAT:
-		must(memcmp(&a->u.f, &b->u.f, sizeof a->u.f) == 0);
-		break;
-	case FAR_TYPE_STRING:
-	case FAR_TYPE_BYTES:
-		must(a->u.s.len == b->u.s.len && memcmp(a->u.s.data, b->u.s.data, a->u.s.len) == 0);
-		break;
-	case FAR_TYPE_TENSOR:
-		must(a->u.t.dtype == b->u.t.dtype && a->u.t.ndim == b->u.t.ndim);
-		must(memcmp(a->u.t.shape, b->u.t.shape, a->u.t.ndim * sizeof a->u.t.shape[0]) == 0);
-		must(memcmp(a->u.t.data, b->u.t.data, far_tensor_bytes(&a->u.t)) == 0);
-		break;
-	case FAR_TYPE_NONE:
-	case FAR_TYPE_COUNT:
-		break;
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].type == FAR_TYPE_LIST) {
+			check_customs(v[i].u.list.items, v[i].u.list.n, kept, kept_n);
+		} else if (v[i].type == FAR_TYPE_DICT) {
+			check_customs(&v[i].u.dict.entries->key, 2 * v[i].u.dict.n, kept, kept_n);
+		} else if (v[i].type == FAR_TYPE_CUSTOM) {
+			const struct far_val *k = &kept[(*kept_n)++];
+			must(v[i].u.custom.len == k->u.custom.len);
+			must(k->u.custom.len == 0 ||
+			     memcmp(v[i].u.custom.object, k->u.custom.object, k->u.custom.len) == 0);
+		}
 	}
 }
 
-static void check_again(const struct far_val *v, size_t n)
+static void check_again(struct far_val *v, size_t n)
 {
+	static struct test_arena arena;
+	static struct far_val kept[FAR_CUSTOMS_MAX];
 	struct far_val again[FAR_ARGS_MAX];
-	size_t n_again;
+	struct values_plan plan;
 	struct far_err err;
-	size_t size = values_size(v, n, &err);
+	size_t n_again, kept_n = 0;
+	customs_sendable(v, n, kept, &kept_n);
+	size_t size = values_size(v, n, &plan, &err);
 	if (size == SIZE_MAX) {
 		must(err.status == FAR_TOO_LARGE); /* the writer has limits that the reader leaves to its caller */
 		return;
 	}
 	uint8_t *p = payload_alloc(size);
 	memset(p, 0xee, size);
-	values_write(v, n, p, size);
-	must(values_read(p, size, again, FAR_ARGS_MAX, &n_again, NULL, 0) == 0 && n_again == n);
-	for (size_t i = 0; i < n; i++)
-		check_same(&v[i], &again[i]);
+	values_write(v, n, &plan, p);
+	test_arena_init(&arena, false);
+	must(values_read(p, size, again, FAR_ARGS_MAX, &n_again, &arena.arena) == 0 && n_again == n);
+	if (kept_n == 0)
+		for (size_t i = 0; i < n; i++)
+			must(tree_same(&v[i], &again[i]));
+	kept_n = 0;
+	check_customs(again, n, kept, &kept_n);
+	test_arena_fini(&arena);
 	free(p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct test_arena arena, arena_copied;
 	struct far_val v[FAR_ARGS_MAX];
 	struct far_val copied[FAR_ARGS_MAX];
-	char strings[256];
 	size_t n;
 	size_t n_copied;
 	uint8_t *p = payload_alloc(size);
 	if (size > 0)
 		memcpy(p, data, size);
-	int rc = values_read(p, size, v, FAR_ARGS_MAX, &n, NULL, 0);
-	int rc_copied = values_read(p, size, copied, FAR_ARGS_MAX, &n_copied, strings, sizeof strings);
+	test_arena_init(&arena, false);
+	test_arena_init(&arena_copied, true);
+	arena_copied.arena.strings_cap = 256;
+	int rc = values_read(p, size, v, FAR_ARGS_MAX, &n, &arena.arena);
+	int rc_copied = values_read(p, size, copied, FAR_ARGS_MAX, &n_copied, &arena_copied.arena);
 	must(rc_copied == rc || rc_copied == -ENOBUFS);
+	must(rc == 0 || rc == -EBADMSG);
 	if (rc == 0) {
-		must(n <= FAR_ARGS_MAX);
-		for (size_t i = 0; i < n; i++)
-			check_value(&v[i], p, size);
-		for (size_t i = 0; rc_copied == 0 && i < n; i++)
-			check_same(&v[i], &copied[i]);
+		must(n <= FAR_ARGS_MAX && tree_inside(v, n, p, size, true));
+		if (rc_copied == 0) {
+			must(n_copied == n && tree_inside(copied, n, p, size, false));
+			for (size_t i = 0; i < n; i++)
+				must(tree_same(&v[i], &copied[i]));
+		}
 		check_again(v, n);
 	}
+	test_arena_fini(&arena);
+	test_arena_fini(&arena_copied);
 	free(p);
 	return 0;
 }

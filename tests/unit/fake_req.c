@@ -3,6 +3,7 @@
 
 #include "api/builtin.h"
 #include "base/must.h"
+#include "base/signature.h"
 
 #include <farcall/message.h>
 #include <stdarg.h>
@@ -50,12 +51,13 @@ enum far_status far_fail(struct far_req *req, enum far_status status, int32_t co
 
 enum far_status fake_req_call(struct far_req *req, const char *name, const struct far_val *args, size_t n)
 {
-	size_t len = strlen(name);
 	memset(req, 0, sizeof *req);
 	req->bytes_max = FAR_MSG_BYTES_MAX;
 	for (size_t i = 0; i < builtin_functions_n; i++) {
 		const struct far_function *f = &builtin_functions[i];
-		if (strncmp(f->signature, name, len) == 0 && f->signature[len] == '(')
+		struct signature sig;
+		must(signature_parse(f->signature, &sig, NULL) == FAR_OK);
+		if (strcmp(sig.name, name) == 0 && sig.params_n == n)
 			return f->fn(req, args, n, f->user);
 	}
 	must_fail(name, __FILE__, __LINE__);

@@ -326,7 +326,8 @@ void answer(struct shm_head h, enum head_type type, uint16_t fn, unsigned flags,
 size_t two_ints(uint8_t *body, int64_t a, int64_t b)
 {
 	struct far_val v[] = {far_int(a), far_int(b)};
-	size_t len = values_size(v, 2, NULL);
-	values_write(v, 2, body, len);
+	struct values_plan plan;
+	size_t len = values_size(v, 2, &plan, NULL);
+	values_write(v, 2, &plan, body);
 	return len;
 }

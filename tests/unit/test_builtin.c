@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/builtin.h"
 #include "api/elementwise.h"
+#include "base/half.h"
 #include "base/signature.h"
 #include "fake_req.h"
 
@@ -43,7 +44,7 @@ static void expect_fail(const char *name, const struct far_val *args, size_t n, 
 
 Test(builtin, signatures_parse_and_handlers_are_inline)
 {
-	cr_expect_eq(builtin_functions_n, 8);
+	cr_expect_eq(builtin_functions_n, 11);
 	for (size_t i = 0; i < builtin_functions_n; i++) {
 		struct signature s;
 		struct far_err err;
@@ -173,6 +174,9 @@ static double element(const void *data, enum far_dtype dtype, size_t i)
 		return ((const uint8_t *)data)[i];
 	case FAR_U64:
 		return (double)((const uint64_t *)data)[i];
+	case FAR_BF16:
+	case FAR_F16:
+		return (double)half_to_float(dtype, ((const uint16_t *)data)[i]);
 	default:
 		return ((const uint8_t *)data)[i] != 0;
 	}
@@ -193,6 +197,8 @@ Test(builtin, every_pair_of_dtypes_over_several_blocks)
 		((uint8_t *)(void *)storage[FAR_U8])[i] = (uint8_t)(i % 2);
 		((uint64_t *)(void *)storage[FAR_U64])[i] = i % 2;
 		((uint8_t *)(void *)storage[FAR_BOOL])[i] = (uint8_t)(i % 2);
+		((uint16_t *)(void *)storage[FAR_BF16])[i] = i % 2 ? 0x3f80 : 0;
+		((uint16_t *)(void *)storage[FAR_F16])[i] = i % 2 ? 0x3c00 : 0;
 	}
 	for (unsigned a = 1; a < FAR_DTYPE_COUNT; a++) {
 		for (unsigned b = 1; b < FAR_DTYPE_COUNT; b++) {
@@ -369,4 +375,126 @@ Test(builtin, identity)
 	struct far_val v = far_str("same");
 	cr_expect_eq(fake_req_call(&req, "far::identity", &v, 1), FAR_OK);
 	cr_expect(req.answers == 1 && req.value.type == FAR_TYPE_STRING && req.value.u.s.data == v.u.s.data);
+}
+
+Test(builtin, halves_are_computed_in_f32_and_rounded_once)
+{
+	static const enum far_dtype dtypes[2] = {FAR_BF16, FAR_F16};
+	enum { N = 600 };
+	static uint16_t a[N], b[N], want[N];
+	static float wide[N], sums[N];
+	for (int d = 0; d < 2; d++) {
+		enum far_dtype dtype = dtypes[d], other = dtypes[1 - d];
+		for (unsigned i = 0; i < N; i++) {
+			a[i] = half_from_float(dtype, (float)i * 1.25f);
+			b[i] = half_from_float(dtype, 3.0f - (float)i * 0.75f);
+			wide[i] = (float)i * 0.125f;
+		}
+		for (int op = 0; op < ELEMENTWISE_OPS; op++) {
+			for (unsigned i = 0; i < N; i++) {
+				float x = half_to_float(dtype, a[i]), y = half_to_float(dtype, b[i]), r;
+				elementwise_kernels[op][FAR_F32](&r, &x, &y, 1);
+				want[i] = half_from_float(dtype, r);
+			}
+			expect_tensor(names[op], tensor(dtype, a, N), tensor(dtype, b, N), dtype, want, N);
+		}
+		for (unsigned i = 0; i < N; i++)
+			want[i] = half_from_float(dtype, half_to_float(dtype, a[i]) + 2.5f);
+		expect_tensor("far::add", tensor(dtype, a, N), far_float(2.5), dtype, want, N);
+		for (unsigned i = 0; i < N; i++)
+			sums[i] = half_to_float(dtype, a[i]) + wide[i];
+		expect_tensor("far::add", tensor(dtype, a, N), tensor(FAR_F32, wide, N), FAR_F32, sums, N);
+		cr_expect_eq(elementwise_promote(dtype, other), FAR_F32);
+		cr_expect_eq(elementwise_promote(dtype, FAR_U64), dtype);
+		cr_expect_eq(elementwise_promote(FAR_F64, dtype), FAR_F64);
+		cr_expect_eq(elementwise_promote(FAR_BOOL, dtype), dtype);
+	}
+}
+
+static void expect_alpha(const char *name, struct far_val a, struct far_val b, struct far_val alpha,
+			 enum far_dtype dtype, const void *want, size_t n)
+{
+	struct far_req req;
+	struct far_val args[3] = {a, b, alpha};
+	cr_assert_eq(fake_req_call(&req, name, args, 3), FAR_OK);
+	cr_assert_eq(req.status, FAR_OK, "%s", req.err.text);
+	cr_assert_eq(req.value.u.t.dtype, dtype);
+	cr_assert_eq(far_tensor_count(&req.value.u.t), n);
+	cr_expect_eq(memcmp(req.data, want, n * far_dtype_size(dtype)), 0);
+	fake_req_fini(&req);
+}
+
+static void expect_scalar(const char *name, struct far_val a, struct far_val b, struct far_val alpha,
+			  struct far_val want)
+{
+	struct far_req req;
+	struct far_val args[3] = {a, b, alpha};
+	cr_assert_eq(fake_req_call(&req, name, args, 3), FAR_OK);
+	cr_assert_eq(req.value.type, want.type);
+	cr_expect(want.type == FAR_TYPE_INT ? req.value.u.i == want.u.i : req.value.u.f == want.u.f);
+}
+
+Test(builtin, alpha)
+{
+	float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, one[1] = {10};
+	int32_t i[3] = {1, 2, 3}, k[3] = {4, 5, 6};
+	uint8_t t[2] = {1, 1}, f[2] = {1, 0};
+	expect_alpha("far::add", tensor(FAR_F32, a, 3), tensor(FAR_F32, b, 3), far_float(0.5), FAR_F32,
+		     (const float[]){6, 12, 18}, 3);
+	expect_alpha("far::sub", tensor(FAR_F32, a, 3), tensor(FAR_F32, one, 1), far_int(2), FAR_F32,
+		     (const float[]){-19, -18, -17}, 3);
+	expect_alpha("far::add", far_float(1), tensor(FAR_F32, a, 3), far_int(2), FAR_F32, (const float[]){3, 5, 7}, 3);
+	expect_alpha("far::add", tensor(FAR_F32, a, 3), far_int(3), far_float(2), FAR_F32, (const float[]){7, 8, 9}, 3);
+	expect_alpha("far::sub", tensor(FAR_I32, i, 3), tensor(FAR_I32, k, 3), far_int(-1), FAR_I32,
+		     (const int32_t[]){5, 7, 9}, 3);
+	expect_alpha("far::add", tensor(FAR_BOOL, f, 2), tensor(FAR_BOOL, t, 2), far_bool(false), FAR_BOOL, f, 2);
+	expect_scalar("far::add", far_int(1), far_int(2), far_int(3), far_int(7));
+	expect_scalar("far::sub", far_int(1), far_int(2), far_float(0.5), far_float(0));
+	expect_scalar("far::add", far_int(INT64_MAX), far_int(INT64_MAX), far_int(2), far_int(INT64_MAX - 2));
+	struct far_val args[3] = {tensor(FAR_I32, i, 3), tensor(FAR_I32, k, 3), far_float(1.5)};
+	expect_fail("far::add", args, 3, "far::add: alpha is a float, which the result's dtype i32 cannot hold");
+	args[2] = far_int(INT64_C(1) << 40);
+	expect_fail("far::add", args, 3,
+		    "far::add: alpha is an int out of range, which the result's dtype i32 cannot hold");
+	/* One rounding: 1 + 2^-8 is not a bf16, 256 times what is left of it shows. */
+	uint16_t x[1] = {half_from_float(FAR_BF16, -256.0f)}, y[1] = {0x3f81};
+	float sum = -256.0f + 256.0f * half_to_float(FAR_BF16, y[0]);
+	uint16_t want[1] = {half_from_float(FAR_BF16, sum)};
+	expect_alpha("far::add", tensor(FAR_BF16, x, 1), tensor(FAR_BF16, y, 1), far_int(256), FAR_BF16, want, 1);
+}
+
+static void expect_nonzero(struct far_tensor t, const int64_t *want, size_t rows)
+{
+	struct far_req req;
+	struct far_val v = far_tensor_val(&t);
+	cr_assert_eq(fake_req_call(&req, "far::nonzero", &v, 1), FAR_OK);
+	cr_assert_eq(req.answers, 1);
+	cr_expect_eq(req.value.u.t.dtype, FAR_I64);
+	cr_expect_eq(req.value.u.t.ndim, 2);
+	cr_expect_eq(req.value.u.t.shape[0], rows);
+	cr_expect_eq(req.value.u.t.shape[1], t.ndim);
+	cr_expect(rows * t.ndim == 0 || memcmp(req.data, want, rows * t.ndim * sizeof *want) == 0);
+	fake_req_fini(&req);
+}
+
+Test(builtin, nonzero)
+{
+	float x[6] = {0, 1, -0.0f, (float)NAN, 2, 0};
+	int64_t rows[] = {0, 1, 1, 0, 1, 1}, flat[] = {1, 3, 4};
+	expect_nonzero(far_tensor_2d(FAR_F32, x, 2, 3), rows, 3);
+	expect_nonzero(far_tensor_1d(FAR_F32, x, 6), flat, 3);
+	expect_nonzero(far_tensor_1d(FAR_F32, x, 0), NULL, 0);
+	struct far_tensor scalar = far_tensor_1d(FAR_F32, &x[1], 0);
+	scalar.ndim = 0;
+	expect_nonzero(scalar, NULL, 1);
+	scalar.data = &x[0];
+	expect_nonzero(scalar, NULL, 0);
+	static double storage[8];
+	for (unsigned d = 1; d < FAR_DTYPE_COUNT; d++) {
+		memset(storage, 0, sizeof storage);
+		((uint8_t *)storage)[2 * far_dtype_size((enum far_dtype)d)] = 1;
+		expect_nonzero(far_tensor_1d((enum far_dtype)d, storage, 5), (const int64_t[]){2}, 1);
+	}
+	uint16_t halves[4] = {0x8000, 0x0001, 0, 0xffff};
+	expect_nonzero(far_tensor_1d(FAR_F16, halves, 4), (const int64_t[]){1, 3}, 2);
 }

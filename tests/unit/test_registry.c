@@ -62,14 +62,159 @@ Test(registry, finds_by_name_hash_and_index)
 	cr_assert_null(registry_at(&reg, UINT32_MAX));
 }
 
-Test(registry, a_name_is_registered_once)
+Test(registry, a_signature_is_registered_once)
 {
 	struct far_err err;
 	cr_assert_eq(add("a::f(int x) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(add("a::f(float x) -> int", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "a::f"));
+	cr_assert_eq(add("a::f(int another, float y=1) -> int", FAR_KIND_INLINE, &err), FAR_OK);
+	cr_assert_eq(add("a::f(int y=3) -> int", FAR_KIND_INLINE, &err), FAR_INVALID);
+	cr_assert(strstr(err.text, "a::f(int)->int"));
 	cr_assert(strstr(err.text, "already"));
-	cr_assert_eq(atomic_load(&reg.functions_n), 1u);
+	cr_assert_eq(add("a::f(int x) -> float", FAR_KIND_INLINE, &err), FAR_INVALID);
+	cr_assert(strstr(err.text, "not only in their result"));
+	cr_assert_eq(atomic_load(&reg.functions_n), 2u);
+}
+
+/** The canonical text of the overload that takes the arguments; NULL: none. */
+static const char *resolved(const char *name, const struct far_val *args, size_t n, struct far_err *err)
+{
+	struct far_val out[FAR_ARGS_MAX];
+	const struct function *fn;
+	if (registry_resolve(registry_find(&reg, name), args, n, &fn, out, err))
+		return NULL;
+	return fn->signature.text;
+}
+
+Test(registry, the_best_overload_is_called)
+{
+	struct far_err err;
+	const struct function *fn;
+	static const char *const texts[] = {"o::f(int x) -> int",          "o::f(float x) -> int",
+					    "o::f(Any x) -> int",          "o::f(str x, int y=1) -> int",
+					    "o::f(float x, int y) -> int", "o::f(int x, float y) -> int"};
+	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+		cr_assert_eq(add(texts[i], FAR_KIND_INLINE, &err), FAR_OK, "%s", err.text);
+	struct far_val v[3] = {far_int(1), far_int(2), far_int(3)};
+	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(int)->int");
+	v[0] = far_float(1);
+	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(float)->int");
+	cr_expect_str_eq(resolved("o::f", v, 2, &err), "o::f(float,int)->int");
+	v[0] = far_none();
+	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(Any)->int");
+	v[0] = far_str("s");
+	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(str,int)->int", "exact, though it takes a default");
+	v[0] = far_int(1);
+	v[1] = far_kw("y", far_float(2));
+	cr_expect_str_eq(resolved("o::f", v, 2, &err), "o::f(int,float)->int");
+	v[1] = far_int(2);
+	cr_expect_null(resolved("o::f", v, 2, &err));
+	cr_expect_eq(err.status, FAR_BAD_ARGS);
+	cr_expect_not_null(strstr(err.text, "o::f: the arguments (int, int) fit several overloads equally well"), "%s",
+			   err.text);
+	cr_expect_not_null(strstr(err.text, "o::f(float x, int y) -> int; o::f(int x, float y) -> int"), "%s",
+			   err.text);
+	cr_expect_null(resolved("o::f", v, 3, &err));
+	cr_expect_not_null(
+		strstr(err.text, "(int, int, int) fit none of its overloads: o::f(int x) -> int; o::f(float"), "%s",
+		err.text);
+	cr_expect_null(resolved("o::f", v, 3, NULL));
+	fn = registry_find(&reg, "o::f");
+	cr_expect(atomic_load(&((struct function *)(uintptr_t)fn)->rivals));
+	for (unsigned i = 0; i < 6; i++)
+		cr_expect_eq(registry_overload(fn, registry_at(&reg, i)->signature.canonical_hash),
+			     registry_at(&reg, i));
+	cr_expect_null(registry_overload(fn, 1));
+	char text[64];
+	cr_expect_str_eq(registry_overloads_text(fn, text, 32), "o::f(int)->int; o::f(float)->in");
+}
+
+Test(registry, overloads_of_different_counts_are_no_rivals)
+{
+	cr_assert_eq(add("o::g(int x) -> int", FAR_KIND_INLINE, NULL), FAR_OK);
+	cr_assert_eq(add("o::g(int x, int y) -> int", FAR_KIND_INLINE, NULL), FAR_OK);
+	struct function *g = (struct function *)(uintptr_t)registry_find(&reg, "o::g");
+	cr_expect_not(atomic_load(&g->rivals));
+	cr_assert_eq(add("o::g(float x, str y=\"\") -> int", FAR_KIND_INLINE, NULL), FAR_OK);
+	cr_expect(atomic_load(&g->rivals));
+}
+
+Test(registry, overloads_are_bounded)
+{
+	struct far_err err;
+	char text[256];
+	for (unsigned i = 0; i <= FAR_OVERLOADS_MAX; i++) {
+		size_t at = (size_t)sprintf(text, "o::h(int a0");
+		for (unsigned k = 1; k <= i % FAR_ARGS_MAX; k++)
+			at += (size_t)sprintf(text + at, i == FAR_ARGS_MAX ? "" : ", int a%u", k);
+		sprintf(text + at, i == FAR_ARGS_MAX ? ", str s) -> int" : ") -> int");
+		cr_assert_eq(add(text, FAR_KIND_INLINE, &err), i < FAR_OVERLOADS_MAX ? FAR_OK : FAR_RESOURCE, "%s",
+			     text);
+	}
+	cr_expect_not_null(strstr(err.text, "16 overloads"), "%s", err.text);
+}
+
+static size_t type_size(void *user, const void *object)
+{
+	(void)user;
+	(void)object;
+	return 0;
+}
+
+static void type_encode(void *user, const void *object, void *dst, size_t len)
+{
+	(void)user;
+	(void)object;
+	(void)dst;
+	(void)len;
+}
+
+static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
+{
+	(void)src;
+	(void)len;
+	*object = user;
+	return FAR_OK;
+}
+
+static void type_destroy(void *user, void *object)
+{
+	(void)user;
+	(void)object;
+}
+
+Test(registry, types)
+{
+	struct far_err err;
+	struct far_custom_type t = {"reg::Type", type_size, type_encode, type_decode, type_destroy, NULL};
+	cr_assert_eq(add("t::f(reg::Type x) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
+	cr_expect_not_null(strstr(err.text, "reg::Type is not registered here"), "%s", err.text);
+	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_OK);
+	cr_assert_eq(add("t::f(reg::Type x) -> none", FAR_KIND_INLINE, &err), FAR_OK);
+	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
+	cr_expect_not_null(strstr(err.text, "already"), "%s", err.text);
+	t.user = &t;
+	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
+	cr_expect_not_null(strstr(err.text, "another user pointer"), "%s", err.text);
+	t.destroy = NULL;
+	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
+	t.destroy = type_destroy;
+	static const char *const names[] = {"", "Type", "a:b", "::a", "a::", "a::b:", "a b::c", "a:::b", "a::b.c"};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		t.name = names[i];
+		cr_expect_eq(registry_add_type(&reg, &t, &err), FAR_INVALID, "%s", names[i]);
+	}
+	struct far_val v = far_custom(&t, &t);
+	t.name = "reg::Other";
+	cr_expect_eq(registry_check_customs(&reg, &v, 1, &err), FAR_BAD_ARGS);
+	cr_expect_not_null(strstr(err.text, "reg::Other"), "%s", err.text);
+	t.name = "reg::Type";
+	cr_expect_eq(registry_check_customs(&reg, &v, 1, &err), FAR_OK);
+	struct far_val list = far_list(&v, 1);
+	t.name = "reg::Other";
+	cr_expect_eq(registry_check_customs(&reg, &list, 1, &err), FAR_BAD_ARGS);
+	struct far_dict_entry entry = far_entry(far_int(1), list);
+	struct far_val dict = far_dict(&entry, 1);
+	cr_expect_eq(registry_check_customs(&reg, &dict, 1, &err), FAR_BAD_ARGS);
 }
 
 Test(registry, the_kind_must_be_stated_and_supported)

@@ -154,7 +154,7 @@ Test(shard, typed_request)
 	const struct fake_packet *p = expect(&h, HEAD_REPLY, 1);
 	struct far_val v;
 	size_t n;
-	cr_assert_eq(values_read(fake_body(p), p->body_len, &v, 1, &n, NULL, 0), 0);
+	cr_assert_eq(values_read(fake_body(p), p->body_len, &v, 1, &n, NULL), 0);
 	cr_assert_eq(v.u.i, 42);
 }
 
@@ -251,8 +251,9 @@ Test(shard, wrong_argument_types)
 	static const unsigned counts[] = {0, 1, 2, 3};
 	for (unsigned i = 0; i < 4; i++) {
 		uint8_t body[64];
-		size_t len = values_size(v, counts[i], NULL);
-		values_write(v, counts[i], body, len);
+		struct values_plan plan;
+		size_t len = values_size(v, counts[i], &plan, NULL);
+		values_write(v, counts[i], &plan, body);
 		put_typed(fn, body, len);
 		passes(1);
 		expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments");
@@ -263,8 +264,9 @@ Test(shard, wrong_argument_types)
 Test(shard, status_and_result_of_a_handler)
 {
 	uint8_t none[8];
-	size_t len = values_size(NULL, 0, NULL);
-	values_write(NULL, 0, none, len);
+	struct values_plan plan;
+	size_t len = values_size(NULL, 0, &plan, NULL);
+	values_write(NULL, 0, &plan, none);
 	put_typed(registry_find(&registry, "t::busy")->index, none, len);
 	put_typed(registry_find(&registry, "t::wrong")->index, none, len);
 	passes(1);

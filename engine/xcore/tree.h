@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Values that hold others, and objects of custom types: the memory beside the payload that they need, from arrival to
+ * their end.
+ *
+ * Arguments of a request live as long as its handler runs, in buffers that the request's arena holds. A result lives as
+ * long as its value: in one buffer, the tree, which the outermost value owns. It refers to the buffer of the payload
+ * and to those of the arena.
+ */
+#ifndef FAR_XCORE_TREE_H
+#define FAR_XCORE_TREE_H
+
+#include "wire/values.h"
+#include "xcore/buf.h"
+
+/** `more` of an arena: from the pool of buffers, held by the arena. */
+void *tree_more(struct values_arena *arena, size_t bytes);
+
+/**
+ * Decodes the customs among values that were read with the arena. `known` says whether a type may be decoded here;
+ * NULL: all types of the process. Other than FAR_OK: what was decoded is ended, `text` (of FAR_ERR_TEXT_MAX) says why.
+ */
+enum far_status tree_decode(struct far_val *v, size_t n, bool (*known)(const void *ctx, uint32_t type), const void *ctx,
+			    char *text);
+
+/** Ends decoded customs, and lets go of what the arena holds. */
+void tree_release(struct far_val *v, size_t n, struct values_arena *arena);
+
+/**
+ * Reads the one value of a private payload that needs more than itself, `payload` being the buffer that it lies in. On
+ * FAR_OK `out` owns a tree, which has taken a reference to `payload`. PROTOCOL, RESOURCE, UNSUPPORTED, BAD_ARGS.
+ */
+enum far_status tree_read(const void *src, size_t size, struct far_buf *payload, struct far_val *out,
+			  struct far_err *err);
+
+/** For buf.c: ends what a tree holds. */
+void tree_fini(struct far_buf *tree);
+
+#endif
