@@ -113,18 +113,13 @@ struct far_buf *buf_numbered(uint32_t number)
 	return (struct far_buf *)(void *)(region.base + (uint64_t)(number - 1) * 64);
 }
 
-static __attribute__((noinline)) void free_tree(struct far_buf *b)
-{
-	tree_fini(b);
-	b->kind &= ~BUF_TREE;
-	push(&classes[b->kind], (struct pool_buf *)b);
-}
-
 static void give_back(struct far_buf *b)
 {
-	if (unlikely(b->kind & BUF_TREE))
-		free_tree(b);
-	else if (b->kind >= BUF_CLASS_MIN)
+	if (unlikely(b->kind & BUF_TREE)) {
+		tree_fini(b);
+		b->kind &= ~BUF_TREE;
+	}
+	if (b->kind >= BUF_CLASS_MIN)
 		push(&classes[b->kind], (struct pool_buf *)b);
 	else if (b->kind == BUF_IN_FUTURE)
 		future_recycle(b);

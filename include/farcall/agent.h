@@ -54,10 +54,10 @@ enum far_kind {
 };
 
 /**
- * Handler of a typed function. `args[0, n)` fit the registered signature and are readable until the handler returns;
- * `user` is the pointer given at registration. Runs where its kind says. It answers once, with far_return*(),
- * far_fail() or, later, through far_defer(). Returning anything but FAR_OK without an answer sends that status as the
- * error.
+ * Handler of a typed function. `args[0, n)` fit the registered signature, one for each parameter, and are readable,
+ * with all that is in them, until the handler returns; objects of custom types end then. Tensors are dense; `user` is
+ * the pointer given at registration. Runs where its kind says. It answers once, with far_return*(), far_fail() or,
+ * later, through far_defer(). Returning anything but FAR_OK without an answer sends that status as the error.
  */
 typedef enum far_status far_fn(struct far_req *req, const struct far_val *args, size_t n, void *user);
 
@@ -66,7 +66,7 @@ typedef enum far_status far_fn(struct far_req *req, const struct far_val *args, 
 typedef void far_msg_fn(struct far_req *req, const void *data, size_t len, void *user);
 
 struct far_function {
-	const char *signature; /* "vec::dot(Tensor a, Tensor b) -> float" */
+	const char *signature; /* "vec::dot(Tensor a, Tensor b) -> float"; see <farcall/rpc.h> */
 	enum far_kind kind;
 	far_fn *fn;
 	void *user;

@@ -35,6 +35,8 @@ struct far_future;
  * either drives its shard or sleeps. May be called any number of times.
  *
  * On FAR_OK `*out` (may be NULL) holds the value and its own reference to the bytes: finish it with far_val_fini().
+ * Objects of custom types are decoded anew by each wait that asks for the value; UNSUPPORTED (such a type is not
+ * registered in this process), BAD_ARGS (it refuses), RESOURCE then end this wait, not the future.
  * Returns the call's error when it failed, FAR_PENDING when the wait's own limit passed (the call goes on),
  * FAR_WOULD_DEADLOCK in an inline handler or completion callback, FAR_CANCELLED in a handler whose caller has given up,
  * FAR_RESOURCE in one that cannot be kept open.

@@ -10,7 +10,7 @@ static far_status call(far_agent *agent, far_val *out, far_err *err)
 	far_tensor t = far_tensor_1d(FAR_F32, data.data(), data.size());
 	const far_tensor *same = &t;
 	far_future *f = nullptr;
-	far_status status = far_rpc_sync(agent, "worker0", "far::add", FAR_ARGS(&t, 2.5), nullptr, out, err);
+	far_status status = far_rpc_sync(agent, "worker0", "far::add", FAR_ARGS(&t, 1, FAR_KW("alpha", 2.5)), nullptr, out, err);
 	if (status == FAR_OK)
 		status = far_rpc_async(agent, "worker0", "any::function",
 				       FAR_ARGS(same, "text", true, 1, 2u, 3L, 4ull, 5.0f, 'c', far_none()), nullptr,
@@ -30,6 +30,18 @@ static bool all_kinds()
 			v[i] = a[i];
 		args = v;
 	};
+	const float x[2] = {1, 2};
+	const far_tensor t = far_tensor_1d(FAR_BF16, x, 2);
+	bool nested = false;
+	auto look = [&](const far_val *a, size_t count) {
+		const far_val *dict = far_list_get(&a[0], 1);
+		nested = count == 2 && far_len(&a[0]) == 3 && far_dict_get(dict, "rate")->u.f == 0.5 &&
+			 far_len(far_dict_get_int(dict, 7)) == 2 && a[1].kw != nullptr && a[1].u.f == 2.0;
+	};
+	look(FAR_ARGS(FAR_LIST(1, FAR_DICT(FAR_ENTRY("rate", 0.5), FAR_ENTRY(7, FAR_LIST(&t, "x"))), &t),
+		      FAR_KW("alpha", 2.0)));
+	if (!nested)
+		return false;
 	take(FAR_ARGS(true, 7, "text", 0.5));
 	return n == 4 && args[0].type == FAR_TYPE_BOOL && args[0].u.b && args[1].type == FAR_TYPE_INT &&
 	       args[1].u.i == 7 && args[2].type == FAR_TYPE_STRING && args[2].u.s.len == 4 &&

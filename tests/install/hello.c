@@ -9,8 +9,8 @@ static enum far_status on_greet(struct far_req *req, const struct far_val *args,
 {
 	char text[128];
 	(void)n;
-	snprintf(text, sizeof text, "%s, %s number %" PRId64, (const char *)user, (const char *)args[0].u.s.data,
-		 args[1].u.i);
+	snprintf(text, sizeof text, "%s, %s number %" PRId64, (const char *)user,
+		 (const char *)far_list_get(&args[0], 0)->u.s.data, args[1].u.i);
 	struct far_val v = far_str(text);
 	return far_return(req, &v);
 }
@@ -18,7 +18,7 @@ static enum far_status on_greet(struct far_req *req, const struct far_val *args,
 int main(int argc, char **argv)
 {
 	static char hello[] = "hello";
-	const struct far_function greet = {"hello::greet(str name, int number) -> str", FAR_KIND_INLINE, on_greet,
+	const struct far_function greet = {"hello::greet(List names, int number=0) -> str", FAR_KIND_INLINE, on_greet,
 					   hello};
 	struct far_opts opts;
 	struct far_agent *agent = NULL;
@@ -33,7 +33,9 @@ int main(int argc, char **argv)
 		return (int)far_err_print(stderr, &err);
 	far_worker_self(agent, &self);
 	if (far_worker_by_rank(agent, (self.rank + 1) % far_world_size(agent), &next, &err) != FAR_OK ||
-	    far_rpc_sync(agent, next.name, "hello::greet", FAR_ARGS("worker", self.rank), NULL, &out, &err) != FAR_OK)
+	    far_rpc_sync(agent, next.name, "hello::greet",
+			 FAR_ARGS(FAR_LIST("worker", 2.5, FAR_DICT(FAR_ENTRY("x", 1))), FAR_KW("number", self.rank)),
+			 NULL, &out, &err) != FAR_OK)
 		return (int)far_err_print(stderr, &err);
 	printf("%s\n", (const char *)out.u.s.data);
 	far_val_fini(&out);
