@@ -31,7 +31,7 @@
  *   9 custom 8 bytes, hash of the type's name; varint length                      the bytes, aligned to 8 (wide: 64)
  *   10 on: reserved, as is bit 7 of a type.
  *
- * Lists and dicts nest to a depth of 32. A key and a value are an item each.
+ * Lists and dicts nest to a depth of 32. A key and a value are an item each. There are 256 customs at most.
  *
  * dtype: 1 f32, 2 f64, 3 i8, 4 i16, 5 i32, 6 i64, 7 u8, 8 u64, 9 bool, 10 bf16, 11 f16. Everything is little-endian
  * and nothing in the stream is aligned. A varint has seven bits per byte, low ones first, bit 7 set on all bytes but

@@ -122,3 +122,35 @@ Test(value, builders)
 	cr_expect_eq(v[2].u.f, 2.5);
 	cr_expect_eq(v[3].u.s.len, 1);
 }
+
+Test(value, prints_trees)
+{
+	float x[6] = {0, 1, 2, 3, 4, 5};
+	struct far_tensor t = far_tensor_1d(FAR_F32, x, 2);
+	struct far_custom_type type = {.name = "geo::Polygon"};
+	expect_print(far_list(NULL, 0), "[]");
+	expect_print(far_dict(NULL, 0), "{}");
+	expect_print(FAR_LIST(1, "a", FAR_LIST(far_none(), &t)), "[1, \"a\", [none, f32[2] [0, 1]]]");
+	expect_print(FAR_DICT(FAR_ENTRY("k", 1.5), FAR_ENTRY(2, FAR_LIST(far_bool(true)))), "{\"k\": 1.5, 2: [true]}");
+	expect_print(far_custom(&type, x), "geo::Polygon(...)");
+	expect_print(far_custom(NULL, x), "?(...)");
+	expect_print(FAR_LIST(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), "[0, 1, 2, 3, 4, 5, 6, 7, ...]");
+	expect_print(FAR_LIST(FAR_LIST(FAR_LIST(FAR_LIST(FAR_LIST(1), far_dict(NULL, 0))))), "[[[[[...], {...}]]]]");
+	expect_print(far_list(NULL, 5), "[]");
+}
+
+Test(value, prints_views_and_halves)
+{
+	float x[6] = {0, 1, 2, 3, 4, 5};
+	uint16_t one[2] = {0x3f80, 0xc000}, half[2] = {0x3c00, 0x2e66};
+	uint64_t shape[2] = {3, 2};
+	int64_t strides[2] = {1, 3}, back[2] = {-2, 0};
+	struct far_tensor t = far_tensor_nd(FAR_F32, x, 2, shape, strides);
+	expect_print(far_tensor_val(&t), "f32[3,2] [[0, 3], [1, 4], [2, 5]]");
+	t = far_tensor_nd(FAR_F32, &x[5], 2, shape, back);
+	expect_print(far_tensor_val(&t), "f32[3,2] [[5, 5], [3, 3], [1, 1]]");
+	t = far_tensor_1d(FAR_BF16, one, 2);
+	expect_print(far_tensor_val(&t), "bf16[2] [1, -2]");
+	t = far_tensor_1d(FAR_F16, half, 2);
+	expect_print(far_tensor_val(&t), "f16[2] [1, 0.099975586]");
+}
