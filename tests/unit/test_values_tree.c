@@ -222,6 +222,37 @@ Test(values_tree, items_are_bounded)
 	cr_expect_not_null(strstr(err.text, "a dict of 4097 entries, at most 4096"), "%s", err.text);
 }
 
+/** A payload with a list of n values that the bytes of `item` describe. */
+static int decode_list(uint64_t n, const uint8_t *item, size_t item_len)
+{
+	static uint8_t bytes[16 + (FAR_ITEMS_MAX + 1) * 10];
+	struct far_val v;
+	size_t at = 0;
+	bytes[at++] = 0xa1;
+	for (int twice = 0; twice < 2; twice++) {
+		for (uint64_t x = n; x >= 0x80; x >>= 7)
+			bytes[at++] = (uint8_t)(x | 0x80);
+		bytes[at++] = (uint8_t)(n >> (n >= 1 << 14 ? 14 : 7));
+		if (!twice)
+			bytes[at++] = 7;
+	}
+	for (uint64_t i = 0; i < n; i++, at += item_len)
+		memcpy(bytes + at, item, item_len);
+	test_arena_init(&arena, true);
+	int rc = decode(bytes, at, &v, &arena);
+	test_arena_fini(&arena);
+	return rc;
+}
+
+Test(values_tree, the_reader_has_the_bounds_of_the_writer)
+{
+	static const uint8_t none[1] = {0}, custom[10] = {9, 1, 2, 3, 4, 5, 6, 7, 8, 0};
+	cr_expect_eq(decode_list(FAR_ITEMS_MAX, none, 1), 0);
+	cr_expect_eq(decode_list(FAR_ITEMS_MAX + 1, none, 1), -EBADMSG);
+	cr_expect_eq(decode_list(FAR_CUSTOMS_MAX, custom, 10), 0);
+	cr_expect_eq(decode_list(FAR_CUSTOMS_MAX + 1, custom, 10), -EBADMSG);
+}
+
 Test(values_tree, a_short_payload_cannot_ask_for_much_memory)
 {
 	struct far_val v[FAR_ARGS_MAX];
@@ -258,7 +289,7 @@ Test(values_tree, malformed_trees_are_refused)
 		uint8_t data[32];
 	} table[] = {
 		{"items announced, none there", BYTES(0x21, 0, 7, 0)},
-		{"more items announced than there are", BYTES(0x21, 2, 7, 1, 0, 0)},
+		{"more items announced than there are", BYTES(0x21, 2, 7, 1, 0)},
 		{"an item beyond those announced", BYTES(0x21, 1, 7, 2, 0, 0)},
 		{"items, none announced", BYTES(1, 7, 1, 0)},
 		{"a count of 2^64-1", BYTES(0x21, 1, 7, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0)},
