@@ -14,7 +14,7 @@ enum dict_fault {
 	DICT_TOO_LONG   /* more than FAR_DICT_MAX entries */
 };
 
-/** The first fault of the keys, `*at` the entry that has it. Takes time in proportion to n, and 16 KiB of stack. */
+/** The first fault of the keys, `*at` the entry that has it. Takes time in proportion to n, and 4 KiB of stack. */
 enum dict_fault dict_check(const struct far_dict_entry *entries, size_t n, size_t *at);
 
 bool dict_key_same(const struct far_val *a, const struct far_val *b);

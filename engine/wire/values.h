@@ -26,7 +26,7 @@
  *   6 tensor 1 byte: bits 0-3 ndim [0, 8], bits 4-7 dtype [1, 11];                the elements, row-major, aligned to
  *            1 byte: memory domain, 0; ndim varints: the shape                    their size (wide: 64)
  *   7 list   varint number of items, then each as a value                         what the items have
- *   8 dict   varint number of entries [0, 4096], then for each its key and its    what the values have
+ *   8 dict   varint number of entries [0, 1024], then for each its key and its    what the values have
  *            value; keys are of type 1 to 4, no NaN, no two the same
  *   9 custom 8 bytes, hash of the type's name; varint length                      the bytes, aligned to 8 (wide: 64)
  *   10 on: reserved, as is bit 7 of a type.

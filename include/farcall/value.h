@@ -25,7 +25,7 @@ extern "C" {
 #define FAR_ARGS_MAX    16    /* arguments of a call */
 #define FAR_DEPTH_MAX   32    /* lists and dicts within each other; a list of numbers has depth 1 */
 #define FAR_ITEMS_MAX   65536 /* items of all lists of a message, and keys and values of its dicts; longer: a tensor */
-#define FAR_DICT_MAX    4096  /* entries of one dict */
+#define FAR_DICT_MAX    1024  /* entries of one dict */
 #define FAR_CUSTOMS_MAX 256   /* values of custom types in a message */
 
 enum far_type {

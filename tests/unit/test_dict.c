@@ -68,7 +68,7 @@ Test(dict, long_ones)
 	cr_expect_eq(check(e, FAR_DICT_MAX, &at), DICT_OK);
 	cr_expect_eq(check(e, FAR_DICT_MAX + 1, &at), DICT_TOO_LONG);
 	struct far_val d = far_dict(e, FAR_DICT_MAX);
-	cr_expect_eq(far_dict_find(&d, &e[4001].key), &e[4001].value);
+	cr_expect_eq(far_dict_find(&d, &e[1001].key), &e[1001].value);
 	e[20].key = far_float(0.0), e[30].key = far_float(-0.0);
 	cr_expect_eq(check(e, 100, &at), DICT_KEY_TWICE, "the zeros are one key in long ones too");
 }
