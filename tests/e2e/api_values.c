@@ -138,9 +138,9 @@ static enum far_status wrong_result(struct far_req *req, const struct far_val *a
 static const struct far_function functions[] = {
 	{"v::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
 	{"v::sum(List|Dict x) -> float", FAR_KIND_INLINE, sum_all, NULL},
-	{"v::both(List x) -> Dict", FAR_KIND_INLINE, both, NULL},
+	{"v::both(List x) -> Dict", FAR_KIND_FIBER, both, NULL},
 	{"v::wrong(int which) -> List|Dict", FAR_KIND_INLINE, wrong_result, NULL},
-	{"geo::area(geo::Polygon p) -> float", FAR_KIND_INLINE, area, NULL},
+	{"geo::area(geo::Polygon p) -> float", FAR_KIND_BLOCKING, area, NULL},
 };
 
 /* ---- calling ---- */
