@@ -56,13 +56,14 @@ enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far
 	struct far_val none = far_none();
 	if (!v)
 		v = &none;
-	p->len = values_size(v, 1, err);
+	struct values_plan plan;
+	p->len = values_size(v, 1, &plan, err);
 	if (p->len == SIZE_MAX)
 		return err->status;
 	p->buf = p->len > FUTURE_INLINE ? buf_alloc(p->len) : NULL;
 	if (p->len > FUTURE_INLINE && !p->buf)
 		return err_set(err, FAR_RESOURCE, "no memory for a value of %zu bytes", p->len);
-	values_write(v, 1, p->buf ? buf_data(p->buf) : p->bytes, p->len);
+	values_write(v, 1, &plan, p->buf ? buf_data(p->buf) : p->bytes);
 	return FAR_OK;
 }
 
