@@ -15,7 +15,7 @@
 #include <farcall/farcall.h>
 
 #define PS_CHUNK_BYTES                                                                                                 \
-	((size_t)4 << 20) /* largest part in one message; below FAR_MSG_BYTES_MAX so that a server                     \
+	((size_t)4 << 20) /* largest part in one message; below FAR_MSG_WHOLE_MAX so that a server                     \
 			     is not held by one request for long */
 #define PS_INFLIGHT 64    /* calls of one operation in flight */
 

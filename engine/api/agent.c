@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Agents of this process, for "already initialized". Slow path. */
 static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,7 +62,14 @@ static uint64_t outstanding(void *ctx)
 		n += submit_waiting(&s->submit);
 		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
 		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
-		n += atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
+		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
+		/* What was delivered is acknowledged now and then: the shard asks. */
+		if (sends) {
+			atomic_store_explicit(&s->ask, true, memory_order_relaxed);
+			s->ops->wake(s->q);
+		}
+		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
 	return n;
 }
@@ -84,6 +92,13 @@ struct init {
 	struct far_opts opts;
 	struct far_err *err;
 };
+
+static uint64_t half_of_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+	uint64_t half = pages > 0 && bytes > 0 ? (uint64_t)pages / 2 * (uint64_t)bytes : 0;
+	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
+}
 
 static enum far_status init_options(struct init *in)
 {
@@ -128,6 +143,13 @@ static enum far_status init_options(struct init *in)
 		o->init_timeout_ns = FAR_INIT_TIMEOUT_NS;
 	if (!o->group)
 		o->group = "default";
+	if (o->max_message_bytes == 0)
+		o->max_message_bytes = half_of_memory();
+	if (o->max_message_bytes < FAR_MESSAGE_LIMIT_MIN)
+		return err_set(in->err, FAR_INVALID, "max_message_bytes is %llu; it must be at least %llu",
+			       (unsigned long long)o->max_message_bytes, (unsigned long long)FAR_MESSAGE_LIMIT_MIN);
+	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
+		o->max_message_bytes = FAR_MSG_BYTES_MAX;
 	if (o->idle == FAR_IDLE_BUSY)
 		o->driver = FAR_DRIVER_OWN;
 	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
@@ -151,6 +173,8 @@ static enum far_status init_registry(struct init *in)
 		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
 	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
 		status = registry_add_message(&in->a->registry, &in->opts.messages[i], in->err);
+	for (size_t i = 0; i < in->opts.placements_n && !status; i++)
+		status = registry_add_placement(&in->a->registry, &in->opts.placements[i], in->err);
 	if (status)
 		registry_fini(&in->a->registry);
 	return status;
@@ -212,6 +236,7 @@ static enum far_status init_ctl(struct init *in)
 		.init_timeout_ns = in->opts.init_timeout_ns,
 		.shards = in->opts.shards,
 		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
+		.message_bytes_max = in->opts.max_message_bytes,
 		.open_to_all = in->opts.security != NULL,
 		.clock = a->clock,
 		.net = ctl_net_os_create(),
@@ -333,8 +358,10 @@ static enum far_status init_shards(struct init *in)
 		.driver = in->opts.driver,
 		.idle = in->opts.idle,
 		.blocking = &a->blocking,
+		.message_bytes_max = in->opts.max_message_bytes,
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
+		.place = message_place,
 	};
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;

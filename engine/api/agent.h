@@ -78,6 +78,16 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 	return FAR_OK;
 }
 
+/** Bytes of a message that a worker takes. */
+static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t worker)
+{
+	uint64_t max = a->members[worker].message_bytes_max;
+	return max ? max : FAR_MSG_BYTES_MAX;
+}
+
+/** `config.place` of the shard. */
+void *message_place(call_done_fn *done, void *user, size_t len);
+
 /** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
 
@@ -143,6 +153,9 @@ static inline void scope_gather(struct far_future *f)
 		scope_gather_slowly(f);
 }
 
+/** The same for a future with into_set(). The result may have come to memory of the engine: into_move(). */
+enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
+					 struct far_err *err);
 /** Result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** The same, giving the caller's reference back: nobody else has one. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What both API levels share: finding the worker, the deadline, the way into the shard, waiting, results. */
 #include "api/agent.h"
+#include "api/into.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "shard/large.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -164,8 +166,9 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 	case -ESHUTDOWN:
 		return err_set(err, FAR_SHUTDOWN, "the agent is shut down");
 	case -EMSGSIZE:
-		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", start->len,
-			       FAR_MSG_BYTES_MAX);
+		return err_set(err, FAR_TOO_LARGE,
+			       "a message of %zu bytes; worker \"%s\" takes %llu at most (its max_message_bytes)",
+			       start->len, name, (unsigned long long)agent_message_max(a, start->worker));
 	default:
 		return err_set(err, FAR_RESOURCE,
 			       "no memory to hand the call over: finish values, or raise the bound, FAR_MEMORY_MAX or "
@@ -174,6 +177,18 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 	if (err)
 		snprintf(err->origin, sizeof err->origin, "%s", name);
 	return FAR_PEER_LOST;
+}
+
+static int hand_over(struct shard *s, struct call_start *start)
+{
+	if (start->len > agent_message_max(s->config.agent, start->worker))
+		return -EMSGSIZE;
+	if (start->ready) /* the ring's reference */
+		large_out_ref(large_out_in(start->ready));
+	int error = submit_put(&s->submit, start);
+	if (error && start->ready)
+		large_out_unref(large_out_in(start->ready));
+	return error;
 }
 
 enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
@@ -189,7 +204,7 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
 			shard_pass(s);
 		shard_leave(s);
 	} else {
-		error = start->len > FAR_MSG_BYTES_MAX ? -EMSGSIZE : submit_put(&s->submit, start);
+		error = hand_over(s, start);
 		shard_nudge(s);
 	}
 	return likely(error == 0) ? FAR_OK : agent_start_error(s, error, start, err);
@@ -251,8 +266,8 @@ static void done_held(void *user, const struct outcome *o)
 	agent_complete(user, o);
 }
 
-enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
-				    struct far_err *err)
+static inline enum far_status call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
+					    call_done_fn *done, struct far_err *err)
 {
 	/* A handler's thread lends itself at most, so that the agent's shutdown gets hold of the shard. */
 	bool serving = shard_serving();
@@ -262,7 +277,7 @@ enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, s
 	enum far_status status;
 	start->user = f;
 	if (likely(entered || held)) {
-		start->done = done_held;
+		start->done = done;
 		status = agent_start_waiting(s, start, err);
 		if (likely(!status)) {
 			s->ops->flush(s->q);
@@ -309,4 +324,21 @@ enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, s
 		future_reset(f);
 	}
 	return status;
+}
+
+static void done_held_into(void *user, const struct outcome *o)
+{
+	into_complete(user, o);
+}
+
+enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
+				    struct far_err *err)
+{
+	return call_and_wait(s, start, f, done_held, err);
+}
+
+enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
+					 struct far_err *err)
+{
+	return call_and_wait(s, start, f, done_held_into, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Futures as the application sees them: results, waits. */
-#include "api/agent.h"
+#include "api/into.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "wire/values.h"
@@ -115,6 +115,10 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 	}
 	if (!out)
 		return 0;
+	if (unlikely(f->code == FUTURE_DECODED)) {
+		memcpy(out, future_bytes(f), sizeof *out);
+		return 0;
+	}
 	int error = values_read(future_bytes(f), f->len, out, 1, &n, NULL);
 	if (unlikely(error == -ENOMEM))
 		return read_tree(f, out, status, err);
@@ -222,11 +226,13 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 	if (!s)
 		return err_set(err, FAR_INVALID, "this future is not a call's");
 	if (shard_held(s)) {
-		call_cancel(s, agent_done_future, f);
+		if (!call_cancel(s, agent_done_future, f))
+			call_cancel(s, into_done, f);
 		return FAR_OK;
 	}
-	return call_post_cancel(s, agent_done_future, f) ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
-							 : FAR_OK;
+	return call_post_cancel(s, agent_done_future, f) || call_post_cancel(s, into_done, f)
+		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
+		       : FAR_OK;
 }
 
 void far_future_free(struct far_future *f)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages, the caller's side. */
 #include "api/agent.h"
+#include "api/into.h"
+#include "api/parts.h"
 #include "base/error.h"
 #include "base/must.h"
 
@@ -8,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPLY_TOO_LARGE "the reply has %zu bytes, the buffer %zu"
+
 /* ---- with a completion callback ---- */
+
+__attribute__((cold)) static enum far_status send_refused(struct far_err *err)
+{
+	return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)", FAR_MSG_HANDLERS_MAX);
+}
 
 static void send_done(void *user, const struct outcome *o)
 {
@@ -26,16 +35,62 @@ static void send_done(void *user, const struct outcome *o)
 	done(user, o->status, NULL, 0, &err);
 }
 
+/* A reply that goes to the caller's memory. Lies at the beginning of a buffer. */
+struct into_send {
+	struct far_buf *self;
+	far_msg_done_fn *done;
+	void *user;
+	struct far_into into;
+};
+
+static void into_send_done(void *user, const struct outcome *o)
+{
+	struct into_send *is = user;
+	struct outcome result = *o;
+	char text[128];
+	result.app = (void (*)(void))is->done;
+	if (o->status == FAR_OK && o->len > is->into.cap) {
+		result.status = FAR_TOO_LARGE;
+		result.data = text;
+		result.len = (size_t)snprintf(text, sizeof text, REPLY_TOO_LARGE, o->len, is->into.cap);
+	} else if (o->status == FAR_OK) {
+		if (o->len && o->data != is->into.data)
+			memcpy(is->into.data, o->data, o->len);
+		result.data = is->into.data;
+	}
+	send_done(is->user, &result);
+	buf_unref(is->self);
+}
+
+__attribute__((noinline, cold)) static enum far_status send_into(struct shard *s, struct call_start *start,
+								 const struct far_into *into, struct far_err *err)
+{
+	struct far_buf *self = buf_alloc(sizeof(struct into_send));
+	if (!self)
+		return err_set(err, FAR_RESOURCE, "no memory for the call");
+	struct into_send *is = buf_data(self);
+	*is = (struct into_send){self, (far_msg_done_fn *)start->app, start->user, *into};
+	start->done = into_send_done;
+	start->user = is;
+	enum far_status status = agent_start(s, start, err);
+	if (status)
+		buf_unref(self);
+	return status;
+}
+
 enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
 {
+	if (unlikely(len > FAR_MSG_WHOLE_MAX)) {
+		struct far_part part = {data, len};
+		return far_msg_send_parts(a, to, id, &part, 1, NULL, NULL, opts, done, user, err);
+	}
 	struct route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (unlikely(status))
 		return status;
 	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
-		return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)",
-			       FAR_MSG_HANDLERS_MAX);
+		return send_refused(err);
 	struct call_start start = {.worker = (uint32_t)to.worker,
 				   .shard = route.shard,
 				   .fn = id,
@@ -45,7 +100,34 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 				   .data = data,
 				   .len = len};
 	agent_set_deadline(a, route.via, opts, &start);
+	if (unlikely(into_given(opts)))
+		return send_into(route.via, &start, &opts->into, err);
 	return agent_start(route.via, &start, err);
+}
+
+enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,
+				   size_t n, far_msg_release_fn *release, void *release_user,
+				   const struct far_call_opts *opts, far_msg_done_fn *done, void *user,
+				   struct far_err *err)
+{
+	struct parts p = {parts, n};
+	struct call_start start = {.fn = id, .done = send_done, .user = user, .app = (void (*)(void))done};
+	struct route route;
+	enum far_status status = agent_route(a, to, opts, id, &route, err);
+	if (!status && (!done || id >= FAR_MSG_HANDLERS_MAX))
+		status = send_refused(err);
+	if (!status) {
+		start.worker = (uint32_t)to.worker;
+		start.shard = route.shard;
+		status = parts_start(route.via, &start, &p, release ? PARTS_BORROWED : PARTS_COPIED, err);
+	}
+	if (!status) {
+		agent_set_deadline(a, route.via, opts, &start);
+		status = into_given(opts) ? send_into(route.via, &start, &opts->into, err)
+					  : agent_start(route.via, &start, err);
+	}
+	parts_end(&start, release, release_user);
+	return status;
 }
 
 /* ---- waiting ---- */
@@ -66,7 +148,7 @@ static void held_done(void *user, const struct outcome *o)
 	h->outcome = *o;
 	h->len = o->len;
 	if (likely(o->status == FAR_OK)) {
-		if (likely(o->len <= h->cap) && o->len)
+		if (likely(o->len <= h->cap) && o->len && likely(o->data != h->reply))
 			memcpy(h->reply, o->data, o->len);
 	} else {
 		size_t n = o->len < sizeof h->text ? o->len : sizeof h->text - 1;
@@ -81,7 +163,7 @@ static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, stru
 {
 	if (reply_len)
 		*reply_len = len;
-	err_set(err, FAR_TOO_LARGE, "the reply has %zu bytes, the buffer %zu", len, cap);
+	err_set(err, FAR_TOO_LARGE, REPLY_TOO_LARGE, len, cap);
 	if (err)
 		err->executed = FAR_EXECUTED_YES;
 	return FAR_TOO_LARGE;
@@ -149,10 +231,29 @@ static enum far_status call_handed(struct shard *s, struct call_start *start, vo
 	return status;
 }
 
+static enum far_status call_and_wait(struct shard *s, struct call_start *start, void *reply, size_t cap,
+				     size_t *reply_len, struct far_err *err)
+{
+	if (unlikely(shard_serving()))
+		return call_handed(s, start, reply, cap, reply_len, err);
+	if (shard_held(s))
+		return call_held(s, start, reply, cap, reply_len, err);
+	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+		enum far_status status = call_held(s, start, reply, cap, reply_len, err);
+		shard_leave(s);
+		return status;
+	}
+	return call_handed(s, start, reply, cap, reply_len, err);
+}
+
 enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
 			     struct far_err *err)
 {
+	if (unlikely(len > FAR_MSG_WHOLE_MAX || into_given(opts))) {
+		struct far_part part = {data, len};
+		return far_msg_call_parts(a, to, id, &part, 1, opts, reply, cap, reply_len, err);
+	}
 	struct route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (likely(!status))
@@ -161,18 +262,56 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 		return status;
 	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	struct shard *s = route.via;
 	struct call_start start = {
 		.worker = (uint32_t)to.worker, .shard = route.shard, .fn = id, .data = data, .len = len};
-	agent_set_deadline(a, s, opts, &start);
-	if (unlikely(shard_serving()))
-		return call_handed(s, &start, reply, cap, reply_len, err);
-	if (shard_held(s))
-		return call_held(s, &start, reply, cap, reply_len, err);
-	if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
-		status = call_held(s, &start, reply, cap, reply_len, err);
-		shard_leave(s);
+	agent_set_deadline(a, route.via, opts, &start);
+	return call_and_wait(route.via, &start, reply, cap, reply_len, err);
+}
+
+enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,
+				   size_t n, const struct far_call_opts *opts, void *reply, size_t cap,
+				   size_t *reply_len, struct far_err *err)
+{
+	struct parts p = {parts, n};
+	struct call_start start = {.fn = id};
+	struct route route;
+	enum far_status status = agent_route(a, to, opts, id, &route, err);
+	if (!status)
+		status = agent_may_wait("far_msg_call", err);
+	if (status)
 		return status;
+	if (id >= FAR_MSG_HANDLERS_MAX)
+		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
+	if (into_given(opts))
+		return err_set(
+			err, FAR_INVALID,
+			"far_msg_call has a buffer for the reply: leave opts->into empty, or give it as `reply`");
+	start.worker = (uint32_t)to.worker;
+	start.shard = route.shard;
+	status = parts_start(route.via, &start, &p, PARTS_BORROWED, err);
+	if (status)
+		return status;
+	agent_set_deadline(a, route.via, opts, &start);
+	status = call_and_wait(route.via, &start, reply, cap, reply_len, err);
+	/* The wait may have ended before the call, when nobody drives: the parts are the caller's again all the same.
+	 */
+	if (start.ready)
+		large_out_revoke(large_out_in(start.ready));
+	parts_end(&start, NULL, NULL);
+	return status;
+}
+
+/* ---- long replies ---- */
+
+void *message_place(call_done_fn *done, void *user, size_t len)
+{
+	if (done == held_done) {
+		const struct held_call *h = user;
+		return len <= h->cap ? h->reply : NULL;
 	}
-	return call_handed(s, &start, reply, cap, reply_len, err);
+	if (done == into_send_done) {
+		const struct into_send *is = user;
+		return len <= is->into.cap ? is->into.data : NULL;
+	}
+	return NULL;
 }

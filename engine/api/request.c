@@ -12,6 +12,20 @@
 
 /* ---- in the handler ---- */
 
+/* An answer that leaves in fragments, from a buffer. */
+__attribute__((noinline, cold)) static enum far_status room_large(struct far_req *req, size_t len, void **at)
+{
+	if (len > dispatch_limit(req))
+		return FAR_TOO_LARGE;
+	req->buf = buf_alloc(len);
+	if (!req->buf)
+		return FAR_RESOURCE;
+	req->len = len;
+	req->answer = req->record ? ANSWER_BUFFER : ANSWER_LARGE;
+	*at = buf_data(req->buf);
+	return FAR_OK;
+}
+
 /* Room for an answer of `len` bytes: a small one is gathered aside and copied into its line, a large one is written
  * where it leaves. */
 static enum far_status room(struct far_req *req, size_t len, void **at)
@@ -19,8 +33,8 @@ static enum far_status room(struct far_req *req, size_t len, void **at)
 	struct shard *s = req->shard;
 	if (unlikely(req->answer != ANSWER_NONE))
 		return FAR_INVALID;
-	if (unlikely(len > FAR_MSG_BYTES_MAX))
-		return FAR_TOO_LARGE;
+	if (unlikely(len > (req->record ? 0 : req->session->whole_max)) && len > FAR_LINE_PAYLOAD)
+		return room_large(req, len, at);
 	req->len = len;
 	if (likely(len <= FAR_LINE_PAYLOAD)) {
 		req->answer = ANSWER_SCRATCH;

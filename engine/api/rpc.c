@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Typed calls, the caller's side. */
 #include "api/agent.h"
+#include "api/into.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "shard/large.h"
 #include "wire/values.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Arguments after the caller-side check, ready to be written into the message: the application's own, or converted
@@ -21,6 +24,22 @@ static void write_arguments(const void *data, void *dst, size_t len)
 	const struct arguments *args = data;
 	(void)len;
 	values_write(args->v, args->n, &args->plan, dst);
+}
+
+/* Long arguments are written to memory of their own, from which they leave in fragments. */
+__attribute__((noinline, cold)) static enum far_status write_large(struct shard *s, struct call_start *start,
+								   struct far_err *err)
+{
+	void *at;
+	if (start->len > agent_message_max(s->config.agent, start->worker))
+		return agent_start_error(s, -EMSGSIZE, start, err);
+	struct large_out *o = large_out_alloc(start->len, &at);
+	if (!o)
+		return err_set(err, FAR_RESOURCE, "no memory for %zu bytes of arguments", start->len);
+	start->write(start->data, at, start->len);
+	start->write = NULL;
+	start->ready = o->self;
+	return FAR_OK;
 }
 
 static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
@@ -61,6 +80,44 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .len = len,
 				     .write = write_arguments};
 	agent_set_deadline(a, route->via, opts, start);
+	return unlikely(len > FAR_MSG_WHOLE_MAX) ? write_large(route->via, start, err) : FAR_OK;
+}
+
+static void written_large(const struct call_start *start)
+{
+	if (start->ready)
+		large_out_unref(large_out_in(start->ready));
+}
+
+__attribute__((noinline, cold)) static enum far_status no_future(const struct call_start *start, struct far_err *err)
+{
+	written_large(start);
+	return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free", FAR_FUTURES_MAX);
+}
+
+/* Long arguments, or a result into the caller's memory. */
+__attribute__((noinline, cold)) static enum far_status async_apart(struct shard *s, struct call_start *start,
+								   const struct far_call_opts *opts,
+								   struct far_future **out, struct far_err *err)
+{
+	struct far_future *f = future_alloc(s);
+	if (!f)
+		return no_future(start, err);
+	buf_ref(&f->head);
+	start->done = agent_done_future;
+	start->user = f;
+	if (into_given(opts)) {
+		into_set(f, &opts->into);
+		start->done = into_done;
+	}
+	enum far_status status = agent_start(s, start, err);
+	written_large(start);
+	if (status) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	*out = f;
 	return FAR_OK;
 }
 
@@ -76,10 +133,11 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
 		return status;
+	if (unlikely(start.ready || into_given(opts)))
+		return async_apart(route.via, &start, opts, out, err);
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
-		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
-			       FAR_FUTURES_MAX);
+		return no_future(&start, err);
 	buf_ref(&f->head);
 	start.done = agent_done_future;
 	start.user = f;
@@ -92,6 +150,36 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	scope_gather(f);
 	*out = f;
 	return FAR_OK;
+}
+
+__attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *s, struct call_start *start,
+								  struct far_future *f,
+								  const struct far_call_opts *opts, struct far_val *out,
+								  struct far_err *err)
+{
+	struct far_val v;
+	enum far_status status;
+	if (into_given(opts)) {
+		into_set(f, &opts->into);
+		status = agent_call_and_wait_into(s, start, f, err);
+	} else {
+		status = agent_call_and_wait(s, start, f, err);
+	}
+	written_large(start);
+	if (status) {
+		buf_unref(&f->head);
+		return status;
+	}
+	status = agent_result_last(f, &v, err);
+	if (status)
+		return status;
+	if (into_given(opts))
+		status = into_move(&v, &opts->into, err);
+	if (!status && out)
+		*out = v;
+	else
+		far_val_fini(&v);
+	return status;
 }
 
 enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
@@ -108,8 +196,9 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 		return status;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
-		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
-			       FAR_FUTURES_MAX);
+		return no_future(&start, err);
+	if (unlikely(start.ready || into_given(opts)))
+		return sync_apart(route.via, &start, f, opts, out, err);
 	status = agent_call_and_wait(route.via, &start, f, err);
 	if (likely(!status))
 		return agent_result_last(f, out, err);

@@ -78,6 +78,11 @@ enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handl
 	return status ? status : registry_add_message(&a->registry, handler, err);
 }
 
+enum far_status far_msg_place(struct far_agent *a, const struct far_msg_placement *placement, struct far_err *err)
+{
+	return registry_add_placement(&a->registry, placement, err);
+}
+
 static struct shard *shard_at(const struct far_agent *a, unsigned shard)
 {
 	return shard < a->shards_n ? a->shards[shard] : NULL;
@@ -174,6 +179,12 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	READ(requests_repeated);
 	READ(wakeups);
 	READ(requests_active);
+	READ(posts_sent);
+	READ(posts_received);
+	READ(posts_dropped);
+	READ(large_sent);
+	READ(large_received);
+	READ(large_active);
 #undef READ
 	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 }

@@ -24,7 +24,29 @@
 
 /* Calls that may be pending from one shard towards another. With it a ring can be made that is never full, see
  * SHARD_RING_SLOTS in shard/shard.h. */
-#define FAR_SESSION_CALLS_MAX 224
+#define FAR_SESSION_CALLS_MAX 202
+
+/* One-way messages of a session that the peer has not acknowledged, and how many it acknowledges at once. Those that
+ * find the window full wait in memory of their own, so many at most. */
+#define FAR_POSTS_WINDOW     48
+#define FAR_POSTS_BATCH      24
+#define FAR_POSTS_QUEUED_MAX 256
+
+/* Messages beyond FAR_MSG_WHOLE_MAX travel in fragments. Of one session, so many at a time each way (the others wait
+ * at the sender); of one shard, so many have memory at a time (the others wait for a grant). */
+#define FAR_LARGE_LANES  4
+#define FAR_LARGE_IN_MAX 64
+/* Packets of such messages that the peer has not acknowledged, and how many it acknowledges at once. */
+#define FAR_LARGE_UNITS 8
+#define FAR_LARGE_BATCH 4
+/* One fragment: half of a common second-level cache, copied in some 25 us; a shard copies one each way in a pass, and
+ * small calls go in between. Twice as much only makes them wait longer. */
+#define FAR_CHUNK_BYTES (UINT64_C(256) << 10)
+/* What a receiver grants ahead of what it has copied: enough fragments that the sender never waits for the grant. */
+#define FAR_LARGE_WINDOW (8 * FAR_CHUNK_BYTES)
+
+/* The smallest limit that a receiver may set: what one-packet control traffic and errors need is far below. */
+#define FAR_MESSAGE_LIMIT_MIN (UINT64_C(64) << 10)
 
 /* Call slots of a shard: all its sessions together. */
 #define FAR_CALLS_MAX 16384

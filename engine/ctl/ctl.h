@@ -25,9 +25,10 @@ struct ctl_config {
 	const char *init_method, *group;
 	uint64_t incarnation;
 	uint64_t init_timeout_ns;
-	unsigned shards;  /* [1, FAR_SHARDS_MAX] */
-	bool lazy;        /* sessions on demand, whatever the size of the group */
-	bool open_to_all; /* security=none */
+	unsigned shards;            /* [1, FAR_SHARDS_MAX] */
+	bool lazy;                  /* sessions on demand, whatever the size of the group */
+	uint64_t message_bytes_max; /* what this worker takes; published */
+	bool open_to_all;           /* security=none */
 	const struct clock_source *clock;
 	struct ctl_net *net;           /* taken over on success */
 	struct nic_port *const *ports; /* borrowed; best first */
@@ -47,8 +48,9 @@ struct ctl_member {
 	int32_t rank;
 	uint32_t shards;
 	uint64_t incarnation;
-	const char *nic;   /* driver that reaches it, "": none */
-	_Atomic int alive; /* writer: control core; relaxed, a hint */
+	uint64_t message_bytes_max; /* what it takes in one message; 0: no limit */
+	const char *nic;            /* driver that reaches it, "": none */
+	_Atomic int alive;          /* writer: control core; relaxed, a hint */
 };
 
 struct ctl;

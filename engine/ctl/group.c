@@ -42,6 +42,7 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->members[url->rank].name = g->name;
 	g->members[url->rank].shards = config->shards;
 	g->members[url->rank].incarnation = config->incarnation;
+	g->members[url->rank].message_bytes_max = config->message_bytes_max;
 	for (unsigned i = 0; i < config->ports_n; i++)
 		g->ports[i] = (struct group_port){.group = g, .index = i, .next = TIME_NEVER};
 	return 0;

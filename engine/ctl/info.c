@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define INFO_VERSION    2
-#define INFO_HEAD_BYTES 13
+#define INFO_HEAD_BYTES 21
 #define INFO_ADDR_BYTES 3
 #define HELLO_MAGIC     UINT32_C(0x4643484c)
 #define HELLO_VERSION   2
@@ -49,6 +49,7 @@ size_t info_encode(const struct info *info, uint8_t *out)
 	p = put(p, info->shards, 1);
 	p = put(p, info->lazy, 1);
 	p = put(p, info->incarnation, 8);
+	p = put(p, info->message_bytes_max, 8);
 	p = put(p, info->addrs_n, 1);
 	p = put_bytes(p, info->name, name_len);
 	for (unsigned i = 0; i < info->addrs_n; i++) {
@@ -72,6 +73,7 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 	out->shards = (unsigned)get(&p, 1);
 	out->lazy = get(&p, 1) & 1;
 	out->incarnation = get(&p, 8);
+	out->message_bytes_max = get(&p, 8);
 	out->addrs_n = (unsigned)get(&p, 1);
 	if (name_len == 0 || name_len >= FAR_NAME_MAX || name_len > (size_t)(end - p) || out->shards == 0 ||
 	    out->shards > FAR_SHARDS_MAX || out->incarnation == 0 || out->addrs_n > INFO_PORTS_MAX ||

@@ -3,8 +3,8 @@
  * What members tell each other: "info" through the store, "hello" in the set-up of a session. Numbers are big-endian.
  *
  *   info   offset 0: version 2 (1 byte), name bytes (1), shards (1), flags (1: bit 0 asks for sessions on demand),
- *          incarnation (8), addresses (1), then the name, then per address: driver bytes (1), blob bytes (2), driver,
- *          blob.
+ *          incarnation (8), largest message it takes (8; 0: any), addresses (1), then the name, then per address:
+ *          driver bytes (1), blob bytes (2), driver, blob.
  *   hello  offset 0: magic "FCHL" (4 bytes), version 2 (2), the sender's shard (1), the receiver's shard (1), hash of
  *          the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the receiver
  *          as the sender knows it (8).
@@ -25,8 +25,9 @@
 struct info {
 	char name[FAR_NAME_MAX];
 	uint64_t incarnation;
-	unsigned shards; /* [1, FAR_SHARDS_MAX] */
-	bool lazy;       /* wants sessions on demand */
+	unsigned shards;            /* [1, FAR_SHARDS_MAX] */
+	bool lazy;                  /* wants sessions on demand */
+	uint64_t message_bytes_max; /* that it takes; 0: no limit */
 	unsigned addrs_n;
 	struct nic_addr addrs[INFO_PORTS_MAX];
 };

@@ -178,6 +178,7 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	m->nic = p->port == PORT_NONE ? "" : g->config.ports[p->port]->ops->name;
 	m->shards = info.shards;
 	m->incarnation = info.incarnation;
+	m->message_bytes_max = info.message_bytes_max;
 	p->known = true;
 	g->lazy |= info.lazy;
 	g->shards_all += info.shards;
@@ -204,7 +205,10 @@ static void info_set(void *user, int result, const struct store_msg *reply)
 static void info_publish(struct group *g)
 {
 	uint8_t value[FAR_STORE_VALUE_MAX];
-	struct info info = {.incarnation = g->config.incarnation, .shards = g->config.shards, .lazy = g->config.lazy};
+	struct info info = {.incarnation = g->config.incarnation,
+			    .shards = g->config.shards,
+			    .lazy = g->config.lazy,
+			    .message_bytes_max = g->config.message_bytes_max};
 	memcpy(info.name, g->name, sizeof info.name);
 	for (unsigned i = 0; i < g->config.ports_n; i++) {
 		const struct nic_port *port = g->config.ports[i];

@@ -32,7 +32,8 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 			    .peer = pair->handle,
 			    .port = pair->port,
 			    .status = pair->status,
-			    .incarnation = g->members[pair->peer->rank].incarnation};
+			    .incarnation = g->members[pair->peer->rank].incarnation,
+			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
 	if (!*due)
 		return true;
 	snprintf(mail.text, sizeof mail.text, "%s", pair->text);

@@ -5,7 +5,7 @@
  * requests of that session are parked in the order they came, and everything else goes on: the peer's answers are
  * received, so it gets on and gives memory back.
  */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 
@@ -59,6 +59,11 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 	return 0;
 }
 
+int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len)
+{
+	return send_now(s, se, (enum head_type)h->type, h->flags, h->fn, h->call, h->gen, head_time(h), data, len);
+}
+
 void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
 		 uint32_t gen)
 {
@@ -93,6 +98,14 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 	if (d->status != FAR_OK)
 		return send_now(s, se, HEAD_ERROR, flags | (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status,
 				d->call, d->gen, (uint32_t)d->code, data, d->len);
+	if (unlikely(d->len > se->whole_max)) {
+		struct shm_head h = {.flags = (uint8_t)(flags | (d->hashed ? HEAD_HASHED : 0)),
+				     .fn = d->hashed ? (uint16_t)d->fn->index : 0,
+				     .call = d->call,
+				     .gen = d->gen};
+		large_reply(s, se, &h, d->buf, d->len);
+		return 0;
+	}
 	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0), d->hashed ? d->fn->index : 0, d->call,
 			d->gen, 0, data, d->len);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/signals.h"
+#include "shard/large.h"
 #include "xcore/futex.h"
 
 #include <pthread.h>
@@ -17,7 +18,10 @@
 /* A request that waits for a worker. Lies in a buffer of its own, before the body and the room for its texts. */
 struct job {
 	struct far_buf *buf;
-	struct far_deferred *record;
+	struct far_buf *whole; /* of a body that came in fragments and was not copied; NULL: none */
+	const uint8_t *at;     /* the body */
+	struct shard *shard;
+	struct far_deferred *record; /* NULL: a one-way message */
 	const struct function *fn;
 	const struct message_handler *message;
 	const char *name;
@@ -25,7 +29,7 @@ struct job {
 	uint32_t from, from_shard;
 	uint64_t body_len;
 	size_t strings_bytes;
-	alignas(64) uint8_t body[];
+	alignas(64) uint8_t bytes[]; /* the body and room for its texts */
 };
 
 struct job_cell {
@@ -130,35 +134,45 @@ static void end_unstarted(struct far_deferred *d, enum far_status status, const 
 	deferred_finish(d);
 }
 
-static void job_run(struct blocking_thread *me, const struct job *job)
+/* A request whose handler is not started: true. */
+static bool job_dropped(const struct blocking_thread *me, const struct job *job)
 {
 	struct far_deferred *d = job->record;
-	struct shard *s = d->shard;
+	/* Nobody may have driven the shard since the deadline. */
+	bool late = job->deadline != TIME_NEVER && clock_now(job->shard->config.clock) >= job->deadline;
+	if (!d)
+		return late;
 	if (atomic_load_explicit(&me->pool->stop, memory_order_relaxed)) {
 		end_unstarted(d, FAR_SHUTDOWN, "the callee was shut down before the handler was started");
-		return;
+		return true;
 	}
-	/* Nobody may have driven the shard since the deadline. */
-	bool late = job->deadline != TIME_NEVER && clock_now(s->config.clock) >= job->deadline;
 	if (late || atomic_load_explicit(&d->state, memory_order_acquire) == DEFERRED_GONE) {
 		end_unstarted(d, FAR_TIMEOUT, "the caller gave up before the handler was started");
-		return;
+		return true;
 	}
-	struct far_req req = {.shard = s,
-			      .record = d,
+	return false;
+}
+
+static void job_run(struct blocking_thread *me, const struct job *job)
+{
+	if (job_dropped(me, job))
+		return;
+	struct far_req req = {.shard = job->shard,
+			      .record = job->record,
 			      .fn = job->fn,
 			      .name = job->name,
 			      .from = job->from,
 			      .from_shard = job->from_shard,
 			      .deadline = job->deadline,
-			      .answer = ANSWER_NONE};
+			      .answer = job->record ? ANSWER_NONE : ANSWER_ONEWAY};
 	struct shard_context context = {.outer = shard_context_top(), .req = &req};
 	shard_context_set(&context);
 	atomic_store_explicit(&me->handler, job->name, memory_order_relaxed);
 	if (job->message)
-		dispatch_message(&req, job->message, job->body_len ? job->body : NULL, job->body_len);
+		dispatch_message(&req, job->message, job->body_len ? job->at : NULL, job->body_len);
 	else
-		dispatch_typed(&req, job->body, job->body_len, (char *)(uintptr_t)job->body + job->body_len,
+		dispatch_typed(&req, job->at, job->body_len,
+			       job->strings_bytes ? (char *)(uintptr_t)job->bytes + job->body_len : NULL,
 			       job->strings_bytes);
 	atomic_store_explicit(&me->handler, NULL, memory_order_relaxed);
 	shard_context_set(context.outer);
@@ -172,6 +186,7 @@ static void *thread_main(void *arg)
 	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
 	while ((job = job_next(me->pool))) {
 		job_run(me, job);
+		buf_unref(job->whole);
 		buf_unref(job->buf);
 	}
 	crash_stack_give(&stack);
@@ -255,18 +270,26 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 {
 	struct shard *s = req->shard;
 	struct blocking_pool *w = atomic_load_explicit(s->config.blocking, memory_order_acquire);
+	/* A message that came in fragments lies in memory that is private already. */
+	struct large_in *whole = s->whole && body == s->whole->at ? s->whole : NULL;
 	size_t strings = len + FAR_ARGS_MAX < FAR_STRINGS_BYTES_MAX ? len + FAR_ARGS_MAX : FAR_STRINGS_BYTES_MAX;
-	struct far_buf *buf = w ? buf_alloc(sizeof(struct job) + len + strings) : NULL;
+	bool oneway = req->answer == ANSWER_ONEWAY;
+	struct far_buf *buf = w ? buf_alloc(sizeof(struct job) + (whole ? 0 : len + strings)) : NULL;
 	struct far_deferred *d = req->record; /* of a request that may be repeated */
-	if (buf && !d)
+	if (buf && !d && !oneway)
 		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
-	if (unlikely(!buf || !d)) {
+	if (unlikely(!buf || (!d && !oneway))) {
+		if (whole)
+			whole->refused = true;
 		buf_unref(buf);
 		refuse(req, "the callee has no memory to keep the request");
 		return;
 	}
 	struct job *job = buf_data(buf);
 	job->buf = buf;
+	job->whole = whole ? whole->buf : NULL;
+	job->at = whole ? body : job->bytes;
+	job->shard = s;
 	job->record = d;
 	job->fn = req->fn;
 	job->message = m;
@@ -275,21 +298,30 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	job->from_shard = req->from_shard;
 	job->deadline = req->record ? req->deadline : TIME_NEVER;
 	job->body_len = len;
-	job->strings_bytes = strings;
-	copy_body(job->body, body, len);
-	d->owned = true;
+	job->strings_bytes = whole ? 0 : strings;
+	if (job->whole)
+		buf_ref(job->whole);
+	if (!whole)
+		copy_body(job->bytes, body, len);
+	if (d)
+		d->owned = true;
 	if (!req->record && req->time_left != FAR_FOREVER) {
 		job->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, job->deadline);
+		if (d)
+			timer_arm(&s->wheel, &d->timer, job->deadline);
 	}
 	if (unlikely(!queue_put(w, job))) {
-		if (!req->record)
+		if (!req->record && d)
 			deferred_free(s, d);
+		buf_unref(job->whole);
 		buf_unref(buf);
+		if (whole)
+			whole->refused = true;
 		refuse(req, "too many blocking handlers wait for a thread of the worker; try later, or raise its "
 			    "opts.blocking_threads or opts.blocking_queue");
 		return;
 	}
-	req->answer = ANSWER_DEFERRED;
+	if (!oneway)
+		req->answer = ANSWER_DEFERRED;
 	wake_one(w);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
  * end. */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 #include "shard/retry.h"
@@ -15,7 +15,7 @@ uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (c->state == CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
+		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
 		    c->timer.at < now + 2 * SWEEP_NS)
 			timer_arm(&s->wheel, &c->timer, c->timer.at);
 	}
@@ -27,7 +27,7 @@ uint64_t call_next_deadline(const struct shard *s)
 	uint64_t next = TIME_NEVER;
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		const struct call *c = &s->calls[slot];
-		if (c->state == CALL_SENT && !c->timer.at_prev && c->timer.at < next)
+		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at < next)
 			next = c->timer.at;
 	}
 	return next;
@@ -69,7 +69,7 @@ static struct ending ending_of(const struct call *c)
 	return (struct ending){c->done, c->user, c->app};
 }
 
-static void finish(struct shard *s, const struct ending *e, struct outcome *o)
+static inline __attribute__((always_inline)) void finish(struct shard *s, const struct ending *e, struct outcome *o)
 {
 	const char *outer = s->context.handler;
 	counter_add(o->status == FAR_OK ? &s->counters.calls_completed : &s->counters.calls_failed, 1);
@@ -78,6 +78,12 @@ static void finish(struct shard *s, const struct ending *e, struct outcome *o)
 	s->context.handler = "a completion callback";
 	e->done(e->user, o);
 	s->context.handler = outer;
+}
+
+/* The rarer ends of calls. */
+__attribute__((noinline, cold)) static void finish_apart(struct shard *s, const struct ending *e, struct outcome *o)
+{
+	finish(s, e, o);
 }
 
 static int reserve_error(int error)
@@ -103,14 +109,46 @@ __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint
 	memcpy(at, &hash, sizeof hash);
 }
 
+__attribute__((noinline, cold)) static int start_large(struct shard *s, struct session *se,
+						       const struct call_start *start)
+{
+	if (start->len > se->message_max || !start->ready)
+		return -EMSGSIZE;
+	struct large_out *o = large_out_in(start->ready);
+	struct call *c = call_take(s);
+	if (!c)
+		return -EAGAIN;
+	c->done = start->done;
+	c->user = start->user;
+	c->app = start->app;
+	c->session = se->index;
+	c->fn = start->fn;
+	c->typed = start->typed;
+	c->retry = false;
+	c->state = CALL_LARGE;
+	c->timer.at = start->deadline;
+	se->calls_active++;
+	counter_add(&s->counters.calls_sent, 1);
+	o->kind = LARGE_REQUEST;
+	o->deadline = start->deadline;
+	o->head = (struct shm_head){.flags = start->typed ? HEAD_TYPED : 0,
+				    .fn = start->fn,
+				    .call = (uint32_t)(c - s->calls),
+				    .gen = c->gen};
+	large_send(s, se, o);
+	if (start->left < 2 * SWEEP_NS)
+		timer_arm(&s->wheel, &c->timer, start->deadline);
+	return 0;
+}
+
 int shard_call(struct shard *s, const struct call_start *start)
 {
 	uint32_t session = session_index(s, start->worker, start->shard);
 	struct session *se = &s->sessions[session];
 	if (unlikely(se->calls_active >= se->calls_max))
 		return no_credit(s, se, start);
-	if (unlikely(start->len > FAR_MSG_BYTES_MAX))
-		return -EMSGSIZE;
+	if (unlikely(start->len > se->whole_max))
+		return start_large(s, se, start);
 	uint32_t fn = start->fn;
 	unsigned flags = 0;
 	size_t trailer = 0;
@@ -197,6 +235,20 @@ static void outcome_of_error(struct outcome *o, const struct shm_head *h, const 
 	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
 }
 
+/* An answer to a call that ended here before, or whose message is still under way. */
+__attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
+							   const struct shm_head *h, const uint8_t *body, uint64_t len,
+							   struct call *c)
+{
+	if (c->state == CALL_ENDED) {
+		counter_add(&s->counters.replies_late, 1);
+		call_give(s, c);
+		return;
+	}
+	large_detach(s, se, c);
+	call_on_answer(s, se, h, body, len);
+}
+
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
 	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
@@ -207,9 +259,8 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 		counter_add(late ? &s->counters.replies_late : &s->counters.packets_dropped, 1);
 		return;
 	}
-	if (unlikely(c->state == CALL_ENDED)) {
-		counter_add(&s->counters.replies_late, 1);
-		call_give(s, c);
+	if (unlikely(c->state != CALL_SENT)) {
+		answered_apart(s, se, h, body, len, c);
 		return;
 	}
 	struct ending ending = ending_of(c);
@@ -234,10 +285,88 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	finish(s, &ending, &o);
 }
 
+/* The early end of a call whose request or reply is under way in fragments. Other than LARGE_PART_SENT: the peer owes
+ * nothing more for its slot. */
+__attribute__((noinline, cold)) static void end_large_early(struct shard *s, struct call *c, enum far_status status,
+							    const char *text)
+{
+	static const char *const when[] = {[LARGE_NOT_SENT] = " before the message was begun",
+					   [LARGE_PART_SENT] = " while the message was being sent",
+					   [LARGE_PART_RECEIVED] = " while the reply was being received"};
+	char whole[128];
+	struct session *se = &s->sessions[c->session];
+	enum large_progress progress = large_detach(s, se, c);
+	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
+	struct outcome o = {.status = status,
+			    .executed = progress == LARGE_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
+			    .origin = -1,
+			    .data = whole,
+			    .len = (size_t)len};
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	if (progress == LARGE_PART_SENT) {
+		c->state = CALL_ENDED;
+		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
+	} else {
+		call_give(s, c);
+	}
+	finish_apart(s, &ending, &o);
+}
+
+/* ---- calls whose reply comes in fragments ---- */
+
+bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
+{
+	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
+	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
+		counter_add(&s->counters.packets_dropped, 1);
+		return false;
+	}
+	if (c->state == CALL_ENDED) {
+		counter_add(&s->counters.replies_late, 1);
+		call_give(s, c);
+		return false;
+	}
+	if (c->state == CALL_LARGE)
+		large_detach(s, se, c);
+	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
+		se->fn_map[c->fn] = (uint16_t)(h->fn + 1);
+	c->state = CALL_LARGE;
+	return true;
+}
+
+void *call_place(struct shard *s, uint32_t slot, size_t len)
+{
+	const struct call *c = &s->calls[slot];
+	return s->config.place ? s->config.place(c->done, c->user, len) : NULL;
+}
+
+void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o)
+{
+	struct call *c = &s->calls[h->call];
+	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	finish_apart(s, &ending, o);
+}
+
+void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
+{
+	struct call *c = &s->calls[slot];
+	if (c->gen == gen && c->state == CALL_LARGE)
+		c->state = CALL_SENT;
+}
+
 /* Ends a call before its answer. The slot stays taken until the peer's last word, so that a late reply can never meet
  * the slot's next life and the ring's credits stay true; the cancel makes that word come soon. */
 static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
+	if (unlikely(c->state == CALL_LARGE)) {
+		end_large_early(s, c, status,
+				status == FAR_TIMEOUT ? "the call's time-out passed" : "the call was cancelled here");
+		return;
+	}
 	struct session *se = &s->sessions[c->session];
 	struct outcome o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
@@ -247,7 +376,7 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	if (unlikely(c->retry))
 		retry_ended(s, c);
 	struct ending ending = ending_of(c);
-	finish(s, &ending, &o);
+	finish_apart(s, &ending, &o);
 }
 
 void call_on_timer(struct shard *s, struct call *c)
@@ -260,7 +389,7 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (c->user != user || c->done != done || c->state != CALL_SENT)
+		if (c->user != user || c->done != done || (c->state != CALL_SENT && c->state != CALL_LARGE))
 			continue;
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
@@ -316,12 +445,12 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		struct call *c = &s->calls[slot];
 		if (c->state == CALL_FREE || (se && c->session != se->index))
 			continue;
-		bool due = c->state == CALL_SENT;
+		bool due = c->state >= CALL_SENT;
 		struct ending ending = ending_of(c);
 		timer_disarm(&s->wheel, &c->timer);
 		call_give(s, c);
 		if (due)
-			finish(s, &ending, &o);
+			finish_apart(s, &ending, &o);
 	}
 }
 

@@ -4,7 +4,7 @@
  * answers. A record whose caller no longer waits is marked gone and stays until the application's answer comes back for
  * it.
  */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 #include "shard/fiber.h"
@@ -36,6 +36,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->gen = gen;
 	d->fn = fn;
 	d->hashed = hashed;
+	d->limit = se->message_max;
 	d->gone = d->owned = false;
 	d->next = NULL;
 	d->status = FAR_OK;
@@ -114,7 +115,9 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	}
-	return false;
+	bool announced;
+	return large_in_cancel(s, se->large, call, gen) ||
+	       large_out_of_call(s, se->large, call, gen, LARGE_REPLY, &announced);
 }
 
 void deferred_all_gone(struct shard *s, struct session *se)
@@ -142,9 +145,9 @@ void deferred_error(struct far_deferred *d, enum far_status status, enum far_exe
 
 void *deferred_room(struct far_deferred *d, size_t len)
 {
-	static const char large[] = "the answer is larger than a message can be",
+	static const char large[] = "the answer is larger than the caller takes (its max_message_bytes)",
 			  none[] = "the callee has no memory for the answer";
-	if (len > FAR_MSG_BYTES_MAX) {
+	if (len > d->limit) {
 		deferred_error(d, FAR_TOO_LARGE, FAR_EXECUTED_YES, 0, large, sizeof large - 1);
 		return NULL;
 	}

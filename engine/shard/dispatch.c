@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 #include "shard/blocking.h"
@@ -24,6 +24,10 @@ void dispatch_part(struct far_req *req)
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len)
 {
+	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* nobody to tell */
+		counter_add(&req->shard->counters.posts_dropped, 1);
+		return;
+	}
 	if (req->record) {
 		struct far_deferred *d = req->record;
 		deferred_error(d, status, executed, code, text, len);
@@ -40,6 +44,10 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 {
 	char text[FAR_ERR_TEXT_MAX];
 	va_list args;
+	if (req->answer == ANSWER_ONEWAY) {
+		counter_add(&req->shard->counters.posts_dropped, 1);
+		return;
+	}
 	va_start(args, format);
 	int n = vsnprintf(text, sizeof text, format, args);
 	va_end(args);
@@ -62,11 +70,21 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 	deferred_finish(d);
 }
 
+__attribute__((noinline, cold)) static void settle_large(struct far_req *req)
+{
+	struct shm_head h = {.flags = req->hashed ? HEAD_HASHED : 0,
+			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
+			     .call = req->call,
+			     .gen = req->gen};
+	large_reply(req->shard, req->session, &h, req->buf, req->len);
+	buf_unref(req->buf);
+}
+
 void dispatch_flush(struct far_req *req)
 {
 	struct shard *s = req->shard;
 	enum answer answer = req->answer;
-	if (answer == ANSWER_NONE || answer == ANSWER_SENT || answer == ANSWER_DEFERRED)
+	if (answer == ANSWER_NONE || answer == ANSWER_SENT || answer == ANSWER_DEFERRED || answer == ANSWER_ONEWAY)
 		return;
 	req->answer = ANSWER_SENT;
 	if (unlikely(req->record)) {
@@ -91,6 +109,9 @@ void dispatch_flush(struct far_req *req)
 		counter_add(&s->counters.replies_sent, 1);
 		counter_add(&s->counters.bytes_sent, req->len);
 		return;
+	case ANSWER_LARGE:
+		settle_large(req);
+		return;
 	default:
 		return;
 	}
@@ -105,9 +126,12 @@ static void settle(struct far_req *req, enum far_status status)
 		dispatch_flush(req);
 	else if (status == FAR_OK)
 		refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
+	else if (status == FAR_TOO_LARGE)
+		refuse(req, status, FAR_EXECUTED_YES,
+		       "%s failed: message too large (the caller takes %llu bytes at most)", req->name,
+		       (unsigned long long)dispatch_limit(req));
 	else
-		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s%s", req->name, far_status_text(status),
-		       status == FAR_TOO_LARGE ? " (16 MiB at most, its description included)" : "");
+		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
 }
 
 static const struct function *find_function(struct far_req *req, const struct shm_head *h, const uint8_t *body,
@@ -279,6 +303,8 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	req.answer = ANSWER_NONE;
 	req.deadline = 0;
 	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
+	if (unlikely(h->type == HEAD_ONEWAY))
+		req.answer = ANSWER_ONEWAY;
 	counter_add(&s->counters.requests_received, 1);
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))

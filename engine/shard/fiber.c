@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "shard/large.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -183,6 +184,21 @@ static void resume(struct fiber *fb)
 		fiber_give(fb);
 }
 
+/* A message that came in fragments lies in memory that is private already: it is not copied, and texts stay in it. */
+static bool body_kept(struct fiber *fb, const uint8_t *body)
+{
+	struct large_in *whole = fb->shard->whole;
+	if (likely(!whole) || body != whole->at)
+		return false;
+	fb->buf = whole->buf;
+	if (fb->buf)
+		buf_ref(fb->buf);
+	fb->body = body;
+	fb->strings = NULL;
+	fb->strings_bytes = 0;
+	return true;
+}
+
 static void *body_room(struct fiber *fb, uint64_t len)
 {
 	/* Texts are copied out of the body, each with a NUL. */
@@ -210,17 +226,21 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	struct shard *s = req->shard;
 	struct fiber *fb = fiber_take(s);
 	if (unlikely(!fb)) {
+		if (s->whole)
+			s->whole->refused = true;
 		refuse(req, "too many handlers are waiting on the worker; try later, or raise its opts.fibers");
 		return;
 	}
-	void *at = body_room(fb, len);
-	if (unlikely(!at)) {
-		fiber_give(fb);
-		refuse(req, "the callee has no memory to keep the request");
-		return;
+	if (likely(!body_kept(fb, body))) {
+		void *at = body_room(fb, len);
+		if (unlikely(!at)) {
+			fiber_give(fb);
+			refuse(req, "the callee has no memory to keep the request");
+			return;
+		}
+		copy_body(at, body, len);
+		fb->body = len ? at : NULL;
 	}
-	copy_body(at, body, len);
-	fb->body = len ? at : NULL;
 	fb->body_len = len;
 	fb->message = m;
 	fb->cancelled = fb->ended = false;
@@ -240,8 +260,9 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->time_left = req->time_left;
 	own->deadline = req->record ? req->deadline : 0;
 	own->hashed = req->hashed;
-	own->answer = ANSWER_NONE;
-	req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
+	own->answer = req->answer; /* NONE, or ONEWAY */
+	if (likely(req->answer == ANSWER_NONE))
+		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
 	resume(fb);
 }
 

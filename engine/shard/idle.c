@@ -96,7 +96,7 @@ static uint64_t next_wake(struct shard *s)
 		next = far_off;
 	if (s->waiting_until < next)
 		next = s->waiting_until;
-	if (s->blocked_n || s->unposted) {
+	if (s->blocked_n || s->unposted || s->large_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}

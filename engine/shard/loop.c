@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The one loop of a shard: what a pass looks at, in its order. */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 #include "shard/fiber.h"
@@ -56,8 +56,8 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
 		break;
 	default:
-		counter_add(&s->counters.packets_dropped, 1);
-		session_poisoned(s, se);
+		if (large_receive(s, se, &h, pkt))
+			return;
 	}
 release:
 	if (pkt->cookie)
@@ -89,6 +89,7 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.app = cell->app,
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
+		.ready = cell->ready ? cell->buf : NULL,
 	};
 	if (cell->deadline <= now) {
 		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
@@ -104,7 +105,12 @@ static unsigned take_submissions(struct shard *s)
 	struct submit_cell *cell;
 	unsigned n = 0;
 	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
-		start_submitted(s, cell);
+		if (likely(cell->done))
+			start_submitted(s, cell);
+		else
+			post_queue(s, cell->worker, cell->shard, buf_data(cell->buf));
+		if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
+			large_out_drop(s, large_out_in(cell->buf));
 		submit_pop(&s->submit, cell);
 		n++;
 	}
@@ -138,11 +144,14 @@ static void on_timer(void *ctx, struct timer *t)
 	struct shard *s = ctx;
 	struct call *c = (struct call *)(void *)t;
 	struct far_deferred *d = (struct far_deferred *)(void *)t;
-	/* All kinds begin with their timer; calls and records are one array each. */
+	struct large_in *in = (struct large_in *)(void *)t;
+	/* All kinds begin with their timer; calls, records and messages that arrive in fragments are one array each. */
 	if (c >= s->calls && c < s->calls + FAR_CALLS_MAX)
 		call_on_timer(s, c);
 	else if (d >= s->deferred && d < s->deferred + FAR_DEFERRED_MAX)
 		deferred_on_timer(s, d);
+	else if (in >= s->large_ins && in < s->large_ins + FAR_LARGE_IN_MAX)
+		large_in_on_timer(s, in);
 	else if (fiber_of_timer(s, t))
 		fiber_on_timer((struct fiber *)(void *)t);
 	else
@@ -172,10 +181,14 @@ unsigned shard_pass(struct shard *s)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
 		n += session_unblock(s);
+	if (unlikely(s->large_first))
+		n += large_pump(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
 		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
 			n += shard_take_cancels(s);
+		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
+			post_ask_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 	}

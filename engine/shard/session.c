@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
+#include "shard/large.h"
 #include "shard/retry.h"
 
 #include <stdio.h>
@@ -87,9 +88,14 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->memory = mail->memory;
 	se->fn_map = se->memory->fn_map;
 	se->parked = se->memory->parked;
+	se->large = se->memory->large;
+	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
+	se->whole_max = se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX;
+	large_open(se);
 	s->peer_session[mail->peer] = index + 1;
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
 	waiting_flush(s, se);
+	post_early(s, se);
 }
 
 static void session_close(struct shard *s, struct session *se)
@@ -99,6 +105,7 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
+	large_close(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
 	s->ops->detach(s->q, se->peer);

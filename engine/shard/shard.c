@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard/shard.h"
+#include "shard/large.h"
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "shard/large.h"
 #include "xcore/tree.h"
 
 #include <stdlib.h>
@@ -47,16 +49,25 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->calls = zeroed(FAR_CALLS_MAX, sizeof *s->calls);
 	s->deferred = zeroed(FAR_DEFERRED_MAX, sizeof *s->deferred);
 	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
-	return s->sessions && s->peer_session && s->calls && s->deferred && s->strings;
+	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
+	s->posts_queued = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->posts_queued);
+	return s->sessions && s->peer_session && s->calls && s->deferred && s->strings && s->large_ins &&
+	       s->posts_queued;
 }
 
 struct session_memory *session_memory_new(void)
 {
-	return zeroed(1, sizeof(struct session_memory));
+	struct session_memory *m = zeroed(1, sizeof(struct session_memory));
+	if (!m || (m->large = zeroed(1, sizeof *m->large)))
+		return m;
+	zeroed_free(m);
+	return NULL;
 }
 
 void session_memory_free(struct session_memory *m)
 {
+	if (m)
+		zeroed_free(m->large);
 	zeroed_free(m);
 }
 
@@ -85,6 +96,11 @@ struct shard *shard_create(const struct shard_config *config)
 	s->calls_free = 1;
 	s->deferred_free = s->deferred;
 	s->ready_tail = &s->ready_head;
+	s->large_last = &s->large_first;
+	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
+		s->large_ins[i].next = s->large_free;
+		s->large_free = &s->large_ins[i];
+	}
 	return s;
 }
 
@@ -103,6 +119,8 @@ void shard_destroy(struct shard *s)
 	zeroed_free(s->calls);
 	zeroed_free(s->deferred);
 	zeroed_free(s->strings);
+	zeroed_free(s->large_ins);
+	zeroed_free(s->posts_queued);
 	zeroed_free(s);
 }
 

@@ -35,8 +35,9 @@ struct fiber_wait;
 
 enum call_state {
 	CALL_FREE,
-	CALL_SENT, /* the request is out, `done` is due */
-	CALL_ENDED /* `done` was called (deadline, shutdown); the slot waits for the peer's last packet */
+	CALL_ENDED, /* `done` was called (deadline, shutdown); the slot waits for the peer's last packet */
+	CALL_SENT,  /* the request is out, `done` is due */
+	CALL_LARGE  /* `done` is due; the request or the reply is under way in fragments */
 };
 
 /** Any other thing with a timer begins with this. */
@@ -91,6 +92,7 @@ struct far_deferred {
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
+	uint64_t limit;                              /* bytes that the caller takes */
 	bool gone;                                   /* the shard's own note of DEFERRED_GONE */
 	bool owned;                                  /* the application holds it */
 	struct far_deferred *next;                   /* answers, free list, blocked list */
@@ -102,7 +104,16 @@ struct far_deferred {
 	size_t len;
 };
 
-enum answer { ANSWER_NONE, ANSWER_SENT, ANSWER_RESERVED, ANSWER_SCRATCH, ANSWER_BUFFER, ANSWER_DEFERRED };
+enum answer {
+	ANSWER_NONE,
+	ANSWER_SENT,
+	ANSWER_RESERVED,
+	ANSWER_SCRATCH,
+	ANSWER_BUFFER,
+	ANSWER_DEFERRED,
+	ANSWER_LARGE, /* in a buffer, to be sent in fragments */
+	ANSWER_ONEWAY /* nobody awaits one */
+};
 
 /** A request in its handler's hands. Lives where the handler runs: on the stack of the dispatch, in the fiber, on the
  * worker's stack. */
@@ -119,7 +130,7 @@ struct far_req {
 	bool hashed;
 	enum answer answer;
 	size_t len;          /* RESERVED, SCRATCH */
-	struct far_buf *buf; /* BUFFER */
+	struct far_buf *buf; /* BUFFER, LARGE */
 	struct nic_tx tx;
 	alignas(64) uint8_t scratch[64];
 };
@@ -147,6 +158,7 @@ enum session_state {
 struct session_memory {
 	struct parked_request parked[FAR_SESSION_CALLS_MAX]; /* a ring */
 	uint16_t fn_map[FAR_FUNCTIONS_MAX]; /* by local function index: the callee's index + 1; 0: not known yet */
+	struct large_peer *large;
 };
 
 struct waiting_call;
@@ -168,6 +180,8 @@ struct session {
 	uint16_t *fn_map;          /* of `memory` */
 	uint32_t index;            /* in the shard's table */
 	struct far_deferred *open;
+	uint64_t
+		whole_max; /* bytes of a message that goes in one packet: FAR_MSG_WHOLE_MAX, or message_max when less */
 	struct far_deferred *blocked_head, **blocked_tail;
 	struct parked_request *parked; /* of `memory` */
 	uint32_t parked_head, parked_n;
@@ -178,6 +192,9 @@ struct session {
 	struct session_memory *memory;
 	struct retry_caller *retry_caller; /* NULL: no call could be repeated yet */
 	struct retry_callee *retry_callee;
+	uint64_t message_max;                         /* bytes of a message that the peer takes */
+	struct large_peer *large;                     /* large.h: fragments, one-way messages */
+	struct post *posts_early, **posts_early_tail; /* one-ways that wait for the set-up */
 };
 
 static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
@@ -221,6 +238,11 @@ struct shard_counters {
 	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
 	_Atomic uint64_t calls_waiting;                /* for their session to be set up */
+	_Atomic uint64_t posts_sent, posts_received, posts_dropped;
+	_Atomic uint64_t large_sent, large_received, large_active;
+	/* One-way messages, fragments and messages in fragments that were begun, and that the peer is done with: a
+	 * shutdown waits until they are the same. */
+	_Atomic uint64_t sends_begun, sends_ended;
 };
 
 /** Single writer, any reader. */
@@ -230,10 +252,14 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 }
 
 /**
- * Ring slots of one direction that a session can fill: our requests, the cancels of calls that are still pending and of
- * calls whose answer crossed the cancel, and our answers.
+ * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
+ * and of calls whose answer crossed the cancel, and our answers. One-way messages, their CREDITs, one ASK with its
+ * answer. Fragments and ABORTs; GRANTs and REFUSEs: each tells of a packet that was not told of before, but for a first
+ * GRANT and a REFUSE in a lane's life, and lives begin and end with packets of that window (engine/PROTOCOL.md).
  */
-#define SHARD_RING_SLOTS (4u * FAR_SESSION_CALLS_MAX)
+#define SHARD_RING_SLOTS                                                                                               \
+	(4u * FAR_SESSION_CALLS_MAX + FAR_POSTS_WINDOW + FAR_POSTS_WINDOW / FAR_POSTS_BATCH + 2u +                     \
+	 2u * FAR_LARGE_UNITS + FAR_LARGE_UNITS + 2u * FAR_LARGE_LANES)
 
 struct shard_config {
 	struct far_agent *agent;
@@ -248,8 +274,12 @@ struct shard_config {
 	enum far_driver driver;
 	enum far_idle idle;
 	_Atomic(struct blocking_pool *) *blocking; /* of blocking handlers; made when the first is registered */
+	uint64_t message_bytes_max;                /* what is taken in fragments; 0: no limit */
 	void (*ctl_wake)(void *ctx);               /* the control core has mail */
 	void *ctl_ctx;
+	/** Where the caller of a call wants a reply of `len` bytes that comes in fragments; NULL: nowhere in
+	 * particular. May be NULL itself. */
+	void *(*place)(call_done_fn *done, void *user, size_t len);
 };
 
 struct shard {
@@ -264,15 +294,18 @@ struct shard {
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
-	uint32_t blocked_n;       /* sessions whose answers, or calls that waited for the set-up, wait for room */
-	struct session *known;    /* every session that was ever used */
-	struct session *unposted; /* sessions with mails that found the mailbox full, oldest first */
-	uint64_t waiting_until;   /* no waiting call's deadline comes before; TIME_NEVER: none */
-	uint64_t now;             /* last reading of the clock */
-	uint32_t now_pass;        /* the pass it was made in */
+	uint32_t blocked_n;             /* sessions whose answers, or calls that waited for the set-up, wait for room */
+	struct session *known;          /* every session that was ever used */
+	_Atomic uint32_t *posts_queued; /* by session; any thread: one-ways on their way into its queue or in it */
+	struct session *unposted;       /* sessions with mails that found the mailbox full, oldest first */
+	uint64_t waiting_until;         /* no waiting call's deadline comes before; TIME_NEVER: none */
+	uint64_t now;                   /* last reading of the clock */
+	uint32_t now_pass;              /* the pass it was made in */
+	struct large_peer *large_first, **large_last; /* peers with fragments or one-ways to be seen to */
 	const struct registry *registry;
 	struct shard_context context;
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
+	struct large_in *whole; /* whose body is dispatched: its memory need not be copied; NULL: none */
 	struct shard_counters counters;
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
@@ -281,9 +314,12 @@ struct shard {
 	struct shard_config config;
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
 	bool stopped;
+	bool large_stalled; /* a fragment found no bulk memory */
+	struct large_in *large_ins, *large_free;
 	struct timer_wheel wheel;
 
 	/* other threads */
+	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
 	struct driver driver;
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
 	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
@@ -376,6 +412,14 @@ void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
 /** The earliest deadline that is noted but not armed; TIME_NEVER: none. Slow: before a sleep only. */
 uint64_t call_next_deadline(const struct shard *s);
+/** A reply was announced to come in fragments: true when its call waits for it. */
+bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h);
+/** The end of a call in CALL_LARGE. */
+void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o);
+/** Where the reply goes, as config.place. */
+void *call_place(struct shard *s, uint32_t slot, size_t len);
+/** Its request has been sent to the end. */
+void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
 /** Ends every call of a session (NULL: of all). */
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text);
 /** Ends a call that was never sent: with a status, or with what shard_call() returned. */
@@ -399,6 +443,11 @@ unsigned waiting_expire(struct shard *s, uint64_t now);
  * the arguments' texts. Where the handler runs. */
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap);
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
+/** Bytes of an answer that the caller takes. */
+static inline uint64_t dispatch_limit(const struct far_req *req)
+{
+	return req->record ? req->record->limit : req->session->message_max;
+}
 /** Sends what the handler has answered so far, if it has. */
 void dispatch_flush(struct far_req *req);
 /** Parts the request from its record, which is answered by whoever has it. */
@@ -426,6 +475,8 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags);
 /** Sends a record's answer: 0, -ENOBUFS, -EAGAIN, -EPIPE. */
 int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags);
+/** Any packet that has a slot of its own: 0, or why it cannot go now. */
+int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len);
 /** The ring has no slot for an answer: the peer sends more than its credits, or gives nothing back. It is taken down.
  */
 void answer_no_room(struct shard *s, struct session *se);

@@ -6,6 +6,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/large.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,12 +31,13 @@ static void count(struct shard *s, uint64_t n)
 
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
 {
-	if (start->len > FAR_MSG_BYTES_MAX)
+	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
 		return -EMSGSIZE;
 	if (se->waiting_n == FAR_SESSION_CALLS_MAX)
 		return -EAGAIN;
-	bool beside = start->len <= PAYLOAD_BESIDE;
-	struct far_buf *buf = buf_alloc(PAYLOAD_OFFSET + (beside ? start->len : 0));
+	bool beside = start->ready || start->len <= PAYLOAD_BESIDE;
+	size_t len = start->ready ? 0 : start->len;
+	struct far_buf *buf = buf_alloc(PAYLOAD_OFFSET + (beside ? len : 0));
 	struct far_buf *large = beside || !buf ? NULL : buf_alloc(start->len);
 	if (!buf || (!beside && !large)) {
 		buf_unref(buf);
@@ -46,10 +48,12 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 	*w = (struct waiting_call){.buf = buf, .payload = large, .start = *start};
 	w->start.data = payload;
 	w->start.write = NULL;
-	if (start->write)
-		start->write(start->data, payload, start->len);
-	else if (start->len)
-		memcpy(payload, start->data, start->len);
+	if (start->ready) /* a long message lies ready: a reference of our own */
+		large_out_ref(large_out_in(start->ready));
+	else if (start->write)
+		start->write(start->data, payload, len);
+	else if (len)
+		memcpy(payload, start->data, len);
 	if (se->waiting)
 		se->waiting_last->next = w;
 	else
@@ -79,6 +83,8 @@ static struct waiting_call *take(struct session *se)
 static void done_with(struct shard *s, struct waiting_call *w)
 {
 	count(s, (uint64_t)-1);
+	if (w->start.ready)
+		large_out_drop(s, large_out_in(w->start.ready));
 	buf_unref(w->payload);
 	buf_unref(w->buf);
 }
@@ -153,6 +159,7 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 		end(s, w, status, text);
 		w = next;
 	}
+	post_early(s, se);
 }
 
 /* Those of a session that are due, out of its list, in order; `*until` becomes the earliest deadline of the rest, if

@@ -24,6 +24,14 @@ enum head_type {
 	HEAD_ERROR,       /* callee → caller: its failure; body is the text */
 	HEAD_CANCEL,      /* caller → callee: nobody waits any more */
 	HEAD_CANCELLED,   /* callee → caller: nothing else will come for this call */
+	HEAD_ONEWAY,      /* run message `fn`; nothing goes back for it */
+	HEAD_CREDIT,      /* so many one-ways arrived (`time`, cumulative); body: struct head_units */
+	HEAD_ASK,         /* say CREDIT now */
+	HEAD_LARGE,       /* a REQUEST, ONEWAY or REPLY whose body comes in fragments; body: struct head_large */
+	HEAD_DATA,        /* the next fragment of lane `call`, life `gen`, from offset `time` on */
+	HEAD_GRANT,       /* the lane's bytes up to offset `time` may be sent; body: struct head_units */
+	HEAD_REFUSE,      /* nobody wants the lane's message any more; body: struct head_units */
+	HEAD_ABORT,       /* the lane's message ends here, unfinished */
 };
 
 enum head_flag {
@@ -33,6 +41,7 @@ enum head_flag {
 	HEAD_TLV =
 		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
 	HEAD_RETRY = 8,          /* request: the body ends with a struct head_retry; cancel: of such a request */
+	HEAD_ASKED = 1,          /* credit: the answer to ASK */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };
 
@@ -92,6 +101,23 @@ static_assert(offsetof(struct wire_head, length) == 56, "");
 static_assert(offsetof(struct wire_head, credits) == 72, "");
 static_assert(offsetof(struct wire_head, crc) == 76, "");
 static_assert(offsetof(struct wire_head, tag) == 80, "");
+
+enum large_kind { LARGE_REQUEST = 1, LARGE_ONEWAY, LARGE_REPLY };
+
+/** Body of HEAD_LARGE. Its head is the one that the whole message would have. */
+struct head_large {
+	uint64_t total; /* bytes of the message, at least 1 */
+	uint32_t lane;  /* [0, FAR_LARGE_LANES), free */
+	uint32_t life;  /* of the lane, repeated by whatever is about it */
+	uint32_t kind;  /* enum large_kind */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct head_large) <= FAR_LINE_PAYLOAD, "an announcement is one line");
+
+/** Body of CREDIT, GRANT and REFUSE: LARGE, DATA and ABORT packets that the receiver is done with, cumulative. */
+struct head_units {
+	uint64_t done;
+};
 
 /** The last 16 bytes of a HEAD_HASHED request's body. */
 struct head_hash {

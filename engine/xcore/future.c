@@ -191,6 +191,9 @@ static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 	if (len <= FUTURE_INLINE) {
 		if (len)
 			memcpy(f->bytes, o->data, len);
+	} else if (o->buf) {
+		f->buf = o->buf;
+		buf_ref(f->buf);
 	} else if ((f->buf = buf_alloc(len))) {
 		memcpy(buf_data(f->buf), o->data, len);
 	} else {

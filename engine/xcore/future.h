@@ -50,6 +50,7 @@
 #define FUTURE_UNBOUNDED 64u
 #define FUTURE_NUDGE     256u
 #define FUTURE_INLINE    64u
+#define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns nothing */
 
 struct far_agent;
 struct far_future;
@@ -95,6 +96,7 @@ struct outcome {
 	int16_t origin;   /* rank, or −1 */
 	const void *data; /* value, or text of the error (not NUL-terminated) */
 	size_t len;
+	struct far_buf *buf; /* the data is what this buffer begins with: who keeps it may refer to it; or NULL */
 	/* for `done`, from the shard and the call */
 	struct far_agent *agent;
 	void (*app)(void);

@@ -39,6 +39,7 @@ struct mail {
 	uint64_t incarnation;
 	struct session_memory *memory; /* PEER_UP: what only an open session needs; the shard's from now on */
 	char text[MAIL_TEXT_MAX];
+	uint64_t message_bytes_max; /* PEER_UP: what the peer takes; 0: it sets no limit */
 };
 
 struct mailbox {

@@ -19,8 +19,12 @@ void registry_fini(struct registry *r)
 {
 	for (uint32_t i = 0; i < FAR_FUNCTIONS_MAX && r->functions[i]; i++)
 		free(r->functions[i]);
-	for (uint32_t i = 0; i < FAR_MSG_HANDLERS_MAX; i++)
-		free(r->messages[i]);
+	for (uint32_t i = 0; i < FAR_MSG_HANDLERS_MAX; i++) {
+		struct message_handler *m = r->messages[i];
+		if (m)
+			free((void *)(uintptr_t)atomic_load_explicit(&m->placement, memory_order_relaxed));
+		free(m);
+	}
 	pthread_mutex_destroy(&r->lock);
 }
 
@@ -178,6 +182,27 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 						     memory_order_relaxed)) {
 		free(h);
 		return err_set(err, FAR_INVALID, "message %u has a handler already", m->id);
+	}
+	return FAR_OK;
+}
+
+enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err)
+{
+	if (!p || !p->place || !p->abandon)
+		return err_set(err, FAR_INVALID, "a placement needs both its functions, place and abandon");
+	struct message_handler *m =
+		p->id < FAR_MSG_HANDLERS_MAX ? atomic_load_explicit(&r->messages[p->id], memory_order_acquire) : NULL;
+	if (!m)
+		return err_set(err, FAR_INVALID, "message %u has no handler; register it before its placement", p->id);
+	struct far_msg_placement *copy = malloc(sizeof *copy);
+	if (!copy)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	*copy = *p;
+	const struct far_msg_placement *none = NULL;
+	if (!atomic_compare_exchange_strong_explicit(&m->placement, &none, copy, memory_order_release,
+						     memory_order_relaxed)) {
+		free(copy);
+		return err_set(err, FAR_INVALID, "message %u has a placement already", p->id);
 	}
 	return FAR_OK;
 }

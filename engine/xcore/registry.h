@@ -30,7 +30,8 @@ struct message_handler {
 	far_msg_fn *fn;
 	enum far_kind kind;
 	void *user;
-	char name[16]; /* "message 17", for errors */
+	char name[16];                                       /* "message 17", for errors */
+	_Atomic(const struct far_msg_placement *) placement; /* where long ones go; NULL: to memory of the engine */
 };
 
 #define REGISTRY_BUCKETS (2 * FAR_FUNCTIONS_MAX) /* open addressing, half full at most */
@@ -51,6 +52,7 @@ enum far_status registry_add(struct registry *r, const struct far_function *f, s
 enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err);
 
 enum far_status registry_add_type(struct registry *r, const struct far_custom_type *type, struct far_err *err);
+enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err);
 
 /** By qualified name, by its hash: the first of its overloads; by index. NULL when there is none. Any thread, no lock.
  */

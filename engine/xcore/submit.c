@@ -14,7 +14,10 @@ static void fill(const struct call_start *c, void *dst)
 int submit_put(struct submit_ring *r, const struct call_start *c)
 {
 	struct far_buf *buf = NULL;
-	if (c->len > SUBMIT_INLINE) {
+	if (c->ready) {
+		buf = c->ready;
+		buf_ref(buf);
+	} else if (c->len > SUBMIT_INLINE) {
 		buf = buf_alloc(c->len);
 		if (!buf)
 			return -ENOMEM;
@@ -40,6 +43,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->fn = c->fn;
 	cell->typed = c->typed;
 	cell->shard = c->shard;
+	cell->ready = c->ready != NULL;
 	cell->deadline = c->deadline;
 	cell->retry_ns = c->retry_ns;
 	cell->done = c->done;

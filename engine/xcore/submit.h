@@ -30,12 +30,13 @@ struct call_start {
 	uint64_t deadline;  /* absolute, TIME_NEVER: none */
 	uint64_t left;      /* the same, relative, when the call was made */
 	uint64_t retry_ns;  /* sent again after this long; 0: never */
-	call_done_fn *done; /* on the shard, exactly once, if the call was taken */
+	call_done_fn *done; /* on the shard, exactly once, if the call was taken; NULL: a one-way message */
 	void *user;
 	void (*app)(void); /* for `done`: the application's own callback, of a type that `done` knows */
 	const void *data;  /* read before shard_call() or submit_put() returns */
 	size_t len;        /* of the payload */
 	void (*write)(const void *data, void *dst, size_t len);
+	struct far_buf *ready; /* not NULL: it holds a struct large_out (or, without `done`, a struct post) instead */
 };
 
 /* The position less the cell's index: what a cell that was never used holds. */
@@ -48,6 +49,7 @@ struct submit_cell {
 	uint16_t fn;
 	bool typed;
 	uint8_t shard;
+	bool ready; /* `buf` is call_start's */
 	uint64_t deadline;
 	uint64_t retry_ns;
 	call_done_fn *done;

@@ -61,6 +61,15 @@ enum far_kind {
  */
 typedef enum far_status far_fn(struct far_req *req, const struct far_val *args, size_t n, void *user);
 
+/**
+ * A place to call: a worker and one of its shards, [0, far_worker_info.shards). Shard −1 is the one that the function's
+ * name leads to (the hash of the name, modulo the worker's shards; for messages the id).
+ */
+struct far_to {
+	int32_t worker; /* rank */
+	int32_t shard;
+};
+
 /** Handler of a message. `data[0, len)` is readable, 8-byte aligned, until the handler returns. Answers as a far_fn
  * does. */
 typedef void far_msg_fn(struct far_req *req, const void *data, size_t len, void *user);
@@ -79,7 +88,24 @@ struct far_msg_handler {
 	void *user;
 };
 
-#define FAR_SHARDS_MAX       16   /* shards of a worker */
+#define FAR_SHARDS_MAX 16 /* shards of a worker */
+/**
+ * Where the body of a long message (beyond FAR_MSG_WHOLE_MAX) is put together: `len` bytes of the application's memory
+ * for what worker `from` sends to the handler, or NULL for memory of the engine. The handler's `data` is that memory,
+ * and with the handler's return it is the application's again. When the message does not come to an end (its sender
+ * gives up or dies), or the deadline has passed, abandon() gives the memory back instead. Both run on the shard's
+ * thread like an inline handler, and must not wait. Shorter messages are read where they arrive and are not asked for.
+ */
+typedef void *far_msg_place_fn(struct far_to from, uint16_t id, size_t len, void *user);
+typedef void far_msg_abandon_fn(void *memory, void *user);
+
+struct far_msg_placement {
+	uint16_t id; /* of a registered handler */
+	far_msg_place_fn *place;
+	far_msg_abandon_fn *abandon;
+	void *user;
+};
+
 #define FAR_MSG_HANDLERS_MAX 1024 /* message handlers of an agent */
 #define FAR_FUNCTIONS_MAX    4096 /* typed functions of an agent, built-ins included */
 
@@ -115,6 +141,10 @@ struct far_opts {
 	size_t messages_n;
 	const struct far_custom_type *types; /* likewise, before the functions */
 	size_t types_n;
+	const struct far_msg_placement *placements; /* likewise, for some of these messages */
+	size_t placements_n;
+	uint64_t max_message_bytes; /* longest message that this worker takes, at least 64 KiB; default half of the
+				       memory. Longer ones are refused where they would be sent */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -146,15 +176,6 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 /** Stops and frees the agent without waiting for anybody: pending calls fail here and are seen as a lost peer there. */
 enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err);
 
-/**
- * A place to call: a worker and one of its shards, [0, far_worker_info.shards). Shard −1 is the one that the function's
- * name leads to (the hash of the name, modulo the worker's shards; for messages the id).
- */
-struct far_to {
-	int32_t worker; /* rank */
-	int32_t shard;
-};
-
 struct far_worker_info {
 	char name[FAR_NAME_MAX];
 	int32_t rank;
@@ -183,6 +204,8 @@ enum far_status far_set_rpc_timeout(struct far_agent *agent, uint64_t timeout_ns
  */
 enum far_status far_register(struct far_agent *agent, const struct far_function *function, struct far_err *err);
 enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
+/** Gives a registered handler a placement for long messages, once. Any thread. Errors: INVALID, RESOURCE. */
+enum far_status far_msg_place(struct far_agent *agent, const struct far_msg_placement *placement, struct far_err *err);
 
 /**
  * Registers a custom type: from now on this worker takes its objects in arguments and sends them, and signatures may
@@ -225,6 +248,10 @@ struct far_counters {
 	uint64_t requests_repeated; /* that came again, and were not run again */
 	uint64_t wakeups;           /* times the shard's driver woke from sleep */
 	uint64_t calls_active, requests_active;
+	uint64_t posts_sent, posts_received; /* one-way messages */
+	uint64_t posts_dropped; /* of those: had no handler, came too late, found no memory, or lost with the peer */
+	uint64_t large_sent, large_received; /* messages that went in fragments, to the end */
+	uint64_t large_active;               /* being sent or received in fragments now */
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,

@@ -27,6 +27,12 @@
 extern "C" {
 #endif
 
+/** Memory of the caller's for a result. */
+struct far_into {
+	void *data;
+	size_t cap; /* bytes */
+};
+
 struct far_call_opts {
 	/** 0: the agent's default or, in a handler that may wait, what its request has left, if that is less;
 	 * FAR_FOREVER: none. */
@@ -43,6 +49,13 @@ struct far_call_opts {
 	 */
 	bool retry;
 	uint64_t retry_after_ns;
+	/**
+	 * Where the elements of a result go that is one tensor or one bytes value, or a message's reply: without a copy
+	 * beside. The result refers to that memory and owns nothing. Other types of results are returned as ever. A
+	 * longer one is FAR_TOO_LARGE, executed YES, the text naming both sizes, and nothing beyond `cap` is written.
+	 * The memory belongs to the call until it has ended. NULL: memory of the engine.
+	 */
+	struct far_into into;
 };
 
 /**

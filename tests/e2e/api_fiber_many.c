@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Very many handlers parked at once on one worker, called by as many agents of one process as it takes, since a session
- * takes 224 pending calls; then all go on, and each answers right. usage: api_fiber_many [HANDLERS]
+ * takes 202 pending calls; then all go on, and each answers right. usage: api_fiber_many [HANDLERS]
  */
 #include "api_together.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
 
-enum { PER_CALLER = 220, CALLERS_MAX = 60, MSG_PARK = 1 };
+enum { PER_CALLER = 200, CALLERS_MAX = 60, MSG_PARK = 1 };
 
 static struct together all[CALLERS_MAX + 1]; /* the first is the callee */
 static struct far_future *gate;

@@ -70,6 +70,38 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, data, len);
 }
 
+/* ---- one-way messages, short and in fragments ---- */
+
+enum { LONG = (17 << 20) + 3 };
+
+static uint8_t long_bytes[LONG];
+static _Atomic unsigned posted, noted, borrowed;
+
+static void note(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)req;
+	(void)user;
+	CHECK(len == 1 || (len == LONG && memcmp(data, long_bytes, len) == 0));
+	atomic_fetch_add(&noted, 1);
+}
+
+static void on_release(void *user)
+{
+	(void)user;
+	atomic_fetch_sub(&borrowed, 1);
+}
+
+static void post(struct far_agent *a, int to, bool in_fragments)
+{
+	struct far_part part = {in_fragments ? (const void *)long_bytes : "n", in_fragments ? LONG : 1};
+	struct far_err err;
+	atomic_fetch_add(&borrowed, 1);
+	enum far_status status =
+		far_msg_post_parts(a, (struct far_to){to, -1}, 2, &part, 1, on_release, NULL, NULL, &err);
+	CHECK(status == FAR_OK || status == FAR_BUSY);
+	atomic_fetch_add(&posted, status == FAR_OK);
+}
+
 /* ---- callers ---- */
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
@@ -159,6 +191,19 @@ static void *caller_main(void *arg)
 	unsigned sent = 0;
 	for (int i = 0; i < CALLS; i++) {
 		mixed(a, c->to, i + c->seed);
+		post(a, c->to, i == 20 && c->seed % 2 == 1);
+		if (i == 30 && c->seed % 2 == 0) {
+			struct far_part part = {long_bytes, LONG};
+			uint8_t *reply = malloc(LONG);
+			size_t len;
+			atomic_fetch_add(&borrowed, 1);
+			sent += far_msg_send_parts(a, (struct far_to){c->to, -1}, 1, &part, 1, on_release, NULL, NULL,
+						   on_done, &done, &err) == FAR_OK;
+			CHECK(far_msg_call(a, (struct far_to){c->to, -1}, 1, long_bytes, LONG, NULL, reply, LONG, &len,
+					   &err) == FAR_OK);
+			CHECK(len == LONG && memcmp(reply, long_bytes, LONG) == 0);
+			free(reply);
+		}
 		if (i % 10 == 0)
 			sent += far_msg_send(a, (struct far_to){c->to, i / 10 % (int)shards[c->to]}, 1, "x", 1,
 					     &(struct far_call_opts){.via = 1 + (unsigned)i % shards[c->from]}, on_done,
@@ -231,6 +276,8 @@ static void run(enum far_driver driver, enum far_idle idle, unsigned left, unsig
 	atomic_store(&stop, true);
 	CHECK(pthread_join(answerer, NULL) == 0);
 	CHECK(later_n == 0);
+	/* What was accepted was delivered before they left. */
+	CHECK(atomic_load(&noted) == atomic_load(&posted) && atomic_load(&borrowed) == 0);
 }
 
 /* A free port. The first store inherits its listener, the later ones listen there again. */
@@ -250,10 +297,13 @@ static void listen_somewhere(void)
 int main(void)
 {
 	static const struct far_function functions[] = {{"t::later() -> str", FAR_KIND_INLINE, answer_later, NULL}};
-	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, echo, NULL}};
+	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, echo, NULL},
+							  {2, FAR_KIND_INLINE, note, NULL}};
 	alarm(60);
+	for (unsigned i = 0; i < LONG; i++)
+		long_bytes[i] = (uint8_t)(i * 13 + i / 509);
 	opts = (struct far_opts){
-		.init_method = url, .functions = functions, .functions_n = 1, .messages = messages, .messages_n = 1};
+		.init_method = url, .functions = functions, .functions_n = 1, .messages = messages, .messages_n = 2};
 	listen_somewhere();
 	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
 	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);

@@ -52,7 +52,7 @@ enum far_status far_fail(struct far_req *req, enum far_status status, int32_t co
 enum far_status fake_req_call(struct far_req *req, const char *name, const struct far_val *args, size_t n)
 {
 	memset(req, 0, sizeof *req);
-	req->bytes_max = FAR_MSG_BYTES_MAX;
+	req->bytes_max = FAR_MSG_WHOLE_MAX;
 	for (size_t i = 0; i < builtin_functions_n; i++) {
 		const struct far_function *f = &builtin_functions[i];
 		struct signature sig;

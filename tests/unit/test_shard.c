@@ -38,7 +38,7 @@ Test(shard, requests_of_every_size)
 /* Receive a packet of unknown type. Expect it counted and the peer reported. */
 Test(shard, unknown_type)
 {
-	for (unsigned type = 0; type < 256; type += type == 0 ? HEAD_CANCELLED + 1 : 50) {
+	for (unsigned type = 0; type < 256; type += type == 0 ? HEAD_ABORT + 1 : 40) {
 		uint64_t before = dropped();
 		put(NIC_PEER, (struct shm_head){.type = (uint8_t)type}, NULL, 0);
 		passes(1);

@@ -64,7 +64,8 @@ Test(shard_answer, deferred_message_answered_with_a_value)
 
 Test(shard_answer, deferred_answer_too_large)
 {
-	static char large[FAR_MSG_BYTES_MAX + 1];
+	static char large[FAR_MESSAGE_LIMIT_MIN + 1];
+	shard->sessions[PEER].message_max = FAR_MESSAGE_LIMIT_MIN;
 	put_request(MSG_DEFER, 3, NULL, 0);
 	passes(1);
 	cr_assert_eq(far_deferred_reply(kept[0], large, sizeof large), FAR_TOO_LARGE);

@@ -237,7 +237,7 @@ Test(shard_waiting, the_list_is_bounded)
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN);
-	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_BYTES_MAX + 1), -EMSGSIZE);
+	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_WHOLE_MAX + 1), -EMSGSIZE);
 	tell(MAIL_PEER_UP, FAR_OK);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN, "no credit is left");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Results into the caller's memory. */
+#include "api/into.h"
+
+#include "base/error.h"
+#include "base/must.h"
+#include "wire/values.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TOO_LARGE_TEXT "the result has %zu bytes, the memory given for it %zu"
+
+/* Bytes of a value that goes to the caller's memory: one tensor, or bytes. */
+static bool goes_into(const struct far_val *v, const void **data, size_t *len)
+{
+	if (v->type == FAR_TYPE_TENSOR) {
+		*data = v->u.t.data;
+		*len = far_tensor_bytes(&v->u.t);
+		return true;
+	}
+	if (v->type == FAR_TYPE_BYTES) {
+		*data = v->u.s.data;
+		*len = v->u.s.len;
+		return true;
+	}
+	return false;
+}
+
+static void refer(struct far_val *v, void *data)
+{
+	if (v->type == FAR_TYPE_TENSOR)
+		v->u.t.data = data;
+	else
+		v->u.s.data = data;
+	v->own = NULL;
+}
+
+void into_set(struct far_future *f, const struct far_into *into)
+{
+	memcpy(f->bytes, into, sizeof *into);
+}
+
+void into_complete(struct far_future *f, const struct outcome *o)
+{
+	struct far_into into;
+	struct far_val v;
+	const void *data;
+	size_t n, len;
+	memcpy(&into, f->bytes, sizeof into);
+	if (o->status != FAR_OK || values_read(o->data, o->len, &v, 1, &n, NULL) || n != 1 ||
+	    !goes_into(&v, &data, &len)) {
+		agent_complete(f, o);
+		return;
+	}
+	struct outcome result = *o;
+	char text[128];
+	if (len > into.cap) {
+		result.status = FAR_TOO_LARGE;
+		result.data = text;
+		result.len = (size_t)snprintf(text, sizeof text, TOO_LARGE_TEXT, len, into.cap);
+		result.buf = NULL;
+		agent_complete(f, &result);
+		return;
+	}
+	if (len)
+		memcpy(into.data, data, len);
+	refer(&v, into.data);
+	result.code = FUTURE_DECODED;
+	result.data = &v;
+	result.len = sizeof v;
+	result.buf = NULL;
+	future_complete(f, &result);
+}
+
+void into_done(void *user, const struct outcome *o)
+{
+	struct far_future *f = user;
+	into_complete(f, o);
+	buf_unref(&f->head);
+}
+
+enum far_status into_move(struct far_val *v, const struct far_into *into, struct far_err *err)
+{
+	const void *data;
+	size_t len;
+	if (!goes_into(v, &data, &len) || data == into->data)
+		return FAR_OK;
+	if (len > into->cap) {
+		err_set(err, FAR_TOO_LARGE, TOO_LARGE_TEXT, len, into->cap);
+		if (err)
+			err->executed = FAR_EXECUTED_YES;
+		return FAR_TOO_LARGE;
+	}
+	if (len)
+		memcpy(into->data, data, len);
+	buf_unref(v->own);
+	refer(v, into->data);
+	return FAR_OK;
+}

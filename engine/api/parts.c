@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages in several parts, long messages, one-way messages: the caller's side. */
+#include "api/parts.h"
+
+#include "base/error.h"
+#include "base/must.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- parts ---- */
+
+static void write_parts(const void *data, void *dst, size_t len)
+{
+	const struct parts *parts = data;
+	uint8_t *at = dst;
+	(void)len;
+	for (size_t i = 0; i < parts->n; i++) {
+		if (parts->part[i].len)
+			memcpy(at, parts->part[i].data, parts->part[i].len);
+		at += parts->part[i].len;
+	}
+}
+
+static enum far_status parts_check(const struct parts *parts, size_t *len, struct far_err *err)
+{
+	*len = 0;
+	if (parts->n > FAR_PARTS_MAX || (parts->n && !parts->part))
+		return err_set(err, FAR_INVALID,
+			       "a message has %zu parts; it can have %d, in an array that is not NULL", parts->n,
+			       FAR_PARTS_MAX);
+	for (size_t i = 0; i < parts->n; i++) {
+		if (parts->part[i].len && !parts->part[i].data)
+			return err_set(err, FAR_INVALID, "part %zu of the message has %zu bytes and no data", i,
+				       parts->part[i].len);
+		if (parts->part[i].len > FAR_MSG_BYTES_MAX - *len)
+			return err_set(err, FAR_TOO_LARGE, "a message of more than %zu bytes", FAR_MSG_BYTES_MAX);
+		*len += parts->part[i].len;
+	}
+	return FAR_OK;
+}
+
+static enum far_status large_start(struct shard *s, struct call_start *start, const struct parts *parts, bool borrow,
+				   struct far_err *err)
+{
+	struct large_out *o;
+	void *at;
+	if (start->len > agent_message_max(s->config.agent, start->worker))
+		return agent_start_error(s, -EMSGSIZE, start, err);
+	if (borrow) {
+		o = large_out_new();
+		if (o) {
+			if (parts->n)
+				memcpy(o->parts, parts->part, parts->n * sizeof *parts->part);
+			o->parts_n = (unsigned)parts->n;
+			o->total = start->len;
+		}
+	} else {
+		o = large_out_alloc(start->len, &at);
+		if (o)
+			write_parts(parts, at, start->len);
+	}
+	if (!o)
+		return err_set(err, FAR_RESOURCE, "no memory for a message of %zu bytes%s", start->len,
+			       borrow ? "" : "; give a release callback, and it is sent from where it lies");
+	start->ready = o->self;
+	return FAR_OK;
+}
+
+enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,
+			    enum parts_owner owner, struct far_err *err)
+{
+	enum far_status status = parts_check(parts, &start->len, err);
+	if (status)
+		return status;
+	start->data = parts;
+	start->write = write_parts;
+	return start->len > FAR_MSG_WHOLE_MAX ? large_start(s, start, parts, owner == PARTS_BORROWED, err) : FAR_OK;
+}
+
+void parts_end(const struct call_start *start, far_msg_release_fn *release, void *user)
+{
+	if (start->ready) {
+		struct large_out *o = large_out_in(start->ready);
+		o->release = release; /* our reference keeps it from being read until here */
+		o->release_user = user;
+		large_out_unref(o);
+	} else if (release) {
+		release(user);
+	}
+}
+
+/* ---- one-way messages ---- */
+
+static enum far_status post_error(struct shard *s, int error, const struct call_start *start, struct far_err *err)
+{
+	if (error != -EAGAIN)
+		return agent_start_error(s, error, start, err);
+	counter_add(&s->counters.busy_refusals, 1);
+	return err_set(
+		err, FAR_BUSY,
+		"%d one-way messages wait for worker \"%s\" to take them; let the shard be driven (wait, or poll "
+		"it) and try again",
+		FAR_POSTS_QUEUED_MAX, s->config.agent->members[start->worker].name);
+}
+
+/* In its turn: behind what other threads handed over and what waits for the window. */
+static int post_later(struct shard *s, struct call_start *start, bool on_shard)
+{
+	const struct far_agent *a = s->config.agent;
+	_Atomic uint32_t *queued = &s->posts_queued[session_index(s, start->worker, start->shard)];
+	if (start->len > agent_message_max(a, start->worker))
+		return -EMSGSIZE;
+	if (!atomic_load_explicit(&a->members[start->worker].alive, memory_order_relaxed))
+		return -EPIPE;
+	int error = -EAGAIN;
+	if (atomic_fetch_add_explicit(queued, 1, memory_order_relaxed) < FAR_POSTS_QUEUED_MAX) {
+		struct post *post = post_new(start, start->ready ? large_out_in(start->ready) : NULL);
+		struct call_start handed = {
+			.worker = start->worker, .shard = start->shard, .deadline = start->deadline};
+		if (post && on_shard && !submit_peek(&s->submit)) {
+			post_queue(s, start->worker, start->shard, post);
+			return 0;
+		}
+		if (post)
+			handed.ready = post->self;
+		error = post ? submit_put(&s->submit, &handed) : -ENOMEM;
+		if (!error)
+			return 0;
+		if (post)
+			post_free(post);
+	}
+	atomic_fetch_sub_explicit(queued, 1, memory_order_relaxed);
+	return error;
+}
+
+static enum far_status post_start(struct shard *s, struct call_start *start, struct far_err *err)
+{
+	bool held = shard_held(s), entered = !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	int error = -EAGAIN;
+	if ((held || entered) && !start->ready)
+		error = post_now(s, start);
+	if (error == -EAGAIN)
+		error = post_later(s, start, held || entered);
+	if (entered) {
+		if (error == -EAGAIN && !shard_in_fiber()) /* who tries again in a loop must find room some day */
+			shard_pass(s);
+		shard_leave(s);
+	} else if (!held) {
+		shard_nudge(s);
+	}
+	return error ? post_error(s, error, start, err) : FAR_OK;
+}
+
+enum far_status far_msg_post_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,
+				   size_t n, far_msg_release_fn *release, void *release_user,
+				   const struct far_call_opts *opts, struct far_err *err)
+{
+	struct parts p = {parts, n};
+	struct call_start start = {.fn = id};
+	struct route route;
+	enum far_status status = agent_route(a, to, opts, id, &route, err);
+	if (!status && id >= FAR_MSG_HANDLERS_MAX)
+		status = err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
+	if (!status && opts && opts->into.data)
+		status = err_set(err, FAR_INVALID, "a one-way message has no reply to be put anywhere (opts->into)");
+	if (!status) {
+		start.worker = (uint32_t)to.worker;
+		start.shard = route.shard;
+		status = parts_start(route.via, &start, &p, release ? PARTS_BORROWED : PARTS_COPIED, err);
+	}
+	if (!status) {
+		agent_set_deadline(a, route.via, opts, &start);
+		status = post_start(route.via, &start, err);
+	}
+	parts_end(&start, release, release_user);
+	return status;
+}
+
+enum far_status far_msg_post(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			     const struct far_call_opts *opts, struct far_err *err)
+{
+	struct far_part part = {data, len};
+	return far_msg_post_parts(a, to, id, &part, 1, NULL, NULL, opts, err);
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages in fragments and one-way messages, sent packet by packet; replies; any packets in any order. */
+#include "large_bench.h"
+
+static uint8_t got[TOTAL];
+static int released;
+
+static void setup_out(void)
+{
+	setup();
+	memset(got, 0, sizeof got);
+	released = 0;
+}
+
+TestSuite(shard_large, .init = setup_out, .fini = teardown);
+
+/* ---- sending ---- */
+
+static void on_release(void *user)
+{
+	(void)user;
+	released++;
+}
+
+static struct large_out *message(size_t len)
+{
+	struct large_out *o = large_out_new();
+	cr_assert_not_null(o);
+	o->parts[0] = (struct far_part){bytes, len / 3};
+	o->parts[1] = (struct far_part){NULL, 0};
+	o->parts[2] = (struct far_part){bytes + len / 3, len - len / 3};
+	o->parts_n = 3;
+	o->total = len;
+	o->release = on_release;
+	return o;
+}
+
+static int call_large(struct result *r, uint64_t timeout, size_t len)
+{
+	struct large_out *o = message(len);
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
+				   .left = timeout,
+				   .done = take_result,
+				   .user = r,
+				   .len = len,
+				   .ready = o->self};
+	memset(r, 0, sizeof *r);
+	int error = shard_call(shard, &start);
+	large_out_unref(o);
+	return error;
+}
+
+static struct shm_head announced(struct head_large *body)
+{
+	struct shm_head h;
+	const struct fake_packet *p = sent(&h, HEAD_LARGE);
+	cr_assert_eq(p->body_len, sizeof *body);
+	memcpy(body, fake_body(p), sizeof *body);
+	return h;
+}
+
+/* Takes fragments until nothing more comes; returns where they end. */
+static uint64_t take_data(const struct head_large *a, uint64_t at)
+{
+	struct shm_head h;
+	const struct fake_packet *p;
+	while ((p = fake_queue_sent(queue, &h))) {
+		cr_assert_eq(h.type, HEAD_DATA);
+		cr_assert_eq(h.call, a->lane);
+		cr_assert_eq(h.gen, a->life);
+		cr_assert_eq(head_time(&h), at);
+		memcpy(got + at, fake_body(p), p->body_len);
+		at += p->body_len;
+	}
+	return at;
+}
+
+Test(shard_large, a_call_in_fragments)
+{
+	struct result r;
+	struct head_large a;
+	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
+	passes(2);
+	struct shm_head h = announced(&a);
+	cr_assert_eq(a.total, (uint64_t)TOTAL);
+	cr_assert_eq(a.kind, (uint32_t)LARGE_REQUEST);
+	expect_nothing();
+	put_about(HEAD_GRANT, a.lane, a.life, 1234, 1);
+	passes(3);
+	cr_assert_eq(take_data(&a, 0), 1234u);
+	cr_assert_eq(released, 0);
+	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 2);
+	passes(3);
+	cr_assert_eq(take_data(&a, 1234), (uint64_t)TOTAL);
+	cr_assert_eq(memcmp(got, bytes, TOTAL), 0);
+	cr_assert_eq(released, 1);
+	cr_assert_eq(shard->counters.large_active, 0u);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.len, 4u);
+}
+
+Test(shard_large, longer_than_the_peer_takes)
+{
+	struct result r;
+	shard->sessions[PEER].message_max = TOTAL - 1;
+	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), -EMSGSIZE);
+	cr_assert_eq(released, 1);
+	expect_nothing();
+	cr_assert_eq(call(&r, FAR_SEC, bytes, WHOLE + 1), -EMSGSIZE, "not in fragments, and too long for a packet");
+}
+
+/* The window of fragments: it stops, and goes on with what was acknowledged. */
+Test(shard_large, fragments_stay_within_the_window)
+{
+	struct result r[6];
+	struct head_large a;
+	struct shm_head h;
+	for (unsigned i = 0; i < 6; i++)
+		cr_assert_eq(call_large(&r[i], FAR_FOREVER, TOTAL), 0);
+	passes(3);
+	for (unsigned i = 0; i < FAR_LARGE_LANES; i++) {
+		announced(&a);
+		cr_assert_eq(a.lane, i);
+	}
+	expect_nothing();
+	/* Grants byte by byte: each a fragment of its own. */
+	for (unsigned i = 1; i <= 20; i++) {
+		put_about(HEAD_GRANT, 0, 1, i, 0);
+		passes(2);
+	}
+	unsigned n = 0;
+	while (fake_queue_sent(queue, &h)) {
+		cr_assert_eq(h.type, HEAD_DATA);
+		n++;
+	}
+	cr_assert_eq(n, FAR_LARGE_UNITS - FAR_LARGE_LANES);
+	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
+	put_about(HEAD_REFUSE, 1, 1, 0, 0);
+	passes(2);
+	expect_nothing();
+	cr_assert_eq(released, 1);
+	put_about(HEAD_GRANT, 2, 1, 0, 2);
+	passes(2);
+	sent(&h, HEAD_ABORT);
+	cr_assert_eq(h.call, 1u);
+}
+
+/* The deadline passes before it is announced, and while it is being sent. Expect executed NO in both. */
+Test(shard_large, time_outs)
+{
+	struct result r[5];
+	struct head_large a;
+	struct shm_head h;
+	for (unsigned i = 0; i < 5; i++)
+		cr_assert_eq(call_large(&r[i], i == 4 ? FAR_MS : i == 0 ? 2 * FAR_MS : FAR_FOREVER, TOTAL), 0);
+	passes(1);
+	for (unsigned i = 0; i < FAR_LARGE_LANES; i++)
+		announced(&a);
+	advance(FAR_MS);
+	cr_assert_eq(r[4].status, FAR_TIMEOUT);
+	cr_assert_eq(r[4].executed, FAR_EXECUTED_NO);
+	cr_assert_eq(released, 1);
+	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "nothing went out, so nothing comes back");
+	expect_nothing();
+	put_about(HEAD_GRANT, 0, 1, 100, 1);
+	passes(2);
+	sent(&h, HEAD_DATA);
+	advance(FAR_MS);
+	cr_assert_eq(r[0].n, 1u);
+	cr_assert_eq(r[0].status, FAR_TIMEOUT);
+	cr_assert_eq(r[0].executed, FAR_EXECUTED_NO);
+	cr_assert_eq(released, 2);
+	sent(&h, HEAD_CANCEL);
+	passes(1);
+	sent(&h, HEAD_ABORT);
+	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "CANCELLED is due");
+	put_about(HEAD_GRANT, 0, 1, 4000, 2); /* crossed */
+	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCELLED, .call = 0, .gen = shard->calls[0].gen}, NULL, 0);
+	passes(1);
+	cr_assert_eq(shard->sessions[PEER].calls_active, 3);
+	cr_assert_not(posted(MAIL_POISONED));
+}
+
+/* The callee refuses: REFUSE and ERROR, in either order. */
+Test(shard_large, refused_by_the_callee)
+{
+	struct head_large a;
+	struct shm_head h;
+	for (unsigned order_of = 0; order_of < 2; order_of++) {
+		struct result r;
+		cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
+		passes(1);
+		struct shm_head call_head = announced(&a);
+		if (order_of)
+			put_about(HEAD_REFUSE, a.lane, a.life, 0, 2 * order_of);
+		put(NIC_PEER,
+		    (struct shm_head){
+			    .type = HEAD_ERROR, .fn = FAR_RESOURCE, .call = call_head.call, .gen = call_head.gen},
+		    "no", 2);
+		if (!order_of)
+			put_about(HEAD_REFUSE, a.lane, a.life, 0, 1);
+		passes(2);
+		cr_assert_eq(r.n, 1u);
+		cr_assert_eq(r.status, FAR_RESOURCE);
+		cr_assert_eq(released, (int)order_of + 1);
+		sent(&h, HEAD_ABORT);
+		expect_nothing();
+	}
+	cr_assert_not(posted(MAIL_POISONED));
+}
+
+Test(shard_large, what_the_receiver_says_is_checked)
+{
+	struct result r;
+	struct head_large a;
+	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
+	passes(1);
+	announced(&a);
+	put_about(HEAD_GRANT, FAR_LARGE_LANES, 1, 0, 0);
+	expect_poisoned("a grant for no lane");
+	put_about(HEAD_GRANT, a.lane, a.life, TOTAL + 1, 0);
+	expect_poisoned("more than there is");
+	put_about(HEAD_GRANT, a.lane, a.life, 10, 2);
+	expect_poisoned("more packets than were sent");
+	put_about(HEAD_GRANT, a.lane, a.life, 100, 1);
+	put_about(HEAD_GRANT, a.lane, a.life, 99, 1);
+	expect_poisoned("a grant taken back");
+	put_about(HEAD_GRANT, a.lane, a.life, 200, 0);
+	expect_poisoned("an acknowledgement taken back");
+	put_about(HEAD_REFUSE, FAR_LARGE_LANES, a.life, 0, 1);
+	expect_poisoned("a refusal of no lane");
+	put_about(HEAD_CREDIT, 0, 0, 1, 1);
+	expect_poisoned("credit for what was not sent");
+	put(NIC_PEER, (struct shm_head){.type = HEAD_GRANT}, bytes, 7);
+	expect_poisoned("a short body");
+	put(NIC_PEER, (struct shm_head){.type = HEAD_CREDIT}, bytes, 100);
+	expect_poisoned("a long body");
+	cr_assert_eq(released, 0);
+}
+
+Test(shard_large, no_bulk_memory_for_a_fragment)
+{
+	struct result r;
+	struct head_large a;
+	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
+	passes(1);
+	announced(&a);
+	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 1);
+	queue->no_bulk = true;
+	passes(3);
+	expect_nothing();
+	cr_assert(shard->large_stalled, "it must look again by itself");
+	queue->no_bulk = false;
+	passes(1);
+	cr_assert_eq(take_data(&a, 0), (uint64_t)TOTAL);
+	cr_assert_not(shard->large_stalled);
+}
+
+/* Revoked memory is not read again. */
+Test(shard_large, revoked_in_the_middle)
+{
+	struct result r;
+	struct head_large a;
+	struct shm_head h;
+	struct large_out *o = message(TOTAL);
+	struct call_start start = {.worker = PEER,
+				   .deadline = TIME_NEVER,
+				   .left = FAR_FOREVER,
+				   .done = take_result,
+				   .user = &r,
+				   .len = TOTAL,
+				   .ready = o->self};
+	cr_assert_eq(shard_call(shard, &start), 0);
+	passes(1);
+	announced(&a);
+	put_about(HEAD_GRANT, a.lane, a.life, 100, 1);
+	passes(2);
+	cr_assert_eq(take_data(&a, 0), 100u);
+	large_out_revoke(o);
+	large_out_revoke(o);
+	large_out_unref(o);
+	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 2);
+	passes(2);
+	cr_assert_eq(released, 1);
+	sent(&h, HEAD_ABORT);
+	expect_nothing();
+}
+
+/* ---- replies ---- */
+
+/* A long reply to our call. Expect it put together. */
+Test(shard_large, a_reply_in_fragments)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	passes(1);
+	expect_grant(0, 1, 400);
+	put_data(0, 1, 0, bytes, 300);
+	passes(2);
+	cr_assert_eq(r.n, 0u);
+	put_data(0, 1, 300, bytes + 300, 100);
+	passes(2);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.len, 400u);
+	cr_assert_eq(memcmp(r.bytes, bytes, 400), 0);
+}
+
+/* The deadline passes while the reply arrives; a reply to a call that has ended; to one that never was. */
+Test(shard_large, replies_that_nobody_awaits)
+{
+	struct result r, late;
+	struct shm_head p, h = called(&r, 2 * FAR_MS), gone = called(&late, FAR_MS);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	passes(1);
+	expect_grant(0, 1, 400);
+	put_data(0, 1, 0, bytes, 300);
+	passes(1);
+	advance(2 * FAR_MS);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_TIMEOUT);
+	cr_assert_eq(r.executed, FAR_EXECUTED_YES);
+	unsigned cancels = 0, refused = 0;
+	while (fake_queue_sent(queue, &p)) {
+		cancels += p.type == HEAD_CANCEL;
+		refused += p.type == HEAD_REFUSE;
+	}
+	cr_assert_eq(cancels, 1u, "of the other call");
+	cr_assert_eq(refused, 1u);
+	put_about(HEAD_ABORT, 0, 1, 0, 0);
+	announce_as((struct shm_head){.call = gone.call, .gen = gone.gen}, LARGE_REPLY, 0, 2, 400);
+	announce_as((struct shm_head){.call = 77, .gen = 1}, LARGE_REPLY, 1, 1, 400);
+	announce_as((struct shm_head){.call = UINT32_MAX, .gen = 1}, LARGE_REPLY, 2, 1, 400);
+	passes(1);
+	for (refused = 0; fake_queue_sent(queue, &p);)
+		refused += p.type == HEAD_REFUSE;
+	cr_assert_eq(refused, 3u);
+	cr_assert_eq(shard->counters.replies_late, 1u);
+	cr_assert_eq(shard->sessions[PEER].calls_active, 0);
+}
+
+/* The callee gives its reply up; a second answer comes while the first is under way. */
+Test(shard_large, replies_that_end_otherwise)
+{
+	struct result r;
+	struct shm_head h = called(&r, FAR_SEC);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	put_about(HEAD_ABORT, 0, 1, 0, 0);
+	passes(1);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_REMOTE);
+	cr_assert_eq(r.executed, FAR_EXECUTED_YES);
+	passes(1);
+	while (fake_queue_sent(queue, &h))
+		;
+	h = called(&r, FAR_SEC);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 2, 400);
+	put_data(0, 2, 0, bytes, 300);
+	answer(h, HEAD_REPLY, 0, 0, "second");
+	cr_assert_eq(r.n, 1u);
+	put_data(0, 2, 300, bytes, 100);
+	passes(3);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(shard->counters.large_active, 0u);
+}
+
+/* A handler's long answer and a deferred one; the caller gives one up before it was announced. */
+Test(shard_large, long_answers)
+{
+	struct shm_head h;
+	struct head_large a;
+	put_request(MSG_ALLOC, 1, NULL, 0);
+	put_request(MSG_DEFER, 2, NULL, 0);
+	passes(2);
+	h = announced(&a);
+	cr_assert_eq(h.call, 1u);
+	cr_assert_eq(a.kind, (uint32_t)LARGE_REPLY);
+	cr_assert_eq(a.total, 1000u);
+	cr_assert_eq(far_deferred_reply(kept[0], bytes, 500), FAR_OK);
+	passes(2);
+	h = announced(&a);
+	cr_assert_eq(h.call, 2u);
+	cr_assert_eq(a.total, 500u);
+	put_about(HEAD_GRANT, a.lane, a.life, 500, 2);
+	passes(2);
+	cr_assert_eq(take_data(&a, 0), 500u);
+	cr_assert_eq(memcmp(got, bytes, 500), 0);
+	for (uint32_t i = 3; i < 8; i++)
+		put_request(MSG_ALLOC, i, NULL, 0);
+	passes(2);
+	for (unsigned i = 0; i < 3; i++)
+		announced(&a);
+	expect_nothing();
+	put_cancel(7); /* waits for a lane */
+	put_cancel(1); /* announced: its answer is on the way */
+	passes(1);
+	expect(&h, HEAD_CANCELLED, 7);
+	expect_nothing();
+	/* Too long for the caller. */
+	shard->sessions[PEER].message_max = 999;
+	put_request(MSG_DEFER, 9, NULL, 0);
+	passes(1);
+	cr_assert_eq(far_deferred_reply(kept[1], bytes, 1000), FAR_TOO_LARGE);
+	passes(1);
+	expect_error(9, FAR_TOO_LARGE, FAR_EXECUTED_YES, "max_message_bytes");
+}
+
+/* ---- one-way ---- */
+
+static int post(uint32_t tag)
+{
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = TIME_NEVER,
+				   .left = FAR_FOREVER,
+				   .data = &tag,
+				   .len = sizeof tag};
+	int error = post_now(shard, &start);
+	if (error != -EAGAIN)
+		return error;
+	if (atomic_fetch_add(&shard->posts_queued[PEER], 1) >= FAR_POSTS_QUEUED_MAX) {
+		atomic_fetch_sub(&shard->posts_queued[PEER], 1);
+		return -EAGAIN;
+	}
+	post_queue(shard, PEER, 0, post_new(&start, NULL));
+	return 0;
+}
+
+Test(shard_large, the_window_of_one_ways)
+{
+	struct shm_head h;
+	uint32_t tag, n = 0;
+	while (post(n) == 0)
+		n++;
+	cr_assert_eq(n, FAR_POSTS_WINDOW + FAR_POSTS_QUEUED_MAX);
+	passes(3);
+	for (uint32_t i = 0; i < FAR_POSTS_WINDOW; i++) {
+		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
+		cr_assert_eq(tag, i);
+	}
+	expect_nothing();
+	put_about(HEAD_CREDIT, 0, 0, 10, 0);
+	passes(2);
+	for (uint32_t i = 0; i < 10; i++) {
+		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
+		cr_assert_eq(tag, FAR_POSTS_WINDOW + i);
+	}
+	expect_nothing();
+	cr_assert_eq(post(n), 0);
+	put_about(HEAD_CREDIT, 0, 0, 9, 0);
+	expect_poisoned("credit taken back");
+	/* Somebody waits for all to be delivered. */
+	atomic_store(&shard->ask, true);
+	passes(130);
+	sent(&h, HEAD_ASK);
+	atomic_store(&shard->ask, true);
+	passes(130);
+	expect_nothing();
+	cr_assert_neq(shard->counters.sends_begun, shard->counters.sends_ended);
+}
+
+/* A long one between small ones. Expect the order kept on both sides. */
+Test(shard_large, a_long_one_way_keeps_its_place)
+{
+	struct shm_head h, one = request(MSG_SILENT, 0, UINT64_MAX);
+	struct head_large a;
+	uint32_t tag = 5;
+	struct large_out *o = message(TOTAL);
+	struct call_start start = {.worker = PEER, .fn = MSG_ECHO, .deadline = TIME_NEVER, .len = TOTAL};
+	atomic_fetch_add(&shard->posts_queued[PEER], 1);
+	post_queue(shard, PEER, 0, post_new(&start, o));
+	large_out_unref(o);
+	cr_assert_eq(post(1), 0);
+	passes(2);
+	announced(&a);
+	expect_nothing();
+	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 1);
+	passes(1);
+	sent(&h, HEAD_DATA);
+	passes(1);
+	sent(&h, HEAD_ONEWAY);
+	cr_assert_eq(released, 1);
+	/* Receiving: its fragments are there and not copied when the small one comes. */
+	announce(LARGE_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
+	for (unsigned i = 0; i < 3; i++)
+		put_data(0, 1, i * 1000u, bytes, 1000);
+	one.type = HEAD_ONEWAY;
+	put(NIC_PEER, one, &tag, sizeof tag);
+	passes(1);
+	cr_assert_eq(ran, 2u);
+	cr_assert_eq(order[1], 5u);
+}
+
+/* ---- anything ---- */
+
+static uint64_t dice;
+
+static uint32_t roll(uint32_t n)
+{
+	dice = dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (uint32_t)(dice >> 33) % n;
+}
+
+/* A packet that is nearly right, of any of these types, about what really goes on. */
+static void put_anything(void)
+{
+	struct large_peer *p = shard->sessions[PEER].large;
+	unsigned lane = roll(FAR_LARGE_LANES + (roll(50) == 0));
+	const struct large_lane *l = &p->in[lane % FAR_LARGE_LANES];
+	uint32_t life = l->life + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].life;
+	uint64_t units = p->units_acked + roll(4);
+	switch (roll(10)) {
+	case 0: {
+		enum large_kind kind = (enum large_kind)(1 + roll(3));
+		uint16_t fn = kind == LARGE_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
+		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), kind, lane, life + 1, 1 + roll(3000));
+		break;
+	}
+	case 1:
+	case 2:
+	case 3:
+		put_data(lane, life, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
+		break;
+	case 4:
+		put_about(HEAD_GRANT, lane, out_life, roll(TOTAL + 10), units);
+		break;
+	case 5:
+		put_about(HEAD_REFUSE, lane, out_life, 0, units);
+		break;
+	case 6:
+		put_about(HEAD_ABORT, lane, life, 0, 0);
+		break;
+	case 7:
+		put_about(roll(2) ? HEAD_CREDIT : HEAD_ASK, 0, 0, p->posts_acked + roll(3), units);
+		break;
+	case 8:
+		put_cancel(roll(8));
+		break;
+	default:
+		put(NIC_PEER,
+		    (struct shm_head){
+			    .type = (uint8_t)roll(16), .call = roll(8), .gen = roll(8) + 1, .flags = (uint8_t)roll(4)},
+		    bytes, roll(100));
+	}
+}
+
+Test(shard_large, any_packets_in_any_order)
+{
+	static struct result r[12];
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		dice = seed;
+		for (unsigned step = 0; step < 40; step++) {
+			put_anything();
+			if (roll(4) == 0)
+				passes(1);
+			if (roll(30) == 0)
+				advance(FAR_MS / 2);
+			if (roll(10) == 0) {
+				struct result *one = &r[roll(12)];
+				if (roll(2))
+					call_large(one, roll(2) ? FAR_SEC : FAR_MS, 100 + roll(TOTAL - 100));
+				else
+					call(one, FAR_MS, bytes, 10);
+			}
+			if (roll(10) == 0)
+				post(step);
+			queue->no_bulk = roll(10) == 0;
+		}
+		queue->no_bulk = false;
+		passes(20);
+		mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+		struct mail m;
+		while (mailbox_get(&shard->mail_out, &m))
+			;
+		cr_assert_eq(shard->counters.large_active, 0u, "seed %llu", (unsigned long long)seed);
+		cr_assert_eq(shard->counters.sends_begun, shard->counters.sends_ended, "seed %llu",
+			     (unsigned long long)seed);
+		for (; kept_n; kept_n--)
+			far_deferred_drop(kept[kept_n - 1]);
+		passes(1);
+		cr_assert_eq(queue->in_held, 0u);
+		cr_assert_eq(queue->open_tx, 0u);
+		mail(MAIL_PEER_UP, PEER, NIC_PEER);
+		shard->sessions[PEER].whole_max = WHOLE;
+	}
+}
