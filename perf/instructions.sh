@@ -9,7 +9,7 @@ count() {
 	valgrind --tool=callgrind --callgrind-out-file=/dev/null "$step" "$1" "$2" 2>&1 >/dev/null |
 		sed -n 's/.*Collected : //p'
 }
-for api in message fiber rpc; do
+for api in message fiber rpc fanout; do
 	short=$(count 100 $api)
 	long=$(count 1100 $api)
 	echo "$api: $(((long - short) / 16000)) instructions a call"

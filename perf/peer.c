@@ -56,8 +56,8 @@ int peer_main(const struct perf_opts *o)
 	struct floor_shared *shared = peer_map((int)o->peer_fd);
 	struct far_err err;
 	struct far_agent *agent = NULL;
-	if (o->peer_fd == 0 || !shared) {
-		fprintf(stderr, "farcall perf peer: started by farcall perf latency and rate only\n");
+	if (o->peer_fd == 0 || o->peer_rank == 0 || o->peer_world == 0 || !shared) {
+		fprintf(stderr, "farcall perf peer: started by farcall perf latency, rate and fanout only\n");
 		return 2;
 	}
 	const struct far_msg_handler messages[] = {{PEER_ECHO, FAR_KIND_INLINE, echo, NULL},
@@ -70,7 +70,9 @@ int peer_main(const struct perf_opts *o)
 				.init_timeout_ns = JOIN_NS,
 				.messages = messages,
 				.messages_n = 2};
-	if (far_init_rpc("worker1", 1, 2, &opts, &agent, &err) != FAR_OK) {
+	char name[32];
+	snprintf(name, sizeof name, "worker%d", (int)o->peer_rank);
+	if (far_init_rpc(name, (int)o->peer_rank, (int)o->peer_world, &opts, &agent, &err) != FAR_OK) {
 		far_err_print(stderr, &err);
 		return 1;
 	}
@@ -87,63 +89,92 @@ int peer_main(const struct perf_opts *o)
 	return rc < 0;
 }
 
-static int start(struct peer *p, const struct perf_opts *o)
+static unsigned servers_of(const struct perf_opts *o)
 {
-	char fd_text[16], cpu_text[16];
-	int rc;
+	return o->servers ? (unsigned)o->servers : 1;
+}
+
+static int start_one(struct peer *p, const struct perf_opts *o)
+{
+	char fd_text[16], cpu_text[16], rank_text[16], world_text[16];
+	int rc, rank = (int)p->servers + 1;
 	int fd = memfd_create("farcall-perf", MFD_CLOEXEC);
+	struct floor_shared *shared = NULL;
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, sizeof(struct floor_shared)) < 0 || !(p->shared = peer_map(fd))) {
+	if (ftruncate(fd, sizeof(struct floor_shared)) < 0 || !(shared = peer_map(fd))) {
 		rc = -errno;
-		goto close_fd;
+		close(fd);
+		return rc;
 	}
-	rc = spawn_group_open(&p->group, 2);
-	if (rc < 0)
-		goto unmap;
 	snprintf(fd_text, sizeof fd_text, "%d", fd);
-	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu(1) + 1);
-	const char *argv[] = {"farcall",    "perf",   "peer",  "--peer-fd", fd_text,
-			      "--peer-cpu", cpu_text, "--nic", o->nic,      NULL};
+	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu((unsigned)rank) + 1);
+	snprintf(rank_text, sizeof rank_text, "%d", rank);
+	snprintf(world_text, sizeof world_text, "%u", servers_of(o) + 1);
+	const char *argv[] = {"farcall",     "perf",    "peer",         "--peer-fd", fd_text, "--peer-cpu", cpu_text,
+			      "--peer-rank", rank_text, "--peer-world", world_text,  "--nic", o->nic,       NULL};
 	struct spawn_child child = {.group = &p->group,
 				    .announce_fd = -1,
-				    .rank = 1,
+				    .rank = rank,
 				    .file = NAME_SELF,
 				    .argv = (char *const *)(uintptr_t)argv,
 				    .in = -1,
 				    .out = STDERR_FILENO, /* stdout is the measurement's */
 				    .err = -1,
 				    .keep_fd = fd};
-	rc = spawn_start(&child, &p->pid);
-	if (rc == 0) {
-		close(fd);
-		return 0;
-	}
-	spawn_group_close(&p->group);
-unmap:
-	munmap(p->shared, sizeof *p->shared);
-close_fd:
+	rc = spawn_start(&child, &p->pids[p->servers]);
 	close(fd);
+	if (rc < 0) {
+		munmap(shared, sizeof *shared);
+		return rc;
+	}
+	p->shares[p->servers++] = shared;
+	return 0;
+}
+
+static void stop_all(struct peer *p, bool patient);
+
+static int start(struct peer *p, const struct perf_opts *o)
+{
+	int rc = spawn_group_open(&p->group, (int)servers_of(o) + 1);
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < servers_of(o) && rc == 0; i++)
+		rc = start_one(p, o);
+	if (rc < 0) {
+		stop_all(p, false);
+		spawn_group_close(&p->group);
+	}
+	p->shared = p->shares[0];
 	return rc;
 }
 
 /* Waits for the peer's end, a few seconds when it was asked to; then kills it. */
-static void reap(struct peer *p, bool patient)
+static void reap(pid_t pid, bool patient)
 {
 	int status;
 	for (int i = 0; patient && i < REAP_NAPS; i++) {
-		if (waitpid(p->pid, &status, WNOHANG) == p->pid)
+		if (waitpid(pid, &status, WNOHANG) == pid)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = REAP_NAP_NS}, NULL);
 	}
-	kill(p->pid, SIGKILL);
-	waitpid(p->pid, &status, 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
+static void stop_all(struct peer *p, bool patient)
+{
+	for (unsigned i = 0; i < p->servers; i++) {
+		reap(p->pids[i], patient);
+		munmap(p->shares[i], sizeof *p->shares[i]);
+	}
+	p->servers = 0;
 }
 
 int peer_open(struct peer *p, const struct perf_opts *o)
 {
 	struct far_err err;
-	*p = (struct peer){.pid = -1};
+	*p = (struct peer){0};
 	int rc = start(p, o);
 	if (rc < 0) {
 		fprintf(stderr, "%s: cannot start the peer process: %s\n", o->what, strerror(-rc));
@@ -153,7 +184,7 @@ int peer_open(struct peer *p, const struct perf_opts *o)
 	struct far_opts opts = {.nic = o->nic,
 				.driver = o->via == PERF_VIA_DIRECT ? FAR_DRIVER_SHARED : FAR_DRIVER_OWN,
 				.init_timeout_ns = JOIN_NS};
-	enum far_status status = far_init_rpc("worker0", 0, 2, &opts, &p->agent, &err);
+	enum far_status status = far_init_rpc("worker0", 0, (int)p->servers + 1, &opts, &p->agent, &err);
 	if (status == FAR_OK) {
 		perf_pin(perf_cpu(0));
 		if (o->via == PERF_VIA_DIRECT)
@@ -164,17 +195,18 @@ int peer_open(struct peer *p, const struct perf_opts *o)
 		return 0;
 	fprintf(stderr, "%s: ", o->what);
 	far_err_print(stderr, &err);
-	reap(p, false);
+	stop_all(p, false);
 	if (p->agent)
 		far_shutdown_local(p->agent, NULL);
-	munmap(p->shared, sizeof *p->shared);
 	return 1;
 }
 
 int peer_close(struct peer *p, const struct perf_opts *o)
 {
 	struct far_err err;
-	int rc = floor_switch(p->shared, FLOOR_STOP);
+	int rc = 0;
+	for (unsigned i = 0; i < p->servers && rc == 0; i++)
+		rc = floor_switch(p->shares[i], FLOOR_STOP);
 	if (p->held)
 		far_shard_release(p->agent);
 	if (rc == 0 && far_shutdown(p->agent, LEAVE_NS, &err) != FAR_OK) {
@@ -185,7 +217,6 @@ int peer_close(struct peer *p, const struct perf_opts *o)
 		fprintf(stderr, "%s: the peer process no longer answers\n", o->what);
 		far_shutdown_local(p->agent, NULL);
 	}
-	reap(p, rc == 0);
-	munmap(p->shared, sizeof *p->shared);
+	stop_all(p, rc == 0);
 	return rc < 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The second process of a measurement: rank 1, which serves; the measuring process is rank 0. */
+/** The other processes of a measurement: ranks from 1, which serve; the measuring process is rank 0. Floors are those
+ * of rank 1. */
 #ifndef PERF_PEER_H
 #define PERF_PEER_H
 
@@ -9,20 +10,23 @@
 #include <farcall/farcall.h>
 
 #define PEER_INFLIGHT_MAX 256 /* calls that an agent keeps pending towards one worker */
-#define PEER_ECHO         1   /* message handlers of the peer: the request comes back */
-#define PEER_SINK         2   /* every byte is read, the reply is empty */
+#define PEER_SERVERS_MAX  7
+#define PEER_ECHO         1 /* message handlers of the peer: the request comes back */
+#define PEER_SINK         2 /* every byte is read, the reply is empty */
 
 struct peer {
 	struct spawn_group group;
-	struct floor_shared *shared;
-	struct far_agent *agent; /* ours */
-	pid_t pid;
+	struct floor_shared *shared; /* with the first server */
+	struct far_agent *agent;     /* ours */
+	unsigned servers;            /* started */
+	struct floor_shared *shares[PEER_SERVERS_MAX];
+	pid_t pids[PEER_SERVERS_MAX];
 	bool held; /* this thread holds the shard */
 };
 
-/** Starts the peer and joins it. 0; or the exit status, after the error was printed and all was undone. */
+/** Starts the peers and joins them. 0; or the exit status, after the error was printed and all was undone. */
 int peer_open(struct peer *p, const struct perf_opts *o);
-/** Both leave. 0, or the exit status. Kills the peer when it does not come. */
+/** All leave. 0, or the exit status. Kills a peer that does not come. */
 int peer_close(struct peer *p, const struct perf_opts *o);
 
 /** Where calls go. */

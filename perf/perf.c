@@ -26,12 +26,15 @@ static const struct measurement measurements[] = {
 	{"rate", perf_rate, 3, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
 	 "of the message API is empty. bytes_per_s counts what requests carry."},
+	{"fanout", perf_fanout, 6, "one call to many targets, against as many calls by themselves",
+	 "Starts server processes and calls far::add on many targets, several of each server, as one fan-out and, by "
+	 "turns,\nas separate calls that are waited for together. Both put every result in its place of one buffer."},
 	{"idle", perf_idle, 5, "what a worker costs that does nothing, and its first call after that",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
 	{"floor", perf_floor, 2, "what this machine can do at best, without any engine",
 	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
 	 "wake-up."},
-	{"peer", peer_main, 0, NULL, "The second process of latency and rate."},
+	{"peer", peer_main, 0, NULL, "The other processes of latency, rate and fanout."},
 };
 #define MEASUREMENTS (sizeof measurements / sizeof *measurements)
 
@@ -129,12 +132,18 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 "direct (default): the caller polls; thread: the agent's thread does", via_names},
 		{"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
 		 NULL},
+		{"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
+		 "targets of a fan-out (1, 8 and 64 in turn); fanout only", NULL},
+		{"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1); fanout only",
+		 NULL},
 		{"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL, "alternate with the machine's floor; report the ratio",
 		 NULL},
 		{"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		 NULL},
 		{"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL},
 		{"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL},
+		{"peer-rank", 0, OPTION_COUNT, &o.peer_rank, 1, PEER_SERVERS_MAX, "RANK", NULL, NULL},
+		{"peer-world", 0, OPTION_COUNT, &o.peer_world, 2, PEER_SERVERS_MAX + 1, "N", NULL, NULL},
 		{.name = ""}};
 	const struct option_command command = {name, "[OPTIONS]", m->about, specs};
 	int rest;
@@ -177,5 +186,6 @@ int cmd_perf(int argc, char **argv)
 	const char *near = options_suggest(argv[1], words);
 	if (near)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
-	return options_wrong("farcall perf", "unknown measurement '%s'; give latency, rate, idle or floor", argv[1]);
+	return options_wrong("farcall perf", "unknown measurement '%s'; give latency, rate, fanout, idle or floor",
+			     argv[1]);
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define PERF_TARGETS_MAX 200 /* of a fan-out: as many calls can be pending towards one server */
+
 enum perf_api { PERF_API_MESSAGE, PERF_API_RPC };
 enum perf_via {
 	PERF_VIA_DIRECT, /* the calling thread holds the driver token */
@@ -24,12 +26,15 @@ struct perf_opts {
 	int via; /* enum perf_via */
 	uint64_t duration_ns;
 	bool floor, json;
+	uint64_t servers; /* peer processes; 0: one. Fan-out only */
+	uint64_t targets; /* 0: several numbers in turn. Likewise */
 	/* Hidden: how a peer process is told what to be. */
-	uint64_t peer_fd, peer_cpu;
+	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
 };
 
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
+int perf_fanout(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat exactly and
- * polling does not blur them. usage: step ROUNDS message|fiber|rpc; each round is 16 calls. perf/instructions.sh runs
- * it under callgrind.
+ * polling does not blur them. usage: step ROUNDS message|fiber|rpc|fanout; each round is 16 calls. perf/instructions.sh
+ * runs it under callgrind.
  */
 #include <arpa/inet.h>
 #include <farcall/farcall.h>
@@ -82,6 +82,26 @@ static void typed(void)
 	}
 }
 
+static void fanned_out(void)
+{
+	static struct far_target targets[CALLS];
+	static float sums[CALLS][2];
+	struct far_fanout_opts opts = {.into = sums, .slice_bytes = sizeof sums[0], .dtype = FAR_F32};
+	struct far_future *f;
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++)
+		targets[i].to = to;
+	enum far_status status =
+		far_rpc_fanout(agents[0], "far::add", FAR_ARGS(&t, &t), targets, CALLS, &opts, NULL, &f, NULL);
+	if (status)
+		exit((int)status);
+	pass_round();
+	if (far_future_value(f, NULL, NULL) == FAR_OK)
+		answered += CALLS;
+	far_future_free(f);
+}
+
 int main(int argc, char **argv)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -91,11 +111,13 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	struct far_err err;
 	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
-	void (*step)(void) = argc == 3 && strcmp(argv[2], "rpc") == 0 ? typed : messages;
+	void (*step)(void) = argc == 3 && strcmp(argv[2], "rpc") == 0      ? typed
+			     : argc == 3 && strcmp(argv[2], "fanout") == 0 ? fanned_out
+									   : messages;
 	if (argc == 3 && strcmp(argv[2], "fiber") == 0)
 		id = ECHO_FIBER;
 	if (rounds == 0) {
-		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc\n");
+		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc|fanout\n");
 		return 2;
 	}
 	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || listen(fd, 8) ||

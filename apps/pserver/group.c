@@ -42,12 +42,15 @@ int group_identify(struct group *g)
 	return -EINVAL;
 }
 
-int group_join(struct group *g, struct ps_server *server, struct report *report)
+int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report)
 {
 	struct far_function functions[PS_FUNCTIONS + 1];
 	ps_functions(server, functions);
 	functions[PS_FUNCTIONS] = report_function(report);
-	struct far_opts opts = {.init_method = g->init_method, .functions = functions, .functions_n = PS_FUNCTIONS + 1};
+	struct far_opts opts = {.init_method = g->init_method,
+				.functions = functions,
+				.functions_n = PS_FUNCTIONS + 1,
+				.shards = server ? shards : 1};
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", g->rank);
 	struct far_err err;

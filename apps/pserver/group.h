@@ -23,8 +23,8 @@ bool group_has_rank(const struct group *g);
 /** Reads rank and world size. 0, or -EINVAL after a message. */
 int group_identify(struct group *g);
 /** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
- * does not serve them. 0, or -EIO after a message. */
-int group_join(struct group *g, struct ps_server *server, struct report *report);
+ * does not serve them; a server has `shards`. 0, or -EIO after a message. */
+int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
 /** Prints "program: worker1: " and the error. */
 void group_complain(const struct group *g, const struct far_err *err);
 

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUSY_NAP_NS UINT64_C(50000) /* between tries of a call that back-pressure refused */
-
 /* One operation on its way. */
 struct op {
 	const char *function;
@@ -18,6 +16,7 @@ struct op {
 	bool push;
 	const float *grads; /* in the caller's order; NULL in a pull, or without keys */
 	float *rows;        /* where the answers go, in the caller's order; NULL when they carry none */
+	float *grouped;     /* where they go first, in the order of the groups; `rows` itself when that is the same */
 	float rate;
 	const struct ps_bsp *bsp;
 	bool more; /* bulk-synchronous: not the last parts */
@@ -39,201 +38,207 @@ enum far_status ps_fail(struct far_err *err, enum far_status status, const char 
 	return status;
 }
 
-/* Puts what was tried, and where, before the text of an error. */
-static enum far_status blame(struct far_err *err, enum far_status status, const char *function, unsigned server)
+struct far_to ps_part_to(const struct ps_client *c, unsigned part)
 {
-	if (err) {
-		char text[FAR_ERR_TEXT_MAX];
-		snprintf(text, sizeof text, "%s at server %u: %.300s", function, server, err->text);
-		memcpy(err->text, text, sizeof text);
-	}
-	return status;
+	return (struct far_to){(int32_t)ps_part_server(part, c->shards), (int32_t)ps_part_shard(part, c->shards)};
 }
 
-int ps_client_init(struct ps_client *c, struct far_agent *agent, unsigned servers, uint64_t timeout_ns)
+int ps_client_init(struct ps_client *c, struct far_agent *agent, unsigned servers, unsigned shards, uint64_t timeout_ns)
 {
 	memset(c, 0, sizeof *c);
 	c->agent = agent;
 	c->servers = servers;
+	c->shards = shards;
 	c->timeout_ns = timeout_ns;
 	c->chunk_bytes = PS_CHUNK_BYTES;
-	return servers == 0 || servers > PS_WORLD_MAX ? -EINVAL : ps_split_init(&c->split, servers);
+	if (servers == 0 || servers > PS_WORLD_MAX || shards == 0 || shards > PS_SHARDS_MAX)
+		return -EINVAL;
+	return ps_split_init(&c->split, servers * shards);
 }
 
 void ps_client_fini(struct ps_client *c)
 {
 	ps_split_fini(&c->split);
 	free(c->grads);
+	free(c->rows);
+	free(c->calls);
+	free(c->targets);
+	free(c->results);
 	memset(c, 0, sizeof *c);
 }
 
-/* ---- calls in flight ---- */
+/* ---- a fan-out of calls ---- */
 
-/* Copies the rows of one answer to their places; false when it is not what was asked for. */
-static bool scatter(const struct ps_client *c, const struct op *op, const struct ps_flight *f,
-		    const struct far_val *value)
+/* Puts what was tried, and where it failed first, before the text of an error. */
+static enum far_status blame(const struct ps_client *c, const struct op *op, enum far_status status)
 {
-	const struct far_tensor *t = &value->u.t;
-	if (value->type != FAR_TYPE_TENSOR || t->dtype != FAR_F32 || t->ndim != 2 || t->shape[0] != f->n ||
-	    t->shape[1] != op->dim)
-		return false;
-	const float *from = t->data;
-	for (size_t i = 0; i < f->n; i++)
-		memcpy(op->rows + c->split.position[f->from + i] * op->dim, from + i * op->dim, op->dim * sizeof *from);
-	return true;
-}
-
-static void flights_drop(struct ps_client *c)
-{
-	for (size_t i = 0; i < c->flying; i++)
-		far_future_free(c->flights[i].future);
-	c->flying = 0;
-}
-
-/* Waits for all calls in flight and takes their answers. After a failure nothing is in flight. */
-static enum far_status flights_land(struct ps_client *c, const struct op *op)
-{
-	struct far_future *futures[PS_INFLIGHT];
-	for (size_t i = 0; i < c->flying; i++)
-		futures[i] = c->flights[i].future;
-	/* The calls end by their own deadlines, at op->deadline; the second more is for an engine that is late. */
-	uint64_t now = clock_ns(), limit = (op->deadline > now ? op->deadline - now : 0) + FAR_SEC;
-	enum far_status status = c->flying ? far_future_wait_all(futures, c->flying, limit, op->err) : FAR_OK;
-	for (size_t i = 0; i < c->flying && status != FAR_OK; i++) {
-		/* Which of them failed: the first that is complete and not well. */
-		enum far_status one = far_future_value(futures[i], NULL, NULL);
-		if (one != FAR_OK && one != FAR_PENDING) {
-			status = far_future_value(futures[i], NULL, op->err);
-			blame(op->err, status, op->function, c->flights[i].server);
-			break;
-		}
-	}
-	if (status == FAR_PENDING)
-		status = ps_fail(op->err, FAR_TIMEOUT, "%s: no answer within %" PRIu64 " ms", op->function,
-				 c->timeout_ns / FAR_MS);
-	for (size_t i = 0; i < c->flying && status == FAR_OK && op->rows; i++) {
-		struct far_val value = far_none();
-		status = far_future_value(futures[i], &value, op->err);
-		if (status == FAR_OK && !scatter(c, op, &c->flights[i], &value))
-			status = ps_fail(op->err, FAR_PROTOCOL, "%s: server %u answered with other rows than asked for",
-					 op->function, c->flights[i].server);
-		far_val_fini(&value);
-	}
-	flights_drop(c);
+	size_t i = 0;
+	char text[FAR_ERR_TEXT_MAX];
+	if (op->err == NULL)
+		return status;
+	while (i < c->calls_n && c->results[i].status != status)
+		i++;
+	if (i < c->calls_n)
+		snprintf(text, sizeof text, "%s at server %u: %.300s", op->function,
+			 ps_part_server(c->calls[i].part, c->shards), c->results[i].text);
+	else
+		snprintf(text, sizeof text, "%s: %.300s", op->function, op->err->text);
+	memcpy(op->err->text, text, sizeof text);
 	return status;
 }
 
-/* Starts one call. Back-pressure is answered by landing what flies, or by short naps when nothing does. */
-static enum far_status launch(struct ps_client *c, const struct op *op, struct ps_flight flight,
-			      const struct far_val *args, size_t args_n)
+/* Makes the calls that were gathered, and waits until all are answered. */
+static enum far_status calls_make(struct ps_client *c, const struct op *op)
 {
-	for (;;) {
-		if (c->flying == PS_INFLIGHT) {
-			enum far_status status = flights_land(c, op);
-			if (status != FAR_OK)
-				return status;
-		}
-		uint64_t now = clock_ns();
-		if (now >= op->deadline) {
-			flights_drop(c);
-			return ps_fail(op->err, FAR_TIMEOUT, "%s: server %u took no call within %" PRIu64 " ms",
-				       op->function, flight.server, c->timeout_ns / FAR_MS);
-		}
-		struct far_call_opts opts = {.timeout_ns = op->deadline - now};
-		struct far_to to = {.worker = (int32_t)flight.server, .shard = 0};
-		enum far_status status =
-			far_rpc_async_to(c->agent, to, op->function, args, args_n, &opts, &flight.future, op->err);
-		if (status == FAR_OK) {
-			c->flights[c->flying++] = flight;
-			return FAR_OK;
-		}
-		if (status != FAR_BUSY) {
-			flights_drop(c);
-			return blame(op->err, status, op->function, flight.server);
-		}
-		if (c->flying) {
-			status = flights_land(c, op);
-			if (status != FAR_OK)
-				return status;
-		} else {
-			clock_nap(BUSY_NAP_NS);
-		}
+	uint64_t now = clock_ns();
+	struct far_fanout_opts opts = {.timeout_ns = op->deadline > now ? op->deadline - now : 1};
+	struct far_future *f;
+	if (c->calls_n == 0)
+		return FAR_OK;
+	for (size_t i = 0; i < c->calls_n; i++) {
+		c->targets[i].args = c->calls[i].args;
+		c->targets[i].out = op->rows ? &c->calls[i].rows : NULL;
 	}
+	enum far_status status = far_rpc_fanout(c->agent, op->function, FAR_NOARGS, c->targets, c->calls_n, &opts,
+						c->results, &f, op->err);
+	if (status == FAR_OK) {
+		/* It ends by its own deadline; the second more is for an engine that is late. */
+		status = far_future_wait(f, opts.timeout_ns + FAR_SEC, NULL, op->err);
+		far_future_free(f);
+		if (status == FAR_PENDING)
+			status = ps_fail(op->err, FAR_TIMEOUT, "no answer within %" PRIu64 " ms",
+					 c->timeout_ns / FAR_MS);
+		if (status != FAR_OK)
+			blame(c, op, status);
+	}
+	c->calls_n = c->calls_bytes = 0;
+	return status;
+}
+
+static bool calls_reserve(struct ps_client *c)
+{
+	if (c->calls_n < c->calls_cap)
+		return true;
+	size_t cap = c->calls_cap ? c->calls_cap * 2 : 16;
+	struct ps_call *calls = reallocarray(c->calls, cap, sizeof *calls);
+	c->calls = calls ? calls : c->calls;
+	struct far_target *targets = reallocarray(c->targets, cap, sizeof *targets);
+	c->targets = targets ? targets : c->targets;
+	struct far_target_result *results = reallocarray(c->results, cap, sizeof *results);
+	c->results = results ? results : c->results;
+	if (calls == NULL || targets == NULL || results == NULL)
+		return false;
+	c->calls_cap = cap;
+	return true;
 }
 
 /* ---- operations on keys ---- */
 
-static enum far_status launch_part(struct ps_client *c, const struct op *op, struct ps_flight flight)
+static size_t row_bytes(unsigned dim)
 {
-	struct far_tensor keys = far_tensor_1d(FAR_U64, c->split.key + flight.from, flight.n);
-	const float *first = op->push && flight.n ? c->grads + flight.from * op->dim : NULL;
-	struct far_tensor grads = far_tensor_2d(FAR_F32, first, flight.n, op->dim);
-	struct far_val args[7] = {far_int(op->table), far_tensor_val(&keys)};
-	size_t n = 2;
+	return sizeof(uint64_t) + dim * sizeof(float);
+}
+
+/* Adds a call on keys [from, from + n); makes those that were gathered first when they would be too many. */
+static enum far_status call_add(struct ps_client *c, const struct op *op, unsigned part, size_t from, size_t n)
+{
+	size_t bytes = n * row_bytes(op->dim);
+	if (c->calls_n == FAR_FANOUT_MAX || (c->calls_n && c->calls_bytes + bytes > PS_FANOUT_BYTES)) {
+		enum far_status status = calls_make(c, op);
+		if (status != FAR_OK)
+			return status;
+	}
+	if (!calls_reserve(c))
+		return ps_fail(op->err, FAR_RESOURCE, "%s: no memory for %zu calls", op->function, c->calls_n);
+	struct ps_call *call = &c->calls[c->calls_n];
+	struct far_tensor keys = far_tensor_1d(FAR_U64, c->split.key + from, n);
+	struct far_tensor grads = far_tensor_2d(FAR_F32, op->push && n ? c->grads + from * op->dim : NULL, n, op->dim);
+	size_t args = 0;
+	call->part = part;
+	call->from = from;
+	call->n = n;
+	call->rows = far_tensor_2d(FAR_F32, op->rows ? op->grouped + from * op->dim : NULL, n, op->dim);
+	call->args[args++] = far_int(op->table);
+	call->args[args++] = far_tensor_val(&keys);
 	if (op->push) {
-		args[n++] = far_tensor_val(&grads);
-		args[n++] = far_float((double)op->rate);
+		call->args[args++] = far_tensor_val(&grads);
+		call->args[args++] = far_float((double)op->rate);
 	}
 	if (op->bsp) {
-		args[n++] = far_int(op->bsp->step);
-		args[n++] = far_int(op->bsp->workers);
-		args[n++] = far_int(op->more);
+		call->args[args++] = far_int(op->bsp->step);
+		call->args[args++] = far_int(op->bsp->workers);
+		call->args[args++] = far_int(op->more);
 	}
-	return launch(c, op, flight, args, n);
+	c->targets[c->calls_n++] = (struct far_target){.to = ps_part_to(c, part), .args_n = args};
+	c->calls_bytes += bytes;
+	return FAR_OK;
 }
 
 static size_t chunk_rows(const struct ps_client *c, unsigned dim)
 {
-	size_t rows = c->chunk_bytes / (sizeof(uint64_t) + dim * sizeof(float));
+	size_t rows = c->chunk_bytes / row_bytes(dim);
 	return rows ? rows : 1;
 }
 
-/* All parts of every server, the servers in turn, so that all of them work from the start. */
-static enum far_status launch_parts(struct ps_client *c, const struct op *op)
+/* All chunks of every part, the parts in turn, so that all of them work from the start. */
+static enum far_status call_parts(struct ps_client *c, const struct op *op)
 {
 	size_t rows = chunk_rows(c, op->dim);
 	bool any = true;
-	for (size_t part = 0; any; part++) {
+	for (size_t chunk = 0; any; chunk++) {
 		any = false;
-		for (unsigned s = 0; s < c->servers; s++) {
-			size_t from = c->split.start[s] + part * rows, to = c->split.start[s + 1];
+		for (unsigned p = 0; p < c->split.parts; p++) {
+			size_t from = c->split.start[p] + chunk * rows, to = c->split.start[p + 1];
 			if (from >= to)
 				continue;
 			any = true;
-			struct ps_flight flight = {NULL, s, from, to - from < rows ? to - from : rows};
-			enum far_status status = launch_part(c, op, flight);
+			enum far_status status = call_add(c, op, p, from, to - from < rows ? to - from : rows);
 			if (status != FAR_OK)
 				return status;
 		}
 	}
-	return flights_land(c, op);
+	return calls_make(c, op);
 }
 
-/* Bulk-synchronous: all parts but each server's last, which are answered at once; then the last ones, to every server,
- * also those without keys. */
-static enum far_status launch_bsp(struct ps_client *c, struct op *op)
+/* Bulk-synchronous: all chunks but each part's last, which are answered at once; then the last ones, to every part,
+ * also those without keys, in one fan-out: each is answered when all workers' have come. */
+static enum far_status call_bsp(struct ps_client *c, struct op *op)
 {
 	size_t rows = chunk_rows(c, op->dim);
 	float *answers = op->rows;
+	const size_t *start = c->split.start;
 	op->rows = NULL;
 	op->more = true;
-	size_t *start = c->split.start;
-	for (unsigned s = 0; s < c->servers; s++) {
-		for (size_t from = start[s]; start[s + 1] - from > rows; from += rows) {
-			enum far_status status = launch_part(c, op, (struct ps_flight){NULL, s, from, rows});
+	for (unsigned p = 0; p < c->split.parts; p++) {
+		for (size_t from = start[p]; start[p + 1] - from > rows; from += rows) {
+			enum far_status status = call_add(c, op, p, from, rows);
 			if (status != FAR_OK)
 				return status;
 		}
 	}
-	enum far_status status = flights_land(c, op);
+	enum far_status status = calls_make(c, op);
 	op->rows = answers;
 	op->more = false;
-	for (unsigned s = 0; s < c->servers && status == FAR_OK; s++) {
-		size_t n = start[s + 1] - start[s];
+	for (unsigned p = 0; p < c->split.parts && status == FAR_OK; p++) {
+		size_t n = start[p + 1] - start[p];
 		size_t before = n ? (n - 1) / rows * rows : 0;
-		status = launch_part(c, op, (struct ps_flight){NULL, s, start[s] + before, n - before});
+		status = call_add(c, op, p, start[p] + before, n - before);
 	}
-	return status == FAR_OK ? flights_land(c, op) : status;
+	return status == FAR_OK ? calls_make(c, op) : status;
+}
+
+/* Makes a scratch array hold `n` × `dim` floats. */
+static bool floats_reserve(float **floats, size_t *cap, size_t n, unsigned dim)
+{
+	if (n * dim <= *cap)
+		return true;
+	float *more = reallocarray(NULL, n, dim * sizeof *more);
+	if (more == NULL)
+		return false;
+	free(*floats);
+	*floats = more;
+	*cap = n * dim;
+	return true;
 }
 
 static enum far_status prepare(struct ps_client *c, struct op *op, const uint64_t *keys, size_t n)
@@ -243,18 +248,20 @@ static enum far_status prepare(struct ps_client *c, struct op *op, const uint64_
 			       op->function, op->table);
 	op->dim = c->dims[op->table];
 	op->deadline = clock_ns() + c->timeout_ns;
+	c->calls_n = c->calls_bytes = 0;
 	if (ps_split_keys(&c->split, keys, n))
 		return ps_fail(op->err, FAR_RESOURCE, "%s: no memory for %zu keys", op->function, n);
+	/* With one part the groups are in the caller's order: answers go straight to it. */
+	op->grouped = op->rows;
+	if (op->rows && c->split.parts > 1) {
+		if (!floats_reserve(&c->rows, &c->rows_cap, n, op->dim))
+			return ps_fail(op->err, FAR_RESOURCE, "%s: no memory for %zu rows", op->function, n);
+		op->grouped = c->rows;
+	}
 	if (!op->push || n == 0)
 		return FAR_OK;
-	if (n * op->dim > c->grads_cap) {
-		float *grads = reallocarray(NULL, n, op->dim * sizeof *grads);
-		if (grads == NULL)
-			return ps_fail(op->err, FAR_RESOURCE, "%s: no memory for %zu gradients", op->function, n);
-		free(c->grads);
-		c->grads = grads;
-		c->grads_cap = n * op->dim;
-	}
+	if (!floats_reserve(&c->grads, &c->grads_cap, n, op->dim))
+		return ps_fail(op->err, FAR_RESOURCE, "%s: no memory for %zu gradients", op->function, n);
 	for (size_t i = 0; i < n; i++)
 		memcpy(c->grads + i * op->dim, op->grads + c->split.position[i] * op->dim, op->dim * sizeof(float));
 	return FAR_OK;
@@ -265,7 +272,10 @@ static enum far_status run(struct ps_client *c, struct op op, const uint64_t *ke
 	enum far_status status = prepare(c, &op, keys, n);
 	if (status != FAR_OK)
 		return status;
-	return op.bsp ? launch_bsp(c, &op) : launch_parts(c, &op);
+	status = op.bsp ? call_bsp(c, &op) : call_parts(c, &op);
+	for (size_t i = 0; i < n && status == FAR_OK && op.grouped != op.rows; i++)
+		memcpy(op.rows + c->split.position[i] * op.dim, op.grouped + i * op.dim, op.dim * sizeof(float));
+	return status;
 }
 
 enum far_status ps_pull(struct ps_client *c, int table, const uint64_t *keys, size_t n, float *rows,

@@ -3,9 +3,10 @@
  * The client side of a parameter server: one operation over all servers at once.
  *
  * Keys may come in any order and repeat: a pull fills every position, a push adds every gradient. The keys are grouped
- * by owner, each server with keys gets its part in one asynchronous call (several when the part is larger than
- * `chunk_bytes`), then all are waited for. Every operation ends within the client's timeout. Not thread-safe: one
- * client per thread. Failures are those of the calls; `err` names the server.
+ * by the part of the table that they belong to (a shard of a server), and each part with keys gets its own in one call
+ * of a fan-out (several when they are more than `chunk_bytes`), whose answers come in the order of the groups. Every
+ * operation ends within the client's timeout. Not thread-safe: one client per thread. Failures are those of the calls;
+ * `err` names the server.
  */
 #ifndef PSERVER_PS_CLIENT_H
 #define PSERVER_PS_CLIENT_H
@@ -15,29 +16,34 @@
 #include <farcall/farcall.h>
 
 #define PS_CHUNK_BYTES                                                                                                 \
-	((size_t)4 << 20) /* largest part in one message; below FAR_MSG_WHOLE_MAX so that a server                     \
-			     is not held by one request for long */
-#define PS_INFLIGHT 64    /* calls of one operation in flight */
+	((size_t)4 << 20)                  /* largest part in one message; below FAR_MSG_WHOLE_MAX so that a server    \
+					      is not held by one request for long */
+#define PS_FANOUT_BYTES ((size_t)64 << 20) /* largest sum of parts under way at once, as long as there are several */
+#define PS_ARGS         7
 
-/** One part of an operation: positions [from, from + n) of the grouped keys, on their way to a server. */
-struct ps_flight {
-	struct far_future *future;
-	unsigned server;
-	size_t from;
-	size_t n;
+/** One call of an operation: positions [from, from + n) of the grouped keys. */
+struct ps_call {
+	unsigned part;
+	size_t from, n;
+	struct far_tensor rows; /* where its answer goes */
+	struct far_val args[PS_ARGS];
 };
 
 struct ps_client {
 	struct far_agent *agent;
 	unsigned servers; /* ranks [0, servers) */
+	unsigned shards;  /* of each */
 	uint64_t timeout_ns;
 	size_t chunk_bytes;
 	unsigned dims[PS_TABLES]; /* of the tables created through this client; 0: unknown */
 	struct ps_split split;
-	float *grads; /* scratch: gradients in grouped order */
-	size_t grads_cap;
-	struct ps_flight flights[PS_INFLIGHT];
-	size_t flying;
+	/* scratch: gradients and rows in grouped order; the calls that are gathered for a fan-out */
+	float *grads, *rows;
+	size_t grads_cap, rows_cap;
+	struct ps_call *calls;
+	struct far_target *targets;
+	struct far_target_result *results;
+	size_t calls_n, calls_cap, calls_bytes;
 };
 
 /** The gradients or rows of an operation are [n × dim], row-major, in the order of `keys`. */
@@ -46,10 +52,13 @@ struct ps_bsp {
 	int64_t workers; /* that push each step */
 };
 
-int ps_client_init(struct ps_client *c, struct far_agent *agent, unsigned servers, uint64_t timeout_ns);
+int ps_client_init(struct ps_client *c, struct far_agent *agent, unsigned servers, unsigned shards,
+		   uint64_t timeout_ns);
 void ps_client_fini(struct ps_client *c);
 
-/** Makes a table on all servers; every worker calls it, with the same values. */
+/** Makes a table on all servers; every worker calls it, with the same values. The first is SGD's. */
+enum far_status ps_create_with(struct ps_client *c, int table, unsigned dim, float init, const struct ps_rule *rule,
+			       struct far_err *err);
 enum far_status ps_create(struct ps_client *c, int table, unsigned dim, float init, struct far_err *err);
 enum far_status ps_pull(struct ps_client *c, int table, const uint64_t *keys, size_t n, float *rows,
 			struct far_err *err);
@@ -74,6 +83,9 @@ enum far_status ps_barrier(struct ps_client *c, int barrier, int workers, struct
 enum far_status ps_leave(struct ps_client *c, struct far_err *err);
 /** Sums the counters of a table over all servers. */
 enum far_status ps_stats(struct ps_client *c, int table, int64_t out[PS_STATS], struct far_err *err);
+
+/** Where a part of the tables is. */
+struct far_to ps_part_to(const struct ps_client *c, unsigned part);
 
 /** Fills an error of the client's own: executed NO, no origin. Returns `status`. */
 __attribute__((format(printf, 3, 4))) enum far_status ps_fail(struct far_err *err, enum far_status status,

@@ -16,22 +16,7 @@ struct request {
 	float rate;
 };
 
-int ps_server_new(int servers, size_t rows_max, struct ps_server **out)
-{
-	if (servers < 1 || servers > PS_WORLD_MAX)
-		return -EINVAL;
-	struct ps_server *s = calloc(1, sizeof *s);
-	if (s == NULL)
-		return -ENOMEM;
-	s->servers = servers;
-	s->rows_max = rows_max;
-	atomic_init(&s->left, 0);
-	atomic_init(&s->lost, -1);
-	*out = s;
-	return 0;
-}
-
-void ps_server_free(struct ps_server *s)
+static void server_free(struct ps_server *s)
 {
 	if (s == NULL)
 		return;
@@ -46,6 +31,36 @@ void ps_server_free(struct ps_server *s)
 	free(s);
 }
 
+int ps_service_new(int servers, unsigned shards, size_t rows_max, struct ps_service **out)
+{
+	if (servers < 1 || servers > PS_WORLD_MAX || shards < 1 || shards > PS_SHARDS_MAX)
+		return -EINVAL;
+	struct ps_service *s = calloc(1, sizeof *s);
+	if (s == NULL)
+		return -ENOMEM;
+	s->servers = servers;
+	s->shards = shards;
+	atomic_init(&s->left, 0);
+	atomic_init(&s->lost, -1);
+	for (unsigned i = 0; i < shards; i++) {
+		if ((s->shard[i] = calloc(1, sizeof *s->shard[i])) == NULL) {
+			ps_service_free(s);
+			return -ENOMEM;
+		}
+		s->shard[i]->service = s;
+		s->shard[i]->rows_max = rows_max;
+	}
+	*out = s;
+	return 0;
+}
+
+void ps_service_free(struct ps_service *s)
+{
+	for (unsigned i = 0; s && i < s->shards; i++)
+		server_free(s->shard[i]);
+	free(s);
+}
+
 /* A parameter declared float may arrive as an int. */
 static double number_of(const struct far_val *v)
 {
@@ -55,9 +70,16 @@ static double number_of(const struct far_val *v)
 /* NULL, and the request answered, when this member is no server. */
 static struct ps_server *server_of(struct far_req *req, void *user)
 {
-	if (user == NULL)
+	const struct ps_service *service = user;
+	unsigned shard = far_req_shard(req);
+	if (service && shard < service->shards)
+		return service->shard[shard];
+	if (service == NULL)
 		far_fail(req, FAR_INVALID, 0, "this member is a worker, not a parameter server");
-	return user;
+	else
+		far_fail(req, FAR_INVALID, 0, "this server has %u shards, and the call came to shard %u",
+			 service->shards, shard);
+	return NULL;
 }
 
 static struct ps_entry *entry_of(struct ps_server *s, struct far_req *req, int64_t table)
@@ -161,20 +183,32 @@ static enum far_status on_create(struct far_req *req, const struct far_val *args
 	if (s == NULL)
 		return FAR_OK;
 	int64_t table = args[0].u.i, dim = args[1].u.i;
-	float init = (float)number_of(&args[2]);
+	float init = (float)number_of(&args[2]), epsilon = (float)number_of(&args[4]);
+	int64_t optimizer = args[3].u.i;
 	if (table < 0 || table >= PS_TABLES)
 		return far_fail(req, FAR_INVALID, 0, "table %" PRId64 " is not in [0, %d)", table, PS_TABLES);
 	if (dim < 1 || dim > PS_DIM_MAX || !isfinite(init))
 		return far_fail(req, FAR_INVALID, 0, "dimension %" PRId64 " is not in [1, %u], or init is not finite",
 				dim, PS_DIM_MAX);
+	if (optimizer < 0 || optimizer >= PS_OPTIMIZERS || !isfinite(epsilon) || epsilon < 0.0f ||
+	    (optimizer == PS_ADAGRAD && epsilon == 0.0f))
+		return far_fail(req, FAR_INVALID, 0,
+				"optimizer %" PRId64 " is not in [0, %d), or epsilon %g is not above 0", optimizer,
+				PS_OPTIMIZERS, (double)epsilon);
 	struct ps_entry *e = &s->tables[table];
+	struct ps_rule rule = {(enum ps_optimizer)optimizer, epsilon};
 	if (!e->open) {
-		if (ps_table_init(&e->table, (unsigned)dim, init, s->rows_max))
+		unsigned state = ps_rule_state(&rule, (unsigned)dim);
+		if (ps_table_init(&e->table, (unsigned)dim, state, init, s->rows_max))
 			return far_fail(req, FAR_RESOURCE, ENOMEM, "no memory for table %" PRId64, table);
+		e->rule = rule;
 		e->open = true;
-	} else if (e->table.dim != (unsigned)dim || memcmp(&e->table.init, &init, sizeof init) != 0) {
-		return far_fail(req, FAR_INVALID, 0, "table %" PRId64 " exists with dimension %u and init %g", table,
-				e->table.dim, (double)e->table.init);
+	} else if (e->table.dim != (unsigned)dim || memcmp(&e->table.init, &init, sizeof init) != 0 ||
+		   e->rule.optimizer != rule.optimizer || memcmp(&e->rule.epsilon, &epsilon, sizeof epsilon) != 0) {
+		return far_fail(req, FAR_INVALID, 0,
+				"table %" PRId64 " exists with dimension %u, init %g, optimizer %s and epsilon %g",
+				table, e->table.dim, (double)e->table.init, ps_optimizer_names[e->rule.optimizer],
+				(double)e->rule.epsilon);
 	}
 	return return_none(req);
 }
@@ -213,7 +247,7 @@ static enum far_status push_now(struct far_req *req, const struct far_val *args,
 	struct request r = {0};
 	if (s == NULL || !push_request(s, req, args, &r))
 		return FAR_OK;
-	ps_apply(&r.entry->table, s->rows, r.grads, r.n, r.rate);
+	ps_rule_apply(&r.entry->rule, &r.entry->table, s->rows, r.grads, r.n, r.rate, 1.0f);
 	count_push(s, &r);
 	return pull ? return_rows(req, s, &r) : return_none(req);
 }
@@ -262,6 +296,10 @@ static enum far_status push_bsp(struct far_req *req, const struct far_val *args,
 	int64_t step = args[4].u.i, workers = args[5].u.i, more = args[6].u.i;
 	if (!step_accepts(req, st, rank, step, workers))
 		return FAR_OK;
+	/* The mean gradient of a step is scaled once. */
+	if (e->rule.optimizer != PS_SGD && st->workers && memcmp(&st->rate, &r.rate, sizeof r.rate) != 0)
+		return far_fail(req, FAR_INVALID, 0, "step %" PRId64 " has learning rate %g, this push says %g", step,
+				(double)st->rate, (double)r.rate);
 	/* The reply is secured before the push is taken: a push that fails has changed nothing. */
 	bool last = more == 0 && st->arrived + 1 == (unsigned)workers;
 	struct far_deferred *reply = NULL;
@@ -273,6 +311,7 @@ static enum far_status push_bsp(struct far_req *req, const struct far_val *args,
 		return far_fail(req, FAR_RESOURCE, 0, "the server has too many open requests");
 	}
 	st->workers = (unsigned)workers;
+	st->rate = r.rate;
 	count_push(s, &r);
 	if (more)
 		return return_none(req);
@@ -282,7 +321,7 @@ static enum far_status push_bsp(struct far_req *req, const struct far_val *args,
 	st->arrived++;
 	if (!last)
 		return FAR_OK;
-	ps_step_finish(st, &e->table);
+	ps_step_finish(st, &e->table, &e->rule);
 	return pull ? return_rows(req, s, &r) : return_none(req);
 }
 
@@ -325,7 +364,7 @@ static enum far_status on_arrived(struct far_req *req, const struct far_val *arg
 	struct ps_server *s = server_of(req, user);
 	if (s == NULL || !barrier_ok(req, args[0].u.i))
 		return FAR_OK;
-	int lost = atomic_load_explicit(&s->lost, memory_order_relaxed);
+	int lost = atomic_load_explicit(&s->service->lost, memory_order_relaxed);
 	if (lost >= 0)
 		return far_fail(req, FAR_PEER_LOST, 0, "rank %d was lost before the barrier", lost);
 	uint64_t shape[1] = {2};
@@ -351,7 +390,7 @@ static enum far_status on_leave(struct far_req *req, const struct far_val *args,
 	int rank = far_req_from(req).worker;
 	if (rank >= 0 && rank < PS_WORLD_MAX && !s->gone[rank]) {
 		s->gone[rank] = true;
-		atomic_fetch_add_explicit(&s->left, 1, memory_order_release);
+		atomic_fetch_add_explicit(&s->service->left, 1, memory_order_release);
 	}
 	return return_none(req);
 }
@@ -403,17 +442,19 @@ static enum far_status on_watch(struct far_req *req, const struct far_val *args,
 		snprintf(text, sizeof text, "member \"%s\" (rank %d) was lost in the middle of a step", info.name, r);
 		abort_steps(s, FAR_PEER_LOST, text);
 		int none = -1;
-		atomic_compare_exchange_strong_explicit(&s->lost, &none, r, memory_order_release, memory_order_relaxed);
+		atomic_compare_exchange_strong_explicit(&s->service->lost, &none, r, memory_order_release,
+							memory_order_relaxed);
 	}
 	if (args[0].u.i)
 		abort_steps(s, FAR_SHUTDOWN, "the parameter server was told to stop");
 	return return_none(req);
 }
 
-void ps_functions(struct ps_server *s, struct far_function out[PS_FUNCTIONS])
+void ps_functions(struct ps_service *s, struct far_function out[PS_FUNCTIONS])
 {
 	static const struct far_function list[PS_FUNCTIONS] = {
-		{"ps::create(int table, int dim, float init) -> none", FAR_KIND_INLINE, on_create, NULL},
+		{"ps::create(int table, int dim, float init, int optimizer, float epsilon) -> none", FAR_KIND_INLINE,
+		 on_create, NULL},
 		{"ps::pull(int table, Tensor keys) -> Tensor", FAR_KIND_INLINE, on_pull, NULL},
 		{"ps::push(int table, Tensor keys, Tensor grads, float lr) -> none", FAR_KIND_INLINE, on_push, NULL},
 		{"ps::push_pull(int table, Tensor keys, Tensor grads, float lr) -> Tensor", FAR_KIND_INLINE,

@@ -4,9 +4,10 @@
  * functions (a typed call is checked against the caller's own table); those that are no server register them without
  * one and refuse to run them.
  *
- *   ps::create(int table, int dim, float init) -> none         the same again is fine, other values are an error
+ *   ps::create(int table, int dim, float init, int optimizer, float epsilon) -> none
+ *       the same again is fine, other values are an error; optimizer 0 is SGD, 1 Adagrad, see ps_optimizer.h
  *   ps::pull(int table, Tensor keys) -> Tensor                 rows of u64 keys; one without a row reads as `init`
- *   ps::push(int table, Tensor keys, Tensor grads, float lr) -> none         row −= lr × gradient, at once
+ *   ps::push(int table, Tensor keys, Tensor grads, float lr) -> none         applied at once
  *   ps::push_pull(int table, Tensor keys, Tensor grads, float lr) -> Tensor  the same, returns the rows after it
  *   ps::push_bsp(int table, Tensor keys, Tensor grads, float lr, int step, int workers, int more) -> none
  *   ps::push_pull_bsp(the same) -> Tensor
@@ -18,7 +19,8 @@
  *   ps::watch(int stop) -> none
  *       called by the server itself: looks for lost members; stop 1 ends all open steps with an error
  *
- * All state belongs to the thread that runs the handlers; only `left` and `lost` are read by others.
+ * Each shard of a server has a part of its keys (ps_split.h) and state of its own, which belongs to the thread that
+ * runs the shard's handlers; only `left` and `lost` are read by others. Barriers are kept by shard 0 of server 0.
  */
 #ifndef PSERVER_PS_SERVER_H
 #define PSERVER_PS_SERVER_H
@@ -28,9 +30,10 @@
 #include <farcall/farcall.h>
 #include <stdatomic.h>
 
-#define PS_TABLES    64 /* tables of a server; their numbers are [0, PS_TABLES) */
-#define PS_BARRIERS  64
-#define PS_FUNCTIONS 11
+#define PS_TABLES     64 /* tables of a server; their numbers are [0, PS_TABLES) */
+#define PS_BARRIERS   64
+#define PS_SHARDS_MAX 16 /* of a server */
+#define PS_FUNCTIONS  11
 
 enum ps_stat {
 	PS_STAT_ROWS,
@@ -44,13 +47,24 @@ enum ps_stat {
 
 struct ps_entry {
 	struct ps_table table;
+	struct ps_rule rule;
 	struct ps_step *step; /* made by the first bulk-synchronous push */
 	uint64_t pulls, pushes, keys_pulled, keys_pushed;
 	bool open;
 };
 
+/** What the shards of a server share. */
+struct ps_service {
+	int servers; /* ranks [0, servers) are servers, the others workers */
+	unsigned shards;
+	_Atomic int left; /* workers that have left, counted by each shard; read by the thread that serves */
+	_Atomic int lost; /* rank of the first member found dead, or -1; likewise */
+	struct ps_server *shard[PS_SHARDS_MAX];
+};
+
+/** A shard's. */
 struct ps_server {
-	int servers;     /* ranks [0, servers) are servers, the others workers */
+	struct ps_service *service;
 	size_t rows_max; /* of each table; 0: PS_ROWS_MAX */
 	struct ps_entry tables[PS_TABLES];
 	float **rows; /* scratch: the rows of a request's keys */
@@ -58,15 +72,13 @@ struct ps_server {
 	bool arrived[PS_BARRIERS][PS_WORLD_MAX];
 	bool gone[PS_WORLD_MAX]; /* workers that have left in order */
 	int64_t served;          /* pulls and pushes of all tables: progress, as ps::arrived tells it */
-	_Atomic int left;        /* count of `gone`; read by the thread that serves */
-	_Atomic int lost;        /* rank of the first member found dead, or -1; likewise */
 };
 
 /** 0, -EINVAL or -ENOMEM. `*out` is the caller's; free it after the agent is shut down. */
-int ps_server_new(int servers, size_t rows_max, struct ps_server **out);
-void ps_server_free(struct ps_server *s);
+int ps_service_new(int servers, unsigned shards, size_t rows_max, struct ps_service **out);
+void ps_service_free(struct ps_service *s);
 
 /** Fills the functions to register; `s` is NULL on a member that is no server. */
-void ps_functions(struct ps_server *s, struct far_function out[PS_FUNCTIONS]);
+void ps_functions(struct ps_service *s, struct far_function out[PS_FUNCTIONS]);
 
 #endif

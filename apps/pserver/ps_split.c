@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ps_split_init(struct ps_split *s, unsigned servers)
+int ps_split_init(struct ps_split *s, unsigned parts)
 {
 	memset(s, 0, sizeof *s);
-	s->servers = servers;
-	s->start = calloc((size_t)servers + 1, sizeof *s->start);
+	s->parts = parts;
+	s->start = calloc((size_t)parts + 1, sizeof *s->start);
 	return s->start ? 0 : -ENOMEM;
 }
 
@@ -50,13 +50,13 @@ int ps_split_keys(struct ps_split *s, const uint64_t *keys, size_t n)
 	if (rc)
 		return rc;
 	s->n = n;
-	memset(s->start, 0, (s->servers + (size_t)1) * sizeof *s->start);
+	memset(s->start, 0, (s->parts + (size_t)1) * sizeof *s->start);
 	/* A counting sort: start[o + 1] counts, becomes the running end while placing, and ends as the next start. */
 	for (size_t i = 0; i < n; i++) {
-		s->owner[i] = ps_owner(keys[i], s->servers);
+		s->owner[i] = ps_owner(keys[i], s->parts);
 		s->start[s->owner[i] + 1]++;
 	}
-	for (unsigned o = 1; o <= s->servers; o++)
+	for (unsigned o = 1; o <= s->parts; o++)
 		s->start[o] += s->start[o - 1];
 	for (size_t i = n; i-- > 0;) {
 		size_t at = --s->start[s->owner[i] + 1];
@@ -64,7 +64,7 @@ int ps_split_keys(struct ps_split *s, const uint64_t *keys, size_t n)
 		s->key[at] = keys[i];
 	}
 	/* Every start[o + 1] now holds the beginning of group o: move them down and close with n. */
-	memmove(s->start, s->start + 1, s->servers * sizeof *s->start);
-	s->start[s->servers] = n;
+	memmove(s->start, s->start + 1, s->parts * sizeof *s->start);
+	s->start[s->parts] = n;
 	return 0;
 }

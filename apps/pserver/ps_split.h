@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Which server owns a key, and the grouping of a list of keys by owner. Every client must agree on it.
+ * Which part of a table a key belongs to, and the grouping of a list of keys by part. Every client must agree on it.
+ * There are servers × shards parts: those of server 0 first, one for each of its shards, then those of server 1.
  */
 #ifndef PSERVER_PS_SPLIT_H
 #define PSERVER_PS_SPLIT_H
@@ -17,25 +18,35 @@ static inline uint64_t ps_mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/** Owner of a key, in [0, servers). Takes the high bits; a server's own table indexes by the low ones. */
-static inline unsigned ps_owner(uint64_t key, unsigned servers)
+/** Owner of a key, in [0, parts). Takes the high bits; a part's own table indexes by the low ones. */
+static inline unsigned ps_owner(uint64_t key, unsigned parts)
 {
-	return (unsigned)(((ps_mix(key) >> 32) * servers) >> 32);
+	return (unsigned)(((ps_mix(key) >> 32) * parts) >> 32);
+}
+
+/** The server that has a part, and its shard. */
+static inline unsigned ps_part_server(unsigned part, unsigned shards)
+{
+	return part / shards;
+}
+static inline unsigned ps_part_shard(unsigned part, unsigned shards)
+{
+	return part % shards;
 }
 
 /** Positions of a list of keys, grouped by owner and in their first order within a group. Reusable. */
 struct ps_split {
-	unsigned servers;
+	unsigned parts;
 	size_t n;
 	size_t cap;
-	size_t *start;    /* [servers + 1]: group s is [start[s], start[s + 1]) of the two below */
+	size_t *start;    /* [parts + 1]: group s is [start[s], start[s + 1]) of the two below */
 	size_t *position; /* [n]: place in the caller's list */
 	uint64_t *key;    /* [n]: the keys in grouped order */
 	unsigned *owner;  /* [n]: scratch */
 };
 
-/** `servers` ≥ 1. 0 or -ENOMEM (nothing to free then). */
-int ps_split_init(struct ps_split *s, unsigned servers);
+/** `parts` ≥ 1. 0 or -ENOMEM (nothing to free then). */
+int ps_split_init(struct ps_split *s, unsigned parts);
 void ps_split_fini(struct ps_split *s);
 /** Groups keys[0, n). 0 or -ENOMEM. */
 int ps_split_keys(struct ps_split *s, const uint64_t *keys, size_t n);

@@ -4,17 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ps_apply(const struct ps_table *t, float *const *rows, const float *grads, size_t n, float rate)
-{
-	unsigned dim = t->dim;
-	for (size_t i = 0; i < n; i++) {
-		float *row = rows[i];
-		const float *g = grads + i * dim;
-		for (unsigned d = 0; d < dim; d++)
-			row[d] -= rate * g[d];
-	}
-}
-
 int ps_step_add(struct ps_step *s, const struct ps_table *t, int rank, float *const *rows, const float *grads, size_t n,
 		float rate)
 {
@@ -77,12 +66,15 @@ static void step_reset(struct ps_step *s)
 	s->bytes = 0;
 }
 
-void ps_step_finish(struct ps_step *s, const struct ps_table *t)
+void ps_step_finish(struct ps_step *s, const struct ps_table *t, const struct ps_rule *rule)
 {
 	float share = 1.0f / (float)s->workers;
 	for (int r = 0; r < PS_WORLD_MAX; r++)
 		for (const struct ps_part *p = s->seats[r].first; p; p = p->next)
-			ps_apply(t, p->rows, p->grads, p->n, p->rate * share);
+			ps_rule_gather(rule, t, p->rows, p->grads, p->n, p->rate, share);
+	for (int r = 0; r < PS_WORLD_MAX; r++)
+		for (const struct ps_part *p = s->seats[r].first; p; p = p->next)
+			ps_rule_settle(rule, t, p->rows, p->n, p->rate);
 	struct far_val none = far_none();
 	for (int r = 0; r < PS_WORLD_MAX; r++) {
 		struct ps_seat *seat = &s->seats[r];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One bulk-synchronous step of a table: the pushes of k workers are held until the last has come, then applied at once
- * in the order of their ranks, each with its rate divided by k. The order makes a run repeatable to the bit, whoever
+ * in the order of their ranks, each gradient divided by k. The order makes a run repeatable to the bit, whoever
  * comes first; it is why the pushes are held instead of summed on arrival.
  */
 #ifndef PSERVER_PS_STEP_H
 #define PSERVER_PS_STEP_H
 
-#include "ps_table.h"
+#include "ps_optimizer.h"
 #include <farcall/farcall.h>
 
 #define PS_WORLD_MAX      256               /* members of a group: what the engine allows */
@@ -33,20 +33,18 @@ struct ps_step {
 	int64_t number;                     /* the step that is open */
 	unsigned workers;                   /* k, as the first push of the step said; 0: nothing has come */
 	unsigned arrived;                   /* seats done */
+	float rate;                         /* of the first push */
 	size_t bytes;                       /* held by parts */
 	uint64_t finished;                  /* steps applied */
 	struct ps_seat seats[PS_WORLD_MAX]; /* by rank */
 };
-
-/** row −= rate × gradient for each of the n; a row that appears twice gets both. */
-void ps_apply(const struct ps_table *t, float *const *rows, const float *grads, size_t n, float rate);
 
 /** Copies a push into the seat of `rank`. 0, -ENOMEM, or -ENOBUFS beyond PS_STEP_BYTES_MAX. */
 int ps_step_add(struct ps_step *s, const struct ps_table *t, int rank, float *const *rows, const float *grads, size_t n,
 		float rate);
 /** Applies all and answers every open reply, then opens the next step. The caller has copied what it needs of its own
  * seat. */
-void ps_step_finish(struct ps_step *s, const struct ps_table *t);
+void ps_step_finish(struct ps_step *s, const struct ps_table *t, const struct ps_rule *rule);
 /** Fails every open reply with `status` and the text, drops what is held, and opens the same step anew. */
 void ps_step_abort(struct ps_step *s, enum far_status status, const char *text);
 /** Frees what is held and answers nobody: for use after the agent is gone. */

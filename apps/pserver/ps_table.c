@@ -23,14 +23,15 @@ static struct ps_slot *index_slot(const struct ps_index *x, uint64_t key)
 	return &x->slots[i];
 }
 
-int ps_table_init(struct ps_table *t, unsigned dim, float init, size_t rows_max)
+int ps_table_init(struct ps_table *t, unsigned dim, unsigned state, float init, size_t rows_max)
 {
 	memset(t, 0, sizeof *t);
-	if (dim == 0 || dim > PS_DIM_MAX)
+	if (dim == 0 || dim > PS_DIM_MAX || state > 2 * PS_DIM_MAX)
 		return -EINVAL;
-	size_t row_bytes = dim * sizeof(float);
+	size_t row_bytes = (dim + state) * sizeof(float);
 	size_t most = PS_TABLE_BYTES_MAX / row_bytes < PS_ROWS_MAX ? PS_TABLE_BYTES_MAX / row_bytes : PS_ROWS_MAX;
 	t->dim = dim;
+	t->state = state;
 	t->init = init;
 	t->rows_max = rows_max && rows_max < most ? rows_max : most;
 	while (row_bytes << (t->slab_shift + 1) <= PS_SLAB_BYTES)
@@ -56,7 +57,7 @@ void ps_table_fini(struct ps_table *t)
 static float *row_at(const struct ps_table *t, size_t row)
 {
 	size_t within = row & (((size_t)1 << t->slab_shift) - 1);
-	return t->slabs[row >> t->slab_shift] + within * t->dim;
+	return t->slabs[row >> t->slab_shift] + within * (t->dim + t->state);
 }
 
 float *ps_table_find(const struct ps_table *t, uint64_t key)
@@ -99,7 +100,7 @@ float *ps_table_row(struct ps_table *t, uint64_t key)
 		return row;
 	float **slab = &t->slabs[t->rows >> t->slab_shift];
 	if (*slab == NULL) {
-		*slab = malloc((sizeof(float) * t->dim) << t->slab_shift);
+		*slab = malloc((sizeof(float) * (t->dim + t->state)) << t->slab_shift);
 		if (*slab == NULL)
 			return NULL;
 	}
@@ -111,5 +112,6 @@ float *ps_table_row(struct ps_table *t, uint64_t key)
 	row = row_at(t, t->rows++);
 	for (unsigned i = 0; i < t->dim; i++)
 		row[i] = t->init;
+	memset(row + t->dim, 0, t->state * sizeof *row);
 	return row;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A table of a parameter server: uint64 key → row of `dim` floats. Rows are made on first use and never removed.
+ * A table of a parameter server: uint64 key → row of `dim` floats, and `state` more that its optimizer keeps. Rows are
+ * made on first use and never removed.
  *
  * No operation stalls for long however large the table is. Rows live in slabs of about PS_SLAB_BYTES that are allocated
  * one at a time and never move, so a row's address is good for the life of the table. The index is open addressing;
@@ -32,7 +33,8 @@ struct ps_index {
 
 struct ps_table {
 	unsigned dim;
-	float init; /* value of each element of a new row */
+	unsigned state; /* floats behind those of a row, 0 at first */
+	float init;     /* value of each element of a new row */
 	size_t rows;
 	size_t rows_max;
 	unsigned slab_shift; /* log2 of the rows of a slab */
@@ -42,9 +44,9 @@ struct ps_table {
 	size_t moved;        /* slots of `old` done */
 };
 
-/** `dim` in [1, PS_DIM_MAX]; `rows_max` 0 means as many as the bounds above allow, and is cut to them. 0, -EINVAL or
- * -ENOMEM. */
-int ps_table_init(struct ps_table *t, unsigned dim, float init, size_t rows_max);
+/** `dim` in [1, PS_DIM_MAX], `state` at most twice that; `rows_max` 0 means as many as the bounds above allow, and is
+ * cut to them. 0, -EINVAL or -ENOMEM. */
+int ps_table_init(struct ps_table *t, unsigned dim, unsigned state, float init, size_t rows_max);
 void ps_table_fini(struct ps_table *t);
 
 /** The row of a key, or NULL when it has none. */

@@ -7,11 +7,13 @@
 int cmd_pserver(int argc, char **argv)
 {
 	struct group g = {.program = "farcall pserver", .rank_flag = GROUP_RANK_UNSET};
-	uint64_t servers = 1, rows_max = 0, timeout_ns = 10 * FAR_SEC;
+	uint64_t servers = 1, shards = 1, rows_max = 0, timeout_ns = 10 * FAR_SEC;
 	bool json = false;
 	const struct option_spec specs[] = {
 		{"servers", 0, OPTION_COUNT, &servers, 1, PS_WORLD_MAX - 1, "N",
 		 "ranks 0 to N-1 of the group are servers, the others workers (default 1)", NULL},
+		{"shards", 0, OPTION_COUNT, &shards, 1, PS_SHARDS_MAX, "N",
+		 "shards of each server, every one with a part of its keys (default 1)", NULL},
 		{"init-method", 0, OPTION_TEXT, &g.init_method, 0, 0, "URL",
 		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &g.rank_flag, 0, PS_WORLD_MAX - 1, "N", "this member (default: RANK)", NULL},
@@ -28,7 +30,9 @@ int cmd_pserver(int argc, char **argv)
 		"Serves tables of rows keyed by 64-bit numbers until every worker of the group has left. The workers "
 		"are "
 		"'farcall train' with a rank of at least --servers, or any program that calls ps::push and ps::pull. "
-		"Every member must be given the same --servers.",
+		"A table is made by its first ps::create, which says what is done with gradients: SGD or Adagrad. "
+		"Every "
+		"member must be given the same --servers and --shards.",
 		specs};
 	int rest;
 	enum options_result result = options_parse(&command, argc, argv, &rest);
@@ -43,7 +47,10 @@ int cmd_pserver(int argc, char **argv)
 				     "rank %d is a worker when there are %d servers; give --servers, or run "
 				     "'farcall train' there",
 				     g.rank, (int)servers);
-	struct serve_options o = {
-		.servers = (int)servers, .rows_max = (size_t)rows_max, .timeout_ns = timeout_ns, .json = json};
+	struct serve_options o = {.servers = (int)servers,
+				  .shards = (unsigned)shards,
+				  .rows_max = (size_t)rows_max,
+				  .timeout_ns = timeout_ns,
+				  .json = json};
 	return serve(&g, &o);
 }

@@ -7,13 +7,17 @@
 
 #define WATCH_NS UINT64_C(100000000) /* between looks at the members: how late a loss is seen */
 
-/* Looks at the members on the thread that runs the handlers, through a call to oneself: the server's state needs no
+/* Looks at the members on the threads that run the handlers, through calls to oneself: the shards' state needs no
  * lock. */
 static enum far_status watch(struct group *g, const struct serve_options *o, int stop, struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = o->timeout_ns};
-	struct far_to self = {.worker = g->rank, .shard = 0};
-	return far_rpc_sync_to(g->agent, self, "ps::watch", FAR_ARGS(stop), &opts, NULL, err);
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < o->shards && status == FAR_OK; i++) {
+		struct far_to self = {.worker = g->rank, .shard = (int32_t)i};
+		status = far_rpc_sync_to(g->agent, self, "ps::watch", FAR_ARGS(stop), &opts, NULL, err);
+	}
+	return status;
 }
 
 static void complain_lost(const struct group *g, int rank)
@@ -26,10 +30,10 @@ static void complain_lost(const struct group *g, int rank)
 }
 
 /* Until all workers have left: 0. A lost member or a failure: 1. A signal: 128 + it. */
-static int serve_loop(struct group *g, struct ps_server *s, const struct serve_options *o)
+static int serve_loop(struct group *g, struct ps_service *s, const struct serve_options *o)
 {
-	int workers = g->world - o->servers;
-	while (atomic_load_explicit(&s->left, memory_order_acquire) < workers) {
+	int leaves = (g->world - o->servers) * (int)o->shards; /* every worker tells every shard */
+	while (atomic_load_explicit(&s->left, memory_order_acquire) < leaves) {
 		struct far_err err;
 		if (stop_signal())
 			return 128 + stop_signal();
@@ -49,14 +53,14 @@ static int serve_loop(struct group *g, struct ps_server *s, const struct serve_o
 
 int serve(struct group *g, const struct serve_options *o)
 {
-	struct ps_server *s = NULL;
+	struct ps_service *s = NULL;
 	struct report *report = g->rank == 0 ? calloc(1, sizeof *report) : NULL;
 	int status = 1;
-	if (ps_server_new(o->servers, o->rows_max, &s) || (g->rank == 0 && report == NULL)) {
+	if (ps_service_new(o->servers, o->shards, o->rows_max, &s) || (g->rank == 0 && report == NULL)) {
 		fprintf(stderr, "%s: no memory\n", g->program);
 		goto out;
 	}
-	if (group_join(g, s, report))
+	if (group_join(g, s, o->shards, report))
 		goto out;
 	stop_install();
 	status = serve_loop(g, s, o);
@@ -75,7 +79,7 @@ int serve(struct group *g, const struct serve_options *o)
 		status = 1;
 	}
 out:
-	ps_server_free(s);
+	ps_service_free(s);
 	free(report);
 	return status;
 }

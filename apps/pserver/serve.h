@@ -7,6 +7,7 @@
 
 struct serve_options {
 	int servers;     /* ranks [0, servers) */
+	unsigned shards; /* of each server */
 	size_t rows_max; /* of a table; 0: the bound of ps_table.h */
 	uint64_t timeout_ns;
 	bool json;

@@ -27,6 +27,15 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "bsp: the workers advance in step",
 		 mode_words},
 		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
+		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
+		 "shards of each server, every one with a part of its keys (default 1)", NULL},
+		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
+		 "what the servers do with gradients: sgd (default), or adagrad, which keeps the sum of squares of "
+		 "each "
+		 "coordinate",
+		 (const char **)(uintptr_t)ps_optimizer_names},
+		{"epsilon", 0, OPTION_TEXT, &o->epsilon_text, 0, 0, "NUMBER",
+		 "added to the root that adagrad divides by (default 1e-10)", NULL},
 		{"workers", 0, OPTION_COUNT, &o->workers, 1, PS_WORLD_MAX - 1, "N", "workers (default 2)", NULL},
 		{"data", 0, OPTION_TEXT, &o->data, 0, 0, "FILE", "libsvm file to train on (default: generated data)",
 		 NULL},
@@ -79,6 +88,16 @@ static int check(struct train_options *o)
 			return options_wrong(program, "--lr takes a number above 0 and up to 1e6, not '%s'",
 					     o->lr_text);
 	}
+	if (o->epsilon_text) {
+		char *end;
+		o->epsilon = strtod(o->epsilon_text, &end);
+		if (end == o->epsilon_text || *end || !isfinite(o->epsilon) || (float)o->epsilon <= 0.0f ||
+		    o->epsilon > 1.0)
+			return options_wrong(program, "--epsilon takes a number above 0 and up to 1, not '%s'",
+					     o->epsilon_text);
+		if (o->optimizer != PS_ADAGRAD)
+			return options_wrong(program, "--epsilon goes with --optimizer adagrad");
+	}
 	if ((o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
@@ -124,6 +143,9 @@ int cmd_train(int argc, char **argv)
 {
 	struct train_options o = {.mode = TRAIN_ASYNC,
 				  .servers = 2,
+				  .shards = 1,
+				  .optimizer = PS_SGD,
+				  .epsilon = (double)PS_EPSILON,
 				  .epochs = 20,
 				  .batch = 100,
 				  .lr = 0.5,
@@ -153,6 +175,7 @@ int cmd_train(int argc, char **argv)
 	o.workers = workers;
 	if ((uint64_t)o.group.rank >= o.servers)
 		return train_worker(&o);
-	struct serve_options serving = {.servers = (int)o.servers, .timeout_ns = o.timeout_ns, .json = o.json};
+	struct serve_options serving = {
+		.servers = (int)o.servers, .shards = (unsigned)o.shards, .timeout_ns = o.timeout_ns, .json = o.json};
 	return serve(&o.group, &serving);
 }

@@ -11,6 +11,10 @@ enum train_mode { TRAIN_ASYNC, TRAIN_BSP };
 struct train_options {
 	int mode;
 	uint64_t servers;
+	uint64_t shards; /* of each server */
+	int optimizer;   /* enum ps_optimizer */
+	const char *epsilon_text;
+	double epsilon;   /* Adagrad's */
 	uint64_t workers; /* 0: not given */
 	const char *data; /* NULL: generated */
 	const char *test;

@@ -238,9 +238,11 @@ static void settings_of(const struct train_options *o, char text[REPORT_SETTINGS
 			 o->rows, o->test_rows, o->features);
 	}
 	snprintf(text, REPORT_SETTINGS_MAX,
-		 "{\"servers\": %" PRIu64 ", \"workers\": %" PRIu64 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64
-		 ", \"lr\": %g, \"seed\": %" PRIu64 ", \"timeout_s\": %g, %s}",
-		 o->servers, o->workers, o->epochs, o->batch, o->lr, o->seed, (double)o->timeout_ns / 1e9, source);
+		 "{\"servers\": %" PRIu64 ", \"shards\": %" PRIu64 ", \"optimizer\": \"%s\", \"workers\": %" PRIu64
+		 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64
+		 ", \"timeout_s\": %g, %s}",
+		 o->servers, o->shards, ps_optimizer_names[o->optimizer], o->workers, o->epochs, o->batch, o->lr,
+		 o->seed, (double)o->timeout_ns / 1e9, source);
 }
 
 static enum far_status finish(struct worker *w, struct far_err *err)
@@ -263,9 +265,10 @@ static int work(struct worker *w)
 	struct far_err err;
 	struct far_agent *agent = w->group->agent;
 	stop_install();
-	int rc = ps_client_init(&w->ps, agent, (unsigned)w->o->servers, w->o->timeout_ns);
+	int rc = ps_client_init(&w->ps, agent, (unsigned)w->o->servers, (unsigned)w->o->shards, w->o->timeout_ns);
 	int status = rc ? complain(w, strerror(-rc)) : 0;
-	if (status == 0 && ps_create(&w->ps, TRAIN_TABLE, 1, 0.0f, &err) != FAR_OK) {
+	struct ps_rule rule = {(enum ps_optimizer)w->o->optimizer, (float)w->o->epsilon};
+	if (status == 0 && ps_create_with(&w->ps, TRAIN_TABLE, 1, 0.0f, &rule, &err) != FAR_OK) {
 		group_complain(w->group, &err);
 		status = 1;
 	}
@@ -303,7 +306,7 @@ int train_worker(struct train_options *o)
 	dataset_init(&w->test);
 	int status = load(w);
 	if (status == 0)
-		status = group_join(w->group, NULL, NULL) ? 1 : work(w);
+		status = group_join(w->group, NULL, 1, NULL) ? 1 : work(w);
 	dataset_free(&w->train);
 	dataset_free(&w->test);
 	logistic_fini(&w->model);

@@ -60,6 +60,8 @@ static uint64_t outstanding(void *ctx)
 		struct shard *s = a->shards[i];
 		const struct shard_counters *c = &s->counters;
 		n += submit_waiting(&s->submit);
+		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
+		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
 		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
 		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
 		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
@@ -165,8 +167,11 @@ static enum far_status init_registry(struct init *in)
 {
 	enum far_status status = FAR_OK;
 	registry_init(&in->a->registry);
-	for (size_t i = 0; i < builtin_functions_n && !status; i++)
-		status = registry_add(&in->a->registry, &builtin_functions[i], in->err);
+	for (size_t i = 0; i < builtin_functions_n && !status; i++) {
+		struct far_function builtin = builtin_functions[i];
+		builtin.kind |= FAR_IDEMPOTENT; /* they compute and keep nothing */
+		status = registry_add(&in->a->registry, &builtin, in->err);
+	}
 	for (size_t i = 0; i < in->opts.types_n && !status; i++)
 		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
 	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
@@ -296,6 +301,7 @@ static void fini_listed(struct far_agent *a)
 
 static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
 {
+	kind = kind_of(kind);
 	enum far_status status = FAR_OK;
 	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
 		status = fiber_pool_add(a->shards[i], a->fibers, a->fiber_stack_bytes, err);

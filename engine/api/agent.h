@@ -103,6 +103,14 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
  * call's deadline (FAR_TIMEOUT, executed NO).
  */
 enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
+/**
+ * Checks a typed call, its arguments included, and hands it to `take`, which may use `start` and what it points to
+ * until it returns. Other than FAR_OK: `take` was not called.
+ */
+typedef void agent_take_call(void *ctx, const struct call_start *start);
+enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,
+				  const struct far_val *args, size_t n, const struct far_call_opts *opts,
+				  agent_take_call *take, void *ctx, struct far_err *err);
 /** The status and text for what shard_wait() or fiber_pause() returned. */
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** The status and text for what shard_call() or submit_put() returned. */
@@ -156,6 +164,9 @@ static inline void scope_gather(struct far_future *f)
 /** The same for a future with into_set(). The result may have come to memory of the engine: into_move(). */
 enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
 					 struct far_err *err);
+/** Ends the fan-out that would complete this pending future, when only the caller's reference keeps it, and returns
+ * when the application's memory is not touched any more. */
+void fanout_let_go(struct far_future *f);
 /** Result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** The same, giving the caller's reference back: nobody else has one. */

@@ -237,6 +237,10 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 
 void far_future_free(struct far_future *f)
 {
-	if (f)
-		buf_unref(&f->head);
+	if (!f)
+		return;
+	if (unlikely((atomic_load_explicit(&f->state, memory_order_acquire) & (FUTURE_FANOUT | FUTURE_DONE)) ==
+		     FUTURE_FANOUT))
+		fanout_let_go(f);
+	buf_unref(&f->head);
 }

@@ -121,6 +121,21 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	return FAR_OK;
 }
 
+enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,
+				  const struct far_val *args, size_t n, const struct far_call_opts *opts,
+				  agent_take_call *take, void *ctx, struct far_err *err)
+{
+	struct arguments checked;
+	struct call_start start;
+	struct route route;
+	enum far_status status = prepare(a, to, function, args, n, opts, &checked, &start, &route, err);
+	if (likely(!status)) {
+		take(ctx, &start);
+		written_large(&start);
+	}
+	return status;
+}
+
 enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err)

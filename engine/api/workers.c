@@ -185,6 +185,8 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	READ(large_sent);
 	READ(large_received);
 	READ(large_active);
+	READ(hedges_sent);
+	READ(hedges_won);
 #undef READ
 	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 }

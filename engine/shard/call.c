@@ -4,6 +4,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "shard/fanout.h"
 #include "shard/retry.h"
 
 #include <errno.h>
@@ -385,7 +386,7 @@ void call_on_timer(struct shard *s, struct call *c)
 	end_early(s, c, FAR_TIMEOUT, "no answer within the call's time-out");
 }
 
-bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
+static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *user)
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
@@ -395,6 +396,20 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 		return true;
 	}
 	return waiting_cancel(s, done, user);
+}
+
+bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	return call_cancel_one(s, done, user) || fanout_cancel(s, user);
+}
+
+bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
+{
+	struct call *c = &s->calls[slot < FAR_CALLS_MAX ? slot : 0];
+	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
+		return call_cancel_one(s, done, user);
+	end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
+	return true;
 }
 
 unsigned call_take_cancels(struct shard *s)

@@ -117,12 +117,37 @@ static unsigned take_submissions(struct shard *s)
 	return n;
 }
 
-unsigned shard_take_cancels(struct shard *s)
+/* Calls that a thread handed over before the errand or the cancel that it handed over are older, and go first. */
+static void take_older_submissions(struct shard *s)
 {
-	/* The call that is to end may have been handed over just before. */
 	uint32_t waiting = submit_waiting(&s->submit);
 	for (uint32_t taken = 0; taken < waiting; taken += FAR_BURST)
 		take_submissions(s);
+}
+
+unsigned shard_take_errands(struct shard *s)
+{
+	unsigned n = 0;
+	struct shard_errand *e = atomic_exchange_explicit(&s->errands, NULL, memory_order_acquire), *in_order = NULL;
+	while (e) {
+		struct shard_errand *next = e->next;
+		e->next = in_order;
+		in_order = e;
+		e = next;
+	}
+	if (in_order)
+		take_older_submissions(s);
+	while ((e = in_order)) {
+		in_order = e->next;
+		e->run(s, e);
+		n++;
+	}
+	return n;
+}
+
+unsigned shard_take_cancels(struct shard *s)
+{
+	take_older_submissions(s);
 	return call_take_cancels(s);
 }
 
@@ -145,7 +170,8 @@ static void on_timer(void *ctx, struct timer *t)
 	struct call *c = (struct call *)(void *)t;
 	struct far_deferred *d = (struct far_deferred *)(void *)t;
 	struct large_in *in = (struct large_in *)(void *)t;
-	/* All kinds begin with their timer; calls, records and messages that arrive in fragments are one array each. */
+	/* All kinds begin with their timer; calls, records, fibers and messages that arrive in fragments are one array
+	 * each. */
 	if (c >= s->calls && c < s->calls + FAR_CALLS_MAX)
 		call_on_timer(s, c);
 	else if (d >= s->deferred && d < s->deferred + FAR_DEFERRED_MAX)
@@ -177,6 +203,8 @@ unsigned shard_pass(struct shard *s)
 		n += deferred_drain(s);
 	if (unlikely(atomic_load_explicit(&s->resumed, memory_order_relaxed) != NULL))
 		n += fiber_take_resumed(s);
+	if (unlikely(atomic_load_explicit(&s->errands, memory_order_relaxed) != NULL))
+		n += shard_take_errands(s);
 	if (s->ready_head)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))

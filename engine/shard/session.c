@@ -2,6 +2,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "shard/fanout.h"
 #include "shard/large.h"
 #include "shard/retry.h"
 
@@ -189,4 +190,5 @@ void session_close_all(struct shard *s)
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
 		retry_drop(se);
 	}
+	fanout_end_all(s);
 }

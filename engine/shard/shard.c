@@ -161,6 +161,7 @@ static bool has_work(struct shard *s)
 {
 	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->resumed, memory_order_relaxed) ||
+	       atomic_load_explicit(&s->errands, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->cancels, memory_order_relaxed);
 }
 
@@ -238,4 +239,16 @@ void shard_nudge(struct shard *s)
 		shard_leave(s);
 	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
 		s->ops->wake(s->q);
+}
+
+void shard_post(struct shard *s, struct shard_errand *errand)
+{
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	struct shard_errand *head = atomic_load_explicit(&s->errands, memory_order_relaxed);
+	do
+		errand->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->errands, &head, errand, memory_order_release,
+						      memory_order_relaxed));
+	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
 }

@@ -30,6 +30,13 @@ struct shard;
 struct fiber;
 struct fiber_pool;
 struct fiber_wait;
+struct fanout;
+
+/** Work of another thread for the shard, done once in the next pass. The memory is the callee's again then. */
+struct shard_errand {
+	struct shard_errand *next;
+	void (*run)(struct shard *s, struct shard_errand *errand);
+};
 
 /* ---- calls: the caller's side ---- */
 
@@ -243,6 +250,7 @@ struct shard_counters {
 	/* One-way messages, fragments and messages in fragments that were begun, and that the peer is done with: a
 	 * shutdown waits until they are the same. */
 	_Atomic uint64_t sends_begun, sends_ended;
+	_Atomic uint64_t hedges_sent, hedges_won;
 };
 
 /** Single writer, any reader. */
@@ -309,6 +317,7 @@ struct shard {
 	struct shard_counters counters;
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
+	struct fanout *fanouts;    /* those under way */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
 	struct shard_config config;
@@ -325,6 +334,8 @@ struct shard {
 	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
 	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
 	_Atomic(struct call_cancel_note *) cancels;         /* asked for by other threads */
+	_Atomic(struct shard_errand *) errands;             /* likewise, newest first */
+	_Atomic uint32_t fanouts_begun, fanouts_ended;      /* ever; the difference is under way or handed over */
 	_Atomic bool stop;                                  /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
 	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
@@ -348,12 +359,15 @@ const struct far_req *shard_request(void);
 /** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
  * drives. */
 void shard_nudge(struct shard *s);
+/** Any thread: has the errand run by the shard soon, maybe before it returns. */
+void shard_post(struct shard *s, struct shard_errand *errand);
 
 /* loop.c */
 unsigned shard_pass(struct shard *s);
 /** Messages of the control core; a pass looks at them now and then. */
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
+unsigned shard_take_errands(struct shard *s);
 unsigned shard_run_timers(struct shard *s, uint64_t now);
 
 /**
@@ -399,6 +413,8 @@ void call_on_timer(struct shard *s, struct call *c);
 /** Ends the pending call with this completion, CANCELLED, executed MAYBE, and tells the callee. false: there is none.
  * Looks at every slot: rare. */
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
+/** The same for one that is most likely in `slot`. */
+bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user);
 /** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
 int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
 unsigned call_take_cancels(struct shard *s);

@@ -9,6 +9,7 @@
  *   bit 4      CLAIMED: one of those who may complete it was the first and will, or has
  *   bit 5      MANUAL: the application completes it
  *   bit 6      UNBOUNDED: no call's deadline ends it
+ *   bit 7      FANOUT: many calls complete it, and write to the application's memory until then
  *   bits 8–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
  * driver token
  *
@@ -48,6 +49,7 @@
 #define FUTURE_CLAIMED   16u
 #define FUTURE_MANUAL    32u
 #define FUTURE_UNBOUNDED 64u
+#define FUTURE_FANOUT    128u
 #define FUTURE_NUDGE     256u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns nothing */

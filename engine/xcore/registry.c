@@ -30,7 +30,7 @@ void registry_fini(struct registry *r)
 
 static enum far_status check_kind(enum far_kind kind, const char *what, struct far_err *err)
 {
-	switch (kind) {
+	switch (kind_of(kind)) {
 	case FAR_KIND_INLINE:
 	case FAR_KIND_FIBER:
 	case FAR_KIND_BLOCKING:
@@ -139,7 +139,8 @@ enum far_status registry_add(struct registry *r, const struct far_function *f, s
 		return status;
 	}
 	fn->fn = f->fn;
-	fn->kind = f->kind;
+	fn->kind = kind_of(f->kind);
+	fn->idempotent = f->kind & FAR_IDEMPOTENT;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);
 	status = add_locked(r, fn, err);
@@ -174,7 +175,8 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 	if (!h)
 		return err_set(err, FAR_RESOURCE, "out of memory");
 	h->fn = m->fn;
-	h->kind = m->kind;
+	h->kind = kind_of(m->kind);
+	h->idempotent = m->kind & FAR_IDEMPOTENT;
 	h->user = m->user;
 	memcpy(h->name, what, sizeof h->name - 1);
 	struct message_handler *none = NULL;

@@ -13,10 +13,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/** A kind without what was added to it. */
+static inline enum far_kind kind_of(enum far_kind kind)
+{
+	return (enum far_kind)((unsigned)kind & ~(unsigned)FAR_IDEMPOTENT);
+}
+
 struct function {
 	struct signature signature;
 	far_fn *fn;
 	enum far_kind kind;
+	bool idempotent;
 	void *user;
 	uint32_t index;
 	/* Overloads of one name are a list, the first registered in front. Release of the writer, acquire of readers.
@@ -29,6 +36,7 @@ struct function {
 struct message_handler {
 	far_msg_fn *fn;
 	enum far_kind kind;
+	bool idempotent;
 	void *user;
 	char name[16];                                       /* "message 17", for errors */
 	_Atomic(const struct far_msg_placement *) placement; /* where long ones go; NULL: to memory of the engine */

@@ -50,8 +50,20 @@ enum far_kind {
 	/** On one of opts.blocking_threads threads, for long computation and for what blocks in the system. It may
 	 * wait, and keeps its thread meanwhile: those that wait for one another need as many threads as they are deep.
 	 * Beyond opts.blocking_queue waiting for a thread, calls are refused with FAR_RESOURCE. */
-	FAR_KIND_BLOCKING
+	FAR_KIND_BLOCKING,
+	/** Added to a kind, as in FAR_KIND_INLINE | FAR_IDEMPOTENT: may run twice for one call, with the same result
+	 * and no further effect, so that calls of it may be hedged (<farcall/fanout.h>). */
+	FAR_IDEMPOTENT = 0x100
 };
+
+#ifdef __cplusplus
+extern "C++" {
+static inline far_kind operator|(far_kind a, far_kind b)
+{
+	return static_cast<far_kind>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+}
+#endif
 
 /**
  * Handler of a typed function. `args[0, n)` fit the registered signature, one for each parameter, and are readable,
@@ -76,14 +88,14 @@ typedef void far_msg_fn(struct far_req *req, const void *data, size_t len, void 
 
 struct far_function {
 	const char *signature; /* "vec::dot(Tensor a, Tensor b) -> float"; see <farcall/rpc.h> */
-	enum far_kind kind;
+	enum far_kind kind;    /* | FAR_IDEMPOTENT, where it is */
 	far_fn *fn;
 	void *user;
 };
 
 struct far_msg_handler {
-	uint16_t id; /* [0, FAR_MSG_HANDLERS_MAX) */
-	enum far_kind kind;
+	uint16_t id;        /* [0, FAR_MSG_HANDLERS_MAX) */
+	enum far_kind kind; /* | FAR_IDEMPOTENT, where it is */
 	far_msg_fn *fn;
 	void *user;
 };
@@ -252,6 +264,7 @@ struct far_counters {
 	uint64_t posts_dropped; /* of those: had no handler, came too late, found no memory, or lost with the peer */
 	uint64_t large_sent, large_received; /* messages that went in fragments, to the end */
 	uint64_t large_active;               /* being sent or received in fragments now */
+	uint64_t hedges_sent, hedges_won; /* second choices of fan-outs that were called; that answered first */
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,

@@ -78,9 +78,9 @@ enum far_status far_future_wait_any(struct far_future *const *f, size_t n, uint6
 struct far_future *far_future_ref(struct far_future *f);
 
 /**
- * Gives the reference back. A pending call goes on without anybody to see its result. When the last reference of a
- * pending user-made future goes, nobody can complete it any more: what was derived from it (then, collect) ends with
- * FAR_CANCELLED. NULL is fine.
+ * Gives the reference back. A pending call goes on without anybody to see its result; a fan-out that nobody else
+ * has a reference of ends, see <farcall/fanout.h>. When the last reference of a pending user-made future goes, nobody
+ * can complete it any more: what was derived from it (then, collect) ends with FAR_CANCELLED. NULL is fine.
  */
 void far_future_free(struct far_future *f);
 

@@ -44,12 +44,17 @@ refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data
 refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
 refuses "unknown command, nearly right" 2 "did you mean 'train'?" "$farcall" trian
 refuses "unknown measurement" 2 "did you mean 'latency'?" "$farcall" perf latncy
-for command in run info pserver train 'perf latency' 'perf rate' 'perf idle' 'perf floor'; do
+for command in run info pserver train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
 	# shellcheck disable=SC2086 # words of a command
 	refuses "farcall $command: unknown flag" 2 "farcall $command: unknown option --frobnicate" \
 		"$farcall" $command --frobnicate
 done
 refuses "a value that is no number" 2 '--epochs: "x" is not a whole number' "$farcall" train --epochs x
+refuses "fan-out with a floor" 2 "separate calls" "$farcall" perf fanout --floor
+refuses "an unknown optimizer" 2 "sgd, adagrad" "$farcall" train --optimizer adam
+refuses "an epsilon of 0" 2 "above 0" "$farcall" train --optimizer adagrad --epsilon 0
+refuses "an epsilon for sgd" 2 "goes with --optimizer adagrad" "$farcall" train --epsilon 1e-8
+refuses "too many shards" 2 "from 1 to 16" "$farcall" pserver --shards 17
 refuses "a value that is out of range" 2 "give" "$farcall" perf latency --bytes 17M
 refuses "a choice that is none" 2 "give one of: async, bsp" "$farcall" train --mode fast
 refuses "an argument too many" 2 "unexpected argument 'more'" "$farcall" train more

@@ -6,7 +6,7 @@ set -u
 farcall=$1
 . "$(dirname "$0")/cases.sh"
 
-for command in '' run info perf 'perf latency' 'perf rate' 'perf idle' 'perf floor' pserver train; do
+for command in '' run info perf 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor' pserver train; do
 	for flag in --help -h; do
 		# shellcheck disable=SC2086 # words of a command
 		bounded "$farcall" $command $flag
@@ -77,6 +77,15 @@ ok "farcall perf latency --floor --json" $?
 bounded "$farcall" perf rate --floor --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_calls_per_s', 'ratio_median')"
 ok "farcall perf rate --floor --json" $?
+
+bounded "$farcall" perf fanout --seconds 0.3 --servers 2 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] &&
+	json '[t["targets"] for t in j["targets"]] == [1, 8, 64] and j["servers"] == 2 and
+		all(t["p50_ns"] > 0 and t["separate_p50_ns"] > 0 and t["ratio"] > 0 for t in j["targets"])'
+ok "farcall perf fanout --servers 2 --json" $?
+bounded "$farcall" perf fanout --seconds 0.1 --targets 3
+[ $rc -eq 0 ] && has out 'ratio'
+ok "farcall perf fanout: text" $?
 
 bounded "$farcall" perf floor --seconds 0.2 --json
 [ $rc -eq 0 ] && json 'positive(j, "cacheline_rtt_ns", "ring_rtt_ns", "ring_calls_per_s", "memcpy_bytes_per_s",

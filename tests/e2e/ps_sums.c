@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Exact sums through the parameter server: `farcall run -n 5 -- ps_sums` makes ranks 0 and 1 servers and the others
- * workers. Gradients are small integers, so float sums are exact in any order, and every row has one right value.
- * Exit status 0 when every worker found all of them.
+ * Exact sums through the parameter server: `farcall run -n 5 -- ps_sums [SHARDS]` makes ranks 0 and 1 servers and the
+ * others workers. Gradients are small integers, so float sums are exact in any order, and every row has one right
+ * value. Exit status 0 when every worker found all of them.
  */
 #include "apps/pserver/ps_client.h"
 #include "apps/pserver/serve.h"
@@ -19,6 +19,8 @@
 #define ASYNC     0 /* tables */
 #define BSP       1
 #define WIDE      2
+#define ADA       3 /* by Adagrad, bulk-synchronous */
+#define ADA_ASYNC 4 /* the same, one worker's pushes at once */
 #define WIDE_DIM  512
 #define WIDE_KEYS 3000 /* 6 MB: several parts for each server */
 #define TIMEOUT   (30 * FAR_SEC)
@@ -27,6 +29,7 @@ struct sums {
 	struct group group;
 	struct ps_client ps;
 	int workers, index;
+	unsigned shards; /* of each server */
 	uint64_t keys[KEYS + TWICE];
 	float grads[(KEYS + TWICE) * DIM], rows[(KEYS + TWICE) * DIM];
 };
@@ -159,6 +162,69 @@ out:
 	return status;
 }
 
+/* Adagrad as one process would do it, key by key: the mean over the workers of each step's gradients, those of a key
+ * that is named twice added up. */
+static float adagrad(const struct sums *s, size_t key, int d, float rate)
+{
+	int times = key % 97 == 0 && key / 97 < TWICE ? 2 : 1;
+	double row = 0.0, squares = 0.0;
+	for (int p = 0; p < PUSHES; p++) {
+		double g = 0.0;
+		for (int w = 0; w < s->workers; w++)
+			g += times * (double)grad_of(key, w, p, d) / s->workers;
+		squares += g * g;
+		row -= (double)rate * g / (sqrt(squares) + (double)PS_EPSILON);
+	}
+	return (float)row;
+}
+
+static enum far_status check_adagrad(struct sums *s, int table, float rate, int *wrong, struct far_err *err)
+{
+	for (size_t i = 0; i < KEYS; i++)
+		s->keys[i] = key_of(i);
+	enum far_status status = ps_pull(&s->ps, table, s->keys, KEYS, s->rows, err);
+	for (size_t i = 0; i < KEYS && status == FAR_OK; i++)
+		for (int d = 0; d < DIM; d++) {
+			float want = adagrad(s, i, d, rate), got = s->rows[i * DIM + (size_t)d];
+			if (fabsf(got - want) > 1e-4f * (1.0f + fabsf(want)) && (*wrong)++ < 5)
+				fprintf(stderr, "adagrad: table %d key %zu element %d: %g, not %g\n", table, i, d,
+					(double)got, (double)want);
+		}
+	return status;
+}
+
+static enum far_status push_adagrad(struct sums *s, int *wrong, struct far_err *err)
+{
+	const struct ps_rule rule = {PS_ADAGRAD, PS_EPSILON};
+	float rate = 0.25f;
+	enum far_status status = ps_create_with(&s->ps, ADA, DIM, 0.0f, &rule, err);
+	if (status == FAR_OK) /* the same table by another rule */
+		*wrong |= ps_create(&s->ps, ADA, DIM, 0.0f, err) != FAR_INVALID;
+	for (int p = 0; p < PUSHES && status == FAR_OK; p++) {
+		struct ps_bsp bsp = {.step = p, .workers = s->workers};
+		fill(s, p);
+		status = ps_push_bsp(&s->ps, ADA, s->keys, KEYS + TWICE, s->grads, rate, bsp, err);
+	}
+	if (status == FAR_OK)
+		status = check_adagrad(s, ADA, rate, wrong, err);
+	/* At once: each worker has a table of its own, as if it were alone. */
+	int table = ADA_ASYNC + s->index, workers = s->workers;
+	if (status == FAR_OK)
+		status = ps_create_with(&s->ps, table, DIM, 0.0f, &rule, err);
+	for (int p = 0; p < PUSHES && status == FAR_OK; p++) {
+		int index = s->index;
+		s->index = 0;
+		fill(s, p);
+		s->index = index;
+		status = ps_push(&s->ps, table, s->keys, KEYS + TWICE, s->grads, rate, err);
+	}
+	s->workers = 1;
+	if (status == FAR_OK)
+		status = check_adagrad(s, table, rate, wrong, err);
+	s->workers = workers;
+	return status;
+}
+
 static enum far_status run(struct sums *s, int *wrong, struct far_err *err)
 {
 	enum far_status status = ps_create(&s->ps, ASYNC, DIM, 0.0f, err);
@@ -178,6 +244,8 @@ static enum far_status run(struct sums *s, int *wrong, struct far_err *err)
 		return status;
 	*wrong |= verify(s, BSP, PUSHES);
 	status = wide(s, wrong, err);
+	if (status == FAR_OK)
+		status = push_adagrad(s, wrong, err);
 	int64_t stats[PS_STATS];
 	if (status == FAR_OK)
 		status = ps_stats(&s->ps, ASYNC, stats, err);
@@ -191,9 +259,9 @@ static int worker(struct sums *s)
 {
 	struct far_err err;
 	int wrong = 0, status = 1;
-	if (group_join(&s->group, NULL, NULL))
+	if (group_join(&s->group, NULL, 1, NULL))
 		return 1;
-	if (ps_client_init(&s->ps, s->group.agent, SERVERS, TIMEOUT) == 0) {
+	if (ps_client_init(&s->ps, s->group.agent, SERVERS, s->shards, TIMEOUT) == 0) {
 		status = run(s, &wrong, &err) != FAR_OK;
 		if (status)
 			group_complain(&s->group, &err);
@@ -209,15 +277,16 @@ static int worker(struct sums *s)
 	return status || wrong;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct sums *s = calloc(1, sizeof *s);
 	if (s == NULL)
 		return 1;
+	s->shards = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
 	s->group = (struct group){.program = "ps_sums", .rank_flag = GROUP_RANK_UNSET};
 	int status = 2;
 	if (group_identify(&s->group) == 0 && s->group.world > SERVERS) {
-		struct serve_options serving = {.servers = SERVERS, .timeout_ns = TIMEOUT};
+		struct serve_options serving = {.servers = SERVERS, .shards = s->shards, .timeout_ns = TIMEOUT};
 		s->workers = s->group.world - SERVERS;
 		s->index = s->group.rank - SERVERS;
 		status = s->group.rank < SERVERS ? serve(&s->group, &serving) : worker(s);

@@ -16,6 +16,15 @@ static far_status call(far_agent *agent, far_val *out, far_err *err)
 				       FAR_ARGS(same, "text", true, 1, 2u, 3L, 4ull, 5.0f, 'c', far_none()), nullptr,
 				       &f, err);
 	far_future_free(f);
+	far_target targets[2] = {};
+	far_fanout_opts opts = {};
+	far_future *fan = nullptr;
+	if (status == FAR_NO_FUNCTION &&
+	    far_rpc_fanout(agent, "far::add", FAR_ARGS(&t, 1), targets, 2, &opts, nullptr, &fan, err) == FAR_OK) {
+		if (far_future_wait(fan, 0, nullptr, err) != FAR_OK)
+			status = err->status;
+		far_future_free(fan);
+	}
 	return status;
 }
 

@@ -11,8 +11,8 @@ static void check(struct ps_split *s, const uint64_t *keys, size_t n)
 	bool *seen = calloc(n + 1, sizeof *seen);
 	cr_assert_eq(ps_split_keys(s, keys, n), 0);
 	cr_assert_eq(s->start[0], 0);
-	cr_assert_eq(s->start[s->servers], n);
-	for (unsigned o = 0; o < s->servers; o++) {
+	cr_assert_eq(s->start[s->parts], n);
+	for (unsigned o = 0; o < s->parts; o++) {
 		cr_assert_leq(s->start[o], s->start[o + 1]);
 		for (size_t i = s->start[o]; i < s->start[o + 1]; i++) {
 			size_t p = s->position[i];
@@ -20,7 +20,7 @@ static void check(struct ps_split *s, const uint64_t *keys, size_t n)
 			cr_assert_not(seen[p]);
 			seen[p] = true;
 			cr_assert_eq(s->key[i], keys[p]);
-			cr_assert_eq(ps_owner(keys[p], s->servers), o);
+			cr_assert_eq(ps_owner(keys[p], s->parts), o);
 			cr_assert(i == s->start[o] || s->position[i - 1] < p);
 		}
 	}
@@ -71,4 +71,25 @@ Test(ps_client_split, spreads_consecutive_keys)
 	}
 	for (int o = 0; o < 5; o++)
 		cr_assert(count[o] > 9500 && count[o] < 10500, "server %d owns %zu of 50000", o, count[o]);
+}
+
+/* Every shard of every server is one part, and no two are the same. */
+Test(ps_client_split, parts_are_servers_times_shards)
+{
+	bool seen[7][5] = {{false}};
+	size_t count[35] = {0};
+	for (unsigned p = 0; p < 35; p++) {
+		unsigned server = ps_part_server(p, 5), shard = ps_part_shard(p, 5);
+		cr_assert_lt(server, 7);
+		cr_assert_lt(shard, 5);
+		cr_assert_not(seen[server][shard]);
+		seen[server][shard] = true;
+	}
+	for (uint64_t k = 0; k < 70000; k++)
+		count[ps_owner(k, 35)]++;
+	for (int p = 0; p < 35; p++)
+		cr_assert(count[p] > 1700 && count[p] < 2300, "part %d owns %zu of 70000", p, count[p]);
+	/* One shard each: the parts are the servers. */
+	for (unsigned s = 0; s < 4; s++)
+		cr_assert(ps_part_server(s, 1) == s && ps_part_shard(s, 1) == 0);
 }

@@ -313,3 +313,24 @@ Test(registry, readers_need_no_lock, .timeout = 60)
 	pthread_join(t, &bad);
 	cr_assert_null(bad);
 }
+
+Test(registry, what_is_idempotent_says_so_beside_its_kind)
+{
+	struct far_err err;
+	struct far_function f = {"t::f() -> none", FAR_KIND_FIBER | FAR_IDEMPOTENT, fn, NULL};
+	struct far_msg_handler m = {7, FAR_KIND_INLINE | FAR_IDEMPOTENT, msg, NULL};
+	cr_assert_eq(registry_add(&reg, &f, &err), FAR_OK);
+	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_OK);
+	cr_assert(registry_find(&reg, "t::f")->idempotent && registry_find(&reg, "t::f")->kind == FAR_KIND_FIBER);
+	cr_assert(registry_message(&reg, 7)->idempotent && registry_message(&reg, 7)->kind == FAR_KIND_INLINE);
+	f.signature = "t::g() -> none";
+	f.kind = FAR_KIND_FIBER;
+	cr_assert_eq(registry_add(&reg, &f, &err), FAR_OK);
+	cr_assert_not(registry_find(&reg, "t::g")->idempotent);
+	/* No kind at all. */
+	f.signature = "t::h() -> none";
+	f.kind = FAR_IDEMPOTENT;
+	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
+	f.kind = (enum far_kind)(FAR_KIND_INLINE | 0x200);
+	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
+}

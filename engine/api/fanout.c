@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Fan-outs, the caller's side: checks, the record, and the way of n calls into the shard. */
+#include "shard/fanout.h"
+
+#include "api/agent.h"
+#include "base/error.h"
+#include "base/must.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What one far_*_fanout() is about, on the caller's stack. */
+struct plan {
+	struct far_agent *a;
+	struct shard *s;      /* that all calls go through: the calling thread's */
+	uint64_t hash;        /* chooses a worker's shard where the target does not */
+	const char *what;     /* "far_rpc_fanout": begins messages */
+	const char *function; /* NULL: messages */
+	uint16_t id;
+	const struct far_target *targets;
+	size_t n;
+	const struct far_fanout_opts *opts;
+	struct far_call_opts call_opts;
+	struct far_target_result *results;
+	struct far_err *err;
+	enum far_status status;
+	struct far_future *future;
+	struct fanout *fo;
+	const struct call_start *common; /* the common request; NULL: no target takes it */
+	bool on_shard;                   /* this thread holds it, and calls go straight out */
+	uint32_t i;                      /* the target that is being prepared */
+};
+
+/* ---- checks ---- */
+
+static enum far_status check_opts(const struct plan *p)
+{
+	const struct far_fanout_opts *o = p->opts;
+	size_t bytes;
+	if (p->n > FAR_FANOUT_MAX || (p->n && !p->targets))
+		return err_set(p->err, FAR_INVALID, "%s: %zu targets; give an array of at most %d", p->what, p->n,
+			       FAR_FANOUT_MAX);
+	if (o->k > p->n)
+		return err_set(p->err, FAR_INVALID, "%s: k is %zu, but there are %zu targets", p->what, o->k, p->n);
+	if ((unsigned)o->errors > FAR_ERRORS_COLLECT || (unsigned)o->hedge > FAR_HEDGE_NEXT ||
+	    (unsigned)o->dtype >= FAR_DTYPE_COUNT)
+		return err_set(p->err, FAR_INVALID, "%s: options: errors, hedge or dtype is out of range", p->what);
+	if (o->slices && o->slice_bytes)
+		return err_set(p->err, FAR_INVALID, "%s: options: give slices or slice_bytes, not both", p->what);
+	if (!o->into && (o->slices || o->slice_bytes))
+		return err_set(p->err, FAR_INVALID, "%s: options: slices need `into`, the buffer they are of", p->what);
+	if (__builtin_mul_overflow(o->slice_bytes, p->n, &bytes))
+		return err_set(p->err, FAR_INVALID, "%s: %zu slices of %zu bytes are more than any buffer", p->what,
+			       p->n, o->slice_bytes);
+	return FAR_OK;
+}
+
+static enum far_status check_target(const struct plan *p, size_t i)
+{
+	const struct far_target *t = &p->targets[i];
+	const char *wrong = NULL;
+	if (p->function ? t->data || t->len : t->args || t->args_n)
+		wrong = p->function ? "`data` is a message's; a function takes `args`"
+				    : "`args` are a function's; a message takes `data`";
+	else if (p->opts->into && (t->into || t->out))
+		wrong = "the options have one buffer for all; leave the target's own `into` and `out` empty";
+	else if (t->into && t->out)
+		wrong = "give `into` or `out`, not both";
+	else if (!t->into && t->cap)
+		wrong = "`cap` is given without `into`";
+	else if (t->out && !p->function)
+		wrong = "`out` takes tensors, and messages have none; give `into`";
+	else if (t->out && (t->out->ndim > FAR_DIMS_MAX || !far_dtype_size((enum far_dtype)t->out->dtype) ||
+			    far_tensor_bytes(t->out) == SIZE_MAX || (!t->out->data && far_tensor_bytes(t->out))))
+		wrong = "`out` is no tensor that can be written: its dtype, ndim, shape or data";
+	return wrong ? err_set(p->err, FAR_INVALID, "%s: target %zu: %s", p->what, i, wrong) : FAR_OK;
+}
+
+static enum far_status not_idempotent(const struct plan *p, struct far_err *err)
+{
+	char message[32];
+	snprintf(message, sizeof message, "message %u", p->id);
+	return err_set(err, FAR_INVALID,
+		       "%s: %s cannot be hedged, since it may run twice then; register it here with FAR_IDEMPOTENT if "
+		       "that does no harm",
+		       p->what, p->function ? p->function : message);
+}
+
+/* May the function or handler that calls go to run twice. */
+static bool idempotent(const struct plan *p, uint16_t number)
+{
+	const struct registry *r = &p->a->registry;
+	if (p->function) {
+		const struct function *fn = registry_at(r, number);
+		return fn && fn->idempotent;
+	}
+	const struct message_handler *m = registry_message(r, number);
+	return m && m->idempotent;
+}
+
+static enum far_status check(const struct plan *p, struct far_future *const *out)
+{
+	if (!out)
+		return err_set(p->err, FAR_INVALID, "%s: `out`, where the future goes, must not be NULL", p->what);
+	enum far_status status = check_opts(p);
+	for (size_t i = 0; i < p->n && !status; i++)
+		status = check_target(p, i);
+	return status;
+}
+
+/* ---- the record ---- */
+
+/* The second choices: of each target where the next one of another worker goes. Twice around, since the last ones'
+ * next is the first. */
+static void hedge_to_next(struct fanout *fo)
+{
+	for (uint32_t left = 2 * fo->n; left-- > 0;) {
+		struct fanout_target *t = &fo->target[left % fo->n], *next = &fo->target[(left + 1) % fo->n];
+		t->hedge_to = next->to.worker != t->to.worker ? next->to : next->hedge_to;
+	}
+}
+
+static void fill_targets(struct fanout *fo, const struct plan *p)
+{
+	const struct far_fanout_opts *o = p->opts;
+	bool seconds = o->hedge_after_ns && o->hedge == FAR_HEDGE_SECOND;
+	char *at = o->into;
+	for (uint32_t i = 0; i < fo->n; i++) {
+		const struct far_target *given = &p->targets[i];
+		struct fanout_target *t = &fo->target[i];
+		size_t slice = o->slices ? o->slices[i] : o->slice_bytes;
+		*t = (struct fanout_target){.into = o->into ? at : given->into,
+					    .cap = o->into ? slice : given->cap,
+					    .to = given->to,
+					    .hedge_to = seconds ? given->second : (struct far_to){-1, -1},
+					    .attempt = {{.fanout = fo}, {.fanout = fo, .second = 1}}};
+		if (o->into)
+			at += slice;
+		if (p->results) {
+			struct far_target_result *r = &p->results[i];
+			memset(r, 0, offsetof(struct far_target_result, text) + 1);
+			r->status = FAR_PENDING;
+			r->from = given->to;
+		}
+	}
+	if (o->hedge_after_ns && o->hedge == FAR_HEDGE_NEXT)
+		hedge_to_next(fo);
+}
+
+static enum far_status make_record(struct plan *p, const struct call_start *common)
+{
+	const struct far_fanout_opts *o = p->opts;
+	struct shard *s = p->s;
+	struct far_buf *buf = buf_alloc(sizeof(struct fanout) + p->n * sizeof(struct fanout_target));
+	if (!buf)
+		return err_set(p->err, FAR_RESOURCE, "%s: no memory for a fan-out to %zu targets; free some results",
+			       p->what, p->n);
+	p->future = future_alloc(s);
+	if (!p->future) {
+		buf_unref(buf);
+		return agent_no_future(p->err);
+	}
+	future_mark(p->future, FUTURE_FANOUT);
+	buf_ref(&p->future->head);
+	struct fanout *fo = buf_data(buf);
+	*fo = (struct fanout){.buf = buf,
+			      .shard = s,
+			      .future = p->future,
+			      .complete = agent_complete,
+			      .start = {.typed = p->function != NULL},
+			      .targets = p->targets,
+			      .results = p->results,
+			      .n = (uint32_t)p->n,
+			      .k = (uint32_t)(o->k ? o->k : p->n),
+			      .partial = o->partial,
+			      .errors = o->errors,
+			      .dtype = o->dtype,
+			      .hedge_at = TIME_NEVER};
+	if (common && p->function) { /* it was prepared just now */
+		fo->start.deadline = common->deadline;
+		fo->start.left = common->left;
+	} else {
+		agent_set_deadline(p->a, s, &p->call_opts, &fo->start);
+	}
+	if (o->hedge_after_ns)
+		fo->hedge_at = time_after(clock_now(p->a->clock), o->hedge_after_ns);
+	fill_targets(fo, p);
+	p->fo = fo;
+	return FAR_OK;
+}
+
+/* ---- n calls ---- */
+
+static void take_request(struct plan *p, const struct call_start *start, bool common)
+{
+	struct far_err err;
+	if (unlikely(p->opts->hedge_after_ns) && !common && !idempotent(p, start->fn))
+		fanout_refuse(p->fo, p->i, not_idempotent(p, &err), err.text);
+	else if (unlikely(start->len > FAR_MSG_WHOLE_MAX))
+		fanout_refuse(p->fo, p->i, FAR_TOO_LARGE, "the request is larger than a message can be");
+	else if (likely(p->on_shard))
+		fanout_launch(p->fo, p->i, start, common);
+	else if (fanout_keep(p->fo, p->i, start, common))
+		fanout_refuse(p->fo, p->i, FAR_RESOURCE, "no memory to hand the request over");
+}
+
+static void take_own(void *plan, const struct call_start *start)
+{
+	take_request(plan, start, false);
+}
+
+/* Checks a place and says which shard −1 is. */
+static enum far_status resolve(const struct plan *p, struct far_to *to, struct far_err *err)
+{
+	struct route route;
+	enum far_status status = agent_route(p->a, *to, NULL, p->hash, &route, err);
+	if (likely(!status))
+		to->shard = route.shard;
+	return status;
+}
+
+static void start_target(struct plan *p, uint32_t i)
+{
+	const struct far_target *t = &p->targets[i];
+	struct far_to *second = &p->fo->target[i].hedge_to;
+	struct far_err err;
+	p->i = i;
+	enum far_status status = resolve(p, &p->fo->target[i].to, &err);
+	if (likely(!status) && unlikely(second->worker >= 0))
+		status = resolve(p, second, &err);
+	if (likely(!status)) {
+		if (t->args) {
+			status = agent_prepare_rpc(p->a, t->to, p->function, t->args, t->args_n, &p->call_opts,
+						   take_own, p, &err);
+		} else if (t->data) {
+			struct call_start own = {.fn = p->id, .data = t->data, .len = t->len};
+			take_request(p, &own, false);
+		} else {
+			take_request(p, p->common, true);
+		}
+	}
+	if (unlikely(status))
+		fanout_refuse(p->fo, i, status, err.text);
+}
+
+/* `common` and what it points to are readable until this returns. */
+static void start_all(void *plan, const struct call_start *common)
+{
+	struct plan *p = plan;
+	struct shard *s = p->s;
+	struct far_err *err = p->err;
+	p->common = common;
+	if (p->opts->hedge_after_ns && common && !idempotent(p, common->fn)) {
+		p->status = not_idempotent(p, err);
+		return;
+	}
+	p->status = make_record(p, common);
+	if (p->status)
+		return;
+	uint32_t n = p->fo->n;
+	bool held = shard_held(s), entered = !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	atomic_fetch_add_explicit(&s->fanouts_begun, 1, memory_order_relaxed);
+	p->on_shard = held || entered;
+	if (p->on_shard)
+		fanout_begin(p->fo);
+	for (uint32_t i = 0; i < n; i++)
+		start_target(p, i);
+	if (p->on_shard)
+		fanout_launched(p->fo);
+	else
+		fanout_hand_over(p->fo);
+	if (entered)
+		shard_leave(s);
+}
+
+/* Does any target take the common request. */
+static bool common_wanted(const struct plan *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (!p->targets[i].args && !p->targets[i].data)
+			return true;
+	return p->n == 0;
+}
+
+static enum far_status give(const struct plan *p, struct far_future **out)
+{
+	scope_gather(p->future);
+	*out = p->future;
+	return FAR_OK;
+}
+
+static const struct far_fanout_opts defaults;
+
+enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const struct far_val *args, size_t args_n,
+			       const struct far_target *targets, size_t n, const struct far_fanout_opts *opts,
+			       struct far_target_result *results, struct far_future **out, struct far_err *err)
+{
+	struct plan p = {.a = a,
+			 .s = agent_shard_of_thread(a),
+			 .what = "far_rpc_fanout",
+			 .function = function ? function : "(NULL)",
+			 .targets = targets,
+			 .n = n,
+			 .opts = opts ? opts : &defaults,
+			 .results = results,
+			 .err = err};
+	p.call_opts.timeout_ns = p.opts->timeout_ns;
+	enum far_status status = check(&p, out);
+	if (status)
+		return status;
+	const struct function *fn = registry_find(&a->registry, p.function);
+	if (!fn)
+		return err_set(err, FAR_NO_FUNCTION,
+			       "no function \"%s\" is registered here; register it on the caller and on the callee",
+			       p.function);
+	p.hash = fn->signature.name_hash;
+	if (p.opts->hedge_after_ns && !common_wanted(&p) && !fn->idempotent)
+		return not_idempotent(&p, err);
+	if (common_wanted(&p))
+		status = agent_prepare_rpc(a, (struct far_to){a->rank, -1}, function, args, args_n, &p.call_opts,
+					   start_all, &p, err);
+	else
+		start_all(&p, NULL);
+	status = status ? status : p.status;
+	return status ? status : give(&p, out);
+}
+
+enum far_status far_msg_fanout(struct far_agent *a, uint16_t id, const void *data, size_t len,
+			       const struct far_target *targets, size_t n, const struct far_fanout_opts *opts,
+			       struct far_target_result *results, struct far_future **out, struct far_err *err)
+{
+	struct plan p = {.a = a,
+			 .s = agent_shard_of_thread(a),
+			 .hash = id,
+			 .what = "far_msg_fanout",
+			 .id = id,
+			 .targets = targets,
+			 .n = n,
+			 .opts = opts ? opts : &defaults,
+			 .results = results,
+			 .err = err};
+	p.call_opts.timeout_ns = p.opts->timeout_ns;
+	enum far_status status = check(&p, out);
+	if (status)
+		return status;
+	if (id >= FAR_MSG_HANDLERS_MAX)
+		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
+	if (len > FAR_MSG_WHOLE_MAX)
+		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", len, FAR_MSG_WHOLE_MAX);
+	struct call_start common = {.fn = id, .data = data, .len = len};
+	start_all(&p, &common);
+	return p.status ? p.status : give(&p, out);
+}
+
+/* ---- giving it up ---- */
+
+void fanout_let_go(struct far_future *f)
+{
+	/* Besides the application's only the fan-out's own: nobody can come to see what it brings. */
+	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) > 2)
+		return;
+	bool asked = false;
+	while (!future_done(f)) {
+		if (!asked)
+			asked = far_future_cancel(f, NULL) == FAR_OK;
+		if (future_done(f))
+			return;
+		if (shard_in_handler() || agent_wait_future(f, TIME_NEVER)) { /* another shard's */
+			shard_nudge(f->shard);
+			sched_yield();
+		}
+	}
+}
