@@ -169,6 +169,8 @@ static bool take_items(struct cursor *c, size_t per, unsigned depth, struct far_
 		return false;
 	*items = c->items;
 	*n = count;
+	if (!count) /* there may be no memory for items at all */
+		return true;
 	c->items += count * per;
 	c->items_left -= count * per;
 	return true;

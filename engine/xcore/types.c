@@ -28,7 +28,7 @@ bool types_name_ok(const char *name, size_t cap)
 {
 	bool qualified = false;
 	size_t n = 0, word = 0;
-	for (; name[n] && n < cap; n++) {
+	for (; n < cap && name[n]; n++) {
 		char c = name[n];
 		if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') {
 			word++;

@@ -61,7 +61,7 @@ static void check_customs(const struct far_val *v, size_t n, const struct far_va
 		if (v[i].type == FAR_TYPE_LIST) {
 			check_customs(v[i].u.list.items, v[i].u.list.n, kept, kept_n);
 		} else if (v[i].type == FAR_TYPE_DICT) {
-			check_customs(&v[i].u.dict.entries->key, 2 * v[i].u.dict.n, kept, kept_n);
+			check_customs((const struct far_val *)v[i].u.dict.entries, 2 * v[i].u.dict.n, kept, kept_n);
 		} else if (v[i].type == FAR_TYPE_CUSTOM) {
 			const struct far_val *k = &kept[(*kept_n)++];
 			must(v[i].u.custom.len == k->u.custom.len);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_port.h"
 
+#include "base/must.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PEERS_MAX  128
+#define PEERS_MAX  512
 #define EVENTS_MAX 512
 
 struct fake_peer {
@@ -47,8 +49,9 @@ static void queue_put(struct fake_port *p, struct queued q)
 static uint32_t peer_new(struct fake_port *p, uint32_t queue)
 {
 	uint32_t i = 0;
-	while (p->peers[i].used)
+	while (i < PEERS_MAX && p->peers[i].used)
 		i++;
+	must(i < PEERS_MAX);
 	p->peers[i] = (struct fake_peer){.used = true, .queue = queue};
 	return i;
 }

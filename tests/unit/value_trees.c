@@ -166,7 +166,8 @@ bool tree_same(const struct far_val *a, const struct far_val *b)
 		return a->u.list.n == b->u.list.n && items_same(a->u.list.items, b->u.list.items, a->u.list.n);
 	case FAR_TYPE_DICT:
 		return a->u.dict.n == b->u.dict.n &&
-		       items_same(&a->u.dict.entries->key, &b->u.dict.entries->key, 2 * a->u.dict.n);
+		       items_same((const struct far_val *)a->u.dict.entries, (const struct far_val *)b->u.dict.entries,
+				  2 * a->u.dict.n);
 	case FAR_TYPE_CUSTOM:
 		return custom_same(a, b);
 	case FAR_TYPE_COUNT:
@@ -204,7 +205,8 @@ bool tree_inside(const struct far_val *v, size_t n, const uint8_t *src, size_t s
 		else if (v[i].type == FAR_TYPE_LIST)
 			ok = ok && tree_inside(v[i].u.list.items, v[i].u.list.n, src, size, strings_inside);
 		else if (v[i].type == FAR_TYPE_DICT)
-			ok = ok && tree_inside(&v[i].u.dict.entries->key, 2 * v[i].u.dict.n, src, size, strings_inside);
+			ok = ok && tree_inside((const struct far_val *)v[i].u.dict.entries, 2 * v[i].u.dict.n, src,
+					       size, strings_inside);
 		else
 			ok = ok && v[i].type < FAR_TYPE_COUNT;
 	}
