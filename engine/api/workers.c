@@ -121,14 +121,15 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 void far_shard_release_at(struct far_agent *a, unsigned shard)
 {
 	struct shard *s = shard_at(a, shard);
-	if (s && shard_held(s) && !shard_in_handler())
+	/* A handler's shard is its driver's, which goes on with it. */
+	if (s && shard_held(s) && !shard_serving())
 		shard_leave(s);
 }
 
 unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)
 {
 	struct shard *s = shard_at(a, shard);
-	if (unlikely(!s || !shard_held(s) || s->context.handler))
+	if (unlikely(!s || !shard_held(s) || s->context.handler || s->context.fiber))
 		return 0;
 	return shard_pass(s);
 }

@@ -236,7 +236,7 @@ enum far_status far_register_type(struct far_agent *agent, const struct far_cust
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);
 /** One pass of the shard's loop by the thread that holds it. Returns the packets and submissions handled. Never blocks.
- */
+ * In a handler or callback of the shard it does nothing, as does far_shard_release() in any. */
 unsigned far_shard_poll(struct far_agent *agent);
 
 /** The same three with the shard named. FAR_INVALID, naming how many there are; the others ignore a wrong one. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers that wait, on fibers: for one another, 64 deep; for themselves; in every sort of wait; and where a wait is
  * refused. */
+#include "api/agent.h"
 #include "api_gate.h"
 
 enum { DEPTH = 64, MSG_FIBER = 1, MSG_BLOCKING, MSG_WAITS_INLINE, MSG_ECHO, FIBERS = 12 };
@@ -195,7 +196,9 @@ static enum far_status shuts_down(struct far_req *req, const struct far_val *arg
 	EXPECT(far_shutdown_local(far_req_agent(req), &e) == FAR_WOULD_DEADLOCK);
 	if (user) /* a fiber: it has the shard, and must not give it away */
 		EXPECT(far_shard_acquire(far_req_agent(req), 0, &e) != FAR_OK);
+	EXPECT(far_shard_poll(far_req_agent(req)) == 0);
 	far_shard_release(far_req_agent(req));
+	EXPECT(!user || shard_held(req->shard));
 	EXPECT(far_shard_poll(far_req_agent(req)) == 0);
 	return far_return(req, NULL);
 }
