@@ -220,11 +220,14 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 {
 	if (unlikely(!f))
 		return no_future("far_future_cancel", err);
-	struct shard *s = f->shard;
-	if (future_done(f))
+	uint32_t state = future_state(f);
+	if (state & FUTURE_DONE)
 		return FAR_OK;
-	if (!s)
-		return err_set(err, FAR_INVALID, "this future is not a call's");
+	if (state & (FUTURE_MANUAL | FUTURE_DERIVED))
+		return err_set(err, FAR_INVALID,
+			       "far_future_cancel: the future is not a call's; cancel the calls that "
+			       "it waits for");
+	struct shard *s = f->shard;
 	if (shard_held(s)) {
 		if (!call_cancel(s, agent_done_future, f))
 			call_cancel(s, into_done, f);

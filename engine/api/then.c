@@ -72,8 +72,8 @@ static struct continuation *continuation_alloc(void *user, struct far_err *err)
 static struct far_future *derived_alloc(struct far_future *const *f, size_t n, bool any)
 {
 	struct far_future *derived = future_alloc(agent_common_shard(f, n));
-	if (derived && agent_unbounded(f, n, any))
-		future_mark(derived, FUTURE_UNBOUNDED);
+	if (derived)
+		future_mark(derived, FUTURE_DERIVED | (agent_unbounded(f, n, any) ? FUTURE_UNBOUNDED : 0));
 	return derived;
 }
 

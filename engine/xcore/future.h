@@ -10,7 +10,8 @@
  *   bit 5      MANUAL: the application completes it
  *   bit 6      UNBOUNDED: no call's deadline ends it
  *   bit 7      FANOUT: many calls complete it, and write to the application's memory until then
- *   bits 8–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
+ *   bit 8      DERIVED: other futures complete it
+ *   bits 9–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
  * driver token
  *
  * Completion: the one completer writes the result, then fetch_or(done, acq_rel); whoever reads "done" with acquire sees
@@ -50,7 +51,8 @@
 #define FUTURE_MANUAL    32u
 #define FUTURE_UNBOUNDED 64u
 #define FUTURE_FANOUT    128u
-#define FUTURE_NUDGE     256u
+#define FUTURE_DERIVED   256u
+#define FUTURE_NUDGE     512u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns nothing */
 
@@ -108,7 +110,8 @@ struct outcome {
  * path. */
 struct far_future *future_alloc(struct shard *shard);
 
-/** Makes a done future pending again, for a call that was not sent and is tried once more. Its only waiter's thread. */
+/** Makes a done future pending again, for a call that was not sent and is tried once more. By its only waiter; what it
+ * had listening to the future has been called. */
 void future_reset(struct far_future *f);
 
 /** Completes it, once. Copies the outcome's bytes; drops no reference. Any thread. */
@@ -124,8 +127,8 @@ void future_complete_in(struct future_listener *l, struct far_future *f, const s
 /** Is the calling thread the one that completes it, of those who may. Once: false ever after. */
 bool future_claim(struct far_future *f);
 
-/** Says what kind it is, FUTURE_MANUAL or FUTURE_UNBOUNDED or both, or that it is claimed. Before anybody else knows
- * it. */
+/** Says what kind it is, by the bits MANUAL, UNBOUNDED, DERIVED, or that it is claimed. Before anybody else knows it.
+ */
 void future_mark(struct far_future *f, uint32_t bits);
 
 /** Has `l` called when it is done, at once if it is. The caller has a reference of `f`; `l` stays until it is called.

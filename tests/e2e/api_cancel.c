@@ -149,6 +149,35 @@ static void waiting_handlers(void)
 	CHECK(ask("worker0", "test::release_all", false) == 12);
 }
 
+static enum far_status follow(struct far_future *parent, struct far_val *out, struct far_err *why, void *user)
+{
+	(void)out, (void)user;
+	return far_future_value(parent, NULL, why);
+}
+
+/* Only calls can be cancelled; what waits for them ends with them. */
+static void children(void)
+{
+	struct far_future *f = start("test::keep"), *child, *all, *any, *own;
+	CHECK_STATUS(far_future_then(f, follow, NULL, &child, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_collect(&f, 1, &all, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_collect_any(&f, 1, &any, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_create(&own, &err), FAR_OK, &err);
+	struct far_future *no_calls[] = {child, all, any, own};
+	for (int i = 0; i < 4; i++) {
+		CHECK_STATUS(far_future_cancel(no_calls[i], &err), FAR_INVALID, &err);
+		CHECK_TEXT(&err, "not a call's");
+	}
+	CHECK_STATUS(far_future_cancel(f, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_wait(child, 0, NULL, &err), FAR_CANCELLED, &err);
+	CHECK_STATUS(far_future_wait(all, 0, NULL, &err), FAR_CANCELLED, &err);
+	CHECK_STATUS(far_future_wait(any, 0, NULL, &err), FAR_OK, &err);
+	for (int i = 0; i < 4; i++)
+		far_future_free(no_calls[i]);
+	expect_cancelled(f);
+	CHECK(ask("worker1", "test::release_all", false) == 1);
+}
+
 static void nothing_left(void)
 {
 	struct far_counters c;
@@ -176,6 +205,7 @@ int main(void)
 			deferred();
 			by_other_threads();
 		}
+		children();
 		waiting_handlers();
 		nothing_left();
 	}
