@@ -8,6 +8,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "shard/retry.h"
 
 #include <errno.h>
 #include <string.h>
@@ -204,13 +205,52 @@ unsigned deferred_drain(struct shard *s)
 
 /* ---- blocked sessions ---- */
 
+static struct parked_request *parked_at(const struct session *se, uint32_t i)
+{
+	return &se->parked[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+}
+
+/* The cancelled ones' credits are the caller's again, so their places are needed. */
+static void parked_compact(struct session *se)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < se->parked_n; i++) {
+		const struct parked_request *p = parked_at(se, i);
+		if (p->cancelled)
+			continue;
+		if (kept != i)
+			*parked_at(se, kept) = *p;
+		kept++;
+	}
+	se->parked_n = kept;
+}
+
+/* Repeats have no credit, and come again. */
+static bool parked_repeat(const struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+{
+	if (retry_seen(se, pkt->body, pkt->body_len))
+		return true;
+	for (uint32_t i = 0; i < se->parked_n; i++) {
+		const struct parked_request *p = parked_at(se, i);
+		if (p->head.call == h->call && p->head.gen == h->gen)
+			return true;
+	}
+	return false;
+}
+
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
+	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(se, h, pkt)) {
+		counter_add(&s->counters.requests_repeated, 1);
+		return;
+	}
+	if (se->parked_n == FAR_SESSION_CALLS_MAX)
+		parked_compact(se);
 	if (se->parked_n == FAR_SESSION_CALLS_MAX) { /* more than its credits allow */
 		answer_no_room(s, se);
 		return;
 	}
-	struct parked_request *p = &se->parked[(se->parked_head + se->parked_n) % FAR_SESSION_CALLS_MAX];
+	struct parked_request *p = parked_at(se, se->parked_n);
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
 		static const char text[] = "the callee has no memory to keep the request";

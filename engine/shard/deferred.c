@@ -112,6 +112,8 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 		struct parked_request *p = &se->parked[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
 		if (p->head.call == call && p->head.gen == gen && !p->cancelled) {
 			p->cancelled = true;
+			buf_unref(p->buf);
+			p->buf = NULL;
 			return true;
 		}
 	}

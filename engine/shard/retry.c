@@ -59,12 +59,15 @@ static void resend(struct shard *s, struct retry *r)
 			fn = 0;
 		}
 	}
+	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
+	if (c->timer.at != TIME_NEVER) {
+		if (c->timer.at <= now) /* it is about to end, and would be refused as not run */
+			return;
+		left = c->timer.at - now;
+	}
 	struct nic_tx tx;
 	if (s->ops->tx_reserve(s->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
 		return;
-	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
-	if (c->timer.at != TIME_NEVER)
-		left = c->timer.at > now ? c->timer.at - now : 0;
 	struct shm_head *h = head_at(tx.head);
 	h->type = HEAD_REQUEST;
 	h->flags = (uint8_t)flags;
@@ -288,7 +291,7 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 		return no_memory(req);
 	if (h.floor > w->floor)
 		floor_raise(w, h.floor);
-	if (unlikely(h.seq >= w->floor + FAR_RETRY_WINDOW)) /* it spoke of a lower floor than before */
+	if (unlikely(h.seq >= w->floor && h.seq - w->floor >= FAR_RETRY_WINDOW)) /* it spoke of a lower floor before */
 		return malformed(req);
 	struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
 	if (h.seq < w->floor || e->state != ENTRY_NONE) {
@@ -310,6 +313,19 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 		timer_arm(&s->wheel, &d->timer, req->deadline);
 	}
 	return true;
+}
+
+bool retry_seen(const struct session *se, const uint8_t *body, uint64_t len)
+{
+	const struct retry_callee *w = se->retry_callee;
+	struct head_retry h;
+	if (!w || len < sizeof h)
+		return false;
+	memcpy(&h, body + len - sizeof h, sizeof h);
+	if (h.floor == 0 || h.seq < h.floor)
+		return false; /* to be refused as malformed */
+	const struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
+	return h.seq < w->floor || (e->state != ENTRY_NONE && e->seq == h.seq);
 }
 
 void retry_answered(struct session *se, const struct far_deferred *d)

@@ -37,6 +37,8 @@ void retry_over(struct shard *s, const struct call *c);
 
 /** Takes the trailer off a request's body. true: it is new, to be run, and has a record; false: it has been seen to. */
 bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len);
+/** Is a request, its trailer included, one that was admitted before. */
+bool retry_seen(const struct session *se, const uint8_t *body, uint64_t len);
 /** The record goes: its answer has been sent, or never will. */
 void retry_answered(struct session *se, const struct far_deferred *d);
 

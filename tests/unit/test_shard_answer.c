@@ -278,6 +278,34 @@ Test(shard_answer, parking_is_bounded)
 }
 
 /* A small deferred answer while blocked waits its turn behind the kept one. */
+/* A cancelled one's credit is the caller's again at once, and so must be its place. */
+Test(shard_answer, cancelled_ones_make_room)
+{
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 1, NULL, 0);
+	passes(1);
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX - 1; i++)
+			put_request(MSG_ECHO, 1000 * round + 2 + i, "0123456789012345678901234567890123456789", 40);
+		passes(20);
+		for (uint32_t i = round == 2 ? 100 : 0; i < FAR_SESSION_CALLS_MAX - 1; i++)
+			put_cancel(1000 * round + 2 + i);
+		passes(20);
+	}
+	cr_assert_not(posted(MAIL_POISONED));
+	struct shm_head h;
+	for (unsigned i = 0; i < 2 * (FAR_SESSION_CALLS_MAX - 1) + FAR_SESSION_CALLS_MAX - 101; i++) {
+		cr_assert_not_null(fake_queue_sent(queue, &h));
+		cr_assert_eq(h.type, HEAD_CANCELLED);
+	}
+	queue->no_bulk = false;
+	passes(2);
+	expect(&h, HEAD_REPLY, 1);
+	for (uint32_t i = 0; i < 100; i++)
+		expect_reply(2002 + i, "0123456789012345678901234567890123456789", 40);
+	expect_nothing();
+}
+
 Test(shard_answer, deferred_answer_while_blocked)
 {
 	struct shm_head h;
