@@ -317,8 +317,8 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 			break;
 		}
 		/* A call that was handed over may find no room: then it has not been sent. A handler may say BUSY too,
-		 * and has run. */
-		if (likely(f->status != FAR_BUSY) || f->executed != FAR_EXECUTED_NO ||
+		 * and has run. A cancelled fiber was not woken by the future, whose completer may still be at it. */
+		if (likely(f->status != FAR_BUSY) || f->executed != FAR_EXECUTED_NO || (fiber && fiber->cancelled) ||
 		    clock_now(s->config.clock) >= start->deadline)
 			break;
 		future_reset(f);

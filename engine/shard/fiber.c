@@ -339,7 +339,6 @@ static struct fiber_wait *wait_new(struct fiber *fb, struct far_future *f)
 	w->fiber = fb;
 	w->stale_prev = NULL;
 	w->future = f;
-	buf_ref(&f->head);
 	w->list_next = p->waits;
 	w->list_prev = &p->waits;
 	if (p->waits)
@@ -349,7 +348,7 @@ static struct fiber_wait *wait_new(struct fiber *fb, struct far_future *f)
 	return w;
 }
 
-/* The future is done, and its completer has let go of the record. */
+/* The future is done, or its last reference has gone, and its completer has let go of the record. */
 static void wait_back(struct fiber_wait *w)
 {
 	struct fiber_pool *p = fiber_pool_of(w->shard);
@@ -360,7 +359,6 @@ static void wait_back(struct fiber_wait *w)
 	*w->list_prev = w->list_next;
 	if (w->list_next)
 		w->list_next->list_prev = w->list_prev;
-	buf_unref(&w->future->head);
 	w->next = p->waits_free;
 	p->waits_free = w;
 }
@@ -376,7 +374,6 @@ static void on_future(struct future_listener *l, struct far_future *f)
 		return;
 	}
 	if (atomic_exchange_explicit(&w->state, WAIT_FIRED, memory_order_acq_rel) == WAIT_ORPHAN) {
-		buf_unref(&w->future->head);
 		buf_unref(w->buf);
 		return;
 	}
@@ -427,7 +424,11 @@ static int wait_refused(struct fiber *fb)
 	return -ECANCELED;
 }
 
-/* A wait with a limit may be repeated as often as the handler likes: it listens to the future once. */
+/*
+ * A wait with a limit may be repeated as often as the handler likes: it listens to the future once. A record whose
+ * future has gone meanwhile is on its way back, and may meet the address's next life: then it ends that wait early,
+ * which is looked at again.
+ */
 static struct fiber_wait *wait_again(struct fiber *fb, const struct far_future *f)
 {
 	struct fiber_wait *w = fb->stale;

@@ -33,9 +33,11 @@ struct fiber_wait {
 	struct future_listener listener;
 	_Atomic uint32_t state; /* enum wait_state */
 	struct shard *shard;
-	struct fiber *fiber;       /* that waits for it, or gave up waiting; NULL: that request is over */
-	struct far_future *future; /* a reference */
-	struct fiber_wait *next;   /* resumed, free list */
+	struct fiber *fiber; /* that waits for it, or gave up waiting; NULL: that request is over */
+	/* No reference: the handler has one while it waits, and a wait that was given up must not keep the future from
+	 * ending when nobody can complete it any more. */
+	struct far_future *future;
+	struct fiber_wait *next;                     /* resumed, free list */
 	struct fiber_wait *stale_next, **stale_prev; /* fiber's list of those that it gave up */
 	struct fiber_wait *list_next, **list_prev;   /* pool's list of those that are armed or on their way */
 	struct far_buf *buf;                         /* its memory */

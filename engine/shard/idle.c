@@ -67,7 +67,7 @@ static bool go_to_sleep(struct shard *s)
 	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
 	s->ops->arm(s->q);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
-	if (full_pass(s) == 0)
+	if (full_pass(s) == 0 && !s->ready_head)
 		return true;
 	s->ops->disarm(s->q);
 	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);

@@ -109,7 +109,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		struct call_start *start = &se->waiting->start;
 		uint64_t now = clock_now(s->config.clock);
 		if (start->deadline <= now) {
-			waiting_expire(s, now);
+			n += waiting_expire(s, now);
 			continue;
 		}
 		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
