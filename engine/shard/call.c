@@ -412,20 +412,45 @@ bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const vo
 	return true;
 }
 
-unsigned call_take_cancels(struct shard *s)
+void call_gather_cancels(struct shard *s)
 {
-	unsigned n = 0;
 	struct call_cancel_note *note = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
 	while (note) {
 		struct call_cancel_note *next = note->next;
-		struct far_future *f = note->future;
-		call_cancel(s, note->done, f);
-		buf_unref(note->buf);
-		buf_unref(&f->head);
+		note->next = s->cancels_taken;
+		s->cancels_taken = note;
 		note = next;
-		n++;
+	}
+}
+
+static struct far_future *take_note(struct shard *s, call_done_fn **done)
+{
+	struct call_cancel_note *note = s->cancels_taken;
+	struct far_future *f = note->future;
+	s->cancels_taken = note->next;
+	*done = note->done;
+	buf_unref(note->buf);
+	return f;
+}
+
+unsigned call_run_cancels(struct shard *s)
+{
+	unsigned n = 0;
+	for (; s->cancels_taken; n++) {
+		call_done_fn *done;
+		struct far_future *f = take_note(s, &done);
+		call_cancel(s, done, f);
+		buf_unref(&f->head);
 	}
 	return n;
+}
+
+void call_drop_cancels(struct shard *s)
+{
+	call_done_fn *done;
+	call_gather_cancels(s);
+	while (s->cancels_taken)
+		buf_unref(&take_note(s, &done)->head);
 }
 
 int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)

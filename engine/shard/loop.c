@@ -147,8 +147,13 @@ unsigned shard_take_errands(struct shard *s)
 
 unsigned shard_take_cancels(struct shard *s)
 {
-	take_older_submissions(s);
-	return call_take_cancels(s);
+	/* The call that is to end may have been handed over just before its cancel, so the ring is looked at after the
+	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it nudges when it has. */
+	call_gather_cancels(s);
+	uint32_t waiting = submit_waiting(&s->submit), taken = 0, n = 1;
+	for (; n && taken < waiting; taken += n)
+		n = take_submissions(s);
+	return taken + (taken < waiting ? 0 : call_run_cancels(s));
 }
 
 unsigned shard_take_mail(struct shard *s)
@@ -213,7 +218,7 @@ unsigned shard_pass(struct shard *s)
 		n += large_pump(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
-		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
+		if (unlikely(shard_has_cancels(s)))
 			n += shard_take_cancels(s);
 		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
 			post_ask_all(s);

@@ -109,6 +109,7 @@ void shard_destroy(struct shard *s)
 	if (!s)
 		return;
 	fiber_pool_free(s);
+	call_drop_cancels(s);
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_memory_free(se->memory);
 	for (struct mail mail; mailbox_get(&s->mail_in, &mail);)
@@ -168,7 +169,7 @@ static bool has_work(struct shard *s)
 void shard_leave(struct shard *s)
 {
 	for (;;) {
-		if (unlikely(atomic_load_explicit(&s->cancels, memory_order_relaxed) != NULL))
+		if (unlikely(shard_has_cancels(s)))
 			shard_take_cancels(s);
 		/* Bounded, since others may go on handing over: what is left is the keeper's. */
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));

@@ -321,6 +321,8 @@ struct shard {
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
 	struct shard_config config;
+	struct call_cancel_note
+		*cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
 	bool stopped;
 	bool large_stalled; /* a fragment found no bulk memory */
@@ -368,6 +370,10 @@ unsigned shard_pass(struct shard *s);
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
 unsigned shard_take_errands(struct shard *s);
+static inline bool shard_has_cancels(const struct shard *s)
+{
+	return s->cancels_taken || atomic_load_explicit(&s->cancels, memory_order_relaxed);
+}
 unsigned shard_run_timers(struct shard *s, uint64_t now);
 
 /**
@@ -417,7 +423,11 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user);
 /** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
 int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
-unsigned call_take_cancels(struct shard *s);
+/** Takes what others posted; run when the calls have left the submission ring. Returns how many there were. */
+void call_gather_cancels(struct shard *s);
+unsigned call_run_cancels(struct shard *s);
+/** Those that are left at the end of the shard. */
+void call_drop_cancels(struct shard *s);
 /**
  * Arms the deadlines that come within the next two sweeps. Most calls are answered long before, so a deadline that is
  * further away than that is only noted in its slot: arming and disarming it would be a good part of what the call

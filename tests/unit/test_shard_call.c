@@ -261,3 +261,73 @@ Test(shard_call, an_impossible_number_is_not_learnt)
 	cr_assert(h.flags & HEAD_HASHED);
 	answer(h, HEAD_REPLY, 0, 0, "");
 }
+
+/* ---- cancels from other threads ---- */
+
+static struct result future_result;
+
+static void done_future(void *user, const struct outcome *o)
+{
+	struct far_future *f = user;
+	take_result(&future_result, o);
+	buf_unref(&f->head);
+}
+
+/* The call lies in the submission ring behind a cell whose producer has claimed it and not filled it yet. Expect the
+ * cancel to wait for the call. */
+Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
+{
+	struct result before;
+	struct shm_head h;
+	struct far_future *f = future_alloc(shard);
+	uint32_t at = atomic_fetch_add(&shard->submit.tail, 1);
+	struct submit_cell *cell = &shard->submit.cells[at % FAR_SUBMIT_SLOTS];
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = TIME_NEVER,
+				   .left = FAR_FOREVER,
+				   .done = done_future,
+				   .user = f,
+				   .data = "hi",
+				   .len = 2};
+	memset(&future_result, 0, sizeof future_result);
+	memset(&before, 0, sizeof before);
+	buf_ref(&f->head);
+	cr_assert_eq(submit_put(&shard->submit, &start), 0);
+	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	shard_take_cancels(shard);
+	passes(200);
+	cr_assert_eq(future_result.n, 0u);
+	cell->worker = PEER;
+	cell->fn = MSG_ECHO;
+	cell->deadline = TIME_NEVER;
+	cell->done = take_result;
+	cell->user = &before;
+	atomic_store(&cell->turn, SUBMIT_TURN(at) + 1);
+	passes(200);
+	cr_assert_eq(future_result.n, 1u, "the cancel was lost");
+	cr_assert_eq(future_result.status, FAR_CANCELLED);
+	cr_assert_eq(before.n, 0u);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_not_null(fake_queue_sent(queue, &h));
+		cr_assert_eq(h.type, i < 2 ? HEAD_REQUEST : HEAD_CANCEL);
+	}
+	expect_nothing();
+	cr_assert_eq(f->head.refs, 1u);
+	buf_unref(&f->head);
+}
+
+/* The shard ends while a cancel waits. */
+Test(shard_call, a_cancel_is_left_at_the_end)
+{
+	struct far_future *f = future_alloc(shard);
+	atomic_fetch_add(&shard->submit.tail, 1);
+	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	shard_take_cancels(shard);
+	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	cr_assert_eq(f->head.refs, 3u);
+	call_drop_cancels(shard);
+	cr_assert_eq(f->head.refs, 1u);
+	buf_unref(&f->head);
+	atomic_fetch_sub(&shard->submit.tail, 1);
+}
