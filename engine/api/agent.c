@@ -154,6 +154,7 @@ static enum far_status init_options(struct init *in)
 		o->max_message_bytes = FAR_MSG_BYTES_MAX;
 	if (o->idle == FAR_IDLE_BUSY)
 		o->driver = FAR_DRIVER_OWN;
+	future_reserve();
 	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
 		return FAR_INVALID;
 	in->a->clock = &clock_monotonic;

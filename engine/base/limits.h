@@ -98,9 +98,10 @@
 #define FAR_TYPES_MAX     1024
 #define FAR_OVERLOADS_MAX 16
 
-/* Futures of a process. They grow in slabs of FAR_FUTURES_SLAB on the calling thread, never on a shard. */
-#define FAR_FUTURES_MAX  (1u << 20)
-#define FAR_FUTURES_SLAB 1024
+/* Futures of a process: 128 MiB of address space, reserved at once so that none allocates on a shard. A process that
+ * cannot have so much gets less, by halves down to the least. */
+#define FAR_FUTURES_MAX (1u << 20)
+#define FAR_FUTURES_MIN 1024u
 
 /* The region of buffers and payloads: its least and largest bound, the least default. The smallest holds a few of the
  * largest slabs, the largest is what one word can split (xcore/region.c). By default a small container still gets room

@@ -4,29 +4,28 @@
 #include "base/limits.h"
 #include "base/must.h"
 #include "xcore/futex.h"
+#include "xcore/region.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* A test puts its own in place: a point at which threads may change, before each step that others can see. */
 #ifndef FAR_HOOK
 #define FAR_HOOK(step) ((void)0)
 #endif
 
-#define SLABS_MAX (FAR_FUTURES_MAX / FAR_FUTURES_SLAB)
-
-/* Slabs are never given back, so that a late nudge or a racing pop finds a future, if not the same one. */
-static _Atomic(struct far_future *) slabs[SLABS_MAX];
-static uint32_t slabs_n; /* under grow_lock */
-static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+/* All of a process: address space first, memory as they are used. Never given back, so that a late nudge or a racing
+ * pop finds a future, if not the same one. */
+static _Atomic(struct far_future *) pool; /* release: pool_n is written; pairs with the acquire of whoever looks */
+static uint32_t pool_n;
+static _Atomic uint32_t pool_used; /* [0, pool_used) have been handed out once */
 static alignas(64) _Atomic uint64_t
 	free_head; /* index + 1 of the first free one | tag << 32, the tag changing with every pop */
 
 static struct far_future *at(uint32_t index)
 {
-	struct far_future *slab = atomic_load_explicit(&slabs[index / FAR_FUTURES_SLAB], memory_order_acquire);
-	return &slab[index % FAR_FUTURES_SLAB];
+	return atomic_load_explicit(&pool, memory_order_relaxed) + index; /* whoever knows an index has seen it */
 }
 
 static void push(struct far_future *f)
@@ -53,32 +52,54 @@ static struct far_future *pop(void)
 	return f;
 }
 
-static struct far_future *grow(void)
+/* Of a limited address space a sixteenth at most. */
+static uint32_t most_futures(void)
 {
-	pthread_mutex_lock(&grow_lock);
-	struct far_future *f = pop(); /* another thread may have grown it */
-	if (!f && slabs_n < SLABS_MAX) {
-		struct far_future *slab = aligned_alloc(64, sizeof *slab * FAR_FUTURES_SLAB);
-		if (slab) {
-			memset(slab, 0, sizeof *slab * FAR_FUTURES_SLAB);
-			for (uint32_t i = 0; i < FAR_FUTURES_SLAB; i++) {
-				slab[i].index = slabs_n * FAR_FUTURES_SLAB + i;
-				slab[i].head.kind = BUF_IN_FUTURE;
-			}
-			atomic_store_explicit(&slabs[slabs_n++], slab, memory_order_release);
-			for (uint32_t i = FAR_FUTURES_SLAB - 1; i > 0; i--)
-				push(&slab[i]);
-			f = &slab[0];
-		}
+	struct rlimit as;
+	uint32_t n = FAR_FUTURES_MAX;
+	if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY)
+		while (n > FAR_FUTURES_MIN && n * sizeof(struct far_future) > as.rlim_cur / 16)
+			n /= 2;
+	return n;
+}
+
+struct far_future *future_reserve(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct far_future *p = atomic_load_explicit(&pool, memory_order_acquire);
+	if (likely(p != NULL))
+		return p;
+	pthread_mutex_lock(&lock);
+	p = atomic_load_explicit(&pool, memory_order_relaxed);
+	if (!p) {
+		uint32_t n = most_futures();
+		while (!(p = region_map(sizeof *p * n)) && n > FAR_FUTURES_MIN)
+			n /= 2;
+		pool_n = n;
+		atomic_store_explicit(&pool, p, memory_order_release);
 	}
-	pthread_mutex_unlock(&grow_lock);
-	return f;
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+static struct far_future *take_new(void)
+{
+	struct far_future *f = future_reserve();
+	uint32_t i = atomic_load_explicit(&pool_used, memory_order_relaxed);
+	do {
+		if (!f || i == pool_n)
+			return NULL;
+	} while (!atomic_compare_exchange_weak_explicit(&pool_used, &i, i + 1, memory_order_relaxed,
+							memory_order_relaxed));
+	f[i].index = i;
+	f[i].head.kind = BUF_IN_FUTURE;
+	return &f[i];
 }
 
 struct far_future *future_alloc(struct shard *shard)
 {
 	struct far_future *f = pop();
-	if (unlikely(!f) && !(f = grow()))
+	if (unlikely(!f) && !(f = take_new()))
 		return NULL;
 	atomic_store_explicit(&f->head.refs, 1, memory_order_relaxed);
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);

@@ -106,8 +106,12 @@ struct outcome {
 	void (*app)(void);
 };
 
-/** A pending future with one reference, or NULL when FAR_FUTURES_MAX are alive. May allocate a slab: not on a shard's
- * path. */
+/** Reserves the memory of all futures of the process, once; later calls are a load. Before there is any shard, since it
+ * maps memory. Returns the first; NULL: no address space. */
+struct far_future *future_reserve(void);
+
+/** A pending future with one reference, or NULL when FAR_FUTURES_MAX are alive, or as many as there was address space
+ * for. Lock-free once they are reserved. */
 struct far_future *future_alloc(struct shard *shard);
 
 /** Makes a done future pending again, for a call that was not sent and is tried once more. By its only waiter; what it

@@ -90,7 +90,7 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 
 /* Readable and writable at once, so that slabs grow without a system call: pages come with first use, after
  * mlockall(MCL_FUTURE) too, which would else take all of the region there and then. */
-static void *map(uint64_t bytes)
+void *region_map(uint64_t bytes)
 {
 	void *m = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
@@ -112,7 +112,7 @@ static enum far_status reserve(struct far_err *err)
 	/* A process that cannot have so much gets less. */
 	for (uint64_t bytes = limit; bytes >= FAR_MEMORY_BYTES_MIN / 2; bytes /= 2) {
 		uint64_t whole = bytes >> region.page_shift << region.page_shift;
-		void *m = map(whole);
+		void *m = region_map(whole);
 		if (!m)
 			continue;
 		region.base = m;

@@ -28,6 +28,10 @@ extern struct region region; /* constant once region_reserve() returned FAR_OK *
 /** Reserves it, once; later calls are a load. INVALID: FAR_MEMORY_MAX cannot be read. RESOURCE: no address space. */
 enum far_status region_reserve(struct far_err *err);
 
+/** Maps so many bytes of zeros that take memory page by page as they are touched, NULL when there is no address space
+ * for them. */
+void *region_map(uint64_t bytes);
+
 /** `bytes`, a multiple of 64, for slabs; NULL when the gap is used up. Lock-free. */
 void *region_carve(uint64_t bytes);
 

@@ -91,11 +91,11 @@ Test(future, lives_as_long_as_a_reference)
 	buf_unref(&again->head);
 }
 
-Test(future, pool_grows_by_slabs_and_hands_out_each_once)
+Test(future, pool_hands_out_each_once)
 {
-	enum { N = 3 * FAR_FUTURES_SLAB + 5 };
+	enum { N = 3 * FAR_FUTURES_MIN + 5 };
 	static struct far_future *f[N];
-	static bool seen[8 * FAR_FUTURES_SLAB];
+	static bool seen[8 * FAR_FUTURES_MIN];
 	for (size_t i = 0; i < N; i++) {
 		f[i] = future_alloc(NULL);
 		cr_assert_not_null(f[i]);
