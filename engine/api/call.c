@@ -191,13 +191,11 @@ static int hand_over(struct shard *s, struct call_start *start)
 	return error;
 }
 
-enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
+/* A shard that the thread does not hold. */
+__attribute__((noinline)) static int start_from_outside(struct shard *s, struct call_start *start)
 {
 	int error;
-	if (shard_held(s)) {
-		error = shard_call(s,
-				   start); /* leaves with the pass that follows, be it a poll, a wait or the release */
-	} else if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		/* Who tries again in a loop must find room some day, and room comes by receiving. */
 		if (unlikely(error == -EAGAIN) && !shard_in_fiber())
@@ -207,6 +205,13 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
 		error = hand_over(s, start);
 		shard_nudge(s);
 	}
+	return error;
+}
+
+enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
+{
+	/* Held: it leaves with the pass that follows, be it a poll, a wait or the release. */
+	int error = shard_held(s) ? shard_call(s, start) : start_from_outside(s, start);
 	return likely(error == 0) ? FAR_OK : agent_start_error(s, error, start, err);
 }
 

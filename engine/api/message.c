@@ -94,11 +94,14 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 	struct call_start start = {.worker = (uint32_t)to.worker,
 				   .shard = route.shard,
 				   .fn = id,
+				   .typed = false,
 				   .done = send_done,
 				   .user = user,
 				   .app = (void (*)(void))done,
 				   .data = data,
-				   .len = len};
+				   .len = len,
+				   .write = NULL,
+				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
 	if (unlikely(into_given(opts)))
 		return send_into(route.via, &start, &opts->into, err);
@@ -262,8 +265,17 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 		return status;
 	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	struct call_start start = {
-		.worker = (uint32_t)to.worker, .shard = route.shard, .fn = id, .data = data, .len = len};
+	struct call_start start = {.worker = (uint32_t)to.worker,
+				   .shard = route.shard,
+				   .fn = id,
+				   .typed = false,
+				   .done = NULL, /* and the next two: by how it waits */
+				   .user = NULL,
+				   .app = NULL,
+				   .data = data,
+				   .len = len,
+				   .write = NULL,
+				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
 	return call_and_wait(route.via, &start, reply, cap, reply_len, err);
 }

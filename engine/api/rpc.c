@@ -76,9 +76,13 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = true,
+				     .done = NULL, /* and the next two: the caller's */
+				     .user = NULL,
+				     .app = NULL,
 				     .data = checked,
 				     .len = len,
-				     .write = write_arguments};
+				     .write = write_arguments,
+				     CALL_START_REST};
 	agent_set_deadline(a, route->via, opts, start);
 	return unlikely(len > FAR_MSG_WHOLE_MAX) ? write_large(route->via, start, err) : FAR_OK;
 }

@@ -39,6 +39,10 @@ struct call_start {
 	struct far_buf *ready; /* not NULL: it holds a struct large_out (or, without `done`, a struct post) instead */
 };
 
+/* For initialisers on the path, which name every field: when some are left out gcc clears the whole structure first, by
+ * a string instruction with a start-up cost. */
+#define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .ready = NULL
+
 /* The position less the cell's index: what a cell that was never used holds. */
 #define SUBMIT_TURN(position) ((position) & ~(FAR_SUBMIT_SLOTS - 1u))
 static_assert((FAR_SUBMIT_SLOTS & (FAR_SUBMIT_SLOTS - 1)) == 0, "turns are laps of a power of two");

@@ -131,20 +131,23 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 		return -EPIPE;
 	if (__builtin_expect(link->tail - link->tx_head_seen >= SHM_SLOTS, 0) && ring_full(link))
 		return -EAGAIN;
+	struct shm_slot *slots = link->tx->slots; /* before *tx is written, which might be anything to the compiler */
+	uint32_t tail = link->tail, head_bytes = q->head_bytes;
 	tx->peer = peer;
 	tx->link = link;
 	tx->body_len = body_len;
 	if (__builtin_expect(body_len > q->inline_max, 0))
 		return reserve_bulk(q, link, body_len, tx);
-	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
+	struct shm_slot *slot = &slots[SHM_SLOT_OF(tail)];
 	tx->cookie = 0;
 	tx->head = slot->bytes;
-	tx->body = slot->bytes + q->head_bytes;
-	want_line(&link->tx->slots[SHM_SLOT_OF(link->tail + SLOTS_AHEAD)]);
+	tx->body = slot->bytes + head_bytes;
+	want_line(&slots[SHM_SLOT_OF(tail + SLOTS_AHEAD)]);
 	return 0;
 }
 
-__attribute__((noinline)) static void publish(struct shm_link *link)
+/* 0, so that whoever commits ends with it. */
+__attribute__((noinline)) static int publish(struct shm_link *link)
 {
 	/* The first one last: a consumer that polls it finds the whole burst, and does not fight for lines being
 	 * written. */
@@ -152,28 +155,13 @@ __attribute__((noinline)) static void publish(struct shm_link *link)
 		atomic_store_explicit(&link->tx->slots[SHM_SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
 				      memory_order_release);
 	link->tail_published = link->tail;
+	return 0;
 }
 
-/* The word of a packet whose body is in the bulk area; the rest of its slot is written. 0: the ring is full. */
-__attribute__((noinline)) static uint32_t commit_bulk(struct shm_queue *q, struct shm_link *link, struct nic_tx *tx)
+/* Both ways of committing end here. */
+static inline int commit_word(struct shm_queue *q, struct shm_link *link, uint32_t word)
 {
-	if (ring_full(link))
-		return 0;
-	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
-	struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
-	memcpy(slot->bytes, tx->head_room, q->head_bytes);
-	memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
-	return SHM_WORD_BULK;
-}
-
-static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
-{
-	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = tx->link;
-	uint32_t i = link->tail, word = (uint32_t)tx->body_len;
-
-	if (__builtin_expect(tx->cookie != 0, 0) && (word = commit_bulk(q, link, tx)) == 0)
-		return -EAGAIN;
+	uint32_t i = link->tail;
 	link->words[i % SHM_UNPUBLISHED_MAX] = SHM_LAP_OF(i) | word;
 	link->tail = i + 1;
 	if (!link->dirty) {
@@ -181,8 +169,28 @@ static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 		q->dirty[q->dirty_n++] = link;
 	}
 	if (__builtin_expect(i + 1 - link->tail_published == SHM_UNPUBLISHED_MAX, 0))
-		publish(link);
+		return publish(link);
 	return 0;
+}
+
+/* A packet whose body is in the bulk area; the rest of its slot is written. */
+__attribute__((noinline)) static int commit_bulk(struct shm_queue *q, struct shm_link *link, struct nic_tx *tx)
+{
+	if (ring_full(link))
+		return -EAGAIN;
+	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
+	struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
+	memcpy(slot->bytes, tx->head_room, q->head_bytes);
+	memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
+	return commit_word(q, link, SHM_WORD_BULK);
+}
+
+static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
+{
+	struct shm_queue *q = queue_of(nq);
+	if (__builtin_expect(tx->cookie != 0, 0))
+		return commit_bulk(q, tx->link, tx);
+	return commit_word(q, tx->link, (uint32_t)tx->body_len);
 }
 
 static void shm_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)

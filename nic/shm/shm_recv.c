@@ -56,7 +56,9 @@ static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
 
 static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
 {
-	uint32_t head = link->head;
+	/* Read once, though what is written to `pkts` might be anything to the compiler. */
+	struct shm_slot *slots = link->rx->slots;
+	uint32_t head = link->head, index = link->index;
 	unsigned n = 0;
 
 	/* The burst before is done with: let the producer have its slots. */
@@ -65,14 +67,14 @@ static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, str
 		link->head_published = head;
 	}
 	while (n < max) {
-		struct shm_slot *slot = &link->rx->slots[SHM_SLOT_OF(head)];
+		struct shm_slot *slot = &slots[SHM_SLOT_OF(head)];
 		uint32_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
 		if ((word & SHM_LAP_MASK) != SHM_LAP_OF(head))
 			break;
 		struct nic_pkt *pkt = &pkts[n];
 		head++;
 		pkt->head = slot->bytes;
-		pkt->peer = link->index;
+		pkt->peer = index;
 		if (word & SHM_WORD_BULK) {
 			if (!open_bulk(link, slot, pkt))
 				bad_packet(q, pkt);
