@@ -3,8 +3,8 @@
 # Installs what the tests need, builds with gcc and clang and under sanitizers, runs every test, counts the cases.
 set -u
 
-packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev binutils python3 procps
-util-linux iproute2"
+packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
+gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2"
 suites="unit models nic e2e install"
 
 usage() {
