@@ -113,10 +113,10 @@ static void fanned_out(void)
 	struct far_future *f;
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	const struct far_val args[] = {far_tensor_val(&t), far_tensor_val(&t)};
 	for (int i = 0; i < CALLS; i++)
 		targets[i].to = to;
-	enum far_status status =
-		far_rpc_fanout(agents[0], "far::add", FAR_ARGS(&t, &t), targets, CALLS, &opts, NULL, &f, NULL);
+	enum far_status status = far_rpc_fanout(agents[0], "far::add", args, 2, targets, CALLS, &opts, NULL, &f, NULL);
 	if (status)
 		exit((int)status);
 	pass_round();
