@@ -184,14 +184,28 @@ strict=false
 
 # Sanitizers change what the compiler can prove: their builds never take warnings for errors.
 
+gate() { # directory
+	from=$(seconds)
+	sh "$top/perf/instructions.sh" --check "$builds/$1"
+	case $? in
+	0) echo "1 0 0" >>"$counts" ;;
+	77) echo "0 0 1" >>"$counts" ;;
+	*) echo "0 1 0" >>"$counts" ;;
+	esac
+	say "$1, instructions: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}')," \
+		"$(($(seconds) - from)) s"
+}
+
 if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ]; then
 	if build build gcc --buildtype=release -Dwerror=$strict; then
 		for s in $suites; do
 			wanted "$s" && run build "$s"
 		done
+		wanted e2e && gate build
 	fi
 	if wanted unit && build build-clang clang --buildtype=release -Dwerror=$strict; then
 		run build-clang sanitize
+		gate build-clang
 	fi
 fi
 if [ -n "$sanitizers" ]; then
