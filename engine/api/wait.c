@@ -188,6 +188,9 @@ static enum far_status wait_until_settled(const char *what, struct far_future *c
 			only = f[i];
 			pending++;
 		}
+	/* Some may have been completed since the caller looked, and `only` must not be waited for when they do. */
+	if (settled(f, n, mode))
+		return FAR_OK;
 	enum far_status status = agent_may_wait(what, err);
 	if (unlikely(status))
 		return status;

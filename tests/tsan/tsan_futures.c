@@ -6,9 +6,10 @@
 #include <farcall/farcall.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
-enum { THREADS = 4, ROUNDS = 1500, FUTURES = 4 };
+enum { THREADS = 4, ROUNDS = 1500, FUTURES = 4, HANDED = 30000 };
 
 static pthread_barrier_t barrier;
 static struct far_future *shared[FUTURES]; /* a reference for each thread */
@@ -116,10 +117,52 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+/* ---- the first of two, completed while the wait for it begins ---- */
+
+static _Atomic(struct far_future *) handed;
+
+static void *complete_handed(void *arg)
+{
+	uint32_t random = 1;
+	(void)arg;
+	for (int i = 0; i < HANDED; i++) {
+		struct far_future *f;
+		while (!(f = atomic_exchange(&handed, NULL)))
+			sched_yield();
+		random = random * 1664525u + 1013904223u;
+		for (uint32_t spin = random >> 26; spin; spin--)
+			(void)atomic_load(&handed);
+		CHECK(far_future_set_value(f, NULL, NULL) == FAR_OK);
+		far_future_free(f);
+	}
+	return NULL;
+}
+
+/* The other one stays pending: whoever sleeps on it, since it is the only pending one, does so for ever. */
+static void first_of_two(void)
+{
+	struct far_future *f[2];
+	struct far_err err;
+	size_t index;
+	pthread_t t;
+	CHECK_STATUS(far_future_create(&f[1], &err), FAR_OK, &err);
+	CHECK(pthread_create(&t, NULL, complete_handed, NULL) == 0);
+	for (int i = 0; i < HANDED; i++) {
+		CHECK_STATUS(far_future_create(&f[0], &err), FAR_OK, &err);
+		atomic_store(&handed, far_future_ref(f[0]));
+		CHECK_STATUS(far_future_wait_any(f, 2, FAR_FOREVER, &index, &err), FAR_OK, &err);
+		CHECK(index == 0);
+		far_future_free(f[0]);
+	}
+	CHECK(pthread_join(t, NULL) == 0);
+	far_future_free(f[1]);
+}
+
 int main(void)
 {
 	pthread_t t[THREADS];
 	alarm(60);
+	first_of_two();
 	CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
 	for (intptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, thread_main, (void *)i) == 0);
