@@ -254,6 +254,8 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
 		static const char text[] = "the callee has no memory to keep the request";
+		if (h->flags & HEAD_RETRY) /* it comes again */
+			return;
 		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
 		return;
 	}

@@ -285,6 +285,13 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 	settle(req, FAR_OK);
 }
 
+/* A repeat may have a little time left, and run: whoever may send one is told nothing. */
+static void refuse_late(struct far_req *req, const struct shm_head *h)
+{
+	if (!(h->flags & HEAD_RETRY))
+		refuse(req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+}
+
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited)
 {
@@ -308,7 +315,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	counter_add(&s->counters.requests_received, 1);
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
-		refuse(&req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+		refuse_late(&req, h);
 	else if (unlikely(h->flags & HEAD_RETRY) && !retry_admit(&req, body, &len))
 		;
 	else if (h->flags & HEAD_TYPED)

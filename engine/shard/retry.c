@@ -268,13 +268,6 @@ __attribute__((cold)) static bool malformed(struct far_req *req)
 	return false;
 }
 
-static bool no_memory(struct far_req *req)
-{
-	static const char text[] = "the callee has no memory to keep the request";
-	dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
-	return false;
-}
-
 bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
 	struct shard *s = req->shard;
@@ -286,9 +279,11 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	memcpy(&h, body + *len, sizeof h);
 	if (unlikely(h.floor == 0 || h.seq < h.floor || h.seq - h.floor >= FAR_RETRY_WINDOW))
 		return malformed(req);
+	/* Without memory nothing is said: who is told that it did not run must not find that a repeat, on its way
+	 * already, did. It comes again. */
 	struct retry_callee *w = callee_of(se);
 	if (unlikely(!w))
-		return no_memory(req);
+		return false;
 	if (h.floor > w->floor)
 		floor_raise(w, h.floor);
 	if (unlikely(h.seq >= w->floor && h.seq - w->floor >= FAR_RETRY_WINDOW)) /* it spoke of a lower floor before */
@@ -302,7 +297,7 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	}
 	struct far_deferred *d = deferred_alloc(s, se, req->call, req->gen, NULL, false);
 	if (unlikely(!d))
-		return no_memory(req);
+		return false;
 	*e = (struct retry_entry){.seq = h.seq, .call = req->call, .gen = req->gen, .state = ENTRY_RUNNING};
 	d->owned = true;
 	d->retry_seq = h.seq;

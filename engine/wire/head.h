@@ -40,7 +40,8 @@ enum head_flag {
 			    is its number */
 	HEAD_TLV =
 		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
-	HEAD_RETRY = 8,          /* request: the body ends with a struct head_retry; cancel: of such a request */
+	HEAD_RETRY =
+		8, /* request: the body ends with a struct head_retry; cancel: of such a request; answer: to a repeat */
 	HEAD_ASKED = 1,          /* credit: the answer to ASK */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };

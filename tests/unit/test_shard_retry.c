@@ -139,6 +139,30 @@ Test(shard_retry, the_peer_goes_while_one_runs)
 	expect_nothing();
 }
 
+/* Who is told that a call did not run must not find that its repeat, on the way already, did. */
+Test(shard_retry, what_cannot_be_admitted_is_left_to_its_repeat)
+{
+	struct far_deferred *free_ones = shard->deferred_free;
+	shard->deferred_free = NULL;
+	put_numbered(MSG_ECHO, 1, 1, "hi", 2);
+	passes(2);
+	expect_nothing();
+	shard->deferred_free = free_ones;
+	struct head_retry trailer = {.seq = 2, .floor = 1};
+	struct shm_head h = request(MSG_ECHO, 2, 0);
+	h.flags = HEAD_RETRY;
+	put(NIC_PEER, h, &trailer, sizeof trailer);
+	passes(2);
+	expect_nothing();
+	cr_assert_eq(ran, 0u);
+	put_numbered(MSG_ECHO, 1, 1, "hi", 2);
+	put_numbered(MSG_ECHO, 2, 1, "hi", 2);
+	passes(2);
+	expect_reply(1, "hi", 2);
+	expect_reply(2, "hi", 2);
+	cr_assert_eq(ran, 2u);
+}
+
 /* ---- blocked sessions ---- */
 
 static void block(void)
