@@ -10,7 +10,8 @@ static far_status call(far_agent *agent, far_val *out, far_err *err)
 	far_tensor t = far_tensor_1d(FAR_F32, data.data(), data.size());
 	const far_tensor *same = &t;
 	far_future *f = nullptr;
-	far_status status = far_rpc_sync(agent, "worker0", "far::add", FAR_ARGS(&t, 1, FAR_KW("alpha", 2.5)), nullptr, out, err);
+	far_status status =
+		far_rpc_sync(agent, "worker0", "far::add", FAR_ARGS(&t, 1, FAR_KW("alpha", 2.5)), nullptr, out, err);
 	if (status == FAR_OK)
 		status = far_rpc_async(agent, "worker0", "any::function",
 				       FAR_ARGS(same, "text", true, 1, 2u, 3L, 4ull, 5.0f, 'c', far_none()), nullptr,
