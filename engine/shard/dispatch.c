@@ -286,7 +286,7 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 }
 
 /* A repeat may have a little time left, and run: whoever may send one is told nothing. */
-static void refuse_late(struct far_req *req, const struct shm_head *h)
+__attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const struct shm_head *h)
 {
 	if (!(h->flags & HEAD_RETRY))
 		refuse(req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
