@@ -75,7 +75,9 @@ static void session_open(struct shard *s, const struct mail *mail)
 {
 	uint32_t index = session_index(s, mail->worker, mail->shard);
 	struct session *se = &s->sessions[index];
-	if (se->state == SESSION_UP || se->state == SESSION_DEAD || s->ops->attach(s->q, mail->peer) < 0) {
+	/* After the end of the shard nobody would close it, nor wait for its handlers. */
+	if (s->stopped || se->state == SESSION_UP || se->state == SESSION_DEAD ||
+	    s->ops->attach(s->q, mail->peer) < 0) {
 		session_memory_free(mail->memory);
 		return;
 	}

@@ -213,3 +213,16 @@ Test(shard_session, the_context_is_restored)
 	passes(1);
 	cr_assert_null(shard_in_handler());
 }
+
+/* The control core's mail was still in the box when the shard ended. */
+Test(shard_session, none_opens_after_the_end)
+{
+	session_close_all(shard);
+	mail(MAIL_PEER_UP, 3, 7);
+	cr_assert_not(queue->attached[7]);
+	cr_assert_neq(shard->sessions[session_index(shard, 3, 0)].state, SESSION_UP);
+	put(7, request(MSG_ECHO, 1, UINT64_MAX), "hi", 2);
+	passes(1);
+	expect_nothing();
+	cr_assert_eq(ran, 0u);
+}
