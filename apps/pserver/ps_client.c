@@ -121,13 +121,17 @@ static bool calls_reserve(struct ps_client *c)
 		return true;
 	size_t cap = c->calls_cap ? c->calls_cap * 2 : 16;
 	struct ps_call *calls = reallocarray(c->calls, cap, sizeof *calls);
-	c->calls = calls ? calls : c->calls;
-	struct far_target *targets = reallocarray(c->targets, cap, sizeof *targets);
-	c->targets = targets ? targets : c->targets;
-	struct far_target_result *results = reallocarray(c->results, cap, sizeof *results);
-	c->results = results ? results : c->results;
-	if (calls == NULL || targets == NULL || results == NULL)
+	if (!calls)
 		return false;
+	c->calls = calls;
+	struct far_target *targets = reallocarray(c->targets, cap, sizeof *targets);
+	if (!targets)
+		return false;
+	c->targets = targets;
+	struct far_target_result *results = reallocarray(c->results, cap, sizeof *results);
+	if (!results)
+		return false;
+	c->results = results;
 	c->calls_cap = cap;
 	return true;
 }

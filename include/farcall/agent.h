@@ -264,7 +264,7 @@ struct far_counters {
 	uint64_t posts_dropped; /* of those: had no handler, came too late, found no memory, or lost with the peer */
 	uint64_t large_sent, large_received; /* messages that went in fragments, to the end */
 	uint64_t large_active;               /* being sent or received in fragments now */
-	uint64_t hedges_sent, hedges_won; /* second choices of fan-outs that were called; that answered first */
+	uint64_t hedges_sent, hedges_won;    /* second choices of fan-outs that were called; that answered first */
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
