@@ -5,10 +5,12 @@
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
+#include <farcall/agent.h>
 #include <farcall/memory.h>
 #include <farcall/version.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +75,46 @@ static void print_memory(FILE *out, const struct info *info)
 	fprintf(out, "allocator          %s (%s)\n", m->allocator, m->allocator_why);
 }
 
+static const struct {
+	const char *name;
+	size_t at; /* of an unsigned in far_limits */
+} limits[] = {
+	{"submit_slots", offsetof(struct far_limits, submit_slots)},
+	{"calls", offsetof(struct far_limits, calls)},
+	{"peer_calls", offsetof(struct far_limits, peer_calls)},
+	{"retry_window", offsetof(struct far_limits, retry_window)},
+	{"deferred", offsetof(struct far_limits, deferred)},
+	{"mailbox_slots", offsetof(struct far_limits, mailbox_slots)},
+	{"fibers", offsetof(struct far_limits, fibers)},
+	{"blocking_threads", offsetof(struct far_limits, blocking_threads)},
+	{"blocking_queue", offsetof(struct far_limits, blocking_queue)},
+};
+
+static unsigned limit_of(const struct far_limits *l, size_t i)
+{
+	return *(const unsigned *)(const void *)((const char *)l + limits[i].at);
+}
+
+/* The bounds of a worker that chooses none. */
+static void print_limits(FILE *out)
+{
+	struct far_limits l;
+	far_limits_read(NULL, &l);
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+		fprintf(out, "%s%s %u", i ? ", " : "limits by default  ", limits[i].name, limit_of(&l, i));
+	fprintf(out, " (struct far_opts)\n");
+}
+
+static void json_limits(struct json *j)
+{
+	struct far_limits l;
+	far_limits_read(NULL, &l);
+	json_object(j, "limits");
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+		json_u64(j, limits[i].name, limit_of(&l, i));
+	json_close(j);
+}
+
 static void json_memory(struct json *j, const struct info *info)
 {
 	json_u64(j, "memory_max", info->memory.reserved);
@@ -132,6 +174,7 @@ static void print_info(bool want_json)
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
 	print_memory(out, &info);
+	print_limits(out);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
@@ -143,6 +186,7 @@ static void print_info(bool want_json)
 	json_u64(&j, "cores", (uint64_t)info.cores);
 	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
 	json_memory(&j, &info);
+	json_limits(&j);
 	json_end(&j);
 }
 

@@ -2,6 +2,7 @@
 #include "api/agent.h"
 
 #include "api/builtin.h"
+#include "api/limits.h"
 #include "api/pin.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -125,20 +126,14 @@ static enum far_status init_options(struct init *in)
 	if (status)
 		return status;
 	struct far_agent *a = in->a;
-	a->fibers = o->fibers ? o->fibers : FAR_FIBERS;
+	status = limits_resolve(o, &a->limits, in->err);
+	if (status)
+		return status;
 	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
-	a->blocking_threads = o->blocking_threads ? o->blocking_threads : FAR_BLOCKING;
-	a->blocking_queue = o->blocking_queue ? o->blocking_queue : FAR_BLOCKING_QUEUE;
-	if (a->fibers > FAR_FIBERS_MAX || a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
+	if (a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
 		return err_set(in->err, FAR_INVALID,
-			       "options: %u fibers with stacks of %zu bytes; at most %u, with %zu to %zu bytes",
-			       a->fibers, a->fiber_stack_bytes, FAR_FIBERS_MAX, FAR_STACK_MIN, FAR_STACK_MAX);
-	if (a->blocking_threads > FAR_BLOCKING_MAX || a->blocking_queue > FAR_BLOCKING_QUEUE_MAX)
-		return err_set(in->err, FAR_INVALID,
-			       "options: %u blocking threads with a queue of %u; at most %u and %u",
-			       a->blocking_threads, a->blocking_queue, FAR_BLOCKING_MAX, FAR_BLOCKING_QUEUE_MAX);
-	while (a->blocking_queue & (a->blocking_queue - 1))
-		a->blocking_queue += a->blocking_queue & -a->blocking_queue; /* to the next power of two */
+			       "options: fiber_stack_bytes is %zu; it must be in [%zu, %zu], or 0 for %zu",
+			       a->fiber_stack_bytes, FAR_STACK_MIN, FAR_STACK_MAX, FAR_STACK_BYTES);
 	if (o->rpc_timeout_ns == 0)
 		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
 	if (o->init_timeout_ns == 0)
@@ -305,13 +300,13 @@ static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, str
 	kind = kind_of(kind);
 	enum far_status status = FAR_OK;
 	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
-		status = fiber_pool_add(a->shards[i], a->fibers, a->fiber_stack_bytes, err);
+		status = fiber_pool_add(a->shards[i], a->limits.fibers, a->fiber_stack_bytes, err);
 	if (kind == FAR_KIND_FIBER)
 		return status;
 	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
 		return FAR_OK;
 	struct blocking_pool *pool;
-	status = blocking_create(&pool, a->blocking_threads, a->blocking_queue, err);
+	status = blocking_create(&pool, a->limits.blocking_threads, a->limits.blocking_queue, err);
 	if (!status) /* pairs with the acquire in blocking_start() */
 		atomic_store_explicit(&a->blocking, pool, memory_order_release);
 	return status;
@@ -366,6 +361,12 @@ static enum far_status init_shards(struct init *in)
 		.idle = in->opts.idle,
 		.blocking = &a->blocking,
 		.message_bytes_max = in->opts.max_message_bytes,
+		.limits = {.submit_slots = a->limits.submit_slots,
+			   .mailbox_slots = a->limits.mailbox_slots,
+			   .calls = a->limits.calls,
+			   .deferred = a->limits.deferred,
+			   .peer_calls = a->limits.peer_calls,
+			   .retry_window = a->limits.retry_window},
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
 		.place = message_place,

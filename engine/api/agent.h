@@ -30,7 +30,7 @@ struct far_agent {
 	enum far_driver driver;
 	struct registry registry;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
-	unsigned fibers, blocking_threads, blocking_queue;
+	struct far_limits limits;
 	size_t fiber_stack_bytes;
 	_Atomic(struct blocking_pool *) blocking;
 	pthread_mutex_t kinds_lock;

@@ -151,15 +151,16 @@ void agent_set_deadline(const struct far_agent *a, struct shard *s, const struct
 enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err)
 {
 	const struct far_agent *a = s->config.agent;
+	const struct shard_limits *l = &s->config.limits;
 	const char *name = a->members[start->worker].name;
 	switch (error) {
 	case -EAGAIN:
-		counter_add(&s->counters.busy_refusals, 1);
+		counter_add_shared(&s->counters.busy_refusals, 1);
 		return err_set(err, FAR_BUSY,
-			       "too much is pending towards worker \"%s\" (%d calls at most, and its message memory); "
-			       "wait for "
-			       "some and try again",
-			       name, FAR_SESSION_CALLS_MAX);
+			       "too much is pending: towards worker \"%s\" (opts.peer_calls is %u, and there is its "
+			       "message memory), or on this shard (opts.calls is %u, submit_slots %u, retry_window "
+			       "%u); wait for some and try again",
+			       name, l->peer_calls, l->calls, l->submit_slots, l->retry_window);
 	case -EPIPE:
 		err_set(err, FAR_PEER_LOST, "worker \"%s\" is gone", name);
 		break;
@@ -222,8 +223,8 @@ enum far_status agent_wait_error(int error, enum far_executed executed, struct f
 			? err_set(err, FAR_CANCELLED,
 				  "the wait was ended: whoever called this handler gave up, or the agent is shut down")
 			: err_set(err, FAR_RESOURCE,
-				  "the handler cannot wait: too many requests are open on this worker, or it has no "
-				  "memory");
+				  "the handler cannot wait: too many requests are open on this worker "
+				  "(opts.deferred), or it has no memory");
 	if (err)
 		err->executed = executed;
 	return status;

@@ -96,7 +96,7 @@ static enum far_status post_error(struct shard *s, int error, const struct call_
 {
 	if (error != -EAGAIN)
 		return agent_start_error(s, error, start, err);
-	counter_add(&s->counters.busy_refusals, 1);
+	counter_add_shared(&s->counters.busy_refusals, 1);
 	return err_set(
 		err, FAR_BUSY,
 		"%d one-way messages wait for worker \"%s\" to take them; let the shard be driven (wait, or poll "

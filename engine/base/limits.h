@@ -22,8 +22,8 @@
 /* How long the set-up of a session on demand may take: the other side's control core only has to answer. */
 #define FAR_CONNECT_TIMEOUT_NS UINT64_C(30000000000)
 
-/* Calls that may be pending from one shard towards another. With it a ring can be made that is never full, see
- * SHARD_RING_SLOTS in shard/shard.h. */
+/* Calls that may be pending from one shard towards another: default and bound of opts.peer_calls. With it a ring can be
+ * made that is never full, see SHARD_RING_SLOTS in shard/shard.h. */
 #define FAR_SESSION_CALLS_MAX 202
 
 /* One-way messages of a session that the peer has not acknowledged, and how many it acknowledges at once. Those that
@@ -48,12 +48,15 @@
 /* The smallest limit that a receiver may set: what one-packet control traffic and errors need is far below. */
 #define FAR_MESSAGE_LIMIT_MIN (UINT64_C(64) << 10)
 
-/* Call slots of a shard: all its sessions together. */
-#define FAR_CALLS_MAX 16384
+/* Call slots of a shard, all its sessions together: default and bound of opts.calls. The bound holds all that may be
+ * pending towards the largest group; those that were ever used are swept every 20 ms. */
+#define FAR_CALLS     16384u
+#define FAR_CALLS_MAX 262144u
 
 /* Requests that a shard keeps open beyond their handler. A caller's pending calls bound it per session; this bounds the
- * sum: parked fibers and requests that wait for a worker thread included. */
-#define FAR_DEFERRED_MAX 32768
+ * sum: parked fibers and requests that wait for a worker thread included. Default and bound of opts.deferred. */
+#define FAR_DEFERRED     32768u
+#define FAR_DEFERRED_MAX 262144u
 
 /* Handlers of kind fiber under way on a shard: default and bound of opts.fibers, and their stacks. */
 #define FAR_FIBERS      1024u
@@ -69,7 +72,8 @@
 #define FAR_BLOCKING_QUEUE_MAX 65536u
 
 /* Calls of a session that may be repeated and have not ended: a request is refused with FAR_BUSY beyond it. More than a
- * session's pending calls, so that one that waits long does not hold up the others soon. Power of two. */
+ * session's pending calls, so that one that waits long does not hold up the others soon. Power of two; default and
+ * bound of opts.retry_window, which is the caller's own: the callee keeps this many entries. */
 #define FAR_RETRY_WINDOW 1024u
 /* Answers that the callee keeps for repeats, of one session. */
 #define FAR_RETRY_BYTES ((size_t)8 << 20)
@@ -78,11 +82,16 @@
 #define FAR_RETRY_NS     UINT64_C(200000000)
 #define FAR_RETRY_NS_MAX UINT64_C(10000000000)
 
-/* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. */
-#define FAR_SUBMIT_SLOTS 1024
+/* Submission ring of a shard: calls handed over by threads that do not hold it. A full ring is FAR_BUSY. Default and
+ * bounds of opts.submit_slots; with one slot a taken cell could not be told from a free one. The bound is 8 MiB. */
+#define FAR_SUBMIT_SLOTS     1024u
+#define FAR_SUBMIT_SLOTS_MIN 2u
+#define FAR_SUBMIT_SLOTS_MAX 65536u
 
-/* Mailbox of a shard, each way. Who finds it full tries again, in order. */
-#define FAR_MAILBOX_SLOTS 1024
+/* Mailbox of a shard, each way. Who finds it full tries again, in order. Default and bound of opts.mailbox_slots: a
+ * mail for each session that a shard can have. */
+#define FAR_MAILBOX_SLOTS     1024u
+#define FAR_MAILBOX_SLOTS_MAX 16384u
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
 #define FAR_BURST 16

@@ -195,6 +195,8 @@ static void *thread_main(void *arg)
 
 enum far_status blocking_create(struct blocking_pool **out, unsigned threads, uint32_t queue, struct far_err *err)
 {
+	/* With one cell a turn would say both "put" and "taken". */
+	queue = queue < 2 ? 2 : queue;
 	size_t bytes = (sizeof(struct blocking_pool) + threads * sizeof(struct blocking_thread) + 63) / 64 * 64;
 	struct blocking_pool *w = aligned_alloc(64, bytes);
 	if (!w)
@@ -282,7 +284,8 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 		if (whole)
 			whole->refused = true;
 		buf_unref(buf);
-		refuse(req, "the callee has no memory to keep the request");
+		refuse(req,
+		       "the callee keeps too many requests open (its opts.deferred), or has no memory for this one");
 		return;
 	}
 	struct job *job = buf_data(buf);

@@ -37,7 +37,7 @@ uint64_t call_next_deadline(const struct shard *s)
 static struct call *call_take(struct shard *s)
 {
 	uint32_t slot = s->calls_free;
-	if (unlikely(slot == 0 || slot > FAR_CALLS_MAX))
+	if (unlikely(slot == 0 || slot > s->calls_n))
 		return NULL;
 	struct call *c = &s->calls[slot - 1];
 	if (slot > s->calls_used)
@@ -166,7 +166,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	struct head_retry repeat;
 	int error;
 	if (unlikely(start->retry_ns)) {
-		error = retry_begin(se, start, &retry, &repeat);
+		error = retry_begin(s, se, start, &retry, &repeat);
 		if (error)
 			return error;
 		flags |= HEAD_RETRY;
@@ -252,7 +252,7 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
-	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
+	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
 		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
 		 * for. */
@@ -318,7 +318,7 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 
 bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
 {
-	struct call *c = h->call < FAR_CALLS_MAX ? &s->calls[h->call] : NULL;
+	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
 		counter_add(&s->counters.packets_dropped, 1);
 		return false;
@@ -514,6 +514,7 @@ void call_unsent_error(struct shard *s, const struct call_start *start, int erro
 {
 	switch (error) {
 	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
+		counter_add_shared(&s->counters.busy_refusals, 1);
 		call_unsent(s, start, FAR_BUSY, "too much is pending towards that worker; wait for some and try again");
 		return;
 	case -ESHUTDOWN:

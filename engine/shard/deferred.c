@@ -27,7 +27,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	if (d->next)
 		s->deferred_free = d->next;
 	else
-		s->deferred_free = d + 1 < s->deferred + FAR_DEFERRED_MAX && !d[1].shard ? d + 1 : NULL;
+		s->deferred_free = d + 1 < s->deferred + s->deferred_n && !d[1].shard ? d + 1 : NULL;
 	d->shard = s;
 	d->fiber = NULL;
 	d->retry_seq = 0;

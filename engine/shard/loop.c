@@ -177,9 +177,9 @@ static void on_timer(void *ctx, struct timer *t)
 	struct large_in *in = (struct large_in *)(void *)t;
 	/* All kinds begin with their timer; calls, records, fibers and messages that arrive in fragments are one array
 	 * each. */
-	if (c >= s->calls && c < s->calls + FAR_CALLS_MAX)
+	if (c >= s->calls && c < s->calls + s->calls_n)
 		call_on_timer(s, c);
-	else if (d >= s->deferred && d < s->deferred + FAR_DEFERRED_MAX)
+	else if (d >= s->deferred && d < s->deferred + s->deferred_n)
 		deferred_on_timer(s, d);
 	else if (in >= s->large_ins && in < s->large_ins + FAR_LARGE_IN_MAX)
 		large_in_on_timer(s, in);

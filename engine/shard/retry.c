@@ -108,12 +108,13 @@ static void on_retry(struct shard *s, struct shard_timer *t)
 	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
 }
 
-int retry_begin(struct session *se, const struct call_start *start, struct retry **out, struct head_retry *trailer)
+int retry_begin(const struct shard *s, struct session *se, const struct call_start *start, struct retry **out,
+		struct head_retry *trailer)
 {
 	struct retry_caller *w = caller_of(se);
 	if (unlikely(!w))
 		return -ENOMEM;
-	if (unlikely(w->next - w->floor == FAR_RETRY_WINDOW))
+	if (unlikely(w->next - w->floor >= s->config.limits.retry_window))
 		return -EAGAIN;
 	struct far_buf *buf = buf_alloc(sizeof(struct retry) + start->len);
 	if (unlikely(!buf))

@@ -23,7 +23,8 @@ struct retry;
 
 /** Keeps a copy of a call that is about to be sent, and fills in its trailer. 0, -EAGAIN (the window is full), -ENOMEM.
  */
-int retry_begin(struct session *se, const struct call_start *start, struct retry **out, struct head_retry *trailer);
+int retry_begin(const struct shard *s, struct session *se, const struct call_start *start, struct retry **out,
+		struct head_retry *trailer);
 /** It could not be sent. NULL is fine. */
 void retry_abandon(struct retry *r);
 /** It is on its way as call `c`. */

@@ -42,17 +42,49 @@ static void zeroed_free(void *p)
 		free(((void **)p)[-1]);
 }
 
+static void limit(uint32_t *value, uint32_t by_default, uint32_t max)
+{
+	*value = *value ? *value : by_default;
+	must(*value <= max);
+}
+
+static void set_limits(struct shard_limits *l)
+{
+	limit(&l->submit_slots, FAR_SUBMIT_SLOTS, FAR_SUBMIT_SLOTS_MAX);
+	limit(&l->mailbox_slots, FAR_MAILBOX_SLOTS, FAR_MAILBOX_SLOTS_MAX);
+	limit(&l->calls, FAR_CALLS, FAR_CALLS_MAX);
+	limit(&l->deferred, FAR_DEFERRED, FAR_DEFERRED_MAX);
+	limit(&l->peer_calls, FAR_SESSION_CALLS_MAX, FAR_SESSION_CALLS_MAX);
+	limit(&l->retry_window, FAR_RETRY_WINDOW, FAR_RETRY_WINDOW);
+}
+
+static bool allocate_rings(struct shard *s, const struct shard_limits *l)
+{
+	struct submit_cell *cells = zeroed(l->submit_slots, sizeof *cells);
+	struct mail *in = zeroed(l->mailbox_slots, sizeof *in), *out = zeroed(l->mailbox_slots, sizeof *out);
+	if (cells)
+		submit_init(&s->submit, cells, l->submit_slots);
+	if (in)
+		mailbox_init(&s->mail_in, in, l->mailbox_slots);
+	if (out)
+		mailbox_init(&s->mail_out, out, l->mailbox_slots);
+	return cells && in && out;
+}
+
 static bool allocate(struct shard *s, const struct shard_config *c)
 {
+	const struct shard_limits *l = &s->config.limits;
+	s->calls_n = l->calls;
+	s->deferred_n = l->deferred;
 	s->sessions = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->sessions);
 	s->peer_session = zeroed(c->peers_max, sizeof *s->peer_session);
-	s->calls = zeroed(FAR_CALLS_MAX, sizeof *s->calls);
-	s->deferred = zeroed(FAR_DEFERRED_MAX, sizeof *s->deferred);
+	s->calls = zeroed(s->calls_n, sizeof *s->calls);
+	s->deferred = zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->posts_queued);
-	return s->sessions && s->peer_session && s->calls && s->deferred && s->strings && s->large_ins &&
-	       s->posts_queued;
+	return allocate_rings(s, l) && s->sessions && s->peer_session && s->calls && s->deferred && s->strings &&
+	       s->large_ins && s->posts_queued;
 }
 
 struct session_memory *session_memory_new(void)
@@ -78,6 +110,7 @@ struct shard *shard_create(const struct shard_config *config)
 	if (!s)
 		return NULL;
 	s->config = *config;
+	set_limits(&s->config.limits);
 	s->world = config->world;
 	s->waiting_until = TIME_NEVER;
 	if (!allocate(s, config)) {
@@ -112,7 +145,7 @@ void shard_destroy(struct shard *s)
 	call_drop_cancels(s);
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_memory_free(se->memory);
-	for (struct mail mail; mailbox_get(&s->mail_in, &mail);)
+	for (struct mail mail; s->mail_in.slots && mailbox_get(&s->mail_in, &mail);)
 		if (mail.type == MAIL_PEER_UP)
 			session_memory_free(mail.memory);
 	zeroed_free(s->sessions);
@@ -122,6 +155,9 @@ void shard_destroy(struct shard *s)
 	zeroed_free(s->strings);
 	zeroed_free(s->large_ins);
 	zeroed_free(s->posts_queued);
+	zeroed_free(s->submit.cells);
+	zeroed_free(s->mail_in.slots);
+	zeroed_free(s->mail_out.slots);
 	zeroed_free(s);
 }
 

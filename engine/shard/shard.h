@@ -176,8 +176,8 @@ struct session {
 	bool blocked;              /* answers wait for bulk memory: requests are parked meanwhile */
 	bool poisoned;             /* it broke the protocol; the control core was told */
 	uint8_t unposted;          /* mails that found the mailbox full, a bit of each enum mail_type */
-	uint16_t calls_active;     /* slots in use, [0, FAR_SESSION_CALLS_MAX] */
-	uint16_t calls_max;        /* FAR_SESSION_CALLS_MAX, or 0: not up, or calls wait that came before */
+	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
+	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
 	uint32_t peer;             /* the NIC's */
 	uint16_t port;             /* the NIC's */
 	uint16_t shard;            /* the worker's */
@@ -193,7 +193,7 @@ struct session {
 	struct parked_request *parked; /* of `memory` */
 	uint32_t parked_head, parked_n;
 	uint32_t open_n;
-	uint32_t waiting_n; /* [0, FAR_SESSION_CALLS_MAX] */
+	uint32_t waiting_n; /* [0, limits.peer_calls] */
 	struct waiting_call *waiting, *waiting_last;
 	struct session *next_known, *next_unposted;
 	struct session_memory *memory;
@@ -259,6 +259,12 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
+/** Written by threads that do not hold the shard too. Every writer of the counter must use it. */
+static inline void counter_add_shared(_Atomic uint64_t *c, uint64_t n)
+{
+	atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+
 /**
  * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
  * and of calls whose answer crossed the cancel, and our answers. One-way messages, their CREDITs, one ASK with its
@@ -268,6 +274,14 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 #define SHARD_RING_SLOTS                                                                                               \
 	(4u * FAR_SESSION_CALLS_MAX + FAR_POSTS_WINDOW + FAR_POSTS_WINDOW / FAR_POSTS_BATCH + 2u +                     \
 	 2u * FAR_LARGE_UNITS + FAR_LARGE_UNITS + 2u * FAR_LARGE_LANES)
+
+/** Bounds that the application may choose; 0: the default. <farcall/agent.h> has their ranges, base/limits.h the
+ * reasons. */
+struct shard_limits {
+	uint32_t submit_slots, mailbox_slots; /* powers of two */
+	uint32_t calls, deferred;
+	uint32_t peer_calls, retry_window; /* of a session */
+};
 
 struct shard_config {
 	struct far_agent *agent;
@@ -283,7 +297,8 @@ struct shard_config {
 	enum far_idle idle;
 	_Atomic(struct blocking_pool *) *blocking; /* of blocking handlers; made when the first is registered */
 	uint64_t message_bytes_max;                /* what is taken in fragments; 0: no limit */
-	void (*ctl_wake)(void *ctx);               /* the control core has mail */
+	struct shard_limits limits;
+	void (*ctl_wake)(void *ctx); /* the control core has mail */
 	void *ctl_ctx;
 	/** Where the caller of a call wants a reply of `len` bytes that comes in fragments; NULL: nowhere in
 	 * particular. May be NULL itself. */
@@ -298,6 +313,7 @@ struct shard {
 	uint32_t world;
 	uint32_t *peer_session; /* by the NIC's peer: index + 1 */
 	struct call *calls;
+	uint32_t calls_n;    /* slots */
 	uint32_t calls_used; /* slots that were ever taken: the sweep looks at these */
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
@@ -318,6 +334,7 @@ struct shard {
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
 	struct fanout *fanouts;    /* those under way */
+	uint32_t deferred_n;       /* records */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
 	struct shard_config config;

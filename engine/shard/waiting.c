@@ -33,7 +33,7 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 {
 	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
 		return -EMSGSIZE;
-	if (se->waiting_n == FAR_SESSION_CALLS_MAX)
+	if (se->waiting_n == s->config.limits.peer_calls)
 		return -EAGAIN;
 	bool beside = start->ready || start->len <= PAYLOAD_BESIDE;
 	size_t len = start->ready ? 0 : start->len;
@@ -105,7 +105,8 @@ static void set_flushing(struct shard *s, struct session *se, bool flushing)
 unsigned waiting_flush(struct shard *s, struct session *se)
 {
 	unsigned n = 0;
-	while (se->waiting && se->calls_active < FAR_SESSION_CALLS_MAX) {
+	const uint16_t max = (uint16_t)s->config.limits.peer_calls;
+	while (se->waiting && se->calls_active < max) {
 		struct call_start *start = &se->waiting->start;
 		uint64_t now = clock_now(s->config.clock);
 		if (start->deadline <= now) {
@@ -113,7 +114,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 			continue;
 		}
 		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
-		se->calls_max = FAR_SESSION_CALLS_MAX;
+		se->calls_max = max;
 		int error = shard_call(s, start);
 		se->calls_max = 0;
 		if (error == -EAGAIN)
@@ -125,7 +126,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		n++;
 	}
 	set_flushing(s, se, se->waiting != NULL);
-	se->calls_max = se->waiting ? 0 : FAR_SESSION_CALLS_MAX;
+	se->calls_max = se->waiting ? 0 : max;
 	return n;
 }
 

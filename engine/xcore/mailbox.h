@@ -43,23 +43,34 @@ struct mail {
 };
 
 struct mailbox {
+	alignas(64) struct mail *slots;    /* constant, as is the mask */
+	uint32_t mask;                     /* slots less one */
 	alignas(64) _Atomic uint32_t tail; /* writer: producer; release, pairs with the consumer's acquire */
 	uint32_t head_seen;                /* producer's copy of head */
 	alignas(64) _Atomic uint32_t head; /* writer: consumer; release, pairs with the producer's acquire */
 	uint32_t tail_seen;                /* consumer's copy of tail */
-	alignas(64) struct mail slots[FAR_MAILBOX_SLOTS];
 };
+
+/** An empty mailbox over slots[0, n); n is a power of two. */
+static inline void mailbox_init(struct mailbox *m, struct mail *slots, uint32_t n)
+{
+	m->slots = slots;
+	m->mask = n - 1;
+	atomic_init(&m->tail, 0);
+	atomic_init(&m->head, 0);
+	m->head_seen = m->tail_seen = 0;
+}
 
 /** false when full. Producer only. The caller wakes the consumer. */
 static inline bool mailbox_put(struct mailbox *m, const struct mail *mail)
 {
 	uint32_t tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
-	if (tail - m->head_seen == FAR_MAILBOX_SLOTS) {
+	if (tail - m->head_seen > m->mask) {
 		m->head_seen = atomic_load_explicit(&m->head, memory_order_acquire);
-		if (tail - m->head_seen == FAR_MAILBOX_SLOTS)
+		if (tail - m->head_seen > m->mask)
 			return false;
 	}
-	m->slots[tail % FAR_MAILBOX_SLOTS] = *mail;
+	m->slots[tail & m->mask] = *mail;
 	atomic_store_explicit(&m->tail, tail + 1, memory_order_release);
 	return true;
 }
@@ -73,7 +84,7 @@ static inline bool mailbox_get(struct mailbox *m, struct mail *out)
 		if (head == m->tail_seen)
 			return false;
 	}
-	*out = m->slots[head % FAR_MAILBOX_SLOTS];
+	*out = m->slots[head & m->mask];
 	atomic_store_explicit(&m->head, head + 1, memory_order_release);
 	return true;
 }

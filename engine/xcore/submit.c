@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "xcore/submit.h"
 
+#include "base/must.h"
+
 #include <errno.h>
+
+void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n)
+{
+	must(n >= FAR_SUBMIT_SLOTS_MIN && (n & (n - 1)) == 0);
+	r->cells = cells;
+	r->mask = n - 1;
+	atomic_init(&r->tail, 0);
+	atomic_init(&r->head, 0);
+	atomic_init(&r->due, 1);
+	atomic_init(&r->next, cells);
+}
 
 static void fill(const struct call_start *c, void *dst)
 {
@@ -24,15 +37,16 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 		fill(c, buf_data(buf));
 	}
 	struct submit_cell *cell;
-	uint32_t at = atomic_load_explicit(&r->tail, memory_order_relaxed);
+	uint32_t lap, at = atomic_load_explicit(&r->tail, memory_order_relaxed);
 	for (;;) {
-		cell = &r->cells[at % FAR_SUBMIT_SLOTS];
+		cell = &r->cells[at & r->mask];
 		uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
-		if (turn == SUBMIT_TURN(at)) {
+		lap = at & ~r->mask;
+		if (turn == lap) {
 			if (atomic_compare_exchange_weak_explicit(&r->tail, &at, at + 1, memory_order_relaxed,
 								  memory_order_relaxed))
 				break;
-		} else if ((int32_t)(turn - SUBMIT_TURN(at)) < 0) {
+		} else if ((int32_t)(turn - lap) < 0) {
 			buf_unref(buf);
 			return -EAGAIN;
 		} else {
@@ -53,7 +67,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->buf = buf;
 	if (!buf && c->len)
 		fill(c, cell->bytes);
-	atomic_store_explicit(&cell->turn, SUBMIT_TURN(at) + 1, memory_order_release);
+	atomic_store_explicit(&cell->turn, lap + 1, memory_order_release);
 	return 0;
 }
 
@@ -62,6 +76,9 @@ void submit_pop(struct submit_ring *r, struct submit_cell *cell)
 	buf_unref(cell->buf);
 	cell->buf = NULL;
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	atomic_store_explicit(&cell->turn, SUBMIT_TURN(head) + FAR_SUBMIT_SLOTS, memory_order_release);
-	atomic_store_explicit(&r->head, head + 1, memory_order_release); /* pairs with submit_waiting() */
+	uint32_t lap = head++ & ~r->mask;
+	atomic_store_explicit(&cell->turn, lap + r->mask + 1, memory_order_release);
+	atomic_store_explicit(&r->next, &r->cells[head & r->mask], memory_order_relaxed);
+	atomic_store_explicit(&r->due, (head & ~r->mask) + 1, memory_order_relaxed);
+	atomic_store_explicit(&r->head, head, memory_order_release); /* pairs with submit_waiting() */
 }

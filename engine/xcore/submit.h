@@ -2,8 +2,8 @@
 /**
  * Submission ring: calls handed to a shard by threads that do not hold it. Bounded, many producers, one consumer at a
  * time (whoever holds the driver token). Each cell carries its turn: a producer claims position p when the cell's turn
- * is SUBMIT_TURN(p), the consumer takes it when it is that + 1. A full ring is back-pressure that the caller sees. All
- * zero is an empty ring, so that cells are touched on use only.
+ * is the lap's first position, the consumer takes it when it is that + 1. A full ring is back-pressure that the caller
+ * sees. All cells zero is an empty ring, so that they are touched on use only.
  */
 #ifndef FAR_XCORE_SUBMIT_H
 #define FAR_XCORE_SUBMIT_H
@@ -43,10 +43,6 @@ struct call_start {
  * a string instruction with a start-up cost. */
 #define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .ready = NULL
 
-/* The position less the cell's index: what a cell that was never used holds. */
-#define SUBMIT_TURN(position) ((position) & ~(FAR_SUBMIT_SLOTS - 1u))
-static_assert((FAR_SUBMIT_SLOTS & (FAR_SUBMIT_SLOTS - 1)) == 0, "turns are laps of a power of two");
-
 struct submit_cell {
 	alignas(64) _Atomic uint32_t turn; /* producer's release pairs with the consumer's acquire, and back */
 	uint32_t worker;
@@ -67,10 +63,18 @@ struct submit_cell {
 static_assert(sizeof(struct submit_cell) == 128, "a submission is two lines");
 
 struct submit_ring {
-	alignas(64) _Atomic uint32_t tail; /* producers claim here */
-	alignas(64) _Atomic uint32_t head; /* writer: the token's holder; others look whether there is work */
-	struct submit_cell cells[FAR_SUBMIT_SLOTS];
+	alignas(64) struct submit_cell *cells; /* constant, as is the mask */
+	uint32_t mask;                         /* cells less one */
+	alignas(64) _Atomic uint32_t tail;     /* producers claim here */
+	/* Writer: the token's holder; others look whether there is work. A look that races with a pop may be wrong
+	 * either way: whoever pops holds the token, and looks once more when it gives it back. */
+	alignas(64) _Atomic uint32_t head;
+	_Atomic uint32_t due;               /* what `next` holds when it can be taken */
+	_Atomic(struct submit_cell *) next; /* at `head` */
 };
+
+/** An empty ring over cells[0, n), all zero; n is a power of two, at least FAR_SUBMIT_SLOTS_MIN. */
+void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n);
 
 /** 0, -EAGAIN (full) or -ENOMEM. Any thread. The caller then wakes the shard if it sleeps. */
 int submit_put(struct submit_ring *r, const struct call_start *c);
@@ -79,9 +83,9 @@ int submit_put(struct submit_ring *r, const struct call_start *c);
  * gives it back to the producers. */
 static inline struct submit_cell *submit_peek(struct submit_ring *r)
 {
-	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	struct submit_cell *cell = &r->cells[head % FAR_SUBMIT_SLOTS];
-	return atomic_load_explicit(&cell->turn, memory_order_acquire) == SUBMIT_TURN(head) + 1 ? cell : NULL;
+	struct submit_cell *cell = atomic_load_explicit(&r->next, memory_order_relaxed);
+	uint32_t due = atomic_load_explicit(&r->due, memory_order_relaxed);
+	return atomic_load_explicit(&cell->turn, memory_order_acquire) == due ? cell : NULL;
 }
 
 /** Cells put and not popped yet; any thread. What was popped is seen to have happened. */

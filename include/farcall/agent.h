@@ -143,7 +143,7 @@ struct far_opts {
 	unsigned blocking_threads; /* threads for handlers of kind blocking: [1, 1024], default 4; started with the
 				      first */
 	unsigned blocking_queue; /* requests that may wait for them: [1, 65536], default 1024; rounded up to a power of
-				    2 */
+				    2, 2 at least */
 	const char *nic;         /* "auto" (default) or "shm" */
 	const char *security;    /* NULL, or "none": the store may listen beyond loopback, shm serves other users */
 	const char *key_file;    /* not supported yet: an error when given */
@@ -157,6 +157,22 @@ struct far_opts {
 	size_t placements_n;
 	uint64_t max_message_bytes; /* longest message that this worker takes, at least 64 KiB; default half of the
 				       memory. Longer ones are refused where they would be sent */
+	/* Bounds of each shard; out of range is FAR_INVALID, naming the option. What was chosen: far_limits_read() */
+	unsigned submit_slots; /* calls and one-way messages handed over by threads that do not drive the shard and not
+				  taken yet: [1, 65536], default 1024; rounded up to a power of 2, 2 at least. Full:
+				  FAR_BUSY */
+	unsigned calls;        /* pending calls, to all workers together: [1, 262144], default 16384. Full: FAR_BUSY */
+	unsigned peer_calls;   /* pending calls towards one shard of a worker, and as many that wait for the session
+				  with it: [1, 202], default 202. More would not fit the ring. Full: FAR_BUSY */
+	unsigned retry_window; /* between the oldest call with far_call_opts.retry to one shard of a worker that has not
+				  ended and the newest: [1, 1024], default 1024: what the callee remembers. Full:
+				  FAR_BUSY */
+	unsigned deferred;     /* requests open beyond their handler, be they deferred, in a fiber that waits, or in a
+				  blocking handler, and answers that wait for memory: [1, 262144], default 32768.
+				  Full: far_defer() and waits return FAR_RESOURCE, blocking requests are refused
+				  with it */
+	unsigned mailbox_slots; /* mails between the shard and the control core, each way: [1, 16384], default 1024;
+				   rounded up to a power of 2. Full: whoever has one tries again, in order */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -269,6 +285,14 @@ struct far_counters {
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
 					struct far_err *err);
+
+/** The bounds of an agent's options as they came out: defaults filled in, powers of two rounded up. */
+struct far_limits {
+	unsigned submit_slots, mailbox_slots, calls, deferred, peer_calls, retry_window, fibers; /* of each shard */
+	unsigned blocking_threads, blocking_queue;                                               /* of the agent */
+};
+/** `agent` NULL: the defaults. Any thread; never blocks. */
+void far_limits_read(struct far_agent *agent, struct far_limits *out);
 
 /**
  * Opt-in: from now on a crash of this process (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is reported on stderr: the

@@ -15,6 +15,7 @@
 
 enum { THREADS = 4, CALLS = 20000 };
 
+static struct submit_cell cells[FAR_SUBMIT_SLOTS];
 static struct submit_ring ring;
 static struct driver driver;
 static uint64_t taken; /* under the token */
@@ -139,6 +140,7 @@ int main(void)
 {
 	pthread_t t[THREADS + 2];
 	alarm(60);
+	submit_init(&ring, cells, FAR_SUBMIT_SLOTS);
 	atomic_store(&producing, THREADS);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, caller_main, (void *)i) == 0);

@@ -9,7 +9,7 @@
 
 /* PEER and OTHER have sessions; the NIC calls them 5 and 6. There are as many workers as it takes to use up all
  * deferred records. */
-enum { WORLD = FAR_DEFERRED_MAX / FAR_SESSION_CALLS_MAX + 1, SELF = 0, PEER = 1, OTHER = 2 };
+enum { WORLD = FAR_DEFERRED / FAR_SESSION_CALLS_MAX + 1, SELF = 0, PEER = 1, OTHER = 2 };
 enum { NIC_PEER = 5, NIC_OTHER = 6 };
 enum { MSG_ECHO = 1, MSG_DEFER, MSG_SILENT, MSG_TWICE, MSG_BIG, MSG_ALLOC, MSG_FAIL, MSG_DROP, MSG_CALL };
 

@@ -5,7 +5,15 @@
 #include <pthread.h>
 #include <sched.h>
 
+static struct mail slots[FAR_MAILBOX_SLOTS];
 static struct mailbox box;
+
+static void setup(void)
+{
+	mailbox_init(&box, slots, FAR_MAILBOX_SLOTS);
+}
+
+TestSuite(mailbox, .init = setup);
 
 static struct mail mail_of(uint64_t i)
 {

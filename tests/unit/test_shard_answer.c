@@ -359,9 +359,9 @@ Test(shard_answer, an_open_reservation_meets_a_full_ring)
 /* Every record is used, and again: none is handed out twice, and the one too many is refused. */
 Test(shard_answer, deferred_records_are_bounded)
 {
-	static struct far_deferred *d[FAR_DEFERRED_MAX];
+	static struct far_deferred *d[FAR_DEFERRED];
 	for (int round = 0; round < 3; round++) {
-		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++) {
+		for (uint32_t i = 0; i < FAR_DEFERRED; i++) {
 			struct session *se = &shard->sessions[i / FAR_SESSION_CALLS_MAX];
 			se->worker = i / FAR_SESSION_CALLS_MAX;
 			d[i] = deferred_alloc(shard, se, i, i, NULL, false);
@@ -369,10 +369,10 @@ Test(shard_answer, deferred_records_are_bounded)
 			cr_assert_eq(d[i]->call, i);
 		}
 		cr_assert_null(deferred_alloc(shard, &shard->sessions[WORLD - 1], 0, 0, NULL, false));
-		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++)
+		for (uint32_t i = 0; i < FAR_DEFERRED; i++)
 			cr_assert_eq(d[i]->call, i);
-		for (uint32_t i = 0; i < FAR_DEFERRED_MAX; i++)
-			deferred_free(shard, d[round == 1 ? FAR_DEFERRED_MAX - 1 - i : i]);
+		for (uint32_t i = 0; i < FAR_DEFERRED; i++)
+			deferred_free(shard, d[round == 1 ? FAR_DEFERRED - 1 - i : i]);
 	}
 }
 

@@ -6,9 +6,15 @@
 #include <pthread.h>
 #include <sched.h>
 
+static struct submit_cell cells[FAR_SUBMIT_SLOTS];
 static struct submit_ring ring;
 
-TestSuite(submit);
+static void setup(void)
+{
+	submit_init(&ring, cells, FAR_SUBMIT_SLOTS);
+}
+
+TestSuite(submit, .init = setup);
 
 static void nothing(void *user, const struct outcome *o)
 {

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The bounds that a worker may choose: defaults, ranges, and what they came to. */
+#include "api/limits.h"
+
+#include "api/agent.h"
+#include "base/error.h"
+#include "base/limits.h"
+
+#include <stddef.h>
+
+static const struct bound {
+	const char *name;
+	size_t opt, out;          /* offsets of an unsigned in far_opts and far_limits */
+	unsigned by_default, max; /* from 1 */
+	unsigned least;           /* not 0: rounded up to a power of two, this one at least */
+} bounds[] = {
+#define BOUND(name, ...)                                                                                               \
+	{                                                                                                              \
+#name, offsetof(struct far_opts, name), offsetof(struct far_limits, name), __VA_ARGS__                 \
+	}
+	BOUND(submit_slots, FAR_SUBMIT_SLOTS, FAR_SUBMIT_SLOTS_MAX, FAR_SUBMIT_SLOTS_MIN),
+	BOUND(mailbox_slots, FAR_MAILBOX_SLOTS, FAR_MAILBOX_SLOTS_MAX, 1),
+	BOUND(calls, FAR_CALLS, FAR_CALLS_MAX, 0),
+	BOUND(deferred, FAR_DEFERRED, FAR_DEFERRED_MAX, 0),
+	BOUND(peer_calls, FAR_SESSION_CALLS_MAX, FAR_SESSION_CALLS_MAX, 0),
+	BOUND(retry_window, FAR_RETRY_WINDOW, FAR_RETRY_WINDOW, 0),
+	BOUND(fibers, FAR_FIBERS, FAR_FIBERS_MAX, 0),
+	BOUND(blocking_threads, FAR_BLOCKING, FAR_BLOCKING_MAX, 0),
+	BOUND(blocking_queue, FAR_BLOCKING_QUEUE, FAR_BLOCKING_QUEUE_MAX, 2),
+#undef BOUND
+};
+
+static unsigned to_power(unsigned n, unsigned least)
+{
+	n = n < least ? least : n;
+	while (n & (n - 1))
+		n += n & -n;
+	return n;
+}
+
+enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *out, struct far_err *err)
+{
+	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+		const struct bound *b = &bounds[i];
+		unsigned v = opts ? *(const unsigned *)(const void *)((const char *)opts + b->opt) : 0;
+		v = v ? v : b->by_default;
+		if (v > b->max)
+			return err_set(err, FAR_INVALID, "options: %s is %u; it must be in [1, %u], or 0 for %u",
+				       b->name, v, b->max, b->by_default);
+		*(unsigned *)(void *)((char *)out + b->out) = b->least ? to_power(v, b->least) : v;
+	}
+	return FAR_OK;
+}
+
+void far_limits_read(struct far_agent *agent, struct far_limits *out)
+{
+	if (agent)
+		*out = agent->limits;
+	else
+		limits_resolve(NULL, out, NULL);
+}
