@@ -18,6 +18,7 @@ uint32_t order[1024];
 unsigned order_n;
 enum far_status second_answer;
 uint64_t time_left;
+struct shard_limits bench_limits;
 
 static uint64_t fake_now(void *ctx)
 {
@@ -156,6 +157,7 @@ void shard_setup(void)
 				      .name = "me",
 				      .clock = &fake_clock,
 				      .registry = &registry,
+				      .limits = bench_limits,
 				      .ctl_wake = ctl_wake};
 	shard = shard_create(&config);
 	cr_assert_not_null(shard);

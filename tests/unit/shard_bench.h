@@ -23,6 +23,7 @@ extern uint32_t order[1024];
 extern unsigned order_n;
 extern enum far_status second_answer;
 extern uint64_t time_left;
+extern struct shard_limits bench_limits; /* of the shard that shard_setup() makes */
 
 /** What a call of the shard ended with. */
 struct result {

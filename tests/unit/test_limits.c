@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What "full" does: small bounds filled to the brim, refused beyond, and used again. The rows of the resource graph
+ * (engine/README.md) and their tests, `name` for tests/unit/test_name.c and e2e/name for tests/e2e/name.c:
+ *
+ * pending calls of a session        limits: pending_calls, handed_over_without_room; shard_call: credits;
+ *                                   e2e/api_busy: window_full (it waits the pressure out); e2e/api_limits: peer_calls
+ * calls that wait for a session     limits: calls_that_wait; shard_waiting: the_list_is_bounded
+ * sessions                          shm_queues: all_peers_of_a_port; ctl_demand: a_refusal_is_told_…
+ * call slots                        limits: call_slots; e2e/api_limits: call_slots
+ * submission ring                   limits: submissions, ring_of_two; submit: full_is_eagain_…; e2e/api_limits:
+ *                                   submissions; e2e/api_busy: ring_full
+ * calls that may be repeated        limits: repeatable_calls; e2e/api_retry
+ * ring slots                        shm_queue: ring_full_and_recovery; shard_answer: no_slot_for_an_answer
+ * bulk memory                       shm_bulk, shm_queue: bulk_full_and_recovery; shard_call: calls_that_cannot_be_sent;
+ *                                   shard_answer: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait,
+ *                                   requests_too_many_bytes
+ * parked requests                   shard_answer: parking_is_bounded
+ * one-way messages                  shard_large: the_window_of_one_ways; e2e/api_large: posts
+ * long messages of a session        shard_large: fragments_stay_within_the_window
+ * long messages with memory         shard_large_in: lanes_wait_for_memory
+ * memory of a long message          shard_large_in: without_memory_it_is_refused
+ * memory of the process             mem: exhaustion_is_an_error_of_that_call; buf: exhaustion_…; e2e/api_memory
+ * deferred records                  limits: deferred_requests, an_answer_without_a_record; shard_answer:
+ *                                   deferred_records_are_bounded; shard_fiber: without_a_record_it_cannot_wait;
+ *                                   e2e/api_limits: deferred (fibers and blocking handlers too)
+ * fibers                            shard_fiber: one_more_than_there_are_is_refused; e2e/api_fibers
+ * requests that wait for a thread   e2e/api_blocking: full; e2e/api_limits: one_place_for_a_blocking_request
+ * threads for blocking handlers     e2e/api_blocking: late
+ * a fiber's waits given up          shard_fiber: a_repeated_wait_listens_once
+ * futures                           then: running_out_of_futures_…
+ * callbacks, collections, scopes    limits: without_buffers
+ * waits that one future is in       future: a_watch_gives_its_places_back; then: any_number_of_threads_…
+ * strings of a call                 values: strings_are_copied_and_bounded, values_that_an_application_got_wrong_…
+ * items, depth, entries of a dict   values_tree: items_are_bounded, depth_is_bounded; dict: long_ones
+ * objects of custom types           values_tree: what_an_application_got_wrong_is_named
+ * custom types                      limits: custom_types
+ * overloads                         registry: overloads_are_bounded
+ * mailboxes                         limits: mailbox_of_one; shard_waiting, ctl_demand: a_full_mailbox_is_tried_again;
+ *                                   e2e/api_limits: every agent there has mailboxes of one
+ * sleepers                          driver: places_are_bounded_and_come_back
+ * store                             limits: clients_of_the_store; ctl_store: limits_of_key_and_value, keys_are_bounded,
+ *                                   requests_outstanding_are_bounded
+ */
+#include "api/agent.h"
+#include "api/limits.h"
+#include "ctl/store.h"
+#include "shard_bench.h"
+#include "xcore/buf.h"
+#include "xcore/types.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <farcall/farcall.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the options ---- */
+
+Test(limits, defaults_and_rounding)
+{
+	struct far_limits l, d;
+	struct far_err err;
+	far_limits_read(NULL, &d);
+	cr_assert_eq(limits_resolve(&(struct far_opts){0}, &l, &err), FAR_OK);
+	cr_assert_eq(memcmp(&l, &d, sizeof l), 0);
+	cr_assert_eq(d.peer_calls, (unsigned)FAR_SESSION_CALLS_MAX);
+	struct far_opts odd = {.submit_slots = 1,
+			       .mailbox_slots = 1,
+			       .calls = 1,
+			       .deferred = 1,
+			       .peer_calls = 1,
+			       .retry_window = 1,
+			       .fibers = 1,
+			       .blocking_threads = 1,
+			       .blocking_queue = 1};
+	cr_assert_eq(limits_resolve(&odd, &l, &err), FAR_OK);
+	cr_assert_eq(l.submit_slots, 2u);
+	cr_assert_eq(l.blocking_queue, 2u);
+	cr_assert_eq(l.mailbox_slots, 1u);
+	cr_assert_eq(l.calls + l.deferred + l.peer_calls + l.retry_window + l.fibers + l.blocking_threads, 6u);
+	odd.submit_slots = 1025;
+	odd.mailbox_slots = 3;
+	odd.blocking_queue = 33000;
+	odd.calls = 1000;
+	cr_assert_eq(limits_resolve(&odd, &l, &err), FAR_OK);
+	cr_assert_eq(l.submit_slots, 2048u);
+	cr_assert_eq(l.mailbox_slots, 4u);
+	cr_assert_eq(l.blocking_queue, 65536u);
+	cr_assert_eq(l.calls, 1000u, "only what must be is a power of two");
+}
+
+Test(limits, out_of_range_is_named)
+{
+	struct far_opts o = {0};
+	const struct {
+		unsigned *field;
+		const char *name;
+		unsigned max;
+	} all[] = {{&o.submit_slots, "submit_slots", 65536},
+		   {&o.mailbox_slots, "mailbox_slots", 16384},
+		   {&o.calls, "calls", 262144},
+		   {&o.deferred, "deferred", 262144},
+		   {&o.peer_calls, "peer_calls", 202},
+		   {&o.retry_window, "retry_window", 1024},
+		   {&o.fibers, "fibers", 65536},
+		   {&o.blocking_threads, "blocking_threads", 1024},
+		   {&o.blocking_queue, "blocking_queue", 65536}};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		const unsigned wrong[] = {all[i].max + 1, 0x80000000u, UINT32_MAX};
+		struct far_limits l;
+		struct far_err err;
+		char text[64];
+		*all[i].field = all[i].max;
+		cr_assert_eq(limits_resolve(&o, &l, &err), FAR_OK);
+		for (size_t k = 0; k < 3; k++) {
+			*all[i].field = wrong[k];
+			cr_assert_eq(limits_resolve(&o, &l, &err), FAR_INVALID);
+			snprintf(text, sizeof text, "options: %s is %u", all[i].name, wrong[k]);
+			cr_assert(strstr(err.text, text), "%s lacks %s", err.text, text);
+			snprintf(text, sizeof text, "[1, %u]", all[i].max);
+			cr_assert(strstr(err.text, text), "%s lacks %s", err.text, text);
+		}
+		*all[i].field = 0;
+	}
+}
+
+/* ---- the smallest rings ---- */
+
+Test(limits, ring_of_two)
+{
+	static struct submit_cell cells[2];
+	static struct submit_ring ring;
+	struct call_start start = {.done = take_result, .data = "x", .len = 1};
+	submit_init(&ring, cells, 2);
+	/* Also where positions wrap. */
+	for (int wrapped = 0; wrapped < 2; wrapped++) {
+		for (uintptr_t i = 1; i < 100; i += 2) {
+			start.user = (void *)i;
+			cr_assert_eq(submit_put(&ring, &start), 0);
+			start.user = (void *)(i + 1);
+			cr_assert_eq(submit_put(&ring, &start), 0);
+			cr_assert_eq(submit_put(&ring, &start), -EAGAIN);
+			for (uintptr_t k = i; k <= i + 1; k++) {
+				cr_assert_eq(submit_peek(&ring)->user, (void *)k);
+				submit_pop(&ring, submit_peek(&ring));
+			}
+			cr_assert_null(submit_peek(&ring));
+			cr_assert_eq(submit_waiting(&ring), 0u);
+		}
+		/* As after that many laps. */
+		const uint32_t at = UINT32_MAX - 7;
+		atomic_store(&ring.tail, at);
+		atomic_store(&ring.head, at);
+		atomic_store(&ring.next, &cells[0]);
+		atomic_store(&ring.due, at + 1);
+		atomic_store(&cells[0].turn, at);
+		atomic_store(&cells[1].turn, at);
+	}
+}
+
+Test(limits, mailbox_of_one)
+{
+	static struct mail slot;
+	static struct mailbox box;
+	struct mail m = {.type = MAIL_CONNECT};
+	mailbox_init(&box, &slot, 1);
+	for (m.worker = 0; m.worker < 100; m.worker++) {
+		struct mail out;
+		cr_assert(mailbox_put(&box, &m));
+		cr_assert_not(mailbox_put(&box, &m));
+		cr_assert(mailbox_get(&box, &out));
+		cr_assert_eq(out.worker, m.worker);
+		cr_assert_not(mailbox_get(&box, &out));
+	}
+}
+
+/* ---- a shard of small bounds ---- */
+
+enum { MSG_KEEP = 50, MSG_RETRIED, SLOTS = 5, PEER_CALLS = 3, RECORDS = 2, RING = 4, WINDOW = 2, NOBODY = 3 };
+
+static enum far_status kept_status;
+
+static void keep(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct far_deferred *d;
+	(void)data, (void)len, (void)user;
+	kept_status = far_defer(req, &d);
+	if (kept_status)
+		far_fail(req, kept_status, 0, "%s", "no record");
+	else
+		kept[kept_n++] = d;
+}
+
+static void setup(void)
+{
+	bench_limits = (struct shard_limits){.submit_slots = RING,
+					     .mailbox_slots = 2,
+					     .calls = SLOTS,
+					     .deferred = RECORDS,
+					     .peer_calls = PEER_CALLS,
+					     .retry_window = WINDOW};
+	shard_setup();
+	struct far_msg_handler m = {MSG_KEEP, FAR_KIND_INLINE, keep, NULL};
+	cr_assert_eq(registry_add_message(&registry, &m, NULL), FAR_OK);
+}
+
+TestSuite(limits_of_a_shard, .init = setup, .fini = shard_teardown);
+
+static int call_to(struct result *r, uint32_t worker, uint64_t timeout, uint64_t retry_ns)
+{
+	struct call_start start = {.worker = worker,
+				   .fn = MSG_ECHO,
+				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
+				   .left = timeout,
+				   .retry_ns = retry_ns,
+				   .done = take_result,
+				   .user = r,
+				   .data = "x",
+				   .len = 1};
+	memset(r, 0, sizeof *r);
+	return shard_call(shard, &start);
+}
+
+/* The header of the request that went out last, and its answer. */
+static struct shm_head sent(void)
+{
+	struct shm_head h;
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	cr_assert_eq(h.type, HEAD_REQUEST);
+	return h;
+}
+
+static void reply(struct shm_head h, uint32_t peer)
+{
+	struct shm_head a = {.type = HEAD_REPLY, .call = h.call, .gen = h.gen, .flags = h.flags & HEAD_RETRY};
+	put(peer, a, "r", 1);
+	passes(1);
+}
+
+Test(limits_of_a_shard, pending_calls)
+{
+	static struct result r[PEER_CALLS + 1], other;
+	struct shm_head h[PEER_CALLS];
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < PEER_CALLS; i++) {
+			cr_assert_eq(call_to(&r[i], PEER, i ? FAR_FOREVER : 1, 0), 0);
+			h[i] = sent();
+		}
+		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), -EAGAIN);
+		cr_assert_eq(call_to(&other, OTHER, FAR_FOREVER, 0), 0, "another worker's are its own");
+		reply(sent(), NIC_OTHER);
+		cr_assert_eq(other.status, FAR_OK);
+		/* One that ended here holds its place until the peer's last word. */
+		advance(2);
+		cr_assert_eq(r[0].status, FAR_TIMEOUT);
+		struct shm_head cancel;
+		cr_assert_not_null(fake_queue_sent(queue, &cancel));
+		cr_assert_eq(cancel.type, HEAD_CANCEL);
+		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), -EAGAIN);
+		uint64_t late = shard->counters.replies_late;
+		reply(h[0], NIC_PEER);
+		cr_assert_eq(shard->counters.replies_late, late + 1);
+		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), 0);
+		reply(sent(), NIC_PEER);
+		for (unsigned i = 1; i < PEER_CALLS; i++)
+			reply(h[i], NIC_PEER);
+		for (unsigned i = 1; i <= PEER_CALLS; i++)
+			cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+		cr_assert_eq(shard->sessions[PEER].calls_active, 0);
+	}
+	expect_nothing();
+}
+
+/* The peer's own limit is another: it may have as many as the ring is made for. */
+Test(limits_of_a_shard, the_peers_calls_are_not_ours)
+{
+	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		put_request(MSG_ECHO, i, "e", 1);
+	passes(20);
+	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		expect_reply(i, "e", 1);
+	cr_assert_not(shard->sessions[PEER].poisoned);
+}
+
+static int hand_over(struct result *r, uint32_t worker)
+{
+	struct call_start start = {.worker = worker,
+				   .fn = MSG_ECHO,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = take_result,
+				   .user = r,
+				   .data = "x",
+				   .len = 1};
+	memset(r, 0, sizeof *r);
+	return submit_put(&shard->submit, &start);
+}
+
+Test(limits_of_a_shard, handed_over_without_room)
+{
+	static struct result r[RING];
+	struct shm_head h[PEER_CALLS];
+	for (unsigned i = 0; i < RING; i++)
+		cr_assert_eq(hand_over(&r[i], PEER), 0);
+	passes(1);
+	for (unsigned i = 0; i < PEER_CALLS; i++)
+		h[i] = sent();
+	expect_nothing();
+	cr_assert_eq(r[PEER_CALLS].n, 1u);
+	cr_assert_eq(r[PEER_CALLS].status, FAR_BUSY);
+	cr_assert_eq(r[PEER_CALLS].executed, FAR_EXECUTED_NO);
+	cr_assert_eq(shard->counters.busy_refusals, 1u);
+	for (unsigned i = 0; i < PEER_CALLS; i++)
+		reply(h[i], NIC_PEER);
+	cr_assert_eq(hand_over(&r[0], PEER), 0);
+	passes(1);
+	reply(sent(), NIC_PEER);
+	cr_assert(r[0].n == 1 && r[0].status == FAR_OK);
+}
+
+Test(limits_of_a_shard, submissions)
+{
+	static struct result r[RING + 1];
+	for (int lap = 0; lap < 5; lap++) {
+		for (unsigned i = 0; i < RING; i++)
+			cr_assert_eq(hand_over(&r[i], i % 2 ? PEER : OTHER), 0);
+		cr_assert_eq(hand_over(&r[RING], PEER), -EAGAIN);
+		cr_assert_eq(r[RING].n, 0u, "what is refused is never completed");
+		cr_assert_eq(submit_waiting(&shard->submit), (uint32_t)RING);
+		passes(1);
+		cr_assert_eq(submit_waiting(&shard->submit), 0u);
+		for (unsigned i = 0; i < RING; i++)
+			reply(sent(), i % 2 ? NIC_PEER : NIC_OTHER);
+		for (unsigned i = 0; i < RING; i++)
+			cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+	}
+}
+
+Test(limits_of_a_shard, call_slots)
+{
+	static struct result r[SLOTS + 1];
+	struct shm_head h[SLOTS];
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < SLOTS; i++) {
+			cr_assert_eq(call_to(&r[i], i < PEER_CALLS ? PEER : OTHER, FAR_FOREVER, 0), 0);
+			h[i] = sent();
+			cr_assert_lt(h[i].call, (uint32_t)SLOTS);
+		}
+		cr_assert_lt(shard->sessions[OTHER].calls_active, PEER_CALLS, "that session has room");
+		cr_assert_eq(call_to(&r[SLOTS], OTHER, FAR_FOREVER, 0), -EAGAIN);
+		cr_assert_eq(queue->open_tx, 0u, "the ring slot was given back");
+		cr_assert_eq(call_to(&r[SLOTS], OTHER, FAR_FOREVER, FAR_SEC), -EAGAIN);
+		reply(h[1], NIC_PEER);
+		cr_assert_eq(call_to(&r[SLOTS], OTHER, FAR_FOREVER, 0), 0);
+		reply(sent(), NIC_OTHER);
+		for (unsigned i = 0; i < SLOTS; i++)
+			if (i != 1)
+				reply(h[i], i < PEER_CALLS ? NIC_PEER : NIC_OTHER);
+		for (unsigned i = 0; i <= SLOTS; i++)
+			cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+	}
+	/* An answer for a slot beyond those that there are. */
+	h[0].call = SLOTS;
+	reply(h[0], NIC_PEER);
+	cr_assert_eq(dropped(), 1u);
+}
+
+Test(limits_of_a_shard, calls_that_wait)
+{
+	static struct result r[PEER_CALLS + 1];
+	for (unsigned i = 0; i < PEER_CALLS; i++)
+		cr_assert_eq(call_to(&r[i], NOBODY, FAR_FOREVER, 0), 0);
+	cr_assert_eq(call_to(&r[PEER_CALLS], NOBODY, FAR_FOREVER, 0), -EAGAIN);
+	cr_assert_eq(r[PEER_CALLS].n, 0u);
+	mail(MAIL_PEER_UP, NOBODY, 7);
+	cr_assert_eq(call_to(&r[PEER_CALLS], NOBODY, FAR_FOREVER, 0), -EAGAIN, "as many as may be pending");
+	for (unsigned i = 0; i < PEER_CALLS; i++)
+		reply(sent(), 7);
+	for (unsigned i = 0; i < PEER_CALLS; i++)
+		cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+	cr_assert_eq(call_to(&r[0], NOBODY, FAR_FOREVER, 0), 0);
+	reply(sent(), 7);
+	cr_assert_eq(r[0].status, FAR_OK);
+	cr_assert_eq(shard->counters.calls_waiting, 0u);
+}
+
+Test(limits_of_a_shard, repeatable_calls)
+{
+	static struct result first, r;
+	for (int round = 0; round < 3; round++) {
+		cr_assert_eq(call_to(&first, PEER, FAR_FOREVER, FAR_SEC), 0);
+		struct shm_head h = sent();
+		for (unsigned i = 1; i < WINDOW; i++) {
+			cr_assert_eq(call_to(&r, PEER, FAR_FOREVER, FAR_SEC), 0);
+			reply(sent(), NIC_PEER);
+			cr_assert_eq(r.status, FAR_OK);
+		}
+		cr_assert_eq(call_to(&r, PEER, FAR_FOREVER, FAR_SEC), -EAGAIN, "the first has not ended");
+		cr_assert_eq(call_to(&r, PEER, FAR_FOREVER, 0), 0, "others need no place");
+		reply(sent(), NIC_PEER);
+		reply(h, NIC_PEER);
+		cr_assert_eq(first.status, FAR_OK);
+	}
+}
+
+Test(limits_of_a_shard, deferred_requests)
+{
+	for (int round = 0; round < 3; round++) {
+		kept_n = 0;
+		for (uint32_t i = 0; i <= RECORDS; i++)
+			put_request(MSG_KEEP, i, NULL, 0);
+		passes(1);
+		cr_assert_eq(kept_status, FAR_RESOURCE);
+		expect_error(RECORDS, FAR_RESOURCE, FAR_EXECUTED_YES, "no record");
+		cr_assert_eq(kept_n, (unsigned)RECORDS);
+		cr_assert_eq(shard->counters.requests_active, (uint64_t)RECORDS);
+		put_request(MSG_ECHO, 9, "e", 1);
+		passes(1);
+		expect_reply(9, "e", 1);
+		for (uint32_t i = 0; i < RECORDS; i++) {
+			cr_assert_eq(far_deferred_reply(kept[i], "k", 1), FAR_OK);
+			passes(1);
+			expect_reply(i, "k", 1);
+		}
+		cr_assert_eq(shard->counters.requests_active, 0u);
+	}
+}
+
+/* An answer that finds neither bulk memory nor a record to wait in is told as an error. */
+Test(limits_of_a_shard, an_answer_without_a_record)
+{
+	for (uint32_t i = 0; i < RECORDS; i++)
+		put_request(MSG_KEEP, i, NULL, 0);
+	passes(1);
+	queue->no_bulk = true;
+	put_request(MSG_BIG, 7, NULL, 0);
+	passes(1);
+	expect_error(7, FAR_RESOURCE, FAR_EXECUTED_YES, "no memory");
+	queue->no_bulk = false;
+	put_request(MSG_ECHO, 8, "e", 1);
+	passes(2);
+	expect_reply(8, "e", 1);
+	while (kept_n)
+		far_deferred_drop(kept[--kept_n]);
+	passes(1);
+	expect_error(1, FAR_REMOTE, FAR_EXECUTED_YES, "");
+	expect_error(0, FAR_REMOTE, FAR_EXECUTED_YES, "");
+}
+
+/* More sessions are asked for than the mailbox holds. Expect each asked for once, in order. */
+Test(limits_of_a_shard, mailboxes)
+{
+	enum { SESSIONS = 7 };
+	static struct result r[SESSIONS];
+	struct mail m;
+	for (uint32_t i = 0; i < SESSIONS; i++)
+		cr_assert_eq(call_to(&r[i], NOBODY + i, FAR_FOREVER, 0), 0);
+	for (uint32_t i = 0; i < SESSIONS; i++) {
+		cr_assert(mailbox_get(&shard->mail_out, &m));
+		cr_assert_eq(m.type, MAIL_CONNECT);
+		cr_assert_eq(m.worker, NOBODY + i);
+		if (i % 2)
+			shard_take_mail(shard); /* tries again */
+	}
+	cr_assert_not(mailbox_get(&shard->mail_out, &m));
+	session_close_all(shard);
+	for (uint32_t i = 0; i < SESSIONS; i++)
+		cr_assert(r[i].n == 1 && r[i].executed == FAR_EXECUTED_NO);
+}
+
+/* ---- the process ---- */
+
+static enum far_status same_value(struct far_future *parent, struct far_val *out, struct far_err *err, void *user)
+{
+	(void)user;
+	return far_future_value(parent, out, err);
+}
+
+/* No buffer is left. Expect callbacks, collections and scopes to say so, and to work again. */
+Test(limits, without_buffers)
+{
+	enum { N = 1 << 18 };
+	static struct far_buf *taken[N];
+	struct far_future *f, *child;
+	struct far_scope scope;
+	struct far_err err;
+	unsigned n = 0;
+	cr_assert_eq(far_memory_limit(UINT64_C(16) << 20, NULL), FAR_OK);
+	cr_assert_eq(far_future_create(&f, &err), FAR_OK);
+	for (size_t bytes = BUF_SLAB_MAX; bytes; bytes /= 2)
+		while (n < N && (taken[n] = buf_alloc(bytes)))
+			n++;
+	cr_assert(n > 0 && n < N);
+	cr_assert_eq(far_future_then(f, same_value, NULL, &child, &err), FAR_RESOURCE);
+	cr_assert_eq(far_future_collect(&f, 1, &child, &err), FAR_RESOURCE);
+	cr_assert_eq(far_scope_begin(&scope), FAR_OK);
+	scope_gather_slowly(f);
+	cr_assert_eq(far_scope_end(&scope, FAR_SEC, &err), FAR_RESOURCE);
+	cr_assert(strstr(err.text, "no memory"), "%s", err.text);
+	while (n)
+		buf_unref(taken[--n]);
+	cr_assert_eq(far_future_then(f, same_value, NULL, &child, &err), FAR_OK);
+	struct far_val one = far_int(1), out;
+	cr_assert_eq(far_future_set_value(f, &one, &err), FAR_OK);
+	cr_assert_eq(far_future_wait(child, 0, &out, &err), FAR_OK);
+	cr_assert_eq(out.u.i, 1);
+	far_future_free(child);
+	far_future_free(f);
+}
+
+static size_t type_size(void *user, const void *object)
+{
+	(void)user, (void)object;
+	return 0;
+}
+
+static void type_encode(void *user, const void *object, void *dst, size_t len)
+{
+	(void)user, (void)object, (void)dst, (void)len;
+}
+
+static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
+{
+	(void)user, (void)src, (void)len, (void)object;
+	return FAR_OK;
+}
+
+static void type_destroy(void *user, void *object)
+{
+	(void)user, (void)object;
+}
+
+Test(limits, custom_types)
+{
+	const struct custom_type *t;
+	struct far_err err;
+	char name[32];
+	for (int round = 0; round < 2; round++) /* those that are there are found again */
+		for (unsigned i = 0; i <= FAR_TYPES_MAX; i++) {
+			snprintf(name, sizeof name, "t::T%u", i);
+			struct far_custom_type type = {name, type_size, type_encode, type_decode, type_destroy, NULL};
+			cr_assert_eq(types_add(&type, &t, &err), i < FAR_TYPES_MAX ? FAR_OK : FAR_RESOURCE);
+		}
+	cr_assert(strstr(err.text, "1024"), "%s", err.text);
+}
+
+/* ---- the store ---- */
+
+static int accepted, closed;
+
+static int many_accept(struct ctl_net *net, int listener)
+{
+	(void)net, (void)listener;
+	return accepted < FAR_STORE_CLIENTS_MAX + 3 ? accepted++ : -EAGAIN;
+}
+
+static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
+{
+	(void)net, (void)data, (void)len;
+	return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
+}
+
+static void many_close(struct ctl_net *net, int handle)
+{
+	(void)net, (void)handle;
+	closed++;
+}
+
+static void many_want(struct ctl_net *net, int handle, int on)
+{
+	(void)net, (void)handle, (void)on;
+}
+
+Test(limits, clients_of_the_store)
+{
+	static const struct ctl_net_ops ops = {
+		.accept = many_accept, .recv = many_recv, .close = many_close, .want_write = many_want};
+	struct ctl_net net = {&ops};
+	struct store_server *s = store_server_create(&net, 0);
+	bool busy = false;
+	for (int i = 0; i < FAR_STORE_CLIENTS_MAX && accepted < FAR_STORE_CLIENTS_MAX + 3; i++)
+		store_server_step(s, 1, &busy);
+	cr_assert_eq(accepted, FAR_STORE_CLIENTS_MAX + 3);
+	cr_assert_eq(store_server_drops(s, STORE_DROP_CLIENTS), 3u);
+	/* One has left, in the step before: its place is the next one's. */
+	store_server_step(s, 1, &busy);
+	cr_assert_eq(closed, 4);
+	accepted = FAR_STORE_CLIENTS_MAX + 2;
+	store_server_step(s, 1, &busy);
+	cr_assert_eq(store_server_drops(s, STORE_DROP_CLIENTS), 3u);
+	closed = 0;
+	store_server_destroy(s);
+	cr_assert_geq(closed, FAR_STORE_CLIENTS_MAX);
+}
