@@ -228,11 +228,10 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 			       "far_future_cancel: the future is not a call's; cancel the calls that "
 			       "it waits for");
 	struct shard *s = f->shard;
-	if (shard_held(s)) {
-		if (!call_cancel(s, agent_done_future, f))
-			call_cancel(s, into_done, f);
+	if (shard_held(s) &&
+	    (call_cancel(s, agent_done_future, f) || call_cancel(s, into_done, f) || !submit_waiting(&s->submit)))
 		return FAR_OK;
-	}
+	/* Another thread's, or one that was handed over and not taken yet: the shard takes the notes after those. */
 	return call_post_cancel(s, agent_done_future, f) || call_post_cancel(s, into_done, f)
 		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
 		       : FAR_OK;

@@ -4,8 +4,9 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
-enum { MANY = 200 };
+enum { MANY = 200, BYTES = 40 << 20, THREADS = 4, BLOCKED_MAX = 3 };
 
 static struct far_agent *agent;
 static struct far_err err;
@@ -60,6 +61,49 @@ static enum far_status parked(struct far_req *req, const struct far_val *args, s
 {
 	struct far_val v = far_int(args[0].u.b ? cancelled_n : other_n);
 	(void)n, (void)user;
+	return far_return(req, &v);
+}
+
+/* Occupies the shard, so that a cancel comes when the answer is on its way. */
+static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args, (void)n, (void)user;
+	usleep(20000);
+	CHECK(!far_req_cancelled(req));
+	return far_return(req, NULL);
+}
+
+static _Atomic int marked;
+
+static enum far_status mark(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args, (void)n, (void)user;
+	struct far_val v = far_int(atomic_fetch_add(&marked, 1));
+	return far_return(req, &v);
+}
+
+/* Takes a long message, and answers with one. */
+static enum far_status long_way(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n, (void)user;
+	return far_return(req, &args[0]);
+}
+
+static enum far_status long_answer(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	static char bytes[BYTES];
+	(void)args, (void)n, (void)user;
+	struct far_val v = far_bytes(bytes, sizeof bytes);
+	return far_return(req, &v);
+}
+
+/* What is under way at this worker but for the question itself. */
+static enum far_status under_way(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_counters c;
+	(void)args, (void)n, (void)user;
+	far_counters_read(far_req_agent(req), &c);
+	struct far_val v = far_int((int64_t)(c.requests_active + c.calls_active + c.large_active));
 	return far_return(req, &v);
 }
 
@@ -178,14 +222,143 @@ static void children(void)
 	CHECK(ask("worker1", "test::release_all", false) == 1);
 }
 
+static struct far_counters counters(void)
+{
+	struct far_counters c;
+	far_counters_read(agent, &c);
+	return c;
+}
+
+static void cancel(struct far_future *f)
+{
+	CHECK_STATUS(far_future_cancel(f, &err), FAR_OK, &err);
+}
+
+/* ---- each stage of a call's life ---- */
+
+static void *start_elsewhere(void *arg)
+{
+	*(struct far_future **)arg = start("test::keep");
+	return NULL;
+}
+
+/* Handed over to a shard that is held, and cancelled by the holder before it takes it in. */
+static void in_the_submission_ring(void)
+{
+	struct far_future *f;
+	pthread_t t;
+	for (int i = 0; i < 2; i++) {
+		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+		while (counters().calls_active) /* the last words about earlier ones */
+			far_shard_poll(agent);
+		CHECK(pthread_create(&t, NULL, start_elsewhere, &f) == 0);
+		CHECK(pthread_join(t, NULL) == 0);
+		CHECK(!far_future_done(f) && counters().calls_active == 0);
+		if (i == 0) {
+			cancel(f);
+		} else {
+			CHECK(pthread_create(&t, NULL, cancel_thread, f) == 0);
+			CHECK(pthread_join(t, NULL) == 0);
+		}
+		while (!far_future_done(f))
+			far_shard_poll(agent);
+		expect_cancelled(f);
+		far_shard_release(agent);
+	}
+	ask("worker1", "test::release_all", false);
+}
+
+/* Inline handlers hear nothing: their answer comes late, and is dropped and counted. */
+static void while_an_inline_handler_runs(void)
+{
+	uint64_t late = counters().replies_late;
+	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	while (counters().calls_active)
+		far_shard_poll(agent);
+	struct far_future *f = start("test::slow");
+	far_shard_poll(agent);
+	cancel(f);
+	expect_cancelled(f);
+	CHECK(counters().calls_active == 1); /* its slot waits for the last word */
+	while (counters().calls_active)
+		far_shard_poll(agent);
+	CHECK(counters().replies_late == late + 1);
+	far_shard_release(agent);
+}
+
+/* What waits for a thread is never started. */
+static void while_queued_for_a_thread(void)
+{
+	struct far_future *busy[THREADS], *queued[BLOCKED_MAX];
+	for (int i = 0; i < THREADS; i++)
+		busy[i] = start("test::grind");
+	for (int i = 0; i < BLOCKED_MAX; i++)
+		queued[i] = start("test::mark");
+	while (ask("worker1", "test::under_way", false) < THREADS + BLOCKED_MAX)
+		;
+	for (int i = 0; i < BLOCKED_MAX; i++) {
+		cancel(queued[i]);
+		expect_cancelled(queued[i]);
+	}
+	/* The cancels go before the threads are free. */
+	ask("worker1", "test::under_way", false);
+	for (int i = 0; i < THREADS; i++) {
+		cancel(busy[i]);
+		expect_cancelled(busy[i]);
+	}
+	CHECK(ask("worker1", "test::mark", false) == 0);
+}
+
+static void in_fragments(void)
+{
+	static char bytes[BYTES];
+	struct far_call_opts opts = {.timeout_ns = FAR_FOREVER};
+	struct far_val arg = far_bytes(bytes, sizeof bytes);
+	for (int stage = 0; stage < 3; stage++) {
+		struct far_future *f;
+		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+		uint64_t received = counters().large_received, bytes_before = counters().bytes_sent;
+		bool reply = stage == 2;
+		CHECK_STATUS(far_rpc_async(agent, "worker1", reply ? "test::long_answer" : "test::long_way", &arg,
+					   reply ? 0 : 1, &opts, &f, &err),
+			     FAR_OK, &err);
+		/* Before it is announced; while it goes; while the reply comes. */
+		while (stage == 1 && counters().bytes_sent - bytes_before < BYTES / 4 && !far_future_done(f))
+			far_shard_poll(agent);
+		while (stage == 2 && !counters().large_active)
+			far_shard_poll(agent);
+		CHECK(!far_future_done(f));
+		cancel(f);
+		CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_CANCELLED, &err);
+		CHECK(err.executed == (reply ? FAR_EXECUTED_YES : FAR_EXECUTED_NO));
+		far_future_free(f);
+		far_shard_release(agent);
+		/* Its memory and its lane are free again. */
+		CHECK_STATUS(far_rpc_sync(agent, "worker1", "test::long_way", &arg, 1, NULL, NULL, &err), FAR_OK, &err);
+		CHECK(counters().large_received == received + 1);
+	}
+}
+
+static void answered_already(void)
+{
+	struct far_future *f = start("test::under_way");
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	cancel(f);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+}
+
 static void nothing_left(void)
 {
+	while (ask("worker1", "test::under_way", false))
+		;
 	struct far_counters c;
 	do
 		far_counters_read(agent, &c);
 	while (c.calls_active &&
 	       far_rpc_sync(agent, "worker1", "test::parked", FAR_ARGS(far_bool(true)), NULL, NULL, &err) == FAR_OK);
-	CHECK(c.calls_active == 0 && c.requests_active == 0 && c.packets_dropped == 0);
+	CHECK(c.calls_active == 0 && c.requests_active == 0 && c.packets_dropped == 0 && c.large_active == 0);
+	CHECK(c.calls_sent == c.calls_completed + c.calls_failed);
 }
 
 int main(void)
@@ -196,6 +369,11 @@ int main(void)
 		{"test::park() -> none", FAR_KIND_FIBER, park, NULL},
 		{"test::grind() -> none", FAR_KIND_BLOCKING, grind, NULL},
 		{"test::parked(bool cancelled) -> int", FAR_KIND_INLINE, parked, NULL},
+		{"test::slow() -> none", FAR_KIND_INLINE, slow, NULL},
+		{"test::mark() -> int", FAR_KIND_BLOCKING, mark, NULL},
+		{"test::long_way(bytes b) -> bytes", FAR_KIND_INLINE, long_way, NULL},
+		{"test::long_answer() -> bytes", FAR_KIND_INLINE, long_answer, NULL},
+		{"test::under_way() -> int", FAR_KIND_INLINE, under_way, NULL},
 	};
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	int rank = check_rank();
@@ -207,6 +385,11 @@ int main(void)
 		}
 		children();
 		waiting_handlers();
+		in_the_submission_ring();
+		while_an_inline_handler_runs();
+		while_queued_for_a_thread();
+		in_fragments();
+		answered_already();
 		nothing_left();
 	}
 	check_leave(agent);

@@ -167,7 +167,18 @@ Test(shard_call, deadlines_of_one_nanosecond_and_for_ever)
 	(void)d;
 }
 
-/* 256 calls are pending. Expect the next refused until one is answered, ended ones included. */
+static unsigned ended_n;
+
+static void ended_cancelled(void *user, const struct outcome *o)
+{
+	(void)user;
+	ended_n++;
+	cr_assert_eq(o->status, FAR_CANCELLED);
+	cr_assert_eq(o->executed, FAR_EXECUTED_MAYBE);
+}
+
+/* As many calls are pending as there are credits. Expect the next refused until one is answered, ended ones included.
+ */
 Test(shard_call, credits)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1];
@@ -188,6 +199,57 @@ Test(shard_call, credits)
 				   .done = take_result,
 				   .user = &r[0]};
 	cr_assert_eq(shard_call(shard, &start), 0);
+}
+
+/* Cancelled while SENT. Expect CANCEL once, the place kept until the last word, and a late reply counted. */
+Test(shard_call, cancelled_and_answered_late)
+{
+	static const enum head_type words[] = {HEAD_REPLY, HEAD_ERROR, HEAD_CANCELLED};
+	for (unsigned i = 0; i < 3; i++) {
+		struct result r;
+		struct shm_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
+		uint64_t late = shard->counters.replies_late;
+		cr_assert(call_cancel(shard, take_result, &r));
+		cr_assert(r.n == 1 && r.status == FAR_CANCELLED && r.executed == FAR_EXECUTED_MAYBE);
+		cr_assert_not_null(fake_queue_sent(queue, &cancel));
+		cr_assert(cancel.type == HEAD_CANCEL && cancel.call == h.call && cancel.gen == h.gen);
+		cr_assert_not(call_cancel(shard, take_result, &r), "it has ended");
+		advance(2 * FAR_SEC);
+		expect_nothing();
+		cr_assert_eq(shard->sessions[PEER].calls_active, 1);
+		answer(h, words[i], 0, 0, "late");
+		cr_assert_eq(shard->counters.replies_late, late + 1);
+		cr_assert_eq(shard->sessions[PEER].calls_active, 0);
+		cr_assert_eq(r.n, 1u);
+	}
+	cr_assert_eq(dropped(), 0u);
+}
+
+/* Handed over and not taken when it is cancelled. Expect it found, and both words to the callee. */
+Test(shard_call, cancelled_in_the_submission_ring)
+{
+	struct far_future *f = future_alloc(NULL);
+	struct shm_head h, cancel;
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = ended_cancelled,
+				   .user = f};
+	ended_n = 0;
+	cr_assert_eq(submit_put(&shard->submit, &start), 0);
+	cr_assert_not(call_cancel(shard, ended_cancelled, f), "it has no slot yet");
+	cr_assert_eq(call_post_cancel(shard, ended_cancelled, f), 0);
+	cr_assert_eq(ended_n, 0u);
+	shard_take_cancels(shard);
+	cr_assert_eq(ended_n, 1u);
+	fake_queue_sent(queue, &h);
+	fake_queue_sent(queue, &cancel);
+	cr_assert(h.type == HEAD_REQUEST && cancel.type == HEAD_CANCEL && cancel.call == h.call);
+	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(shard->sessions[PEER].calls_active, 0);
+	cr_assert_eq(f->head.refs, 1u, "the note's reference went");
+	buf_unref(&f->head);
 }
 
 Test(shard_call, calls_that_cannot_be_sent)

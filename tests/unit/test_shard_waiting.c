@@ -382,6 +382,28 @@ Test(shard_waiting, callbacks_may_call)
 	cr_assert_eq(again_n, 6u);
 }
 
+/* The first, one between and the last are cancelled. Expect the rest to go out in order. */
+Test(shard_waiting, cancelled_while_they_wait)
+{
+	static struct result r[5], late;
+	for (uint32_t i = 0; i < 5; i++)
+		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
+	cr_assert_not(call_cancel(shard, take_result, &late));
+	for (unsigned i = 0; i < 5; i += 2) {
+		cr_assert(call_cancel(shard, take_result, &r[i]));
+		cr_assert(r[i].n == 1 && r[i].status == FAR_CANCELLED && r[i].executed == FAR_EXECUTED_NO);
+		cr_assert_not(call_cancel(shard, take_result, &r[i]), "once");
+	}
+	cr_assert_eq(call_far(&late, FAR_FOREVER, &(uint32_t){9}, sizeof(uint32_t)), 0);
+	cr_assert_eq(shard->counters.calls_waiting, 3u);
+	tell(MAIL_PEER_UP, FAR_OK);
+	static const uint32_t left[] = {1, 3, 9};
+	for (unsigned i = 0; i < 3; i++)
+		sent_and_answered(&left[i], sizeof left[i]);
+	expect_nothing();
+	cr_assert_eq(shard->counters.calls_waiting, 0u);
+}
+
 /* The mailbox is full when a session is wanted. Expect it to be asked for later. */
 Test(shard_waiting, a_full_mailbox_is_tried_again)
 {
