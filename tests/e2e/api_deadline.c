@@ -125,6 +125,112 @@ static void for_ever(void)
 	far_future_free(f);
 }
 
+/* ---- one nanosecond and no limit, on every kind of call and every kind of handler ---- */
+
+enum { KEEP = 1, ECHO, FIBER, BLOCKING, NOTE, TIMES = 20, LONG = 20 << 20 };
+
+static const struct far_to peer = {1, 0};
+static const char *const functions[] = {"t::slow", "t::fiber", "t::blocking"};
+static char long_one[LONG];
+
+static void on_end(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+{
+	(void)data, (void)len, (void)e;
+	*(int *)user = (int)status;
+}
+
+/* Calls whose time is up hold their places until the callee's last word, so there may be no room for a moment. */
+static enum far_status when_there_is_room(enum far_status status)
+{
+	if (status == FAR_BUSY)
+		far_shard_poll(agent);
+	else
+		CHECK_STATUS(status, FAR_OK, &err);
+	return status;
+}
+
+static enum far_status end_of(uint16_t id, size_t len, const struct far_call_opts *opts)
+{
+	int status = -1;
+	while (when_there_is_room(far_msg_send(agent, peer, id, long_one, len, opts, on_end, &status, &err)))
+		;
+	while (status < 0)
+		far_shard_poll(agent);
+	return (enum far_status)status;
+}
+
+static enum far_status async_end(const char *fn, const struct far_call_opts *opts)
+{
+	struct far_future *f;
+	while (when_there_is_room(far_rpc_async(agent, "worker1", fn, FAR_ARGS(0), opts, &f, &err)))
+		;
+	enum far_status status = far_future_wait(f, 0, NULL, &err);
+	far_future_free(f);
+	return status;
+}
+
+/* `held`: by the thread that drives the shard itself; else by one that may hand its calls over, and waits for room. */
+static void every_kind(uint64_t timeout, enum far_status expected, bool held)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout};
+	const struct far_part part = {long_one, LONG};
+	char reply[8];
+	if (held)
+		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	for (unsigned i = 0; i < TIMES; i++) {
+		for (unsigned k = 0; k < 3; k++) {
+			CHECK_STATUS(call_for(timeout, functions[k], FAR_ARGS(0)), expected, &err);
+			CHECK(expected == FAR_OK || err.executed != FAR_EXECUTED_YES);
+			CHECK(!held || async_end(functions[k], &opts) == expected);
+		}
+		for (uint16_t id = ECHO; id <= BLOCKING; id++) {
+			CHECK_STATUS(far_msg_call(agent, peer, id, "x", 1, &opts, reply, sizeof reply, NULL, &err),
+				     expected, &err);
+			CHECK(!held || end_of(id, 1, &opts) == expected);
+		}
+	}
+	CHECK_STATUS(far_msg_call_parts(agent, peer, NOTE, &part, 1, &opts, reply, sizeof reply, NULL, &err), expected,
+		     &err);
+	CHECK(!held || end_of(NOTE, LONG, &opts) == expected);
+	if (held)
+		far_shard_release(agent);
+}
+
+/* One-way messages tell nobody: each is run, or dropped and counted, here or there. */
+static void one_ways(uint64_t timeout)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout};
+	int64_t noted = ask("t::noted"), dropped = ask("t::dropped") + (int64_t)counters().posts_dropped, sum;
+	for (unsigned i = 0; i < TIMES; i++)
+		CHECK_STATUS(far_msg_post(agent, peer, NOTE, long_one, i ? 8 : LONG, &opts, &err), FAR_OK, &err);
+	do
+		sum = ask("t::noted") + ask("t::dropped") + (int64_t)counters().posts_dropped - noted - dropped;
+	while (sum < TIMES);
+	CHECK(sum == TIMES);
+	CHECK(ask("t::noted") - noted == (timeout == FAR_FOREVER ? TIMES : 0));
+}
+
+static void at_both_ends(void)
+{
+	for (int held = 0; held < 2; held++) {
+		every_kind(1, FAR_TIMEOUT, held);
+		every_kind(FAR_FOREVER, FAR_OK, held);
+	}
+	one_ways(1);
+	one_ways(FAR_FOREVER);
+	while (ask("t::open") || counters().calls_active || counters().large_active)
+		;
+}
+
+/* The longest times that are none for ever. */
+static void nearly_for_ever(void)
+{
+	CHECK_STATUS(call_for(FAR_FOREVER - 1, "t::slow", FAR_ARGS(0)), FAR_OK, &err);
+	CHECK_STATUS(call_for(FAR_FOREVER / 2, "t::slow", FAR_ARGS(0)), FAR_OK, &err);
+	CHECK_STATUS(call_for(FAR_FOREVER - 1, "t::fiber", FAR_ARGS(0)), FAR_OK, &err);
+	CHECK_STATUS(call_for(FAR_FOREVER - 1, "t::blocking", FAR_ARGS(0)), FAR_OK, &err);
+}
+
 static void default_deadline(void)
 {
 	uint64_t before = far_rpc_timeout(agent);
@@ -164,24 +270,82 @@ static void msg_keep(struct far_req *req, const void *data, size_t len, void *us
 	keep_one(req);
 }
 
+static enum far_status quick(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args;
+	(void)n;
+	(void)user;
+	return far_return(req, NULL);
+}
+
+static void msg_echo(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)user;
+	far_reply(req, data, len);
+}
+
+static _Atomic int64_t noted;
+
+static void msg_note(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)data;
+	(void)len;
+	(void)user;
+	noted++;
+	far_reply(req, NULL, 0);
+}
+
+/* What of this worker's counters the user pointer names. */
+static enum far_status counted(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_counters c;
+	(void)args;
+	(void)n;
+	far_counters_read(far_req_agent(req), &c);
+	struct far_val v = far_int(!user                  ? noted
+				   : *(char *)user == 'd' ? (int64_t)c.posts_dropped
+							  : (int64_t)(c.requests_active + c.large_active));
+	return far_return(req, &v);
+}
+
 int main(void)
 {
+	static char dropped[] = "d", open[] = "o";
 	static const struct far_function table[] = {
 		{"t::keep() -> int", FAR_KIND_INLINE, keep, NULL},
 		{"t::release() -> int", FAR_KIND_INLINE, release_kept, NULL},
 		{"t::count() -> int", FAR_KIND_INLINE, count, NULL},
 		{"t::slow(int us) -> none", FAR_KIND_INLINE, slow, NULL},
+		{"t::fiber(int i) -> none", FAR_KIND_FIBER, quick, NULL},
+		{"t::blocking(int i) -> none", FAR_KIND_BLOCKING, quick, NULL},
+		{"t::noted() -> int", FAR_KIND_INLINE, counted, NULL},
+		{"t::dropped() -> int", FAR_KIND_INLINE, counted, dropped},
+		{"t::open() -> int", FAR_KIND_INLINE, counted, open},
 	};
-	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, msg_keep, NULL}};
-	struct far_opts opts = {.functions = table, .functions_n = 4, .messages = messages, .messages_n = 1};
+	static const struct far_msg_handler messages[] = {{KEEP, FAR_KIND_INLINE, msg_keep, NULL},
+							  {ECHO, FAR_KIND_INLINE, msg_echo, NULL},
+							  {FIBER, FAR_KIND_FIBER, msg_echo, NULL},
+							  {BLOCKING, FAR_KIND_BLOCKING, msg_echo, NULL},
+							  {NOTE, FAR_KIND_INLINE, msg_note, NULL}};
+	struct far_opts opts = {.functions = table,
+				.functions_n = sizeof table / sizeof *table,
+				.messages = messages,
+				.messages_n = sizeof messages / sizeof *messages};
 	agent = check_join(&opts);
 	if (check_rank() == 0) {
+		/* Held where it matters that calls are sent before their time is up. */
+		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 		per_call();
 		late_reply();
+		far_shard_release(agent);
 		for_ever();
 		one_nanosecond();
 		ask("t::release");
+		at_both_ends();
+		nearly_for_ever();
+		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 		default_deadline();
+		far_shard_release(agent);
 		message_deadline();
 		ask("t::release");
 		CHECK(counters().calls_sent == counters().calls_completed + counters().calls_failed);
