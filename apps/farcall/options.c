@@ -11,9 +11,10 @@
 #include <string.h>
 #include <strings.h>
 
-#define VALUE_BASE  1000 /* getopt_long() values of table entries: above every letter */
-#define WORD_MAX    64   /* longest word that a suggestion is looked for */
-#define TABLE_EXTRA 3    /* --help, --version, the terminator */
+#define VALUE_BASE       1000 /* getopt_long() values of table entries: above every letter */
+#define WORD_MAX         64   /* longest word that a suggestion is looked for */
+#define OPTIONS_ITEM_MAX 65   /* bytes of one value of a list with its NUL: what an error shows of it */
+#define TABLE_EXTRA      3    /* --help, --version, the terminator */
 
 struct unit {
 	const char *name;
@@ -94,6 +95,30 @@ static int number_read(const struct option_spec *spec, const char *value, char t
 	return -EINVAL;
 }
 
+/* Each value as if it were given alone; the list is replaced only when all are right. */
+static int list_read(const struct option_spec *spec, const char *value, char text[OPTIONS_TEXT_MAX])
+{
+	struct option_list list = {.n = 0};
+	struct option_spec one = *spec;
+	one.type = spec->type == OPTION_SIZES ? OPTION_SIZE : OPTION_COUNT;
+	for (const char *end; value; value = end ? end + 1 : NULL) {
+		char item[OPTIONS_ITEM_MAX];
+		end = strchr(value, ',');
+		size_t n = end ? (size_t)(end - value) : strlen(value);
+		if (list.n == OPTIONS_LIST_MAX) {
+			snprintf(text, OPTIONS_TEXT_MAX, "--%s: too many values; give at most %d, with commas between",
+				 spec->name, OPTIONS_LIST_MAX);
+			return -EINVAL;
+		}
+		snprintf(item, sizeof item, "%.*s", (int)(n < sizeof item ? n : sizeof item - 1), value);
+		one.out = &list.value[list.n++];
+		if (number_read(&one, item, text) < 0)
+			return -EINVAL;
+	}
+	*(struct option_list *)spec->out = list;
+	return 0;
+}
+
 static int choice_read(const struct option_spec *spec, const char *value, char text[OPTIONS_TEXT_MAX])
 {
 	char list[160] = "";
@@ -119,6 +144,9 @@ int options_read(const struct option_spec *spec, const char *value, char text[OP
 	case OPTION_TEXT:
 		*(const char **)spec->out = value;
 		return 0;
+	case OPTION_COUNTS:
+	case OPTION_SIZES:
+		return list_read(spec, value, text);
 	case OPTION_CHOICE:
 		return choice_read(spec, value, text);
 	default:

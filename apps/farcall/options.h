@@ -12,6 +12,7 @@
 
 #define OPTIONS_MAX        24  /* of one command */
 #define OPTIONS_TEXT_MAX   320 /* bytes of an error text with its NUL */
+#define OPTIONS_LIST_MAX   16  /* values of a list */
 #define OPTIONS_EXIT_USAGE 2   /* exit status after a mistake on the command line */
 
 enum option_type {
@@ -19,8 +20,15 @@ enum option_type {
 	OPTION_COUNT,    /* uint64_t: a plain number */
 	OPTION_SIZE,     /* uint64_t: bytes; K, M, G are powers of 1024 */
 	OPTION_DURATION, /* uint64_t: nanoseconds; seconds unless ns, us, ms, s or m follows */
+	OPTION_COUNTS,   /* struct option_list: plain numbers with commas between */
+	OPTION_SIZES,    /* struct option_list: sizes likewise */
 	OPTION_TEXT,     /* const char * */
 	OPTION_CHOICE    /* int: index into `choices` */
+};
+
+struct option_list {
+	uint64_t value[OPTIONS_LIST_MAX];
+	unsigned n;
 };
 
 struct option_spec {

@@ -61,6 +61,51 @@ Test(options, mistakes_name_the_flag_and_the_remedy)
 	refused(OPTION_SIZE, "99999999999999999999G", "out of range");
 }
 
+static struct option_list numbers(enum option_type type, const char *value)
+{
+	struct option_list list = {.n = 0};
+	struct option_spec spec = {.name = "flag", .type = type, .out = &list, .min = 1, .max = 1 << 20};
+	cr_assert_eq(options_read(&spec, value, text), 0, "%s: %s", value, text);
+	return list;
+}
+
+static void list_refused(enum option_type type, const char *value, const char *word)
+{
+	struct option_list list = {.value = {5}, .n = 1};
+	struct option_spec spec = {.name = "flag", .type = type, .out = &list, .min = 1, .max = 4096};
+	cr_assert_eq(options_read(&spec, value, text), -EINVAL, "%s was taken", value);
+	cr_assert(list.n == 1 && list.value[0] == 5, "%s: the list was touched", value);
+	cr_assert(strstr(text, "--flag"), "%s: the flag is not named: %s", value, text);
+	cr_assert(strstr(text, word), "%s: no \"%s\" in: %s", value, word, text);
+}
+
+Test(options, lists)
+{
+	struct option_list l = numbers(OPTION_SIZES, "64K,1M,7");
+	cr_assert(l.n == 3 && l.value[0] == 65536 && l.value[1] == 1 << 20 && l.value[2] == 7);
+	l = numbers(OPTION_COUNTS, "4");
+	cr_assert(l.n == 1 && l.value[0] == 4);
+	l = numbers(OPTION_COUNTS, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16");
+	cr_assert(l.n == OPTIONS_LIST_MAX && l.value[15] == 16);
+}
+
+Test(options, mistakes_in_lists)
+{
+	static const char *const bad[] = {"", ",", "1,", ",1", "1,,2", "1 2", "1, 2", "1;2", "1,x", "-1,2"};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		list_refused(OPTION_COUNTS, bad[i], "whole number");
+		list_refused(OPTION_SIZES, bad[i], "such as");
+	}
+	list_refused(OPTION_COUNTS, "1,4K", "whole number");
+	list_refused(OPTION_COUNTS, "1,0", "from 1 to 4096");
+	list_refused(OPTION_SIZES, "1K,8K", "from 1 to 4096");
+	list_refused(OPTION_COUNTS, "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 16");
+	char many_digits[400];
+	memset(many_digits, '1', sizeof many_digits - 1);
+	many_digits[sizeof many_digits - 1] = 0;
+	list_refused(OPTION_COUNTS, many_digits, "whole number");
+}
+
 Test(options, choices)
 {
 	static const char *words[] = {"message", "rpc", NULL};
