@@ -24,6 +24,7 @@
 #define FLOOR_INFLIGHT_MAX  512
 #define FLOOR_AREA_BYTES    ((uint64_t)64 << 20) /* blocks of the copy floor; pages that nobody touches cost nothing */
 #define FLOOR_LOST_NS       UINT64_C(5000000000) /* a partner silent for that long is taken for dead */
+#define FLOOR_REST_NS       1000000              /* between two looks of a server that rests */
 #define FLOOR_SPINS         1024                 /* looks at a word between two looks at everything else */
 
 enum floor_mode {
@@ -33,6 +34,7 @@ enum floor_mode {
 	FLOOR_BURSTS, /* the rings, many outstanding */
 	FLOOR_COPY,   /* one copy, every line of it read by the other core */
 	FLOOR_WAKE,   /* an eventfd wakes the other side */
+	FLOOR_REST,   /* the server sleeps: its core is free for others */
 	FLOOR_STOP    /* the server ends */
 };
 
@@ -49,6 +51,7 @@ struct floor_slot {
 static_assert(sizeof(struct floor_slot) == FLOOR_LINE_BYTES, "a slot is a line");
 
 struct floor_shared {
+	uint64_t cookie;         /* random, so that who maps it by a name knows it; server, before anybody maps it */
 	struct floor_word mode;  /* client: generation << 8 | enum floor_mode */
 	struct floor_word state; /* server: the mode it is in */
 	struct floor_word line[2];

@@ -44,6 +44,8 @@ int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx)
 			rc = serve_mode(s, mode);
 		} else if ((mode & 0xff) == FLOOR_IDLE) {
 			rc = idle(ctx);
+		} else if ((mode & 0xff) == FLOOR_REST) {
+			nanosleep(&(struct timespec){.tv_nsec = FLOOR_REST_NS}, NULL);
 		}
 		if (rc < 0)
 			return rc;

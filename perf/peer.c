@@ -1,40 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peer.h"
+#include "connect.h"
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define NAME_SELF   "/proc/self/exe"
-#define POLLS       16 /* passes of the shard's loop between two looks at the mode */
-#define LEAVE_NS    (10 * FAR_SEC)
-#define JOIN_NS     (20 * FAR_SEC)
 #define REAP_NAPS   500
 #define REAP_NAP_NS 10000000 /* 5 s in all */
-
-static void echo(struct far_req *req, const void *data, size_t len, void *user)
-{
-	(void)user;
-	far_reply(req, data, len);
-}
-
-static void drain(struct far_req *req, const void *data, size_t len, void *user)
-{
-	uint64_t sum = 0, w;
-	const unsigned char *p = data;
-	size_t at = 0;
-	for (; at + sizeof w <= len; at += sizeof w) {
-		memcpy(&w, p + at, sizeof w);
-		sum += w;
-	}
-	for (; at < len; at++)
-		sum += p[at];
-	*(volatile uint64_t *)user = sum; /* keeps the compiler from dropping the reads */
-	far_reply(req, NULL, 0);
-}
 
 struct floor_shared *peer_map(int fd)
 {
@@ -43,50 +22,63 @@ struct floor_shared *peer_map(int fd)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static int serve(void *ctx)
+int peer_share(struct floor_shared **shared)
 {
-	for (int i = 0; i < POLLS; i++)
-		far_shard_poll(ctx);
-	return 0;
+	int fd = memfd_create("farcall-perf", MFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, sizeof(struct floor_shared)) < 0 || !(*shared = peer_map(fd)) ||
+	    getrandom(&(*shared)->cookie, sizeof(*shared)->cookie, 0) < 0) {
+		int rc = -errno;
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+int peer_complain(const struct perf_opts *o, const struct far_err *err)
+{
+	fprintf(stderr, "%s: ", o->what);
+	far_err_print(stderr, err);
+	return 1;
+}
+
+static uint64_t join_ns(const struct perf_opts *o)
+{
+	return PEER_JOIN_NS + o->peers * ATTACHED_JOIN_NS;
 }
 
 int peer_main(const struct perf_opts *o)
 {
-	static uint64_t sum;
-	struct floor_shared *shared = peer_map((int)o->peer_fd);
+	static struct server s;
+	struct far_msg_handler handlers[SERVER_HANDLERS];
 	struct far_err err;
-	struct far_agent *agent = NULL;
-	if (o->peer_fd == 0 || o->peer_rank == 0 || o->peer_world == 0 || !shared) {
-		fprintf(stderr, "farcall perf peer: started by farcall perf latency, rate and fanout only\n");
+	char name[32];
+	if (o->peer_fd == 0 || o->peer_rank == 0 || o->peer_world == 0 || !(s.shared = peer_map((int)o->peer_fd))) {
+		fprintf(stderr, "farcall perf peer: started by the other measurements only\n");
 		return 2;
 	}
-	const struct far_msg_handler messages[] = {{PEER_ECHO, FAR_KIND_INLINE, echo, NULL},
-						   {PEER_SINK, FAR_KIND_INLINE, drain, &sum}};
-	/* This thread holds the shard and never leaves its loop: the policy "busy", with the server's own thread. It is
-	 * not the agent's thread because that one could not step aside for the raw floors, and two busy threads on one
-	 * core would measure the scheduler. */
+	s.shared_fd = s.client = -1;
+	s.cpu = (int)o->peer_cpu - 1;
+	server_handlers(&s, handlers);
 	struct far_opts opts = {.nic = o->nic,
 				.driver = FAR_DRIVER_SHARED,
-				.init_timeout_ns = JOIN_NS,
-				.messages = messages,
-				.messages_n = 2};
-	char name[32];
+				.init_timeout_ns = join_ns(o),
+				.shards = (unsigned)o->shards,
+				.fibers = PEER_FIBERS,
+				.messages = handlers,
+				.messages_n = SERVER_HANDLERS};
 	snprintf(name, sizeof name, "worker%d", (int)o->peer_rank);
-	if (far_init_rpc(name, (int)o->peer_rank, (int)o->peer_world, &opts, &agent, &err) != FAR_OK) {
+	if (attached_raise_files() < 0)
+		return 1;
+	if (far_init_rpc(name, (int)o->peer_rank, (int)o->peer_world, &opts, &s.agent, &err) != FAR_OK) {
 		far_err_print(stderr, &err);
 		return 1;
 	}
-	if (o->peer_cpu) /* behind the start of the agent: its threads shall not inherit it */
-		perf_pin((int)o->peer_cpu - 1);
-	enum far_status status = far_shard_acquire(agent, 0, &err);
-	int rc = status == FAR_OK ? floor_serve(shared, serve, agent) : -1;
-	if (status == FAR_OK)
-		far_shard_release(agent);
-	else
+	enum server_end end = server_run(&s);
+	if (far_shutdown(s.agent, PEER_LEAVE_NS + o->peers * ATTACHED_JOIN_NS, &err) != FAR_OK)
 		far_err_print(stderr, &err);
-	if (far_shutdown(agent, LEAVE_NS, &err) != FAR_OK)
-		far_err_print(stderr, &err);
-	return rc < 0;
+	return end != SERVER_TOLD;
 }
 
 static unsigned servers_of(const struct perf_opts *o)
@@ -94,25 +86,34 @@ static unsigned servers_of(const struct perf_opts *o)
 	return o->servers ? (unsigned)o->servers : 1;
 }
 
+/* Is there a second agent of ours, so that calls that are handed over alternate with calls that are not. */
+static bool both(const struct perf_opts *o)
+{
+	return o->compare_via;
+}
+
+static int world_of(const struct perf_opts *o)
+{
+	return 1 + (int)servers_of(o) + both(o) + (int)attached_agents(o);
+}
+
 static int start_one(struct peer *p, const struct perf_opts *o)
 {
-	char fd_text[16], cpu_text[16], rank_text[16], world_text[16];
-	int rc, rank = (int)p->servers + 1;
-	int fd = memfd_create("farcall-perf", MFD_CLOEXEC);
+	char fd_text[16], cpu_text[16], rank_text[16], world_text[16], shards_text[24], peers_text[24];
+	int rank = (int)p->servers + 1;
 	struct floor_shared *shared = NULL;
+	int fd = peer_share(&shared);
 	if (fd < 0)
-		return -errno;
-	if (ftruncate(fd, sizeof(struct floor_shared)) < 0 || !(shared = peer_map(fd))) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
+		return fd;
 	snprintf(fd_text, sizeof fd_text, "%d", fd);
 	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu((unsigned)rank) + 1);
 	snprintf(rank_text, sizeof rank_text, "%d", rank);
-	snprintf(world_text, sizeof world_text, "%u", servers_of(o) + 1);
-	const char *argv[] = {"farcall",     "perf",    "peer",         "--peer-fd", fd_text, "--peer-cpu", cpu_text,
-			      "--peer-rank", rank_text, "--peer-world", world_text,  "--nic", o->nic,       NULL};
+	snprintf(world_text, sizeof world_text, "%d", world_of(o));
+	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)o->shards);
+	snprintf(peers_text, sizeof peers_text, "%u", (unsigned)o->peers);
+	const char *argv[] = {"farcall", "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",
+			      cpu_text,  "--peer-rank", rank_text,   "--peer-world", world_text, "--nic",
+			      o->nic,    "--shards",    shards_text, "--peers",      peers_text, NULL};
 	struct spawn_child child = {.group = &p->group,
 				    .announce_fd = -1,
 				    .rank = rank,
@@ -122,7 +123,7 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 				    .out = STDERR_FILENO, /* stdout is the measurement's */
 				    .err = -1,
 				    .keep_fd = fd};
-	rc = spawn_start(&child, &p->pids[p->servers]);
+	int rc = spawn_start(&child, &p->pids[p->servers]);
 	close(fd);
 	if (rc < 0) {
 		munmap(shared, sizeof *shared);
@@ -132,24 +133,7 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	return 0;
 }
 
-static void stop_all(struct peer *p, bool patient);
-
-static int start(struct peer *p, const struct perf_opts *o)
-{
-	int rc = spawn_group_open(&p->group, (int)servers_of(o) + 1);
-	if (rc < 0)
-		return rc;
-	for (unsigned i = 0; i < servers_of(o) && rc == 0; i++)
-		rc = start_one(p, o);
-	if (rc < 0) {
-		stop_all(p, false);
-		spawn_group_close(&p->group);
-	}
-	p->shared = p->shares[0];
-	return rc;
-}
-
-/* Waits for the peer's end, a few seconds when it was asked to; then kills it. */
+/* Waits for a process's end, a few seconds when it was asked to; then kills it. */
 static void reap(pid_t pid, bool patient)
 {
 	int status;
@@ -164,6 +148,10 @@ static void reap(pid_t pid, bool patient)
 
 static void stop_all(struct peer *p, bool patient)
 {
+	attached_leave(&p->attached);
+	if (p->attached.pid > 0)
+		reap(p->attached.pid, patient);
+	attached_close(&p->attached);
 	for (unsigned i = 0; i < p->servers; i++) {
 		reap(p->pids[i], patient);
 		munmap(p->shares[i], sizeof *p->shares[i]);
@@ -171,52 +159,179 @@ static void stop_all(struct peer *p, bool patient)
 	p->servers = 0;
 }
 
-int peer_open(struct peer *p, const struct perf_opts *o)
+static int start(struct peer *p, const struct perf_opts *o)
+{
+	int rc = spawn_group_open(&p->group, world_of(o));
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < servers_of(o) && rc == 0; i++)
+		rc = start_one(p, o);
+	if (rc == 0 && attached_agents(o))
+		rc = attached_start(&p->attached, &p->group, o, 1 + (int)p->servers + both(o));
+	if (rc < 0) {
+		stop_all(p, false);
+		spawn_group_close(&p->group);
+	}
+	p->shared = p->shares[0];
+	return rc;
+}
+
+/* ---- our own agents ---- */
+
+struct joining {
+	struct peer *p;
+	const struct perf_opts *o;
+	struct far_err err;
+	enum far_status status;
+};
+
+static void *join_handed(void *arg)
+{
+	struct joining *j = arg;
+	struct peer *p = j->p;
+	int cpu = perf_cpu(j->o->to_self ? 1 : 2);
+	struct far_opts opts = {.nic = j->o->nic,
+				.driver = FAR_DRIVER_OWN,
+				.pin_cpu = cpu + 1,
+				.init_timeout_ns = join_ns(j->o),
+				.fibers = PEER_FIBERS,
+				.messages = p->handlers,
+				.messages_n = SERVER_BOTH_ENDS};
+	snprintf(p->handed_name, sizeof p->handed_name, "worker%d", 1 + (int)p->servers);
+	j->status = far_init_rpc(p->handed_name, 1 + (int)p->servers, world_of(j->o), &opts, &p->handed, &j->err);
+	return NULL;
+}
+
+static enum far_status join(struct peer *p, const struct perf_opts *o, struct far_err *err)
+{
+	struct joining other = {.p = p, .o = o};
+	pthread_t thread;
+	bool own = o->via == PERF_VIA_THREAD && !both(o);
+	struct far_opts opts = {.nic = o->nic,
+				.driver = own ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED,
+				.init_timeout_ns = join_ns(o),
+				.shards = (unsigned)o->shards,
+				.fibers = PEER_FIBERS,
+				.messages = p->handlers,
+				.messages_n = SERVER_BOTH_ENDS};
+	int error = both(o) ? pthread_create(&thread, NULL, join_handed, &other) : 0;
+	if (error) {
+		*err = (struct far_err){.status = FAR_SYSTEM, .text = "cannot start a thread"};
+		return FAR_SYSTEM;
+	}
+	enum far_status status = far_init_rpc("worker0", 0, world_of(o), &opts, &p->agent, err);
+	if (both(o)) {
+		pthread_join(thread, NULL);
+		if (status == FAR_OK && other.status != FAR_OK) {
+			status = other.status;
+			*err = other.err;
+		}
+	}
+	return status;
+}
+
+int peer_hold(struct peer *p, const struct perf_opts *o, bool hold)
 {
 	struct far_err err;
-	*p = (struct peer){0};
-	int rc = start(p, o);
+	if (hold == p->held)
+		return 0;
+	if (!hold)
+		far_shard_release(p->agent);
+	else if (far_shard_acquire(p->agent, 0, &err) != FAR_OK)
+		return peer_complain(o, &err);
+	p->held = hold;
+	return 0;
+}
+
+static void abandon(struct peer *p)
+{
+	peer_hold(p, NULL, false);
+	stop_all(p, false);
+	if (p->agent)
+		far_shutdown_local(p->agent, NULL);
+	if (p->handed)
+		far_shutdown_local(p->handed, NULL);
+	p->agent = p->handed = NULL;
+}
+
+static int own_group(struct peer *p, const struct perf_opts *o)
+{
+	struct far_err err;
+	int rc = attached_check(o);
+	if (rc)
+		return rc;
+	rc = start(p, o);
 	if (rc < 0) {
 		fprintf(stderr, "%s: cannot start the peer process: %s\n", o->what, strerror(-rc));
 		return 1;
 	}
 	spawn_env(&p->group, 0);
-	struct far_opts opts = {.nic = o->nic,
-				.driver = o->via == PERF_VIA_DIRECT ? FAR_DRIVER_SHARED : FAR_DRIVER_OWN,
-				.init_timeout_ns = JOIN_NS};
-	enum far_status status = far_init_rpc("worker0", 0, (int)p->servers + 1, &opts, &p->agent, &err);
-	if (status == FAR_OK) {
-		perf_pin(perf_cpu(0));
-		if (o->via == PERF_VIA_DIRECT)
-			status = far_shard_acquire(p->agent, 0, &err);
-		p->held = status == FAR_OK && o->via == PERF_VIA_DIRECT;
-	}
-	if (status == FAR_OK)
-		return 0;
-	fprintf(stderr, "%s: ", o->what);
-	far_err_print(stderr, &err);
-	stop_all(p, false);
-	if (p->agent)
-		far_shutdown_local(p->agent, NULL);
-	return 1;
+	p->to = (struct far_to){.worker = o->to_self ? 0 : 1, .shard = 0};
+	snprintf(p->name, sizeof p->name, "worker%d", p->to.worker);
+	enum far_status status = join(p, o, &err);
+	rc = status == FAR_OK ? attached_await(&p->attached, p->agent, o) : peer_complain(o, &err);
+	if (rc)
+		abandon(p);
+	return rc;
+}
+
+int peer_open(struct peer *p, const struct perf_opts *o)
+{
+	*p = (struct peer){.attached = {.pid = -1, .in = -1, .out = -1}};
+	server_handlers(NULL, p->handlers);
+	int rc = o->connect ? connect_open(p, o) : own_group(p, o);
+	if (rc)
+		return rc;
+	perf_pin(perf_cpu(0));
+	rc = o->via == PERF_VIA_DIRECT || both(o) ? peer_hold(p, o, true) : 0;
+	if (rc && o->connect)
+		connect_close(p, o);
+	else if (rc)
+		abandon(p);
+	return rc;
+}
+
+struct leaving {
+	struct far_agent *agent;
+	uint64_t timeout_ns;
+	enum far_status status;
+	struct far_err err;
+};
+
+static void *leave(void *arg)
+{
+	struct leaving *l = arg;
+	l->status = far_shutdown(l->agent, l->timeout_ns, &l->err);
+	return NULL;
 }
 
 int peer_close(struct peer *p, const struct perf_opts *o)
 {
 	struct far_err err;
+	pthread_t thread;
+	uint64_t timeout_ns = PEER_LEAVE_NS + o->peers * ATTACHED_JOIN_NS;
+	peer_hold(p, o, false);
+	if (p->connected)
+		return connect_close(p, o);
 	int rc = 0;
 	for (unsigned i = 0; i < p->servers && rc == 0; i++)
 		rc = floor_switch(p->shares[i], FLOOR_STOP);
-	if (p->held)
-		far_shard_release(p->agent);
-	if (rc == 0 && far_shutdown(p->agent, LEAVE_NS, &err) != FAR_OK) {
-		fprintf(stderr, "%s: ", o->what);
-		far_err_print(stderr, &err);
+	attached_leave(&p->attached);
+	struct leaving handed = {.agent = p->handed, .timeout_ns = timeout_ns};
+	bool other = rc == 0 && p->handed && pthread_create(&thread, NULL, leave, &handed) == 0;
+	if (p->handed && !other)
+		far_shutdown_local(p->handed, NULL);
+	if (rc == 0 && far_shutdown(p->agent, timeout_ns, &err) != FAR_OK) {
+		peer_complain(o, &err);
 		rc = -1;
 	} else if (rc < 0) {
 		fprintf(stderr, "%s: the peer process no longer answers\n", o->what);
 		far_shutdown_local(p->agent, NULL);
 	}
+	if (other)
+		pthread_join(thread, NULL);
+	if (other && rc == 0 && handed.status != FAR_OK)
+		rc = -peer_complain(o, &handed.err);
 	stop_all(p, rc == 0);
 	return rc < 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf`: finds what is to be measured. */
 #include "perf.h"
+#include "address.h"
 #include "apps/farcall/commands.h"
 #include "apps/farcall/options.h"
 #include "floor_ring.h"
@@ -12,34 +13,69 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS   UINT64_C(3600000000000)
 
+/* Which options a measurement takes. */
+enum taker {
+	LATENCY = 1,
+	RATE = 2,
+	BANDWIDTH = 4,
+	SERVE = 8,
+	IDLE = 16,
+	FLOOR = 32,
+	PEER = 64,
+	ATTACHED = 128,
+	FANOUT = 256,
+	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
+	PAIRS = CALLS | BANDWIDTH,
+	ALL = 511
+};
+
 struct measurement {
 	const char *name;
 	int (*run)(const struct perf_opts *o);
-	uint64_t seconds;
+	enum taker taker;
+	uint64_t milliseconds;
 	const char *help;
 	const char *about;
 };
 
 static const struct measurement measurements[] = {
-	{"latency", perf_latency, 3, "round trip of one call at a time",
-	 "Starts a second process and measures the round trip of calls, one at a time."},
-	{"rate", perf_rate, 3, "calls and bytes per second, many in flight",
+	{"latency", perf_latency, LATENCY, 3000, "round trip of one call at a time",
+	 "Starts a second process and measures the round trip of calls, one at a time. --via thread and --handler "
+	 "compare\n"
+	 "with the usual call, by turns in the same run, and report what is added. A hand-over keeps three threads "
+	 "polling;\nwith fewer cores measure it by --via thread --to self."},
+	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
-	 "of the message API is empty. bytes_per_s counts what requests carry."},
-	{"fanout", perf_fanout, 6, "one call to many targets, against as many calls by themselves",
+	 "of the message API is empty. bytes_per_s counts what requests carry. With --shards each shard of ours calls "
+	 "the\nshard of the same number there, --inflight calls at a time; the ratio to the floor is that of one "
+	 "shard."},
+	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
+	 "Starts a second process and sends it messages of several sizes, with several depths: messages in flight. "
+	 "The\n"
+	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of which "
+	 "the\n"
+	 "other core reads every line, with the same size and depth. --seconds is the time for each size and depth."},
+	{"serve", perf_serve, SERVE, 0, "the other process of latency, rate and bandwidth --connect",
+	 "Listens, as rank 0 of 2, until a measurement comes with --connect; ends when that leaves or dies, by SIGINT "
+	 "or\nSIGTERM, or when nobody has come for the time of --timeout. Prints the address: port 0 is any that is "
+	 "free."},
+	{"fanout", perf_fanout, FANOUT, 6000, "one call to many targets, against as many calls by themselves",
 	 "Starts server processes and calls far::add on many targets, several of each server, as one fan-out and, by "
 	 "turns,\nas separate calls that are waited for together. Both put every result in its place of one buffer."},
-	{"idle", perf_idle, 5, "what a worker costs that does nothing, and its first call after that",
+	{"idle", perf_idle, IDLE, 5000, "what a worker costs that does nothing, and its first call after that",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
-	{"floor", perf_floor, 2, "what this machine can do at best, without any engine",
+	{"floor", perf_floor, FLOOR, 2000, "what this machine can do at best, without any engine",
 	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
 	 "wake-up."},
-	{"peer", peer_main, 0, NULL, "The other processes of latency, rate and fanout."},
+	{"peer", peer_main, PEER, 0, NULL, "The other processes of latency, rate, bandwidth and fanout."},
+	{"attached", attached_main, ATTACHED, 0, NULL, "The idle agents of --peers."},
 };
 #define MEASUREMENTS (sizeof measurements / sizeof *measurements)
 
 static const char *api_names[] = {"message", "rpc", NULL};
 static const char *via_names[] = {"direct", "thread", NULL};
+static const char *handler_names[] = {"inline", "fiber", "blocking", NULL};
+static const char *target_names[] = {"peer", "self", NULL};
 
 const char *perf_api_name(int api)
 {
@@ -49,6 +85,11 @@ const char *perf_api_name(int api)
 const char *perf_via_name(int via)
 {
 	return via_names[via];
+}
+
+const char *perf_handler_name(int handler)
+{
+	return handler_names[handler];
 }
 
 static int compare(const void *a, const void *b)
@@ -103,7 +144,7 @@ static void print_help(FILE *f)
 	fprintf(f, "\n'farcall perf MEASUREMENT --help' lists the options.\n");
 }
 
-static int check(const struct perf_opts *o)
+static int check_bytes(const struct perf_opts *o)
 {
 	if (o->api == PERF_API_RPC && o->bytes % 4 != 0)
 		return options_wrong(o->what, "--bytes: tensors hold 4-byte elements; give a multiple of 4");
@@ -115,36 +156,129 @@ static int check(const struct perf_opts *o)
 	return 0;
 }
 
+static int check_address(const struct perf_opts *o, const struct measurement *m)
+{
+	struct address at;
+	char text[ADDRESS_TEXT_MAX];
+	if (m->taker == SERVE && !o->listen)
+		return options_wrong(o->what, "give --listen HOST:PORT, such as --listen 127.0.0.1:29500");
+	if (o->listen && address_parse(o->listen, true, &at, text) < 0)
+		return options_wrong(o->what, "--listen: %s", text);
+	if (o->connect && address_parse(o->connect, false, &at, text) < 0)
+		return options_wrong(o->what, "--connect: %s", text);
+	if (o->security && strcmp(o->security, "none") != 0)
+		return options_wrong(o->what, "--security: \"%.64s\"; it can be none, or be left out", o->security);
+	if (!o->connect && !o->listen && (o->security || o->timeout_ns))
+		return options_wrong(o->what, "--security and --timeout go with --connect; leave them out");
+	return 0;
+}
+
+/* What does not go together. */
+static int check(const struct perf_opts *o, const struct measurement *m)
+{
+	int wrong = m->taker & CALLS ? check_bytes(o) : 0;
+	if (!wrong)
+		wrong = check_address(o, m);
+	if (wrong || !(m->taker & PAIRS))
+		return wrong;
+	if (o->handler != PERF_HANDLER_INLINE && o->api == PERF_API_RPC)
+		return options_wrong(o->what, "--handler: far::add is an inline handler; leave --api rpc out");
+	if (o->handler != PERF_HANDLER_INLINE && o->via == PERF_VIA_THREAD)
+		return options_wrong(o->what, "--handler and --via thread are each compared with the usual call; give "
+					      "one of them at a time");
+	if (o->connect && (o->peers > 1 || o->target))
+		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
+				     o->target ? "--to self" : "--peers");
+	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
+		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
+	return 0;
+}
+
 static int measure(const struct measurement *m, int argc, char **argv)
 {
 	char name[64];
 	snprintf(name, sizeof name, "farcall perf %s", m->name);
-	struct perf_opts o = {.what = name, .nic = "auto", .inflight = 64, .duration_ns = m->seconds * SECOND_NS};
-	const struct option_spec specs[] = {
-		{"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "NAME", "NIC driver: auto (default), shm", NULL},
-		{"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
-		 "request payload (32); of each tensor with --api rpc (8)", NULL},
-		{"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64); rate only",
-		 NULL},
-		{"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
-		 api_names},
-		{"via", 0, OPTION_CHOICE, &o.via, 0, 0, "HOW",
-		 "direct (default): the caller polls; thread: the agent's thread does", via_names},
-		{"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
-		 NULL},
-		{"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
-		 "targets of a fan-out (1, 8 and 64 in turn); fanout only", NULL},
-		{"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1); fanout only",
-		 NULL},
-		{"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL, "alternate with the machine's floor; report the ratio",
-		 NULL},
-		{"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
-		 NULL},
-		{"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL},
-		{"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL},
-		{"peer-rank", 0, OPTION_COUNT, &o.peer_rank, 1, PEER_SERVERS_MAX, "RANK", NULL, NULL},
-		{"peer-world", 0, OPTION_COUNT, &o.peer_world, 2, PEER_SERVERS_MAX + 1, "N", NULL, NULL},
-		{.name = ""}};
+	struct perf_opts o = {.what = name,
+			      .nic = "auto",
+			      .inflight = 64,
+			      .shards = 1,
+			      .peers = 1,
+			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
+			      .depths = {{1, 4}, 2},
+			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
+	const struct {
+		unsigned takers;
+		struct option_spec spec;
+	} table[] = {
+		{ALL & ~FLOOR, {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "NAME", "NIC driver: auto (default), shm", NULL}},
+		{CALLS | FANOUT,
+		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
+		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
+		{BANDWIDTH,
+		 {"bytes", 0, OPTION_SIZES, &o.sizes, 8, 16 << 20, "SIZE,...", "request payloads (64K,256K,1M,4M,8M)",
+		  NULL}},
+		{BANDWIDTH,
+		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...", "messages in flight (1,4)",
+		  NULL}},
+		{RATE | FLOOR,
+		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
+		{CALLS,
+		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
+		  api_names}},
+		{CALLS | FANOUT,
+		 {"via", 0, OPTION_CHOICE, &o.via, 0, 0, "HOW",
+		  "direct (default): the caller polls; thread: the agent's thread does", via_names}},
+		{CALLS,
+		 {"handler", 0, OPTION_CHOICE, &o.handler, 0, 0, "KIND", "inline (default), fiber or blocking",
+		  handler_names}},
+		{LATENCY,
+		 {"to", 0, OPTION_CHOICE, &o.target, 0, 0, "WHOM", "peer (default), or self: this worker calls itself",
+		  target_names}},
+		{CALLS | PEER | ATTACHED,
+		 {"peers", 0, OPTION_COUNT, &o.peers, 1, ATTACHED_PEERS_MAX, "N",
+		  "workers attached to the server: one active, the others idle (1)", NULL}},
+		{RATE | SERVE | PEER,
+		 {"shards", 0, OPTION_COUNT, &o.shards, 1, FAR_SHARDS_MAX, "N", "polling cores of each side (1)",
+		  NULL}},
+		{PAIRS,
+		 {"connect", 0, OPTION_TEXT, &o.connect, 0, 0, "HOST:PORT", "measure with a 'farcall perf serve' there",
+		  NULL}},
+		{SERVE,
+		 {"listen", 0, OPTION_TEXT, &o.listen, 0, 0, "HOST:PORT", "where to wait; port 0: a free one", NULL}},
+		{PAIRS | SERVE,
+		 {"security", 0, OPTION_TEXT, &o.security, 0, 0, "NAME", "none: also beyond loopback and other users",
+		  NULL}},
+		{PAIRS | SERVE,
+		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
+		  m->taker == SERVE ? "how long to wait for somebody (300)" : "how long to wait for the listener (10)",
+		  NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT,
+		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
+		  NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT,
+		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL, "alternate with the machine's floor; report the ratio",
+		  NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT,
+		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
+		  NULL}},
+		{FANOUT,
+		 {"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
+		  "targets of a fan-out (1, 8 and 64 in turn)", NULL}},
+		{FANOUT,
+		 {"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1)", NULL}},
+		{PEER, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
+		{PEER, {"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL}},
+		{PEER | ATTACHED,
+		 {"peer-rank", 0, OPTION_COUNT, &o.peer_rank, 1, ATTACHED_PEERS_MAX, "RANK", NULL, NULL}},
+		{PEER | ATTACHED,
+		 {"peer-world", 0, OPTION_COUNT, &o.peer_world, 2, ATTACHED_PEERS_MAX, "N", NULL, NULL}},
+	};
+	struct option_spec specs[OPTIONS_MAX + 1];
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (table[i].takers & m->taker)
+			specs[n++] = table[i].spec;
+	specs[n] = (struct option_spec){.name = ""};
 	const struct option_command command = {name, "[OPTIONS]", m->about, specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
@@ -152,7 +286,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest < argc)
 		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
-	int wrong = check(&o);
+	o.to_self = o.target != 0;
+	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
+	int wrong = check(&o, m);
 	return wrong ? wrong : m->run(&o);
 }
 
@@ -186,6 +322,8 @@ int cmd_perf(int argc, char **argv)
 	const char *near = options_suggest(argv[1], words);
 	if (near)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
-	return options_wrong("farcall perf", "unknown measurement '%s'; give latency, rate, fanout, idle or floor",
+	return options_wrong("farcall perf",
+			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
+			     "fanout, idle or floor",
 			     argv[1]);
 }

@@ -3,6 +3,7 @@
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
+#include "apps/farcall/options.h"
 #include "hist.h"
 #include "json.h"
 #include <stdbool.h>
@@ -17,17 +18,30 @@ enum perf_via {
 	PERF_VIA_THREAD  /* calls are handed over to the agent's own thread */
 };
 
+enum perf_handler { PERF_HANDLER_INLINE, PERF_HANDLER_FIBER, PERF_HANDLER_BLOCKING }; /* kinds, where requests run */
+
 struct perf_opts {
 	const char *what; /* "farcall perf latency" */
 	const char *nic;
 	uint64_t bytes; /* of a request; of each tensor with PERF_API_RPC; 0: the default of the API */
 	uint64_t inflight;
-	int api; /* enum perf_api */
-	int via; /* enum perf_via */
+	int api;         /* enum perf_api */
+	int via;         /* enum perf_via */
+	int handler;     /* enum perf_handler */
+	int target;      /* 1: this worker itself, see to_self */
+	uint64_t shards; /* of each side */
+	uint64_t peers;  /* that the server has: one active, the others idle. 0 for a process that knows of none */
 	uint64_t duration_ns;
 	bool floor, json;
-	uint64_t servers; /* peer processes; 0: one. Fan-out only */
-	uint64_t targets; /* 0: several numbers in turn. Likewise */
+	struct option_list sizes, depths; /* bandwidth */
+	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
+	const char *security;             /* NULL or "none" */
+	uint64_t timeout_ns;              /* with the two above; 0: each its default */
+	uint64_t servers;                 /* peer processes; 0: one. Fan-out only */
+	uint64_t targets;                 /* 0: several numbers in turn. Likewise */
+	/* Derived. */
+	bool to_self;     /* calls go to this worker itself: no third core is needed to measure a hand-over */
+	bool compare_via; /* handed over and not, by turns */
 	/* Hidden: how a peer process is told what to be. */
 	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
 };
@@ -35,6 +49,8 @@ struct perf_opts {
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
+int perf_bandwidth(const struct perf_opts *o);
+int perf_serve(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
 
@@ -46,6 +62,7 @@ static inline FILE *perf_human(const struct perf_opts *o)
 
 const char *perf_api_name(int api);
 const char *perf_via_name(int via);
+const char *perf_handler_name(int handler);
 
 /** The median of `n` values; sorts them. */
 double perf_median(double *values, unsigned n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Measurements that alternate with the machine's floors, in one pair of processes. */
+/** Measurements that alternate with the machine's floors, and with another measurement, in one pair of processes. */
 #ifndef PERF_ROUNDS_H
 #define PERF_ROUNDS_H
 
@@ -7,18 +7,29 @@
 #include "peer.h"
 #include "perf.h"
 
-#define ROUNDS 7 /* with a floor; the ratio reported is the median of theirs */
+#define ROUNDS 7 /* with a floor or a comparison; the ratio reported is the median of theirs */
+
+/* One of the two things that are measured by turns. */
+struct rounds_side {
+	struct hist calls; /* of all rounds; what a call took */
+	uint64_t calls_n;  /* completed, in all rounds */
+	uint64_t busy_ns;  /* time measured, in all rounds */
+};
 
 struct rounds {
 	const struct perf_opts *o;
 	struct peer peer;
-	struct hist calls; /* of all rounds; what a call took */
-	struct hist round; /* of the present one */
-	uint64_t calls_n;  /* completed, in all rounds */
-	uint64_t busy_ns;  /* time measured, in all rounds */
+	const char *base; /* what the measurement is compared with; NULL: nothing */
+	bool base_now;    /* that is what measure() shall do */
+	struct rounds_side subject, other;
+	struct hist round; /* of the present measurement */
+	uint64_t calls_n;  /* completed, in this measurement; added to by measure() */
+	uint64_t busy_ns;
 	/* Floors, one entry a round. */
 	double line_rtt_ns[ROUNDS], ring_rtt_ns[ROUNDS], ring_calls_per_s[ROUNDS], copy_bytes_per_s[ROUNDS];
 	double ratio[ROUNDS];
+	/* What a call costs more than with the base: in ns, as a ratio, and in round trips of a cache line. */
+	double added_ns[ROUNDS], added_ratio[ROUNDS], added_lines[ROUNDS];
 	unsigned n; /* rounds done */
 };
 
@@ -29,8 +40,8 @@ typedef int rounds_measure_fn(struct rounds *r, uint64_t ns, void *ctx);
 typedef double rounds_ratio_fn(const struct rounds *r, uint64_t calls, uint64_t ns);
 
 /**
- * Warms up, then measures: without --floor once; with it in ROUNDS rounds, each behind its floors (`rate`: also those
- * of many in flight). 0 or an exit status, after printing.
+ * Warms up, then measures: once; or, with --floor or a base, in ROUNDS rounds, each behind its floors (`rate`: also
+ * those of many in flight) and beside its base. 0 or an exit status, after printing.
  */
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx);
 
@@ -42,5 +53,8 @@ static inline bool rounds_bulk(const struct perf_opts *o)
 {
 	return o->bytes > 4096;
 }
+
+/** Threads that poll or work at the same time; prints that there are too few cores when that is so. */
+void rounds_cores(const struct perf_opts *o);
 
 #endif

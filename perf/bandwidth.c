@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall perf bandwidth`: large messages of each size, with each depth in flight. */
+#include "flow.h"
+#include "rounds.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARM_NS UINT64_C(100000000)
+
+/* One size and depth. */
+struct cell {
+	uint64_t bytes, depth;
+	uint64_t calls_n, busy_ns;
+	struct hist calls; /* what single ones took, of all rounds */
+	double copy_bytes_per_s[ROUNDS], ratio[ROUNDS];
+	unsigned n; /* rounds done */
+	double bytes_per_s, copy, ratio_median;
+};
+
+struct bandwidth {
+	const struct perf_opts *o;
+	struct peer peer;
+	struct flow flow;
+	unsigned char *request; /* as large as the largest */
+	struct cell *cells;
+	unsigned cells_n;
+	char nic[16];
+};
+
+static int run(struct bandwidth *b, uint64_t ns, uint64_t *calls, uint64_t *busy_ns)
+{
+	if (flow_run(&b->flow, ns, calls, busy_ns) == 0)
+		return 0;
+	return peer_complain(b->o, &b->flow.err);
+}
+
+static int round_of(struct bandwidth *b, struct cell *c, uint64_t ns)
+{
+	uint64_t calls = 0, busy = 0, floor_ns = b->o->floor ? ns / 3 : 0;
+	double *copy = &c->copy_bytes_per_s[c->n];
+	if (b->o->floor) {
+		int rc = floor_copy(b->peer.shared, floor_ns, c->bytes, (unsigned)c->depth, copy);
+		if (rc < 0) {
+			floor_explain(b->o->what, rc, 0, 0);
+			return 1;
+		}
+	}
+	int rc = run(b, ns - floor_ns, &calls, &busy);
+	c->calls_n += calls;
+	c->busy_ns += busy;
+	if (b->o->floor)
+		c->ratio[c->n] = (double)(calls * c->bytes) * 1e9 / (double)busy / *copy;
+	c->n++;
+	return rc;
+}
+
+static int measure(struct bandwidth *b, struct cell *c)
+{
+	unsigned rounds = b->o->floor ? ROUNDS : 1;
+	uint64_t unused = 0;
+	struct flow *f = &b->flow;
+	f->bytes = c->bytes;
+	f->inflight = c->depth;
+	f->samples = &c->calls;
+	int rc = run(b, WARM_NS, &unused, &unused);
+	hist_reset(&c->calls);
+	while (rc == 0 && c->n < rounds)
+		rc = round_of(b, c, b->o->duration_ns / rounds);
+	c->bytes_per_s = c->busy_ns ? (double)(c->calls_n * c->bytes) * 1e9 / (double)c->busy_ns : 0;
+	c->copy = perf_median(c->copy_bytes_per_s, c->n);
+	c->ratio_median = perf_median(c->ratio, c->n);
+	return rc;
+}
+
+static void print_size(FILE *out, uint64_t bytes)
+{
+	if (bytes >= 1 << 20 && bytes % (1 << 20) == 0)
+		fprintf(out, "%6" PRIu64 " MiB", bytes >> 20);
+	else if (bytes >= 1 << 10 && bytes % (1 << 10) == 0)
+		fprintf(out, "%6" PRIu64 " KiB", bytes >> 10);
+	else
+		fprintf(out, "%8" PRIu64 " B", bytes);
+}
+
+static void print_head(const struct bandwidth *b)
+{
+	FILE *out = perf_human(b->o);
+	fprintf(out, "%s: message API, nic %s; the receiver reads every byte, the reply is empty\n", b->o->what,
+		b->nic);
+	fprintf(out, "%10s %6s %10s %12s", "size", "depth", "MB/s", "p50 us");
+	if (b->o->floor)
+		fprintf(out, " %14s %8s", "one copy MB/s", "ratio");
+	fputc('\n', out);
+}
+
+static void print_cell(const struct bandwidth *b, const struct cell *c)
+{
+	FILE *out = perf_human(b->o);
+	print_size(out, c->bytes);
+	fprintf(out, " %6" PRIu64 " %10.1f %12.1f", c->depth, c->bytes_per_s / 1e6,
+		(double)hist_quantile(&c->calls, 0.5) / 1e3);
+	if (b->o->floor)
+		fprintf(out, " %14.1f %8.3f", c->copy / 1e6, c->ratio_median);
+	fputc('\n', out);
+	fflush(out);
+}
+
+static void json_cell(struct json *j, const struct bandwidth *b, const struct cell *c)
+{
+	json_u64(j, "bytes", c->bytes);
+	json_u64(j, "depth", c->depth);
+	json_double(j, "bytes_per_s", c->bytes_per_s);
+	json_double(j, "calls_per_s", c->bytes_per_s / (double)c->bytes);
+	json_u64(j, "calls", c->calls_n);
+	json_u64(j, "p50_ns", hist_quantile(&c->calls, 0.5));
+	json_u64(j, "p99_ns", hist_quantile(&c->calls, 0.99));
+	json_u64(j, "rounds", c->n);
+	if (b->o->floor) {
+		json_double(j, "floor_copy1_bytes_per_s", c->copy);
+		json_double(j, "ratio_median", c->ratio_median);
+	}
+}
+
+static void print_json(const struct bandwidth *b)
+{
+	struct json j;
+	json_begin(&j, stdout);
+	json_string(&j, "measurement", "bandwidth");
+	json_string(&j, "nic", b->nic);
+	json_double(&j, "seconds", (double)b->o->duration_ns / 1e9);
+	/* The figures of a single one are also where the other measurements have theirs. */
+	if (b->cells_n == 1)
+		json_cell(&j, b, b->cells);
+	json_array(&j, "results");
+	for (unsigned i = 0; i < b->cells_n; i++) {
+		json_object(&j, NULL);
+		json_cell(&j, b, &b->cells[i]);
+		json_close(&j);
+	}
+	json_close(&j);
+	json_end(&j);
+}
+
+static int prepare(struct bandwidth *b, const struct perf_opts *o)
+{
+	uint64_t largest = 0;
+	b->cells = calloc((size_t)o->sizes.n * o->depths.n, sizeof *b->cells);
+	for (unsigned i = 0; b->cells && i < o->sizes.n; i++)
+		for (unsigned k = 0; k < o->depths.n; k++) {
+			struct cell *c = &b->cells[b->cells_n++];
+			c->bytes = o->sizes.value[i];
+			c->depth = o->depths.value[k];
+			largest = c->bytes > largest ? c->bytes : largest;
+		}
+	b->request = malloc(largest);
+	if (!b->cells || !b->request) {
+		fprintf(stderr, "%s: out of memory for %" PRIu64 " bytes\n", o->what, largest);
+		return 1;
+	}
+	memset(b->request, 1, largest); /* untouched pages would all be one page of zeros */
+	return 0;
+}
+
+static int measure_all(struct bandwidth *b)
+{
+	struct far_worker_info info = {.nic = "?"};
+	far_worker_by_rank(b->peer.agent, b->peer.to.worker, &info, NULL);
+	memcpy(b->nic, info.nic, sizeof b->nic);
+	b->flow = (struct flow){.agent = b->peer.agent,
+				.to = peer_to(&b->peer, 0),
+				.held = true,
+				.id = SERVER_SINK,
+				.request = b->request};
+	int rc = 0;
+	rounds_cores(b->o);
+	print_head(b);
+	for (unsigned i = 0; i < b->cells_n && rc == 0; i++) {
+		rc = measure(b, &b->cells[i]);
+		if (rc == 0)
+			print_cell(b, &b->cells[i]);
+	}
+	if (rc == 0 && b->o->json)
+		print_json(b);
+	return rc;
+}
+
+int perf_bandwidth(const struct perf_opts *o)
+{
+	static struct bandwidth b;
+	b.o = o;
+	int rc = prepare(&b, o);
+	if (rc == 0)
+		rc = peer_open(&b.peer, o);
+	if (rc == 0) {
+		rc = measure_all(&b);
+		int close_rc = peer_close(&b.peer, o);
+		rc = rc ? rc : close_rc;
+	}
+	free(b.cells);
+	free(b.request);
+	return rc;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "server.h"
+#include "perf.h"
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POLLS  16   /* passes of the shard's loop between two looks at the mode */
+#define LOOKS  1024 /* of those between two looks at the peer and at signals */
+#define NAP_NS 50000
+
+static void echo(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)user;
+	far_reply(req, data, len);
+}
+
+static void drain(struct far_req *req, const void *data, size_t len, void *user)
+{
+	static _Atomic uint64_t kept; /* keeps the compiler from dropping the reads */
+	uint64_t sum = 0, w;
+	const unsigned char *p = data;
+	size_t at = 0;
+	(void)user;
+	for (; at + sizeof w <= len; at += sizeof w) {
+		memcpy(&w, p + at, sizeof w);
+		sum += w;
+	}
+	for (; at < len; at++)
+		sum += p[at];
+	atomic_store_explicit(&kept, sum, memory_order_relaxed);
+	far_reply(req, NULL, 0);
+}
+
+static void hello(struct far_req *req, const void *data, size_t len, void *user)
+{
+	const struct server *s = user;
+	struct server_hello h = {.version = FAR_VERSION,
+				 .shared_bytes = sizeof *s->shared,
+				 .pid = (int32_t)getpid(),
+				 .fd = s->shared_fd,
+				 .cookie = s->shared->cookie};
+	(void)data;
+	(void)len;
+	far_reply(req, &h, sizeof h);
+}
+
+static void bye(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct server *s = user;
+	(void)data;
+	(void)len;
+	far_reply(req, NULL, 0);
+	atomic_store_explicit(&s->bye, true, memory_order_release); /* pairs with serve_idle() */
+}
+
+static void self_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+{
+	struct server *s = user;
+	(void)data;
+	(void)len;
+	if (status == FAR_OK)
+		atomic_store(&s->self_answered, true);
+	else
+		far_err_print(stderr, err);
+}
+
+static void call_self(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct server *s = user;
+	struct far_worker_info me;
+	struct far_err err;
+	(void)data;
+	(void)len;
+	far_worker_self(s->agent, &me);
+	struct far_to to = {.worker = me.rank, .shard = 0};
+	if (!atomic_exchange(&s->self_sent, true) &&
+	    far_msg_send(s->agent, to, SERVER_ECHO, NULL, 0, NULL, self_done, s, &err) != FAR_OK) {
+		far_fail(req, err.status, 0, "%s", err.text);
+		return;
+	}
+	unsigned char answered = atomic_load(&s->self_answered);
+	far_reply(req, &answered, 1);
+}
+
+void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLERS])
+{
+	static const enum far_kind kinds[] = {FAR_KIND_INLINE, FAR_KIND_FIBER, FAR_KIND_BLOCKING};
+	size_t n = 0;
+	for (uint16_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		out[n++] = (struct far_msg_handler){(uint16_t)(SERVER_ECHO + 2 * i), kinds[i], echo, s};
+		out[n++] = (struct far_msg_handler){(uint16_t)(SERVER_SINK + 2 * i), kinds[i], drain, s};
+	}
+	out[n++] = (struct far_msg_handler){SERVER_HELLO, FAR_KIND_INLINE, hello, s};
+	out[n++] = (struct far_msg_handler){SERVER_BYE, FAR_KIND_INLINE, bye, s};
+	out[n++] = (struct far_msg_handler){SERVER_SELF, FAR_KIND_INLINE, call_self, s};
+}
+
+/* Now and then: what is not told through the shard. */
+static int look_around(struct server *s)
+{
+	struct far_worker_info client = {.alive = true};
+	if (s->signal && *s->signal)
+		s->end = SERVER_SIGNALLED;
+	else if (s->client >= 0 && far_worker_by_rank(s->agent, s->client, &client, NULL) == FAR_OK && !client.alive)
+		s->end = SERVER_LOST;
+	else
+		return 0;
+	return -ECANCELED;
+}
+
+static int serve_idle(void *ctx)
+{
+	struct server *s = ctx;
+	for (int i = 0; i < POLLS; i++)
+		far_shard_poll(s->agent);
+	if (atomic_load_explicit(&s->bye, memory_order_acquire)) {
+		s->end = SERVER_TOLD;
+		return -ECANCELED;
+	}
+	return ++s->looks % LOOKS == 0 ? look_around(s) : 0;
+}
+
+/* A shard beyond the first: it steps aside while the floors run. */
+static void *shard_main(void *arg)
+{
+	struct server_shard *shard = arg;
+	struct server *s = shard->server;
+	struct far_err err;
+	perf_pin(shard->cpu);
+	if (far_shard_acquire_at(s->agent, shard->index, 0, &err) != FAR_OK) {
+		far_err_print(stderr, &err); /* the agent's own thread serves it then */
+		return NULL;
+	}
+	while (!atomic_load_explicit(&s->ending, memory_order_relaxed)) {
+		uint64_t mode = atomic_load_explicit(&s->shared->state.v, memory_order_relaxed);
+		for (int i = 0; i < POLLS; i++)
+			far_shard_poll_at(s->agent, shard->index);
+		if ((mode & 0xff) != FLOOR_IDLE)
+			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	}
+	far_shard_release_at(s->agent, shard->index);
+	return NULL;
+}
+
+static int start_shards(struct server *s)
+{
+	unsigned n = far_shards(s->agent);
+	for (unsigned i = 1; i < n; i++) {
+		struct server_shard *shard = &s->shards[i];
+		*shard = (struct server_shard){.server = s, .index = i, .cpu = s->cpu < 0 ? -1 : perf_cpu(2 * i + 1)};
+		int error = pthread_create(&shard->thread, NULL, shard_main, shard);
+		if (error) {
+			fprintf(stderr, "farcall perf: cannot start the thread of shard %u: %s\n", i, strerror(error));
+			return -error;
+		}
+		s->threads_n = i;
+	}
+	return 0;
+}
+
+enum server_end server_run(struct server *s)
+{
+	struct far_err err;
+	s->end = SERVER_FAILED;
+	int rc = start_shards(s);
+	/* This thread holds the shard and never leaves its loop: the policy "busy", with the server's own thread. It is
+	 * not the agent's thread because that one could not step aside for the raw floors, and two busy threads on one
+	 * core would measure the scheduler. Pinned behind the start of the threads, which shall not inherit it. */
+	perf_pin(s->cpu);
+	if (rc == 0 && far_shard_acquire(s->agent, 0, &err) != FAR_OK) {
+		far_err_print(stderr, &err);
+		rc = -EBUSY;
+	}
+	if (rc == 0) {
+		rc = floor_serve(s->shared, serve_idle, s);
+		if (rc != -ECANCELED)
+			s->end = rc == 0 ? SERVER_TOLD : SERVER_SILENT;
+		far_shard_release(s->agent);
+	}
+	atomic_store_explicit(&s->ending, true, memory_order_relaxed);
+	for (unsigned i = 1; i <= s->threads_n; i++)
+		pthread_join(s->shards[i].thread, NULL);
+	return s->end;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The serving side of a measurement: the handlers, and the threads that hold the shards and poll them. */
+#ifndef PERF_SERVER_H
+#define PERF_SERVER_H
+
+#include "floor_ring.h"
+#include <farcall/farcall.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+/* Message handlers. The first two come in each kind: add 2 × (enum perf_handler). */
+#define SERVER_ECHO  1 /* the request comes back */
+#define SERVER_SINK  2 /* every byte is read, the reply is empty */
+#define SERVER_HELLO 7 /* struct server_hello comes back */
+#define SERVER_BYE   8 /* the caller is about to leave */
+#define SERVER_SELF  9 /* has the server call itself once; one byte comes back: has that call been answered */
+
+#define SERVER_BOTH_ENDS 6 /* the first of server_handlers(): what callers that call themselves serve, too */
+#define SERVER_HANDLERS  9
+
+/* What a process that was started by itself has to know of its server. */
+struct server_hello {
+	char version[32];
+	uint32_t shared_bytes; /* of struct floor_shared */
+	int32_t pid, fd;       /* where its memory is found; the pid as the server sees it */
+	uint64_t cookie;       /* what it begins with */
+};
+
+enum server_end {
+	SERVER_TOLD, /* by FLOOR_STOP, or the peer said that it leaves */
+	SERVER_SIGNALLED,
+	SERVER_LOST,   /* the peer died */
+	SERVER_SILENT, /* it stopped in the middle of a floor */
+	SERVER_FAILED  /* an error was printed */
+};
+
+struct server {
+	/* Set by the user before server_run(). */
+	struct far_agent *agent;
+	struct floor_shared *shared;
+	int shared_fd; /* -1: nobody else may map it */
+	int cpu;       /* of shard 0; -1: none is pinned */
+	int client;    /* rank that is watched for its death; -1: whoever started us dies with us */
+	const volatile sig_atomic_t *signal; /* NULL, or becomes a signal's number */
+
+	/* The server's own. */
+	atomic_bool bye, ending, self_sent, self_answered;
+	uint64_t looks;
+	enum server_end end;
+	unsigned threads_n;
+	struct server_shard {
+		struct server *server;
+		unsigned index;
+		int cpu;
+		pthread_t thread;
+	} shards[FAR_SHARDS_MAX];
+};
+
+/** Writes the handlers, whose `user` is `s`. It must stay until the agent is gone. */
+void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLERS]);
+
+/**
+ * Holds all shards of the agent and serves until told to end; the calling thread is shard 0's. The shards are released
+ * then.
+ */
+enum server_end server_run(struct server *s);
+
+#endif
