@@ -1,0 +1,253 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `farcall perf`: what its measurements print, two processes that were started by themselves, many peers, and what it
+# refuses. Short runs: that the figures are there, not what they are.
+# usage: perf_cmd.sh FARCALL PERF_OTHER
+set -u
+farcall=$1
+other=$2
+. "$(dirname "$0")/cases.sh"
+
+for command in 'perf bandwidth' 'perf serve'; do
+	# shellcheck disable=SC2086 # words of a command
+	bounded "$farcall" $command --help
+	[ $rc -eq 0 ] && has out "^usage: farcall $command " && [ ! -s "$dir/err" ]
+	ok "farcall $command --help" $?
+done
+bounded "$farcall" perf --help
+[ $rc -eq 0 ] && has out '^  bandwidth ' && has out '^  serve ' && ! has out attached
+ok "farcall perf --help names them" $?
+
+# Floors are refused while something else runs on the cores, which is no fault of what is tested here.
+disturbed() { [ $rc -eq 1 ] && says "something else is running on these cores"; }
+
+figures='positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns", "calls_per_s", "bytes_per_s")'
+compared='positive(j, "base_p50_ns", "base_calls_per_s", "added_ratio_median") and j["rounds"] == 7 and "added_ns_median" in j'
+
+bounded "$farcall" perf bandwidth --bytes 64K,1M --depth 1,4 --seconds 0.1 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json '[(r["bytes"], r["depth"]) for r in j["results"]] ==
+	[(65536, 1), (65536, 4), (1 << 20, 1), (1 << 20, 4)] and "bytes" not in j and
+	all(positive(r, "bytes_per_s", "p50_ns", "calls") for r in j["results"])'
+ok "bandwidth --json: each size with each depth" $?
+bounded "$farcall" perf bandwidth --bytes 8M --depth 4 --seconds 0.7 --floor --json
+[ $rc -eq 0 ] && json 'j["bytes"] == 8 << 20 and j["depth"] == 4 and
+	positive(j, "bytes_per_s", "floor_copy1_bytes_per_s", "p50_ns") and j["ratio_median"] >= 0 and j["rounds"] == 7'
+ok "bandwidth --floor --json, a single size: its figures are the object's" $?
+bounded "$farcall" perf bandwidth --bytes 4K --seconds 0.1
+[ $rc -eq 0 ] && has out '^ *4 KiB  *1 ' && has out '^ *4 KiB  *4 '
+ok "bandwidth: text" $?
+
+bounded "$farcall" perf latency --via thread --to self --seconds 0.4 --json
+[ $rc -eq 0 ] && json "$figures and $compared and j['base'] == 'direct' and j['to'] == 'self' and j['via'] == 'thread'"
+ok "latency --via thread --to self: beside the same call from the held shard" $?
+bounded "$farcall" perf latency --via thread --to self --api rpc --seconds 0.4 --json
+[ $rc -eq 0 ] && json "$figures and $compared and j['api'] == 'rpc'"
+ok "latency --via thread --to self --api rpc" $?
+bounded "$farcall" perf latency --via thread --to self --seconds 0.7 --floor --json
+disturbed || { [ $rc -eq 0 ] && json "$figures and $compared and positive(j, 'floor_cacheline_rtt_ns') and
+	'added_lines_median' in j"; }
+ok "latency --via thread --to self --floor: in round trips of a line" $?
+bounded "$farcall" perf latency --to self --seconds 0.2
+[ $rc -eq 0 ] && has out 'to this worker itself' && ! has out 'beside it'
+ok "latency --to self: text" $?
+
+for kind in fiber blocking; do
+	for what in latency rate; do
+		bounded "$farcall" perf $what --handler $kind --seconds 0.4 --json
+		[ $rc -eq 0 ] && json "$figures and $compared and j['base'] == 'inline' and j['handler'] == '$kind'" &&
+			has err '^beside it, inline: '
+		ok "$what --handler $kind: beside the inline handler" $?
+	done
+done
+
+for api in message rpc; do
+	bounded "$farcall" perf rate --shards 3 --api $api --inflight 8 --seconds 0.2 --json
+	[ $rc -eq 0 ] && json "$figures and j['shards'] == 3 and j['inflight'] == 8"
+	ok "rate --shards 3 --api $api" $?
+done
+bounded "$farcall" perf rate --shards 2 --via thread --handler inline --inflight 8 --seconds 0.2 --json
+[ $rc -eq 0 ] && json "$figures and j['shards'] == 2 and j['via'] == 'thread'"
+ok "rate --shards 2 --via thread" $?
+
+attached='positive(j, "attached_seconds", "attached_rss_bytes", "attached_threads", "attached_files", "attached_maps")'
+bounded "$farcall" perf latency --peers 1 --seconds 0.1 --json
+[ $rc -eq 0 ] && json "$figures and j['peers'] == 1 and 'attached_agents' not in j"
+ok "latency --peers 1" $?
+bounded "$farcall" perf latency --peers 64 --seconds 0.2 --json
+[ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 63" && has err '^64 peers attached: 63 idle agents'
+ok "latency --peers 64" $?
+bounded sh -c 'ulimit -Sn 256; exec "$1" perf rate --peers 40 --seconds 0.2 --json' sh "$farcall"
+[ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 39 and j['attached_files'] > 256"
+ok "rate --peers 40: the soft limit of open files is raised" $?
+guard_s=170
+files=$(ulimit -Hn)
+if [ "$files" = unlimited ] || [ "$files" -ge 10284 ]; then
+	bounded "$farcall" perf latency --peers 1024 --seconds 0.2 --json
+	[ $rc -eq 0 ] && json "$figures and $attached and j['peers'] == 1024 and j['attached_agents'] == 1022"
+	ok "latency --peers 1024" $?
+else
+	skip "latency --peers 1024" "a hard limit of 10284 open files (ulimit -Hn)"
+fi
+guard_s=60
+bounded sh -c 'ulimit -n 600; exec "$1" perf latency --peers 1024' sh "$farcall"
+[ $rc -eq 1 ] && says "--peers 1024 needs 10284 open files in one process, the hard limit is 600; raise it" &&
+	says "give at most --peers 54"
+ok "--peers beyond the hard limit of open files" $?
+
+# The helper's end is the end of its parent, however that comes.
+cp "$farcall" "$dir/farcall-killed"
+"$dir/farcall-killed" perf latency --peers 8 --seconds 50 >"$dir/out" 2>"$dir/err" </dev/null &
+pid=$!
+helper_there() { pgrep -f "perf attached.*--peers 8 " >/dev/null; }
+eventually helper_there
+there=$?
+kill -9 $pid
+wait $pid 2>/dev/null
+rc=$?
+[ $there -eq 0 ] && eventually sh -c '! pgrep -f "perf [a]ttached.*--peers 8 " && ! pgrep -f "perf [p]eer.*--peers 8" ' >/dev/null
+ok "killed: neither server nor idle agents are left" $?
+
+# ---- two processes, each started by itself ----
+
+# Starts a listener on a free port: $serve its process, $at where.
+serve() {
+	rm -f "$dir/serve.out" "$dir/serve.err" # what an earlier one said
+	"$farcall" perf serve --listen 127.0.0.1:0 "$@" >"$dir/serve.out" 2>"$dir/serve.err" </dev/null &
+	serve=$!
+	eventually grep -qs 'listening on' "$dir/serve.out"
+	at=$(sed -n 's/.*listening on //p' "$dir/serve.out")
+}
+# The listener's end: its status in $rc, what it said in err.
+served() {
+	wait "$serve"
+	rc=$?
+	cp "$dir/serve.err" "$dir/err"
+}
+
+for what in latency rate 'latency --api rpc' 'latency --handler fiber' 'latency --via thread' 'rate --shards 2'; do
+	serve --shards 2
+	# shellcheck disable=SC2086 # words of a command
+	bounded "$farcall" perf $what --connect "$at" --seconds 0.2 --json
+	[ $rc -eq 0 ] && json "$figures and j['nic'] == 'shm'"
+	ok "serve, $what --connect" $?
+	served
+	[ $rc -eq 0 ] && says "the measuring process has left"
+	ok "serve ends with it" $?
+done
+serve
+bounded "$farcall" perf bandwidth --bytes 64K --depth 2 --connect "$at" --seconds 0.2 --floor --json
+[ $rc -eq 0 ] && json 'positive(j, "bytes_per_s", "floor_copy1_bytes_per_s")'
+ok "serve, bandwidth --connect --floor: the floor runs in the same two processes" $?
+served
+[ $rc -eq 0 ]
+ok "serve ends with that, too" $?
+serve
+bounded "$farcall" perf latency --connect "$at" --seconds 0.4 --floor --json
+disturbed || { [ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_rtt_ns', 'ratio_median')"; }
+ok "serve, latency --connect --floor" $?
+served
+
+serve
+bounded "$farcall" perf rate --shards 2 --connect "$at" --seconds 0.2
+[ $rc -eq 1 ] && says "the listener has 1 shards; start it with --shards 2" && [ ! -s "$dir/out" ]
+ok "--connect: too few shards there" $?
+served
+[ $rc -eq 0 ]
+ok "serve ends well all the same" $?
+
+serve
+bounded "$farcall" perf serve --listen "$at"
+[ $rc -eq 1 ] && says "cannot listen on $at: Address already in use; choose another port, or 0 for any that is free"
+ok "serve: the port is taken" $?
+for signal in INT TERM; do
+	kill -$signal "$serve"
+	served
+	[ $rc -eq 0 ] && says "nobody had come" && [ "$(wc -l <"$dir/err")" -eq 1 ]
+	ok "serve: SIG$signal while it waits" $?
+	[ $signal = TERM ] || serve
+done
+bounded "$farcall" perf latency --connect "$at" --timeout 0.3
+[ $rc -eq 1 ] && says "$at, did not answer within" && [ ! -s "$dir/out" ]
+ok "--connect: nobody listens there" $?
+bounded "$farcall" perf serve --listen 127.0.0.1:0 --timeout 0.2
+[ $rc -eq 1 ] && says "nobody came; start 'farcall perf latency --connect 127.0.0.1:"
+ok "serve --timeout: nobody comes" $?
+
+# Somebody measures, until one of the two is ended.
+measured() {
+	serve
+	"$farcall" perf latency --connect "$at" --seconds 50 >"$dir/client.out" 2>"$dir/client.err" </dev/null &
+	client=$!
+	eventually grep -qs ': serving' "$dir/serve.err"
+}
+measured
+kill -TERM "$serve"
+served
+[ $rc -eq 0 ] && says "ended by signal 15"
+ok "serve: SIGTERM while somebody measures" $?
+wait "$client"
+rc=$?
+cp "$dir/client.err" "$dir/err"
+[ $rc -eq 1 ] && says "PEER_LOST"
+ok "--connect: the listener was ended" $?
+measured
+kill -9 "$client"
+wait "$client" 2>/dev/null
+served
+[ $rc -eq 1 ] && says "the measuring process died"
+ok "serve: who measured was killed" $?
+
+# What is no `farcall perf serve`: another group of two, hosted by the program itself.
+bounded "$farcall" run -n 2 -- sh -c 'if [ "$RANK" = 0 ]; then exec "$0" train --servers 1 --rank 0 --world-size 2 --timeout 3; fi
+	unset RANK WORLD_SIZE
+	"$0" perf latency --connect "$MASTER_ADDR:$MASTER_PORT" --timeout 5 --seconds 0.1
+	[ $? -eq 1 ] && exit 7' "$farcall"
+[ $rc -ne 0 ] && says "is no 'farcall perf serve' of farcall"
+ok "--connect: what listens there is something else" $?
+
+bounded "$farcall" run -n 2 -- sh -c 'if [ "$RANK" = 0 ]; then exec "$1" 9.8.7; fi
+	"$0" perf latency --connect "$MASTER_ADDR:$MASTER_PORT" --timeout 20 --seconds 0.1
+	[ $? -eq 1 ]' "$farcall" "$other"
+[ $rc -eq 0 ] && says "is farcall 9.8.7, this is " && says "use the same build on both sides"
+ok "--connect: a listener of another version" $?
+
+# ---- what is refused ----
+
+refuses() { # name, text, command...
+	name=$1
+	text=$2
+	shift 2
+	bounded "$farcall" perf "$@"
+	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ]
+	ok "refused: $name" $?
+}
+refuses "an unknown flag, bandwidth" "unknown option --frobnicate" bandwidth --frobnicate
+refuses "an unknown flag, serve" "unknown option --frobnicate" serve --frobnicate
+refuses "a flag of another measurement" "unknown option --inflight" latency --inflight 3
+refuses "a size in a list" "--bytes: 17M is out of range; give a size" bandwidth --bytes 64K,17M
+refuses "an empty size" "is not a size" bandwidth --bytes 64K,,1M
+refuses "a depth of 0" "--depth: 0 is out of range" bandwidth --depth 1,0
+refuses "too many sizes" "--bytes: too many values; give at most 16" bandwidth --bytes 8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8
+refuses "serve without --listen" "give --listen HOST:PORT" serve
+refuses "a listener without a port" '"localhost" is not HOST:PORT' serve --listen localhost
+refuses "port 0 to connect to" "the port is not a number from 1 to 65535" latency --connect 127.0.0.1:0
+refuses "IPv6 without brackets" "write an IPv6 address in brackets" rate --connect ::1:7
+refuses "unknown security" 'it can be none, or be left out' serve --listen 127.0.0.1:0 --security some
+refuses "security of processes of our own" "--security and --timeout go with --connect" latency --security none
+refuses "timeout of processes of our own" "--security and --timeout go with --connect" rate --timeout 3
+refuses "--peers 0" "--peers: 0 is out of range" latency --peers 0
+refuses "--peers 1025" "--peers: 1025 is out of range" latency --peers 1025
+refuses "--peers with --connect" "--peers needs processes of its own" latency --peers 2 --connect 127.0.0.1:7
+refuses "--to self with --connect" "--to self needs processes of its own" latency --to self --connect 127.0.0.1:7
+refuses "--peers with a hand-over" "--peers measures the usual call" latency --peers 2 --via thread
+refuses "--handler with --api rpc" "far::add is an inline handler" rate --handler fiber --api rpc
+refuses "--handler with a hand-over" "give one of them at a time" latency --handler fiber --via thread
+refuses "an unknown kind" "give one of: inline, fiber, blocking" latency --handler none
+refuses "too many shards" "--shards: 17 is out of range" rate --shards 17
+refuses "the helper by itself" "started by farcall perf latency and rate only" attached
+refuses "the peer by itself" "started by the other measurements only" peer
+bounded "$farcall" perf serve --listen 0.0.0.0:0
+[ $rc -eq 1 ] && says "0.0.0.0 is not a loopback address; listen on 127.0.0.1, or say --security none"
+ok "refused: to listen beyond loopback" $?
+
+finish

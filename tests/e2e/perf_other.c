@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A listener of another version of `farcall perf serve`. usage: perf_other VERSION, as rank 0 of 2 by the environment.
+ */
+#include "check.h"
+#include "perf/server.h"
+
+static void hello(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)data;
+	(void)len;
+	far_reply(req, user, sizeof(struct server_hello));
+}
+
+int main(int argc, char **argv)
+{
+	static struct server_hello h = {.shared_bytes = sizeof(struct floor_shared), .fd = -1};
+	const struct far_msg_handler handler = {SERVER_HELLO, FAR_KIND_INLINE, hello, &h};
+	struct far_opts opts = {.messages = &handler, .messages_n = 1};
+	struct far_agent *agent;
+	struct far_err err;
+	CHECK(argc == 2);
+	alarm(HANG_GUARD_S);
+	snprintf(h.version, sizeof h.version, "%s", argv[1]);
+	CHECK_STATUS(far_init_rpc("server", 0, 2, &opts, &agent, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	return 0;
+}
