@@ -405,7 +405,7 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
 {
-	struct call *c = &s->calls[slot < FAR_CALLS_MAX ? slot : 0];
+	struct call *c = &s->calls[slot < s->calls_n ? slot : 0];
 	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
 		return call_cancel_one(s, done, user);
 	end_early(s, c, FAR_CANCELLED, "the call was cancelled here");

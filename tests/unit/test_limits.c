@@ -55,8 +55,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the options ---- */
-
 Test(limits, defaults_and_rounding)
 {
 	struct far_limits l, d;
@@ -133,7 +131,6 @@ Test(limits, ring_of_two)
 	static struct submit_ring ring;
 	struct call_start start = {.done = take_result, .data = "x", .len = 1};
 	submit_init(&ring, cells, 2);
-	/* Also where positions wrap. */
 	for (int wrapped = 0; wrapped < 2; wrapped++) {
 		for (uintptr_t i = 1; i < 100; i += 2) {
 			start.user = (void *)i;
@@ -360,7 +357,14 @@ Test(limits_of_a_shard, call_slots)
 		for (unsigned i = 0; i <= SLOTS; i++)
 			cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
 	}
-	/* An answer for a slot beyond those that there are. */
+	/* A cancel that names a slot beyond those that there are, and an answer for one. */
+	cr_assert_eq(call_to(&r[0], PEER, FAR_FOREVER, 0), 0);
+	struct shm_head cancelled = sent(), word;
+	cr_assert(call_cancel_at(shard, FAR_CALLS_MAX - 1, take_result, &r[0]));
+	cr_assert_eq(r[0].status, FAR_CANCELLED);
+	cr_assert_not_null(fake_queue_sent(queue, &word));
+	cr_assert_eq(word.type, HEAD_CANCEL);
+	reply(cancelled, NIC_PEER);
 	h[0].call = SLOTS;
 	reply(h[0], NIC_PEER);
 	cr_assert_eq(dropped(), 1u);
