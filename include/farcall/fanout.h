@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define FAR_FANOUT_MAX      4096 /* targets of one fan-out: a quarter of a shard's call slots */
+#define FAR_FANOUT_MAX      4096 /* targets of one fan-out: a quarter of a shard's call slots by default */
 #define FAR_TARGET_TEXT_MAX 120  /* bytes of a target's error text with its NUL; a longer one is cut */
 
 /** One call of a fan-out. Zero-initialised, every field but `to` means its default. */

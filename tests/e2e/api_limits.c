@@ -102,6 +102,27 @@ static void call_slots(void)
 	}
 }
 
+/* More targets than may be pending, at a worker and in all: the rest follow as there is room. */
+static void fanouts(void)
+{
+	enum { N = 5 * CALLS };
+	struct far_target targets[N] = {{.args = NULL}};
+	struct far_target_result results[N];
+	struct far_future *f;
+	struct far_val out;
+	for (int i = 0; i < N; i++)
+		targets[i].to = (struct far_to){i % 2, 0};
+	CHECK_STATUS(far_rpc_fanout(agent, "far::identity", FAR_ARGS(7), targets, N, NULL, results, &f, &err), FAR_OK,
+		     &err);
+	CHECK(counters().calls_active <= CALLS);
+	CHECK_STATUS(far_future_wait(f, 0, &out, &err), FAR_OK, &err);
+	CHECK(out.u.i == N);
+	for (int i = 0; i < N; i++)
+		CHECK(results[i].status == FAR_OK && results[i].value.u.i == 7);
+	far_future_free(f);
+	CHECK(counters().calls_active == 0);
+}
+
 static void *hand_over(void *arg)
 {
 	bool posts = *(bool *)arg;
@@ -335,6 +356,7 @@ int main(void)
 		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 		peer_calls();
 		call_slots();
+		fanouts();
 		submissions();
 		retry_window();
 		deferred();
