@@ -295,53 +295,9 @@ static void fini_listed(struct far_agent *a)
 	pthread_mutex_unlock(&agents_lock);
 }
 
-static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
-{
-	kind = kind_of(kind);
-	enum far_status status = FAR_OK;
-	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
-		status = fiber_pool_add(a->shards[i], a->limits.fibers, a->fiber_stack_bytes, err);
-	if (kind == FAR_KIND_FIBER)
-		return status;
-	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
-		return FAR_OK;
-	struct blocking_pool *pool;
-	status = blocking_create(&pool, a->limits.blocking_threads, a->limits.blocking_queue, err);
-	if (!status) /* pairs with the acquire in blocking_start() */
-		atomic_store_explicit(&a->blocking, pool, memory_order_release);
-	return status;
-}
-
-enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
-{
-	pthread_mutex_lock(&a->kinds_lock);
-	enum far_status status = prepare_kind(a, kind, err);
-	pthread_mutex_unlock(&a->kinds_lock);
-	return status;
-}
-
-/* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
-static void fini_kinds(struct far_agent *a)
-{
-	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
-	if (pool) {
-		blocking_stop(pool);
-		blocking_destroy(pool);
-	}
-	pthread_mutex_destroy(&a->kinds_lock);
-}
-
 static enum far_status init_kinds(struct init *in)
 {
-	enum far_status status = FAR_OK;
-	pthread_mutex_init(&in->a->kinds_lock, NULL);
-	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
-		status = prepare_kind(in->a, in->opts.functions[i].kind, in->err);
-	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
-		status = prepare_kind(in->a, in->opts.messages[i].kind, in->err);
-	if (status)
-		fini_kinds(in->a);
-	return status;
+	return agent_kinds_init(in->a, &in->opts, in->err);
 }
 
 static enum far_status init_shards(struct init *in)
@@ -561,7 +517,7 @@ static const struct {
 	{"listed", init_listed, fini_listed},
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
-	{"kinds", init_kinds, fini_kinds},
+	{"kinds", init_kinds, agent_kinds_fini},
 	{"keepers", init_keepers, fini_keepers},
 	{"join", init_join, fini_join},
 	{"named", init_named, NULL},

@@ -55,6 +55,9 @@ static inline enum far_status agent_check_to(const struct far_agent *a, struct f
 
 /** Makes what handlers of this kind need. Not on a shard. */
 enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err);
+/** The same for all handlers of the options, and its end, when every call has ended. */
+enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opts, struct far_err *err);
+void agent_kinds_fini(struct far_agent *a);
 
 /** The shard that the calling thread is bound to: whose handler or callback it is in, or that it holds; else one chosen
  * by thread. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "nic/nic.h"
+#include "shard/context.h"
 #include "shard/timer.h"
 #include "wire/head.h"
 #include "wire/values.h"
@@ -207,36 +208,6 @@ struct session {
 static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
 
 /* ---- the shard ---- */
-
-/** What the thread that holds a shard is doing: the one thread-local pointer leads here. */
-struct shard_context {
-	struct shard *shard;         /* NULL: a thread that runs a blocking handler, or a scope */
-	struct shard_context *outer; /* the thread holds shards of several agents, or has scopes */
-	const char *handler; /* name of the inline handler or callback that runs; NULL: none, waiting is allowed */
-	struct fiber *fiber; /* that runs: a wait parks it; NULL: none */
-	const struct far_req *req; /* of the blocking handler that runs */
-	struct scope *scope;       /* gathers the futures of this thread; NULL: the context is no scope's */
-};
-
-/*
- * A flow of control may go on on another thread after a wait, so the address of the thread-local pointer must not be
- * kept across one. On x86-64 it is an offset to a segment register; elsewhere compilers keep it, and it is hidden from
- * them.
- */
-#ifdef __x86_64__
-extern _Thread_local struct shard_context *shard_context __attribute__((tls_model("initial-exec")));
-static inline struct shard_context *shard_context_top(void)
-{
-	return shard_context;
-}
-static inline void shard_context_set(struct shard_context *c)
-{
-	shard_context = c;
-}
-#else
-struct shard_context *shard_context_top(void);
-void shard_context_set(struct shard_context *c);
-#endif
 
 struct shard_counters {
 	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What handlers that wait or block need: made with the first of them. */
+#include "api/agent.h"
+
+#include "shard/blocking.h"
+#include "shard/fiber.h"
+
+static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	kind = kind_of(kind);
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
+		status = fiber_pool_add(a->shards[i], a->limits.fibers, a->fiber_stack_bytes, err);
+	if (kind == FAR_KIND_FIBER)
+		return status;
+	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
+		return FAR_OK;
+	struct blocking_pool *pool;
+	status = blocking_create(&pool, a->limits.blocking_threads, a->limits.blocking_queue, err);
+	if (!status) /* pairs with the acquire in blocking_start() */
+		atomic_store_explicit(&a->blocking, pool, memory_order_release);
+	return status;
+}
+
+enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	pthread_mutex_lock(&a->kinds_lock);
+	enum far_status status = prepare_kind(a, kind, err);
+	pthread_mutex_unlock(&a->kinds_lock);
+	return status;
+}
+
+/* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
+void agent_kinds_fini(struct far_agent *a)
+{
+	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
+	if (pool) {
+		blocking_stop(pool);
+		blocking_destroy(pool);
+	}
+	pthread_mutex_destroy(&a->kinds_lock);
+}
+
+enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opts, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	pthread_mutex_init(&a->kinds_lock, NULL);
+	for (size_t i = 0; i < opts->functions_n && !status; i++)
+		status = prepare_kind(a, opts->functions[i].kind, err);
+	for (size_t i = 0; i < opts->messages_n && !status; i++)
+		status = prepare_kind(a, opts->messages[i].kind, err);
+	if (status)
+		agent_kinds_fini(a);
+	return status;
+}
