@@ -245,7 +245,9 @@ int peer_hold(struct peer *p, const struct perf_opts *o, bool hold)
 
 static void abandon(struct peer *p)
 {
-	peer_hold(p, NULL, false);
+	if (p->held)
+		far_shard_release(p->agent);
+	p->held = false;
 	stop_all(p, false);
 	if (p->agent)
 		far_shutdown_local(p->agent, NULL);

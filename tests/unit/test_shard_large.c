@@ -79,7 +79,7 @@ static uint64_t take_data(const struct head_large *a, uint64_t at)
 
 Test(shard_large, a_call_in_fragments)
 {
-	struct result r;
+	static struct result r;
 	struct head_large a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(2);
@@ -104,7 +104,7 @@ Test(shard_large, a_call_in_fragments)
 
 Test(shard_large, longer_than_the_peer_takes)
 {
-	struct result r;
+	static struct result r;
 	shard->sessions[PEER].message_max = TOTAL - 1;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), -EMSGSIZE);
 	cr_assert_eq(released, 1);
@@ -115,7 +115,7 @@ Test(shard_large, longer_than_the_peer_takes)
 /* The window of fragments: it stops, and goes on with what was acknowledged. */
 Test(shard_large, fragments_stay_within_the_window)
 {
-	struct result r[6];
+	static struct result r[6];
 	struct head_large a;
 	struct shm_head h;
 	for (unsigned i = 0; i < 6; i++)
@@ -151,7 +151,7 @@ Test(shard_large, fragments_stay_within_the_window)
 /* The deadline passes before it is announced, and while it is being sent. Expect executed NO in both. */
 Test(shard_large, time_outs)
 {
-	struct result r[5];
+	static struct result r[5];
 	struct head_large a;
 	struct shm_head h;
 	for (unsigned i = 0; i < 5; i++)
@@ -190,7 +190,7 @@ Test(shard_large, refused_by_the_callee)
 	struct head_large a;
 	struct shm_head h;
 	for (unsigned order_of = 0; order_of < 2; order_of++) {
-		struct result r;
+		static struct result r;
 		cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 		passes(1);
 		struct shm_head call_head = announced(&a);
@@ -214,7 +214,7 @@ Test(shard_large, refused_by_the_callee)
 
 Test(shard_large, what_the_receiver_says_is_checked)
 {
-	struct result r;
+	static struct result r;
 	struct head_large a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
@@ -243,7 +243,7 @@ Test(shard_large, what_the_receiver_says_is_checked)
 
 Test(shard_large, no_bulk_memory_for_a_fragment)
 {
-	struct result r;
+	static struct result r;
 	struct head_large a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
@@ -262,7 +262,7 @@ Test(shard_large, no_bulk_memory_for_a_fragment)
 /* Revoked memory is not read again. */
 Test(shard_large, revoked_in_the_middle)
 {
-	struct result r;
+	static struct result r;
 	struct head_large a;
 	struct shm_head h;
 	struct large_out *o = message(TOTAL);
@@ -294,7 +294,7 @@ Test(shard_large, revoked_in_the_middle)
 /* A long reply to our call. Expect it put together. */
 Test(shard_large, a_reply_in_fragments)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
 	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
 	passes(1);
@@ -312,7 +312,7 @@ Test(shard_large, a_reply_in_fragments)
 /* The deadline passes while the reply arrives; a reply to a call that has ended; to one that never was. */
 Test(shard_large, replies_that_nobody_awaits)
 {
-	struct result r, late;
+	static struct result r, late;
 	struct shm_head p, h = called(&r, 2 * FAR_MS), gone = called(&late, FAR_MS);
 	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
 	passes(1);
@@ -345,7 +345,7 @@ Test(shard_large, replies_that_nobody_awaits)
 /* The callee gives its reply up; a second answer comes while the first is under way. */
 Test(shard_large, replies_that_end_otherwise)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
 	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
 	put_about(HEAD_ABORT, 0, 1, 0, 0);
