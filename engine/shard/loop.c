@@ -11,6 +11,8 @@
 /* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven.
  */
 #define PASSES_PER_CLOCK 64u
+/* Bytes of a message after which what the burst has to say so far is sent. */
+#define ANSWER_AT_ONCE 16384u
 
 static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 {
@@ -60,8 +62,12 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 			return;
 	}
 release:
-	if (pkt->cookie)
+	if (pkt->cookie) {
 		s->ops->release(s->q, pkt->peer, pkt->cookie);
+		/* The answer to a long message does not wait for those behind it. */
+		if (pkt->body_len >= ANSWER_AT_ONCE)
+			s->ops->flush(s->q);
+	}
 }
 
 static unsigned receive(struct shard *s)

@@ -6,6 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A body of so many bytes is published as soon as it is written, so that its reading and the writing of the next one
+ * overlap; smaller ones wait for the flush. */
+#define SHM_AT_ONCE 16384u
+
 #define SLOTS_AHEAD 16u
 
 #define RETURN_BLOCK_BITS     18u
@@ -188,8 +192,12 @@ __attribute__((noinline)) static int commit_bulk(struct shm_queue *q, struct shm
 static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	if (__builtin_expect(tx->cookie != 0, 0))
-		return commit_bulk(q, tx->link, tx);
+	if (__builtin_expect(tx->cookie != 0, 0)) {
+		int error = commit_bulk(q, tx->link, tx);
+		if (!error && tx->body_len >= SHM_AT_ONCE)
+			publish(tx->link);
+		return error;
+	}
 	return commit_word(q, tx->link, (uint32_t)tx->body_len);
 }
 
