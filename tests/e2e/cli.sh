@@ -70,11 +70,19 @@ for api in message rpc; do
 	ok "farcall perf latency --api $api --bytes 1M --json" $?
 done
 
-bounded "$farcall" perf latency --floor --seconds 0.2 --json
+# A floor that something else disturbs is no floor, and is refused with status 1: tried again.
+measured() {
+	for _ in 1 2 3 4 5; do
+		bounded "$farcall" "$@"
+		says 'something else is running' || return
+		sleep 1
+	done
+}
+measured perf latency --floor --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_rtt_ns', 'ratio_median')"
 ok "farcall perf latency --floor --json" $?
 
-bounded "$farcall" perf rate --floor --seconds 0.2 --json
+measured perf rate --floor --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_calls_per_s', 'ratio_median')"
 ok "farcall perf rate --floor --json" $?
 
