@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nic/nic.h"
 
+#include <stdio.h>
+#include <string.h>
+
 const struct nic_port_ops *const nic_drivers[] = {
 	&nic_shm_port_ops,
 	NULL,
 };
+
+const char *const nic_names[] = {"shm", NULL};
+
+const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
+{
+	for (unsigned i = 0; nic_drivers[i]; i++)
+		if (strcmp(nic_drivers[i]->name, name) == 0)
+			return nic_drivers[i];
+	snprintf(err->text, sizeof err->text, "there is no NIC driver \"%.40s\"; `farcall info` lists them", name);
+	return NULL;
+}

@@ -5,6 +5,12 @@
  * A port is one attachment to a network; its operations are slow and run on the control core. A queue is one
  * receive/transmit pair of a port; its operations are fast and run on the one thread that holds the shard that owns the
  * queue. A packet is a head of a few bytes (the engine's header) and a body (the payload); a driver interprets neither.
+ *
+ * There are two kinds of driver. A connected one (`caps.connected`) has an other side that accepts: words travel both
+ * ways in the set-up, every packet names its peer, and the end of a peer is reported. A datagram driver only knows
+ * places to send to: its UP says that there is one, nobody accepts, received packets name no peer, and nothing is ever
+ * reported DOWN. What such a driver lacks, engine/link adds: to the rest of the engine all ports look connected and
+ * reliable.
  */
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
@@ -29,21 +35,56 @@ struct nic_addr {
 	uint8_t blob[NIC_ADDR_BYTES_MAX];
 };
 
+/** Where a packet arrives at a port of several queues. */
+enum nic_steering {
+	NIC_STEER_QUEUE, /* at the queue that connect() named */
+	NIC_STEER_HASH   /* at one that depends on the path: who connects tries paths until it is the right one */
+};
+
+/** Whose the IP address is. */
+enum nic_ip {
+	NIC_IP_NONE,   /* there is none */
+	NIC_IP_KERNEL, /* the kernel's, which goes on using it for everything else */
+	NIC_IP_DRIVER  /* the driver's alone */
+};
+
 /** What a driver promises; the engine leaves out what it need not do itself. */
 struct nic_caps {
-	bool reliable;             /* what is committed arrives exactly once, or the peer is reported down */
-	bool ordered;              /* per peer, in the order of commit */
-	bool crc;                  /* a body arrives as it was sent, or not at all */
-	bool authenticated;        /* a packet is from the peer it names */
-	bool one_sided;            /* bulk by remote read or write */
-	bool zero_copy_rx;         /* bodies are read where they arrived */
-	bool zero_copy_tx;         /* bodies leave from application memory */
-	bool wake;                 /* arm() makes a later arrival wake the queue's wake_fd */
-	uint32_t head_bytes_max;   /* largest head */
-	uint32_t inline_bytes_max; /* head + body that travel in one line */
-	uint64_t body_bytes_max;   /* largest body */
+	bool connected;     /* see above */
+	bool reliable;      /* what is committed arrives exactly once, or the peer is reported down */
+	bool ordered;       /* per peer, in the order of commit */
+	bool crc;           /* a body arrives as it was sent, or not at all */
+	bool authenticated; /* a packet is from the peer it names */
+	bool one_sided;     /* bulk by remote read or write */
+	bool zero_copy_rx;  /* bodies are read where they arrived */
+	bool zero_copy_tx;  /* bodies leave from application memory */
+	bool wake;          /* arm() makes a later arrival wake the queue's wake_fd; else kick() does */
+	bool poll_costs;    /* recv() of an empty queue is a system call: not to be made in every pass for nothing */
+	bool checksum;      /* of IP and UDP, by the device or the kernel; else the driver computes them */
+	enum nic_steering steering;
+	enum nic_ip ip;
+	uint32_t head_bytes_max;   /* largest head; a datagram driver takes 0, all of a packet is body then */
+	uint32_t inline_bytes_max; /* head + body that travel in one line; 0: there is no such thing */
+	uint32_t headroom_bytes;   /* in front of a packet, for the headers of the network */
+	uint32_t body_align;       /* of received bodies, power of two, 1 at least */
+	uint64_t body_bytes_max;   /* largest body; a datagram driver's peers may take less: tx_bytes_max() */
+	uint64_t reap_ns;          /* what was committed is let go of within this time without further traffic;
+				      0: by tx_commit(), which copies. UINT64_MAX: unbounded, so no zero_copy_tx */
 	uint32_t slots;            /* packets that can be in flight towards one peer, at least, before -EAGAIN */
 	uint32_t peers_max;
+	uint32_t queues_max;
+};
+
+/** Counters of a port, all its queues together. What a driver has no such thing of stays 0. */
+struct nic_stats {
+	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes;
+	uint64_t rx_foreign;   /* not for us: other protocols, ports, addresses, who shares the device */
+	uint64_t rx_malformed; /* for us, but broken: lengths, checksums, versions */
+	uint64_t rx_missed;    /* the device or kernel had no room */
+	uint64_t tx_dropped;   /* committed and not sent: the device or kernel would not */
+	uint64_t kicks;        /* sent to sleepers */
+	/* engine/link */
+	uint64_t link_resent, link_duplicates, link_crc_errors, link_refused;
 };
 
 /** Where a driver reports: `text` is filled on every failure that has more to say than its errno. */
@@ -56,8 +97,12 @@ struct nic_config {
 				    /tmp/farcall-<uid> */
 	uint64_t id;             /* names this port's socket: the worker's incarnation */
 	bool any_user;           /* serve peers of other users too (security=none) */
+	bool beyond_host;        /* serve other hosts too (security=none); else loopback and this machine's only */
 	unsigned queues;         /* one per shard */
-	unsigned head_bytes;     /* of every packet's head, [1, caps.head_bytes_max] */
+	unsigned head_bytes;     /* of every packet's head, [1, caps.head_bytes_max], 0 for datagram drivers */
+	const char *args;        /* the driver's own, what follows ':' in nic=; NULL: none */
+	const char *listen;    /* interface name, subnet (a.b.c.d/n, IPv6 too) or address to be reached at; NULL: any */
+	const char *advertise; /* address[:port[-port]] to publish instead of what was bound (NAT); NULL: that */
 };
 
 enum nic_event_type {
@@ -70,7 +115,7 @@ enum nic_event_type {
 struct nic_event {
 	enum nic_event_type type;
 	uint32_t peer;     /* UP, DOWN; NIC_PEER_NONE otherwise */
-	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer is connected to */
+	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer belongs to */
 	void *user;        /* connect()'s, NULL on the accepting side */
 	const void *hello; /* HELLO, UP */
 	size_t hello_len;
@@ -92,13 +137,27 @@ struct nic_port_ops {
 	void (*close)(struct nic_port *port);
 	void (*caps)(const struct nic_port *port, struct nic_caps *out);
 	void (*address)(const struct nic_port *port, struct nic_addr *out);
+	/** A published address in words, without a line end: "udp 10.0.0.5:7000", for messages. Any thread. */
+	void (*address_text)(const struct nic_addr *addr, char *out, size_t cap);
+	/**
+	 * Would connect() to this address of the same driver have a chance: 0, or -errno with the reason in `err`
+	 * (another host's loopback, a directory of another file system, no route). Sends nothing, waits for nothing.
+	 */
+	int (*reach)(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err);
+	/** Any thread; the counters may be a moment old. */
+	void (*stats)(const struct nic_port *port, struct nic_stats *out);
 	/** Queue i of [0, queues); lives as long as the port. */
 	struct nic_queue *(*queue)(struct nic_port *port, unsigned i);
 	/**
-	 * Starts connecting queue `queue` to queue `remote_queue` of the port at `addr`; UP or FAILED with `user`
-	 * follows from step(), by `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An address of the port
-	 * itself connects a queue to itself, as one peer (UP once, no HELLO), or two of its queues, as two peers, with
-	 * the events of both sides (HELLO; UP at `remote_queue` with no user; UP at `queue` with `user`).
+	 * Connected drivers: starts connecting queue `queue` to queue `remote_queue` of the port at `addr`; UP or
+	 * FAILED with `user` follows from step(), by `deadline` (absolute, CLOCK_MONOTONIC ns) at the latest. An
+	 * address of the port itself connects a queue to itself, as one peer (UP once, no HELLO), or two of its queues,
+	 * as two peers, with the events of both sides (HELLO; UP at `remote_queue` with no user; UP at `queue` with
+	 * `user`).
+	 *
+	 * Datagram drivers: makes a place to send to, of queue `queue`; UP (without words) or FAILED with `user`
+	 * follows from step(). Every call makes a new one, those to the same address too. With NIC_STEER_HASH
+	 * `remote_queue` is NIC_ROUTE(queue, path): other paths arrive at other queues. `hello` is not sent.
 	 */
 	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
@@ -107,8 +166,8 @@ struct nic_port_ops {
 	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
 	/** A descriptor that polls readable when step() has work. */
 	int (*fd)(const struct nic_port *port);
-	/** Frees a peer that is detached from its queue, or was never attached. Closes its connection: the other end
-	 * sees DOWN. */
+	/** Frees a peer that is detached from its queue, or was never attached. Connected drivers close its
+	 * connection: the other end sees DOWN. */
 	void (*drop)(struct nic_port *port, uint32_t peer);
 };
 
@@ -119,14 +178,14 @@ struct nic_pkt {
 	const uint8_t *body; /* aligned as nic_tx.body; NULL when body_len is 0 */
 	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
 	uint64_t cookie;     /* 0: readable until the next recv(); else may be held until release() */
-	uint32_t peer;
+	uint32_t peer;       /* datagram drivers: NIC_PEER_NONE */
 };
 
 /** A packet being written. */
 struct nic_tx {
 	uint8_t *head; /* aligned to 4; head_bytes to be written before commit; may lie in head_room, so the struct must
 			  not move */
-	uint8_t *body; /* aligned to 32 bytes at least when it shares the head's line, else to 64 */
+	uint8_t *body; /* connected drivers: aligned to 32 bytes at least when it shares the head's line, else to 64 */
 	uint64_t body_len;
 	uint64_t cookie;
 	void *link; /* the driver's */
@@ -154,6 +213,8 @@ struct nic_queue_ops {
 	int (*tx_reserve)(struct nic_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
 	/** Packets that could be committed now towards this peer; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
+	/** Largest body towards this peer now: datagram drivers learn of smaller path MTUs while they send. */
+	uint64_t (*tx_bytes_max)(struct nic_queue *q, uint32_t peer);
 	/**
 	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
 	 * the ring became full (only for one that stayed open); the room is still the caller's.
@@ -170,7 +231,25 @@ struct nic_queue_ops {
 	void (*wake_clear)(struct nic_queue *q);
 	/** Any thread: makes wake_fd readable. One system call. */
 	void (*wake)(struct nic_queue *q);
+	/** Makes the wake_fd of the queue that the peer leads to readable, as far as that can be had: it may be lost.
+	 * One system call. Datagram drivers without caps.wake; NULL for the others, whose flush() does so. */
+	void (*kick)(struct nic_queue *q, uint32_t peer);
+	/** When recv() must be called again at the latest though nothing arrives (absolute, CLOCK_MONOTONIC ns);
+	 * UINT64_MAX: never. Valid until the next operation. */
+	uint64_t (*deadline)(const struct nic_queue *q);
+	/**
+	 * The queue asks `owes(ctx, peer)`, on its thread, whether an answer of that peer is awaited: a silent peer is
+	 * then probed, and reported DOWN when it stays silent. Before the first attach(). NULL for drivers that learn
+	 * of a peer's end by themselves.
+	 */
+	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
 };
+
+/** `remote_queue` of connect() for datagram drivers that steer by hash. */
+#define NIC_ROUTE(queue, path) ((queue) | (path) << 16)
+#define NIC_ROUTE_QUEUE(route) ((route)&0xffffu)
+#define NIC_ROUTE_PATH(route)  ((route) >> 16)
+#define NIC_PATHS              65536u
 
 /** Every driver's queue begins with this. */
 struct nic_queue {
@@ -184,6 +263,15 @@ struct nic_port {
 
 /** Drivers built into the library, best first; ends with NULL. */
 extern const struct nic_port_ops *const nic_drivers[];
+
+/** All names that nic_find() knows, best first, those of modules too; ends with NULL. */
+extern const char *const nic_names[];
+
+/**
+ * A driver by name, of the library or of a module, which is loaded now and stays. NULL: there is none of that name, or
+ * the module cannot be loaded; `err` says which, and the remedy. Not on a shard.
+ */
+const struct nic_port_ops *nic_find(const char *name, struct nic_err *err);
 
 extern const struct nic_port_ops nic_shm_port_ops;
 

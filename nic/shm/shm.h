@@ -105,6 +105,11 @@ struct shm_queue {
 	struct shm_numbers bell_numbers;
 };
 
+/** Which directory of the host: the same for all who share it, whatever they call it. */
+struct shm_dir_id {
+	uint64_t device, inode;
+};
+
 struct shm_port {
 	struct nic_port base;
 	bool any_user;
@@ -114,6 +119,7 @@ struct shm_port {
 	struct shm_link *pending;
 	struct shm_queue *queues[SHM_QUEUES_MAX];
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct shm_dir_id dir;
 	struct shm_numbers peer_numbers;
 	struct shm_link
 		*links[SHM_PEERS_MAX]; /* an entry is read by its queue while attached, else the control core's */
@@ -149,6 +155,8 @@ void shm_unmap(void *map);
  * `any_user`, it must belong to us and be closed to others.
  */
 int shm_dir_open(const char *dir, bool any_user, char *path, size_t cap, struct nic_err *err);
+/** 0 or -errno. */
+int shm_dir_id(const char *path, struct shm_dir_id *out);
 /** Removes sockets that nobody listens on. */
 void shm_dir_sweep(const char *path);
 

@@ -94,6 +94,15 @@ static int open_at(const char *path, bool any_user, struct nic_err *err)
 	return 0;
 }
 
+int shm_dir_id(const char *path, struct shm_dir_id *out)
+{
+	struct stat st;
+	if (stat(path, &st) < 0)
+		return -errno;
+	*out = (struct shm_dir_id){.device = st.st_dev, .inode = st.st_ino};
+	return 0;
+}
+
 void shm_dir_sweep(const char *path)
 {
 	DIR *d = opendir(path);

@@ -361,6 +361,7 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 		return shm_error(err, -ENOMEM, "shm: out of memory");
 	p->base.ops = &nic_shm_port_ops;
 	p->any_user = config->any_user;
+	shm_dir_id(dir, &p->dir);
 	p->listen_fd = -1;
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	error = p->epoll_fd < 0 ? -errno : 0;
@@ -386,6 +387,7 @@ static void shm_caps(const struct nic_port *port, struct nic_caps *out)
 {
 	(void)port;
 	*out = (struct nic_caps){
+		.connected = true,
 		.reliable = true,
 		.ordered = true,
 		.crc = true,
@@ -394,18 +396,65 @@ static void shm_caps(const struct nic_port *port, struct nic_caps *out)
 		.wake = true,
 		.head_bytes_max = SHM_REF_OFFSET,
 		.inline_bytes_max = SHM_SLOT_BYTES,
+		.body_align = 32,
 		.body_bytes_max = SHM_BODY_MAX,
 		.slots = SHM_SLOTS - 2 * SHM_GIVE_BACK,
 		.peers_max = SHM_PEERS_MAX,
+		.queues_max = SHM_QUEUES_MAX,
 	};
 }
 
+/* The socket's path, NUL, and which directory that is: the same path may be another one elsewhere. */
 static void shm_address(const struct nic_port *port, struct nic_addr *out)
 {
+	const struct shm_port *p = port_of(port);
+	size_t len = strlen(p->path) + 1;
 	memset(out, 0, sizeof *out);
 	snprintf(out->driver, sizeof out->driver, "%s", nic_shm_port_ops.name);
-	out->len = (uint16_t)strlen(port_of(port)->path);
-	memcpy(out->blob, port_of(port)->path, out->len);
+	memcpy(out->blob, p->path, len);
+	memcpy(out->blob + len, &p->dir, sizeof p->dir);
+	out->len = (uint16_t)(len + sizeof p->dir);
+}
+
+/* The path, as a string; false: malformed. */
+static bool address_path(const struct nic_addr *addr, char *path, size_t cap)
+{
+	size_t len = strnlen((const char *)addr->blob, addr->len);
+	if (len == 0 || len >= cap)
+		return false;
+	memcpy(path, addr->blob, len);
+	path[len] = 0;
+	return true;
+}
+
+static void shm_address_text(const struct nic_addr *addr, char *out, size_t cap)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	snprintf(out, cap, "shm %s", address_path(addr, path, sizeof path) ? path : "(malformed)");
+}
+
+static int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct shm_dir_id theirs, ours;
+	(void)port;
+	char *slash = address_path(addr, path, sizeof path) ? strrchr(path, '/') : NULL;
+	if (!slash || addr->len != strlen(path) + 1 + sizeof theirs)
+		return shm_error(err, -EINVAL, "shm: malformed address");
+	memcpy(&theirs, addr->blob + strlen(path) + 1, sizeof theirs);
+	*slash = 0;
+	int error = shm_dir_id(path, &ours);
+	if (error)
+		return shm_error(err, error, "shm: its runtime directory %s is not here: %s", path, strerror(-error));
+	if (memcmp(&ours, &theirs, sizeof ours) != 0)
+		return shm_error(err, -EXDEV, "shm: its runtime directory %s is another one than the one here", path);
+	return 0;
+}
+
+static void shm_stats(const struct nic_port *port, struct nic_stats *out)
+{
+	(void)port;
+	*out = (struct nic_stats){0};
 }
 
 static struct nic_queue *shm_queue_at(struct nic_port *port, unsigned i)
@@ -443,14 +492,15 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 		return shm_error(err, -EINVAL, "shm: no port has a queue %u; [0, %u)", remote_queue, SHM_QUEUES_MAX);
 	if (hello_len > NIC_HELLO_BYTES_MAX)
 		return shm_error(err, -EINVAL, "shm: a hello of %zu bytes; at most %u", hello_len, NIC_HELLO_BYTES_MAX);
-	if (addr->len == 0 || addr->len >= sizeof(((struct sockaddr_un *)0)->sun_path))
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	if (!address_path(addr, path, sizeof path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
 	struct shm_link *link = shm_link_new(p, SHM_LINK_CONNECTING);
 	if (!link)
 		return shm_error(err, -ENOSPC, "shm: more than %u peers, or no memory for one more", SHM_PEERS_MAX);
 	shm_link_own(link, p->queues[queue]);
 	link->to.sun_family = AF_UNIX;
-	memcpy(link->to.sun_path, addr->blob, addr->len);
+	memcpy(link->to.sun_path, path, sizeof path);
 	link->user = user;
 	link->deadline = deadline;
 	link->remote_queue = (uint16_t)remote_queue;
@@ -549,6 +599,9 @@ const struct nic_port_ops nic_shm_port_ops = {
 	.close = shm_close,
 	.caps = shm_caps,
 	.address = shm_address,
+	.address_text = shm_address_text,
+	.reach = shm_reach,
+	.stats = shm_stats,
 	.queue = shm_queue_at,
 	.connect = shm_connect,
 	.step = shm_step,

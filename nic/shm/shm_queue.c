@@ -281,6 +281,19 @@ static void shm_wake(struct nic_queue *nq)
 	wake_fd_write(queue_of(nq)->wake_fd);
 }
 
+static uint64_t shm_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
+{
+	(void)nq;
+	(void)peer;
+	return SHM_BODY_MAX;
+}
+
+static uint64_t shm_deadline(const struct nic_queue *nq)
+{
+	(void)nq;
+	return UINT64_MAX;
+}
+
 const struct nic_queue_ops shm_queue_ops = {
 	.attach = shm_attach,
 	.detach = shm_detach,
@@ -296,4 +309,6 @@ const struct nic_queue_ops shm_queue_ops = {
 	.wake_fd = shm_wake_fd,
 	.wake_clear = shm_wake_clear,
 	.wake = shm_wake,
+	.tx_bytes_max = shm_tx_bytes_max,
+	.deadline = shm_deadline,
 };

@@ -78,6 +78,7 @@ FORWARD_VOID(release, (struct nic_queue * q, uint32_t peer, uint64_t cookie), in
 FORWARD(int, tx_reserve, (struct nic_queue * q, uint32_t peer, uint64_t len, struct nic_tx *tx), inner_of(q), peer, len,
 	tx)
 FORWARD(uint32_t, tx_room, (struct nic_queue * q, uint32_t peer), inner_of(q), peer)
+FORWARD(uint64_t, tx_bytes_max, (struct nic_queue * q, uint32_t peer), inner_of(q), peer)
 FORWARD_VOID(tx_cancel, (struct nic_queue * q, struct nic_tx *tx), inner_of(q), tx)
 FORWARD_VOID(flush, (struct nic_queue * q), inner_of(q))
 FORWARD_VOID(arm, (struct nic_queue * q), inner_of(q))
@@ -91,9 +92,30 @@ static int drop_wake_fd(const struct nic_queue *q)
 	return inner->ops->wake_fd(inner);
 }
 
+static uint64_t drop_deadline(const struct nic_queue *q)
+{
+	const struct nic_queue *inner = ((const struct dropper *)q)->inner;
+	return inner->ops->deadline(inner);
+}
+
 static const struct nic_queue_ops drop_ops = {
-	drop_attach,    drop_detach, drop_recv, drop_release, drop_tx_reserve, drop_tx_room,    drop_commit,
-	drop_tx_cancel, drop_flush,  drop_arm,  drop_disarm,  drop_wake_fd,    drop_wake_clear, drop_wake};
+	.attach = drop_attach,
+	.detach = drop_detach,
+	.recv = drop_recv,
+	.release = drop_release,
+	.tx_reserve = drop_tx_reserve,
+	.tx_room = drop_tx_room,
+	.tx_bytes_max = drop_tx_bytes_max,
+	.tx_commit = drop_commit,
+	.tx_cancel = drop_tx_cancel,
+	.flush = drop_flush,
+	.arm = drop_arm,
+	.disarm = drop_disarm,
+	.wake_fd = drop_wake_fd,
+	.wake_clear = drop_wake_clear,
+	.wake = drop_wake,
+	.deadline = drop_deadline,
+};
 
 /* Side 0 drops requests, side 1 answers. */
 static void drop(int side, enum head_type type, unsigned from, unsigned n, unsigned percent)

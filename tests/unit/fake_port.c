@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,24 @@ static void fake_address(const struct nic_port *port, struct nic_addr *out)
 	memcpy(out->driver, p->driver, sizeof out->driver);
 	memcpy(out->blob, &p->id, sizeof p->id);
 	out->len = sizeof p->id;
+}
+
+static void fake_address_text(const struct nic_addr *addr, char *out, size_t cap)
+{
+	uint64_t id;
+	memcpy(&id, addr->blob, sizeof id);
+	snprintf(out, cap, "%.15s %llx", addr->driver, (unsigned long long)id);
+}
+
+static int fake_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
+{
+	const struct fake_port *p = (const struct fake_port *)port;
+	uint64_t id;
+	memcpy(&id, addr->blob, sizeof id);
+	if (p->fabric->unreachable == 0 || p->fabric->unreachable != id)
+		return 0;
+	snprintf(err->text, sizeof err->text, "fake: %llx is out of reach", (unsigned long long)id);
+	return -ENETUNREACH;
 }
 
 static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
@@ -213,7 +232,7 @@ unsigned fake_port_peers(const struct nic_port *port)
 #define FAKE_OPS(title)                                                                                                \
 	{                                                                                                              \
 		.name = title, .address = fake_address, .connect = fake_connect, .step = fake_step, .fd = fake_fd,     \
-		.drop = fake_drop                                                                                      \
+		.drop = fake_drop, .address_text = fake_address_text, .reach = fake_reach                              \
 	}
 static const struct nic_port_ops fake_ops = FAKE_OPS("fake");
 static const struct nic_port_ops other_ops = FAKE_OPS("other");

@@ -9,10 +9,11 @@
 
 struct fake_fabric {
 	struct fake_port *ports[FAKE_PORTS_MAX];
-	int refuse;      /* not 0: a connect() fails with it */
-	int refuse_next; /* what `refuse` becomes after one */
-	bool stepwise;   /* a port reports one event when it was allowed to */
-	bool lose_next;  /* the next connect() finds nobody and times out */
+	int refuse;           /* not 0: a connect() fails with it */
+	int refuse_next;      /* what `refuse` becomes after one */
+	bool stepwise;        /* a port reports one event when it was allowed to */
+	bool lose_next;       /* the next connect() finds nobody and times out */
+	uint64_t unreachable; /* reach() says no to the port of this id; 0: to none */
 };
 
 /** `driver` is "fake" or "other": ports of different drivers do not meet. */

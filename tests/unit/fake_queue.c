@@ -176,6 +176,18 @@ static void fake_wake(struct nic_queue *nq)
 	of(nq)->wakes++;
 }
 
+static uint64_t fake_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
+{
+	(void)nq;
+	(void)peer;
+	return FAKE_BODY;
+}
+
+static uint64_t fake_deadline(const struct nic_queue *nq)
+{
+	return of((struct nic_queue *)(uintptr_t)nq)->deadline;
+}
+
 static const struct nic_queue_ops fake_ops = {
 	.attach = fake_attach,
 	.detach = fake_detach,
@@ -191,6 +203,8 @@ static const struct nic_queue_ops fake_ops = {
 	.wake_fd = fake_wake_fd,
 	.wake_clear = fake_wake_clear,
 	.wake = fake_wake,
+	.tx_bytes_max = fake_tx_bytes_max,
+	.deadline = fake_deadline,
 };
 
 struct fake_queue *fake_queue_new(void)
@@ -198,6 +212,7 @@ struct fake_queue *fake_queue_new(void)
 	struct fake_queue *q = aligned_alloc(64, sizeof *q);
 	must(q);
 	memset(q, 0, sizeof *q);
+	q->deadline = UINT64_MAX;
 	q->base.ops = &fake_ops;
 	q->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	return q;

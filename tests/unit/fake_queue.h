@@ -42,6 +42,7 @@ struct fake_queue {
 	unsigned wakes, arms;
 	bool armed;
 	int wake_fd;
+	uint64_t deadline; /* what deadline() says; UINT64_MAX to begin with */
 };
 
 struct fake_queue *fake_queue_new(void);
