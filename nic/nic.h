@@ -193,6 +193,8 @@ struct nic_tx {
 	alignas(8) uint8_t head_room[48];
 };
 
+struct nic_raw_ops;
+
 /** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those
  * named. */
 struct nic_queue_ops {
@@ -243,6 +245,20 @@ struct nic_queue_ops {
 	 * of a peer's end by themselves.
 	 */
 	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
+	const struct nic_raw_ops *raw; /* NULL: there is no device below */
+};
+
+/**
+ * Raw packets on the device below a queue, beside everything that the driver adds: the floor that `farcall perf` puts
+ * beside the driver. By the holder of the queue's shard, which sends and receives nothing else meanwhile.
+ */
+struct nic_raw_ops {
+	/** Sends up to `n` packets of `bytes` bytes (headers of the network not counted, 16 at least) to where `peer`
+	 * is, numbered from `first` on; how many the device took. */
+	unsigned (*tx)(struct nic_queue *q, uint32_t peer, uint64_t first, unsigned n, unsigned bytes);
+	/** Takes up to `max` packets from the device; how many of them were raw ones, `last` the number of the last.
+	 * All others are lost. */
+	unsigned (*rx)(struct nic_queue *q, unsigned max, uint64_t *last);
 };
 
 /** `remote_queue` of connect() for datagram drivers that steer by hash. */

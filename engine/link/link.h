@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Enough reliability for datagram drivers: a port over a port. Below is a driver whose packets may be lost, repeated,
+ * reordered or damaged and that knows only places to send to; above is what the engine expects of every port:
+ * connected peers, reliable and ordered, bodies of any size up to 16 MiB, and an end that is reported.
+ *
+ * Packets are a struct wire_head (engine/wire/head.h) and bytes of a message; engine/PROTOCOL.md tables them. All of it
+ * is behind nic/nic.h, so the shard and the control core see no difference.
+ */
+#ifndef FAR_LINK_LINK_H
+#define FAR_LINK_LINK_H
+
+#include "nic/nic.h"
+
+struct link_config {
+	unsigned queues;     /* of the lower port, all of them */
+	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
+	uint64_t limit_ns;   /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
+};
+
+/** Does a port with these capabilities need a link between it and the engine? */
+bool link_wanted(const struct nic_caps *caps);
+
+/**
+ * Makes a port over `lower`, which belongs to it from then on (close() closes both). Its ops->name is lower's, its
+ * address is lower's with the link's own words added. Control core or before it runs. On failure `lower` is still the
+ * caller's. -ENOMEM; -EINVAL: lower's packets are too small, or its address leaves no room.
+ */
+int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err);
+
+/** The port below one of link_open(), or the port itself when it is none. */
+struct nic_port *link_lower(struct nic_port *port);
+
+#endif
