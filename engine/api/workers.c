@@ -17,7 +17,12 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_relaxed) != 0;
 	out->incarnation = m->incarnation;
-	snprintf(out->nic, sizeof out->nic, "%s", m->nic);
+	const struct ctl_route *route = atomic_load_explicit(&m->route, memory_order_acquire);
+	if (!route)
+		return;
+	snprintf(out->nic, sizeof out->nic, "%s", route->nic);
+	snprintf(out->nic_address, sizeof out->nic_address, "%s", route->address);
+	snprintf(out->nic_why, sizeof out->nic_why, "%s", route->why);
 }
 
 enum far_status far_worker_by_name(struct far_agent *a, const char *name, struct far_worker_info *out,

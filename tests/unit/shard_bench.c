@@ -150,9 +150,8 @@ void shard_setup(void)
 				   {"t::wrong() -> int", FAR_KIND_INLINE, returns_wrong, NULL}};
 	for (size_t i = 0; i < sizeof f / sizeof *f; i++)
 		cr_assert_eq(registry_add(&registry, &f[i], NULL), FAR_OK);
-	struct shard_config config = {.queue = &queue->base,
-				      .queue_slots = SHARD_RING_SLOTS,
-				      .peers_max = FAKE_PEERS,
+	struct shard_config config = {.ports = {{&queue->base, SHARD_RING_SLOTS, FAKE_PEERS, false}},
+				      .ports_n = 1,
 				      .world = WORLD,
 				      .name = "me",
 				      .clock = &fake_clock,
