@@ -140,13 +140,14 @@ static enum far_status open_all(const struct ports_config *config, const struct 
 }
 
 /* Nothing opened: every driver's reason, as far as they fit. */
-static enum far_status none_opened(const struct ports *ports, struct far_err *err)
+static enum far_status none_opened(const struct ports *ports, bool quiet, struct far_err *err)
 {
 	char text[FAR_ERR_TEXT_MAX];
 	size_t len = 0;
 	for (unsigned i = 0; i < ports->refused_n && len < sizeof text; i++)
 		len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", i ? "; " : "", ports->refused[i].why);
-	fprintf(stderr, "farcall: no NIC could be opened: %s\n", text);
+	if (!quiet)
+		fprintf(stderr, "farcall: no NIC could be opened: %s\n", text);
 	return err_set(err, FAR_UNREACHABLE, "no NIC could be opened: %s", text);
 }
 
@@ -207,7 +208,7 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 	if (!status)
 		status = check_addresses(&config, asked, &spec, out, err);
 	if (!status && out->n == 0)
-		status = none_opened(out, err);
+		status = none_opened(out, config.quiet, err);
 	if (!status)
 		status = add_self(&config, out, err);
 	if (status)

@@ -13,6 +13,7 @@ struct ports_config {
 	uint64_t id;                          /* the incarnation */
 	uint64_t peer_limit_ns;               /* 0: the default */
 	bool open_to_all;                     /* security=none */
+	bool quiet;                           /* nothing on stderr */
 	unsigned queues;
 };
 

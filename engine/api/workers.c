@@ -214,3 +214,37 @@ enum far_status far_shard_counters_read(struct far_agent *a, unsigned shard, str
 	counters_add(s, out);
 	return FAR_OK;
 }
+
+unsigned far_nic_ports(struct far_agent *a)
+{
+	return a->ports.n;
+}
+
+enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct far_nic_stats *out, struct far_err *err)
+{
+	struct nic_stats st = {0};
+	struct nic_addr addr;
+	if (port >= a->ports.n)
+		return err_set(err, FAR_INVALID, "worker \"%s\" has %u ports, numbered from 0; there is no port %u",
+			       a->name, a->ports.n, port);
+	const struct nic_port *p = a->ports.at[port];
+	p->ops->stats(p, &st);
+	p->ops->address(p, &addr);
+	*out = (struct far_nic_stats){.only_self = port >= a->ports.published,
+				      .rx_packets = st.rx_packets,
+				      .tx_packets = st.tx_packets,
+				      .rx_bytes = st.rx_bytes,
+				      .tx_bytes = st.tx_bytes,
+				      .rx_foreign = st.rx_foreign,
+				      .rx_malformed = st.rx_malformed,
+				      .rx_missed = st.rx_missed,
+				      .tx_dropped = st.tx_dropped,
+				      .kicks = st.kicks,
+				      .resent = st.link_resent,
+				      .duplicates = st.link_duplicates,
+				      .crc_errors = st.link_crc_errors,
+				      .refused = st.link_refused};
+	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
+	p->ops->address_text(&addr, out->address, sizeof out->address);
+	return FAR_OK;
+}

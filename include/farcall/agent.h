@@ -303,6 +303,27 @@ void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
 					struct far_err *err);
 
+/** One of the agent's ports, and its counters, which may be a moment old. */
+struct far_nic_stats {
+	char driver[16];
+	char address[96];                /* as published, in words */
+	bool only_self;                  /* not published: for calls on oneself */
+	uint64_t rx_packets, tx_packets; /* 0, as all the rest, where a driver does not count */
+	uint64_t rx_bytes, tx_bytes;
+	uint64_t rx_foreign;                     /* not for us: other protocols, ports, addresses */
+	uint64_t rx_malformed;                   /* for us, but broken */
+	uint64_t rx_missed;                      /* the device or the kernel had no room */
+	uint64_t tx_dropped;                     /* the device or the kernel would not send them */
+	uint64_t kicks;                          /* sent to wake peers */
+	uint64_t resent, duplicates, crc_errors; /* of drivers that may lose, repeat or damage packets */
+	uint64_t refused;                        /* set-ups of sessions */
+};
+/** Ports of the agent, best first. Any thread. */
+unsigned far_nic_ports(struct far_agent *agent);
+/** Those of port `port`, [0, far_nic_ports()). Any thread; never blocks. FAR_INVALID: there is none of that number. */
+enum far_status far_nic_stats_read(struct far_agent *agent, unsigned port, struct far_nic_stats *out,
+				   struct far_err *err);
+
 /** The bounds of an agent's options as they came out: defaults filled in, powers of two rounded up. */
 struct far_limits {
 	unsigned submit_slots, mailbox_slots, calls, deferred, peer_calls, retry_window, fibers; /* of each shard */
