@@ -152,8 +152,10 @@ static void drive_all_until(struct shard *s, struct far_future *f, uint64_t unti
 		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
 			return;
 		for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
-			if (c->shard)
+			if (c->shard) {
 				n += shard_pass(c->shard);
+				shard_idle(c->shard);
+			}
 		if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 			n += shard_pass(s);
 			shard_leave(s);

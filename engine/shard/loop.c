@@ -238,8 +238,7 @@ unsigned shard_pass(struct shard *s)
 			post_ask_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
-		if (unlikely(s->queues_n > 1))
-			queues_due(s, clock_now(s->config.clock));
+		shard_idle(s);
 	}
 	shard_flush(s);
 	return n;

@@ -140,8 +140,11 @@ static void session_down(struct shard *s, const struct mail *mail)
 	if (se->state != SESSION_UP || se->peer != mail->peer)
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
-	for (unsigned passes = 0; passes < 4096 && shard_pass(s); passes++)
-		;
+	unsigned passes = 0, n;
+	do {
+		queues_poll_all(s);
+		n = shard_pass(s);
+	} while (n && ++passes < 4096);
 	if (se->state != SESSION_UP)
 		return;
 	session_close(s, se);

@@ -395,6 +395,13 @@ static inline uint64_t shard_now(struct shard *s)
 	return s->now;
 }
 
+/** After an empty pass of somebody whose passes may be far between. */
+static inline void shard_idle(struct shard *s)
+{
+	if (unlikely(s->queues_n > 1))
+		queues_due(s, clock_now(s->config.clock));
+}
+
 /* idle.c */
 struct idler {
 	uint32_t empty;
