@@ -202,6 +202,38 @@ void list_publish(struct group *g);
 /** The others: reads the list as soon as it is there. */
 void list_read(struct group *g);
 
+/* ---- pair.c ---- */
+static inline bool peer_is_self(const struct peer *p)
+{
+	return p->rank == p->group->url.rank;
+}
+/** Is our end the one whose attempt wins. */
+static inline bool pair_is_higher(const struct pair *pair)
+{
+	const struct group *g = pair->peer->group;
+	return pair->peer->rank != g->url.rank ? g->url.rank > pair->peer->rank : pair->local > pair->remote;
+}
+static inline void group_port_drop(struct group *g, unsigned port, uint32_t handle)
+{
+	g->config.ports[port]->ops->drop(g->config.ports[port], handle);
+}
+struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote);
+/** The same, made when it is missing; NULL without memory. */
+struct pair *pair_get(struct peer *p, unsigned local, unsigned remote);
+struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle);
+/** The NIC's peer `handle` is this one; false: no memory. */
+bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair);
+/** It is up: its shard gets PEER_UP. */
+void pair_attach(struct pair *pair);
+void pair_yield_end(struct pair *pair);
+/** There will be no session now: the shard is told, if it waits. */
+void pair_unreached(struct pair *pair, enum far_status status, const char *text);
+/** The shard has let go of it. */
+void pair_drop(struct pair *pair);
+/** Ends every session with a member, for good. */
+void peer_die(struct peer *p, const char *why);
+void session_free(struct group *g);
+
 /* ---- session.c ---- */
 /** All infos are known: checks early comers, and connects to ranks [0, own] unless that is done on demand. */
 void session_begin(struct group *g);
@@ -211,20 +243,11 @@ void session_expect(struct peer *p, const struct info *info);
 bool session_all_up(const struct group *g);
 /** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
 void session_probe(struct peer *p);
-void session_free(struct group *g);
 /** Ports, mails; READY when all sessions are up. Returns when to be called again. */
 uint64_t session_step(struct group *g);
 
-struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote);
-/** The same, made when it is missing; NULL without memory. */
-struct pair *pair_get(struct peer *p, unsigned local, unsigned remote);
-struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle);
 /** The shard asks for a session. */
 void pair_want(struct pair *pair);
-/** The shard has let go of it. */
-void pair_drop(struct pair *pair);
-/** Ends every session with a member, for good. */
-void peer_die(struct peer *p, const char *why);
 
 /* ---- mails.c ---- */
 /** The pair has a mail for its shard. */

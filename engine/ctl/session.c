@@ -19,12 +19,6 @@
 /* The others, when one has told that nobody is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
-static void port_drop(struct group *g, unsigned port, uint32_t handle)
-{
-	struct nic_port *p = g->config.ports[port];
-	p->ops->drop(p, handle);
-}
-
 static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 {
 	const struct group *g = pair->peer->group;
@@ -35,187 +29,6 @@ static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 			      .to = incarnation,
 			      .from_shard = pair->local,
 			      .to_shard = pair->remote};
-}
-
-static bool is_self(const struct peer *p)
-{
-	return p->rank == p->group->url.rank;
-}
-
-/* Is our end the one whose attempt wins. */
-static bool is_higher(const struct pair *pair)
-{
-	const struct group *g = pair->peer->group;
-	return pair->peer->rank != g->url.rank ? g->url.rank > pair->peer->rank : pair->local > pair->remote;
-}
-
-/* ---- the table ---- */
-
-struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
-{
-	struct pair *pair = p->pairs;
-	while (pair && (pair->local != local || pair->remote != remote))
-		pair = pair->next;
-	return pair;
-}
-
-struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
-{
-	struct pair *pair = pair_find(p, local, remote);
-	if (pair || !(pair = calloc(1, sizeof *pair)))
-		return pair;
-	pair->peer = p;
-	pair->local = (uint8_t)local;
-	pair->remote = (uint8_t)remote;
-	pair->handle = NIC_PEER_NONE;
-	pair->next = p->pairs;
-	p->pairs = pair;
-	return pair;
-}
-
-static bool handle_enter(struct group_port *port, uint32_t handle, struct pair *pair)
-{
-	if (handle >= port->peers_n) {
-		uint32_t n = port->peers_n ? port->peers_n : 16;
-		while (n <= handle)
-			n *= 2;
-		struct pair **grown = realloc(port->by_peer, n * sizeof(struct pair *));
-		if (!grown)
-			return false;
-		memset(grown + port->peers_n, 0, (n - port->peers_n) * sizeof(struct pair *));
-		port->by_peer = grown;
-		port->peers_n = n;
-	}
-	port->by_peer[handle] = pair;
-	return true;
-}
-
-struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle)
-{
-	return port < g->config.ports_n && handle < g->ports[port].peers_n ? g->ports[port].by_peer[handle] : NULL;
-}
-
-void pair_drop(struct pair *pair)
-{
-	struct group *g = pair->peer->group;
-	if (pair->handle == NIC_PEER_NONE)
-		return;
-	g->ports[pair->port].by_peer[pair->handle] = NULL;
-	port_drop(g, pair->port, pair->handle);
-	pair->handle = NIC_PEER_NONE;
-}
-
-void session_free(struct group *g)
-{
-	for (int r = 0; g->peers && r < g->url.world; r++) {
-		while (g->peers[r].pairs) {
-			struct pair *pair = g->peers[r].pairs;
-			g->peers[r].pairs = pair->next;
-			free(pair->failed);
-			free(pair->text);
-			free(pair);
-		}
-	}
-	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
-		free(g->ports[i].by_peer);
-		g->ports[i].by_peer = NULL;
-		g->ports[i].peers_n = 0;
-	}
-}
-
-/* ---- the life of a pair ---- */
-
-/* Which way it is, and why, as far as we know: the other side has its own reasons. */
-static void pair_tell(const struct pair *pair)
-{
-	struct peer *p = pair->peer;
-	struct group *g = p->group;
-	struct route route = {.port = pair->port};
-	char why[192];
-	struct info info;
-	if (info_decode(p->info + p->name_bytes, p->bytes, &info))
-		return;
-	if (is_self(p)) {
-		route_self(g, &route);
-		route_tell(p, &route, "sessions with oneself stay in the process");
-		return;
-	}
-	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);
-	for (unsigned from = 0; !found && route_next(g, &info, from, &route); from = route.number + 1)
-		found = route.port == pair->port;
-	route.port = pair->port;
-	route_why(g, &info, &route, pair->failed ? pair->failed : "", why, sizeof why);
-	route_tell(p, &route, found ? why : "the other side connected by it");
-}
-
-static void pair_attach(struct pair *pair)
-{
-	pair_tell(pair);
-	pair->up_posted = true;
-	pair->wanted = false;
-	pair->due_up = true;
-	mails_queue(pair);
-}
-
-static void yield_end(struct pair *pair)
-{
-	if (pair->yielded)
-		pair->peer->group->yielding_n--;
-	pair->yielded = false;
-}
-
-/* There will be no session now: the shard is told, if it waits. */
-static void pair_unreached(struct pair *pair, enum far_status status, const char *text)
-{
-	struct group *g = pair->peer->group;
-	yield_end(pair);
-	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
-	g->busy = true;
-	if (pair->wanted) {
-		pair->wanted = false;
-		pair->due_unreached = true;
-		pair->status = (uint8_t)status;
-		free(pair->text);
-		pair->text = strdup(text);
-		mails_queue(pair);
-	}
-	/* Between two shards of ours one end makes the attempt for both. */
-	struct pair *other = is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
-	if (other && other->wanted && !other->attempt)
-		pair_unreached(other, status, text);
-}
-
-/* The session is over: the shard lets go first, when it ever held it. */
-static void pair_end(struct pair *pair, const char *why)
-{
-	bool up = pair->state == PAIR_UP;
-	if (pair->state == PAIR_DEAD)
-		return;
-	pair_unreached(pair, FAR_PEER_LOST, why);
-	if (up && pair->up_posted) {
-		pair->due_down = true;
-		mails_queue(pair);
-	} else if (up) {
-		pair_drop(pair);
-	}
-}
-
-/* One session with it ended, or nobody listens at its port: whatever else there is with it ends too. */
-void peer_die(struct peer *p, const char *why)
-{
-	struct group *g = p->group;
-	if (p->dead)
-		return;
-	p->dead = true;
-	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
-	g->busy = true;
-	for (struct pair *pair = p->pairs; pair; pair = pair->next)
-		pair_end(pair, why);
-	if (group_joining(g))
-		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
-			   g->members[p->rank].name, p->rank, why);
-	else if (group_leaving(g))
-		leave_ask_bye(p);
 }
 
 /* ---- set-up ---- */
@@ -239,7 +52,7 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 		return;
 	}
 	/* It has published an address and nobody is there, or somebody else: the worker is gone. */
-	if (is_gone(error) && !is_self(p))
+	if (is_gone(error) && !peer_is_self(p))
 		peer_die(p, "its process is gone");
 	else
 		pair_unreached(pair, FAR_UNREACHABLE, text);
@@ -291,7 +104,7 @@ static void pair_give_up(struct pair *pair, const struct info *info)
 
 static bool pair_route(const struct pair *pair, const struct info *info, unsigned from, struct route *out)
 {
-	if (!is_self(pair->peer))
+	if (!peer_is_self(pair->peer))
 		return route_next(pair->peer->group, info, from, out);
 	route_self(pair->peer->group, out);
 	return from == 0;
@@ -357,7 +170,7 @@ static void pair_begin(struct pair *pair)
 static void pair_demand(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
-	if (is_self(pair->peer) && pair->local < pair->remote)
+	if (peer_is_self(pair->peer) && pair->local < pair->remote)
 		pair = pair_get(pair->peer, pair->remote, pair->local);
 	if (!pair || pair->attempt || pair->state != PAIR_NONE)
 		return;
@@ -380,7 +193,7 @@ void pair_want(struct pair *pair)
 
 void session_probe(struct peer *p)
 {
-	struct pair *pair = p->up_n || p->dead || is_self(p) ? NULL : pair_get(p, 0, 0);
+	struct pair *pair = p->up_n || p->dead || peer_is_self(p) ? NULL : pair_get(p, 0, 0);
 	if (pair)
 		pair_demand(pair);
 }
@@ -409,7 +222,7 @@ static uint64_t yields_step(struct group *g)
 			if (pair->state != PAIR_YIELDING)
 				continue;
 			if (g->now >= pair->retry_at) {
-				yield_end(pair);
+				pair_yield_end(pair);
 				pair_begin(pair);
 			} else if (pair->retry_at < next) {
 				next = pair->retry_at;
@@ -439,7 +252,7 @@ static int hello_check(const struct group *g, const struct nic_event *ev, struct
 	if (h->to != g->config.incarnation)
 		return -ESTALE;
 	const struct peer *p = &g->peers[h->rank];
-	if (is_self(p) && h->from != g->config.incarnation)
+	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
 	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
 	if (p->known && h->from != g->members[h->rank].incarnation)
@@ -464,11 +277,11 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 		return p->dead ? -EPIPE : -ENOMEM;
 	if (pair->state == PAIR_UP || pair->state == PAIR_DEAD)
 		return -EACCES;
-	if (is_self(p)) {
+	if (peer_is_self(p)) {
 		const struct pair *ours = pair_find(p, h.from_shard, h.to_shard);
 		if (!ours || !ours->attempt)
 			return -EACCES;
-	} else if (pair->attempt && is_higher(pair)) {
+	} else if (pair->attempt && pair_is_higher(pair)) {
 		return -EALREADY;
 	}
 	struct hello mine = hello_to(pair, h.from);
@@ -493,18 +306,18 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 		rc = pair ? 0 : -ENOMEM;
 	}
 	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
-		port_drop(g, port->index, ev->peer);
+		group_port_drop(g, port->index, ev->peer);
 		return;
 	}
-	if (rc == 0 && !handle_enter(port, ev->peer, pair))
+	if (rc == 0 && !pair_enter(port, ev->peer, pair))
 		rc = -ENOMEM;
 	if (rc) {
-		port_drop(g, port->index, ev->peer);
+		group_port_drop(g, port->index, ev->peer);
 		if (ev->user)
 			pair_next(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
 		return;
 	}
-	yield_end(pair);
+	pair_yield_end(pair);
 	pair->state = PAIR_UP;
 	pair->port = (uint16_t)port->index;
 	pair->handle = ev->peer;
@@ -524,7 +337,7 @@ static void on_failed(const struct nic_event *ev)
 	pair->attempt = false;
 	if (pair->state != PAIR_CONNECTING)
 		return; /* the other side's attempt was the one, or the worker is dead */
-	if (ev->error == -EALREADY && !is_higher(pair) && !is_self(pair->peer))
+	if (ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer))
 		pair_yield(pair);
 	else
 		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
@@ -581,7 +394,7 @@ static void connect_all(struct peer *p)
 			struct pair *pair = pair_get(p, local, remote);
 			if (!pair)
 				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
-			else if (is_higher(pair) || (is_self(p) && local == remote) || !p->common)
+			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->common)
 				if (pair->state == PAIR_NONE)
 					pair_begin(pair);
 		}
