@@ -147,6 +147,9 @@
 /* Adaptive idling: polls without work before the driver yields, and yields before it sleeps; perf/NOTES.md, "idle". */
 #define FAR_SPIN_NS  UINT64_C(20000)
 #define FAR_YIELD_NS UINT64_C(50000)
+/* The same under a quota of less than one CPU for each shard: what going to sleep and waking costs. So looking for work
+ * takes at most as much of the quota again as sleeping would have, however long the pauses are. */
+#define FAR_SPIN_SCARCE_NS UINT64_C(5000)
 
 /* Store: keys and values of the rendezvous, requests waiting at the server, clients. */
 #define FAR_STORE_KEY_MAX     255

@@ -44,6 +44,8 @@ bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 	shard_run_timers(s, now);
 	if (!i->since)
 		i->since = now;
+	if (s->config.cpu_scarce)
+		return now - i->since >= FAR_SPIN_SCARCE_NS;
 	if (s->config.idle == FAR_IDLE_BUSY || now - i->since < FAR_SPIN_NS)
 		return false;
 	if (now - i->since < FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)) {
