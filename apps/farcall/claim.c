@@ -91,6 +91,9 @@ static int find_place(struct claim *c)
 	}
 	if (rc == -ENXIO)
 		return complain(c, "its name did not resolve in time", "correct MASTER_ADDR, or start rank 0 there");
+	if (rc == -EHOSTUNREACH) /* what the sockets say of a name service without an answer, too */
+		return complain(c, "its name is not known now, or no way leads there",
+				"start rank 0 there, or correct MASTER_ADDR");
 	if (rc)
 		return complain(c, strerror(-rc), "start rank 0 there, or correct MASTER_ADDR and MASTER_PORT");
 	if (c->status != STORE_OK)
