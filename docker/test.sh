@@ -187,13 +187,37 @@ lives() {
 	logs >"$dir/err"
 	[ -z "$(ids --filter exited=0)" ] && says "before the job was done; its own last lines say why"
 	ok "$profile: and say whom they lost" $?
+	up
+	healthy_in_time
+	ok "$profile: the same containers can be started again" $?
+	compose --profile "$profile" stop -t 30 >"$dir/out" 2>"$dir/err" </dev/null
+	logs >"$dir/err"
+	[ -z "$(ids --filter exited=137)$(ids --filter exited=0)$(ids --filter status=running)" ]
+	ok "$profile: docker-compose stop needs no kill" $?
 	down
 	[ $rc -eq 0 ] && nothing_of_it
 	ok "$profile: nothing is left of it" $?
 }
 
+# The first alone: it waits, and says so.
+says_it_waits() {
+	bounded docker exec "$(service first)" farcall health
+	[ $rc -eq 1 ] && has out '^unhealthy: .*rank 0 has not joined yet: it waits for the other 3 members$'
+}
+waits() {
+	unset MORE_SERVERS WORKERS TRAIN
+	compose --profile "$profile" up -d --no-build "first$suffix" >"$dir/out" 2>"$dir/err" </dev/null
+	eventually says_it_waits
+	ok "$profile: the first alone is not healthy: it waits for the others" $?
+	bounded docker stop -t 30 "$(service first)"
+	is '{{.State.ExitCode}}' 143
+	ok "$profile: it can be stopped while it waits" $?
+	down
+}
+
 profile=shm
 suffix=-shm
+waits
 lives
 trains 2 3 "--mode bsp"
 trains 0 1 ""
