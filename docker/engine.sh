@@ -50,7 +50,8 @@ engine_begin() {
 	export DOCKER_CONFIG
 	mkdir "$DOCKER_CONFIG"
 	unset DOCKER_CONTEXT DOCKER_TLS_VERIFY DOCKER_CERT_PATH
-	dockerd --host "$DOCKER_HOST" --data-root "$run/data" --exec-root "$run/exec" --pidfile "$run/pid" \
+	# It ends with this shell, whatever ends that.
+	setpriv --pdeathsig TERM dockerd --host "$DOCKER_HOST" --data-root "$run/data" --exec-root "$run/exec" --pidfile "$run/pid" \
 		--bridge none --iptables=false --ip6tables=false --ip-forward=false --ip-masq=false \
 		--default-address-pool base=10.213.0.0/16,size=24 --containerd-namespace "$cgroup" \
 		--containerd-plugins-namespace "$cgroup-plugins" --cgroup-parent "/$cgroup" \

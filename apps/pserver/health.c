@@ -91,7 +91,9 @@ static bool shards_answer(const struct health *h)
 	for (unsigned i = 0; i < far_shards(h->agent); i++) {
 		struct far_to self = {.worker = h->rank, .shard = (int32_t)i};
 		struct far_val out;
-		if (far_rpc_sync_to(h->agent, self, "far::identity", FAR_ARGS(h->rank), &opts, &out, NULL) != FAR_OK)
+		enum far_status status =
+			far_rpc_sync_to(h->agent, self, "far::identity", FAR_ARGS(h->rank), &opts, &out, NULL);
+		if (status != FAR_OK)
 			return false;
 		far_val_fini(&out);
 	}
