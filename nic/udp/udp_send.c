@@ -222,6 +222,17 @@ static void say_segment(struct udp_batch *b, unsigned m, uint16_t segment)
 	memcpy(CMSG_DATA(c), &segment, sizeof segment);
 }
 
+/* May packets of this size leave in runs? */
+static bool in_runs(struct udp_place *place, uint32_t bytes)
+{
+	if (!place->segments || !bytes || bytes > place->bytes_max)
+		return false;
+	if (bytes <= UDP_BYTES_MIN || place->probes >= UDP_PROBES)
+		return true;
+	place->probes++;
+	return false;
+}
+
 /* Messages through one socket, which is returned. */
 static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 {
@@ -243,7 +254,7 @@ static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 		b->of[m].taken = b->taken_n;
 		b->of[m].packets = 0;
 		take_slot(q, b, m, slot);
-		if (place->segments && slot->bytes && slot->bytes <= place->bytes_max)
+		if (in_runs(place, slot->bytes))
 			take_run(q, b, m, slot, i);
 		if (b->of[m].packets > 1)
 			say_segment(b, m, (uint16_t)slot->bytes);
