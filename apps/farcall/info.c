@@ -2,6 +2,7 @@
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
 #include "commands.h"
 #include "nic/nic.h"
+#include "nic/udp/udp.h"
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
@@ -155,11 +156,21 @@ static void print_drivers(FILE *out, struct json *j, struct info *info)
 	}
 }
 
+/* A line of advice for each thing that a UDP socket gets here. */
+static void print_udp(FILE *out)
+{
+	char advice[1024], *rest = advice;
+	nic_udp_advice(advice, sizeof advice);
+	for (char *line; (line = strsep(&rest, "\n")) && *line;)
+		fprintf(out, "udp                %s\n", line);
+}
+
 static void print_info(bool want_json)
 {
 	FILE *out = want_json ? stderr : stdout;
 	struct info info = {.chosen = NULL};
 	struct json j;
+	char advice[1024];
 	gather(&info);
 	fprintf(out, "farcall %s, library %s\n\nNIC drivers\n", FAR_VERSION, far_version());
 	if (want_json) {
@@ -175,6 +186,7 @@ static void print_info(bool want_json)
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
 	print_memory(out, &info);
 	print_limits(out);
+	print_udp(out);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
@@ -187,6 +199,8 @@ static void print_info(bool want_json)
 	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
 	json_memory(&j, &info);
 	json_limits(&j);
+	nic_udp_advice(advice, sizeof advice);
+	json_string(&j, "udp", advice);
 	json_end(&j);
 }
 

@@ -141,7 +141,8 @@ struct udp_queue {
 
 	/* Sending, udp_send.c. */
 	uint32_t first_slot, slots_n; /* ring of slots: [first_slot, first_slot + slots_n) are in use */
-	uint32_t ready_n, ready_bytes;
+	uint32_t ready_n, open_n;     /* of them: committed; neither committed nor cancelled */
+	uint32_t ready_bytes;
 	uint32_t arena_at; /* of the next packet */
 	bool blocked;      /* the socket took no more: tried again by the next flush or recv */
 	uint8_t *arena;
