@@ -17,13 +17,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void address(const uint8_t *bytes, size_t len)
 {
 	struct udp_addr a, again;
-	uint8_t blob[UDP_BLOB_MAX];
+	uint8_t blob[UDP_BLOB_MAX], blob_again[UDP_BLOB_MAX];
 	char text[512] = "";
 	if (!udp_addr_decode(bytes, len, &a))
 		return;
 	must(a.queues >= 1 && a.queues <= UDP_QUEUES_MAX && a.ips_n >= 1 && a.ips_n <= UDP_ADDRS_MAX);
-	must(udp_addr_decode(blob, udp_addr_encode(&a, blob), &again));
-	must(memcmp(&a, &again, sizeof a) == 0);
+	uint16_t written = udp_addr_encode(&a, blob);
+	must(udp_addr_decode(blob, written, &again));
+	must(udp_addr_encode(&again, blob_again) == written && memcmp(blob, blob_again, written) == 0);
 	udp_addr_text(&a, text, sizeof text);
 	must(strlen(text) > 0);
 }
