@@ -351,6 +351,45 @@ static void case_threads(void)
 	}
 }
 
+/* A queue of two sockets: neither is overlooked by the look before a sleep, or when both are cold. */
+static void case_two_sockets(void)
+{
+	struct nic_pkt pkts[BURST];
+	struct sockaddr_in6 sa;
+	struct udp_ip six = {.family = 0};
+	if (!have_v6())
+		return;
+	two(NULL, NULL);
+	REQUIRE(udp_queue_of(ends[1].q)->sockets_n == 2 && udp_ip_parse("::1", &six));
+	socklen_t len = udp_ip_sockaddr(&six, udp_queue_of(ends[1].q)->port_number, false, &sa);
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	REQUIRE(sendto(fd, "cold", 4, 0, (struct sockaddr *)&sa, len) == 4);
+	REQUIRE(take(1, pkts, BURST) == 1 && pkts[0].body_len == 4);
+	end_close(0);
+	two(NULL, NULL); /* another port number */
+	len = udp_ip_sockaddr(&six, udp_queue_of(ends[1].q)->port_number, false, &sa);
+	for (unsigned i = 0; i < 20; i++) {
+		REQUIRE(send_one(0, at_1, i, 30) == 0);
+		flush(0);
+		while (take(1, pkts, BURST) == 0)
+			;
+		REQUIRE(sendto(fd, "armed", 5, 0, (struct sockaddr *)&sa, len) == 5);
+		if (i % 2) { /* polled now and then */
+			while (take(1, pkts, BURST) == 0)
+				;
+		} else {
+			ends[1].ops->arm(ends[1].q);
+			REQUIRE(take(1, pkts, BURST) == 1);
+			ends[1].ops->disarm(ends[1].q);
+		}
+		REQUIRE(pkts[0].body_len == 5);
+		/* So that the socket is cold for the next round. */
+		udp_queue_of(ends[1].q)->hot_n -= udp_queue_of(ends[1].q)->sockets[1].heat > 0;
+		udp_queue_of(ends[1].q)->sockets[1].heat = 0;
+	}
+	close(fd);
+}
+
 /* ---- who else is there ---- */
 
 static void case_foreign(void)
@@ -422,6 +461,8 @@ static void case_refused(void)
 			struct nic_pkt pkts[BURST];
 			REQUIRE(take(0, pkts, BURST) == 0);
 		}
+		uint8_t byte;
+		REQUIRE(recv(udp_queue_of(ends[0].q)->sockets[0].fd, &byte, 1, MSG_ERRQUEUE) < 0 && errno == EAGAIN);
 		struct nic_stats s;
 		driver->stats(ends[0].port, &s);
 		REQUIRE(s.tx_dropped == 0);
@@ -633,6 +674,7 @@ int main(void)
 		{"detach", case_detach},
 		{"wake", case_wake},
 		{"threads in turn", case_threads},
+		{"two sockets", case_two_sockets},
 		{"foreign datagrams", case_foreign},
 		{"receive buffer full", case_full},
 		{"refused", case_refused},
