@@ -64,6 +64,10 @@ static const struct nic_port_ops *driver_named(const char *name)
 		if (ops && strncmp(ops->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
 			return ops;
 	}
+	/* Not open here: an address of somebody else's. */
+	for (unsigned i = 0; nic_drivers[i]; i++)
+		if (strncmp(nic_drivers[i]->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
+			return nic_drivers[i];
 	return NULL;
 }
 
@@ -89,7 +93,7 @@ static void link_address(const struct nic_port *port, struct nic_addr *out)
 	out->len = (uint16_t)(out->len + sizeof id);
 }
 
-static void link_address_text(const struct nic_addr *addr, char *out, size_t cap)
+void link_address_text(const struct nic_addr *addr, char *out, size_t cap)
 {
 	struct nic_addr lower;
 	uint64_t id;
