@@ -290,5 +290,6 @@ extern const char *const nic_names[];
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err);
 
 extern const struct nic_port_ops nic_shm_port_ops;
+extern const struct nic_port_ops nic_lossy_port_ops;
 
 #endif

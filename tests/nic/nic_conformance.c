@@ -4,8 +4,10 @@
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
  */
 #include "nic_bench.h"
+#include "nic_datagrams.h"
 #include "nic_links.h"
 #include "nic_packets.h"
+#include "nic_places.h"
 #include "nic_processes.h"
 
 /* ---- connecting ---- */
@@ -40,9 +42,10 @@ static void case_nobody(void)
 	struct nic_err err = {""};
 	end_open(0);
 	end_open(1);
-	driver->address(ends[1].port, &addr);
+	ends[1].port_ops->address(ends[1].port, &addr);
 	end_close(1);
-	int error = driver->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
+	int error =
+		ends[0].port_ops->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
 	if (error)
 		REQUIRE(err.text[0]);
 	else
@@ -80,7 +83,7 @@ static void case_down(void)
 			break;
 	flush(0);
 	ends[0].ops->detach(ends[0].q, at_1);
-	driver->drop(ends[0].port, at_1);
+	ends[0].port_ops->drop(ends[0].port, at_1);
 	end_open(1);
 	pair_up(0, 1, &at_1, &at_0);
 	REQUIRE(send_one(0, at_1, 3, 7) == 0);
@@ -92,17 +95,20 @@ static void case_drop(void)
 {
 	two();
 	ends[0].ops->detach(ends[0].q, at_1);
-	driver->drop(ends[0].port, at_1);
+	ends[0].port_ops->drop(ends[0].port, at_1);
 	REQUIRE(step_until(&ends[1].downs, 1));
 	REQUIRE(ends[1].last_down == at_0);
 }
 
 /* ---- running ---- */
 
-static const struct {
+struct test_case {
 	const char *name;
 	void (*run)(void);
-} cases[] = {
+};
+
+/* Of connected drivers, and of a link over the others. */
+static const struct test_case connected_cases[] = {
 	{"sizes", case_sizes},
 	{"too large", case_too_large},
 	{"not attached", case_not_attached},
@@ -128,6 +134,34 @@ static const struct {
 	{"a thousand links", case_thousand_links},
 	{"a thousand links, one wakes", case_thousand_asleep},
 	{"two processes", case_two_processes},
+	{NULL, NULL},
+};
+
+static const struct test_case datagram_cases[] = {
+	{"up without words", two_places},
+	{"sizes", case_datagram_sizes},
+	{"too large", case_datagram_too_large},
+	{"not attached", case_datagram_not_attached},
+	{"bursts", case_datagram_bursts},
+	{"held packets", case_datagram_held},
+	{"ring full", case_datagram_full},
+	{"cancel", case_datagram_cancel},
+	{"open side by side", case_datagram_side_by_side},
+	{"several places to one address", case_places},
+	{"strangers and self", case_strangers},
+	{"several queues", case_place_queues},
+	{"counters", case_counters},
+	{"wake", case_datagram_wake},
+	{"arm and look", case_datagram_arm_and_look},
+	{"deadline", case_deadline},
+	{"address in words", case_address_text},
+	{"reach", case_reach},
+	{"connect to nonsense", case_nonsense},
+	{"bad configuration", case_bad_configuration},
+	{"somebody has gone", case_gone},
+	{"close with places left", case_close_with_places},
+	{"two processes", case_datagram_processes},
+	{NULL, NULL},
 };
 
 static void dir_remove(void)
@@ -145,73 +179,120 @@ static void dir_remove(void)
 	rmdir(dir);
 }
 
-static bool run_case(unsigned i)
+static struct {
+	unsigned passed, failed, skipped;
+	const char *only; /* one case; NULL: all */
+} tally;
+
+static void run_case(const struct test_case *c, const char *family)
 {
-	running = cases[i].name;
-	skip_reason = NULL;
+	bool ok;
+	if (tally.only && strcmp(tally.only, c->name) != 0)
+		return;
+	running = c->name;
+	skip_reason = unfit_reason = NULL;
 	alarm(60);
-	bool ok = setjmp(out) == 0;
+	ok = setjmp(out) == 0;
 	if (ok)
-		cases[i].run();
+		c->run();
 	step_all();
 	for (unsigned k = 0; k <= PEERS; k++)
 		end_close(k);
+	kept_free(true);
 	alarm(0);
-	printf("%s: %s%s%s\n", cases[i].name,
-	       !ok           ? "FAILED"
-	       : skip_reason ? "SKIP"
-			     : "ok",
-	       ok && skip_reason ? ": " : "", ok && skip_reason ? skip_reason : "");
+	const char *why = !ok ? NULL : skip_reason ? skip_reason : unfit_reason;
+	const char *what = !ok ? "FAILED" : skip_reason ? "SKIP" : unfit_reason ? "not for this driver" : "ok";
+	printf("%s%s: %s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "");
 	fflush(stdout);
-	return ok;
+	tally.failed += !ok;
+	tally.skipped += ok && skip_reason;
+	tally.passed += ok && !why;
 }
 
-static int open_driver(const char *name)
+static void run_cases(const struct test_case *cases, const char *family)
+{
+	for (const struct test_case *c = cases; c->name; c++)
+		run_case(c, family);
+}
+
+/* Opens one port and asks what it is; datagram drivers take no heads, the others no packets without. */
+static int look_at_driver(void)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {.runtime_dir = dir, .id = 99, .queues = 1, .head_bytes = HEAD};
-	for (unsigned i = 0; nic_drivers[i]; i++)
-		if (strcmp(nic_drivers[i]->name, name) == 0)
-			driver = nic_drivers[i];
-	if (!driver) {
-		fprintf(stderr, "there is no driver \"%s\"\n", name);
-		return -ENOENT;
-	}
+	struct nic_config config = {
+		.runtime_dir = dir, .id = 99, .queues = 1, .args = driver_args_n ? driver_args[0] : NULL};
+	struct nic_port *port;
 	int error = driver->probe(&config, &err);
 	if (error) {
-		fprintf(stderr, "%s cannot work here: %s\n", name, err.text);
+		fprintf(stderr, "%s cannot work here: %s\n", driver->name, err.text);
 		return error;
 	}
-	struct nic_port *port;
 	error = driver->open(&config, &port, &err);
+	if (error == -EINVAL) {
+		config.head_bytes = HEAD;
+		error = driver->open(&config, &port, &err);
+	}
 	if (error) {
 		fprintf(stderr, "%s\n", err.text);
 		return error;
 	}
+	driver_head = config.head_bytes;
 	driver->caps(port, &caps);
 	driver->close(port);
 	return 0;
 }
 
+static int run_all(void)
+{
+	int error = look_at_driver();
+	if (error)
+		return error;
+	if (caps.connected) {
+		case_head = HEAD;
+		run_cases(connected_cases, "");
+		return 0;
+	}
+	case_head = 0;
+	run_cases(datagram_cases, "");
+	return 0;
+}
+
+static const char usage[] = "usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME]\n"
+			    "  --args  what follows ':' in nic=; several: of each end one\n";
+
+static bool parse(int argc, char **argv)
+{
+	struct nic_err err = {""};
+	for (int i = 1; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+		if (value && strcmp(argv[i], "--driver") == 0 && !driver) {
+			driver = nic_find(value, &err);
+			if (!driver)
+				fprintf(stderr, "%s\n", err.text);
+		} else if (value && strcmp(argv[i], "--args") == 0 && driver_args_n < ARGS_MAX) {
+			driver_args[driver_args_n++] = value;
+		} else if (value && strcmp(argv[i], "--case") == 0) {
+			tally.only = value;
+		} else {
+			return false;
+		}
+		i++;
+	}
+	return driver;
+}
+
 int main(int argc, char **argv)
 {
-	unsigned passed = 0, failed = 0, skipped = 0;
-	if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
-		fprintf(stderr, "usage: %s --driver NAME\n", argv[0]);
+	if (!parse(argc, argv)) {
+		fputs(usage, stderr);
 		return 2;
 	}
 	if (!mkdtemp(dir)) {
 		perror(dir);
 		return 2;
 	}
-	int error = open_driver(argv[2]);
-	for (unsigned i = 0; !error && i < sizeof cases / sizeof *cases; i++) {
-		bool ok = run_case(i);
-		failed += !ok;
-		passed += ok && !skip_reason;
-		skipped += ok && skip_reason;
-	}
+	int error = run_all();
 	dir_remove();
-	printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
-	return error ? 2 : failed != 0;
+	printf("%u passed, %u failed, %u skipped\n", tally.passed, tally.failed, tally.skipped);
+	return error ? 2 : tally.failed != 0;
 }

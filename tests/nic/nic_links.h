@@ -13,7 +13,7 @@ enum { QUEUES = 3, THOUSAND = 1024 };
 /* The queue of an end that the helpers of nic_bench.h work on. */
 static void use_queue(unsigned e, unsigned i)
 {
-	ends[e].q = driver->queue(ends[e].port, i);
+	ends[e].q = ends[e].port_ops->queue(ends[e].port, i);
 	REQUIRE(ends[e].q);
 }
 
@@ -21,16 +21,16 @@ static void connect_queues(unsigned from, unsigned i, unsigned to, unsigned j)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
-	driver->address(ends[to].port, &addr);
-	REQUIRE(driver->connect(ends[from].port, i, &addr, j, "hello", 5, now_ns() + CONNECT_NS, &ends[from], &err) ==
-		0);
+	ends[to].port_ops->address(ends[to].port, &addr);
+	REQUIRE(ends[from].port_ops->connect(ends[from].port, i, &addr, j, "hello", 5, now_ns() + CONNECT_NS,
+					     &ends[from], &err) == 0);
 }
 
 static bool queues_open(unsigned ports)
 {
 	for (unsigned i = 0; i < ports; i++)
 		if (end_open_queues(i, QUEUES)) {
-			skip_reason = "the driver has one queue";
+			unfit_reason = "it has one queue";
 			return false;
 		}
 	return true;
@@ -41,7 +41,7 @@ static void case_several_queues(void)
 	uint32_t there[QUEUES][QUEUES], here[QUEUES][QUEUES];
 	if (!queues_open(2))
 		return;
-	REQUIRE(driver->queue(ends[0].port, QUEUES) == NULL);
+	REQUIRE(ends[0].port_ops->queue(ends[0].port, QUEUES) == NULL);
 	for (unsigned i = 0; i < QUEUES; i++)
 		for (unsigned j = 0; j < QUEUES; j++) {
 			unsigned ups = ends[1].ups;
@@ -151,7 +151,7 @@ static void case_thousand_asleep(void)
 {
 	struct nic_pkt pkts[BURST];
 	if (!caps.wake) {
-		skip_reason = "the driver cannot wake";
+		unfit_reason = "it cannot wake";
 		return;
 	}
 	if (!thousand_up())

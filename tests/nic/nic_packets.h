@@ -217,7 +217,7 @@ static void case_wake(void)
 {
 	struct nic_pkt pkt;
 	if (!caps.wake) {
-		skip_reason = "the driver cannot wake";
+		unfit_reason = "it cannot wake";
 		return;
 	}
 	two();

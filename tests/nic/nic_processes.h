@@ -75,7 +75,8 @@ static int sender_main(int address_fd)
 		return 1;
 	end_open(1);
 	REQUIRE(read(address_fd, &addr, sizeof addr) == (ssize_t)sizeof addr);
-	REQUIRE(driver->connect(ends[1].port, 0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) == 0);
+	REQUIRE(ends[1].port_ops->connect(ends[1].port, 0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) ==
+		0);
 	REQUIRE(step_until(&ends[1].ups, 1));
 	uint32_t peer = ends[1].last_up;
 	REQUIRE(ends[1].ops->attach(ends[1].q, peer) == 0);
@@ -97,7 +98,7 @@ static void case_two_processes(void)
 	}
 	close(to_child[0]);
 	end_open(0);
-	driver->address(ends[0].port, &addr);
+	ends[0].port_ops->address(ends[0].port, &addr);
 	REQUIRE(write(to_child[1], &addr, sizeof addr) == (ssize_t)sizeof addr);
 	close(to_child[1]);
 	REQUIRE(step_until(&ends[0].ups, 1));
