@@ -277,10 +277,10 @@ struct nic_port {
 	const struct nic_port_ops *ops;
 };
 
-/** Drivers built into the library, best first; ends with NULL. */
+/** Drivers built into the library that a worker may choose by itself, best first; ends with NULL. */
 extern const struct nic_port_ops *const nic_drivers[];
 
-/** All names that nic_find() knows, best first, those of modules too; ends with NULL. */
+/** All names that nic_find() knows, best first, those of modules and of shims too; ends with NULL. */
 extern const char *const nic_names[];
 
 /**

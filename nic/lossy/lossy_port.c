@@ -200,7 +200,7 @@ static void lossy_address_text(const struct nic_addr *addr, char *out, size_t ca
 		return;
 	}
 	for (unsigned i = 0; nic_drivers[i]; i++)
-		if (nic_drivers[i] != &nic_lossy_port_ops && strcmp(nic_drivers[i]->name, lower.driver) == 0)
+		if (strcmp(nic_drivers[i]->name, lower.driver) == 0)
 			nic_drivers[i]->address_text(&lower, text, sizeof text);
 	snprintf(out, cap, "lossy over %s", text);
 }
