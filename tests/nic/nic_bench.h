@@ -66,7 +66,7 @@ static struct nic_caps caps; /* of what the cases see */
 static struct end ends[PEERS + 1];
 static struct kept *kept;
 static char dir[] = "/tmp/far-nic-XXXXXX";
-static jmp_buf out;
+static jmp_buf failed_case;
 static const char *running;
 static const char *skip_reason;  /* the machine cannot run the case */
 static const char *unfit_reason; /* the driver promises less than the case needs: it is none of its cases */
@@ -75,7 +75,7 @@ static const char *unfit_reason; /* the driver promises less than the case needs
 	do {                                                                                                           \
 		if (!(condition)) {                                                                                    \
 			fprintf(stderr, "%s:%d: %s: %s does not hold\n", __FILE__, __LINE__, running, #condition);     \
-			longjmp(out, 1);                                                                               \
+			longjmp(failed_case, 1);                                                                       \
 		}                                                                                                      \
 	} while (0)
 
@@ -387,6 +387,19 @@ static inline unsigned take_soon(unsigned e, struct nic_pkt *pkts, unsigned max)
 		ends[e].ops->flush(ends[e].q);
 	}
 	return n;
+}
+
+/* Where the ring is full until acknowledgements have come, waits for them. */
+static inline bool send_soon(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+{
+	uint64_t limit = now_ns() + patience_ns;
+	int error;
+	while ((error = send_one(e, peer, seq, len)) && over_network && now_ns() < limit) {
+		REQUIRE(error == -EAGAIN || error == -ENOBUFS);
+		flush(e);
+		pump(NULL);
+	}
+	return error == 0;
 }
 
 static void give(unsigned e, const struct nic_pkt *pkt)

@@ -293,6 +293,7 @@ static void case_datagram_full(void)
 		for (; sent < 200000 && (error = datagram_send(0, at_1, sent, 32)) == 0; sent++)
 			;
 		REQUIRE(error == 0 || error == -EAGAIN || error == -ENOBUFS);
+		REQUIRE(!error || ends[0].ops->tx_room(ends[0].q, at_1) == 0);
 		REQUIRE(sent >= caps.slots);
 		REQUIRE(sent >= (room < 200000 ? room : 200000));
 		flush(0);

@@ -175,7 +175,9 @@ static void case_datagram_wake(void)
 	REQUIRE(deliver(0, at_1, 1, 1, 64));
 	for (uint64_t round = 0; round < 50; round++) {
 		/* What is on its way wakes as well: it is looked for until all is quiet. */
+		uint64_t limit = patience_limit();
 		for (bool quiet = false; !quiet;) {
+			REQUIRE(now_ns() < limit);
 			ops->arm(ends[1].q);
 			quiet = datagram_take(1, 0, 0) == 0 && !is_readable(1, 0);
 			ops->disarm(ends[1].q);
@@ -343,24 +345,37 @@ static void case_nonsense(void)
 	REQUIRE(deliver(0, at_1, 1, 1, 100));
 }
 
+/* With these arguments, or the usual ones: an error with a reason, and nothing is there. */
+static void check_refused(unsigned queues, unsigned head_bytes, const char *args)
+{
+	struct nic_port *port = NULL;
+	struct nic_err err = {""};
+	struct nic_config config = {.runtime_dir = dir,
+				    .id = 200,
+				    .queues = queues,
+				    .head_bytes = head_bytes,
+				    .args = args            ? args
+					    : driver_args_n ? driver_args[0]
+							    : NULL};
+	int error = driver->open(&config, &port, &err);
+	if (!error)
+		fprintf(stderr, "%u queues, heads of %u bytes, args \"%s\": opened\n", queues, head_bytes,
+			config.args ? config.args : "");
+	REQUIRE(error < 0 && err.text[0] && !port);
+}
+
 static void case_bad_configuration(void)
 {
-	static const struct {
-		unsigned queues;
-		const char *args;
-	} bad[] = {{0, NULL}, {100000, NULL}, {1, "no-such-word=1"}, {1, "=,=,=:;"}, {1, ","}};
-	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
-		struct nic_port *port = NULL;
-		struct nic_err err = {""};
-		const char *args = bad[i].args ? bad[i].args : driver_args_n ? driver_args[0] : NULL;
-		struct nic_config config = {.runtime_dir = dir, .id = 200, .queues = bad[i].queues, .args = args};
-		int error = driver->open(&config, &port, &err);
-		if (!error)
-			fprintf(stderr, "%u queues, args \"%s\": opened\n", bad[i].queues, args ? args : "");
-		REQUIRE(error < 0 && err.text[0] && !port);
+	check_refused(0, driver_head, NULL);
+	check_refused(caps.queues_max + 1, driver_head, NULL);
+	check_refused(100000, driver_head, NULL);
+	if (caps.connected) {
+		check_refused(1, caps.head_bytes_max + 1, NULL);
+		return;
 	}
-	two_places();
-	REQUIRE(deliver(0, at_1, 1, 1, 100));
+	check_refused(1, driver_head, "no-such-word=1");
+	check_refused(1, driver_head, "=,=,=:;");
+	check_refused(1, driver_head, ",");
 }
 
 /* ---- ends ---- */
@@ -495,7 +510,7 @@ static void play_end(unsigned e, int socket, bool begins)
 static int player_main(int socket)
 {
 	running = "the other process";
-	if (setjmp(out))
+	if (setjmp(failed_case))
 		return 1;
 	play_end(1, socket, true);
 	return 0;

@@ -34,7 +34,7 @@ static int run(unsigned links, unsigned long rounds, bool active)
 {
 	struct nic_pkt pkts[BURST];
 	struct memory before, after;
-	if (setjmp(out))
+	if (setjmp(failed_case))
 		return 1;
 	before = memory();
 	end_open(0);
