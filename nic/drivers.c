@@ -6,10 +6,11 @@
 
 const struct nic_port_ops *const nic_drivers[] = {
 	&nic_shm_port_ops,
+	&nic_udp_port_ops,
 	NULL,
 };
 
-const char *const nic_names[] = {"shm", "lossy", NULL};
+const char *const nic_names[] = {"shm", "udp", "lossy", NULL};
 
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
 {
