@@ -93,6 +93,16 @@
 #define FAR_MAILBOX_SLOTS     1024u
 #define FAR_MAILBOX_SLOTS_MAX 16384u
 
+/* Ports of an agent, as INFO_PORTS_MAX says too: their addresses fit a value of the store. */
+#define FAR_PORTS_MAX 8
+
+/* A queue beyond a shard's first whose empty recv() is a system call of some 0.3 us is polled once in so many passes
+ * (of 50 ns and more), and once in so long; a sleep arms it. After a packet it is polled in so many passes for the next
+ * one: a round trip over a network and back. */
+#define FAR_COLD_PASSES 256u
+#define FAR_COLD_NS     UINT64_C(50000)
+#define FAR_HOT_POLLS   512u
+
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
 #define FAR_BURST 16
 
