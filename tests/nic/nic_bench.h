@@ -252,6 +252,16 @@ static int end_open_queues(unsigned i, unsigned queues)
 	return 0;
 }
 
+/* Where each end has arguments of its own there are no more ends than those. */
+static inline bool ends_are(unsigned n)
+{
+	if (driver_args_n > 1 && driver_args_n < n)
+		unfit_reason = "it has fewer ends";
+	else if (caps.peers_max < n - 1)
+		unfit_reason = "it has fewer peers";
+	return !unfit_reason;
+}
+
 static void end_open(unsigned i)
 {
 	REQUIRE(end_open_queues(i, 1) == 0);

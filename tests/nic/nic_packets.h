@@ -321,6 +321,8 @@ static void case_several_peers(void)
 	uint32_t there[PEERS + 1], here[PEERS + 1];
 	uint64_t got[PEERS + 1] = {0};
 	struct nic_pkt pkts[BURST];
+	if (!ends_are(PEERS + 1))
+		return;
 	for (unsigned i = 0; i <= PEERS; i++)
 		end_open(i);
 	for (unsigned i = 1; i <= PEERS; i++)
@@ -358,6 +360,8 @@ static void case_fair(void)
 {
 	uint32_t there[3], here[3];
 	struct nic_pkt pkts[BURST];
+	if (!ends_are(3))
+		return;
 	for (unsigned i = 0; i < 3; i++)
 		end_open(i);
 	for (unsigned i = 1; i < 3; i++)
