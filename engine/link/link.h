@@ -10,12 +10,15 @@
 #ifndef FAR_LINK_LINK_H
 #define FAR_LINK_LINK_H
 
+#include "base/clock.h"
 #include "nic/nic.h"
 
 struct link_config {
-	unsigned queues;     /* of the lower port, all of them */
-	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
-	uint64_t limit_ns;   /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
+	unsigned queues;                  /* of the lower port, all of them */
+	unsigned head_bytes;              /* of the packets above: sizeof(struct shm_head) */
+	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
+	const struct clock_source *clock; /* NULL: the machine's */
+	uint32_t first_packet;            /* number of the first packet of each connection */
 };
 
 /** Does a port with these capabilities need a link between it and the engine? */
