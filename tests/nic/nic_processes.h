@@ -5,6 +5,8 @@
 
 #include "nic_bench.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 enum { MANY_IN_MEMORY = 1000000, MANY_OVER_NETWORK = 30000 };
@@ -87,15 +89,71 @@ static void take_many(unsigned e)
 		give(e, &held[--held_n]);
 }
 
-static int sender_main(int socket)
+/* ---- the other process ---- */
+
+extern char **environ;
+
+/** What the other process is told first. */
+struct facts {
+	struct nic_caps caps;
+	unsigned driver_head, case_head;
+	bool over_network;
+	uint64_t patience_ns;
+};
+
+/**
+ * The program itself with the driver's options and `--child NAME`: a fork would share what a driver keeps per process.
+ * Its end of a stream between both is its standard input; the other end is returned.
+ */
+static int child_start(const char *name, pid_t *child)
+{
+	char *argv[2 * ARGS_MAX + 9];
+	unsigned n = 0;
+	int sockets[2];
+	argv[n++] = (char *)(uintptr_t) "nic_conformance";
+	argv[n++] = (char *)(uintptr_t) "--driver";
+	argv[n++] = (char *)(uintptr_t)driver->name;
+	for (unsigned i = 0; i < driver_args_n; i++) {
+		argv[n++] = (char *)(uintptr_t) "--args";
+		argv[n++] = (char *)(uintptr_t)driver_args[i];
+	}
+	argv[n++] = (char *)(uintptr_t) "--child";
+	argv[n++] = (char *)(uintptr_t)name;
+	argv[n++] = dir;
+	argv[n] = NULL;
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+	*child = fork();
+	if (*child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(sockets[1], 0);
+		execve("/proc/self/exe", argv, environ);
+		_exit(127);
+	}
+	close(sockets[1]);
+	REQUIRE(*child > 0);
+	struct facts facts = {.caps = caps,
+			      .driver_head = driver_head,
+			      .case_head = case_head,
+			      .over_network = over_network,
+			      .patience_ns = patience_ns};
+	REQUIRE(write(sockets[0], &facts, sizeof facts) == (ssize_t)sizeof facts);
+	return sockets[0];
+}
+
+static void child_wait(pid_t child, int socket)
+{
+	int status = -1;
+	REQUIRE(waitpid(child, &status, 0) == child);
+	close(socket);
+	REQUIRE(status == 0);
+}
+
+static void sender_main(int socket)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
-	running = "the sending process";
-	if (setjmp(failed_case))
-		return 1;
 	end_open(1);
-	REQUIRE(read(socket, &addr, sizeof addr) == (ssize_t)sizeof addr);
+	REQUIRE(recv(socket, &addr, sizeof addr, MSG_WAITALL) == (ssize_t)sizeof addr);
 	REQUIRE(ends[1].port_ops->connect(ends[1].port, 0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) ==
 		0);
 	REQUIRE(step_until(&ends[1].ups, 1));
@@ -110,32 +168,23 @@ static int sender_main(int socket)
 		flush(1);
 	}
 	/* The end is a process's death, not a goodbye. */
-	return 0;
+	_exit(0);
 }
 
 static void case_two_processes(void)
 {
-	int sockets[2], status = -1;
 	struct nic_addr addr;
-	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-	pid_t child = fork();
-	if (child == 0) {
-		close(sockets[0]);
-		alarm(60);
-		_exit(sender_main(sockets[1]));
-	}
-	close(sockets[1]);
+	pid_t child;
+	int socket = child_start("sender", &child);
 	end_open(0);
 	ends[0].port_ops->address(ends[0].port, &addr);
-	REQUIRE(write(sockets[0], &addr, sizeof addr) == (ssize_t)sizeof addr);
+	REQUIRE(write(socket, &addr, sizeof addr) == (ssize_t)sizeof addr);
 	REQUIRE(step_until(&ends[0].ups, 1));
 	REQUIRE(ends[0].ops->attach(ends[0].q, ends[0].last_up) == 0);
 	take_many(0);
 	if (over_network)
-		REQUIRE(write(sockets[0], "", 1) == 1);
-	REQUIRE(waitpid(child, &status, 0) == child);
-	close(sockets[0]);
-	REQUIRE(status == 0);
+		REQUIRE(write(socket, "", 1) == 1);
+	child_wait(child, socket);
 	/* Over a network nobody is missed who owes nothing. */
 	REQUIRE(!over_network || send_one(0, ends[0].last_up, 0, 1) == 0);
 	flush(0);
