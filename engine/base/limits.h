@@ -151,6 +151,10 @@
  * takes at most as much of the quota again as sleeping would have, however long the pauses are. */
 #define FAR_SPIN_SCARCE_NS UINT64_C(5000)
 
+/* Kicks that a sleeper takes from its side socket when it wakes; one that finds more is woken again. Enough for all
+ * peers that kick at the same moment, and a bound on what a flood costs. */
+#define FAR_KICKS_CLEARED_MAX 64
+
 /* Store: keys and values of the rendezvous, requests waiting at the server, clients. */
 #define FAR_STORE_KEY_MAX     255
 #define FAR_STORE_VALUE_MAX   4096
