@@ -3,6 +3,7 @@
 
 #include "api/nic_spec.h"
 #include "base/error.h"
+#include "link/link.h"
 #include "shard/shard.h"
 
 #include <errno.h>
@@ -55,18 +56,27 @@ static void automatic(struct nic_spec *spec)
 	}
 }
 
-/* One that cannot be used is closed. */
-static int complete(struct nic_port **port, struct nic_err *why)
+/* A port below the engine's needs gets a link; one that cannot be used all the same is closed. */
+static int complete(const struct ports_config *config, struct nic_port **port, struct nic_err *why)
 {
 	struct nic_caps caps;
 	int error = 0;
 	(*port)->ops->caps(*port, &caps);
-	if (!caps.connected || caps.slots < SHARD_RING_SLOTS) {
+	if (link_wanted(&caps)) {
+		const struct link_config link = {.queues = config->queues,
+						 .head_bytes = sizeof(struct shm_head),
+						 .limit_ns = config->peer_limit_ns};
+		error = link_open(*port, &link, port, why);
+		if (!error)
+			(*port)->ops->caps(*port, &caps);
+	}
+	if (!error && caps.slots < SHARD_RING_SLOTS) {
 		snprintf(why->text, sizeof why->text, "%s: %u packets in flight towards a peer, %u are needed",
 			 (*port)->ops->name, caps.slots, SHARD_RING_SLOTS);
 		error = -EINVAL;
-		(*port)->ops->close(*port);
 	}
+	if (error)
+		(*port)->ops->close(*port);
 	return error;
 }
 
@@ -89,7 +99,7 @@ static int open_one(const struct ports_config *config, const char *name, const c
 	why->text[0] = 0;
 	int error = ops->open(&nic, out, why);
 	if (!error)
-		error = complete(out, why);
+		error = complete(config, out, why);
 	if (error && !why->text[0])
 		snprintf(why->text, sizeof why->text, "%s: %s", name, strerror(-error));
 	return error;

@@ -2,6 +2,7 @@
 #include "ctl/route.h"
 
 #include "ctl/group.h"
+#include "link/link.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -129,24 +130,24 @@ void route_why(const struct group *g, const struct info *info, const struct rout
 		add(&t, "%s is the best that both have", g->config.ports[chosen->port]->ops->name);
 }
 
-/* The driver that puts an address into words, be it opened here or not. */
-static const struct nic_port_ops *ops_of(const struct group *g, const struct nic_addr *addr)
+/* In the words of its driver, be that open here or not. */
+static void put_into_words(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
 {
 	for (unsigned i = 0; i < g->config.ports_n; i++)
-		if (same_driver(g->config.ports[i], addr))
-			return g->config.ports[i]->ops;
-	for (unsigned i = 0; nic_drivers[i]; i++)
-		if (strncmp(nic_drivers[i]->name, addr->driver, sizeof addr->driver) == 0)
-			return nic_drivers[i];
-	return NULL;
+		if (same_driver(g->config.ports[i], addr)) {
+			g->config.ports[i]->ops->address_text(addr, out, cap);
+			return;
+		}
+	if (strncmp(addr->driver, nic_shm_port_ops.name, sizeof addr->driver) == 0)
+		nic_shm_port_ops.address_text(addr, out, cap);
+	else
+		link_address_text(addr, out, cap);
 }
 
 static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
 {
 	char words[96] = "";
-	const struct nic_port_ops *ops = ops_of(g, addr);
-	if (ops)
-		ops->address_text(addr, words, sizeof words);
+	put_into_words(g, addr, words, sizeof words);
 	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
 }
 

@@ -31,6 +31,9 @@ bool link_wanted(const struct nic_caps *caps);
  */
 int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err);
 
+/** The address_text of all of them: an address of a driver that need not be open here. Any thread. */
+void link_address_text(const struct nic_addr *addr, char *out, size_t cap);
+
 /** The port below one of link_open(), or the port itself when it is none. */
 struct nic_port *link_lower(struct nic_port *port);
 
