@@ -6,9 +6,10 @@
  * kinds, payloads of 0 bytes to 8 MiB, lists, tensors, cancels, tiny deadlines and repeats, until so many bytes were
  * carried.
  *
- *   api_lossy [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--nic NIC]
+ *   api_lossy [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--packet BYTES] [--nic NIC]
  *
- * By default 64m over udp at 1%, seed 1; --nic instead of --over and --chance is nic= as it is.
+ * By default 64m over udp at 1%, seed 1, in packets as large as they may be; --nic is nic= as it is, instead of
+ * --over, --chance and --packet.
  */
 #include "api_lossy.h"
 
@@ -20,7 +21,7 @@ enum { THREADS = 3, LARGEST = 8 << 20, GROUP = 6, TENSOR = 5000 };
 #define DEADLINE_NS (40 * FAR_SEC)
 #define GRACE_NS    (15 * FAR_SEC)
 
-static const char *over = "udp", *chance = "1%", *nic;
+static const char *over = "udp", *chance = "1%", *packet = "65535", *nic;
 static uint64_t seed = 1, bytes_wanted = UINT64_C(64) << 20;
 static struct far_agent *agent;
 static int other;
@@ -272,8 +273,8 @@ static const char *nic_text(int rank)
 	if (nic)
 		return nic;
 	snprintf(text, sizeof text,
-		 "lossy:over=%s,drop=%s,duplicate=%s,delay=%s:2ms,reorder=%s,corrupt=%s,seed=%" PRIu64, over, chance,
-		 chance, chance, chance, chance, seed + (uint64_t)rank);
+		 "lossy:over=%s,drop=%s,duplicate=%s,delay=%s:2ms,reorder=%s,corrupt=%s,bytes=%s,seed=%" PRIu64, over,
+		 chance, chance, chance, chance, chance, packet, seed + (uint64_t)rank);
 	return text;
 }
 
@@ -378,13 +379,16 @@ int main(int argc, char **argv)
 			over = value;
 		else if (value && strcmp(argv[i], "--chance") == 0)
 			chance = value;
+		else if (value && strcmp(argv[i], "--packet") == 0)
+			packet = value;
 		else if (value && strcmp(argv[i], "--nic") == 0)
 			nic = value;
 		else if (value && strcmp(argv[i], "--seed") == 0)
 			seed = strtoull(value, NULL, 10);
 		else if (!value || strcmp(argv[i], "--bytes") != 0 || !read_bytes(value, &bytes_wanted)) {
 			fprintf(stderr,
-				"usage: %s [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--nic NIC]\n",
+				"usage: %s [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--packet BYTES] "
+				"[--nic NIC]\n",
 				argv[0]);
 			return 2;
 		}
@@ -394,7 +398,7 @@ int main(int argc, char **argv)
 	if (nic)
 		printf("again: api_lossy --nic '%s'", nic);
 	else
-		printf("again: api_lossy --over %s --chance %s", over, chance);
+		printf("again: api_lossy --over %s --chance %s --packet %s", over, chance, packet);
 	printf(" --bytes %" PRIu64 " --seed %" PRIu64 "\n", bytes_wanted, seed);
 	return bad;
 }
