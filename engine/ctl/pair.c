@@ -94,7 +94,7 @@ static void pair_tell(const struct pair *pair)
 		return;
 	if (peer_is_self(p)) {
 		route_self(g, &route);
-		route_tell(p, &route, "sessions with oneself stay in the process");
+		route_tell(p, &route, ROUTE_WHY_SELF);
 		return;
 	}
 	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);

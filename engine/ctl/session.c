@@ -419,7 +419,12 @@ void session_expect(struct peer *p, const struct info *info)
 {
 	struct route route;
 	char why[192];
-	p->common = route_common(p->group, info);
+	p->common = peer_is_self(p) || route_common(p->group, info);
+	if (peer_is_self(p)) {
+		route_self(p->group, &route);
+		route_tell(p, &route, ROUTE_WHY_SELF);
+		return;
+	}
 	bool found = route_next(p->group, info, 0, &route);
 	route_why(p->group, info, found ? &route : NULL, "", why, sizeof why);
 	route_tell(p, found ? &route : NULL, why);

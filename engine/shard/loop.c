@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven.
- */
+/* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven,
+ * by some tens where the first queue's recv() is a system call. */
 #define PASSES_PER_CLOCK 64u
 /* Bytes of a message after which what the burst has to say so far is sent. */
 #define ANSWER_AT_ONCE 16384u

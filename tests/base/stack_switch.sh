@@ -46,9 +46,10 @@ if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
 	# The whole engine, whose fibers go on on other threads: nothing thread-local may be kept across a wait.
 	bounded "$cross" -O2 -static -std=c11 -D_GNU_SOURCE -fno-strict-aliasing -pthread -I"$top/engine" -I"$top" \
-		-I"$top/include" "$top"/engine/[a-ik-z]*/*.c "$top"/nic/drivers.c "$top"/nic/shm/*.c \
+		-I"$top/include" "$top"/engine/[a-ik-z]*/*.c "$top"/nic/*.c \
+		"$top"/nic/shm/*.c "$top"/nic/udp/*.c "$top"/nic/lossy/*.c \
 		"$top/tests/e2e/api_fiber_threads.c" -o "$dir/agents" -lm
-	[ "$rc" -ne 0 ] || FAR_RUNTIME_DIR="$dir" bounded qemu-aarch64 "$dir/agents"
+	[ "$rc" -ne 0 ] || FAR_NIC=shm FAR_RUNTIME_DIR="$dir" bounded qemu-aarch64 "$dir/agents"
 	test "$rc" -eq 0
 	ok "fibers of two agents on arm64" $?
 else

@@ -115,13 +115,13 @@ refuses "wrong number of arguments" 1 'far::zeros: takes 1 argument' "$farcall" 
 mkdir -m 755 "$dir/open"
 mkdir -m 700 "$dir/theirs"
 refuses "runtime directory: open to others" 1 "$dir/open belongs to user $(id -u) with mode 755" \
-	env FAR_RUNTIME_DIR="$dir/open" "$farcall" run -n 2 -- "$refused" join
+	env FAR_NIC=shm FAR_RUNTIME_DIR="$dir/open" "$farcall" run -n 2 -- "$refused" join
 refuses "runtime directory: a file" 1 "$dir/good is not a directory" \
-	env FAR_RUNTIME_DIR="$dir/good" "$farcall" run -n 2 -- "$refused" join
+	env FAR_NIC=shm FAR_RUNTIME_DIR="$dir/good" "$farcall" run -n 2 -- "$refused" join
 refuses "runtime directory: cannot be made" 1 "cannot create the runtime directory $dir/none/x" \
-	env FAR_RUNTIME_DIR="$dir/none/x" "$farcall" run -n 2 -- "$refused" join
+	env FAR_NIC=shm FAR_RUNTIME_DIR="$dir/none/x" "$farcall" run -n 2 -- "$refused" join
 refuses "runtime directory: path too long" 1 "too long for a unix socket; set FAR_RUNTIME_DIR" \
-	env FAR_RUNTIME_DIR="/tmp/$(printf '%0200d' 1)" "$farcall" run -n 2 -- "$refused" join
+	env FAR_NIC=shm FAR_RUNTIME_DIR="/tmp/$(printf '%0200d' 1)" "$farcall" run -n 2 -- "$refused" join
 if [ "$(id -u)" -eq 0 ] && chown 65534 "$dir/theirs" 2>/dev/null; then
 	theirs=$dir/theirs
 else

@@ -275,7 +275,7 @@ active proctype keeper()
 					armed = true;
 					STORE(KEEPER, KASLEEP, 1);
 					leave(KEEPER);
-					/* sleep_on_wake_fd(): ppoll() without a limit. It does not clear. */
+					/* queues_sleep(): ppoll() without a limit. It does not clear. */
 					if
 					:: readable
 					:: ALL_ENDED && ALL_TAKEN && !readable -> assert(armed); break
