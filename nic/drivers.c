@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/module.h"
 #include "nic/nic.h"
 
 #include <stdio.h>
@@ -10,13 +11,17 @@ const struct nic_port_ops *const nic_drivers[] = {
 	NULL,
 };
 
-const char *const nic_names[] = {"shm", "udp", NULL};
+const char *const nic_names[] = {"shm", "dpdk", "udp", "lossy", NULL};
 
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
 {
 	for (unsigned i = 0; nic_drivers[i]; i++)
 		if (strcmp(nic_drivers[i]->name, name) == 0)
 			return nic_drivers[i];
+	if (strcmp(name, "dpdk") == 0)
+		return nic_module_load(name, err);
+	if (strcmp(nic_lossy_port_ops.name, name) == 0) /* only there for who names it */
+		return &nic_lossy_port_ops;
 	snprintf(err->text, sizeof err->text, "there is no NIC driver \"%.40s\"; `farcall info` lists them", name);
 	return NULL;
 }

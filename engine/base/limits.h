@@ -148,6 +148,10 @@
 #define FAR_SPIN_NS  UINT64_C(20000)
 #define FAR_YIELD_NS UINT64_C(50000)
 
+/* Kicks that a sleeper takes from its side socket when it wakes; one that finds more is woken again. Enough for all
+ * peers that kick at the same moment, and a bound on what a flood costs. */
+#define FAR_KICKS_CLEARED_MAX 64
+
 /* Store: keys and values of the rendezvous, requests waiting at the server, clients. */
 #define FAR_STORE_KEY_MAX     255
 #define FAR_STORE_VALUE_MAX   4096

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The published address, and who can be reached from here. */
+#include "nic/dpdk/dpdk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static uint64_t hash(uint64_t h, const void *bytes, size_t len)
+{
+	const uint8_t *b = bytes;
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+/* The directory and the name in it: the socket itself is made anew by each server. An abstract one is its network
+ * namespace's. */
+static uint64_t where_memif(const struct dpdk_args *a)
+{
+	struct stat st = {0};
+	char dir[sizeof a->socket];
+	snprintf(dir, sizeof dir, "%s", a->socket);
+	char *slash = strrchr(dir, '/');
+	const char *name = a->socket;
+	if (!a->abstract && slash) {
+		name = a->socket + (slash - dir) + 1;
+		slash[slash == dir] = 0;
+	}
+	if (stat(a->abstract ? "/proc/self/ns/net" : slash ? dir : ".", &st) < 0)
+		memset(&st, 0, sizeof st);
+	uint64_t h = hash(UINT64_C(0xcbf29ce484222325), &st.st_dev, sizeof st.st_dev);
+	h = hash(h, &st.st_ino, sizeof st.st_ino);
+	return hash(h, name, strlen(name));
+}
+
+/* Where nobody else chooses addresses: one of 169.254.0.0/16 or fd00:… that tells two ends apart. */
+static void choose_ip(struct dpdk_blob *b, const struct dpdk_args *a)
+{
+	if (a->has_ip) {
+		b->v6 = a->v6;
+		b->prefix = (uint8_t)a->prefix;
+		memcpy(b->ip, a->ip, sizeof b->ip);
+		return;
+	}
+	uint64_t h = hash(UINT64_C(0xcbf29ce484222325), b->mac, sizeof b->mac);
+	b->prefix = 16;
+	b->ip[0] = 169;
+	b->ip[1] = 254;
+	b->ip[2] = (uint8_t)(1 + h % 254);
+	b->ip[3] = (uint8_t)(1 + (h >> 16) % 254);
+}
+
+void dpdk_address_set(struct dpdk_port *p)
+{
+	struct dpdk_blob *b = &p->blob;
+	struct rte_ether_addr mac = {{0}};
+	rte_eth_macaddr_get(p->ethdev, &mac);
+	b->version = DPDK_BLOB_VERSION;
+	b->class = (uint8_t)p->args.class;
+	b->server = p->args.server;
+	b->queues = (uint8_t)p->queues_n;
+	b->body = (uint32_t)p->body_max;
+	memcpy(b->mac, mac.addr_bytes, sizeof b->mac);
+	snprintf(b->name, sizeof b->name, "%.31s", p->args.class == DPDK_IFACE ? p->args.iface : p->args.name);
+	if (p->args.class == DPDK_IFACE) {
+		memcpy(b->mac, p->iface.mac, sizeof b->mac);
+		memcpy(b->ip, p->ip.bytes, sizeof b->ip);
+		b->v6 = p->ip.v6;
+		b->prefix = p->ip.prefix;
+		b->port = p->holder.first;
+		b->kick = p->kicks.first;
+		return;
+	}
+	choose_ip(b, &p->args);
+	b->port = (uint16_t)(p->args.port ? p->args.port : DPDK_UDP_PORT);
+	if (p->args.class == DPDK_MEMIF) {
+		b->id = p->args.id;
+		b->where = where_memif(&p->args);
+	}
+}
+
+struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob)
+{
+	struct frame_addr at = {.v6 = blob->v6, .port = blob->port};
+	memcpy(at.mac, blob->mac, sizeof at.mac);
+	memcpy(at.ip, blob->ip, sizeof at.ip);
+	return at;
+}
+
+int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err)
+{
+	if (addr->len != sizeof *out)
+		return dpdk_error(err, -EINVAL, "dpdk: malformed address of %u bytes", addr->len);
+	memcpy(out, addr->blob, sizeof *out);
+	if (out->version != DPDK_BLOB_VERSION)
+		return dpdk_error(err, -EINVAL, "dpdk: an address of version %u, this Farcall knows %u", out->version,
+				  DPDK_BLOB_VERSION);
+	if (out->class > DPDK_OWN || out->queues == 0 || out->queues > DPDK_QUEUES_MAX || out->v6 > 1 ||
+	    out->prefix > (out->v6 ? 128 : 32) || out->port == 0 || out->port + out->queues > 65536 ||
+	    out->body > FRAME_PAYLOAD_MAX || !memchr(out->name, 0, sizeof out->name))
+		return dpdk_error(err, -EINVAL, "dpdk: malformed address");
+	return 0;
+}
+
+void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap)
+{
+	struct dpdk_blob b;
+	struct nic_err err;
+	char ip[HOST_IP_TEXT_BYTES];
+	if (dpdk_blob_read(addr, &b, &err))
+		snprintf(out, cap, "dpdk (malformed)");
+	else if (b.class == DPDK_MEMIF)
+		snprintf(out, cap, "dpdk memif id %" PRIu32 " (%s)", b.id, b.server ? "server" : "client");
+	else
+		snprintf(out, cap, b.v6 ? "dpdk [%s]:%u" : "dpdk %s:%u", host_ip_text(b.v6, b.ip, ip), b.port);
+}
+
+static bool same_subnet(const struct dpdk_blob *a, const struct dpdk_blob *b)
+{
+	for (unsigned bit = 0; bit < a->prefix; bit += 8) {
+		unsigned left = a->prefix - bit, mask = left >= 8 ? 0xff : 0xff & ~(0xffu >> left);
+		if ((a->ip[bit / 8] ^ b->ip[bit / 8]) & mask)
+			return false;
+	}
+	return a->v6 == b->v6;
+}
+
+static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them, struct nic_err *err)
+{
+	if (us->where != them->where)
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: the other side's memif has another socket%s",
+				  " (socket=; in containers, another directory, or another network namespace for "
+				  "abstract ones)");
+	if (us->id != them->id)
+		return dpdk_error(err, -EHOSTUNREACH,
+				  "dpdk: memif id %" PRIu32 " here, %" PRIu32 " there; see id=", us->id, them->id);
+	if (us->server == them->server)
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: both sides are memif's %s; one must have role=%s",
+				  us->server ? "server" : "client", us->server ? "client" : "server");
+	if (us->queues != them->queues)
+		return dpdk_error(err, -EHOSTUNREACH,
+				  "dpdk: memif needs as many shards on both sides: %u here, %u there", us->queues,
+				  them->queues);
+	return 0;
+}
+
+int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
+{
+	const struct dpdk_port *p = (const struct dpdk_port *)port;
+	const struct dpdk_blob *us = &p->blob;
+	struct dpdk_blob them;
+	char ours[HOST_IP_TEXT_BYTES], theirs[HOST_IP_TEXT_BYTES];
+	int error = dpdk_blob_read(addr, &them, err);
+	if (error || memcmp(us, &them, sizeof them) == 0)
+		return error;
+	if ((us->class == DPDK_MEMIF) != (them.class == DPDK_MEMIF))
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s is memif, %s is not", us->name, them.name);
+	if (us->class == DPDK_MEMIF)
+		return reach_memif(us, &them, err);
+	host_ip_text(us->v6, us->ip, ours);
+	host_ip_text(them.v6, them.ip, theirs);
+	if (!same_subnet(us, &them))
+		return dpdk_error(err, -EHOSTUNREACH,
+				  "dpdk: %s is not in the subnet of %s/%u, and nothing is routed here; use udp", theirs,
+				  ours, us->prefix);
+	if (memcmp(us->mac, them.mac, sizeof us->mac) == 0)
+		return dpdk_error(
+			err, -EHOSTUNREACH,
+			"dpdk: %s and %s are the same interface, which does not send to itself; use shm or udp", ours,
+			theirs);
+	return 0;
+}

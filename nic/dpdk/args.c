@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** nic=dpdk:DEVICE[,KEY=VALUE…]: keys of ours are taken out, the rest goes to DPDK as it is. */
+#include "nic/dpdk/dpdk.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORM                                                                                                           \
+	"nic=dpdk:net_memif0,role=server,id=0,socket=/path, nic=dpdk:net_af_packet0,iface=eth0, or nic=dpdk: and a "   \
+	"PCI address"
+
+static int bad_key(struct nic_err *err, const char *key, const char *value, const char *wanted)
+{
+	return dpdk_error(err, -EINVAL, "dpdk: %s=%.60s: %s", key, value, wanted);
+}
+
+static int number(const char *text, unsigned long min, unsigned long max, unsigned *out)
+{
+	char *end;
+	errno = 0;
+	unsigned long n = strtoul(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || *end || errno || n < min || n > max)
+		return -EINVAL;
+	*out = (unsigned)n;
+	return 0;
+}
+
+/* A.B.C.D[/N] or IPv6[/N]; without /N the usual subnet. */
+static int take_ip(struct dpdk_args *a, const char *value)
+{
+	char text[64];
+	if ((size_t)snprintf(text, sizeof text, "%s", value) >= sizeof text)
+		return -EINVAL;
+	char *slash = strchr(text, '/');
+	if (slash)
+		*slash++ = 0;
+	a->v6 = strchr(text, ':') != NULL;
+	if (inet_pton(a->v6 ? AF_INET6 : AF_INET, text, a->ip) != 1)
+		return -EINVAL;
+	a->has_ip = true;
+	a->prefix = a->v6 ? 64 : 24;
+	return slash ? number(slash, 1, a->v6 ? 128 : 32, &a->prefix) : 0;
+}
+
+/* 1: it was ours; 0: it is the driver's; or -EINVAL. */
+static int take_own(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+{
+	unsigned n = 0;
+	if (strcmp(key, "huge") == 0) {
+		if (number(value, 0, 1, &n))
+			return bad_key(err, key, value, "0 or 1");
+		a->huge = (int)n;
+	} else if (strcmp(key, "mtu") == 0) {
+		if (number(value, 256, 65535, &a->mtu))
+			return bad_key(err, key, value, "256 to 65535");
+	} else if (strcmp(key, "port") == 0) {
+		if (number(value, 1, 65536 - DPDK_QUEUES_MAX, &a->port))
+			return bad_key(err, key, value, "a UDP port, 1 to 65520");
+	} else if (strcmp(key, "ip") == 0) {
+		if (take_ip(a, value))
+			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
+	} else {
+		return 0;
+	}
+	return 1;
+}
+
+/* What we must know of the driver's own keys. */
+static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+{
+	if (a->class == DPDK_IFACE && strcmp(key, "iface") == 0)
+		snprintf(a->iface, sizeof a->iface, "%s", value);
+	if (a->class != DPDK_MEMIF)
+		return 0;
+	if (strcmp(key, "role") == 0) {
+		a->server = strcmp(value, "server") == 0;
+		if (!a->server && strcmp(value, "client") != 0)
+			return bad_key(err, key, value, "server or client");
+	} else if (strcmp(key, "id") == 0) {
+		if (number(value, 0, UINT32_MAX, &a->id))
+			return bad_key(err, key, value, "a number, the same on both sides");
+	} else if (strcmp(key, "bsize") == 0) {
+		if (number(value, 256, 16384, &a->bsize))
+			return bad_key(err, key, value, "256 to 16384 bytes");
+	} else if (strcmp(key, "socket") == 0) {
+		if (strlen(value) >= sizeof a->socket - 1)
+			return bad_key(err, key, value, "the path of a unix socket, at most 106 bytes");
+		snprintf(a->socket, sizeof a->socket, "%s", value);
+	} else if (strcmp(key, "socket-abstract") == 0) {
+		a->abstract = strcmp(value, "no") != 0;
+	} else if (strcmp(key, "zero-copy") == 0 && strcmp(value, "no") != 0) {
+		return bad_key(err, key, value,
+			       "not supported: mbufs would be freed by the other side's progress alone");
+	}
+	return 0;
+}
+
+static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
+{
+	char *value = strchr(pair, '=');
+	if (!value || value == pair)
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is no key=value", pair, a->name);
+	*value++ = 0;
+	int own = take_own(a, pair, value, err);
+	if (own < 0)
+		return own;
+	if (own)
+		return 0;
+	int error = look_at(a, pair, value, err);
+	if (error)
+		return error;
+	size_t len = strlen(a->devargs);
+	int n = snprintf(a->devargs + len, sizeof a->devargs - len, "%s%s=%s", len ? "," : "", pair, value);
+	return n < 0 || (size_t)n >= sizeof a->devargs - len
+		       ? dpdk_error(err, -EINVAL, "dpdk: the arguments of %s take more than %zu bytes", a->name,
+				    sizeof a->devargs - 1)
+		       : 0;
+}
+
+/* [domain:]bus:device.function, in hexadecimal. */
+static bool is_pci(const char *name)
+{
+	unsigned a, b, c, d;
+	char rest;
+	return sscanf(name, "%4x:%2x:%2x.%1x%c", &a, &b, &c, &d, &rest) == 4 ||
+	       sscanf(name, "%2x:%2x.%1x%c", &b, &c, &d, &rest) == 3;
+}
+
+static bool starts(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void classify(struct dpdk_args *a)
+{
+	a->bus = is_pci(a->name) ? "pci" : starts(a->name, "net_") || starts(a->name, "eth_") ? "vdev" : NULL;
+	a->class =
+		starts(a->name, "net_memif") ? DPDK_MEMIF
+		: starts(a->name, "net_af_packet") || starts(a->name, "net_af_xdp") || starts(a->name, "eth_af_packet")
+			? DPDK_IFACE
+			: DPDK_OWN;
+	a->huge = -1;
+	/* memif's own defaults */
+	a->bsize = 2048;
+	a->abstract = true;
+	snprintf(a->socket, sizeof a->socket, "/run/memif.sock");
+}
+
+static int check(const struct dpdk_args *a, struct nic_err *err)
+{
+	if (a->class == DPDK_IFACE && !a->iface[0])
+		return dpdk_error(err, -EINVAL, "dpdk: %s needs iface=, the kernel's name of an interface", a->name);
+	if (a->class == DPDK_MEMIF && !strstr(a->devargs, "role="))
+		return dpdk_error(err, -EINVAL, "dpdk: %s needs role=server on one side and role=client on the other",
+				  a->name);
+	return 0;
+}
+
+int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err)
+{
+	char copy[1024];
+	memset(out, 0, sizeof *out);
+	if (!text || !*text)
+		return dpdk_error(err, -ENODEV, "dpdk: no device is named: " FORM);
+	if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
+		return dpdk_error(err, -EINVAL, "dpdk: a device and arguments of more than %zu bytes", sizeof copy - 1);
+	char *rest, *word = strtok_r(copy, ",", &rest);
+	if (!word || text[0] == ',' || strlen(word) >= sizeof out->name || strpbrk(word, "= \t"))
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" names no device; " FORM, text);
+	snprintf(out->name, sizeof out->name, "%s", word);
+	classify(out);
+	int error = 0;
+	while (!error && (word = strtok_r(NULL, ",", &rest)))
+		error = take_pair(out, word, err);
+	return error ? error : check(out, err);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The ethdev below a port: found or made, its queues set up, started, taken away. */
+#include "nic/dpdk/dpdk.h"
+
+#include <errno.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Descriptors of a ring, where the device lets us choose. */
+#define RING_SLOTS 1024u
+/* Mbufs of a queue beyond those in rings, lanes and the bursts. */
+#define SPARE 256u
+
+/* Ports of one process may come and go on several control cores; devices and pools are the process'. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_xdp(const struct dpdk_port *p)
+{
+	return strncmp(p->args.name, "net_af_xdp", 10) == 0;
+}
+
+/* Drivers that hand a frame on as it is, or free it on a thread of their own: pools must then be safe for several. */
+static bool passes_mbufs(const struct dpdk_port *p)
+{
+	const char *name = p->info.driver_name;
+	return strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") || strstr(name, "softnic");
+}
+
+static int find(struct dpdk_port *p, struct nic_err *err)
+{
+	struct dpdk_args *a = &p->args;
+	uint16_t id;
+	bool there = rte_eth_dev_get_port_by_name(a->name, &id) == 0;
+	if (there && a->bus && strcmp(a->bus, "vdev") == 0)
+		return dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process; give the device another number",
+				  a->name);
+	if (!there && !a->bus)
+		return dpdk_error(err, -ENODEV,
+				  "dpdk: \"%s\" is neither net_…, nor a PCI address, nor a port that this process has",
+				  a->name);
+	if (!there) {
+		dpdk_log_begin();
+		int error = rte_eal_hotplug_add(a->bus, a->name, a->devargs);
+		const char *why = dpdk_log_end();
+		if (error)
+			return dpdk_error(err, error, "dpdk: %s cannot be had: %s", a->name,
+					  *why ? why : strerror(-error));
+		p->probed = true;
+		if (rte_eth_dev_get_port_by_name(a->name, &id))
+			return dpdk_error(err, -ENODEV, "dpdk: %s is no Ethernet device", a->name);
+	}
+	if (rte_eth_dev_info_get(id, &p->info) < 0)
+		return dpdk_error(err, -EIO, "dpdk: %s does not say what it can do", a->name);
+	p->ethdev = id;
+	p->device = p->info.device;
+	return 0;
+}
+
+/* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
+static unsigned rings(const struct dpdk_port *p)
+{
+	return p->args.class == DPDK_MEMIF ? p->queues_n * p->queues_n : p->queues_n;
+}
+
+static int check_queues(struct dpdk_port *p, struct nic_err *err)
+{
+	unsigned n = rings(p),
+		 most = p->info.max_rx_queues < p->info.max_tx_queues ? p->info.max_rx_queues : p->info.max_tx_queues;
+	if (p->args.class == DPDK_MEMIF && p->queues_n > DPDK_MEMIF_QUEUES_MAX)
+		return dpdk_error(err, -ERANGE, "dpdk: memif serves at most %u shards, not %u; see far_opts.shards",
+				  DPDK_MEMIF_QUEUES_MAX, p->queues_n);
+	if (n > most)
+		return dpdk_error(err, -ERANGE, "dpdk: %s has %u queues, one for each shard, but there are %u shards%s",
+				  p->args.name, most, p->queues_n,
+				  p->args.class == DPDK_IFACE ? "; see qpairs= and queue_count=" : "");
+	return 0;
+}
+
+static uint64_t tx_offloads(struct dpdk_port *p)
+{
+	/* The IP header's own costs nothing, its parts are known beforehand. */
+	return p->info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+}
+
+static int configure(struct dpdk_port *p)
+{
+	uint64_t sums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+	uint64_t hash = p->info.flow_type_rss_offloads & (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+	struct rte_eth_conf conf = {0};
+	conf.txmode.offloads = tx_offloads(p);
+	p->udp_sums = conf.txmode.offloads != 0;
+	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
+	if (p->args.mtu && p->args.class != DPDK_MEMIF)
+		conf.rxmode.mtu = p->args.mtu;
+	if (p->queues_n > 1 && hash) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = hash;
+	}
+	uint16_t n = (uint16_t)rings(p);
+	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
+	p->started = !error;
+	p->steering = p->args.class == DPDK_MEMIF || p->queues_n == 1 ? NIC_STEER_QUEUE : NIC_STEER_HASH;
+	return error;
+}
+
+/* The largest body: of what a frame of the device may hold. */
+static int set_body_max(struct dpdk_port *p)
+{
+	uint16_t mtu = 1500;
+	if (p->args.class == DPDK_MEMIF) {
+		p->body_max = (p->args.mtu && p->args.mtu < p->args.bsize ? p->args.mtu : p->args.bsize) - p->head_len;
+		return 0;
+	}
+	int error = rte_eth_dev_get_mtu(p->ethdev, &mtu);
+	if (p->args.class == DPDK_IFACE && p->iface.mtu < mtu)
+		mtu = (uint16_t)p->iface.mtu;
+	p->body_max = mtu - (p->head_len - FRAME_MAC_BYTES);
+	return error;
+}
+
+static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
+{
+	char name[RTE_MEMPOOL_NAMESIZE];
+	static unsigned serial;
+	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
+	unsigned n = lanes * DPDK_TX_MAX + 2 * DPDK_BURST + SPARE + slots;
+	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
+	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0;
+	/* Devices that read and write packet memory find the frame where they expect it; the others copy. */
+	p->rx_shift = pci || is_xdp(p) ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	snprintf(name, sizeof name, "farcall-%u", serial++);
+	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || dpdk_eal_huge());
+}
+
+static int set_rings_up(struct dpdk_port *p)
+{
+	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
+	int error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
+	int socket = rte_eth_dev_socket_id(p->ethdev);
+	bool copies = p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0;
+	for (unsigned i = 0; !error && i < p->queues_n; i++) {
+		p->pools[i] = pool_of(p, copies ? 0 : rx + tx + (is_xdp(p) ? 4096u : 0));
+		error = p->pools[i] ? 0 : -ENOMEM;
+	}
+	unsigned n = rings(p);
+	/* memif: ring i · queues + j leads from a queue i to the other side's j, which owns the mbufs at that end. */
+	for (unsigned i = 0; !error && i < n; i++)
+		error = rte_eth_rx_queue_setup(p->ethdev, (uint16_t)i, rx, (unsigned)socket, NULL,
+					       p->pools[i % p->queues_n]);
+	for (unsigned i = 0; !error && i < n; i++)
+		error = rte_eth_tx_queue_setup(p->ethdev, (uint16_t)i, tx, (unsigned)socket, NULL);
+	return error;
+}
+
+static int open_locked(struct dpdk_port *p, struct nic_err *err)
+{
+	int error = find(p, err);
+	if (!error)
+		error = check_queues(p, err);
+	if (error)
+		return error;
+	dpdk_log_begin();
+	error = configure(p);
+	if (!error)
+		error = set_body_max(p);
+	if (!error)
+		error = set_rings_up(p);
+	const char *why = dpdk_log_end();
+	if (error)
+		return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name,
+				  *why ? why : strerror(-error));
+	return 0;
+}
+
+int dpdk_device_open(struct dpdk_port *p, struct nic_err *err)
+{
+	pthread_mutex_lock(&mutex);
+	int error = open_locked(p, err);
+	pthread_mutex_unlock(&mutex);
+	return error;
+}
+
+int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
+{
+	pthread_mutex_lock(&mutex);
+	dpdk_log_begin();
+	int error = rte_eth_dev_start(p->ethdev);
+	const char *why = dpdk_log_end();
+	if (error)
+		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));
+	pthread_mutex_unlock(&mutex);
+	return error;
+}
+
+void dpdk_device_close(struct dpdk_port *p)
+{
+	pthread_mutex_lock(&mutex);
+	dpdk_log_begin(); /* and drop it */
+	if (p->started) {
+		rte_eth_dev_stop(p->ethdev);
+		if (p->probed)
+			rte_eth_dev_close(p->ethdev);
+	}
+	if (p->probed && p->device)
+		rte_dev_remove(p->device);
+	else if (p->probed)
+		rte_eal_hotplug_remove(p->args.bus, p->args.name);
+	p->started = p->probed = false;
+	dpdk_log_end();
+	pthread_mutex_unlock(&mutex);
+}
+
+void dpdk_device_free(struct dpdk_port *p)
+{
+	pthread_mutex_lock(&mutex);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		rte_mempool_free(p->pools[i]);
+	pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The dpdk driver's own structures. A port is an ethdev that is ours alone; its queues send and receive UDP datagrams
+ * in Ethernet frames. Frames are received, and written, in place: the body handed to the engine is part of the mbuf.
+ */
+#ifndef NIC_DPDK_DPDK_H
+#define NIC_DPDK_DPDK_H
+
+#include "nic/dpdk/frame.h"
+#include "nic/dpdk/host.h"
+#include "nic/dpdk/loop.h"
+#include "nic/nic.h"
+
+#include <pthread.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <stdatomic.h>
+
+/* Queues of a port: one per shard. */
+#define DPDK_QUEUES_MAX 16u
+/* Places to send to, of a port. Each is 256 bytes. */
+#define DPDK_PLACES_MAX 16384u
+/* Frames that wait in a queue for the device, towards one of its transmit rings: what a burst of a shard makes, several
+ * times over. Beyond it commit says -EAGAIN. */
+#define DPDK_TX_MAX 256u
+/* Frames taken from the device at once; more than the engine takes in a pass would only wait in the cache. */
+#define DPDK_BURST 32u
+/* Received bodies, and those being written, begin so that what follows a header of 96 bytes in them begins a line. */
+#define DPDK_BODY_ALIGN 32u
+/* memif has 255 rings each way at most, and every pair of queues has one of its own. */
+#define DPDK_MEMIF_QUEUES_MAX 15u
+/* First UDP port where no kernel has a say: any would do. */
+#define DPDK_UDP_PORT 7471u
+
+/* What the address and the limits of a device depend on. */
+enum dpdk_class {
+	DPDK_MEMIF, /* shared memory of two processes; point to point */
+	DPDK_IFACE, /* an interface of the kernel, which goes on using it: af_packet, af_xdp */
+	DPDK_OWN    /* all others: the device is ours alone, and has the address that we give it */
+};
+
+/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/README.md. */
+struct dpdk_args {
+	char name[RTE_DEV_NAME_MAX_LEN]; /* net_memif0, 0000:03:00.0, or an ethdev that exists */
+	char devargs[512];               /* the driver's own keys, as given */
+	const char *bus;                 /* vdev, pci; NULL: it exists */
+	enum dpdk_class class;
+	int huge;      /* 1, 0; −1: not said */
+	unsigned mtu;  /* 0: the device's */
+	unsigned port; /* first UDP port; 0: ours to choose */
+	bool has_ip;   /* ip= */
+	uint8_t v6;
+	uint8_t ip[16];
+	unsigned prefix; /* of ip= */
+	char iface[32];  /* IFACE: its name */
+	/* MEMIF */
+	bool server;
+	bool abstract;
+	unsigned id;
+	unsigned bsize;
+	char socket[108];
+};
+
+/** A published address, as bytes of the blob; the rest of the blob is 0. Fields in the machine's order: a cluster of
+ * both orders does not exist for this project's targets, and `version` would tell. */
+struct dpdk_blob {
+	uint16_t version; /* DPDK_BLOB_VERSION */
+	uint8_t class;    /* enum dpdk_class */
+	uint8_t server;   /* MEMIF */
+	uint8_t queues;
+	uint8_t prefix; /* of the subnet */
+	uint8_t v6;
+	uint8_t mac[6];
+	uint8_t zero[3];
+	uint8_t ip[16];
+	uint16_t port; /* UDP, of queue 0 */
+	uint16_t kick; /* IFACE: UDP port of the kernel's socket that wakes queue 0; 0: none */
+	uint32_t body; /* largest that is received */
+	uint32_t id;   /* MEMIF */
+	uint32_t zero2;
+	uint64_t where; /* MEMIF: hash of what identifies the socket; else of host and network namespace */
+	char name[32];  /* of the device, for messages */
+};
+static_assert(sizeof(struct dpdk_blob) == 88, "no holes: it is hashed and compared as bytes");
+static_assert(sizeof(struct dpdk_blob) <= 208, "engine/link adds to it");
+#define DPDK_BLOB_VERSION 1
+
+/** Frames that wait for one transmit ring. */
+struct dpdk_lane {
+	uint16_t ring;
+	uint16_t n;
+	struct rte_mbuf *m[DPDK_TX_MAX];
+};
+
+struct dpdk_queue;
+
+/** A place to send to. Written before it is UP, read by its queue. */
+struct dpdk_place {
+	struct frame_path path;
+	struct dpdk_lane *lane; /* NULL: a queue of this port */
+	struct loop *loop;      /* then */
+	int loop_wake;          /* likewise: the other queue's eventfd */
+	uint64_t body_max;
+	struct dpdk_queue *queue;
+	unsigned remote_queue;
+	bool attached; /* the queue's */
+	uint32_t number;
+	struct dpdk_place *next; /* not reported yet */
+	void *user;
+	struct host_kick kick;
+};
+
+/* Counters of a queue, written by its holder alone. */
+struct dpdk_counters {
+	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, dropped, kicks;
+};
+
+struct dpdk_port;
+
+struct dpdk_queue {
+	struct nic_queue base;
+	struct dpdk_port *port;
+	uint16_t ethdev;
+	uint16_t index;
+	uint16_t rx_rings; /* [first, first + n · step) */
+	uint16_t rx_first;
+	uint16_t rx_step;
+	uint16_t rx_next; /* where the next look begins */
+	uint16_t body_at; /* of a body that is written, from buf_addr on */
+	uint16_t lanes_n;
+	uint16_t held;       /* of the last burst: given back by the next */
+	uint32_t open;       /* reserved, not committed */
+	uint32_t waiting;    /* in all lanes */
+	bool fence;          /* no membarrier(): see dpdk_enter() */
+	enum frame_sum sum;  /* on transmit */
+	uint64_t tx_flags;   /* of mbufs */
+	uint64_t tx_offload; /* likewise: lengths of headers */
+	struct rte_mempool *pool;
+	struct frame_addr me; /* port of queue 0 */
+	unsigned queues_n;
+	_Atomic uint32_t busy;   /* inside a burst; partner: the port's `shut`, in dpdk_shut() */
+	struct dpdk_lane *lanes; /* [lanes_n] */
+	struct rte_mbuf *rx[DPDK_BURST];
+	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
+	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
+	struct dpdk_counters counters;
+	struct host_wake wake;
+	int sender; /* a socket for kicks; −1: none */
+};
+
+struct dpdk_memif;
+
+/* Whether queues may use the device. */
+enum dpdk_shut {
+	DPDK_OPEN,
+	DPDK_PAUSED, /* in a moment again: frames wait */
+	DPDK_DOWN    /* there is nobody on the other side: frames are dropped */
+};
+
+struct dpdk_port {
+	struct nic_port base;
+	_Atomic uint32_t shut; /* enum dpdk_shut */
+	struct dpdk_args args;
+	uint16_t ethdev;
+	bool probed;   /* the device is ours to remove */
+	bool started;  /* configured, so to be closed */
+	bool udp_sums; /* the device computes them on transmit */
+	unsigned queues_n;
+	struct dpdk_queue *queues[DPDK_QUEUES_MAX];
+	struct rte_mempool *pools[DPDK_QUEUES_MAX];
+	struct rte_device *device;
+	struct rte_eth_dev_info info;
+	enum nic_steering steering;
+	struct dpdk_blob blob;
+	uint64_t body_max;
+	unsigned head_len; /* of a frame's headers */
+	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
+	struct dpdk_memif *memif;
+	struct host_iface iface;  /* IFACE */
+	struct host_ip ip;        /* IFACE: the chosen one */
+	struct host_socks holder; /* IFACE: our UDP ports, at the kernel */
+	struct host_socks kicks;  /* IFACE */
+	int xdp_object, xdp_link; /* net_af_xdp; −1: none */
+	int fd;                   /* epoll */
+	int event_fd;             /* there are places to report */
+	struct dpdk_place *places[DPDK_PLACES_MAX];
+	uint32_t places_next;                     /* where the search for a free number begins */
+	struct dpdk_place *new_first, **new_last; /* not reported yet */
+};
+
+/* ---- eal.c ---- */
+
+/** Starts EAL, once per process. `huge` as dpdk_args.huge. Any thread; may take a second. */
+int dpdk_eal_start(int huge, struct nic_err *err);
+/** Whether EAL has huge pages. After dpdk_eal_start(). */
+bool dpdk_eal_huge(void);
+/** DPDK's messages from here on to dpdk_log_end() belong to one operation; one at a time. */
+void dpdk_log_begin(void);
+/** What DPDK said about why it failed, without line ends; "" when it said nothing. Valid until the next begin. */
+const char *dpdk_log_end(void);
+/** DPDK's messages are of no interest until it is called with false. By who has begun, or nobody. */
+void dpdk_log_quiet(bool quiet);
+
+/* ---- pool.c ---- */
+
+/**
+ * `n` mbufs for frames of `room` bytes, of a pool that only one thread at a time may use: the one that holds the queue.
+ * Last in, first out, so the mbufs in use stay in the cache; no atomics. With `shared` threads may share it. Received
+ * frames begin at `shift` bytes beyond the usual headroom. NULL: no memory.
+ */
+struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room, unsigned shift, bool shared,
+				     bool for_dma);
+
+/* ---- args.c ---- */
+
+int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err);
+
+/* ---- device.c ---- */
+
+/** Finds or makes the device, and sets its queues up. On failure nothing is left. */
+int dpdk_device_open(struct dpdk_port *p, struct nic_err *err);
+int dpdk_device_start(struct dpdk_port *p, struct nic_err *err);
+/** Stops it, and takes it away if it was made here. */
+void dpdk_device_close(struct dpdk_port *p);
+/** Frees the packets' memory: nobody may touch the queues any more. */
+void dpdk_device_free(struct dpdk_port *p);
+
+/* ---- iface.c: what a port needs of the kernel whose interface it shares ---- */
+
+int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *config, struct nic_err *err);
+int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
+/** Before the device is closed. */
+void dpdk_iface_leave(struct dpdk_port *p);
+void dpdk_iface_close(struct dpdk_port *p);
+
+/* ---- address.c ---- */
+
+void dpdk_address_set(struct dpdk_port *p);
+int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err);
+void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
+/** The blob, checked; -EINVAL. */
+int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
+struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
+
+/* ---- memif.c ---- */
+
+/** Before the device is made: removes the socket that a killed server left. */
+int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err);
+/** Starts the device, which has its other side later, or never. */
+int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
+/** Closes the device too. */
+void dpdk_memif_close(struct dpdk_port *p);
+uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now);
+/** A socket that receives the kicks of queue `index`: the descriptor or -errno. */
+int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
+void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);
+/** Where the server's, or the client's, queue `index` receives kicks; len 0: its path would be too long. */
+void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out);
+/** Where the other side receives those of its queue `index`. */
+void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
+
+/* ---- queue.c ---- */
+
+extern const struct nic_queue_ops dpdk_queue_ops;
+int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
+void dpdk_queue_close(struct dpdk_queue *q);
+/** The ring from queue `from` of the same port to this one; made when there is none. NULL: no memory. */
+struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from);
+/** Keeps the port's queues out of the device, and waits until none is in it, 1 s at most: -ETIMEDOUT, when a thread in
+ * a burst gets no CPU. */
+int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how);
+
+/* ---- port.c ---- */
+
+extern const struct nic_port_ops dpdk_port_ops;
+int dpdk_error(struct nic_err *err, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+uint64_t dpdk_now(void);
+
+/**
+ * A queue is about to use the device, unless the port is shut: then the device's memory may be taken away at any
+ * moment. The store of `busy` must be seen before the load of `shut`: dpdk_shut() makes it so with membarrier(), so
+ * that this side needs no fence; `fence` is set where the kernel has none.
+ */
+static inline bool dpdk_enter(struct dpdk_queue *q)
+{
+	atomic_store_explicit(&q->busy, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(q->fence, 0))
+		atomic_thread_fence(memory_order_seq_cst);
+	if (__builtin_expect(atomic_load_explicit(&q->port->shut, memory_order_acquire), 0)) {
+		atomic_store_explicit(&q->busy, 0, memory_order_release);
+		return false;
+	}
+	return true;
+}
+
+static inline void dpdk_leave(struct dpdk_queue *q)
+{
+	atomic_store_explicit(&q->busy, 0, memory_order_release);
+}
+
+static inline void dpdk_count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+#endif

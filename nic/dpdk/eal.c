@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * EAL: once per process, and for good, since it cannot be started again. It gets no devices here; ports add and remove
+ * theirs. Its files would be in a runtime directory that only root may create, and are for other processes to attach
+ * to: without them (--no-shconf, --in-memory) it needs no directory.
+ */
+#include "nic/dpdk/dpdk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ARGS_MAX 64
+/* EAL's own memory, where it cannot grow: drivers' rings and tables. Packets are not in it, see pool.c. */
+#define HEAP_MB "64"
+/* Huge pages of 2 MiB that must be free before EAL is started with them. */
+#define HUGE_BYTES ((size_t)16 << 20)
+
+/* ---- what DPDK says ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	bool capturing, quiet, verbose;
+	size_t len;
+	char text[200];
+} says = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Without "function(): " and the line's end; the pieces are joined. */
+static void capture(const char *line, size_t len)
+{
+	const char *colon = memmem(line, len, "(): ", 4);
+	if (colon && !memchr(line, ' ', (size_t)(colon - line))) {
+		len -= (size_t)(colon + 4 - line);
+		line = colon + 4;
+	}
+	while (len && (line[len - 1] == '\n' || line[len - 1] == '.' || line[len - 1] == ' '))
+		len--;
+	if (len == 0 || memmem(says.text, says.len, line, len))
+		return;
+	size_t room = sizeof says.text - 1 - says.len;
+	int n = snprintf(says.text + says.len, room + 1, "%s%.*s", says.len ? "; " : "", (int)len, line);
+	says.len += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+}
+
+static ssize_t on_output(void *cookie, const char *line, size_t len)
+{
+	(void)cookie;
+	int level = rte_log_cur_msg_loglevel();
+	pthread_mutex_lock(&says.mutex);
+	if (says.verbose)
+		fprintf(stderr, "farcall: dpdk: %.*s", (int)len, line);
+	else if (says.capturing && !says.quiet && level > 0 && level <= (int)RTE_LOG_ERR)
+		capture(line, len);
+	pthread_mutex_unlock(&says.mutex);
+	return (ssize_t)len;
+}
+
+void dpdk_log_begin(void)
+{
+	pthread_mutex_lock(&says.mutex);
+	says.capturing = true;
+	says.len = 0;
+	says.text[0] = 0;
+	pthread_mutex_unlock(&says.mutex);
+}
+
+const char *dpdk_log_end(void)
+{
+	pthread_mutex_lock(&says.mutex);
+	says.capturing = false;
+	pthread_mutex_unlock(&says.mutex);
+	return says.text;
+}
+
+void dpdk_log_quiet(bool quiet)
+{
+	pthread_mutex_lock(&says.mutex);
+	says.quiet = quiet;
+	pthread_mutex_unlock(&says.mutex);
+}
+
+static void take_log(void)
+{
+	cookie_io_functions_t io = {.write = on_output};
+	FILE *stream = fopencookie(NULL, "w", io);
+	if (!stream)
+		return;
+	setvbuf(stream, NULL, _IOLBF, 512);
+	rte_openlog_stream(stream);
+}
+
+/* ---- arguments ---- */
+
+struct start {
+	int argc;
+	char *argv[ARGS_MAX + 1];
+	char *words; /* FAR_DPDK_EAL's, cut up */
+	char lcores[1024];
+	char prefix[40];
+	bool huge;
+	int result, error;
+};
+
+static bool given(const struct start *s, const char *option)
+{
+	size_t len = strlen(option);
+	for (int i = 1; i < s->argc; i++)
+		if (strncmp(s->argv[i], option, len) == 0 &&
+		    (option[1] != '-' || s->argv[i][len] == 0 || s->argv[i][len] == '='))
+			return true;
+	return false;
+}
+
+static int add(struct start *s, const char *word)
+{
+	if (s->argc == ARGS_MAX)
+		return -E2BIG;
+	s->argv[s->argc++] = (char *)(uintptr_t)word; /* getopt moves them, nobody writes to them */
+	return 0;
+}
+
+static int add_users(struct start *s)
+{
+	const char *text = secure_getenv("FAR_DPDK_EAL");
+	if (!text)
+		return 0;
+	s->words = strdup(text);
+	if (!s->words)
+		return -ENOMEM;
+	char *rest, *word = strtok_r(s->words, " \t\n", &rest);
+	int error = 0;
+	for (; word && !error; word = strtok_r(NULL, " \t\n", &rest))
+		error = add(s, word);
+	return error;
+}
+
+/* One lcore that may be on any CPU that we may be on, so that nobody's affinity is narrowed. */
+static void describe_lcores(char *out, size_t cap)
+{
+	cpu_set_t set;
+	size_t n = (size_t)snprintf(out, cap, "--lcores=0@(");
+	const char *comma = "";
+	if (sched_getaffinity(0, sizeof set, &set))
+		CPU_ZERO(&set);
+	for (int i = 0; i < CPU_SETSIZE && n + 8 < cap; i++)
+		if (CPU_ISSET(i, &set)) {
+			int last = i;
+			while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set))
+				last++;
+			n += (size_t)snprintf(out + n, cap - n, last > i ? "%s%d-%d" : "%s%d", comma, i, last);
+			comma = ",";
+			i = last;
+		}
+	snprintf(out + n, cap - n, ")");
+	if (!*comma)
+		snprintf(out, cap, "--lcores=0");
+}
+
+/* Touched, since pages that are free may still be denied, by the limit of a container. */
+static bool huge_pages_free(void)
+{
+	void *at = mmap(NULL, HUGE_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+	if (at == MAP_FAILED)
+		return false;
+	unsigned char in[HUGE_BYTES / 4096] = {0};
+	bool all = mincore(at, HUGE_BYTES, in) == 0;
+	for (size_t i = 0; i < sizeof in; i++)
+		all = all && (in[i] & 1);
+	munmap(at, HUGE_BYTES);
+	return all;
+}
+
+/* What the user said goes first, and is not said again. */
+static int add_ours(struct start *s)
+{
+	bool devices = given(s, "-a") || given(s, "-b") || given(s, "--allow") || given(s, "--block");
+	bool memory = s->huge || given(s, "-m");
+	describe_lcores(s->lcores, sizeof s->lcores);
+	snprintf(s->prefix, sizeof s->prefix, "--file-prefix=farcall-%ld", (long)getpid());
+	const struct {
+		bool said;
+		const char *word;
+	} ours[] = {
+		{given(s, "-l") || given(s, "-c") || given(s, "--lcores"), s->lcores},
+		{given(s, "--iova-mode"), "--iova-mode=va"},
+		{given(s, "--telemetry") || given(s, "--no-telemetry"), "--no-telemetry"},
+		{given(s, "--file-prefix"), s->prefix},
+		/* A device that is not there: others are ours only when a port asks for them. */
+		{devices, "-a"},
+		{devices, "0000:00:00.0"},
+		{!s->huge || given(s, "--in-memory"), "--in-memory"},
+		{s->huge || given(s, "--no-huge"), "--no-huge"},
+		{memory, "-m"},
+		{memory, HEAP_MB},
+		{s->huge || given(s, "--no-shconf"), "--no-shconf"},
+	};
+	int error = 0;
+	for (size_t i = 0; i < sizeof ours / sizeof *ours && !error; i++)
+		if (!ours[i].said)
+			error = add(s, ours[i].word);
+	return error;
+}
+
+/* Whether EAL gets huge pages: as asked, by huge= or FAR_DPDK_EAL, else when there are some. */
+static bool wants_huge(const struct start *s, int huge)
+{
+	if (given(s, "--no-huge"))
+		return false;
+	if (given(s, "--in-memory") || given(s, "--socket-mem") || given(s, "--huge-dir") || huge == 1)
+		return true;
+	return huge < 0 && huge_pages_free();
+}
+
+/* ---- start ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	bool running, huge;
+	char failed[NIC_TEXT_BYTES_MAX];
+} eal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void *run(void *arg)
+{
+	struct start *s = arg;
+	s->result = rte_eal_init(s->argc, s->argv);
+	s->error = rte_errno;
+	return NULL;
+}
+
+/**
+ * On a thread of its own, with all signals blocked: EAL sets the affinity of the thread that starts it, and its own
+ * threads inherit the mask. They write to sockets whose other end may be gone, and SIGPIPE would end the process.
+ */
+static int run_aside(struct start *s)
+{
+	pthread_t thread;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&thread, NULL, run, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error)
+		return -error;
+	pthread_join(thread, NULL);
+	return 0;
+}
+
+static int fail(struct nic_err *err, int error, bool for_good, const char *why, const char *remedy)
+{
+	snprintf(err->text, sizeof err->text, "dpdk: EAL cannot be started: %s%s%s", why, *remedy ? "; " : "", remedy);
+	if (for_good)
+		memcpy(eal.failed, err->text, sizeof eal.failed);
+	return error;
+}
+
+static int start(int huge, struct nic_err *err)
+{
+	struct start s = {0};
+	if (huge == 1 && !huge_pages_free())
+		return fail(err, -ENOMEM, false, "huge=1, but fewer than 16 MiB of huge pages are free",
+			    "sysctl vm.nr_hugepages=64, or leave huge=1 out");
+	int error = add(&s, "farcall");
+	if (!error)
+		error = add_users(&s);
+	if (!error) {
+		s.huge = wants_huge(&s, huge);
+		error = add_ours(&s);
+	}
+	if (error) {
+		free(s.words);
+		return fail(err, error, false, error == -E2BIG ? "FAR_DPDK_EAL has too many words" : strerror(-error),
+			    "");
+	}
+	take_log();
+	if (!given(&s, "--log-level"))
+		rte_log_set_global_level(RTE_LOG_WARNING);
+	else
+		says.verbose = true;
+	dpdk_log_begin();
+	error = run_aside(&s);
+	const char *why = dpdk_log_end();
+	/* The words stay: EAL keeps pointers to some. */
+	if (error)
+		return fail(err, error, false, strerror(-error), "");
+	if (s.result < 0 && s.error == EALREADY) /* the application's */
+		s.huge = rte_eal_has_hugepages();
+	else if (s.result < 0)
+		return fail(err, s.error ? -s.error : -EIO, s.error != EINVAL, *why ? why : strerror(s.error),
+			    s.words ? "see FAR_DPDK_EAL" : "");
+	else
+		/* Nothing is in it, and each process would leave one. */
+		rmdir(rte_eal_get_runtime_dir());
+	if (!says.verbose)
+		rte_log_set_level_pattern("pmd.*", RTE_LOG_WARNING);
+	eal.running = true;
+	eal.huge = s.huge;
+	return 0;
+}
+
+int dpdk_eal_start(int huge, struct nic_err *err)
+{
+	int error = 0;
+	pthread_mutex_lock(&eal.mutex);
+	if (eal.failed[0]) {
+		memcpy(err->text, eal.failed, sizeof err->text);
+		error = -EIO;
+	} else if (!eal.running) {
+		error = start(huge, err);
+	} else if (huge >= 0 && (huge == 1) != eal.huge) {
+		error = fail(err, -EBUSY, false,
+			     eal.huge ? "it runs already, with huge pages" : "it runs already, without huge pages",
+			     "all ports of a process share it: leave huge= out here");
+	}
+	pthread_mutex_unlock(&eal.mutex);
+	return error;
+}
+
+bool dpdk_eal_huge(void)
+{
+	return eal.huge;
+}

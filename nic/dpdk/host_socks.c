@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/dpdk/host.h"
+#include "nic/dpdk/host_error.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Where the kernel chose the first of several ports and a later one was taken: so often, then it is no accident. */
+#define PORT_TRIES 64
+
+static socklen_t address_of(struct sockaddr_storage *out, bool v6, const uint8_t *ip, uint16_t port, int index)
+{
+	memset(out, 0, sizeof *out);
+	if (!v6) {
+		struct sockaddr_in *in = (void *)out;
+		in->sin_family = AF_INET;
+		in->sin_port = htons(port);
+		memcpy(&in->sin_addr, ip, 4);
+		return sizeof *in;
+	}
+	struct sockaddr_in6 *in6 = (void *)out;
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(port);
+	memcpy(&in6->sin6_addr, ip, 16);
+	in6->sin6_scope_id = (uint32_t)index; /* looked at for link-local addresses only */
+	return sizeof *in6;
+}
+
+/* The kernel drops what it gets for such a socket, before it takes memory for it. */
+static int drop_all(int fd)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog program = {1, &drop};
+	int least = 1;
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) < 0)
+		return -errno;
+	return setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least) < 0 ? -errno : 0;
+}
+
+static uint16_t port_of(int fd)
+{
+	struct sockaddr_storage at;
+	socklen_t len = sizeof at;
+	if (getsockname(fd, (struct sockaddr *)&at, &len) < 0)
+		return 0;
+	return ntohs(at.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&at)->sin_port
+					     : ((struct sockaddr_in6 *)(void *)&at)->sin6_port);
+}
+
+/** What a run of sockets is bound to. */
+struct run {
+	const struct host_iface *iface;
+	const struct host_ip *ip;
+	bool drop;
+};
+
+static int bind_one(const struct run *run, uint16_t port)
+{
+	struct sockaddr_storage at;
+	int fd = socket(run->ip->v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	int error = run->drop ? drop_all(fd) : 0;
+	socklen_t len = address_of(&at, run->ip->v6, run->ip->bytes, port, run->iface->index);
+	if (!error && bind(fd, (struct sockaddr *)&at, len) < 0)
+		error = -errno;
+	if (error) {
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+void host_socks_close(struct host_socks *socks)
+{
+	while (socks->n > 0)
+		close(socks->fds[--socks->n]);
+}
+
+/* All n or none; on failure *failed is the port that it was. */
+static int bind_run(struct host_socks *out, const struct run *run, uint16_t first, unsigned n, unsigned *failed)
+{
+	out->n = 0;
+	out->first = first;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned port = i ? out->first + i : first;
+		int fd = port <= 65535 ? bind_one(run, (uint16_t)port) : -EADDRINUSE;
+		if (fd < 0) {
+			host_socks_close(out);
+			*failed = port;
+			return fd;
+		}
+		out->fds[out->n++] = fd;
+		if (i == 0)
+			out->first = port_of(fd);
+	}
+	return 0;
+}
+
+static int open_run(struct host_socks *out, const struct run *run, uint16_t first, unsigned n, struct nic_err *err)
+{
+	char text[HOST_IP_TEXT_BYTES];
+	unsigned failed = 0;
+	*out = (struct host_socks){.n = 0};
+	if (n == 0 || n > FAR_SHARDS_MAX || (first && first + n > 65536u))
+		return host_error(err, -EINVAL, "dpdk: %u UDP ports from %u on: there are 1 to %u of them, up to 65535",
+				  n, first, FAR_SHARDS_MAX);
+	int error = -EADDRINUSE;
+	for (int i = 0; error == -EADDRINUSE && i < (first ? 1 : PORT_TRIES); i++)
+		error = bind_run(out, run, first, n, &failed);
+	if (error == 0)
+		return 0;
+	host_ip_text(run->ip->v6, run->ip->bytes, text);
+	if (error == -EADDRINUSE && first)
+		return host_error(err, error,
+				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` says whose. Choose "
+				  "others, or none",
+				  failed, text);
+	if (error == -EADDRINUSE)
+		return host_error(err, error, "dpdk: there are no %u free UDP ports in a row at %s", n, text);
+	return host_error(err, error, "dpdk: UDP port %u of %s (interface %s) cannot be had: %s", failed, text,
+			  run->iface->name, strerror(-error));
+}
+
+int host_hold_open(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, uint16_t first,
+		   unsigned n, struct nic_err *err)
+{
+	return open_run(out, &(struct run){iface, ip, true}, first, n, err);
+}
+
+int host_kick_open_udp(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, unsigned n,
+		       struct nic_err *err)
+{
+	return open_run(out, &(struct run){iface, ip, false}, 0, n, err);
+}
+
+void host_kick_udp(struct host_kick *out, bool v6, const uint8_t *ip, uint16_t port, int index)
+{
+	out->len = address_of(&out->to, v6, ip, port, index);
+}
+
+int host_kick_unix(struct host_kick *out, const char *path)
+{
+	struct sockaddr_un *un = (void *)&out->to;
+	size_t len = strlen(path);
+	memset(out, 0, sizeof *out);
+	if (len >= sizeof un->sun_path)
+		return -ENAMETOOLONG;
+	un->sun_family = AF_UNIX;
+	memcpy(un->sun_path, path, len);
+	out->len = sizeof *un;
+	return 0;
+}
+
+/* Whether nobody receives at the path any more. */
+static bool is_dead(int fd, const struct host_kick *at)
+{
+	return connect(fd, (const struct sockaddr *)&at->to, at->len) < 0 && errno == ECONNREFUSED;
+}
+
+int host_kick_open_unix(const char *path, struct nic_err *err)
+{
+	struct host_kick at;
+	if (host_kick_unix(&at, path))
+		return host_error(err, -ENAMETOOLONG,
+				  "dpdk: %s is too long for a unix socket; set FAR_RUNTIME_DIR to a shorter directory",
+				  path);
+	int fd = host_kick_sender(&at);
+	if (fd < 0)
+		return host_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd));
+	int rc = bind(fd, (const struct sockaddr *)&at.to, at.len);
+	if (rc < 0 && errno == EADDRINUSE) {
+		struct stat st;
+		int probe = host_kick_sender(&at);
+		if (probe >= 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && is_dead(probe, &at))
+			unlink(path);
+		if (probe >= 0)
+			close(probe);
+		rc = bind(fd, (const struct sockaddr *)&at.to, at.len);
+	}
+	if (rc < 0) {
+		int error = errno;
+		close(fd);
+		return host_error(err, -error, "dpdk: cannot receive kicks at %s: %s", path, strerror(error));
+	}
+	return fd;
+}
+
+int host_kick_sender(const struct host_kick *to)
+{
+	int fd = socket(to->to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+void host_kick_send(int sender, const struct host_kick *to)
+{
+	static const char kick = 'k';
+	if (to->len == 0)
+		return;
+	/* It may fail: the receiver is gone, or has kicks enough. */
+	if (sendto(sender, &kick, 1, MSG_NOSIGNAL, (const struct sockaddr *)&to->to, to->len) < 0)
+		return;
+}
+
+static int watch(int epoll, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
+{
+	struct host_wake wake = {epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), kick};
+	if (wake.fd < 0 || wake.event < 0 || watch(wake.fd, wake.event) < 0 ||
+	    (kick >= 0 && watch(wake.fd, kick) < 0)) {
+		int error = errno;
+		wake.kick = -1;
+		host_wake_close(&wake);
+		return host_error(err, -error, "dpdk: no descriptor to sleep on: %s%s", strerror(error),
+				  error == EMFILE ? "; raise `ulimit -n`" : "");
+	}
+	*out = wake;
+	return 0;
+}
+
+void host_wake_close(struct host_wake *wake)
+{
+	int *fds[] = {&wake->fd, &wake->event, &wake->kick};
+	for (unsigned i = 0; i < 3; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+void host_wake_signal(const struct host_wake *wake)
+{
+	uint64_t one = 1;
+	/* It fails only when the counter is full: readable then. */
+	if (write(wake->event, &one, sizeof one) < 0)
+		return;
+}
+
+void host_wake_clear(const struct host_wake *wake)
+{
+	uint64_t count;
+	char kick;
+	/* EAGAIN: the other of the two was it. */
+	ssize_t got = read(wake->event, &count, sizeof count);
+	for (int i = 0; wake->kick >= 0 && i < FAR_KICKS_CLEARED_MAX; i++) {
+		got = recv(wake->kick, &kick, sizeof kick, MSG_DONTWAIT | MSG_TRUNC);
+		if (got < 0 && errno != ECONNREFUSED)
+			break;
+	}
+}

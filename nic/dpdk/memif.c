@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * memif: connecting, and being disconnected. DPDK's driver has three habits that a port must live with.
+ *
+ * - When the other side goes away it unmaps the shared memory at once, on EAL's interrupt thread, whatever the thread
+ * is doing that receives from it. So that thread is parked as long as there are memif ports. Their control sockets are
+ *   watched here; when one has something to say, the queues of all memif ports are kept out of their devices, the
+ *   thread is let go until it has nothing left to do, and parked again ("a window").
+ * - A client tries to connect once, when it is started. So it is started again, until somebody is there.
+ * - A server's listening socket is never closed, though the structure that its callback gets is freed. So the
+ *   descriptor is made to lead to something that never becomes readable.
+ */
+#include "nic/dpdk/dpdk.h"
+#include "nic/dpdk/park.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define RETRY_MIN_NS UINT64_C(5000000) /* a client's next attempt; doubled each time */
+#define RETRY_MAX_NS UINT64_C(100000000)
+#define WINDOW_NS    UINT64_C(20000000) /* what is not done by then waits for the next one */
+#define QUIET_NS     UINT64_C(200000)   /* nothing to say for so long: done; longer while a side connects */
+#define CONNECT_NS   UINT64_C(2000000)
+#define TICK_NS      20000
+#define SOCKETS_MAX  64 /* of one path: one per client, and who listens */
+
+struct dpdk_memif {
+	struct dpdk_memif *next;
+	struct dpdk_port *port;
+	struct sockaddr_un at;
+	socklen_t at_len;
+	int watch; /* epoll: the control sockets; in the port's */
+	bool up;
+	ino_t control; /* client: its connection; 0: none */
+	uint64_t retry_at, retry_ns;
+};
+
+/* Slow path of all memif ports of the process, whichever control core they belong to. */
+static struct {
+	pthread_mutex_t mutex;
+	struct dpdk_memif *first;
+	bool parked; /* the interrupt thread */
+} all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static socklen_t socket_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out)
+{
+	memset(out, 0, sizeof *out);
+	out->sun_family = AF_UNIX;
+	int n = snprintf(out->sun_path + a->abstract, sizeof out->sun_path - a->abstract, "%s%s", a->socket, suffix);
+	if (n < 0 || (size_t)n >= sizeof out->sun_path - a->abstract)
+		return 0;
+	return a->abstract ? (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n) : sizeof *out;
+}
+
+/* ---- the sockets, which only DPDK's driver knows ---- */
+
+struct found {
+	int fd;
+	ino_t inode;
+	bool listener, client;
+};
+
+static bool is_at(const struct dpdk_memif *m, const struct sockaddr_un *un, socklen_t len)
+{
+	if (len <= offsetof(struct sockaddr_un, sun_path) || un->sun_family != AF_UNIX)
+		return false;
+	size_t path = len - offsetof(struct sockaddr_un, sun_path);
+	if (m->port->args.abstract)
+		return len == m->at_len && memcmp(un->sun_path, m->at.sun_path, path) == 0;
+	return strnlen(un->sun_path, path) == strlen(m->at.sun_path) &&
+	       memcmp(un->sun_path, m->at.sun_path, strlen(m->at.sun_path)) == 0;
+}
+
+static bool look(const struct dpdk_memif *m, int fd, struct found *out)
+{
+	struct sockaddr_un un;
+	struct stat st;
+	int value = 0;
+	socklen_t len = sizeof value;
+	if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode) || getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &len) < 0 ||
+	    value != SOCK_SEQPACKET)
+		return false;
+	*out = (struct found){.fd = fd, .inode = st.st_ino};
+	len = sizeof value;
+	out->listener = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == 0 && value;
+	len = sizeof un;
+	if (getsockname(fd, (struct sockaddr *)&un, &len) == 0 && is_at(m, &un, len))
+		return true;
+	len = sizeof un;
+	out->client = getpeername(fd, (struct sockaddr *)&un, &len) == 0 && is_at(m, &un, len);
+	return out->client;
+}
+
+static unsigned find_sockets(const struct dpdk_memif *m, struct found *out)
+{
+	unsigned n = 0;
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	while (dir && (e = readdir(dir)) && n < SOCKETS_MAX)
+		if (e->d_name[0] != '.')
+			n += look(m, atoi(e->d_name), &out[n]);
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static bool has_control(const struct dpdk_memif *m, const struct found *found, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (m->control && found[i].client && found[i].inode == m->control)
+			return true;
+	return false;
+}
+
+/* The connection that was not there before. */
+static ino_t new_control(const struct found *before, unsigned n, const struct found *now, unsigned now_n)
+{
+	for (unsigned i = 0; i < now_n; i++) {
+		bool old = !now[i].client;
+		for (unsigned k = 0; k < n; k++)
+			old = old || before[k].inode == now[i].inode;
+		if (!old)
+			return now[i].inode;
+	}
+	return 0;
+}
+
+/* ---- a client's attempts ---- */
+
+/* DPDK's connect() waits for as long as a server is stopped that two others wait for already. A trial beforehand would
+ * not do: a server that finds its client gone again keeps a callback whose argument it has freed. */
+static void try_connect(struct dpdk_memif *m, uint64_t now)
+{
+	struct found before[SOCKETS_MAX], after[SOCKETS_MAX];
+	unsigned n = find_sockets(m, before);
+	if (m->port->args.server || m->up || now < m->retry_at || has_control(m, before, n))
+		return;
+	m->control = 0;
+	m->retry_at = now + m->retry_ns;
+	m->retry_ns = 2 * m->retry_ns < RETRY_MAX_NS ? 2 * m->retry_ns : RETRY_MAX_NS;
+	dpdk_log_quiet(true);
+	rte_eth_dev_stop(m->port->ethdev);
+	int error = rte_eth_dev_start(m->port->ethdev);
+	dpdk_log_quiet(false);
+	if (!error)
+		m->control = new_control(before, n, after, find_sockets(m, after));
+}
+
+/* ---- windows ---- */
+
+static bool link_up(const struct dpdk_memif *m)
+{
+	struct rte_eth_link link = {0};
+	return rte_eth_link_get_nowait(m->port->ethdev, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+static unsigned collect(struct pollfd *out, unsigned max, bool *connecting)
+{
+	unsigned n = 0;
+	*connecting = false;
+	for (struct dpdk_memif *m = all.first; m; m = m->next) {
+		struct found found[SOCKETS_MAX];
+		unsigned here = find_sockets(m, found);
+		*connecting = *connecting || (!link_up(m) && here > (m->port->args.server ? 1 : 0));
+		for (unsigned i = 0; i < here && n < max; i++)
+			out[n++] = (struct pollfd){.fd = found[i].fd, .events = POLLIN};
+	}
+	return n;
+}
+
+/* Until no control socket has had anything to say for a while. */
+static void wait_quiet(void)
+{
+	struct pollfd fds[SOCKETS_MAX];
+	const struct timespec tick = {.tv_nsec = TICK_NS};
+	uint64_t now = dpdk_now(), end = now + WINDOW_NS, since = now;
+	bool connecting;
+	do {
+		nanosleep(&tick, NULL);
+		unsigned n = collect(fds, SOCKETS_MAX, &connecting);
+		now = dpdk_now();
+		if (poll(fds, n, 0) > 0)
+			since = now;
+	} while (now < end && now - since < (connecting ? CONNECT_NS : QUIET_NS));
+}
+
+static void watch_sockets(struct dpdk_memif *m)
+{
+	struct found found[SOCKETS_MAX];
+	unsigned n = find_sockets(m, found);
+	struct epoll_event ev = {.events = EPOLLIN};
+	if (m->watch >= 0)
+		close(m->watch);
+	m->watch = epoll_create1(EPOLL_CLOEXEC);
+	for (unsigned i = 0; i < n && m->watch >= 0; i++)
+		epoll_ctl(m->watch, EPOLL_CTL_ADD, found[i].fd, &ev);
+	if (m->watch >= 0)
+		epoll_ctl(m->port->fd, EPOLL_CTL_ADD, m->watch, &ev);
+}
+
+/* The interrupt thread is parked again: what the devices are now, they stay until the next window. */
+static void take_stock(struct dpdk_memif *m)
+{
+	m->up = all.parked && link_up(m);
+	if (m->up)
+		m->retry_ns = RETRY_MIN_NS;
+	atomic_store_explicit(&m->port->shut, m->up ? DPDK_OPEN : DPDK_DOWN, memory_order_release);
+	watch_sockets(m);
+}
+
+/* A thread that stays in a burst for a second is stopped, by a debugger perhaps: then nothing may be unmapped. */
+static bool all_shut(void)
+{
+	bool shut = true;
+	for (struct dpdk_memif *m = all.first; m; m = m->next)
+		if (m->up)
+			shut = dpdk_shut(m->port, DPDK_PAUSED) == 0 && shut;
+	return shut;
+}
+
+static void window(uint64_t now)
+{
+	if (all_shut()) {
+		for (struct dpdk_memif *m = all.first; m; m = m->next)
+			try_connect(m, now);
+		park_release();
+		wait_quiet();
+		all.parked = park_interrupts() == 0; /* else it is busy; we come back */
+	}
+	for (struct dpdk_memif *m = all.first; m; m = m->next)
+		take_stock(m);
+}
+
+uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
+{
+	struct dpdk_memif *m = p->memif;
+	struct epoll_event ev;
+	pthread_mutex_lock(&all.mutex);
+	bool retry = !p->args.server && !m->up;
+	if ((m->watch >= 0 && epoll_wait(m->watch, &ev, 1, 0) > 0) || (retry && now >= m->retry_at) || !all.parked)
+		window(now);
+	retry = !p->args.server && !m->up;
+	/* A connection under way is watched; the time is for one that never comes to an end. */
+	uint64_t next = !all.parked         ? now + RETRY_MIN_NS
+			: !retry            ? UINT64_MAX
+			: m->retry_at > now ? m->retry_at
+					    : now + RETRY_MIN_NS;
+	pthread_mutex_unlock(&all.mutex);
+	return next;
+}
+
+/* ---- open and close ---- */
+
+static struct dpdk_memif *same_socket(const struct dpdk_args *a)
+{
+	for (struct dpdk_memif *m = all.first; m; m = m->next)
+		if (m->port->args.server && m->port->args.abstract == a->abstract &&
+		    strcmp(m->port->args.socket, a->socket) == 0)
+			return m;
+	return NULL;
+}
+
+int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
+{
+	const struct dpdk_args *a = &p->args;
+	struct sockaddr_un at;
+	struct stat st;
+	if (!a->server || a->abstract)
+		return 0;
+	pthread_mutex_lock(&all.mutex);
+	bool ours = same_socket(a) != NULL;
+	pthread_mutex_unlock(&all.mutex);
+	socklen_t len = socket_address(a, "", &at);
+	if (ours || lstat(a->socket, &st) < 0)
+		return 0;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	bool dead = S_ISSOCK(st.st_mode) && fd >= 0 && connect(fd, (struct sockaddr *)&at, len) < 0 &&
+		    errno == ECONNREFUSED;
+	if (fd >= 0)
+		close(fd);
+	if (dead && unlink(a->socket) == 0)
+		return 0;
+	return dpdk_error(err, -EADDRINUSE, "dpdk: %s is there already: %s", a->socket,
+			  S_ISSOCK(st.st_mode)
+				  ? "another process is memif's server on it; give this one another socket="
+				  : "it is no socket; choose another socket=");
+}
+
+int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
+{
+	struct dpdk_memif *m = calloc(1, sizeof *m);
+	if (!m)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	m->port = p;
+	m->watch = -1;
+	m->retry_ns = RETRY_MIN_NS;
+	m->at_len = socket_address(&p->args, "", &m->at);
+	p->memif = m;
+	pthread_mutex_lock(&all.mutex);
+	int error = all.parked ? 0 : park_interrupts();
+	all.parked = !error;
+	if (error)
+		dpdk_error(err, error, "dpdk: EAL's interrupt thread does not answer");
+	m->next = all.first;
+	all.first = m;
+	if (!error && p->args.server)
+		error = dpdk_device_start(p, err);
+	if (!error)
+		window(dpdk_now());
+	pthread_mutex_unlock(&all.mutex);
+	return error;
+}
+
+/* See the third habit above. */
+static void close_listener(struct dpdk_memif *m)
+{
+	struct found found[SOCKETS_MAX];
+	unsigned n = find_sockets(m, found);
+	int never = eventfd(0, EFD_CLOEXEC);
+	for (unsigned i = 0; i < n && never >= 0; i++)
+		if (found[i].listener)
+			dup3(never, found[i].fd, O_CLOEXEC);
+	if (never >= 0)
+		close(never);
+}
+
+void dpdk_memif_close(struct dpdk_port *p)
+{
+	struct dpdk_memif *m = p->memif, **at;
+	pthread_mutex_lock(&all.mutex);
+	for (at = &all.first; *at != m; at = &(*at)->next)
+		;
+	*at = m->next;
+	dpdk_device_close(p);
+	if (p->args.server && !same_socket(&p->args))
+		close_listener(m);
+	if (!all.first) {
+		park_release();
+		all.parked = false;
+	}
+	pthread_mutex_unlock(&all.mutex);
+	if (m->watch >= 0)
+		close(m->watch);
+	free(m);
+}
+
+/* ---- kicks ---- */
+
+/* Beside memif's own socket, wherever that is: who reaches one reaches the other. Nobody else can have the name, since
+ * memif has one server and one client of an id. */
+void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
+{
+	char suffix[32];
+	memset(out, 0, sizeof *out);
+	snprintf(suffix, sizeof suffix, ".%c%u.%u", server ? 's' : 'c', a->id, index);
+	out->len = socket_address(a, suffix, (struct sockaddr_un *)&out->to);
+}
+
+void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
+{
+	dpdk_memif_kick_path(&p->args, !p->args.server, index, out);
+}
+
+void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index)
+{
+	struct host_kick at;
+	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
+	if (at.len && !p->args.abstract)
+		unlink(((struct sockaddr_un *)&at.to)->sun_path);
+}
+
+int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
+{
+	struct host_kick at;
+	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
+	if (!at.len)
+		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: memif's socket= takes up to 80 bytes here",
+				  p->args.socket);
+	if (!p->args.abstract)
+		return host_kick_open_unix(((struct sockaddr_un *)&at.to)->sun_path, err);
+	int fd = host_kick_sender(&at);
+	if (fd >= 0 && bind(fd, (const struct sockaddr *)&at.to, at.len) < 0) {
+		int error = errno;
+		close(fd);
+		return dpdk_error(err, -error, "dpdk: cannot receive kicks at @%s: %s%s", p->args.socket,
+				  strerror(error),
+				  error == EADDRINUSE ? "; another process has memif's same id and role" : "");
+	}
+	return fd < 0 ? dpdk_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd)) : fd;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/dpdk/park.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <rte_alarm.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define LIMIT_S 5
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	bool wanted, parked;
+} gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void stay(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&gate.mutex);
+	gate.parked = true;
+	pthread_cond_broadcast(&gate.changed);
+	while (gate.wanted)
+		pthread_cond_wait(&gate.changed, &gate.mutex);
+	gate.parked = false;
+	pthread_cond_broadcast(&gate.changed);
+	pthread_mutex_unlock(&gate.mutex);
+}
+
+int park_interrupts(void)
+{
+	struct timespec limit;
+	int error = 0;
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += LIMIT_S;
+	pthread_mutex_lock(&gate.mutex);
+	bool already = gate.wanted;
+	gate.wanted = true;
+	pthread_mutex_unlock(&gate.mutex);
+	/* Alarms run on that thread. */
+	if (!already)
+		error = rte_eal_alarm_set(1, stay, NULL);
+	pthread_mutex_lock(&gate.mutex);
+	while (!gate.parked && !error)
+		error = -pthread_cond_timedwait(&gate.changed, &gate.mutex, &limit);
+	if (error)
+		gate.wanted = false;
+	pthread_mutex_unlock(&gate.mutex);
+	return error;
+}
+
+void park_release(void)
+{
+	pthread_mutex_lock(&gate.mutex);
+	gate.wanted = false;
+	pthread_cond_broadcast(&gate.changed);
+	while (gate.parked)
+		pthread_cond_wait(&gate.changed, &gate.mutex);
+	pthread_mutex_unlock(&gate.mutex);
+}

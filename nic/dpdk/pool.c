@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Mbufs, one pool per queue. A shard is driven by whichever thread holds it, and threads come and go: registering each
+ * with EAL would give it a cache of its own per pool, in which mbufs get stuck, and there are 128 numbers. But only one
+ * thread at a time holds a queue, and the drivers used here take and give back mbufs in its bursts only. So the pool
+ * itself is what that cache would have been: a stack without atomics, keyed by the queue.
+ */
+#include "nic/dpdk/dpdk.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define STACK_OPS "farcall_stack"
+
+struct stack {
+	unsigned n, room;
+	void *at[];
+};
+
+static int stack_alloc(struct rte_mempool *mp)
+{
+	struct stack *s = malloc(sizeof *s + mp->size * sizeof *s->at);
+	if (!s)
+		return -ENOMEM;
+	s->n = 0;
+	s->room = mp->size;
+	mp->pool_data = s;
+	return 0;
+}
+
+static void stack_free(struct rte_mempool *mp)
+{
+	free(mp->pool_data);
+}
+
+static int stack_put(struct rte_mempool *mp, void *const *objects, unsigned n)
+{
+	struct stack *s = mp->pool_data;
+	if (n > s->room - s->n)
+		return -ENOBUFS;
+	for (unsigned i = 0; i < n; i++)
+		s->at[s->n + i] = objects[i];
+	s->n += n;
+	return 0;
+}
+
+static int stack_get(struct rte_mempool *mp, void **objects, unsigned n)
+{
+	struct stack *s = mp->pool_data;
+	if (n > s->n)
+		return -ENOBUFS;
+	for (unsigned i = 0; i < n; i++)
+		objects[i] = s->at[s->n - 1 - i];
+	s->n -= n;
+	return 0;
+}
+
+static unsigned stack_count(const struct rte_mempool *mp)
+{
+	const struct stack *s = mp->pool_data;
+	return s->n;
+}
+
+static const struct rte_mempool_ops stack_ops = {
+	.name = STACK_OPS,
+	.alloc = stack_alloc,
+	.free = stack_free,
+	.enqueue = stack_put,
+	.dequeue = stack_get,
+	.get_count = stack_count,
+};
+
+/* DPDK has 16 places for such tables, and Debian's drivers take 14: should there be none left, its ring for one
+ * producer and one consumer is as safe, if not as warm. */
+static const char *stack_name(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static const char *name;
+	pthread_mutex_lock(&mutex);
+	if (!name)
+		name = rte_mempool_register_ops(&stack_ops) < 0 ? "ring_sp_sc" : STACK_OPS;
+	pthread_mutex_unlock(&mutex);
+	return name;
+}
+
+static void memory_free(struct rte_mempool_memhdr *chunk, void *bytes)
+{
+	munmap(chunk->addr, (size_t)(uintptr_t)bytes);
+}
+
+/* Memory of our own, which grows and shrinks with the ports where EAL's is fixed at its start (--no-huge). Devices that
+ * read and write by themselves cannot have it. */
+static int populate(struct rte_mempool *mp)
+{
+	size_t page = 4096, bytes = (size_t)mp->size * (mp->header_size + mp->elt_size + mp->trailer_size) + 2 * page;
+	bytes = (bytes + page - 1) / page * page;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return -ENOMEM;
+	int n = rte_mempool_populate_iova(mp, at, RTE_BAD_IOVA, bytes, memory_free, (void *)(uintptr_t)bytes);
+	if (n <= 0)
+		munmap(at, bytes);
+	return n == (int)mp->size ? 0 : -ENOMEM;
+}
+
+static void shift_data(struct rte_mempool *mp, void *shift, void *object, unsigned index)
+{
+	struct rte_mbuf *m = object;
+	unsigned by = *(unsigned *)shift;
+	(void)mp;
+	(void)index;
+	m->buf_addr = (char *)m->buf_addr + by;
+	m->buf_iova += by;
+}
+
+struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room, unsigned shift, bool shared,
+				     bool for_dma)
+{
+	unsigned buf = RTE_PKTMBUF_HEADROOM + shift + room;
+	struct rte_pktmbuf_pool_private private = {.mbuf_data_room_size = (uint16_t)(RTE_PKTMBUF_HEADROOM + room)};
+	if (buf > UINT16_MAX)
+		return NULL;
+	struct rte_mempool *mp =
+		rte_mempool_create_empty(name, n, (unsigned)sizeof(struct rte_mbuf) + buf, 0, sizeof private,
+					 SOCKET_ID_ANY, for_dma ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG);
+	if (!mp)
+		return NULL;
+	if (rte_mempool_set_ops_byname(mp, shared ? "ring_mp_mc" : stack_name(), NULL) < 0)
+		goto fail;
+	rte_pktmbuf_pool_init(mp, &private);
+	if (for_dma ? rte_mempool_populate_default(mp) < 0 : populate(mp) < 0)
+		goto fail;
+	rte_mempool_obj_iter(mp, rte_pktmbuf_init, NULL);
+	if (shift)
+		rte_mempool_obj_iter(mp, shift_data, &shift);
+	return mp;
+fail:
+	rte_mempool_free(mp);
+	return NULL;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Port operations. The device is opened and started here; places to send to are made and reported. */
+#include "nic/dpdk/dpdk.h"
+
+#include "farcall/version.h"
+#include "nic/module.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVENT UINT64_MAX /* epoll tag */
+
+static struct dpdk_port *port_of(const struct nic_port *p)
+{
+	return (struct dpdk_port *)(uintptr_t)p;
+}
+
+int dpdk_error(struct nic_err *err, int error, const char *format, ...)
+{
+	if (err) {
+		va_list args;
+		va_start(args, format);
+		vsnprintf(err->text, sizeof err->text, format, args);
+		va_end(args);
+	}
+	return error;
+}
+
+uint64_t dpdk_now(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- open and close ---- */
+
+static int check(const struct nic_config *config, struct dpdk_args *args, struct nic_err *err)
+{
+	if (config->queues == 0 || config->queues > DPDK_QUEUES_MAX)
+		return dpdk_error(err, -EINVAL, "dpdk: 1 to %u queues, not %u", DPDK_QUEUES_MAX, config->queues);
+	if (config->head_bytes)
+		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no heads, but %u bytes were asked for",
+				  config->head_bytes);
+	int error = dpdk_args_parse(config->args, args, err);
+	if (error)
+		return error;
+	if (args->class == DPDK_IFACE && !config->beyond_host)
+		return dpdk_error(
+			err, -EPERM,
+			"dpdk: %s leads to other hosts, where nothing is encrypted: say security=none, or use "
+			"shm",
+			args->iface);
+	return 0;
+}
+
+static void dpdk_close(struct nic_port *port)
+{
+	struct dpdk_port *p = port_of(port);
+	for (uint32_t i = 0; i < DPDK_PLACES_MAX; i++)
+		free(p->places[i]);
+	if (p->args.class == DPDK_IFACE)
+		dpdk_iface_leave(p);
+	if (p->memif)
+		dpdk_memif_close(p);
+	else
+		dpdk_device_close(p);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (p->queues[i])
+			dpdk_queue_close(p->queues[i]);
+	dpdk_device_free(p);
+	if (p->args.class == DPDK_IFACE)
+		dpdk_iface_close(p);
+	if (p->event_fd >= 0)
+		close(p->event_fd);
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+}
+
+static int open_fds(struct dpdk_port *p, struct nic_err *err)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EVENT};
+	p->fd = epoll_create1(EPOLL_CLOEXEC);
+	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (p->fd < 0 || p->event_fd < 0 || epoll_ctl(p->fd, EPOLL_CTL_ADD, p->event_fd, &ev) < 0)
+		return dpdk_error(err, -errno, "dpdk: %s; see `ulimit -n`", strerror(errno));
+	return 0;
+}
+
+static int open_device(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
+{
+	int error = dpdk_eal_start(p->args.huge, err);
+	if (!error && p->args.class == DPDK_IFACE)
+		error = dpdk_iface_open(p, config, err);
+	if (!error && p->args.class == DPDK_MEMIF)
+		error = dpdk_memif_prepare(p, err);
+	if (error)
+		return error;
+	p->head_len = (p->args.class == DPDK_IFACE ? p->ip.v6 : p->args.v6) ? FRAME_V6_BYTES : FRAME_V4_BYTES;
+	error = dpdk_device_open(p, err);
+	if (error)
+		return error;
+	dpdk_address_set(p);
+	for (unsigned i = 0; !error && i < p->queues_n; i++)
+		error = dpdk_queue_open(p, i, err);
+	if (error)
+		return error;
+	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
+}
+
+static int dpdk_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
+{
+	struct dpdk_args args;
+	int error = check(config, &args, err);
+	if (error)
+		return error;
+	struct dpdk_port *p = calloc(1, sizeof *p);
+	if (!p)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	p->base.ops = &dpdk_port_ops;
+	p->args = args;
+	p->queues_n = config->queues;
+	p->fd = p->event_fd = p->xdp_object = p->xdp_link = -1;
+	p->new_last = &p->new_first;
+	atomic_store(&p->shut, DPDK_DOWN);
+	error = open_fds(p, err);
+	if (!error)
+		error = open_device(p, config, err);
+	if (error) {
+		dpdk_close(&p->base);
+		return error;
+	}
+	if (!p->memif)
+		atomic_store(&p->shut, DPDK_OPEN);
+	*out = &p->base;
+	return 0;
+}
+
+/* What can be known without starting EAL, which is for good. */
+static int dpdk_probe(const struct nic_config *config, struct nic_err *err)
+{
+	struct dpdk_args args;
+	int error = check(config, &args, err);
+	return !error && args.class == DPDK_IFACE ? dpdk_iface_probe(&args, config, err) : error;
+}
+
+/* ---- facts ---- */
+
+static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
+{
+	const struct dpdk_port *p = port_of(port);
+	*out = (struct nic_caps){
+		.zero_copy_rx = true,
+		.checksum = p->udp_sums,
+		.steering = p->steering,
+		.ip = p->args.class == DPDK_IFACE ? NIC_IP_KERNEL : NIC_IP_DRIVER,
+		.headroom_bytes = p->head_len,
+		.body_align = p->rx_shift ? DPDK_BODY_ALIGN : 2,
+		.body_bytes_max = p->body_max,
+		.reap_ns = 0, /* bodies are written where they leave from */
+		.slots = DPDK_TX_MAX,
+		.peers_max = DPDK_PLACES_MAX,
+		.queues_max = p->args.class == DPDK_MEMIF ? DPDK_MEMIF_QUEUES_MAX : DPDK_QUEUES_MAX,
+	};
+}
+
+static void dpdk_address(const struct nic_port *port, struct nic_addr *out)
+{
+	memset(out, 0, sizeof *out);
+	snprintf(out->driver, sizeof out->driver, "%s", dpdk_port_ops.name);
+	out->len = sizeof port_of(port)->blob;
+	memcpy(out->blob, &port_of(port)->blob, sizeof port_of(port)->blob);
+}
+
+static uint64_t count(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void dpdk_stats(const struct nic_port *port, struct nic_stats *out)
+{
+	struct dpdk_port *p = port_of(port);
+	struct rte_eth_stats device;
+	memset(out, 0, sizeof *out);
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		struct dpdk_counters *c = &p->queues[i]->counters;
+		out->rx_packets += count(&c->rx_packets);
+		out->tx_packets += count(&c->tx_packets);
+		out->rx_bytes += count(&c->rx_bytes);
+		out->tx_bytes += count(&c->tx_bytes);
+		out->rx_foreign += count(&c->foreign);
+		out->rx_malformed += count(&c->malformed);
+		out->tx_dropped += count(&c->dropped);
+		out->kicks += count(&c->kicks);
+	}
+	if (rte_eth_stats_get(p->ethdev, &device) == 0) {
+		out->rx_missed = device.imissed + device.rx_nombuf;
+		out->rx_malformed += device.ierrors;
+		out->tx_dropped += device.oerrors;
+	}
+}
+
+static struct nic_queue *dpdk_queue_at(struct nic_port *port, unsigned i)
+{
+	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
+}
+
+/* ---- places ---- */
+
+static struct dpdk_place *place_new(struct dpdk_port *p)
+{
+	for (uint32_t i = 0; i < DPDK_PLACES_MAX; i++) {
+		uint32_t number = (p->places_next + i) % DPDK_PLACES_MAX;
+		if (p->places[number])
+			continue;
+		struct dpdk_place *place = aligned_alloc(64, (sizeof *place + 63) / 64 * 64);
+		if (!place)
+			return NULL;
+		memset(place, 0, sizeof *place);
+		place->number = number;
+		p->places_next = number + 1;
+		p->places[number] = place;
+		return place;
+	}
+	return NULL;
+}
+
+/* Ports beyond our own lead to other queues of the other side, where it steers by a hash of them. */
+static uint16_t source_port(const struct dpdk_port *p, unsigned queue, unsigned path)
+{
+	unsigned own = p->blob.port + queue;
+	return (uint16_t)(path == 0 ? own : 1024 + (own + path) % (65536 - 1024));
+}
+
+static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_queue *q, const struct dpdk_blob *to,
+		     unsigned remote)
+{
+	struct frame_addr from = q->me, at = dpdk_blob_frame_addr(to);
+	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
+	bool own = memcmp(to, &p->blob, sizeof *to) == 0;
+	from.port = source_port(p, q->index, NIC_ROUTE_PATH(remote));
+	at.port = (uint16_t)(to->port + remote_queue);
+	frame_path_init(&place->path, &from, &at);
+	place->queue = q;
+	place->body_max = to->body < p->body_max ? to->body : p->body_max;
+	if (own) {
+		place->loop = dpdk_queue_loop(p->queues[remote_queue], q->index);
+		place->loop_wake = p->queues[remote_queue]->wake.event;
+		return place->loop ? 0 : -ENOMEM;
+	}
+	place->lane = &q->lanes[q->lanes_n > 1 ? remote_queue : 0];
+	if (p->memif)
+		dpdk_memif_kick(p, remote_queue, &place->kick);
+	else if (to->kick)
+		host_kick_udp(&place->kick, to->v6, to->ip, (uint16_t)(to->kick + remote_queue), p->iface.index);
+	if (place->kick.len && q->sender < 0)
+		q->sender = host_kick_sender(&place->kick);
+	return 0;
+}
+
+static void forget_new(struct dpdk_port *p, struct dpdk_place *place)
+{
+	for (struct dpdk_place **at = &p->new_first; *at; at = &(*at)->next)
+		if (*at == place) {
+			*at = place->next;
+			if (p->new_last == &place->next)
+				p->new_last = at;
+			return;
+		}
+}
+
+static void dpdk_drop(struct nic_port *port, uint32_t peer)
+{
+	struct dpdk_port *p = port_of(port);
+	if (peer >= DPDK_PLACES_MAX || !p->places[peer])
+		return;
+	forget_new(p, p->places[peer]);
+	free(p->places[peer]);
+	p->places[peer] = NULL;
+}
+
+static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
+			const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+{
+	struct dpdk_port *p = port_of(port);
+	struct dpdk_blob to;
+	(void)hello;
+	(void)hello_len;
+	(void)deadline;
+	int error = dpdk_reach(port, addr, err);
+	if (!error)
+		error = dpdk_blob_read(addr, &to, err);
+	if (error)
+		return error;
+	if (queue >= p->queues_n)
+		return dpdk_error(err, -EINVAL, "dpdk: there is no queue %u; the port has %u", queue, p->queues_n);
+	if (NIC_ROUTE_QUEUE(remote) >= to.queues)
+		return dpdk_error(err, -EINVAL, "dpdk: %s has no queue %u, only %u", to.name, NIC_ROUTE_QUEUE(remote),
+				  to.queues);
+	if (to.v6 != p->blob.v6)
+		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
+	struct dpdk_place *place = place_new(p);
+	if (place && place_aim(p, place, p->queues[queue], &to, remote)) {
+		dpdk_drop(port, place->number);
+		place = NULL;
+	}
+	if (!place)
+		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
+				  DPDK_PLACES_MAX);
+	place->user = user;
+	*p->new_last = place;
+	p->new_last = &place->next;
+	eventfd_write(p->event_fd, 1);
+	return 0;
+}
+
+static uint64_t dpdk_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
+{
+	struct dpdk_port *p = port_of(port);
+	eventfd_t ignored;
+	eventfd_read(p->event_fd, &ignored);
+	while (p->new_first) {
+		struct dpdk_place *place = p->new_first;
+		struct nic_event ev = {
+			.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
+		p->new_first = place->next;
+		if (!p->new_first)
+			p->new_last = &p->new_first;
+		event(ctx, &ev);
+	}
+	return p->memif ? dpdk_memif_step(p, now ? now : dpdk_now()) : UINT64_MAX;
+}
+
+static int dpdk_fd(const struct nic_port *port)
+{
+	return port_of(port)->fd;
+}
+
+const struct nic_port_ops dpdk_port_ops = {
+	.name = "dpdk",
+	.probe = dpdk_probe,
+	.open = dpdk_open,
+	.close = dpdk_close,
+	.caps = dpdk_caps,
+	.address = dpdk_address,
+	.address_text = dpdk_address_text,
+	.reach = dpdk_reach,
+	.stats = dpdk_stats,
+	.queue = dpdk_queue_at,
+	.connect = dpdk_connect,
+	.step = dpdk_step,
+	.fd = dpdk_fd,
+	.drop = dpdk_drop,
+};
+
+extern const struct nic_module far_nic_module;
+const struct nic_module far_nic_module = {
+	.abi = NIC_MODULE_ABI,
+	.abi_bytes = NIC_MODULE_ABI_BYTES,
+	.version = FAR_VERSION,
+	.ops = &dpdk_port_ops,
+};

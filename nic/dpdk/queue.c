@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Queue operations: frames of the device from and to packets of the engine. */
+#include "nic/dpdk/dpdk.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RAW_MAGIC UINT64_C(0x6661726361772121)
+#define RETRY_NS  UINT64_C(1000000) /* the device had no room: look again */
+#define HEAD_MAX  FRAME_V6_BYTES
+#define RAW_BYTES 16u
+
+static struct dpdk_queue *queue_of(struct nic_queue *q)
+{
+	return (struct dpdk_queue *)q;
+}
+
+static struct dpdk_place *place_of(struct dpdk_queue *q, uint32_t peer)
+{
+	struct dpdk_place *place = peer < DPDK_PLACES_MAX ? q->port->places[peer] : NULL;
+	return place && place->queue == q ? place : NULL;
+}
+
+static int dpdk_attach(struct nic_queue *queue, uint32_t peer)
+{
+	struct dpdk_place *place = place_of(queue_of(queue), peer);
+	if (!place || place->attached)
+		return -EINVAL;
+	place->attached = true;
+	return 0;
+}
+
+static void dpdk_detach(struct nic_queue *queue, uint32_t peer)
+{
+	struct dpdk_place *place = place_of(queue_of(queue), peer);
+	if (place)
+		place->attached = false;
+}
+
+/* ---- transmit ---- */
+
+static void drop_waiting(struct dpdk_queue *q)
+{
+	for (unsigned i = 0; i < q->lanes_n; i++) {
+		struct dpdk_lane *lane = &q->lanes[i];
+		if (lane->n)
+			rte_pktmbuf_free_bulk(lane->m, lane->n);
+		lane->n = 0;
+	}
+	dpdk_count(&q->counters.dropped, q->waiting);
+	q->waiting = 0;
+}
+
+/* Inside the device. */
+static void push(struct dpdk_queue *q)
+{
+	for (unsigned i = 0; i < q->lanes_n; i++) {
+		struct dpdk_lane *lane = &q->lanes[i];
+		if (!lane->n)
+			continue;
+		uint16_t sent = rte_eth_tx_burst(q->ethdev, lane->ring, lane->m, lane->n);
+		q->waiting -= sent;
+		lane->n = (uint16_t)(lane->n - sent);
+		if (__builtin_expect(lane->n, 0))
+			memmove(lane->m, lane->m + sent, lane->n * sizeof *lane->m);
+	}
+}
+
+static void dpdk_flush(struct nic_queue *queue)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	if (!q->waiting)
+		return;
+	if (dpdk_enter(q)) {
+		push(q);
+		dpdk_leave(q);
+	} else if (atomic_load_explicit(&q->port->shut, memory_order_relaxed) == DPDK_DOWN) {
+		drop_waiting(q);
+	}
+}
+
+static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place)
+{
+	unsigned room = place->lane ? DPDK_TX_MAX - place->lane->n : loop_room(place->loop);
+	return room > q->open ? room - q->open : 0;
+}
+
+static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	struct dpdk_place *place = place_of(q, peer);
+	void *m;
+	if (__builtin_expect(!place || !place->attached, 0))
+		return -EPIPE;
+	if (__builtin_expect(body_len > place->body_max, 0))
+		return -EMSGSIZE;
+	if (__builtin_expect(!lane_room(q, place), 0)) {
+		dpdk_flush(queue);
+		if (!lane_room(q, place))
+			return -EAGAIN;
+	}
+	if (__builtin_expect(rte_mempool_generic_get(q->pool, &m, 1, NULL) < 0, 0))
+		return -ENOBUFS;
+	tx->head = tx->head_room;
+	tx->body = (uint8_t *)((struct rte_mbuf *)m)->buf_addr + q->body_at;
+	tx->body_len = body_len;
+	tx->cookie = (uint64_t)(uintptr_t)m;
+	tx->link = place;
+	tx->peer = peer;
+	q->open++;
+	return 0;
+}
+
+static uint32_t dpdk_tx_room(struct nic_queue *queue, uint32_t peer)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	struct dpdk_place *place = place_of(q, peer);
+	if (!place || !place->attached)
+		return 0;
+	unsigned room = lane_room(q, place), mbufs = rte_mempool_avail_count(q->pool);
+	return room < mbufs ? room : mbufs;
+}
+
+static uint64_t dpdk_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
+{
+	struct dpdk_place *place = place_of(queue_of(queue), peer);
+	return place ? place->body_max : 0;
+}
+
+static void count_sent(struct dpdk_queue *q, uint64_t len)
+{
+	dpdk_count(&q->counters.tx_packets, 1);
+	dpdk_count(&q->counters.tx_bytes, len);
+}
+
+static int commit_loop(struct dpdk_queue *q, const struct dpdk_place *place, struct rte_mbuf *m,
+		       const struct nic_tx *tx)
+{
+	if (!loop_room(place->loop))
+		return -EAGAIN;
+	loop_put(place->loop, tx->body, (uint32_t)tx->body_len);
+	q->open--;
+	rte_mbuf_raw_free(m);
+	count_sent(q, tx->body_len);
+	return 0;
+}
+
+static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	const struct dpdk_place *place = tx->link;
+	struct rte_mbuf *m = (struct rte_mbuf *)(uintptr_t)tx->cookie;
+	unsigned len = (unsigned)tx->body_len, head = place->path.len;
+	if (__builtin_expect(!place->lane, 0))
+		return commit_loop(q, place, m, tx);
+	q->open--;
+	m->ol_flags = q->tx_flags;
+	frame_write(tx->body - head, &place->path, len, tx->body, q->sum);
+	m->data_off = (uint16_t)(q->body_at - head);
+	m->data_len = (uint16_t)(head + len);
+	m->pkt_len = head + len;
+	m->tx_offload = q->tx_offload;
+	place->lane->m[place->lane->n++] = m;
+	q->waiting++;
+	count_sent(q, len);
+	return 0;
+}
+
+static void dpdk_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	q->open--;
+	rte_mbuf_raw_free((struct rte_mbuf *)(uintptr_t)tx->cookie);
+}
+
+/* ---- receive ---- */
+
+static void give_back(struct dpdk_queue *q)
+{
+	for (unsigned i = 0; i < q->held; i++)
+		rte_pktmbuf_free(q->rx[i]);
+	q->held = 0;
+}
+
+static struct nic_pkt packet(const uint8_t *body, uint64_t len)
+{
+	return (struct nic_pkt){.head = body, .body = len ? body : NULL, .body_len = len, .peer = NIC_PEER_NONE};
+}
+
+/* What queues of this port sent here. */
+static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt *pkts, unsigned max)
+{
+	unsigned n = 0;
+	uint32_t len;
+	for (unsigned i = 0; i < loops; i++) {
+		struct loop *l = atomic_load_explicit(&q->loops[i], memory_order_acquire);
+		const uint8_t *body;
+		if (!l)
+			continue;
+		loop_give(l);
+		while (n < max && (body = loop_next(l, &len))) {
+			pkts[n++] = packet(body, len);
+			dpdk_count(&q->counters.rx_bytes, len);
+		}
+	}
+	return n;
+}
+
+/* Up to `max` frames of the device's; the ring that is looked at first changes, so that none starves.
+ */
+static unsigned take_frames(struct dpdk_queue *q, unsigned max)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < q->rx_rings && n < max; i++) {
+		uint16_t ring = (uint16_t)(q->rx_first + q->rx_next * q->rx_step);
+		n += rte_eth_rx_burst(q->ethdev, ring, q->rx + n, (uint16_t)(max - n));
+		if (q->rx_rings > 1)
+			q->rx_next = (uint16_t)(q->rx_next + 1 == q->rx_rings ? 0 : q->rx_next + 1);
+	}
+	return n;
+}
+
+static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt *pkt)
+{
+	const uint64_t right = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	struct frame_in in;
+	enum frame_verdict verdict =
+		frame_read(frame, m->data_len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
+	/* Ours in pieces: larger than any that we send. Another queue's: the hash led it here, and who sent it will
+	 * find a path that does not. */
+	if (verdict == FRAME_MALFORMED || (verdict == FRAME_OURS && m->nb_segs != 1)) {
+		dpdk_count(&q->counters.malformed, 1);
+		return false;
+	}
+	if (verdict == FRAME_FOREIGN || in.queue != q->index) {
+		dpdk_count(&q->counters.foreign, 1);
+		return false;
+	}
+	*pkt = packet(frame + in.payload, in.len);
+	dpdk_count(&q->counters.rx_bytes, in.len);
+	return true;
+}
+
+static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	unsigned n = 0;
+	if (q->held)
+		give_back(q);
+	if (max > DPDK_BURST)
+		max = DPDK_BURST;
+	unsigned loops = atomic_load_explicit(&q->loops_n, memory_order_relaxed);
+	if (__builtin_expect(loops, 0))
+		n = take_looped(q, loops, pkts, max);
+	unsigned end = 0;
+	if (__builtin_expect(dpdk_enter(q), 1)) {
+		if (q->waiting)
+			push(q);
+		end = take_frames(q, max - n);
+		dpdk_leave(q);
+	} else {
+		dpdk_flush(queue); /* which drops, when nobody is there */
+	}
+	q->held = (uint16_t)end;
+	for (unsigned i = 0; i < end; i++) {
+		if (i + 1 < end)
+			rte_prefetch0(rte_pktmbuf_mtod(q->rx[i + 1], void *));
+		n += read_frame(q, q->rx[i], &pkts[n]);
+	}
+	if (n)
+		dpdk_count(&q->counters.rx_packets, n);
+	return n;
+}
+
+/* Received packets have no cookie. */
+static void dpdk_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
+{
+	(void)queue;
+	(void)peer;
+	(void)cookie;
+}
+
+/* ---- sleep ---- */
+
+/* Nothing of these devices could wake us: kicks do, and they are always on. */
+static void dpdk_arm(struct nic_queue *queue)
+{
+	(void)queue;
+}
+
+static int dpdk_wake_fd(const struct nic_queue *queue)
+{
+	return ((const struct dpdk_queue *)queue)->wake.fd;
+}
+
+static void dpdk_wake_clear(struct nic_queue *queue)
+{
+	host_wake_clear(&queue_of(queue)->wake);
+}
+
+static void dpdk_wake(struct nic_queue *queue)
+{
+	host_wake_signal(&queue_of(queue)->wake);
+}
+
+static void dpdk_kick(struct nic_queue *queue, uint32_t peer)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	struct dpdk_place *place = place_of(q, peer);
+	if (!place)
+		return;
+	if (!place->lane) {
+		eventfd_write(place->loop_wake, 1);
+	} else if (place->kick.len) {
+		host_kick_send(q->sender, &place->kick);
+		dpdk_count(&q->counters.kicks, 1);
+	}
+}
+
+static uint64_t dpdk_deadline(const struct nic_queue *queue)
+{
+	const struct dpdk_queue *q = (const struct dpdk_queue *)queue;
+	return q->waiting ? dpdk_now() + RETRY_NS : UINT64_MAX;
+}
+
+/* ---- raw packets ---- */
+
+static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	struct dpdk_place *place = place_of(q, peer);
+	struct rte_mbuf *burst[DPDK_BURST];
+	uint8_t head[HEAD_MAX] = {0};
+	if (!place || !place->lane || bytes < RAW_BYTES || bytes > place->body_max)
+		return 0;
+	n = n < DPDK_BURST ? n : DPDK_BURST;
+	unsigned head_len = frame_write(head, &place->path, bytes, head, FRAME_SUM_PSEUDO);
+	if (rte_mempool_generic_get(q->pool, (void **)burst, n, NULL) < 0)
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		struct rte_mbuf *m = burst[i];
+		uint8_t *at = (uint8_t *)m->buf_addr + q->body_at;
+		uint64_t payload[2] = {RAW_MAGIC, first + i};
+		memcpy(at - head_len, head, head_len);
+		memcpy(at, payload, sizeof payload);
+		m->ol_flags = 0;
+		m->data_off = (uint16_t)(q->body_at - head_len);
+		m->data_len = (uint16_t)(head_len + bytes);
+		m->pkt_len = head_len + bytes;
+	}
+	unsigned sent = 0;
+	if (dpdk_enter(q)) {
+		sent = rte_eth_tx_burst(q->ethdev, place->lane->ring, burst, (uint16_t)n);
+		dpdk_leave(q);
+	}
+	for (unsigned i = sent; i < n; i++)
+		rte_pktmbuf_free(burst[i]);
+	return sent;
+}
+
+static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
+{
+	struct dpdk_queue *q = queue_of(queue);
+	unsigned head_len = q->port->head_len, raw = 0;
+	give_back(q);
+	if (!dpdk_enter(q))
+		return 0;
+	unsigned n = take_frames(q, max < DPDK_BURST ? max : DPDK_BURST);
+	dpdk_leave(q);
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t payload[2] = {0};
+		if (q->rx[i]->data_len >= head_len + sizeof payload)
+			memcpy(payload, rte_pktmbuf_mtod_offset(q->rx[i], uint8_t *, head_len), sizeof payload);
+		if (payload[0] == RAW_MAGIC) {
+			*last = payload[1];
+			raw++;
+		}
+		rte_pktmbuf_free(q->rx[i]);
+	}
+	return raw;
+}
+
+static const struct nic_raw_ops raw_ops = {.tx = raw_tx, .rx = raw_rx};
+
+const struct nic_queue_ops dpdk_queue_ops = {
+	.attach = dpdk_attach,
+	.detach = dpdk_detach,
+	.recv = dpdk_recv,
+	.release = dpdk_release,
+	.tx_reserve = dpdk_tx_reserve,
+	.tx_room = dpdk_tx_room,
+	.tx_bytes_max = dpdk_tx_bytes_max,
+	.tx_commit = dpdk_tx_commit,
+	.tx_cancel = dpdk_tx_cancel,
+	.flush = dpdk_flush,
+	.arm = dpdk_arm,
+	.disarm = dpdk_arm,
+	.wake_fd = dpdk_wake_fd,
+	.wake_clear = dpdk_wake_clear,
+	.wake = dpdk_wake,
+	.kick = dpdk_kick,
+	.deadline = dpdk_deadline,
+	.raw = &raw_ops,
+};
+
+/* ---- set-up ---- */
+
+static int open_kick(struct dpdk_port *p, unsigned index, struct nic_err *err)
+{
+	if (p->args.class == DPDK_MEMIF)
+		return dpdk_memif_kick_open(p, index, err);
+	if (p->args.class != DPDK_IFACE || index >= p->kicks.n)
+		return -1;
+	int fd = p->kicks.fds[index]; /* the queue's from now on */
+	p->kicks.fds[index] = -1;
+	return fd;
+}
+
+static void queue_lanes(struct dpdk_queue *q)
+{
+	bool memif = q->port->args.class == DPDK_MEMIF;
+	for (unsigned i = 0; i < q->lanes_n; i++)
+		q->lanes[i].ring = (uint16_t)(memif ? q->index * q->queues_n + i : q->index);
+	q->rx_first = q->index;
+	q->rx_step = (uint16_t)q->queues_n;
+	q->rx_rings = (uint16_t)(memif ? q->queues_n : 1);
+}
+
+int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
+{
+	struct dpdk_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+	if (!q)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	memset(q, 0, sizeof *q);
+	p->queues[index] = q;
+	q->base.ops = &dpdk_queue_ops;
+	q->port = p;
+	q->ethdev = p->ethdev;
+	q->index = (uint16_t)index;
+	q->queues_n = p->queues_n;
+	q->pool = p->pools[index];
+	q->me = dpdk_blob_frame_addr(&p->blob);
+	q->lanes_n = (uint16_t)(p->args.class == DPDK_MEMIF ? p->queues_n : 1);
+	q->wake = (struct host_wake){.fd = -1, .event = -1, .kick = -1};
+	q->sender = -1;
+	q->lanes = calloc(q->lanes_n, sizeof *q->lanes);
+	if (!q->lanes)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	queue_lanes(q);
+	unsigned least = RTE_PKTMBUF_HEADROOM + p->head_len + p->rx_shift;
+	q->body_at = (uint16_t)(least + (64 + DPDK_BODY_ALIGN - least % 64) % 64 - p->rx_shift);
+	q->sum = p->udp_sums ? FRAME_SUM_PSEUDO : p->args.class == DPDK_MEMIF ? FRAME_SUM_NONE : FRAME_SUM_FULL;
+	if (p->udp_sums) {
+		struct rte_mbuf m = {.l2_len = FRAME_MAC_BYTES,
+				     .l3_len = p->head_len - FRAME_MAC_BYTES - FRAME_UDP_BYTES};
+		q->tx_flags = (p->blob.v6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4) | RTE_MBUF_F_TX_UDP_CKSUM;
+		q->tx_offload = m.tx_offload;
+	}
+	q->fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	int kick = open_kick(p, index, err);
+	if (kick < -1)
+		return kick;
+	int error = host_wake_open(&q->wake, kick, err);
+	if (error && kick >= 0)
+		close(kick);
+	return error;
+}
+
+void dpdk_queue_close(struct dpdk_queue *q)
+{
+	if (q->wake.kick >= 0 && q->port->args.class == DPDK_MEMIF)
+		dpdk_memif_kick_unlink(q->port, q->index);
+	host_wake_close(&q->wake);
+	if (q->sender >= 0)
+		close(q->sender);
+	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
+		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
+	free(q->lanes);
+	free(q);
+}
+
+struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from)
+{
+	struct loop *l = atomic_load_explicit(&q->loops[from], memory_order_relaxed);
+	if (l)
+		return l;
+	uint32_t slot = (uint32_t)(DPDK_BODY_ALIGN + q->port->body_max + 63) / 64 * 64;
+	size_t bytes = sizeof *l + (size_t)LOOP_SLOTS * slot;
+	l = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	if (!l)
+		return NULL;
+	memset(l, 0, sizeof *l);
+	l->slot_bytes = slot;
+	l->body_at = DPDK_BODY_ALIGN;
+	atomic_store_explicit(&q->loops[from], l, memory_order_release);
+	if (atomic_load_explicit(&q->loops_n, memory_order_relaxed) <= from)
+		atomic_store_explicit(&q->loops_n, from + 1, memory_order_release);
+	return l;
+}
+
+int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how)
+{
+	uint64_t limit = dpdk_now() + UINT64_C(1000000000);
+	atomic_store_explicit(&p->shut, (uint32_t)how, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
+	/* Partner: dpdk_enter(). After it every queue has either seen `shut`, or we see it busy. */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		while (p->queues[i] && atomic_load_explicit(&p->queues[i]->busy, memory_order_acquire)) {
+			if (dpdk_now() > limit)
+				return -ETIMEDOUT;
+			sched_yield();
+		}
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/module.h"
+
+#include "farcall/version.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where meson installs modules. */
+#ifndef FAR_MODULE_DIR
+#define FAR_MODULE_DIR "/usr/local/lib/farcall"
+#endif
+
+/* Beside the library as installed, and in the build: from the program, the library, a test. */
+static const char *const beside[] = {"farcall", "nic/%s", "../nic/%s", "../../nic/%s"};
+
+/**
+ * A file found relative to whoever is running could be anybody's: a program in /tmp would look in directories that all
+ * may write to. So it must belong to this user or to root.
+ */
+static bool is_ours(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
+	       !(st.st_mode & S_IWOTH);
+}
+
+static bool find_beside(const char *name, char *path, size_t cap)
+{
+	Dl_info info;
+	char self[PATH_MAX];
+	/* The data pointer avoids a cast from a function's. */
+	if (!dladdr(&beside, &info) || !info.dli_fname)
+		return false;
+	/* A program is named as it was called, perhaps by a name that the shell looked up. */
+	bool program = !strchr(info.dli_fname, '/') || !realpath(info.dli_fname, self);
+	if (program && !realpath("/proc/self/exe", self))
+		return false;
+	char *slash = strrchr(self, '/');
+	if (!slash)
+		return false;
+	*slash = 0;
+	for (unsigned i = 0; i < sizeof beside / sizeof *beside; i++) {
+		char folder[64];
+		snprintf(folder, sizeof folder, beside[i], name);
+		int n = snprintf(path, cap, "%s/%s/libfarcall-nic-%s.so", self, folder, name);
+		if (n > 0 && (size_t)n < cap && is_ours(path))
+			return true;
+	}
+	return false;
+}
+
+static int find(const char *name, char *path, size_t cap, struct nic_err *err)
+{
+	const char *dir = secure_getenv("FAR_MODULE_DIR");
+	bool named = dir && *dir;
+	if (!named && find_beside(name, path, cap))
+		return 0;
+	int n = snprintf(path, cap, "%s/libfarcall-nic-%s.so", named ? dir : FAR_MODULE_DIR, name);
+	if (n > 0 && (size_t)n < cap && access(path, F_OK) == 0)
+		return 0;
+	snprintf(err->text, sizeof err->text, "driver \"%s\" is a module, and there is no %.140s%s; %s", name, path,
+		 named ? " (FAR_MODULE_DIR)" : "",
+		 named ? "unset FAR_MODULE_DIR or correct it"
+		       : "build Farcall with DPDK (apt install libdpdk-dev) and install it, or set FAR_MODULE_DIR");
+	return -ENOENT;
+}
+
+static void describe_dlerror(const char *name, const char *path, struct nic_err *err)
+{
+	const char *why = dlerror();
+	bool missing = why && strstr(why, "cannot open shared object file") && strncmp(why, path, strlen(path)) != 0;
+	snprintf(err->text, sizeof err->text, "driver \"%s\" cannot be loaded from %.100s: %.110s%s", name, path,
+		 why ? why : "unknown reason", missing ? "; apt install dpdk" : "");
+}
+
+static const struct nic_port_ops *check(const char *name, const char *path, const struct nic_module *m,
+					struct nic_err *err)
+{
+	if (!m) {
+		snprintf(err->text, sizeof err->text,
+			 "%.160s is no Farcall module: it has no symbol " NIC_MODULE_SYMBOL "; install Farcall's own",
+			 path);
+		return NULL;
+	}
+	/* Nothing behind a foreign ABI number is looked at. */
+	if (m->abi != NIC_MODULE_ABI) {
+		snprintf(err->text, sizeof err->text,
+			 "%.140s has module interface %u, this is Farcall " FAR_VERSION
+			 " with %u; install both from one build",
+			 path, m->abi, NIC_MODULE_ABI);
+		return NULL;
+	}
+	if (m->abi_bytes != NIC_MODULE_ABI_BYTES || strcmp(m->version, FAR_VERSION) != 0) {
+		snprintf(err->text, sizeof err->text,
+			 "%.140s is of Farcall %.20s, this is " FAR_VERSION "%s; install both from one build", path,
+			 m->version, strcmp(m->version, FAR_VERSION) == 0 ? " with another driver interface" : "");
+		return NULL;
+	}
+	if (strcmp(m->ops->name, name) != 0) {
+		snprintf(err->text, sizeof err->text, "%.140s holds driver \"%.20s\", not \"%s\"", path, m->ops->name,
+			 name);
+		return NULL;
+	}
+	return m->ops;
+}
+
+const struct nic_port_ops *nic_module_load(const char *name, struct nic_err *err)
+{
+	char path[PATH_MAX + 64];
+	if (find(name, path, sizeof path, err))
+		return NULL;
+	/* dlopen() counts references and locks by itself; RTLD_NODELETE keeps what has threads of its own mapped. */
+	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!handle) {
+		describe_dlerror(name, path, err);
+		return NULL;
+	}
+	const struct nic_port_ops *ops = check(name, path, dlsym(handle, NIC_MODULE_SYMBOL), err);
+	dlclose(handle);
+	return ops;
+}
