@@ -199,9 +199,10 @@ struct link_queue {
 	struct nic_queue *lower;
 	const struct nic_queue_ops *ops; /* of lower */
 	struct link_port *port;
-	uint64_t id;         /* the port's */
-	bool crc;            /* to be computed: the driver below does not check */
-	bool unflushed;      /* something was committed below */
+	uint64_t id;    /* the port's */
+	bool crc;       /* to be computed: the driver below does not check */
+	bool unflushed; /* something was committed below */
+	bool armed;
 	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
 	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
 	uint32_t index;
