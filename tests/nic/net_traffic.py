@@ -5,7 +5,7 @@
 usage: net_traffic.py tcp-server ADDRESS PORT STOP
        net_traffic.py tcp-client ADDRESS PORT STOP       prints how many bytes came back, and that nothing was lost
        net_traffic.py foreign IFACE MAC ADDRESS STOP     ping, ARP, broadcast, UDP to other ports, by the kernel and raw
-       net_traffic.py malformed IFACE MAC ADDRESS PORT   datagrams for that port that are broken, each in its own way
+       net_traffic.py malformed IFACE MAC ADDRESS PORT   datagrams for that port that are broken, each in its own way, 20 times
 
 It gives up after a minute.
 """
@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 
+ROUNDS = 20  # of malformed frames: some may find a ring full
 END = time.monotonic() + 60
 
 
@@ -116,9 +117,11 @@ def malformed(iface, mac, address, port):
             udp_frame(mac, address, port, head=b"\1\1\1\1"),
         ]
     s = raw(iface)
-    for frame in frames:
-        s.send(frame)
-    print(f"sent {len(frames)}")
+    for _ in range(ROUNDS):
+        for frame in frames:
+            s.send(frame)
+        time.sleep(0.01)
+    print(f"sent {len(frames)} kinds")
 
 
 def foreign(iface, mac, address, stop):
