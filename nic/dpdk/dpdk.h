@@ -8,6 +8,7 @@
 
 #include "nic/dpdk/frame.h"
 #include "nic/dpdk/host.h"
+#include "nic/dpdk/loop.h"
 #include "nic/nic.h"
 
 #include <pthread.h>
@@ -97,7 +98,9 @@ struct dpdk_queue;
 /** A place to send to. Written before it is UP, read by its queue. */
 struct dpdk_place {
 	struct frame_path path;
-	struct dpdk_lane *lane; /* NULL: this very queue */
+	struct dpdk_lane *lane; /* NULL: a queue of this port */
+	struct loop *loop;      /* then */
+	int loop_wake;          /* likewise: the other queue's eventfd */
 	uint64_t body_max;
 	struct dpdk_queue *queue;
 	unsigned remote_queue;
@@ -127,7 +130,6 @@ struct dpdk_queue {
 	uint16_t body_at; /* of a body that is written, from buf_addr on */
 	uint16_t lanes_n;
 	uint16_t held;       /* of the last burst: given back by the next */
-	uint16_t looped_n;   /* of this queue to itself */
 	uint32_t open;       /* reserved, not committed */
 	uint32_t waiting;    /* in all lanes */
 	bool fence;          /* no membarrier(): see dpdk_enter() */
@@ -140,7 +142,8 @@ struct dpdk_queue {
 	_Atomic uint32_t busy;   /* inside a burst; partner: the port's `shut`, in dpdk_shut() */
 	struct dpdk_lane *lanes; /* [lanes_n] */
 	struct rte_mbuf *rx[DPDK_BURST];
-	struct rte_mbuf *looped[DPDK_TX_MAX];
+	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
+	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
 	struct host_wake wake;
 	int sender; /* a socket for kicks; −1: none */
@@ -276,6 +279,8 @@ void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
 extern const struct nic_queue_ops dpdk_queue_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
+/** The ring from queue `from` of the same port to this one; made when there is none. NULL: no memory. */
+struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from);
 /** Keeps the port's queues out of the device, and waits until none is in it, 1 s at most: -ETIMEDOUT, when a thread in
  * a burst gets no CPU. */
 int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how);

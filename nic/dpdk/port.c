@@ -243,8 +243,8 @@ static uint16_t source_port(const struct dpdk_port *p, unsigned queue, unsigned 
 	return (uint16_t)(path == 0 ? own : 1024 + (own + path) % (65536 - 1024));
 }
 
-static void place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_queue *q, const struct dpdk_blob *to,
-		      unsigned remote)
+static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_queue *q, const struct dpdk_blob *to,
+		     unsigned remote)
 {
 	struct frame_addr from = q->me, at = dpdk_blob_frame_addr(to);
 	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
@@ -254,47 +254,18 @@ static void place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk
 	frame_path_init(&place->path, &from, &at);
 	place->queue = q;
 	place->body_max = to->body < p->body_max ? to->body : p->body_max;
-	place->lane = own ? NULL : &q->lanes[q->lanes_n > 1 ? remote_queue : 0];
-	if (!own && p->memif)
+	if (own) {
+		place->loop = dpdk_queue_loop(p->queues[remote_queue], q->index);
+		place->loop_wake = p->queues[remote_queue]->wake.event;
+		return place->loop ? 0 : -ENOMEM;
+	}
+	place->lane = &q->lanes[q->lanes_n > 1 ? remote_queue : 0];
+	if (p->memif)
 		dpdk_memif_kick(p, remote_queue, &place->kick);
-	else if (!own && to->kick)
+	else if (to->kick)
 		host_kick_udp(&place->kick, to->v6, to->ip, (uint16_t)(to->kick + remote_queue), p->iface.index);
 	if (place->kick.len && q->sender < 0)
 		q->sender = host_kick_sender(&place->kick);
-}
-
-static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
-			const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
-{
-	struct dpdk_port *p = port_of(port);
-	struct dpdk_blob to;
-	(void)hello;
-	(void)hello_len;
-	(void)deadline;
-	int error = dpdk_reach(port, addr, err);
-	if (!error)
-		error = dpdk_blob_read(addr, &to, err);
-	if (error)
-		return error;
-	if (queue >= p->queues_n)
-		return dpdk_error(err, -EINVAL, "dpdk: there is no queue %u; the port has %u", queue, p->queues_n);
-	if (NIC_ROUTE_QUEUE(remote) >= to.queues)
-		return dpdk_error(err, -EINVAL, "dpdk: %s has no queue %u, only %u", to.name, NIC_ROUTE_QUEUE(remote),
-				  to.queues);
-	if (to.v6 != p->blob.v6)
-		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
-	if (memcmp(&to, &p->blob, sizeof to) == 0 && NIC_ROUTE_QUEUE(remote) != queue)
-		return dpdk_error(err, -EOPNOTSUPP,
-				  "dpdk: shards of one worker do not reach each other by its device; use shm too");
-	struct dpdk_place *place = place_new(p);
-	if (!place)
-		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
-				  DPDK_PLACES_MAX);
-	place_aim(p, place, p->queues[queue], &to, remote);
-	place->user = user;
-	*p->new_last = place;
-	p->new_last = &place->next;
-	eventfd_write(p->event_fd, 1);
 	return 0;
 }
 
@@ -317,6 +288,41 @@ static void dpdk_drop(struct nic_port *port, uint32_t peer)
 	forget_new(p, p->places[peer]);
 	free(p->places[peer]);
 	p->places[peer] = NULL;
+}
+
+static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
+			const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+{
+	struct dpdk_port *p = port_of(port);
+	struct dpdk_blob to;
+	(void)hello;
+	(void)hello_len;
+	(void)deadline;
+	int error = dpdk_reach(port, addr, err);
+	if (!error)
+		error = dpdk_blob_read(addr, &to, err);
+	if (error)
+		return error;
+	if (queue >= p->queues_n)
+		return dpdk_error(err, -EINVAL, "dpdk: there is no queue %u; the port has %u", queue, p->queues_n);
+	if (NIC_ROUTE_QUEUE(remote) >= to.queues)
+		return dpdk_error(err, -EINVAL, "dpdk: %s has no queue %u, only %u", to.name, NIC_ROUTE_QUEUE(remote),
+				  to.queues);
+	if (to.v6 != p->blob.v6)
+		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
+	struct dpdk_place *place = place_new(p);
+	if (place && place_aim(p, place, p->queues[queue], &to, remote)) {
+		dpdk_drop(port, place->number);
+		place = NULL;
+	}
+	if (!place)
+		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
+				  DPDK_PLACES_MAX);
+	place->user = user;
+	*p->new_last = place;
+	p->new_last = &place->next;
+	eventfd_write(p->event_fd, 1);
+	return 0;
 }
 
 static uint64_t dpdk_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)

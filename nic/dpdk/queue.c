@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -86,8 +87,8 @@ static void dpdk_flush(struct nic_queue *queue)
 
 static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place)
 {
-	unsigned taken = (place->lane ? place->lane->n : q->looped_n) + q->open;
-	return taken < DPDK_TX_MAX ? DPDK_TX_MAX - taken : 0;
+	unsigned room = place->lane ? DPDK_TX_MAX - place->lane->n : loop_room(place->loop);
+	return room > q->open ? room - q->open : 0;
 }
 
 static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
@@ -132,20 +133,34 @@ static uint64_t dpdk_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
 	return place ? place->body_max : 0;
 }
 
+static void count_sent(struct dpdk_queue *q, uint64_t len)
+{
+	dpdk_count(&q->counters.tx_packets, 1);
+	dpdk_count(&q->counters.tx_bytes, len);
+}
+
+static int commit_loop(struct dpdk_queue *q, const struct dpdk_place *place, struct rte_mbuf *m,
+		       const struct nic_tx *tx)
+{
+	if (!loop_room(place->loop))
+		return -EAGAIN;
+	loop_put(place->loop, tx->body, (uint32_t)tx->body_len);
+	q->open--;
+	rte_mbuf_raw_free(m);
+	count_sent(q, tx->body_len);
+	return 0;
+}
+
 static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
 	struct dpdk_queue *q = queue_of(queue);
 	const struct dpdk_place *place = tx->link;
 	struct rte_mbuf *m = (struct rte_mbuf *)(uintptr_t)tx->cookie;
 	unsigned len = (unsigned)tx->body_len, head = place->path.len;
+	if (__builtin_expect(!place->lane, 0))
+		return commit_loop(q, place, m, tx);
 	q->open--;
 	m->ol_flags = q->tx_flags;
-	if (__builtin_expect(!place->lane, 0)) {
-		m->data_off = q->body_at;
-		m->data_len = (uint16_t)len;
-		q->looped[q->looped_n++] = m;
-		return 0;
-	}
 	frame_write(tx->body - head, &place->path, len, tx->body, q->sum);
 	m->data_off = (uint16_t)(q->body_at - head);
 	m->data_len = (uint16_t)(head + len);
@@ -153,8 +168,7 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	m->tx_offload = q->tx_offload;
 	place->lane->m[place->lane->n++] = m;
 	q->waiting++;
-	dpdk_count(&q->counters.tx_packets, 1);
-	dpdk_count(&q->counters.tx_bytes, len);
+	count_sent(q, len);
 	return 0;
 }
 
@@ -174,28 +188,35 @@ static void give_back(struct dpdk_queue *q)
 	q->held = 0;
 }
 
-/* What this queue sent to itself. */
-static unsigned take_looped(struct dpdk_queue *q, struct nic_pkt *pkts, unsigned max)
+static struct nic_pkt packet(const uint8_t *body, uint64_t len)
 {
-	unsigned n = q->looped_n < max ? q->looped_n : max;
-	for (unsigned i = 0; i < n; i++) {
-		struct rte_mbuf *m = q->looped[i];
-		q->rx[i] = m;
-		pkts[i] = (struct nic_pkt){.body = m->data_len ? rte_pktmbuf_mtod(m, uint8_t *) : NULL,
-					   .body_len = m->data_len,
-					   .peer = NIC_PEER_NONE};
+	return (struct nic_pkt){.head = body, .body = len ? body : NULL, .body_len = len, .peer = NIC_PEER_NONE};
+}
+
+/* What queues of this port sent here. */
+static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt *pkts, unsigned max)
+{
+	unsigned n = 0;
+	uint32_t len;
+	for (unsigned i = 0; i < loops; i++) {
+		struct loop *l = atomic_load_explicit(&q->loops[i], memory_order_acquire);
+		const uint8_t *body;
+		if (!l)
+			continue;
+		loop_give(l);
+		while (n < max && (body = loop_next(l, &len))) {
+			pkts[n++] = packet(body, len);
+			dpdk_count(&q->counters.rx_bytes, len);
+		}
 	}
-	q->looped_n = (uint16_t)(q->looped_n - n);
-	memmove(q->looped, q->looped + n, q->looped_n * sizeof *q->looped);
-	q->held = (uint16_t)n;
 	return n;
 }
 
-/* Appends up to max - q->held frames of the device's; the ring that is looked at first changes, so that none starves.
+/* Up to `max` frames of the device's; the ring that is looked at first changes, so that none starves.
  */
 static unsigned take_frames(struct dpdk_queue *q, unsigned max)
 {
-	unsigned n = q->held;
+	unsigned n = 0;
 	for (unsigned i = 0; i < q->rx_rings && n < max; i++) {
 		uint16_t ring = (uint16_t)(q->rx_first + q->rx_next * q->rx_step);
 		n += rte_eth_rx_burst(q->ethdev, ring, q->rx + n, (uint16_t)(max - n));
@@ -222,7 +243,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
-	*pkt = (struct nic_pkt){.body = in.len ? frame + in.payload : NULL, .body_len = in.len, .peer = NIC_PEER_NONE};
+	*pkt = packet(frame + in.payload, in.len);
 	dpdk_count(&q->counters.rx_bytes, in.len);
 	return true;
 }
@@ -235,18 +256,20 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 		give_back(q);
 	if (max > DPDK_BURST)
 		max = DPDK_BURST;
-	if (__builtin_expect(q->looped_n, 0))
-		n = take_looped(q, pkts, max);
-	if (__builtin_expect(!dpdk_enter(q), 0)) {
+	unsigned loops = atomic_load_explicit(&q->loops_n, memory_order_relaxed);
+	if (__builtin_expect(loops, 0))
+		n = take_looped(q, loops, pkts, max);
+	unsigned end = 0;
+	if (__builtin_expect(dpdk_enter(q), 1)) {
+		if (q->waiting)
+			push(q);
+		end = take_frames(q, max - n);
+		dpdk_leave(q);
+	} else {
 		dpdk_flush(queue); /* which drops, when nobody is there */
-		return n;
 	}
-	if (q->waiting)
-		push(q);
-	unsigned first = q->held, end = take_frames(q, max);
-	dpdk_leave(q);
 	q->held = (uint16_t)end;
-	for (unsigned i = first; i < end; i++) {
+	for (unsigned i = 0; i < end; i++) {
 		if (i + 1 < end)
 			rte_prefetch0(rte_pktmbuf_mtod(q->rx[i + 1], void *));
 		n += read_frame(q, q->rx[i], &pkts[n]);
@@ -294,7 +317,7 @@ static void dpdk_kick(struct nic_queue *queue, uint32_t peer)
 	if (!place)
 		return;
 	if (!place->lane) {
-		host_wake_signal(&q->wake);
+		eventfd_write(place->loop_wake, 1);
 	} else if (place->kick.len) {
 		host_kick_send(q->sender, &place->kick);
 		dpdk_count(&q->counters.kicks, 1);
@@ -304,8 +327,6 @@ static void dpdk_kick(struct nic_queue *queue, uint32_t peer)
 static uint64_t dpdk_deadline(const struct nic_queue *queue)
 {
 	const struct dpdk_queue *q = (const struct dpdk_queue *)queue;
-	if (q->looped_n)
-		return 0;
 	return q->waiting ? dpdk_now() + RETRY_NS : UINT64_MAX;
 }
 
@@ -459,8 +480,29 @@ void dpdk_queue_close(struct dpdk_queue *q)
 	host_wake_close(&q->wake);
 	if (q->sender >= 0)
 		close(q->sender);
+	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
+		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
 	free(q->lanes);
 	free(q);
+}
+
+struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from)
+{
+	struct loop *l = atomic_load_explicit(&q->loops[from], memory_order_relaxed);
+	if (l)
+		return l;
+	uint32_t slot = (uint32_t)(DPDK_BODY_ALIGN + q->port->body_max + 63) / 64 * 64;
+	size_t bytes = sizeof *l + (size_t)LOOP_SLOTS * slot;
+	l = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	if (!l)
+		return NULL;
+	memset(l, 0, sizeof *l);
+	l->slot_bytes = slot;
+	l->body_at = DPDK_BODY_ALIGN;
+	atomic_store_explicit(&q->loops[from], l, memory_order_release);
+	if (atomic_load_explicit(&q->loops_n, memory_order_relaxed) <= from)
+		atomic_store_explicit(&q->loops_n, from + 1, memory_order_release);
+	return l;
 }
 
 int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how)
