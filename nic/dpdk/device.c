@@ -16,11 +16,6 @@
 /* Ports of one process may come and go on several control cores; devices and pools are the process'. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static bool is_xdp(const struct dpdk_port *p)
-{
-	return strncmp(p->args.name, "net_af_xdp", 10) == 0;
-}
-
 /* Drivers that hand a frame on as it is, or free it on a thread of their own: pools must then be safe for several. */
 static bool passes_mbufs(const struct dpdk_port *p)
 {
@@ -113,9 +108,11 @@ static int set_body_max(struct dpdk_port *p)
 		p->body_max = (p->args.mtu && p->args.mtu < p->args.bsize ? p->args.mtu : p->args.bsize) - p->head_len;
 		return 0;
 	}
-	int error = rte_eth_dev_get_mtu(p->ethdev, &mtu);
-	if (p->args.class == DPDK_IFACE && p->iface.mtu < mtu)
-		mtu = (uint16_t)p->iface.mtu;
+	int error = 0;
+	if (p->args.class == DPDK_IFACE)
+		mtu = dpdk_iface_mtu(p);
+	else
+		error = rte_eth_dev_get_mtu(p->ethdev, &mtu);
 	p->body_max = mtu - (p->head_len - FRAME_MAC_BYTES);
 	return error;
 }
@@ -127,11 +124,14 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
 	unsigned n = lanes * DPDK_TX_MAX + 2 * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
-	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0;
+	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
+	if (p->args.class == DPDK_IFACE)
+		room = dpdk_iface_room(p);
 	/* Devices that read and write packet memory find the frame where they expect it; the others copy. */
-	p->rx_shift = pci || is_xdp(p) ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	p->rx_shift = pci || xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
-	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || dpdk_eal_huge());
+	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
+	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || (dpdk_eal_huge() && !xdp));
 }
 
 static int set_rings_up(struct dpdk_port *p)
@@ -141,7 +141,7 @@ static int set_rings_up(struct dpdk_port *p)
 	int socket = rte_eth_dev_socket_id(p->ethdev);
 	bool copies = p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0;
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
-		p->pools[i] = pool_of(p, copies ? 0 : rx + tx + (is_xdp(p) ? 4096u : 0));
+		p->pools[i] = pool_of(p, copies ? 0 : rx + tx + (dpdk_is_xdp(&p->args) ? 4096u : 0));
 		error = p->pools[i] ? 0 : -ENOMEM;
 	}
 	unsigned n = rings(p);

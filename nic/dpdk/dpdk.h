@@ -214,6 +214,12 @@ struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room
 
 /* ---- args.c ---- */
 
+/** Is it net_af_xdp: packets in the kernel's copy of our memory, and a filter on the interface. */
+static inline bool dpdk_is_xdp(const struct dpdk_args *args)
+{
+	return strncmp(args->name, "net_af_xdp", 10) == 0;
+}
+
 int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err);
 
 /* ---- device.c ---- */
@@ -230,6 +236,14 @@ void dpdk_device_free(struct dpdk_port *p);
 
 int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *config, struct nic_err *err);
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
+/** MTU of IP packets that the device can send and receive. */
+uint16_t dpdk_iface_mtu(const struct dpdk_port *p);
+/** Bytes that the driver needs in an mbuf behind its headroom. */
+unsigned dpdk_iface_room(const struct dpdk_port *p);
+/** Is a look at an empty queue a system call. */
+bool dpdk_iface_poll_costs(const struct dpdk_port *p);
+/** When the device's queues are set up: nothing of it survives the process from here on. */
+int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err);
 /** Before the device is closed. */
 void dpdk_iface_leave(struct dpdk_port *p);
 void dpdk_iface_close(struct dpdk_port *p);

@@ -106,6 +106,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		return error;
 	p->head_len = (p->args.class == DPDK_IFACE ? p->ip.v6 : p->args.v6) ? FRAME_V6_BYTES : FRAME_V4_BYTES;
 	error = dpdk_device_open(p, err);
+	if (!error && p->args.class == DPDK_IFACE)
+		error = dpdk_iface_keep(p, err);
 	if (error)
 		return error;
 	dpdk_address_set(p);
@@ -160,6 +162,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
 		.checksum = p->udp_sums,
+		.poll_costs = p->args.class == DPDK_IFACE && dpdk_iface_poll_costs(p),
 		.steering = p->steering,
 		.ip = p->args.class == DPDK_IFACE ? NIC_IP_KERNEL : NIC_IP_DRIVER,
 		.headroom_bytes = p->head_len,
