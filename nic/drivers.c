@@ -7,10 +7,11 @@
 
 const struct nic_port_ops *const nic_drivers[] = {
 	&nic_shm_port_ops,
+	&nic_udp_port_ops,
 	NULL,
 };
 
-const char *const nic_names[] = {"shm", "dpdk", NULL};
+const char *const nic_names[] = {"shm", "dpdk", "udp", NULL};
 
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
 {

@@ -142,6 +142,7 @@ struct nic_port_ops {
 	/**
 	 * Would connect() to this address of the same driver have a chance: 0, or -errno with the reason in `err`
 	 * (another host's loopback, a directory of another file system, no route). Sends nothing, waits for nothing.
+	 * With 0 `err` may hold a remark on what was sent there before: refused by a firewall, say.
 	 */
 	int (*reach)(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err);
 	/** Any thread; the counters may be a moment old. */
@@ -290,5 +291,6 @@ extern const char *const nic_names[];
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err);
 
 extern const struct nic_port_ops nic_shm_port_ops;
+extern const struct nic_port_ops nic_udp_port_ops;
 
 #endif

@@ -199,7 +199,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	char name[64];
 	snprintf(name, sizeof name, "farcall perf %s", m->name);
 	struct perf_opts o = {.what = name,
-			      .nic = "auto",
+			      .nic = getenv("FAR_NIC") ? getenv("FAR_NIC") : "auto",
 			      .inflight = 64,
 			      .shards = 1,
 			      .peers = 1,
@@ -210,7 +210,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		unsigned takers;
 		struct option_spec spec;
 	} table[] = {
-		{ALL & ~FLOOR, {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "NAME", "NIC driver: auto (default), shm", NULL}},
+		{ALL & ~FLOOR,
+		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "NAME",
+		  "NIC drivers, best first: auto, shm, udp ... (FAR_NIC, else auto)", NULL}},
 		{CALLS | FANOUT,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
 #include "commands.h"
-#include "nic/nic.h"
+#include "info_nics.h"
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
@@ -25,7 +25,6 @@ struct info {
 	const char *dir_state; /* is it there, and ours */
 	long cores;            /* online */
 	int cores_usable;      /* by this process */
-	const char *chosen;    /* driver that "auto" takes, or NULL */
 	struct far_memory memory;
 	struct far_err memory_err; /* why nothing is reserved */
 };
@@ -124,53 +123,20 @@ static void json_memory(struct json *j, const struct info *info)
 	json_string(j, "allocator_why", info->memory.allocator_why);
 }
 
-/* Probes one driver; the reason goes to `err` when it is not available. */
-static int probe(const struct nic_port_ops *ops, struct nic_err *err)
-{
-	const struct nic_config config = {.queues = 1};
-	err->text[0] = 0;
-	int rc = ops->probe(&config, err);
-	if (rc < 0 && !err->text[0])
-		snprintf(err->text, sizeof err->text, "%s", strerror(-rc));
-	return rc;
-}
-
-static void print_drivers(FILE *out, struct json *j, struct info *info)
-{
-	for (const struct nic_port_ops *const *ops = nic_drivers; *ops; ops++) {
-		struct nic_err err;
-		bool available = probe(*ops, &err) == 0;
-		if (available && !info->chosen)
-			info->chosen = (*ops)->name;
-		fprintf(out, "  %-8s %s%s\n", (*ops)->name,
-			available ? "available" : "not available: ", available ? "" : err.text);
-		if (!j)
-			continue;
-		json_object(j, NULL);
-		json_string(j, "name", (*ops)->name);
-		json_bool(j, "available", available);
-		if (!available)
-			json_string(j, "reason", err.text);
-		json_close(j);
-	}
-}
-
-static void print_info(bool want_json)
+static void print_info(bool want_json, const struct info_nics_opts *nics)
 {
 	FILE *out = want_json ? stderr : stdout;
-	struct info info = {.chosen = NULL};
+	struct info info = {.cores = 0};
 	struct json j;
 	gather(&info);
-	fprintf(out, "farcall %s, library %s\n\nNIC drivers\n", FAR_VERSION, far_version());
+	fprintf(out, "farcall %s, library %s\n\n", FAR_VERSION, far_version());
 	if (want_json) {
 		json_begin(&j, stdout);
 		json_string(&j, "version", FAR_VERSION);
 		json_string(&j, "library", far_version());
-		json_array(&j, "drivers");
 	}
-	print_drivers(out, want_json ? &j : NULL, &info);
-	fprintf(out, "  %-8s %s\n\n", "auto", info.chosen ? info.chosen : "nothing: no driver is available");
-	fprintf(out, "runtime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
+	info_nics(nics, out, want_json ? &j : NULL);
+	fprintf(out, "\nruntime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
 	print_memory(out, &info);
@@ -178,8 +144,6 @@ static void print_info(bool want_json)
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
-	json_close(&j);
-	json_string(&j, "auto", info.chosen ? info.chosen : "");
 	json_string(&j, "runtime_dir", info.dir);
 	json_string(&j, "runtime_dir_from", info.dir_from);
 	json_string(&j, "runtime_dir_state", info.dir_state);
@@ -193,18 +157,25 @@ static void print_info(bool want_json)
 int cmd_info(int argc, char **argv)
 {
 	bool json = false;
-	const struct option_spec specs[] = {{"json", 0, OPTION_FLAG, &json, 0, 0, NULL,
-					     "one object, the last line of stdout; text to stderr", NULL},
-					    {.name = ""}};
+	struct info_nics_opts nics = {.nic = NULL};
+	const struct option_spec specs[] = {
+		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
+		 NULL},
+		{"nic", 0, OPTION_TEXT, &nics.nic, 0, 0, "DRIVERS", "as a worker's nic= (FAR_NIC, else auto)", NULL},
+		{"security", 0, OPTION_TEXT, &nics.security, 0, 0, "NAME",
+		 "none: what a worker with security=none would have", NULL},
+		{.name = ""}};
 	const struct option_command command = {
-		NAME, "[--json]",
-		"Tells which NIC drivers work here, which one `auto` takes, and why the others do not.", specs};
+		NAME, "[--json] [--nic DRIVERS] [--security none]",
+		"Tells which NIC drivers work here, why the others do not, and what a worker would publish.", specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
 	if (parsed != OPTIONS_GO)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest < argc)
 		return options_wrong(NAME, "%s: arguments are not expected", argv[rest]);
-	print_info(json);
+	if (nics.security && strcmp(nics.security, "none") != 0)
+		return options_wrong(NAME, "--security: \"%.64s\"; it can be none, or be left out", nics.security);
+	print_info(json, &nics);
 	return 0;
 }

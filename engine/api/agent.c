@@ -41,7 +41,7 @@ static bool post(void *ctx, unsigned shard, const struct mail *mail)
 		return false;
 	}
 	/* The control core never drives a shard: it wakes whoever does. */
-	s->ops->wake(s->q);
+	shard_wake(s);
 	return true;
 }
 
@@ -70,7 +70,7 @@ static uint64_t outstanding(void *ctx)
 		/* What was delivered is acknowledged now and then: the shard asks. */
 		if (sends) {
 			atomic_store_explicit(&s->ask, true, memory_order_relaxed);
-			s->ops->wake(s->q);
+			shard_wake(s);
 		}
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
@@ -188,33 +188,19 @@ static void fini_registry(struct far_agent *a)
 
 static void fini_ports(struct far_agent *a)
 {
-	while (a->ports_n) {
-		struct nic_port *port = a->ports[--a->ports_n];
-		port->ops->close(port);
-	}
+	ports_close(&a->ports);
 }
 
 static enum far_status init_ports(struct init *in)
 {
-	const char *want = in->opts.nic ? in->opts.nic : "auto";
-	bool any = strcmp(want, "auto") == 0, known = any;
-	struct nic_config config = {.id = in->a->incarnation,
-				    .any_user = in->opts.security != NULL,
-				    .queues = in->opts.shards,
-				    .head_bytes = sizeof(struct shm_head)};
-	struct nic_err why = {"no driver is built in"};
-	for (unsigned i = 0; nic_drivers[i] && in->a->ports_n < AGENT_PORTS_MAX; i++) {
-		if (!any && strcmp(nic_drivers[i]->name, want) != 0)
-			continue;
-		known = true;
-		if (nic_drivers[i]->open(&config, &in->a->ports[in->a->ports_n], &why) == 0)
-			in->a->ports_n++;
-	}
-	if (!known)
-		return err_set(in->err, FAR_INVALID, "there is no NIC driver \"%s\"; `farcall info` lists them", want);
-	if (in->a->ports_n == 0)
-		return err_set(in->err, FAR_UNREACHABLE, "no NIC could be opened: %s", why.text);
-	return FAR_OK;
+	const struct ports_config config = {.nic = in->opts.nic,
+					    .listen = in->opts.listen,
+					    .advertise = in->opts.advertise,
+					    .id = in->a->incarnation,
+					    .peer_limit_ns = in->opts.peer_limit_ns,
+					    .open_to_all = in->opts.security != NULL,
+					    .queues = in->opts.shards};
+	return ports_open(&config, &in->a->ports, in->err);
 }
 
 static void fini_shards(struct far_agent *a)
@@ -241,8 +227,10 @@ static enum far_status init_ctl(struct init *in)
 		.open_to_all = in->opts.security != NULL,
 		.clock = a->clock,
 		.net = ctl_net_os_create(),
-		.ports = a->ports,
-		.ports_n = a->ports_n,
+		.ports = a->ports.at,
+		.ports_n = a->ports.n,
+		.private_n = a->ports.n - a->ports.published,
+		.self = a->ports.self,
 		.post = post,
 		.take = take,
 		.outstanding = outstanding,
@@ -300,15 +288,19 @@ static enum far_status init_kinds(struct init *in)
 	return agent_kinds_init(in->a, &in->opts, in->err);
 }
 
+static struct shard_port port_of_shard(struct nic_port *port, unsigned shard)
+{
+	struct nic_caps caps;
+	port->ops->caps(port, &caps);
+	return (struct shard_port){port->ops->queue(port, shard), caps.slots, caps.peers_max, caps.poll_costs};
+}
+
 static enum far_status init_shards(struct init *in)
 {
 	struct far_agent *a = in->a;
-	struct nic_caps caps;
-	a->ports[0]->ops->caps(a->ports[0], &caps);
 	struct shard_config config = {
 		.agent = a,
-		.queue_slots = caps.slots,
-		.peers_max = caps.peers_max,
+		.ports_n = a->ports.n,
 		.world = (uint32_t)a->world,
 		.name = a->name,
 		.clock = a->clock,
@@ -329,7 +321,8 @@ static enum far_status init_shards(struct init *in)
 	};
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;
-		config.queue = a->ports[0]->ops->queue(a->ports[0], i);
+		for (unsigned p = 0; p < a->ports.n; p++)
+			config.ports[p] = port_of_shard(a->ports.at[p], i);
 		if (!(a->shards[i] = shard_create(&config))) {
 			fini_shards(a);
 			return err_set(in->err, FAR_RESOURCE, "out of memory for the tables of %u shards",
@@ -368,7 +361,7 @@ static void keeper_stop(struct shard *s, pthread_t keeper)
 	struct timespec until;
 	atomic_store_explicit(&s->stop, true, memory_order_release);
 	do {
-		s->ops->wake(s->q);
+		shard_wake(s);
 		driver_unpark(&s->driver);
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += 2000000;
@@ -399,7 +392,7 @@ static void shard_end(struct far_agent *a, struct shard *s)
 		fprintf(stderr,
 			"farcall: shutdown of \"%s\": %u handlers did not end though their waits were cancelled\n",
 			a->name, left);
-	s->ops->flush(s->q);
+	shard_flush(s);
 	shard_leave(s);
 	/* Threads that have just handed in a deferred answer are about to leave. */
 	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)

@@ -4,6 +4,7 @@
 #ifndef FAR_API_AGENT_H
 #define FAR_API_AGENT_H
 
+#include "api/ports.h"
 #include "base/must.h"
 #include "ctl/ctl.h"
 #include "shard/shard.h"
@@ -11,8 +12,6 @@
 
 #include <farcall/farcall.h>
 #include <pthread.h>
-
-#define AGENT_PORTS_MAX 8
 
 struct far_agent {
 	unsigned shards_n;
@@ -34,8 +33,7 @@ struct far_agent {
 	size_t fiber_stack_bytes;
 	_Atomic(struct blocking_pool *) blocking;
 	pthread_mutex_t kinds_lock;
-	struct nic_port *ports[AGENT_PORTS_MAX];
-	unsigned ports_n;
+	struct ports ports;
 	pthread_t keepers[FAR_SHARDS_MAX];
 	unsigned keepers_n;
 	struct far_agent *next; /* list of this process's agents */

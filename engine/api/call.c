@@ -286,7 +286,7 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 		start->done = done;
 		status = agent_start_waiting(s, start, err);
 		if (likely(!status)) {
-			s->ops->flush(s->q);
+			shard_flush(s);
 			shard_wait(s, f, TIME_NEVER); /* this thread runs the timers: the call ends at its deadline */
 		}
 		if (entered)

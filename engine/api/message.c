@@ -185,7 +185,7 @@ static enum far_status call_held(struct shard *s, struct call_start *start, void
 	enum far_status status = agent_start_waiting(s, start, err);
 	if (unlikely(status))
 		return status;
-	s->ops->flush(s->q);
+	shard_flush(s);
 	struct idler idler = {0};
 	while (!h.done) {
 		if (shard_pass(s))

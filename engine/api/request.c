@@ -30,7 +30,6 @@ __attribute__((noinline, cold)) static enum far_status room_large(struct far_req
  * where it leaves. */
 static enum far_status room(struct far_req *req, size_t len, void **at)
 {
-	struct shard *s = req->shard;
 	if (unlikely(req->answer != ANSWER_NONE))
 		return FAR_INVALID;
 	if (unlikely(len > (req->record ? 0 : req->session->whole_max)) && len > FAR_LINE_PAYLOAD)
@@ -42,7 +41,7 @@ static enum far_status room(struct far_req *req, size_t len, void **at)
 		return FAR_OK;
 	}
 	if (!req->record && !req->session->blocked &&
-	    s->ops->tx_reserve(s->q, req->session->peer, len, &req->tx) == 0) {
+	    req->session->q->ops->tx_reserve(req->session->q, req->session->peer, len, &req->tx) == 0) {
 		req->answer = ANSWER_RESERVED;
 		*at = req->tx.body;
 		return FAR_OK;

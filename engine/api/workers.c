@@ -17,7 +17,12 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_relaxed) != 0;
 	out->incarnation = m->incarnation;
-	snprintf(out->nic, sizeof out->nic, "%s", m->nic);
+	const struct ctl_route *route = atomic_load_explicit(&m->route, memory_order_acquire);
+	if (!route)
+		return;
+	snprintf(out->nic, sizeof out->nic, "%s", route->nic);
+	snprintf(out->nic_address, sizeof out->nic_address, "%s", route->address);
+	snprintf(out->nic_why, sizeof out->nic_why, "%s", route->why);
 }
 
 enum far_status far_worker_by_name(struct far_agent *a, const char *name, struct far_worker_info *out,
@@ -131,7 +136,10 @@ unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)
 	struct shard *s = shard_at(a, shard);
 	if (unlikely(!s || !shard_held(s) || s->context.handler || s->context.fiber))
 		return 0;
-	return shard_pass(s);
+	unsigned n = shard_pass(s);
+	if (n == 0 && s->passes % 8 == 0) /* most poll without a pause: the clock costs as much as the pass */
+		shard_idle(s);
+	return n;
 }
 
 enum far_status far_shard_acquire(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)
@@ -207,5 +215,39 @@ enum far_status far_shard_counters_read(struct far_agent *a, unsigned shard, str
 		return no_shard(a, shard, err);
 	memset(out, 0, sizeof *out);
 	counters_add(s, out);
+	return FAR_OK;
+}
+
+unsigned far_nic_ports(struct far_agent *a)
+{
+	return a->ports.n;
+}
+
+enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct far_nic_stats *out, struct far_err *err)
+{
+	struct nic_stats st = {0};
+	struct nic_addr addr;
+	if (port >= a->ports.n)
+		return err_set(err, FAR_INVALID, "worker \"%s\" has %u ports, numbered from 0; there is no port %u",
+			       a->name, a->ports.n, port);
+	const struct nic_port *p = a->ports.at[port];
+	p->ops->stats(p, &st);
+	p->ops->address(p, &addr);
+	*out = (struct far_nic_stats){.only_self = port >= a->ports.published,
+				      .rx_packets = st.rx_packets,
+				      .tx_packets = st.tx_packets,
+				      .rx_bytes = st.rx_bytes,
+				      .tx_bytes = st.tx_bytes,
+				      .rx_foreign = st.rx_foreign,
+				      .rx_malformed = st.rx_malformed,
+				      .rx_missed = st.rx_missed,
+				      .tx_dropped = st.tx_dropped,
+				      .kicks = st.kicks,
+				      .resent = st.link_resent,
+				      .duplicates = st.link_duplicates,
+				      .crc_errors = st.link_crc_errors,
+				      .refused = st.link_refused};
+	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
+	p->ops->address_text(&addr, out->address, sizeof out->address);
 	return FAR_OK;
 }

@@ -93,6 +93,16 @@
 #define FAR_MAILBOX_SLOTS     1024u
 #define FAR_MAILBOX_SLOTS_MAX 16384u
 
+/* Ports of an agent, as INFO_PORTS_MAX says too: their addresses fit a value of the store. */
+#define FAR_PORTS_MAX 8
+
+/* A queue beyond a shard's first whose empty recv() is a system call of some 0.3 us is polled once in so many passes
+ * (of 50 ns and more), and once in so long; a sleep arms it. After a packet it is polled in so many passes for the next
+ * one: a round trip over a network and back. */
+#define FAR_COLD_PASSES 256u
+#define FAR_COLD_NS     UINT64_C(50000)
+#define FAR_HOT_POLLS   512u
+
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
 #define FAR_BURST 16
 
@@ -147,6 +157,46 @@
 #define FAR_STORE_VALUE_MAX   4096
 #define FAR_STORE_KEYS_MAX    65536
 #define FAR_STORE_CLIENTS_MAX 1024
+
+/* engine/link: connections of a port and queues, as shm has them. */
+#define FAR_LINK_PEERS_MAX  4096u
+#define FAR_LINK_QUEUES_MAX 16u
+/* Packets of one direction that are not acknowledged; power of two, four times what an acknowledgement's bitmap shows.
+ * Their bytes: four UDP datagrams of the largest size, which a socket's usual receive buffer (208 KiB, counted double)
+ * just holds. */
+#define FAR_LINK_WINDOW       256u
+#define FAR_LINK_WINDOW_BYTES (256u << 10)
+/* Messages of one direction that are not acknowledged: what shard/shard.h counts on, SHARD_RING_SLOTS. */
+#define FAR_LINK_SLOTS 1024u
+/* Their memory, by connection, and that of what arrived and was not taken or is not whole yet, by queue. */
+#define FAR_LINK_OUT_BYTES (UINT64_C(64) << 20)
+#define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
+/* Messages of a connection that are put together at once; the last place is kept for the one that is due. */
+#define FAR_LINK_ASSEMBLIES 4u
+/* An acknowledgement goes alone after so many packets, or so long after the first of them. */
+#define FAR_LINK_ACK_EVERY 32u
+#define FAR_LINK_ACK_NS    UINT64_C(1000000)
+/* Unacknowledged packets are sent again after this, doubled each time in a row up to the other. */
+#define FAR_LINK_RESEND_NS     UINT64_C(5000000)
+#define FAR_LINK_RESEND_NS_MAX UINT64_C(100000000)
+/* A packet counts as lost when so many that were sent after it have arrived. */
+#define FAR_LINK_REORDER 3u
+/* Of payload, when large packets vanish and small ones do not: with all headers within IPv6's least MTU. */
+#define FAR_LINK_SAFE_BYTES 1120u
+/* HELLO and WELCOME are repeated after this, half as long again each time up to the other. */
+#define FAR_LINK_HELLO_NS     UINT64_C(4000000)
+#define FAR_LINK_HELLO_NS_MAX UINT64_C(50000000)
+/* Set-ups that were begun by others and are not decided yet; answers to who named another life of the port or no
+ * connection: what strangers can cost. Either is over after the time, if it is not decided. */
+#define FAR_LINK_HALF_OPEN_MAX 256u
+#define FAR_LINK_STRANGERS_MAX 16u
+#define FAR_LINK_HALF_OPEN_NS  UINT64_C(2000000000)
+/* Refused set-ups that are remembered, so that a late HELLO of one is not taken for a new one. */
+#define FAR_LINK_REFUSED_KEPT 256u
+/* Paths that are tried to a queue that is chosen by a hash: of 16 queues, all miss once in 10^7. */
+#define FAR_LINK_PATHS_MAX 256u
+/* Peers that are told that a queue goes to sleep. Those beyond kick when they send again. */
+#define FAR_LINK_TOLD_MAX 64u
 
 /* Defaults of times, in ns. */
 #define FAR_RPC_TIMEOUT_NS      UINT64_C(60000000000)

@@ -88,6 +88,7 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 	must(config->clock && config->net && config->post && config->take && config->outstanding);
 	must(config->shards >= 1 && config->shards <= FAR_SHARDS_MAX);
 	must(config->incarnation != 0 && config->ports_n <= INFO_PORTS_MAX);
+	must(config->self < config->ports_n && config->private_n <= config->ports_n);
 	enum far_status status = ctl_check_name(config->name, err);
 	if (status == FAR_OK && config->group)
 		status = word_check("group", config->group, err);

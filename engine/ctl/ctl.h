@@ -32,7 +32,9 @@ struct ctl_config {
 	const struct clock_source *clock;
 	struct ctl_net *net;           /* taken over on success */
 	struct nic_port *const *ports; /* borrowed; best first */
-	unsigned ports_n;
+	unsigned ports_n;              /* at most INFO_PORTS_MAX */
+	unsigned private_n;            /* the last ones of these, which are not published */
+	unsigned self;                 /* the port for sessions with oneself */
 	/** Puts a mail into a shard's mailbox and wakes its driver; false when full, or without memory for it. */
 	bool (*post)(void *ctx, unsigned shard, const struct mail *mail);
 	/** Takes the next mail of a shard. */
@@ -42,15 +44,23 @@ struct ctl_config {
 	void *ctx;
 };
 
-/** A member as application threads see it: all but `alive` is constant from READY on. */
+/** How a member is reached, or would be. Constant, and there as long as the member. */
+struct ctl_route {
+	const char *nic;               /* driver; "": none */
+	char address[96];              /* its address, in words */
+	char why[192];                 /* it is this driver, or there is none */
+	const struct ctl_route *older; /* the control core's */
+};
+
+/** A member as application threads see it: all but `route` and `alive` is constant from READY on. */
 struct ctl_member {
 	const char *name; /* "": not known yet */
 	int32_t rank;
 	uint32_t shards;
 	uint64_t incarnation;
-	uint64_t message_bytes_max; /* what it takes in one message; 0: no limit */
-	const char *nic;            /* driver that reaches it, "": none */
-	_Atomic int alive;          /* writer: control core; relaxed, a hint */
+	uint64_t message_bytes_max;              /* what it takes in one message; 0: no limit */
+	_Atomic(const struct ctl_route *) route; /* NULL: not known yet. Writer: control core; release, for who reads */
+	_Atomic int alive;                       /* writer: control core; relaxed, a hint */
 };
 
 struct ctl;

@@ -36,8 +36,8 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 		return -ENOMEM;
 	}
 	for (int r = 0; r < url->world; r++) {
-		g->members[r] = (struct ctl_member){.name = "", .nic = "", .rank = r};
-		g->peers[r] = (struct peer){.group = g, .rank = r, .port = PORT_NONE};
+		g->members[r] = (struct ctl_member){.name = "", .rank = r};
+		g->peers[r] = (struct peer){.group = g, .rank = r};
 	}
 	g->members[url->rank].name = g->name;
 	g->members[url->rank].shards = config->shards;
@@ -61,8 +61,10 @@ void group_destroy(struct group *g)
 {
 	group_close(g);
 	session_free(g);
-	for (int r = 0; g->peers && r < g->url.world; r++)
+	for (int r = 0; g->peers && g->members && r < g->url.world; r++) {
+		route_free(&g->peers[r]);
 		free(g->peers[r].info);
+	}
 	free(g->members);
 	free(g->peers);
 	g->members = NULL;

@@ -32,6 +32,7 @@
 #include "base/limits.h"
 #include "ctl/ctl.h"
 #include "ctl/info.h"
+#include "ctl/route.h"
 #include "ctl/store.h"
 #include "ctl/url.h"
 
@@ -83,8 +84,13 @@ struct pair {
 	uint32_t handle;                       /* NIC_PEER_NONE: none, or dropped */
 	uint64_t accepted;                     /* the other's incarnation, as its hello said */
 	uint64_t retry_at, retry_ns, deadline; /* of a set-up on demand */
+	unsigned tried;                        /* ways that were tried, or are out of reach: the number of the next */
+	bool ours;                             /* UP by our attempt, the way before that */
+	bool gone;                             /* an attempt found nobody there */
+	int error;                             /* of the last attempt */
+	char *failed;                          /* what came of the attempts; NULL: nothing */
+	char *text;                            /* of UNREACHED; NULL: nothing, or no memory */
 	struct pair *next_queued;
-	char text[MAIL_TEXT_MAX];
 };
 
 /** One member of the group, oneself included, beyond what struct ctl_member shows. */
@@ -96,14 +102,12 @@ struct peer {
 	bool probed;    /* ... while leaving */
 	uint8_t bye;    /* enum peer_bye */
 	uint16_t up_n;  /* sessions that are, or were, up */
-	uint16_t port;  /* that reaches it; PORT_NONE */
+	bool common;    /* it has a driver that we have */
 	uint16_t bytes; /* of its info as published, which lies in `info` after the name */
 	uint8_t name_bytes;
 	uint8_t *info;
 	struct pair *pairs;
 };
-
-#define PORT_NONE UINT16_MAX
 
 struct group_port {
 	struct group *group;
@@ -198,29 +202,52 @@ void list_publish(struct group *g);
 /** The others: reads the list as soon as it is there. */
 void list_read(struct group *g);
 
-/* ---- session.c ---- */
-/** All infos are known: checks early comers, and connects to ranks [0, own] unless that is done on demand. */
-void session_begin(struct group *g);
-/** Has all sessions of a join been set up. */
-bool session_all_up(const struct group *g);
-/** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
-void session_probe(struct peer *p);
-void session_free(struct group *g);
-/** The first of our ports, best first, whose driver a member has too, and its address there; PORT_NONE. */
-uint16_t session_port(const struct group *g, const struct info *info, const struct nic_addr **addr);
-/** Ports, mails; READY when all sessions are up. Returns when to be called again. */
-uint64_t session_step(struct group *g);
-
+/* ---- pair.c ---- */
+static inline bool peer_is_self(const struct peer *p)
+{
+	return p->rank == p->group->url.rank;
+}
+/** Is our end the one whose attempt wins. */
+static inline bool pair_is_higher(const struct pair *pair)
+{
+	const struct group *g = pair->peer->group;
+	return pair->peer->rank != g->url.rank ? g->url.rank > pair->peer->rank : pair->local > pair->remote;
+}
+static inline void group_port_drop(struct group *g, unsigned port, uint32_t handle)
+{
+	g->config.ports[port]->ops->drop(g->config.ports[port], handle);
+}
 struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote);
 /** The same, made when it is missing; NULL without memory. */
 struct pair *pair_get(struct peer *p, unsigned local, unsigned remote);
 struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle);
-/** The shard asks for a session. */
-void pair_want(struct pair *pair);
+/** The NIC's peer `handle` is this one; false: no memory. */
+bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair);
+/** It is up: its shard gets PEER_UP. */
+void pair_attach(struct pair *pair);
+void pair_yield_end(struct pair *pair);
+/** There will be no session now: the shard is told, if it waits. */
+void pair_unreached(struct pair *pair, enum far_status status, const char *text);
 /** The shard has let go of it. */
 void pair_drop(struct pair *pair);
 /** Ends every session with a member, for good. */
 void peer_die(struct peer *p, const char *why);
+void session_free(struct group *g);
+
+/* ---- session.c ---- */
+/** All infos are known: checks early comers, and connects to ranks [0, own] unless that is done on demand. */
+void session_begin(struct group *g);
+/** A member's info has been read: how it would be reached. */
+void session_expect(struct peer *p, const struct info *info);
+/** Has all sessions of a join been set up. */
+bool session_all_up(const struct group *g);
+/** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
+void session_probe(struct peer *p);
+/** Ports, mails; READY when all sessions are up. Returns when to be called again. */
+uint64_t session_step(struct group *g);
+
+/** The shard asks for a session. */
+void pair_want(struct pair *pair);
 
 /* ---- mails.c ---- */
 /** The pair has a mail for its shard. */

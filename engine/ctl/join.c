@@ -161,7 +161,6 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
 		return;
 	}
-	const struct nic_addr *addr;
 	size_t name_bytes = strlen(info.name) + 1;
 	uint8_t *copy = malloc(name_bytes + value_len);
 	if (!copy) {
@@ -174,12 +173,11 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	p->info = copy;
 	p->name_bytes = (uint8_t)name_bytes;
 	p->bytes = (uint16_t)value_len;
-	p->port = session_port(g, &info, &addr);
-	m->nic = p->port == PORT_NONE ? "" : g->config.ports[p->port]->ops->name;
 	m->shards = info.shards;
 	m->incarnation = info.incarnation;
 	m->message_bytes_max = info.message_bytes_max;
 	p->known = true;
+	session_expect(p, &info);
 	g->lazy |= info.lazy;
 	g->shards_all += info.shards;
 	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
@@ -210,7 +208,7 @@ static void info_publish(struct group *g)
 			    .lazy = g->config.lazy,
 			    .message_bytes_max = g->config.message_bytes_max};
 	memcpy(info.name, g->name, sizeof info.name);
-	for (unsigned i = 0; i < g->config.ports_n; i++) {
+	for (unsigned i = 0; i + g->config.private_n < g->config.ports_n; i++) {
 		const struct nic_port *port = g->config.ports[i];
 		port->ops->address(port, &info.addrs[info.addrs_n++]);
 	}

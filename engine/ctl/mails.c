@@ -36,7 +36,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
 	if (!*due)
 		return true;
-	snprintf(mail.text, sizeof mail.text, "%s", pair->text);
+	snprintf(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
 	if (!g->config.post(g->config.ctx, pair->local, &mail))
 		return false;
 	*due = false;

@@ -14,12 +14,10 @@
 
 #define YIELD_MIN_NS UINT64_C(2000000) /* before asking again; doubles up to the other */
 #define YIELD_MAX_NS UINT64_C(200000000)
-
-static void port_drop(struct group *g, unsigned port, uint32_t handle)
-{
-	struct nic_port *p = g->config.ports[port];
-	p->ops->drop(p, handle);
-}
+/* One way, while there are others: more than a worker takes to answer that is not stopped. */
+#define TRY_NS UINT64_C(5000000000)
+/* The others, when one has told that nobody is there. */
+#define TRY_GONE_NS UINT64_C(1000000000)
 
 static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 {
@@ -33,183 +31,13 @@ static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 			      .to_shard = pair->remote};
 }
 
-static bool is_self(const struct peer *p)
-{
-	return p->rank == p->group->url.rank;
-}
-
-/* Is our end the one whose attempt wins. */
-static bool is_higher(const struct pair *pair)
-{
-	const struct group *g = pair->peer->group;
-	return pair->peer->rank != g->url.rank ? g->url.rank > pair->peer->rank : pair->local > pair->remote;
-}
-
-/* ---- the table ---- */
-
-struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
-{
-	struct pair *pair = p->pairs;
-	while (pair && (pair->local != local || pair->remote != remote))
-		pair = pair->next;
-	return pair;
-}
-
-struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
-{
-	struct pair *pair = pair_find(p, local, remote);
-	if (pair || !(pair = calloc(1, sizeof *pair)))
-		return pair;
-	pair->peer = p;
-	pair->local = (uint8_t)local;
-	pair->remote = (uint8_t)remote;
-	pair->handle = NIC_PEER_NONE;
-	pair->next = p->pairs;
-	p->pairs = pair;
-	return pair;
-}
-
-static bool handle_enter(struct group_port *port, uint32_t handle, struct pair *pair)
-{
-	if (handle >= port->peers_n) {
-		uint32_t n = port->peers_n ? port->peers_n : 16;
-		while (n <= handle)
-			n *= 2;
-		struct pair **grown = realloc(port->by_peer, n * sizeof(struct pair *));
-		if (!grown)
-			return false;
-		memset(grown + port->peers_n, 0, (n - port->peers_n) * sizeof(struct pair *));
-		port->by_peer = grown;
-		port->peers_n = n;
-	}
-	port->by_peer[handle] = pair;
-	return true;
-}
-
-struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle)
-{
-	return port < g->config.ports_n && handle < g->ports[port].peers_n ? g->ports[port].by_peer[handle] : NULL;
-}
-
-void pair_drop(struct pair *pair)
-{
-	struct group *g = pair->peer->group;
-	if (pair->handle == NIC_PEER_NONE)
-		return;
-	g->ports[pair->port].by_peer[pair->handle] = NULL;
-	port_drop(g, pair->port, pair->handle);
-	pair->handle = NIC_PEER_NONE;
-}
-
-void session_free(struct group *g)
-{
-	for (int r = 0; g->peers && r < g->url.world; r++) {
-		while (g->peers[r].pairs) {
-			struct pair *pair = g->peers[r].pairs;
-			g->peers[r].pairs = pair->next;
-			free(pair);
-		}
-	}
-	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
-		free(g->ports[i].by_peer);
-		g->ports[i].by_peer = NULL;
-		g->ports[i].peers_n = 0;
-	}
-}
-
-/* ---- the life of a pair ---- */
-
-static void pair_attach(struct pair *pair)
-{
-	pair->up_posted = true;
-	pair->wanted = false;
-	pair->due_up = true;
-	mails_queue(pair);
-}
-
-static void yield_end(struct pair *pair)
-{
-	if (pair->yielded)
-		pair->peer->group->yielding_n--;
-	pair->yielded = false;
-}
-
-/* There will be no session now: the shard is told, if it waits. */
-static void pair_unreached(struct pair *pair, enum far_status status, const char *text)
-{
-	struct group *g = pair->peer->group;
-	yield_end(pair);
-	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
-	g->busy = true;
-	if (pair->wanted) {
-		pair->wanted = false;
-		pair->due_unreached = true;
-		pair->status = (uint8_t)status;
-		snprintf(pair->text, sizeof pair->text, "%s", text);
-		mails_queue(pair);
-	}
-	/* Between two shards of ours one end makes the attempt for both. */
-	struct pair *other = is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
-	if (other && other->wanted && !other->attempt)
-		pair_unreached(other, status, text);
-}
-
-/* The session is over: the shard lets go first, when it ever held it. */
-static void pair_end(struct pair *pair, const char *why)
-{
-	bool up = pair->state == PAIR_UP;
-	if (pair->state == PAIR_DEAD)
-		return;
-	pair_unreached(pair, FAR_PEER_LOST, why);
-	if (up && pair->up_posted) {
-		pair->due_down = true;
-		mails_queue(pair);
-	} else if (up) {
-		pair_drop(pair);
-	}
-}
-
-/* One session with it ended, or nobody listens at its port: whatever else there is with it ends too. */
-void peer_die(struct peer *p, const char *why)
-{
-	struct group *g = p->group;
-	if (p->dead)
-		return;
-	p->dead = true;
-	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
-	g->busy = true;
-	for (struct pair *pair = p->pairs; pair; pair = pair->next)
-		pair_end(pair, why);
-	if (group_joining(g))
-		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
-			   g->members[p->rank].name, p->rank, why);
-	else if (group_leaving(g))
-		leave_ask_bye(p);
-}
-
 /* ---- set-up ---- */
 
-uint16_t session_port(const struct group *g, const struct info *info, const struct nic_addr **addr)
+/* Nobody is there, or somebody else. */
+static bool is_gone(int error)
 {
-	for (unsigned i = 0; i < g->config.ports_n; i++) {
-		for (unsigned a = 0; a < info->addrs_n; a++) {
-			if (strcmp(info->addrs[a].driver, g->config.ports[i]->ops->name))
-				continue;
-			*addr = &info->addrs[a];
-			return (uint16_t)i;
-		}
-	}
-	return PORT_NONE;
-}
-
-static void drivers_list(const struct peer *p, char *out, size_t cap)
-{
-	struct info info = {.addrs_n = 0};
-	size_t len = 0;
-	info_decode(p->info + p->name_bytes, p->bytes, &info);
-	snprintf(out, cap, "none");
-	for (unsigned i = 0; i < info.addrs_n && len < cap; i++)
-		len += (size_t)snprintf(out + len, cap - len, "%s%s", i ? ", " : "", info.addrs[i].driver);
+	return error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
+	       error == -EPIPE;
 }
 
 /* A set-up has failed for this reason: the join with it, or the calls that wait. */
@@ -217,8 +45,6 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
-	bool gone = error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
-		    error == -EPIPE;
 	if (group_joining(g) && !g->lazy) {
 		group_fail(g, true, error == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
 			   "worker \"%.100s\" cannot connect to worker \"%.100s\" (rank %d): %s", g->name,
@@ -226,59 +52,131 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 		return;
 	}
 	/* It has published an address and nobody is there, or somebody else: the worker is gone. */
-	if (gone && !is_self(p))
+	if (is_gone(error) && !peer_is_self(p))
 		peer_die(p, "its process is gone");
 	else
 		pair_unreached(pair, FAR_UNREACHABLE, text);
 }
 
+/* What came of an attempt; the next way may do better. */
+static void pair_note(struct pair *pair, int error, const char *text)
+{
+	char *all = NULL;
+	pair->error = error;
+	pair->gone |= is_gone(error);
+	if (asprintf(&all, "%s%s%s", pair->failed ? pair->failed : "", pair->failed ? "; " : "", text) < 0)
+		return;
+	free(pair->failed);
+	pair->failed = all;
+}
+
+static void pair_forget(struct pair *pair)
+{
+	free(pair->failed);
+	pair->failed = NULL;
+	pair->tried = 0;
+	pair->gone = false;
+	pair->error = 0;
+}
+
+/* No way is left. */
+static void pair_give_up(struct pair *pair, const struct info *info)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	char text[FAR_ERR_TEXT_MAX];
+	size_t len = 0;
+	if (pair->error) {
+		pair_failed(pair, pair->gone ? -ECONNREFUSED : pair->error, pair->failed ? pair->failed : "no memory");
+		return;
+	}
+	if (group_joining(g) && !g->lazy)
+		len = (size_t)snprintf(text, sizeof text, "worker \"%.60s\" and worker \"%.60s\": ", g->name,
+				       g->members[p->rank].name);
+	len += (size_t)snprintf(text + len, sizeof text - len,
+				"%s: ", p->common ? "no NIC leads there" : "no NIC driver is shared");
+	route_none(g, info, text + len, sizeof text - len);
+	if (group_joining(g) && !g->lazy)
+		group_fail(g, true, FAR_UNREACHABLE, "%s", text);
+	else
+		pair_unreached(pair, FAR_UNREACHABLE, text);
+}
+
+static bool pair_route(const struct pair *pair, const struct info *info, unsigned from, struct route *out)
+{
+	if (!peer_is_self(pair->peer))
+		return route_next(pair->peer->group, info, from, out);
+	route_self(pair->peer->group, out);
+	return from == 0;
+}
+
+/* How long one way is tried: the last has all the time that there is, unless somebody else has found nobody. */
+static uint64_t try_until(const struct pair *pair, const struct info *info, const struct route *route)
+{
+	const struct group *g = pair->peer->group;
+	uint64_t all = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline, some = TIME_NEVER;
+	struct route next;
+	if (pair->gone)
+		some = time_after(g->now, TRY_GONE_NS);
+	else if (pair_route(pair, info, route->number + 1, &next))
+		some = time_after(g->now, TRY_NS);
+	return some < all ? some : all;
+}
+
+/* Tries the ways that are left, up to the first that begins well. */
 static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
-	struct nic_err err = {.text = ""};
 	uint8_t words[HELLO_BYTES];
-	const struct nic_addr *addr;
+	struct route route;
 	struct info info;
-	if (p->port == PORT_NONE || info_decode(p->info + p->name_bytes, p->bytes, &info) ||
-	    session_port(g, &info, &addr) == PORT_NONE) {
-		char here[80], there[80];
-		drivers_list(&g->peers[g->url.rank], here, sizeof here);
-		drivers_list(p, there, sizeof there);
-		if (group_joining(g) && !g->lazy)
-			group_fail(g, true, FAR_UNREACHABLE,
-				   "workers \"%.100s\" and \"%.100s\" share no NIC driver: %s on one side, %s on the "
-				   "other",
-				   g->name, g->members[p->rank].name, here, there);
-		else
-			pair_unreached(pair, FAR_UNREACHABLE, "the two workers share no NIC driver");
-		return;
-	}
+	if (info_decode(p->info + p->name_bytes, p->bytes, &info))
+		info.addrs_n = 0;
 	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
 	hello_encode(&h, words);
-	struct nic_port *nic = g->config.ports[p->port];
-	uint64_t deadline = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline;
-	pair->state = PAIR_CONNECTING;
-	pair->attempt = true;
 	g->busy = true;
-	int rc = nic->ops->connect(nic, pair->local, addr, pair->remote, words, sizeof words, deadline, pair, &err);
-	if (rc == 0)
-		return;
-	pair->attempt = false;
-	pair_failed(pair, rc, err.text[0] ? err.text : strerror(-rc));
+	while (pair_route(pair, &info, pair->tried, &route)) {
+		struct nic_port *nic = g->config.ports[route.port];
+		struct nic_err err = {.text = ""};
+		pair->tried = route.number + 1;
+		pair->state = PAIR_CONNECTING;
+		pair->attempt = true;
+		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, words, sizeof words,
+					   try_until(pair, &info, &route), pair, &err);
+		if (rc == 0)
+			return;
+		pair->attempt = false;
+		pair_note(pair, rc, err.text[0] ? err.text : strerror(-rc));
+	}
+	pair_give_up(pair, &info);
+}
+
+/* The way did not lead there: the next. */
+static void pair_next(struct pair *pair, int error, const char *text)
+{
+	pair_note(pair, error, text);
+	pair_connect(pair);
+}
+
+/* From the best way on. */
+static void pair_begin(struct pair *pair)
+{
+	pair_forget(pair);
+	pair_connect(pair);
 }
 
 /* Asks for a session that there is not; the end that is to make it does. */
 static void pair_demand(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
-	if (is_self(pair->peer) && pair->local < pair->remote)
+	if (peer_is_self(pair->peer) && pair->local < pair->remote)
 		pair = pair_get(pair->peer, pair->remote, pair->local);
 	if (!pair || pair->attempt || pair->state != PAIR_NONE)
 		return;
 	pair->deadline = time_after(g->now, FAR_CONNECT_TIMEOUT_NS);
 	pair->retry_ns = YIELD_MIN_NS;
-	pair_connect(pair);
+	pair_begin(pair);
 }
 
 void pair_want(struct pair *pair)
@@ -295,7 +193,7 @@ void pair_want(struct pair *pair)
 
 void session_probe(struct peer *p)
 {
-	struct pair *pair = p->up_n || p->dead || is_self(p) ? NULL : pair_get(p, 0, 0);
+	struct pair *pair = p->up_n || p->dead || peer_is_self(p) ? NULL : pair_get(p, 0, 0);
 	if (pair)
 		pair_demand(pair);
 }
@@ -324,8 +222,8 @@ static uint64_t yields_step(struct group *g)
 			if (pair->state != PAIR_YIELDING)
 				continue;
 			if (g->now >= pair->retry_at) {
-				yield_end(pair);
-				pair_connect(pair);
+				pair_yield_end(pair);
+				pair_begin(pair);
 			} else if (pair->retry_at < next) {
 				next = pair->retry_at;
 			}
@@ -354,7 +252,7 @@ static int hello_check(const struct group *g, const struct nic_event *ev, struct
 	if (h->to != g->config.incarnation)
 		return -ESTALE;
 	const struct peer *p = &g->peers[h->rank];
-	if (is_self(p) && h->from != g->config.incarnation)
+	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
 	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
 	if (p->known && h->from != g->members[h->rank].incarnation)
@@ -379,11 +277,11 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 		return p->dead ? -EPIPE : -ENOMEM;
 	if (pair->state == PAIR_UP || pair->state == PAIR_DEAD)
 		return -EACCES;
-	if (is_self(p)) {
+	if (peer_is_self(p)) {
 		const struct pair *ours = pair_find(p, h.from_shard, h.to_shard);
 		if (!ours || !ours->attempt)
 			return -EACCES;
-	} else if (pair->attempt && is_higher(pair)) {
+	} else if (pair->attempt && pair_is_higher(pair)) {
 		return -EALREADY;
 	}
 	struct hello mine = hello_to(pair, h.from);
@@ -408,22 +306,23 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 		rc = pair ? 0 : -ENOMEM;
 	}
 	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
-		port_drop(g, port->index, ev->peer);
+		group_port_drop(g, port->index, ev->peer);
 		return;
 	}
-	if (rc == 0 && !handle_enter(port, ev->peer, pair))
+	if (rc == 0 && !pair_enter(port, ev->peer, pair))
 		rc = -ENOMEM;
 	if (rc) {
-		port_drop(g, port->index, ev->peer);
+		group_port_drop(g, port->index, ev->peer);
 		if (ev->user)
-			pair_failed(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
+			pair_next(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
 		return;
 	}
-	yield_end(pair);
+	pair_yield_end(pair);
 	pair->state = PAIR_UP;
 	pair->port = (uint16_t)port->index;
 	pair->handle = ev->peer;
 	pair->accepted = h.from;
+	pair->ours = ev->user != NULL;
 	pair->peer->up_n++;
 	g->busy = true;
 	if (pair->peer->known && g->phase >= PHASE_CONNECT)
@@ -438,10 +337,10 @@ static void on_failed(const struct nic_event *ev)
 	pair->attempt = false;
 	if (pair->state != PAIR_CONNECTING)
 		return; /* the other side's attempt was the one, or the worker is dead */
-	if (ev->error == -EALREADY && !is_higher(pair) && !is_self(pair->peer))
+	if (ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer))
 		pair_yield(pair);
 	else
-		pair_failed(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
+		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)
@@ -495,11 +394,21 @@ static void connect_all(struct peer *p)
 			struct pair *pair = pair_get(p, local, remote);
 			if (!pair)
 				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
-			else if (is_higher(pair) || (is_self(p) && local == remote) || p->port == PORT_NONE)
+			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->common)
 				if (pair->state == PAIR_NONE)
-					pair_connect(pair);
+					pair_begin(pair);
 		}
 	}
+}
+
+void session_expect(struct peer *p, const struct info *info)
+{
+	struct route route;
+	char why[192];
+	p->common = route_common(p->group, info);
+	bool found = route_next(p->group, info, 0, &route);
+	route_why(p->group, info, found ? &route : NULL, "", why, sizeof why);
+	route_tell(p, found ? &route : NULL, why);
 }
 
 void session_begin(struct group *g)

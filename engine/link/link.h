@@ -10,12 +10,15 @@
 #ifndef FAR_LINK_LINK_H
 #define FAR_LINK_LINK_H
 
+#include "base/clock.h"
 #include "nic/nic.h"
 
 struct link_config {
-	unsigned queues;     /* of the lower port, all of them */
-	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
-	uint64_t limit_ns;   /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
+	unsigned queues;                  /* of the lower port, all of them */
+	unsigned head_bytes;              /* of the packets above: sizeof(struct shm_head) */
+	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
+	const struct clock_source *clock; /* NULL: the machine's */
+	uint32_t first_packet;            /* number of the first packet of each connection */
 };
 
 /** Does a port with these capabilities need a link between it and the engine? */
@@ -27,6 +30,9 @@ bool link_wanted(const struct nic_caps *caps);
  * caller's. -ENOMEM; -EINVAL: lower's packets are too small, or its address leaves no room.
  */
 int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err);
+
+/** The address_text of all of them: an address of a driver that need not be open here. Any thread. */
+void link_address_text(const struct nic_addr *addr, char *out, size_t cap);
 
 /** The port below one of link_open(), or the port itself when it is none. */
 struct nic_port *link_lower(struct nic_port *port);

@@ -43,14 +43,14 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 		    uint32_t call, uint32_t gen, uint64_t time, const void *data, size_t len)
 {
 	struct nic_tx tx;
-	int error = s->ops->tx_reserve(s->q, se->peer, len, &tx);
+	int error = se->q->ops->tx_reserve(se->q, se->peer, len, &tx);
 	if (unlikely(error))
 		return error;
 	fill(tx.head, type, flags, fn, call, gen, time);
 	copy_body(tx.body, data, len);
-	error = s->ops->tx_commit(s->q, &tx);
+	error = session_commit(s, se, &tx);
 	if (unlikely(error)) {
-		s->ops->tx_cancel(s->q, &tx);
+		se->q->ops->tx_cancel(se->q, &tx);
 		return error;
 	}
 	if (type == HEAD_REPLY || type == HEAD_ERROR) {

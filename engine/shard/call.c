@@ -172,7 +172,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		flags |= HEAD_RETRY;
 	}
 	struct nic_tx tx;
-	error = s->ops->tx_reserve(s->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
+	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
 	if (unlikely(error)) {
 		retry_abandon(retry);
 		return reserve_error(error);
@@ -180,7 +180,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	struct call *c = call_take(s);
 	if (unlikely(!c)) {
 		retry_abandon(retry);
-		s->ops->tx_cancel(s->q, &tx);
+		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;
 	}
 	c->retry = false;
@@ -213,8 +213,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, start->len);
-	if (unlikely(s->ops->tx_commit(s->q, &tx))) { /* only a peer that gives no slots back brings this about */
-		s->ops->tx_cancel(s->q, &tx);
+	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
+		se->q->ops->tx_cancel(se->q, &tx);
 		retry_abandon(retry);
 		call_give(s, c);
 		return -EAGAIN;

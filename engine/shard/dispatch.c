@@ -101,8 +101,8 @@ void dispatch_flush(struct far_req *req)
 		return;
 	case ANSWER_RESERVED:
 		answer_fill_head(req->tx.head, req);
-		if (unlikely(s->ops->tx_commit(s->q, &req->tx))) {
-			s->ops->tx_cancel(s->q, &req->tx);
+		if (unlikely(session_commit(s, req->session, &req->tx))) {
+			req->session->q->ops->tx_cancel(req->session->q, &req->tx);
 			answer_no_room(s, req->session);
 			return;
 		}

@@ -11,7 +11,6 @@
 #include "shard/fiber.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <time.h>
 
@@ -58,6 +57,7 @@ bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 static unsigned full_pass(struct shard *s)
 {
 	s->passes |= 63u;
+	queues_poll_all(s);
 	return shard_pass(s);
 }
 
@@ -65,26 +65,13 @@ static unsigned full_pass(struct shard *s)
 static bool go_to_sleep(struct shard *s)
 {
 	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
-	s->ops->arm(s->q);
+	queues_arm(s);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
 	if (full_pass(s) == 0 && !s->ready_head)
 		return true;
-	s->ops->disarm(s->q);
+	queues_disarm(s);
 	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
 	return false;
-}
-
-/* Does not clear the descriptor: only the token's holder may, or a wake-up meant for it would be swallowed. */
-static void sleep_on_wake_fd(struct shard *s, uint64_t until)
-{
-	struct pollfd p = {.fd = s->ops->wake_fd(s->q), .events = POLLIN};
-	struct timespec ts, *timeout = NULL;
-	if (until != TIME_NEVER) {
-		uint64_t now = clock_now(s->config.clock), left = until > now ? until - now : 0;
-		ts = (struct timespec){(time_t)(left / UINT64_C(1000000000)), (long)(left % UINT64_C(1000000000))};
-		timeout = &ts;
-	}
-	ppoll(&p, 1, timeout, NULL);
 }
 
 /* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
@@ -96,6 +83,9 @@ static uint64_t next_wake(struct shard *s)
 		next = far_off;
 	if (s->waiting_until < next)
 		next = s->waiting_until;
+	uint64_t nic = queues_deadline(s);
+	if (nic < next)
+		next = nic;
 	if (s->blocked_n || s->unposted || s->large_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
@@ -108,10 +98,9 @@ void shard_sleep(struct shard *s, uint64_t until)
 	if (!go_to_sleep(s))
 		return;
 	uint64_t next = next_wake(s);
-	sleep_on_wake_fd(s, next < until ? next : until);
-	s->ops->wake_clear(s->q);
+	queues_wake_clear(s, queues_sleep(s, next < until ? next : until));
 	counter_add(&s->counters.wakeups, 1);
-	s->ops->disarm(s->q);
+	queues_disarm(s);
 	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
 	shard_run_timers(s, clock_now(s->config.clock));
 }
@@ -163,8 +152,10 @@ static void drive_all_until(struct shard *s, struct far_future *f, uint64_t unti
 		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
 			return;
 		for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
-			if (c->shard)
+			if (c->shard) {
 				n += shard_pass(c->shard);
+				shard_idle(c->shard);
+			}
 		if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 			n += shard_pass(s);
 			shard_leave(s);
@@ -255,19 +246,21 @@ static bool keeper_drive(struct shard *s)
 	return false;
 }
 
-/* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). */
-static void keeper_sleep(struct shard *s)
+/* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). Returns which queues woke
+ * it. */
+static uint32_t keeper_sleep(struct shard *s)
 {
 	if (!go_to_sleep(s)) {
 		shard_leave(s);
-		return;
+		return 0;
 	}
 	uint64_t next = next_wake(s);
 	s->armed = true;
 	atomic_store_explicit(&s->keeper_asleep, true, memory_order_relaxed);
 	shard_leave(s);
-	sleep_on_wake_fd(s, next);
+	uint32_t woke = queues_sleep(s, next);
 	atomic_store_explicit(&s->keeper_asleep, false, memory_order_relaxed);
+	return woke;
 }
 
 static void keeper_shared(struct shard *s)
@@ -276,16 +269,17 @@ static void keeper_shared(struct shard *s)
 	uint64_t tick = TICK_MIN_NS;
 	unsigned same = 0;
 	bool slept = false;
+	uint32_t woke = 0;
 	while (!stopping(s)) {
 		if (shard_enter(s)) {
 			if (slept) {
-				s->ops->wake_clear(s->q);
+				queues_wake_clear(s, woke);
 				counter_add(&s->counters.wakeups, 1);
 				slept = false;
 			}
 			tick = TICK_MIN_NS;
 			if (keeper_drive(s)) {
-				keeper_sleep(s);
+				woke = keeper_sleep(s);
 				slept = true;
 				continue;
 			}

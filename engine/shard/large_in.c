@@ -300,13 +300,14 @@ static void complete(struct shard *s, struct large_in *in)
 
 static void put(struct shard *s, struct large_peer *p, const struct large_held *f)
 {
+	const struct session *se = p->session;
 	struct large_in *in = f->in;
 	if (in) {
 		memcpy(in->at + f->offset, f->body, f->len);
 		in->copied += f->len;
 	}
 	if (f->cookie)
-		s->ops->release(s->q, p->session->peer, f->cookie);
+		se->q->ops->release(se->q, se->peer, f->cookie);
 	p->units_received++;
 	if (!in)
 		return;
@@ -449,8 +450,9 @@ void large_in_on_timer(struct shard *s, struct large_in *in)
 
 void large_in_close(struct shard *s, struct large_peer *p)
 {
+	const struct session *se = p->session;
 	for (; p->held_n; p->held_n--) {
-		s->ops->release(s->q, p->session->peer, p->held[p->held_first].cookie);
+		se->q->ops->release(se->q, se->peer, p->held[p->held_first].cookie);
 		p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)

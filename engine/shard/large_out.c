@@ -312,15 +312,16 @@ static void sent_whole(struct shard *s, struct large_peer *p, struct large_out *
 /* 0, or why not now. */
 static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o)
 {
+	struct session *se = p->session;
 	uint64_t len = o->granted - o->sent;
 	struct nic_tx tx;
 	if (len > FAR_CHUNK_BYTES)
 		len = FAR_CHUNK_BYTES;
-	int error = s->ops->tx_reserve(s->q, p->session->peer, len, &tx);
+	int error = se->q->ops->tx_reserve(se->q, se->peer, len, &tx);
 	if (error)
 		return error;
 	if (!read_parts(o, tx.body, len)) {
-		s->ops->tx_cancel(s->q, &tx);
+		se->q->ops->tx_cancel(se->q, &tx);
 		abandon(s, o, true);
 		return 0;
 	}
@@ -330,9 +331,9 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 			       .gen = p->out[o->lane].life,
 			       .time_low = (uint32_t)o->sent,
 			       .time_high = (uint32_t)(o->sent >> 32)};
-	if (unlikely(s->ops->tx_commit(s->q, &tx))) { /* only a peer that gives no slots back brings this about */
-		s->ops->tx_cancel(s->q, &tx);
-		answer_no_room(s, p->session);
+	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
+		se->q->ops->tx_cancel(se->q, &tx);
+		answer_no_room(s, se);
 		abandon(s, o, true);
 		return 0;
 	}

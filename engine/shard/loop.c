@@ -14,10 +14,11 @@
 /* Bytes of a message after which what the burst has to say so far is sent. */
 #define ANSWER_AT_ONCE 16384u
 
-static void receive_one(struct shard *s, const struct nic_pkt *pkt)
+static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
+							      const struct nic_pkt *pkt)
 {
 	struct shm_head h;
-	uint32_t session = s->peer_session[pkt->peer];
+	uint32_t session = sq->peer_session[pkt->peer];
 	struct session *se = session ? &s->sessions[session - 1] : NULL;
 
 	if (unlikely(!pkt->head)) {
@@ -54,7 +55,7 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 	case HEAD_CANCEL:
 		/* A repeated call is told in any case: its answer may have been lost. */
 		if (deferred_cancel(s, se, h.call, h.gen) ||
-		    (h.flags & HEAD_RETRY && s->ops->tx_room(s->q, se->peer) > SHARD_RING_SLOTS))
+		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
 		break;
 	default:
@@ -63,20 +64,25 @@ static void receive_one(struct shard *s, const struct nic_pkt *pkt)
 	}
 release:
 	if (pkt->cookie) {
-		s->ops->release(s->q, pkt->peer, pkt->cookie);
+		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
 		/* The answer to a long message does not wait for those behind it. */
 		if (pkt->body_len >= ANSWER_AT_ONCE)
-			s->ops->flush(s->q);
+			sq->ops->flush(sq->q);
 	}
 }
 
-static unsigned receive(struct shard *s)
+static inline unsigned receive(struct shard *s, const struct shard_queue *sq)
 {
 	struct nic_pkt pkts[FAR_BURST];
-	unsigned n = s->ops->recv(s->q, pkts, FAR_BURST);
+	unsigned n = sq->ops->recv(sq->q, pkts, FAR_BURST);
 	for (unsigned i = 0; i < n; i++)
-		receive_one(s, &pkts[i]);
+		receive_one(s, sq, &pkts[i]);
 	return n;
+}
+
+unsigned shard_receive(struct shard *s, struct shard_queue *sq)
+{
+	return receive(s, sq);
 }
 
 static void start_submitted(struct shard *s, const struct submit_cell *cell)
@@ -207,7 +213,9 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 
 unsigned shard_pass(struct shard *s)
 {
-	unsigned n = receive(s);
+	unsigned n = receive(s, &s->queues[0]);
+	if (unlikely(--s->others_left == 0))
+		n += queues_receive(s);
 	if (submit_peek(&s->submit))
 		n += take_submissions(s);
 	if (atomic_load_explicit(&s->answers, memory_order_relaxed))
@@ -230,7 +238,8 @@ unsigned shard_pass(struct shard *s)
 			post_ask_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
+		shard_idle(s);
 	}
-	s->ops->flush(s->q);
+	shard_flush(s);
 	return n;
 }

@@ -47,8 +47,9 @@ static bool window_open(const struct large_peer *p)
 
 static int send_post(struct shard *s, struct large_peer *p, const struct call_start *start)
 {
+	const struct session *se = p->session;
 	struct nic_tx tx;
-	int error = s->ops->tx_reserve(s->q, p->session->peer, start->len, &tx);
+	int error = se->q->ops->tx_reserve(se->q, se->peer, start->len, &tx);
 	if (error)
 		return error == -ENOBUFS ? -EAGAIN : error;
 	struct shm_head *h = head_at(tx.head);
@@ -60,8 +61,8 @@ static int send_post(struct shard *s, struct large_peer *p, const struct call_st
 		start->write(start->data, tx.body, start->len);
 	else
 		copy_body(tx.body, start->data, start->len);
-	if (s->ops->tx_commit(s->q, &tx)) {
-		s->ops->tx_cancel(s->q, &tx);
+	if (session_commit(s, se, &tx)) {
+		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;
 	}
 	p->posts_sent++;

@@ -66,7 +66,7 @@ static void resend(struct shard *s, struct retry *r)
 		left = c->timer.at - now;
 	}
 	struct nic_tx tx;
-	if (s->ops->tx_reserve(s->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
+	if (se->q->ops->tx_reserve(se->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
 		return;
 	struct shm_head *h = head_at(tx.head);
 	h->type = HEAD_REQUEST;
@@ -82,8 +82,8 @@ static void resend(struct shard *s, struct retry *r)
 	if (hash_bytes)
 		call_write_hash(s, r->fn, tx.body + r->len);
 	memcpy(tx.body + r->len + hash_bytes, &repeat, sizeof repeat);
-	if (s->ops->tx_commit(s->q, &tx)) {
-		s->ops->tx_cancel(s->q, &tx);
+	if (session_commit(s, se, &tx)) {
+		se->q->ops->tx_cancel(se->q, &tx);
 		return;
 	}
 	counter_add(&s->counters.calls_repeated, 1);
@@ -96,7 +96,7 @@ static void on_retry(struct shard *s, struct shard_timer *t)
 	if (se->state != SESSION_UP)
 		return;
 	/* A repeat takes none of the slots that are counted: it goes when there are more. */
-	if (s->ops->tx_room(s->q, se->peer) > SHARD_RING_SLOTS) {
+	if (se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS) {
 		if (r->ended) /* its last packet may be lost */
 			answer_cancel(s, se, r->slot, r->gen, HEAD_RETRY);
 		else
@@ -239,7 +239,7 @@ static void floor_raise(struct retry_callee *w, uint64_t floor)
 static void answer_again(struct shard *s, struct session *se, const struct retry_entry *e)
 {
 	static const char lost[] = "the call ran, but its answer is not kept any more";
-	if (e->state == ENTRY_RUNNING || s->ops->tx_room(s->q, se->peer) <= SHARD_RING_SLOTS || se->blocked)
+	if (e->state == ENTRY_RUNNING || se->q->ops->tx_room(se->q, se->peer) <= SHARD_RING_SLOTS || se->blocked)
 		return;
 	if (e->state == ENTRY_CANCELLED) {
 		answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, e->call, e->gen);

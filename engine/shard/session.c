@@ -71,13 +71,27 @@ void session_connect(struct shard *s, struct session *se)
 	post_to_ctl(s, MAIL_CONNECT, se);
 }
 
+bool session_owes(const struct session *se)
+{
+	const struct large_peer *p = se->large;
+	/* What is acknowledged in batches is not owed before the batch is full. */
+	if (se->calls_active || p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
+	    p->units_sent - p->units_acked >= FAR_LARGE_BATCH)
+		return true;
+	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
+		if (p->out[lane].out || p->out[lane].aborting || p->in[lane].open)
+			return true;
+	return false;
+}
+
 static void session_open(struct shard *s, const struct mail *mail)
 {
 	uint32_t index = session_index(s, mail->worker, mail->shard);
 	struct session *se = &s->sessions[index];
+	struct shard_queue *sq = &s->queues[mail->port];
 	/* After the end of the shard nobody would close it, nor wait for its handlers. */
 	if (s->stopped || se->state == SESSION_UP || se->state == SESSION_DEAD ||
-	    s->ops->attach(s->q, mail->peer) < 0) {
+	    sq->ops->attach(sq->q, mail->peer) < 0) {
 		session_memory_free(mail->memory);
 		return;
 	}
@@ -86,7 +100,8 @@ static void session_open(struct shard *s, const struct mail *mail)
 	session_know(s, se);
 	se->state = SESSION_UP;
 	se->peer = mail->peer;
-	se->port = mail->port;
+	se->port = (uint8_t)mail->port;
+	se->q = sq->q;
 	se->poisoned = false;
 	se->memory = mail->memory;
 	se->fn_map = se->memory->fn_map;
@@ -95,7 +110,8 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX;
 	large_open(se);
-	s->peer_session[mail->peer] = index + 1;
+	sq->peer_session[mail->peer] = index + 1;
+	sq->peers++;
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
 	waiting_flush(s, se);
 	post_early(s, se);
@@ -111,8 +127,10 @@ static void session_close(struct shard *s, struct session *se)
 	large_close(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
-	s->ops->detach(s->q, se->peer);
-	s->peer_session[se->peer] = 0;
+	struct shard_queue *sq = &s->queues[se->port];
+	sq->ops->detach(sq->q, se->peer);
+	sq->peer_session[se->peer] = 0;
+	sq->peers--;
 }
 
 static void session_down(struct shard *s, const struct mail *mail)
@@ -122,8 +140,11 @@ static void session_down(struct shard *s, const struct mail *mail)
 	if (se->state != SESSION_UP || se->peer != mail->peer)
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
-	for (unsigned passes = 0; passes < 4096 && shard_pass(s); passes++)
-		;
+	unsigned passes = 0, n;
+	do {
+		queues_poll_all(s);
+		n = shard_pass(s);
+	} while (n && ++passes < 4096);
 	if (se->state != SESSION_UP)
 		return;
 	session_close(s, se);
@@ -151,7 +172,7 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
 	switch (mail->type) {
 	case MAIL_PEER_UP:
-		must(mail->peer < s->config.peers_max && mail->memory);
+		must(mail->port < s->queues_n && mail->peer < s->queues[mail->port].peers_max && mail->memory);
 		session_open(s, mail);
 		break;
 	case MAIL_PEER_DOWN:

@@ -77,14 +77,13 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->calls_n = l->calls;
 	s->deferred_n = l->deferred;
 	s->sessions = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->sessions);
-	s->peer_session = zeroed(c->peers_max, sizeof *s->peer_session);
 	s->calls = zeroed(s->calls_n, sizeof *s->calls);
 	s->deferred = zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->posts_queued);
-	return allocate_rings(s, l) && s->sessions && s->peer_session && s->calls && s->deferred && s->strings &&
-	       s->large_ins && s->posts_queued;
+	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
+	       s->strings && s->large_ins && s->posts_queued;
 }
 
 struct session_memory *session_memory_new(void)
@@ -105,7 +104,7 @@ void session_memory_free(struct session_memory *m)
 
 struct shard *shard_create(const struct shard_config *config)
 {
-	must(config->queue_slots >= SHARD_RING_SLOTS);
+	must(config->ports_n >= 1 && config->ports_n <= FAR_PORTS_MAX);
 	struct shard *s = zeroed(1, sizeof *s);
 	if (!s)
 		return NULL;
@@ -117,8 +116,6 @@ struct shard *shard_create(const struct shard_config *config)
 		shard_destroy(s);
 		return NULL;
 	}
-	s->q = config->queue;
-	s->ops = config->queue->ops;
 	s->registry = config->registry;
 	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL};
 	s->context.shard = s;
@@ -149,7 +146,7 @@ void shard_destroy(struct shard *s)
 		if (mail.type == MAIL_PEER_UP)
 			session_memory_free(mail.memory);
 	zeroed_free(s->sessions);
-	zeroed_free(s->peer_session);
+	queues_free(s);
 	zeroed_free(s->calls);
 	zeroed_free(s->deferred);
 	zeroed_free(s->strings);
@@ -175,7 +172,7 @@ bool shard_enter(struct shard *s)
 	context_push(s);
 	if (unlikely(s->armed)) {
 		s->armed = false;
-		s->ops->disarm(s->q);
+		queues_disarm(s);
 		atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
 	}
 	return true;
@@ -211,11 +208,11 @@ void shard_leave(struct shard *s)
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)
 			shard_pass(s);
-		s->ops->flush(s->q);
+		shard_flush(s);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
 		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
-			s->ops->wake(s->q);
+			shard_wake(s);
 		release(s);
 		/* A thread that found the token taken left its work in a ring and tried once more: either it saw the
 		 * token free, or we see its work. Pairs with the fence in shard_nudge(). */
@@ -275,7 +272,7 @@ void shard_nudge(struct shard *s)
 	if (may_drive && shard_enter(s))
 		shard_leave(s);
 	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
-		s->ops->wake(s->q);
+		shard_wake(s);
 }
 
 void shard_post(struct shard *s, struct shard_errand *errand)

@@ -12,6 +12,7 @@
 #include "base/must.h"
 #include "nic/nic.h"
 #include "shard/context.h"
+#include "shard/queues.h"
 #include "shard/timer.h"
 #include "wire/head.h"
 #include "wire/values.h"
@@ -180,13 +181,14 @@ struct session {
 	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
 	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
 	uint32_t peer;             /* the NIC's */
-	uint16_t port;             /* the NIC's */
-	uint16_t shard;            /* the worker's */
 	uint32_t worker;           /* rank */
+	uint8_t shard;             /* the worker's */
+	uint8_t port;              /* the NIC's: place in the shard's `queues` */
 	bool known;                /* it is in the shard's list */
 	bool flushing;             /* up, but calls that waited for that have not all found room yet */
-	uint16_t *fn_map;          /* of `memory` */
 	uint32_t index;            /* in the shard's table */
+	struct nic_queue *q;       /* that leads to it */
+	uint16_t *fn_map;          /* of `memory` */
 	struct far_deferred *open;
 	uint64_t
 		whole_max; /* bytes of a message that goes in one packet: FAR_MSG_WHOLE_MAX, or message_max when less */
@@ -256,10 +258,9 @@ struct shard_limits {
 
 struct shard_config {
 	struct far_agent *agent;
-	uint32_t index; /* among the agent's shards */
-	struct nic_queue *queue;
-	uint32_t queue_slots; /* of the driver's ring, at least SHARD_RING_SLOTS */
-	uint32_t peers_max;
+	uint32_t index;                         /* among the agent's shards */
+	struct shard_port ports[FAR_PORTS_MAX]; /* best first; [0, ports_n), 1 at least */
+	unsigned ports_n;
 	uint32_t world;
 	const char *name; /* this worker's, for origins */
 	const struct clock_source *clock;
@@ -278,11 +279,13 @@ struct shard_config {
 
 struct shard {
 	/* the pass */
-	struct nic_queue *q;
-	const struct nic_queue_ops *ops;
+	struct shard_queue queues[FAR_PORTS_MAX]; /* best first; [0, queues_n) */
+	unsigned queues_n;
+	uint32_t others_left;     /* passes until the queues beyond the first are looked at: 1 is the next */
+	uint32_t others_step;     /* what it was then */
+	bool others_dirty;        /* they are to be flushed */
 	struct session *sessions; /* by session_index() */
 	uint32_t world;
-	uint32_t *peer_session; /* by the NIC's peer: index + 1 */
 	struct call *calls;
 	uint32_t calls_n;    /* slots */
 	uint32_t calls_used; /* slots that were ever taken: the sweep looks at these */
@@ -352,8 +355,23 @@ void shard_nudge(struct shard *s);
 /** Any thread: has the errand run by the shard soon, maybe before it returns. */
 void shard_post(struct shard *s, struct shard_errand *errand);
 
+/** Any thread: ends the sleep of whoever sleeps on the shard's queues. */
+static inline void shard_wake(struct shard *s)
+{
+	s->queues[0].ops->wake(s->queues[0].q);
+}
+
 /* loop.c */
 unsigned shard_pass(struct shard *s);
+/** A burst of one queue. Returns packets. */
+unsigned shard_receive(struct shard *s, struct shard_queue *sq);
+/** What was committed leaves. */
+static inline void shard_flush(struct shard *s)
+{
+	s->queues[0].ops->flush(s->queues[0].q);
+	if (unlikely(s->others_dirty))
+		queues_flush(s);
+}
 /** Messages of the control core; a pass looks at them now and then. */
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
@@ -375,6 +393,13 @@ static inline uint64_t shard_now(struct shard *s)
 		s->now_pass = s->passes;
 	}
 	return s->now;
+}
+
+/** After an empty pass of somebody whose passes may be far between. */
+static inline void shard_idle(struct shard *s)
+{
+	if (unlikely(s->queues_n > 1))
+		queues_due(s, clock_now(s->config.clock));
 }
 
 /* idle.c */
@@ -524,6 +549,15 @@ static inline uint32_t session_index(const struct shard *s, uint32_t worker, uin
 }
 /** Makes it one of the shard's list, with its name filled in. */
 void session_know(struct shard *s, struct session *se);
+/** Hands a packet to the session's queue, as its tx_commit(). */
+static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
+{
+	if (unlikely(se->port))
+		queues_touched(s, se->port);
+	return se->q->ops->tx_commit(se->q, tx);
+}
+/** Is an answer of the peer awaited: to a call, a one-way message, a fragment. */
+bool session_owes(const struct session *se);
 /** Asks the control core to set it up. */
 void session_connect(struct shard *s, struct session *se);
 /** Mails that found the mailbox full. */

@@ -4,8 +4,8 @@
  *
  * shm_head is for drivers that are reliable, ordered and on one host: version, incarnation and token were fixed at
  * session set-up, a packet number would say nothing, the body's length is the driver's. It leaves FAR_LINE_PAYLOAD
- * bytes of its cache line to the payload. wire_head is for everything else and carries all of it, room for an
- * authentication tag included. No driver uses it yet; its offsets are part of the protocol all the same.
+ * bytes of its cache line to the payload. wire_head is for everything else (engine/link) and carries all of it, room
+ * for an authentication tag included.
  */
 #ifndef FAR_WIRE_HEAD_H
 #define FAR_WIRE_HEAD_H
@@ -70,25 +70,82 @@ typedef struct {
 	uint8_t b[8];
 } be64;
 
+static inline be16 be16_of(uint16_t x)
+{
+	be16 r = {{(uint8_t)(x >> 8), (uint8_t)x}};
+	return r;
+}
+
+static inline be32 be32_of(uint32_t x)
+{
+	be32 r = {{(uint8_t)(x >> 24), (uint8_t)(x >> 16), (uint8_t)(x >> 8), (uint8_t)x}};
+	return r;
+}
+
+static inline be64 be64_of(uint64_t x)
+{
+	be64 r = {{(uint8_t)(x >> 56), (uint8_t)(x >> 48), (uint8_t)(x >> 40), (uint8_t)(x >> 32), (uint8_t)(x >> 24),
+		   (uint8_t)(x >> 16), (uint8_t)(x >> 8), (uint8_t)x}};
+	return r;
+}
+
+static inline uint16_t be16_get(be16 x)
+{
+	return (uint16_t)(x.b[0] << 8 | x.b[1]);
+}
+
+static inline uint32_t be32_get(be32 x)
+{
+	return (uint32_t)x.b[0] << 24 | (uint32_t)x.b[1] << 16 | (uint32_t)x.b[2] << 8 | x.b[3];
+}
+
+static inline uint64_t be64_get(be64 x)
+{
+	return (uint64_t)x.b[0] << 56 | (uint64_t)x.b[1] << 48 | (uint64_t)x.b[2] << 40 | (uint64_t)x.b[3] << 32 |
+	       (uint64_t)x.b[4] << 24 | (uint64_t)x.b[5] << 16 | (uint64_t)x.b[6] << 8 | x.b[7];
+}
+
+/** What a packet is to engine/link. */
+enum wire_kind {
+	WIRE_MESSAGE = 1, /* a message of the engine, or a fragment of one */
+	WIRE_ACK,         /* nothing but the acknowledgement */
+	WIRE_PING,        /* answer at once; body: struct wire_words */
+	WIRE_HELLO,       /* asks for a connection; body: struct wire_words; its token is 0 */
+	WIRE_WELCOME,     /* it is there; body: struct wire_words */
+	WIRE_REFUSED,     /* it is not; body: struct wire_no */
+	WIRE_WRONG_QUEUE, /* HELLO or WELCOME came to another queue; body: struct wire_no */
+	WIRE_RESET,       /* there is no such connection; body: struct wire_no */
+	WIRE_BYE          /* the connection ends */
+};
+
+enum wire_mark {
+	WIRE_ASLEEP = 1, /* the sender is about to sleep: to be kicked */
+	WIRE_PIECE = 2,  /* a part of the packet only: the path has become narrower since it was numbered */
+	WIRE_MORE = 4    /* further pieces of it follow */
+};
+
 struct wire_head {
 	uint8_t version;    /* WIRE_VERSION */
-	uint8_t type;       /* enum head_type; packets of the transport's own from 32 on */
-	uint8_t flags;      /* enum head_flag */
+	uint8_t kind;       /* enum wire_kind */
+	uint8_t marks;      /* enum wire_mark */
 	uint8_t lane_phase; /* bits 0–3 lane, bit 7 key phase */
+	uint8_t type;       /* as shm_head's; all that it has is 0 but in WIRE_MESSAGE */
+	uint8_t flags;
 	be16 fn;
-	be16 tlv_bytes;
-	be64 incarnation; /* of the receiver, as the sender knows it */
-	be64 token;       /* of the session, chosen by the receiver */
-	be32 packet;      /* packet number */
+	be64 incarnation; /* of the receiver's port, as the sender knows it */
+	be64 token;       /* of the connection, chosen by the receiver */
+	be32 packet;      /* packet number; HELLO and WELCOME: of the first that the sender will send */
 	be32 ack;         /* all packets below it arrived */
 	be64 ack_bits;    /* bit i: packet ack + 1 + i arrived */
 	be32 call;
 	be32 gen;
-	be64 time;       /* as shm_head's */
-	be64 length;     /* of the message */
-	be64 offset;     /* of this packet's bytes in it */
-	be32 credits;    /* cumulative credit returned to the peer */
-	be32 crc;        /* CRC32C of the packet, this field as zeros; zeros with a tag */
+	be64 time;
+	be32 tlv_bytes;
+	be32 reserved;
+	be32 length;     /* of the message */
+	be32 offset;     /* of this packet's bytes in it */
+	be32 first;      /* packet that the message begins with */
+	be32 crc;        /* CRC32C of the packet, this field as zeros; 0 with a tag, or when the driver checks */
 	uint8_t tag[16]; /* authentication tag; zeros without a key */
 };
 static_assert(sizeof(struct wire_head) == 96, "");
@@ -98,10 +155,30 @@ static_assert(offsetof(struct wire_head, packet) == 24, "");
 static_assert(offsetof(struct wire_head, ack_bits) == 32, "");
 static_assert(offsetof(struct wire_head, call) == 40, "");
 static_assert(offsetof(struct wire_head, time) == 48, "");
-static_assert(offsetof(struct wire_head, length) == 56, "");
-static_assert(offsetof(struct wire_head, credits) == 72, "");
+static_assert(offsetof(struct wire_head, tlv_bytes) == 56, "");
+static_assert(offsetof(struct wire_head, length) == 64, "");
+static_assert(offsetof(struct wire_head, first) == 72, "");
 static_assert(offsetof(struct wire_head, crc) == 76, "");
 static_assert(offsetof(struct wire_head, tag) == 80, "");
+
+/** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
+struct wire_words {
+	be64 incarnation; /* of the sender's port */
+	be64 token;       /* that its peer is to use; not 0 */
+	be16 queue;       /* the sender's */
+	be16 want;        /* HELLO: the receiver's queue */
+	be32 path;        /* of those that lead to other queues, the one that the packet came by */
+	be32 packet_max;  /* largest packet that the sender takes */
+	be16 words;       /* bytes of the engine's words */
+	be16 addr;        /* bytes of the sender's address, which the driver below reads */
+};
+static_assert(sizeof(struct wire_words) == 32, "");
+
+struct wire_no {
+	be32 error; /* errno of Linux; 0: none */
+	be32 path;  /* WRONG_QUEUE: that it came by */
+};
+static_assert(sizeof(struct wire_no) == 8, "");
 
 enum large_kind { LARGE_REQUEST = 1, LARGE_ONEWAY, LARGE_REPLY };
 

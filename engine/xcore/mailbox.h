@@ -25,7 +25,7 @@ enum mail_type {
 	MAIL_DETACHED  /* worker, shard, peer: may be dropped */
 };
 
-#define MAIL_TEXT_MAX 80 /* bytes of a reason with its NUL; a longer one is cut */
+#define MAIL_TEXT_MAX 256 /* bytes of a reason with its NUL; a longer one is cut */
 
 struct session_memory;
 

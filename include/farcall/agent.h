@@ -144,9 +144,14 @@ struct far_opts {
 				      first */
 	unsigned blocking_queue; /* requests that may wait for them: [1, 65536], default 1024; rounded up to a power of
 				    2, 2 at least */
-	const char *nic;         /* "auto" (default) or "shm" */
-	const char *security;    /* NULL, or "none": the store may listen beyond loopback, shm serves other users */
-	const char *key_file;    /* not supported yet: an error when given */
+	/** Drivers, separated by ';', and by ',' as long as no ':' was seen in the entry; what follows a ':' is the
+	 * driver's own: "shm,udp"; "shm;dpdk:net_memif0,role=server,id=0;udp". A session takes the best that both ends
+	 * have: shm, dpdk, udp, then the others. One that is named and cannot be opened fails far_init_rpc(). Default:
+	 * FAR_NIC in the environment, else "auto": shm, dpdk when FAR_DPDK names a device, udp, as far as they work.
+	 * Calls on oneself go by shm in any case. */
+	const char *nic;
+	const char *security; /* NULL, or "none": store and NICs may listen beyond loopback, shm serves other users */
+	const char *key_file; /* not supported yet: an error when given */
 	const struct far_function *functions; /* registered before any peer can call */
 	size_t functions_n;
 	const struct far_msg_handler *messages; /* likewise */
@@ -173,6 +178,16 @@ struct far_opts {
 				  with it */
 	unsigned mailbox_slots; /* mails between the shard and the control core, each way: [1, 16384], default 1024;
 				   rounded up to a power of 2. Full: whoever has one tries again, in order */
+	/** Where drivers with network addresses are reached: an interface's name, a subnet (a.b.c.d/n, IPv6 too) or an
+	 * address of this machine. Default: FAR_LISTEN in the environment, else any; loopback only without
+	 * security=none. An error when no port has an address, unless only the environment says it and nic names such
+	 * ports. */
+	const char *listen;
+	/** What to publish instead of the address that was bound, behind NAT: address[:port[-port]]. Default:
+	 * FAR_ADVERTISE in the environment, else what was bound. */
+	const char *advertise;
+	uint64_t peer_limit_ns; /* a worker that owes an answer and is not heard for so long over a network is lost;
+				   default 1 s. Over shm the kernel tells at once */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -210,7 +225,9 @@ struct far_worker_info {
 	uint32_t shards;
 	bool alive;           /* false after its connection was lost */
 	uint64_t incarnation; /* random, one per life of a worker */
-	char nic[16];         /* driver that reaches it */
+	char nic[16];         /* driver that reaches it, or would; "": none */
+	char nic_address[96]; /* its address there, in words */
+	char nic_why[192];    /* why it is this driver */
 };
 
 /** Looks a member up; any thread; FAR_UNKNOWN_WORKER names what was asked for. `far_worker_self` never fails. */
@@ -285,6 +302,27 @@ struct far_counters {
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
 					struct far_err *err);
+
+/** One of the agent's ports, and its counters, which may be a moment old. */
+struct far_nic_stats {
+	char driver[16];
+	char address[96];                /* as published, in words */
+	bool only_self;                  /* not published: for calls on oneself */
+	uint64_t rx_packets, tx_packets; /* 0, as all the rest, where a driver does not count */
+	uint64_t rx_bytes, tx_bytes;
+	uint64_t rx_foreign;                     /* not for us: other protocols, ports, addresses */
+	uint64_t rx_malformed;                   /* for us, but broken */
+	uint64_t rx_missed;                      /* the device or the kernel had no room */
+	uint64_t tx_dropped;                     /* the device or the kernel would not send them */
+	uint64_t kicks;                          /* sent to wake peers */
+	uint64_t resent, duplicates, crc_errors; /* of drivers that may lose, repeat or damage packets */
+	uint64_t refused;                        /* set-ups of sessions */
+};
+/** Ports of the agent, best first. Any thread. */
+unsigned far_nic_ports(struct far_agent *agent);
+/** Those of port `port`, [0, far_nic_ports()). Any thread; never blocks. FAR_INVALID: there is none of that number. */
+enum far_status far_nic_stats_read(struct far_agent *agent, unsigned port, struct far_nic_stats *out,
+				   struct far_err *err);
 
 /** The bounds of an agent's options as they came out: defaults filled in, powers of two rounded up. */
 struct far_limits {

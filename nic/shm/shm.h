@@ -113,6 +113,7 @@ struct shm_dir_id {
 struct shm_port {
 	struct nic_port base;
 	bool any_user;
+	bool is_private; /* for connections with itself only: no directory, no socket that others see */
 	uint32_t queues_n;
 	int listen_fd, epoll_fd;
 	uint64_t listen_at; /* 0: listening; else when to listen again */

@@ -104,7 +104,7 @@ static void report_up(struct shm_port *p, struct shm_link *link, const void *hel
 
 static int send_hello(struct shm_port *p, struct shm_link *link)
 {
-	if (connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
+	if (!p->is_private && connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
 		return -errno;
 	struct shm_note note = shm_note_make(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
 	note.queue = link->remote_queue;
@@ -145,6 +145,18 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 			      ctx);
 	else
 		report_up(p, link, note.bytes, note.len, event, ctx);
+}
+
+static int accept_one(struct shm_port *p, int fd, uint64_t now)
+{
+	struct shm_link *link = shm_link_new(p, SHM_LINK_ACCEPTING);
+	if (!link)
+		return -ENOSPC;
+	link->fd = fd;
+	link->deadline = now + HELLO_TIMEOUT_NS;
+	if (link_watch(p, link))
+		shm_link_free(p, link);
+	return 0;
 }
 
 /* Checks and takes what came with HELLO, and asks the engine: 0, or -errno, which the other side is told. */
@@ -242,22 +254,16 @@ static void accept_all(struct shm_port *p, uint64_t now)
 		}
 		struct ucred cred;
 		socklen_t len = sizeof cred;
-		struct shm_link *link = NULL;
 		int status = 0;
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || (!p->any_user && cred.uid != geteuid()))
 			status = -EACCES;
-		else if (!(link = shm_link_new(p, SHM_LINK_ACCEPTING)))
-			status = -ENOSPC;
+		else
+			status = accept_one(p, fd, now);
 		if (status) {
 			struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
 			shm_note_send(fd, &note, NULL, 0);
 			close(fd);
-			continue;
 		}
-		link->fd = fd;
-		link->deadline = now + HELLO_TIMEOUT_NS;
-		if (link_watch(p, link))
-			shm_link_free(p, link);
 	}
 }
 
@@ -311,7 +317,7 @@ static void shm_close(struct nic_port *port)
 			shm_link_free(p, p->links[i]);
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		queue_close(p->queues[i]);
-	if (p->path[0])
+	if (p->path[0] && !p->is_private)
 		unlink(p->path);
 	close_fd(&p->listen_fd);
 	close_fd(&p->epoll_fd);
@@ -346,22 +352,28 @@ static int queue_open(struct shm_port *p, unsigned head_bytes)
 
 static int shm_open_port(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
 {
-	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)] = "";
+	bool is_private = config->args && strcmp(config->args, "private") == 0;
+	if (config->args && !is_private)
+		return shm_error(err, -EINVAL, "shm: takes no arguments; these were given: \"%.80s\"", config->args);
 	if (config->queues == 0 || config->queues > SHM_QUEUES_MAX)
 		return shm_error(err, -EINVAL, "shm: 1 to %u queues, not %u", SHM_QUEUES_MAX, config->queues);
 	if (config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
 		return shm_error(err, -EINVAL, "shm: heads of 1 to %u bytes, not %u", SHM_REF_OFFSET,
 				 config->head_bytes);
-	int error = shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
+	int error = is_private ? 0 : shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
 	if (error)
 		return error;
-	shm_dir_sweep(dir);
+	if (!is_private)
+		shm_dir_sweep(dir);
 	struct shm_port *p = pages_new(sizeof *p);
 	if (!p)
 		return shm_error(err, -ENOMEM, "shm: out of memory");
 	p->base.ops = &nic_shm_port_ops;
 	p->any_user = config->any_user;
-	shm_dir_id(dir, &p->dir);
+	p->is_private = is_private;
+	if (!is_private)
+		shm_dir_id(dir, &p->dir);
 	p->listen_fd = -1;
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	error = p->epoll_fd < 0 ? -errno : 0;
@@ -370,10 +382,12 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 	if (error)
 		shm_error(err, error, "shm: %s; see `ulimit -n` (three descriptors, and two for each queue)",
 			  strerror(-error));
+	else if (is_private)
+		snprintf(p->path, sizeof p->path, "(private)/%016llx", (unsigned long long)config->id);
 	else
 		error = listen_at(p, dir, config->id, err);
 	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = LISTENER};
-	if (!error && epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->listen_fd, &ev) < 0)
+	if (!error && !is_private && epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->listen_fd, &ev) < 0)
 		error = shm_error(err, -errno, "shm: epoll: %s", strerror(errno));
 	if (error) {
 		shm_close(&p->base);
@@ -462,6 +476,21 @@ static struct nic_queue *shm_queue_at(struct nic_port *port, unsigned i)
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
+/* Two queues of a port that nobody else reaches: its listener would need a directory. */
+static int pair_with_self(struct shm_port *p, struct shm_link *link)
+{
+	int fds[2];
+	if (strcmp(link->to.sun_path, p->path) != 0)
+		return -ECONNREFUSED;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0)
+		return -errno;
+	link->fd = fds[0];
+	int error = accept_one(p, fds[1], monotonic_ns());
+	if (error)
+		close(fds[1]);
+	return error;
+}
+
 static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopback)
 {
 	link->pair_fd = shm_pair_create();
@@ -475,7 +504,11 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 		link->up_pending = true;
 		return shm_link_bells(link, link->queue->bells_fd, link->bell);
 	}
-	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	error = p->is_private ? pair_with_self(p, link) : 0;
+	if (error)
+		return error;
+	if (!p->is_private)
+		link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (link->fd < 0)
 		return -errno;
 	error = send_hello(p, link);

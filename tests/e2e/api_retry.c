@@ -125,9 +125,12 @@ static void drop(int side, enum head_type type, unsigned from, unsigned n, unsig
 	CHECK_STATUS(far_shard_acquire(agents[side], 10 * FAR_SEC, &err), FAR_OK, &err);
 	if (!d->inner) {
 		d->base.ops = &drop_ops;
-		d->inner = s->q;
-		s->q = &d->base;
-		s->ops = &drop_ops;
+		d->inner = s->queues[0].q;
+		s->queues[0].q = &d->base;
+		s->queues[0].ops = &drop_ops;
+		for (struct session *se = s->known; se; se = se->next_known)
+			if (se->q == d->inner)
+				se->q = &d->base;
 	}
 	d->type = type;
 	d->seen = d->dropped = 0;

@@ -241,7 +241,8 @@ static void workers(void)
 	CHECK_STATUS(far_worker_by_rank(agent, 1, &byrank, &err), FAR_OK, &err);
 	CHECK(byname.rank == 1 && strcmp(byrank.name, "worker1") == 0);
 	CHECK(byname.incarnation == byrank.incarnation && byname.incarnation != self.incarnation);
-	CHECK(strcmp(byname.nic, "shm") == 0);
+	CHECK(strcmp(byname.nic, check_nic()) == 0 && byname.nic_why[0] && byname.nic_address[0]);
+	CHECK(strcmp(self.nic, "shm") == 0);
 	CHECK(far_world_size(agent) == 2);
 	CHECK_STATUS(far_worker_by_name(agent, "worker2", &byname, &err), FAR_UNKNOWN_WORKER, &err);
 	CHECK_TEXT(&err, "worker2");

@@ -56,6 +56,16 @@ static inline int check_rank(void)
 	return atoi(rank);
 }
 
+/** The driver that leads to the other workers: of FAR_NIC in the environment, shm without. */
+static inline const char *check_nic(void)
+{
+	static char name[16];
+	const char *env = getenv("FAR_NIC");
+	snprintf(name, sizeof name, "%s", env && *env ? env : "shm");
+	name[strcspn(name, ":,;")] = 0;
+	return name;
+}
+
 /** Joins as worker<rank>. The hang guard runs from here. */
 static inline struct far_agent *check_join(const struct far_opts *opts)
 {

@@ -28,15 +28,24 @@ bounded "$farcall"
 ok "no command: usage on stderr, status 2" $?
 
 bounded "$farcall" info
-[ $rc -eq 0 ] && has out '^ *shm  *available$' && has out '^ *auto  *shm$' && [ ! -s "$dir/err" ]
+[ $rc -eq 0 ] && has out '^ *shm  *available$' && has out '^ *auto  *shm$' && has out '^  shm /.*\.sock$' && [ ! -s "$dir/err" ]
 ok "farcall info" $?
 
 bounded "$farcall" info --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] &&
 	json 'j["auto"] == "shm" and j["drivers"][0]["name"] == "shm" and j["drivers"][0]["available"] is True and
+		j["ports"][0]["driver"] == "shm" and j["ports"][0]["address"].startswith("shm /") and
 		positive(j, "cores", "cores_usable", "memory_max") and j["allocator_why"] and
 		(j["allocator"] == "page runs" or j["allocator"].startswith("jemalloc ")) and j["runtime_dir"] and j["version"]'
 ok "farcall info --json" $?
+
+bounded env FAR_NIC=shm,carrier-pigeon "$farcall" info --json
+[ $rc -eq 0 ] && json '"carrier-pigeon" in j["ports_error"] and "ports" not in j and j["auto"] == ""'
+ok "farcall info --json: a FAR_NIC that cannot be" $?
+
+bounded "$farcall" info --nic shm --security none --json
+[ $rc -eq 0 ] && json '[p["driver"] for p in j["ports"]] == ["shm"]'
+ok "farcall info --nic" $?
 
 bounded env FAR_MEMORY_MAX=64M "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 		call(i, (i + 1) % n);
 		call(i, (i + n / 2) % n);
 		CHECK_STATUS(far_worker_by_rank(agents[i], n - 1, &info, &err), FAR_OK, &err);
-		CHECK(info.alive && strcmp(info.nic, "shm") == 0 && info.incarnation);
+		CHECK(info.alive && strcmp(info.nic, check_nic()) == 0 && info.incarnation);
 	}
 	printf("; %d first calls in %.2f s, %.1f MiB", 2 * n, now() - start, resident_mib() - memory);
 	start = now();

@@ -41,8 +41,8 @@ void member_end(struct member *m)
 	if (!m->ctl && !m->port)
 		return;
 	ctl_destroy(m->ctl);
-	if (m->port)
-		fake_port_destroy(m->port);
+	while (m->ports_n)
+		fake_port_destroy(m->ports[--m->ports_n]);
 	memset(m, 0, sizeof *m);
 }
 
@@ -112,13 +112,21 @@ void start(int i, int n)
 				    .open_to_all = open_to_all,
 				    .clock = &world->clock,
 				    .net = fake_net_create(world),
-				    .ports_n = 1,
 				    .post = shard_post,
 				    .take = shard_take,
 				    .outstanding = shard_outstanding,
 				    .ctx = m};
-	m->port = fake_port_create(&fabric, drivers[i], incarnation);
-	config.ports = &m->port;
+	char list[64], *at = list, *word;
+	snprintf(list, sizeof list, "%s", drivers[i]);
+	while ((word = strsep(&at, ","))) {
+		bool is_private = word[0] == '+';
+		config.private_n += is_private;
+		config.self = is_private ? m->ports_n : 0;
+		m->ports[m->ports_n++] = fake_port_create(&fabric, word + is_private, incarnation);
+	}
+	m->port = m->ports[0];
+	config.ports = m->ports;
+	config.ports_n = m->ports_n;
 	m->created = ctl_create(&m->ctl, &config, &m->err);
 	if (m->created != FAR_OK)
 		config.net->ops->destroy(config.net);

@@ -20,7 +20,8 @@
 /* One process: control core, NIC port, and a shard that answers DOWN with DETACHED. */
 struct member {
 	struct ctl *ctl;
-	struct nic_port *port;
+	struct nic_port *ports[4], *port; /* port: the first */
+	unsigned ports_n;
 	struct mail posted[MAILS_MAX];
 	uint8_t posted_to[MAILS_MAX];               /* shard */
 	unsigned posted_n, taken_n[FAR_SHARDS_MAX]; /* DETACHED answers are taken in the order of the DOWNs posted */
@@ -37,7 +38,8 @@ extern struct fake_world *world;
 extern struct fake_fabric fabric;
 extern struct member members[MEMBERS_MAX];
 
-/* What member i is started with; members_setup() makes them plain. */
+/* What member i is started with; members_setup() makes them plain. A driver is one, or several with commas between;
+ * the last may begin with '+': not published, for sessions with oneself. */
 extern const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
 extern int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX]; /* size 0: the one that start() gives */
 extern const char *method, *group;

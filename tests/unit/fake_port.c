@@ -78,9 +78,10 @@ static int fake_reach(const struct nic_port *port, const struct nic_addr *addr, 
 	const struct fake_port *p = (const struct fake_port *)port;
 	uint64_t id;
 	memcpy(&id, addr->blob, sizeof id);
-	if (p->fabric->unreachable == 0 || p->fabric->unreachable != id)
+	bool far = p->fabric->far_driver && strcmp(p->fabric->far_driver, p->driver) == 0;
+	if (!far && (p->fabric->unreachable == 0 || p->fabric->unreachable != id))
 		return 0;
-	snprintf(err->text, sizeof err->text, "fake: %llx is out of reach", (unsigned long long)id);
+	snprintf(err->text, sizeof err->text, "%.15s: %llx is out of reach", p->driver, (unsigned long long)id);
 	return -ENETUNREACH;
 }
 
@@ -89,7 +90,9 @@ static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_
 {
 	struct fake_port *p = (struct fake_port *)port;
 	uint64_t id;
-	(void)deadline;
+	bool is_other = strcmp(p->driver, "other") == 0;
+	p->fabric->connects[is_other]++;
+	p->fabric->deadline[is_other] = deadline;
 	(void)err;
 	memcpy(&id, addr->blob, sizeof id);
 	struct queued q = {.user = user, .from = p, .len = hello_len, .queue = remote_queue, .from_queue = queue};
@@ -99,7 +102,13 @@ static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_
 		queue_put(p, (struct queued){.type = QUEUED_FAILED, .user = user, .error = -ETIMEDOUT});
 		return 0;
 	}
+	if (p->fabric->deaf_driver && strcmp(p->fabric->deaf_driver, p->driver) == 0) {
+		queue_put(p, (struct queued){.type = QUEUED_FAILED, .user = user, .error = p->fabric->deaf});
+		return 0;
+	}
 	int refuse = p->fabric->refuse;
+	if (p->fabric->refuse_driver && strcmp(p->fabric->refuse_driver, p->driver) != 0)
+		refuse = 0;
 	if (refuse) {
 		p->fabric->refuse = p->fabric->refuse_next;
 		return refuse;
@@ -111,7 +120,8 @@ static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_
 		return 0;
 	}
 	for (int i = 0; i < FAKE_PORTS_MAX; i++) {
-		if (p->fabric->ports[i] && p->fabric->ports[i]->id == id) {
+		if (p->fabric->ports[i] && p->fabric->ports[i]->id == id &&
+		    p->fabric->ports[i]->base.ops == p->base.ops) {
 			q.type = QUEUED_CONNECT;
 			queue_put(p->fabric->ports[i], q);
 			return 0;

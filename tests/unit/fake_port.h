@@ -14,6 +14,14 @@ struct fake_fabric {
 	bool stepwise;        /* a port reports one event when it was allowed to */
 	bool lose_next;       /* the next connect() finds nobody and times out */
 	uint64_t unreachable; /* reach() says no to the port of this id; 0: to none */
+	/* Of one driver only; NULL: of none */
+	const char *far_driver;  /* reach() says no */
+	const char *deaf_driver; /* a connect() FAILED later with `deaf` */
+	int deaf;
+	const char *refuse_driver; /* `refuse` is its alone */
+	/* What was asked for, by driver: "fake" 0, "other" 1. */
+	unsigned connects[2];
+	uint64_t deadline[2]; /* of the last */
 };
 
 /** `driver` is "fake" or "other": ports of different drivers do not meet. */

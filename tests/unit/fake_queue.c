@@ -62,6 +62,7 @@ static unsigned fake_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned m
 {
 	struct fake_queue *q = of(nq);
 	unsigned n = 0;
+	q->recvs++;
 	while (n < max && q->in_read < q->in_n) {
 		struct fake_packet *p = &q->in[q->in_read++];
 		bool large = p->body_len > FAKE_INLINE;
@@ -164,6 +165,7 @@ static int fake_wake_fd(const struct nic_queue *nq)
 static void fake_wake_clear(struct nic_queue *nq)
 {
 	uint64_t count;
+	of(nq)->clears++;
 	ssize_t n = read(of(nq)->wake_fd, &count, sizeof count);
 	(void)n;
 }
@@ -188,6 +190,12 @@ static uint64_t fake_deadline(const struct nic_queue *nq)
 	return of((struct nic_queue *)(uintptr_t)nq)->deadline;
 }
 
+static void fake_watch(struct nic_queue *nq, bool (*owes)(void *ctx, uint32_t peer), void *ctx)
+{
+	of(nq)->owes = owes;
+	of(nq)->owes_ctx = ctx;
+}
+
 static const struct nic_queue_ops fake_ops = {
 	.attach = fake_attach,
 	.detach = fake_detach,
@@ -205,6 +213,7 @@ static const struct nic_queue_ops fake_ops = {
 	.wake = fake_wake,
 	.tx_bytes_max = fake_tx_bytes_max,
 	.deadline = fake_deadline,
+	.watch = fake_watch,
 };
 
 struct fake_queue *fake_queue_new(void)

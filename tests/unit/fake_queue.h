@@ -39,9 +39,11 @@ struct fake_queue {
 	bool no_bulk;     /* tx_reserve of a large body: -ENOBUFS */
 	bool bad_next;    /* the next packet received is one that broke the driver's rules */
 	int commit_error; /* what tx_commit says, once */
-	unsigned wakes, arms;
+	unsigned wakes, arms, recvs, clears;
 	bool armed;
 	int wake_fd;
+	bool (*owes)(void *ctx, uint32_t peer); /* watch()'s */
+	void *owes_ctx;
 	uint64_t deadline; /* what deadline() says; UINT64_MAX to begin with */
 };
 

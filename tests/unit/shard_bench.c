@@ -9,7 +9,7 @@
 #include <string.h>
 
 uint64_t now_ns;
-struct fake_queue *queue;
+struct fake_queue *queue, *queue2;
 struct shard *shard;
 struct registry registry;
 struct far_deferred *kept[FAR_SESSION_CALLS_MAX];
@@ -127,19 +127,25 @@ static enum far_status returns_wrong(struct far_req *req, const struct far_val *
 
 /* ---- set-up ---- */
 
-void mail(enum mail_type type, uint32_t worker, uint32_t peer)
+void mail_at(enum mail_type type, uint32_t worker, uint32_t peer, unsigned port)
 {
-	struct mail m = {.type = type, .worker = worker, .peer = peer, .incarnation = 1};
+	struct mail m = {.type = type, .worker = worker, .peer = peer, .port = (uint16_t)port, .incarnation = 1};
 	if (type == MAIL_PEER_UP)
 		m.memory = session_memory_new();
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);
 }
 
-void shard_setup(void)
+void mail(enum mail_type type, uint32_t worker, uint32_t peer)
+{
+	mail_at(type, worker, peer, 0);
+}
+
+static void setup(unsigned ports, bool costs)
 {
 	now_ns = UINT64_C(5000000000);
 	queue = fake_queue_new();
+	queue2 = ports > 1 ? fake_queue_new() : NULL;
 	registry_init(&registry);
 	for (uint16_t i = MSG_ECHO; i <= MSG_CALL; i++) {
 		struct far_msg_handler m = {i, FAR_KIND_INLINE, on_message, (void *)(uintptr_t)i};
@@ -150,20 +156,31 @@ void shard_setup(void)
 				   {"t::wrong() -> int", FAR_KIND_INLINE, returns_wrong, NULL}};
 	for (size_t i = 0; i < sizeof f / sizeof *f; i++)
 		cr_assert_eq(registry_add(&registry, &f[i], NULL), FAR_OK);
-	struct shard_config config = {.queue = &queue->base,
-				      .queue_slots = SHARD_RING_SLOTS,
-				      .peers_max = FAKE_PEERS,
+	struct shard_config config = {.ports = {{&queue->base, SHARD_RING_SLOTS, FAKE_PEERS, false}},
+				      .ports_n = ports,
 				      .world = WORLD,
 				      .name = "me",
 				      .clock = &fake_clock,
 				      .registry = &registry,
 				      .limits = bench_limits,
 				      .ctl_wake = ctl_wake};
+	if (queue2)
+		config.ports[1] = (struct shard_port){&queue2->base, SHARD_RING_SLOTS, FAKE_PEERS, costs};
 	shard = shard_create(&config);
 	cr_assert_not_null(shard);
 	cr_assert(shard_enter(shard));
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
-	mail(MAIL_PEER_UP, OTHER, NIC_OTHER);
+	mail_at(MAIL_PEER_UP, OTHER, NIC_OTHER, ports - 1);
+}
+
+void shard_setup(void)
+{
+	setup(1, false);
+}
+
+void shard_setup_second(bool costs)
+{
+	setup(2, costs);
 }
 
 /* Whatever a test did: nothing is open, nothing is held, nothing was lost. */
@@ -183,6 +200,12 @@ void shard_teardown(void)
 	shard_destroy(shard);
 	registry_fini(&registry);
 	fake_queue_free(queue);
+	if (queue2) {
+		cr_assert_eq(queue2->open_tx, 0u);
+		cr_assert_eq(queue2->in_held, 0u);
+		cr_assert_eq(queue2->out_flushed, queue2->out_n, "a packet was not flushed");
+		fake_queue_free(queue2);
+	}
 }
 
 /* ---- packets ---- */

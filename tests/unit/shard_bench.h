@@ -15,6 +15,7 @@ enum { MSG_ECHO = 1, MSG_DEFER, MSG_SILENT, MSG_TWICE, MSG_BIG, MSG_ALLOC, MSG_F
 
 extern uint64_t now_ns;
 extern struct fake_queue *queue;
+extern struct fake_queue *queue2; /* of a shard of two ports: OTHER's session is there */
 extern struct shard *shard;
 extern struct registry registry;
 extern struct far_deferred *kept[FAR_SESSION_CALLS_MAX];
@@ -40,6 +41,10 @@ struct result {
 void take_result(void *user, const struct outcome *o);
 /** The control core says; the shard takes it in at once. */
 void mail(enum mail_type type, uint32_t worker, uint32_t peer);
+/** The same about a peer of port `port`. */
+void mail_at(enum mail_type type, uint32_t worker, uint32_t peer, unsigned port);
+/** As shard_setup(), with a second port; `costs`: its empty recv() is a system call. */
+void shard_setup_second(bool costs);
 /** A shard of worker 0 with sessions to PEER and OTHER, held by this thread. */
 void shard_setup(void);
 /** Whatever a test did: nothing is open, nothing is held, nothing was lost. */

@@ -114,7 +114,7 @@ Test(ctl_demand, nothing_is_set_up_before_it_is_asked_for)
 		cr_assert_eq(fake_port_peers(members[i].port), 0u);
 		for (int r = 0; r < 3; r++) {
 			cr_assert(alive(i, r));
-			cr_assert_str_eq(ctl_members(members[i].ctl, NULL)[r].nic, "fake");
+			cr_assert_str_eq(ctl_members(members[i].ctl, NULL)[r].route->nic, "fake");
 		}
 	}
 	/* Upwards, downwards, and to oneself. */
@@ -305,11 +305,11 @@ Test(ctl_demand, no_common_driver_is_told_by_the_call)
 {
 	drivers[1] = "other";
 	join_lazily(2);
-	cr_assert_str_eq(ctl_members(members[0].ctl, NULL)[1].nic, "");
+	cr_assert_str_eq(ctl_members(members[0].ctl, NULL)[1].route->nic, "");
 	ask(&members[0], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_UNREACHABLE);
-	cr_assert(strstr(mail_last(&members[0], MAIL_UNREACHED)->text, "share no NIC driver"));
+	cr_assert(strstr(mail_last(&members[0], MAIL_UNREACHED)->text, "no NIC driver is shared"));
 }
 
 Test(ctl_demand, a_session_on_demand_that_ends)

@@ -26,7 +26,7 @@ Test(ctl_group, join_and_leave)
 			cr_assert_eq(fake_port_peers(members[i].port), (unsigned)n);
 			for (int r = 0; r < n; r++) {
 				cr_assert_str_eq(table[r].name, names[r]);
-				cr_assert_str_eq(table[r].nic, "fake");
+				cr_assert_str_eq(table[r].route->nic, "fake");
 				cr_assert_eq(table[r].rank, r);
 				cr_assert(table[r].alive);
 				cr_assert_eq(table[r].incarnation, ctl_members(members[r].ctl, NULL)[r].incarnation);
@@ -196,7 +196,7 @@ Test(ctl_group, no_common_driver)
 	start(1, 2);
 	run(false);
 	for (int i = 0; i < 2; i++)
-		result(i, FAR_UNREACHABLE, "share no NIC driver");
+		result(i, FAR_UNREACHABLE, "no NIC driver is shared");
 }
 
 Test(ctl_group, refused_session_ends_the_join)

@@ -103,7 +103,7 @@ Test(shm_queues, each_wakes_its_own)
 	expect_tag(queue(&a, 1), to[1], 5);
 }
 
-Test(shm_queues, a_port_connected_to_itself)
+static void expect_self_connections(void)
 {
 	uint32_t to[3][3], from[3][3];
 	for (unsigned i = 0; i < 3; i++)
@@ -128,6 +128,33 @@ Test(shm_queues, a_port_connected_to_itself)
 	cr_assert_eq(a.events[0].type, NIC_EVENT_DOWN);
 	cr_assert_eq(a.events[0].peer, from[0][2]);
 	cr_assert_eq(a.events[0].queue, 2u);
+}
+
+Test(shm_queues, a_port_connected_to_itself)
+{
+	expect_self_connections();
+}
+
+/* Without a directory, and nobody else gets at it. */
+Test(shm_queues, a_private_port)
+{
+	struct nic_config config = {.runtime_dir = "/proc/no-such-directory", .queues = 3, .head_bytes = 28};
+	struct nic_err err = {""};
+	struct nic_addr addr;
+	uint64_t soon = clock_now(&clock_monotonic) + UINT64_C(10000000000);
+	test_port_close(&a);
+	cr_assert_lt(nic_shm_port_ops.open(&config, &a.port, &err), 0);
+	config.args = "privately";
+	cr_assert_eq(nic_shm_port_ops.open(&config, &a.port, &err), -EINVAL);
+	cr_assert(strstr(err.text, "privately"), "%s", err.text);
+	config.args = "private";
+	cr_assert_eq(nic_shm_port_ops.open(&config, &a.port, &err), 0, "%s", err.text);
+	b.port->ops->address(b.port, &addr);
+	cr_assert_eq(a.port->ops->connect(a.port, 0, &addr, 1, NULL, 0, soon, &a, &err), -ECONNREFUSED);
+	a.port->ops->address(a.port, &addr);
+	cr_assert_lt(b.port->ops->reach(b.port, &addr, &err), 0);
+	cr_assert_lt(b.port->ops->connect(b.port, 0, &addr, 1, NULL, 0, soon, &b, &err), 0);
+	expect_self_connections();
 }
 
 Test(shm_queues, a_peer_belongs_to_one)

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "info_nics.h"
+
+#include "api/ports.h"
+#include "base/random.h"
+#include "nic/nic.h"
+
+#include <farcall/status.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESS_BYTES 160 /* of an address in words */
+
+static const char *const environment[] = {"FAR_NIC", "FAR_LISTEN", "FAR_ADVERTISE", "FAR_DPDK", NULL};
+
+/* Probes one driver; the reason goes to `err` when it does not work. */
+static bool works(const char *name, bool open_to_all, struct nic_err *err)
+{
+	const char *listen = getenv("FAR_LISTEN"), *advertise = getenv("FAR_ADVERTISE"), *device = getenv("FAR_DPDK");
+	const struct nic_config config = {.queues = 1,
+					  .any_user = open_to_all,
+					  .beyond_host = open_to_all,
+					  .args = strcmp(name, "dpdk") == 0 && device && *device ? device : NULL,
+					  .listen = listen && *listen ? listen : NULL,
+					  .advertise = advertise && *advertise ? advertise : NULL};
+	const struct nic_port_ops *ops = nic_find(name, err);
+	if (!ops)
+		return false;
+	err->text[0] = 0;
+	int rc = ops->probe(&config, err);
+	if (rc < 0 && !err->text[0])
+		snprintf(err->text, sizeof err->text, "%s", strerror(-rc));
+	return rc == 0;
+}
+
+static void tell_driver(const char *name, bool open_to_all, FILE *out, struct json *j)
+{
+	struct nic_err err = {.text = ""};
+	const char *why;
+	bool available = works(name, open_to_all, &err), automatic = ports_automatic(name, &why);
+	fprintf(out, "  %-8s %s%s", name, available ? "available" : "not available: ", available ? "" : err.text);
+	if (available && !automatic)
+		fprintf(out, "; not of auto: %s", why);
+	fprintf(out, "\n");
+	if (!j)
+		return;
+	json_object(j, NULL);
+	json_string(j, "name", name);
+	json_bool(j, "available", available);
+	if (!available)
+		json_string(j, "reason", err.text);
+	json_bool(j, "auto", automatic);
+	if (!automatic)
+		json_string(j, "not_auto", why);
+	json_close(j);
+}
+
+static void tell_port(const struct nic_port *port, FILE *out, struct json *j)
+{
+	char words[ADDRESS_BYTES] = "";
+	struct nic_addr addr;
+	port->ops->address(port, &addr);
+	port->ops->address_text(&addr, words, sizeof words);
+	fprintf(out, "  %s\n", words);
+	if (!j)
+		return;
+	json_object(j, NULL);
+	json_string(j, "driver", port->ops->name);
+	json_string(j, "address", words);
+	json_close(j);
+}
+
+static void tell_ports(const struct ports *ports, FILE *out, struct json *j)
+{
+	fprintf(out, "\nports here, best first; a session takes the first that both ends have and that leads there\n");
+	if (j)
+		json_array(j, "ports");
+	for (unsigned i = 0; i < ports->published; i++)
+		tell_port(ports->at[i], out, j);
+	if (j)
+		json_close(j);
+	for (unsigned i = 0; i < ports->refused_n; i++)
+		fprintf(out, "  %s is left out: %s\n", ports->refused[i].name, ports->refused[i].why);
+	if (ports->n > ports->published)
+		fprintf(out, "  shm, for this worker's calls on itself only\n");
+}
+
+static void tell_environment(FILE *out, struct json *j)
+{
+	if (j)
+		json_object(j, "environment");
+	for (unsigned i = 0; environment[i]; i++) {
+		const char *value = getenv(environment[i]);
+		if (!value)
+			continue;
+		fprintf(out, "  %s is \"%s\"\n", environment[i], value);
+		if (j)
+			json_string(j, environment[i], value);
+	}
+	if (j)
+		json_close(j);
+}
+
+void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
+{
+	bool open_to_all = opts->security != NULL;
+	const struct ports_config config = {
+		.nic = opts->nic, .id = random_u64(), .open_to_all = open_to_all, .queues = 1, .quiet = true};
+	struct ports ports;
+	struct far_err err = {.status = FAR_OK};
+	fprintf(out, "NIC drivers, best first\n");
+	if (j)
+		json_array(j, "drivers");
+	for (unsigned i = 0; nic_names[i]; i++)
+		tell_driver(nic_names[i], open_to_all, out, j);
+	if (j)
+		json_close(j);
+	bool opened = ports_open(&config, &ports, &err) == FAR_OK;
+	const char *best = opened ? ports.at[0]->ops->name : "";
+	fprintf(out, "  %-8s %s%s\n", opts->nic || getenv("FAR_NIC") ? "chosen" : "auto",
+		opened ? best : "nothing: ", opened ? "" : err.text);
+	if (opened)
+		tell_ports(&ports, out, j);
+	tell_environment(out, j);
+	if (!open_to_all)
+		fprintf(out,
+			"  without security=none only this machine's workers reach them, and over shm this user's\n");
+	if (j) {
+		json_string(j, "auto", best);
+		if (!opened)
+			json_string(j, "ports_error", err.text);
+	}
+	if (opened)
+		ports_close(&ports);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The part of `farcall info` about NICs: drivers, ports, addresses. */
+#ifndef FARCALL_INFO_NICS_H
+#define FARCALL_INFO_NICS_H
+
+#include "perf/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct info_nics_opts {
+	const char *nic;      /* as far_opts; NULL: the environment */
+	const char *security; /* NULL or "none" */
+};
+
+/** Tells of every driver, and of the ports that a worker would have here, which are opened and closed again. `j`: an
+ * object that is open, or NULL. */
+void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The instruction takes three cycles but begins one in each, so three runs of BLOCK bytes go side by side. A run is
+ * brought behind the others by "as many zeros follow", a linear map of the CRC, from tables made at first use.
+ */
+#include "base/crc32c.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define POLYNOMIAL 0x82f63b78u /* reflected */
+#define BLOCK      1024u
+
+static uint32_t bytes_table[8][256]; /* [k][x]: of the byte x with k zeros behind it */
+static uint32_t shift_table[4][256]; /* of a CRC's byte k, with BLOCK zeros behind it */
+static _Atomic int tables_state;     /* 0, 1: being made, 2: there */
+
+static uint32_t step_zeros(uint32_t crc, size_t n)
+{
+	for (; n; n--)
+		crc = bytes_table[0][crc & 0xff] ^ crc >> 8;
+	return crc;
+}
+
+static void tables_fill(void)
+{
+	for (uint32_t x = 0; x < 256; x++) {
+		uint32_t crc = x;
+		for (unsigned i = 0; i < 8; i++)
+			crc = crc & 1 ? crc >> 1 ^ POLYNOMIAL : crc >> 1;
+		bytes_table[0][x] = crc;
+	}
+	for (uint32_t x = 0; x < 256; x++)
+		for (unsigned k = 1; k < 8; k++)
+			bytes_table[k][x] = step_zeros(bytes_table[k - 1][x], 1);
+	for (unsigned k = 0; k < 4; k++) {
+		for (uint32_t bit = 1; bit < 256; bit *= 2)
+			shift_table[k][bit] = step_zeros(bit << 8 * k, BLOCK);
+		for (uint32_t x = 1; x < 256; x++) /* linear: of the lowest bit and of the rest */
+			shift_table[k][x] = shift_table[k][x & -x] ^ shift_table[k][x & (x - 1)];
+	}
+}
+
+__attribute__((noinline, cold)) static void tables_make(void)
+{
+	int none = 0;
+	if (atomic_compare_exchange_strong_explicit(&tables_state, &none, 1, memory_order_acquire,
+						    memory_order_acquire)) {
+		tables_fill();
+		atomic_store_explicit(&tables_state, 2, memory_order_release);
+	}
+	while (atomic_load_explicit(&tables_state, memory_order_acquire) != 2)
+		; /* some 20 us of another thread, once in the life of the process */
+}
+
+static inline void tables_need(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&tables_state, memory_order_acquire) != 2, 0))
+		tables_make();
+}
+
+static inline uint64_t load64(const uint8_t *p)
+{
+	uint64_t x;
+	memcpy(&x, p, sizeof x);
+	return x;
+}
+
+uint32_t crc32c_table(uint32_t crc, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	tables_need();
+	crc = ~crc;
+	for (; len >= 8; len -= 8, p += 8) {
+		uint32_t low = crc ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+		crc = bytes_table[7][low & 0xff] ^ bytes_table[6][low >> 8 & 0xff] ^ bytes_table[5][low >> 16 & 0xff] ^
+		      bytes_table[4][low >> 24] ^ bytes_table[3][p[4]] ^ bytes_table[2][p[5]] ^ bytes_table[1][p[6]] ^
+		      bytes_table[0][p[7]];
+	}
+	for (; len; len--, p++)
+		crc = bytes_table[0][(crc ^ *p) & 0xff] ^ crc >> 8;
+	return ~crc;
+}
+
+static inline uint32_t shift_block(uint32_t crc)
+{
+	return shift_table[0][crc & 0xff] ^ shift_table[1][crc >> 8 & 0xff] ^ shift_table[2][crc >> 16 & 0xff] ^
+	       shift_table[3][crc >> 24];
+}
+
+#if defined(__x86_64__)
+#define HAVE_INSTRUCTION  1
+#define WITH_INSTRUCTION  __attribute__((target("sse4.2")))
+#define STEP_8(crc, word) __builtin_ia32_crc32di(crc, word)
+#define STEP_1(crc, byte) __builtin_ia32_crc32qi((uint32_t)(crc), byte)
+static inline bool instruction_there(void)
+{
+	return __builtin_cpu_supports("sse4.2");
+}
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#define HAVE_INSTRUCTION  1
+#define WITH_INSTRUCTION  __attribute__((target("+crc")))
+#define STEP_8(crc, word) __crc32cd((uint32_t)(crc), word)
+#define STEP_1(crc, byte) __crc32cb((uint32_t)(crc), byte)
+static bool instruction_there(void)
+{
+	return getauxval(AT_HWCAP) >> 7 & 1; /* HWCAP_CRC32 */
+}
+#endif
+
+#ifdef HAVE_INSTRUCTION
+WITH_INSTRUCTION static uint32_t crc32c_instruction(uint32_t start, const uint8_t *p, size_t len)
+{
+	uint64_t a = (uint32_t)~start;
+	if (len >= 3 * BLOCK)
+		tables_need();
+	for (; len >= 3 * BLOCK; len -= 3 * BLOCK, p += 3 * BLOCK) {
+		uint64_t b = 0, c = 0;
+		for (size_t i = 0; i < BLOCK; i += 8) {
+			a = STEP_8(a, load64(p + i));
+			b = STEP_8(b, load64(p + BLOCK + i));
+			c = STEP_8(c, load64(p + 2 * BLOCK + i));
+		}
+		a = shift_block(shift_block((uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
+	}
+	for (; len >= 8; len -= 8, p += 8)
+		a = STEP_8(a, load64(p));
+	for (; len; len--, p++)
+		a = STEP_1(a, *p);
+	return ~(uint32_t)a;
+}
+
+uint32_t crc32c(uint32_t crc, const void *data, size_t len)
+{
+	if (__builtin_expect(instruction_there(), 1))
+		return crc32c_instruction(crc, data, len);
+	return crc32c_table(crc, data, len);
+}
+#else
+uint32_t crc32c(uint32_t crc, const void *data, size_t len)
+{
+	return crc32c_table(crc, data, len);
+}
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A pair: one of our shards and one of a member's. The table of them, and how each ends. */
+#include "ctl/group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the table ---- */
+
+struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = p->pairs;
+	while (pair && (pair->local != local || pair->remote != remote))
+		pair = pair->next;
+	return pair;
+}
+
+struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = pair_find(p, local, remote);
+	if (pair || !(pair = calloc(1, sizeof *pair)))
+		return pair;
+	pair->peer = p;
+	pair->local = (uint8_t)local;
+	pair->remote = (uint8_t)remote;
+	pair->handle = NIC_PEER_NONE;
+	pair->next = p->pairs;
+	p->pairs = pair;
+	return pair;
+}
+
+bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair)
+{
+	if (handle >= port->peers_n) {
+		uint32_t n = port->peers_n ? port->peers_n : 16;
+		while (n <= handle)
+			n *= 2;
+		struct pair **grown = realloc(port->by_peer, n * sizeof(struct pair *));
+		if (!grown)
+			return false;
+		memset(grown + port->peers_n, 0, (n - port->peers_n) * sizeof(struct pair *));
+		port->by_peer = grown;
+		port->peers_n = n;
+	}
+	port->by_peer[handle] = pair;
+	return true;
+}
+
+struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle)
+{
+	return port < g->config.ports_n && handle < g->ports[port].peers_n ? g->ports[port].by_peer[handle] : NULL;
+}
+
+void pair_drop(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (pair->handle == NIC_PEER_NONE)
+		return;
+	g->ports[pair->port].by_peer[pair->handle] = NULL;
+	group_port_drop(g, pair->port, pair->handle);
+	pair->handle = NIC_PEER_NONE;
+}
+
+void session_free(struct group *g)
+{
+	for (int r = 0; g->peers && r < g->url.world; r++) {
+		while (g->peers[r].pairs) {
+			struct pair *pair = g->peers[r].pairs;
+			g->peers[r].pairs = pair->next;
+			free(pair->failed);
+			free(pair->text);
+			free(pair);
+		}
+	}
+	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
+		free(g->ports[i].by_peer);
+		g->ports[i].by_peer = NULL;
+		g->ports[i].peers_n = 0;
+	}
+}
+
+/* ---- the life of a pair ---- */
+
+/* Which way it is, and why, as far as we know: the other side has its own reasons. */
+static void pair_tell(const struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	struct route route = {.port = pair->port};
+	char why[192];
+	struct info info;
+	if (info_decode(p->info + p->name_bytes, p->bytes, &info))
+		return;
+	if (peer_is_self(p)) {
+		route_self(g, &route);
+		route_tell(p, &route, "sessions with oneself stay in the process");
+		return;
+	}
+	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);
+	for (unsigned from = 0; !found && route_next(g, &info, from, &route); from = route.number + 1)
+		found = route.port == pair->port;
+	route.port = pair->port;
+	route_why(g, &info, &route, pair->failed ? pair->failed : "", why, sizeof why);
+	route_tell(p, &route, found ? why : "the other side connected by it");
+}
+
+void pair_attach(struct pair *pair)
+{
+	pair_tell(pair);
+	pair->up_posted = true;
+	pair->wanted = false;
+	pair->due_up = true;
+	mails_queue(pair);
+}
+
+void pair_yield_end(struct pair *pair)
+{
+	if (pair->yielded)
+		pair->peer->group->yielding_n--;
+	pair->yielded = false;
+}
+
+/* There will be no session now: the shard is told, if it waits. */
+void pair_unreached(struct pair *pair, enum far_status status, const char *text)
+{
+	struct group *g = pair->peer->group;
+	pair_yield_end(pair);
+	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
+	g->busy = true;
+	if (pair->wanted) {
+		pair->wanted = false;
+		pair->due_unreached = true;
+		pair->status = (uint8_t)status;
+		free(pair->text);
+		pair->text = strdup(text);
+		mails_queue(pair);
+	}
+	/* Between two shards of ours one end makes the attempt for both. */
+	struct pair *other = peer_is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
+	if (other && other->wanted && !other->attempt)
+		pair_unreached(other, status, text);
+}
+
+/* The session is over: the shard lets go first, when it ever held it. */
+static void pair_end(struct pair *pair, const char *why)
+{
+	bool up = pair->state == PAIR_UP;
+	if (pair->state == PAIR_DEAD)
+		return;
+	pair_unreached(pair, FAR_PEER_LOST, why);
+	if (up && pair->up_posted) {
+		pair->due_down = true;
+		mails_queue(pair);
+	} else if (up) {
+		pair_drop(pair);
+	}
+}
+
+/* One session with it ended, or nobody listens at its port: whatever else there is with it ends too. */
+void peer_die(struct peer *p, const char *why)
+{
+	struct group *g = p->group;
+	if (p->dead)
+		return;
+	p->dead = true;
+	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
+	g->busy = true;
+	for (struct pair *pair = p->pairs; pair; pair = pair->next)
+		pair_end(pair, why);
+	if (group_joining(g))
+		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
+			   g->members[p->rank].name, p->rank, why);
+	else if (group_leaving(g))
+		leave_ask_bye(p);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ctl/route.h"
+
+#include "ctl/group.h"
+#include "link/link.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESSES_TEXT 120 /* of one side, in an error */
+
+/* Text put together piece by piece, cut at its end. */
+struct text {
+	char *at;
+	size_t len, cap;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
+{
+	va_list args;
+	if (t->len + 1 >= t->cap)
+		return;
+	va_start(args, format);
+	int n = vsnprintf(t->at + t->len, t->cap - t->len, format, args);
+	va_end(args);
+	t->len += n > 0 ? (size_t)n : 0;
+	if (t->len >= t->cap)
+		t->len = t->cap - 1;
+}
+
+static unsigned ports_published(const struct group *g)
+{
+	return g->config.ports_n - g->config.private_n;
+}
+
+static bool same_driver(const struct nic_port *port, const struct nic_addr *addr)
+{
+	return strncmp(addr->driver, port->ops->name, sizeof addr->driver) == 0;
+}
+
+static int reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *why)
+{
+	why->text[0] = 0;
+	int error = port->ops->reach(port, addr, why);
+	if (error && !why->text[0])
+		snprintf(why->text, sizeof why->text, "%s: %s", port->ops->name, strerror(-error));
+	return error;
+}
+
+static void address_text(const struct nic_port *port, const struct nic_addr *addr, char *out, size_t cap)
+{
+	out[0] = 0;
+	port->ops->address_text(addr, out, cap);
+}
+
+bool route_next(const struct group *g, const struct info *info, unsigned from, struct route *out)
+{
+	struct nic_err why;
+	for (unsigned n = from; n < ports_published(g) * INFO_PORTS_MAX; n++) {
+		const struct nic_port *port = g->config.ports[n / INFO_PORTS_MAX];
+		unsigned a = n % INFO_PORTS_MAX;
+		if (a >= info->addrs_n || !same_driver(port, &info->addrs[a]) || reach(port, &info->addrs[a], &why))
+			continue;
+		*out = (struct route){n, (uint16_t)(n / INFO_PORTS_MAX), info->addrs[a]};
+		return true;
+	}
+	return false;
+}
+
+void route_self(const struct group *g, struct route *out)
+{
+	const struct nic_port *port = g->config.ports[g->config.self];
+	*out = (struct route){.port = (uint16_t)g->config.self};
+	port->ops->address(port, &out->addr);
+}
+
+bool route_common(const struct group *g, const struct info *info)
+{
+	for (unsigned i = 0; i < ports_published(g); i++)
+		for (unsigned a = 0; a < info->addrs_n; a++)
+			if (same_driver(g->config.ports[i], &info->addrs[a]))
+				return true;
+	return false;
+}
+
+/* What speaks against each way before number `until`. Returns how many there are. */
+static unsigned add_reasons(const struct group *g, const struct info *info, unsigned until, const char *failed,
+			    const char *between, struct text *t)
+{
+	unsigned reasons = 0, tried = 0;
+	for (unsigned i = 0; i < ports_published(g) && i * INFO_PORTS_MAX < until; i++) {
+		const struct nic_port *port = g->config.ports[i];
+		unsigned theirs = 0;
+		for (unsigned a = 0; a < info->addrs_n; a++) {
+			struct nic_err why;
+			if (!same_driver(port, &info->addrs[a]))
+				continue;
+			theirs++;
+			if (i * INFO_PORTS_MAX + a >= until)
+				continue;
+			if (reach(port, &info->addrs[a], &why))
+				add(t, "%s%s", reasons++ ? between : "", why.text);
+			else
+				tried++;
+		}
+		if (!theirs)
+			add(t, "%s%s: the other side has none", reasons++ ? between : "", port->ops->name);
+	}
+	if (tried && failed[0])
+		add(t, "%s%s", reasons++ ? between : "", failed);
+	return reasons;
+}
+
+void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
+	       char *out, size_t cap)
+{
+	char reasons[192];
+	struct text t = {out, 0, cap}, r = {reasons, 0, sizeof reasons};
+	unsigned until = chosen ? chosen->number : UINT32_MAX;
+	out[0] = reasons[0] = 0;
+	unsigned n = add_reasons(g, info, until, failed, "; ", &r);
+	if (!chosen)
+		add(&t, "%s", n ? reasons : "it has published no address");
+	else if (n)
+		add(&t, "%s is the best that is left: %s", g->config.ports[chosen->port]->ops->name, reasons);
+	else
+		add(&t, "%s is the best that both have", g->config.ports[chosen->port]->ops->name);
+}
+
+/* In the words of its driver, be that open here or not. */
+static void put_into_words(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
+{
+	for (unsigned i = 0; i < g->config.ports_n; i++)
+		if (same_driver(g->config.ports[i], addr)) {
+			g->config.ports[i]->ops->address_text(addr, out, cap);
+			return;
+		}
+	if (strncmp(addr->driver, nic_shm_port_ops.name, sizeof addr->driver) == 0)
+		nic_shm_port_ops.address_text(addr, out, cap);
+	else
+		link_address_text(addr, out, cap);
+}
+
+static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
+{
+	char words[96] = "";
+	put_into_words(g, addr, words, sizeof words);
+	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
+}
+
+void route_none(const struct group *g, const struct info *info, char *out, size_t cap)
+{
+	char here[ADDRESSES_TEXT] = "no port", there[ADDRESSES_TEXT] = "no port";
+	struct text h = {here, 0, sizeof here}, o = {there, 0, sizeof there}, t = {out, 0, cap};
+	for (unsigned i = 0; i < ports_published(g); i++) {
+		struct nic_addr own;
+		g->config.ports[i]->ops->address(g->config.ports[i], &own);
+		add_address(g, &own, i == 0, &h);
+	}
+	for (unsigned a = 0; a < info->addrs_n; a++)
+		add_address(g, &info->addrs[a], a == 0, &o);
+	add(&t, "%s on one side, %s on the other", here, there);
+	if (route_common(g, info)) {
+		add(&t, ": ");
+		add_reasons(g, info, UINT32_MAX, "", "; ", &t);
+	}
+}
+
+void route_tell(struct peer *p, const struct route *route, const char *why)
+{
+	struct ctl_member *m = &p->group->members[p->rank];
+	const struct ctl_route *old = atomic_load_explicit(&m->route, memory_order_relaxed);
+	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
+	const char *nic = port ? port->ops->name : "";
+	if (old && strcmp(old->nic, nic) == 0 && strcmp(old->why, why) == 0)
+		return;
+	struct ctl_route *new = calloc(1, sizeof *new);
+	if (!new)
+		return;
+	new->nic = nic;
+	new->older = old;
+	snprintf(new->why, sizeof new->why, "%s", why);
+	if (port)
+		address_text(port, &route->addr, new->address, sizeof new->address);
+	/* Readers may hold an old one: they stay until the end. A session comes up once, so they are few. */
+	atomic_store_explicit(&m->route, new, memory_order_release);
+}
+
+void route_free(struct peer *p)
+{
+	struct ctl_member *m = &p->group->members[p->rank];
+	const struct ctl_route *r = atomic_load_explicit(&m->route, memory_order_relaxed);
+	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
+	while (r) {
+		const struct ctl_route *older = r->older;
+		free((void *)(uintptr_t)r);
+		r = older;
+	}
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Memory of messages. What arrives is charged to its queue: a message that is due may take all of FAR_LINK_IN_BYTES,
+ * one that arrives before its turn half of it. When there is none, the packet is not acknowledged and its sender sends
+ * it again: nothing is lost, and nobody deadlocks. What takes the memory is messages that the engine holds, which it
+ * gives back whatever the peers do; whole ones, which the engine's next recv() takes; and ones that are not whole yet,
+ * which got all of their memory with their first packet and wait for nothing but their senders, who resend what is
+ * missing or are found dead.
+ */
+#include "link/link_port.h"
+
+#include <string.h>
+
+#define FREE_MAX 256u /* kept by a queue, hot in its cache; the rest is anybody's */
+
+struct link_message *link_message_out(struct link_peer *p, uint32_t len)
+{
+	struct link_message *m = p->out_free;
+	if (__builtin_expect(m != NULL, 1)) {
+		p->out_free = m->next;
+	} else {
+		if (p->carved == LINK_MESSAGES)
+			return NULL;
+		m = &p->rings->messages[p->carved++];
+		m->peer = p;
+	}
+	m->next = NULL;
+	m->len = len;
+	m->done = 0;
+	m->body = m->room;
+	if (__builtin_expect(len <= sizeof m->room, 1))
+		return m;
+	m->buf = buf_alloc(len);
+	if (!m->buf) {
+		link_message_out_free(p, m);
+		return NULL;
+	}
+	m->body = buf_data(m->buf);
+	m->charged = len;
+	p->out_bytes += len;
+	return m;
+}
+
+static void body_drop(struct link_message *m)
+{
+	buf_unref(m->buf);
+	m->buf = NULL;
+	m->charged = 0;
+}
+
+void link_message_out_free(struct link_peer *p, struct link_message *m)
+{
+	if (__builtin_expect(m->buf != NULL, 0)) {
+		p->out_bytes -= m->charged;
+		body_drop(m);
+	}
+	m->next = p->out_free;
+	p->out_free = m;
+}
+
+static struct link_message *in_take(struct link_queue *q)
+{
+	struct link_message *m = q->free;
+	if (m) {
+		q->free = m->next;
+		q->free_n--;
+		return m;
+	}
+	struct far_buf *own = buf_alloc(sizeof *m);
+	if (!own)
+		return NULL;
+	m = buf_data(own);
+	m->own = own;
+	m->buf = NULL;
+	return m;
+}
+
+struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due)
+{
+	uint32_t charge = len + (uint32_t)sizeof(struct link_message);
+	uint64_t most = due ? FAR_LINK_IN_BYTES : FAR_LINK_IN_BYTES / 2;
+	struct link_message *m = q->in_bytes + charge <= most ? in_take(q) : NULL;
+	if (!m)
+		return NULL;
+	m->next = NULL;
+	m->peer = p;
+	m->len = len;
+	m->done = 0;
+	m->body = m->room;
+	if (len > sizeof m->room) {
+		m->buf = buf_alloc(len);
+		if (!m->buf) {
+			m->next = q->free;
+			q->free = m;
+			q->free_n++;
+			return NULL;
+		}
+		m->body = buf_data(m->buf);
+	}
+	m->charged = charge;
+	q->in_bytes += charge;
+	return m;
+}
+
+void link_message_in_free(struct link_queue *q, struct link_message *m)
+{
+	if (!m->own) { /* of a queue to itself: it left as it came */
+		link_message_out_free(m->peer, m);
+		return;
+	}
+	q->in_bytes -= m->charged;
+	if (m->buf)
+		body_drop(m);
+	if (q->free_n >= FREE_MAX) {
+		buf_unref(m->own);
+		return;
+	}
+	m->next = q->free;
+	q->free = m;
+	q->free_n++;
+}
+
+static void drop_ready(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message **at = &q->ready_first;
+	while (p->ready_n) {
+		struct link_message *m = *at;
+		if (m->peer != p) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		p->ready_n--;
+		link_message_in_free(q, m);
+	}
+	for (at = &q->ready_first; *at; at = &(*at)->next)
+		;
+	q->ready_last = at;
+}
+
+static void drop_out(struct link_peer *p)
+{
+	while (p->out_first) {
+		struct link_message *m = p->out_first;
+		p->out_first = m->next;
+		link_message_out_free(p, m);
+	}
+	p->out_next = p->out_last = NULL;
+	p->out_n = 0;
+	p->una = p->next;
+	p->flying = 0;
+}
+
+/* A message may lie at several packets: it is freed by the last of its places. */
+static void drop_in(struct link_queue *q, struct link_peer *p)
+{
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
+		struct link_message *m = p->assembling[i];
+		p->assembling[i] = NULL;
+		for (unsigned k = 0; m && k < FAR_LINK_WINDOW; k++)
+			if (p->rings->arrived[k].message == m)
+				p->rings->arrived[k].message = NULL;
+		if (m)
+			link_message_in_free(q, m);
+	}
+	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
+		struct link_message *m = p->rings->arrived[k].message;
+		p->rings->arrived[k].message = NULL;
+		if (m)
+			link_message_in_free(q, m);
+	}
+	p->early_n = 0;
+}
+
+void link_messages_drop(struct link_queue *q, struct link_peer *p)
+{
+	drop_ready(q, p);
+	while (p->held_first) {
+		struct link_message *m = p->held_first;
+		p->held_first = m->next;
+		link_message_in_free(q, m);
+	}
+	p->held_last = &p->held_first;
+	drop_out(p);
+	if (p->rings)
+		drop_in(q, p);
+}

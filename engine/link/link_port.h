@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The link's own structures. A peer is one end of a connection, of one queue; its number and 52 random bits are the
+ * token that the other end puts into every packet.
+ *
+ * Two threads have to do with a peer: the control core sets it up and takes it down, the holder of the queue's shard
+ * sends and receives all packets, those of the set-up too. They share no lock: the control core leaves orders (`due`)
+ * and the shard news (`news`), as bits of the peer below two levels of bitmaps, so neither can be lost or fill up.
+ * Set-up packets that arrive go to the control core through a ring (link_mail.c), which may be full: they are repeated.
+ */
+#ifndef FAR_LINK_PORT_H
+#define FAR_LINK_PORT_H
+
+#include "base/limits.h"
+#include "link/link.h"
+#include "link/link_mail.h"
+#include "wire/head.h"
+#include "xcore/buf.h"
+
+#define LINK_HEAD     ((uint32_t)sizeof(struct wire_head))
+#define LINK_BODY_MAX ((uint64_t)16 << 20)
+#define LINK_BURST    32u /* packets taken from the driver below at once */
+#define LINK_ID_BYTES 8u  /* of the port's identity, at the end of its address */
+/* An identity is random but for its last four bits, which tell the queues. */
+#define LINK_ID_QUEUES(id) ((uint32_t)(id) % 16 + 1)
+#define LINK_INDEX(t)      ((uint32_t)(t) % FAR_LINK_PEERS_MAX) /* of a token */
+/* Least packet that a driver below must take: the longest one of the set-up fits. */
+#define LINK_PACKET_MIN LINK_MAIL_BYTES
+/* Room for misaligned bodies of a burst; what does not fit gets a buffer. */
+#define LINK_SCRATCH_BYTES 65536u
+
+/* Messages of a peer that are out, and rooms that are open beside them. */
+#define LINK_MESSAGES (FAR_LINK_SLOTS + 256u)
+
+struct link_peer;
+
+/** A message on its way out, in its peer's slots, or one that arrived, in a slab. Large bodies have a buffer. */
+struct link_message {
+	struct link_message *next;
+	struct link_peer *peer;
+	struct far_buf *own; /* this memory; NULL: it is one of rings->messages */
+	struct far_buf *buf; /* of the body; NULL: it is `room`, or there is none */
+	uint8_t *body;
+	uint32_t len;
+	uint32_t done;  /* out: bytes that have packet numbers; in: bytes that arrived, without a gap */
+	uint32_t first; /* packet number that it begins with */
+	uint32_t charged;
+	struct shm_head head;
+	alignas(64) uint8_t room[128];
+};
+static_assert(sizeof(struct link_message) <= 256, "one slab of the smallest class");
+
+/** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
+struct link_sent {
+	struct link_message *message;
+	uint32_t offset, len;
+	uint32_t order; /* of its last sending, among all of the peer */
+	bool arrived;   /* by the bitmap */
+	bool last;      /* of its message */
+};
+
+/** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
+struct link_arrived {
+	struct link_message *message;
+	uint32_t offset, len;
+};
+
+/** What only open connections need. */
+struct link_rings {
+	struct link_sent sent[FAR_LINK_WINDOW];
+	struct link_arrived arrived[FAR_LINK_WINDOW];
+	struct link_message messages[LINK_MESSAGES]; /* touched as far as many are out at once */
+};
+
+enum link_state {
+	LINK_FREE,
+	LINK_CONNECTING, /* HELLO is repeated; has a deadline */
+	LINK_ACCEPTING,  /* HELLO arrived; until the engine has decided. Half-open; has a deadline */
+	LINK_REFUSING,   /* one REFUSED or RESET to send; half-open or a stranger's; has a deadline */
+	LINK_LOOPING,    /* a queue to itself; UP with the next step */
+	LINK_UP,
+	LINK_DOWN,   /* reported; waits for drop() */
+	LINK_CLOSING /* until the shard has let go of it */
+};
+
+/** Orders to the shard. */
+enum link_due {
+	LINK_DUE_OPEN = 1,   /* lower_peer is there */
+	LINK_DUE_MOVE = 2,   /* lower_next is to take its place */
+	LINK_DUE_SETUP = 4,  /* `setup` is to be sent */
+	LINK_DUE_START = 8,  /* the connection is there; what both need is filled in */
+	LINK_DUE_ACK = 16,   /* say something */
+	LINK_DUE_DEAD = 32,  /* the other side has ended it, as another queue heard */
+	LINK_DUE_CLOSE = 64, /* say BYE, and let go of it */
+};
+
+/** News from the shard. */
+enum link_news {
+	LINK_NEWS_CONFIRMED = 1, /* the other side has used its token */
+	LINK_NEWS_MOVED = 2,     /* way_old is not used any more */
+	LINK_NEWS_DOWN = 4,      /* `why` */
+	LINK_NEWS_CLOSED = 8     /* nothing of it is touched by the shard any more */
+};
+
+struct link_peer {
+	/* The shard, from DUE_START on; the control core before. */
+	uint64_t token;       /* ours: what arrives has it */
+	uint64_t token_there; /* theirs: what leaves has it; 0: not known yet */
+	uint64_t id_there;    /* of their port */
+	struct link_rings *rings;
+	struct link_queue *queue;
+	uint32_t index;
+	uint32_t lower_peer;
+	bool loop;   /* a queue to itself: nothing below is used */
+	bool opened; /* lower_peer is attached */
+	bool started;
+	bool confirmed;    /* something came with our token: messages may leave */
+	bool attached;     /* by the engine */
+	bool detached;     /* and let go of */
+	bool dead;         /* nothing is sent or taken any more */
+	bool heard;        /* since the last look at the timers */
+	bool asleep_there; /* it says so: to be kicked */
+	bool told_asleep;  /* it was told that we sleep, and nothing else since; false: in the queue's awake */
+	bool kick;         /* in the queue's kicks */
+	bool active;       /* in the queue's actives */
+	bool backlogged;   /* in the queue's backlog */
+	bool ack_now;      /* in the queue's acks */
+	uint32_t payload_max;
+	/* out */
+	struct link_message *out_first; /* not acknowledged, oldest first */
+	struct link_message *out_next;  /* of those, the first that is not all numbered */
+	struct link_message *out_last;
+	struct link_message *out_free;
+	uint32_t carved; /* of rings->messages: those below were used */
+	uint32_t out_n;
+	uint32_t una, next;     /* packet numbers: oldest that is not acknowledged, next to be given */
+	uint32_t flying;        /* bytes of those that have not arrived */
+	uint32_t order;         /* sendings */
+	uint32_t order_arrived; /* latest of those that arrived */
+	uint32_t resends;       /* time-outs in a row */
+	uint32_t answers;       /* looks at the timers that found something heard since the first of those */
+	uint64_t out_bytes;
+	uint64_t resend_at; /* 0: to be set by the next look at the timers */
+	/* in */
+	uint32_t rx_first;                /* what they begin with */
+	uint32_t rx_next;                 /* packet number that is due */
+	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
+	uint32_t early_n;                 /* packets that arrived before their turn */
+	uint32_t owed;                    /* packets that arrived and were not acknowledged */
+	uint64_t ack_at;                  /* 0: to be set */
+	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
+	struct link_message *held_first, **held_last; /* whole, but not attached yet */
+	uint32_t ready_n;                             /* in the queue's list */
+	/* liveness */
+	uint64_t silent_ns; /* that somebody listened and heard nothing, though there was something to be heard */
+	uint32_t pings;     /* since it was heard */
+	bool fresh;         /* not looked at since it became active */
+	uint32_t active_at;
+	struct link_peer *next_backlog;
+
+	/* Both. */
+	alignas(64) _Atomic uint32_t due; /* enum link_due */
+	_Atomic uint32_t news;            /* enum link_news */
+	_Atomic bool setup_full;          /* `setup` is the shard's until it clears this */
+	uint32_t setup_len;
+	_Atomic int why;      /* NEWS_DOWN: -errno */
+	_Atomic int dead_why; /* DUE_DEAD: -errno */
+	uint8_t setup[LINK_MAIL_BYTES];
+	uint32_t lower_next; /* DUE_OPEN, DUE_MOVE */
+
+	/* The control core. */
+	enum link_state state;
+	bool lower_pending;       /* connect() of the driver below is under way */
+	bool closed;              /* CLOSING: the shard has let go of it */
+	bool half_open, stranger; /* counted as such */
+	bool accepted;            /* by HELLO */
+	bool settled;             /* nothing of the set-up is to be repeated */
+	bool refuse_reset;        /* REFUSING: by RESET, not REFUSED */
+	int refuse;               /* REFUSING: -errno; CONNECTING: why it cannot be */
+	uint32_t owner;           /* queue */
+	uint32_t want;            /* CONNECTING: their queue */
+	uint32_t their_queue;
+	uint32_t path, paths_tried;
+	uint32_t way, way_old;     /* peers of the driver below: the one that is used, the one before */
+	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
+	uint32_t packet_max_there;
+	uint32_t hellos;
+	uint64_t deadline, repeat_at, repeat_ns;
+	void *user;
+	uint16_t words_len;
+	uint8_t words[NIC_HELLO_BYTES_MAX]; /* what we say: hello, or reply */
+	uint16_t hello_len;
+	uint8_t hello[NIC_HELLO_BYTES_MAX]; /* what they said */
+	struct nic_addr addr;               /* for the driver below */
+};
+
+struct link_queue {
+	struct nic_queue base;
+	struct nic_queue *lower;
+	const struct nic_queue_ops *ops; /* of lower */
+	struct link_port *port;
+	uint64_t id;      /* the port's */
+	bool crc;         /* to be computed: the driver below does not check */
+	bool unflushed;   /* something was committed below */
+	bool armed, look; /* timers are due now: somebody is about to sleep, or has slept */
+	uint32_t index;
+	uint32_t passes;     /* since the last reading of the clock */
+	uint64_t scanned_at; /* last look at the timers */
+	uint64_t now;
+	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
+	uint32_t scratch_used;
+	uint64_t in_bytes;
+	uint64_t limit_ns;
+	const struct clock_source *clock;
+	struct link_message *ready_first, **ready_last; /* whole, to be handed up, in order */
+	struct link_message *burst; /* handed up without a cookie by the last recv(): freed by the next */
+	struct link_message *free;
+	uint32_t free_n;
+	struct link_peer *backlog_first, *backlog_last; /* have messages to send, and window */
+	bool (*owes)(void *ctx, uint32_t peer);
+	void *owes_ctx;
+	_Atomic uint64_t resent, duplicates, crc_errors, refused, malformed;
+	struct shm_head heads[LINK_BURST];
+	struct {
+		uint32_t peer;
+		uint64_t cookie;
+	} given[LINK_BURST]; /* of the driver below, for the last burst */
+	uint8_t *scratch;
+	struct link_peer *acks[LINK_BURST];
+	struct link_peer *kicks[LINK_BURST];
+	struct link_peer *awake[FAR_LINK_TOLD_MAX]; /* who believe that we are awake */
+	struct link_peer *actives[FAR_LINK_PEERS_MAX];
+	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* opened and not closed; the shard's own view */
+
+	/* Both. */
+	struct link_board orders, news;
+	struct link_mailbox mail;
+};
+
+struct link_port {
+	struct nic_port base;
+	struct nic_port_ops ops;
+	struct nic_queue_ops queue_ops;
+	struct nic_port *lower;
+	struct nic_caps lower_caps;
+	struct link_config config;
+	uint64_t id;
+	struct nic_addr own; /* lower's */
+	int epoll_fd, event_fd;
+	uint32_t packet_max; /* largest packet that lower takes */
+	uint32_t queues_n;
+	uint32_t peers_n; /* indices that were ever used: all below */
+	uint32_t half_open_n, strangers_n;
+	_Atomic uint64_t refused_n; /* set-ups of strangers */
+	uint64_t next_at;           /* when some set-up has something to do */
+	nic_event_fn *event;        /* of step() */
+	void *ctx;
+	uint64_t now;
+	struct {
+		uint64_t id, token;
+		int error;
+	} refused[FAR_LINK_REFUSED_KEPT];
+	uint32_t refused_at;
+	struct link_queue *queues[FAR_LINK_QUEUES_MAX];
+	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* made once and used again: a late look at one is harmless */
+};
+
+/* link_port.c */
+
+/** Has step() called: fd() becomes readable. Any thread; a system call, made for set-ups and ends only. */
+void link_port_signal(struct link_port *p);
+/** The address of the driver below, and the port's identity; false: malformed. */
+bool link_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id);
+__attribute__((format(printf, 3, 4))) int link_error(struct nic_err *err, int error, const char *format, ...);
+
+/* link_setup.c: control core */
+
+int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
+		 const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
+uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
+void link_drop(struct nic_port *port, uint32_t peer);
+void link_rings_free(struct link_peer *peer);
+void link_leave(struct link_port *p); /* close(): the queues are idle */
+
+/* link_words.c: what the packets of the set-up say; either thread */
+
+/** Writes a packet with a body of struct wire_words; its length. */
+uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kind kind, unsigned want, uint32_t path,
+			  const void *words, uint16_t words_len);
+/** The same with a struct wire_no. */
+uint32_t link_no_write(uint8_t *out, enum wire_kind kind, uint64_t id, uint64_t token, int error, uint32_t path,
+		       bool crc);
+
+struct link_words {
+	uint64_t id, token;
+	uint32_t queue, want, path, packet_max, words_len, addr_len;
+	const uint8_t *words, *addr;
+};
+/** false: malformed. `out` points into `body`. */
+bool link_words_read(const uint8_t *body, uint64_t len, struct link_words *out);
+bool link_no_read(const uint8_t *body, uint64_t len, int *error, uint32_t *path);
+
+/** Single writer, any reader. */
+static inline void counter_bump(_Atomic uint64_t *c)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* link_message.c: the shard */
+
+/** To be sent: from the peer's own slots, so that a small one never lacks memory. NULL: all are taken, or there is no
+ * memory for the body. */
+struct link_message *link_message_out(struct link_peer *p, uint32_t len);
+void link_message_out_free(struct link_peer *p, struct link_message *m);
+/** That arrived: its memory is the queue's. `due`: it is the one whose turn it is. NULL: too much is taken. */
+struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due);
+/** Of either kind, once it was handed up. */
+void link_message_in_free(struct link_queue *q, struct link_message *m);
+/** All that is kept of a peer, in both directions. */
+void link_messages_drop(struct link_queue *q, struct link_peer *p);
+
+/* link_queue.c: the shard */
+
+extern const struct nic_queue_ops link_queue_ops;
+extern const struct nic_raw_ops link_raw_ops;
+void link_orders_serve(struct link_queue *q);
+void link_peer_activate(struct link_queue *q, struct link_peer *p);
+void link_peer_dead(struct link_queue *q, struct link_peer *p, int error);
+void link_news_post(struct link_queue *q, struct link_peer *p, enum link_news news);
+/** What the control core asked for and the shard did not do any more; by close(). */
+void link_queue_end(struct link_queue *q, struct link_peer *p);
+
+/* link_send.c: the shard */
+
+/** Takes the message. */
+void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m);
+void link_send_backlog(struct link_queue *q);
+/** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
+void link_resend(struct link_queue *q, struct link_peer *p, bool all);
+/** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
+ * below. */
+int link_send_ack(struct link_queue *q, struct link_peer *p, unsigned marks);
+int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *bytes, uint32_t len);
+void link_send_ping(struct link_queue *q, struct link_peer *p);
+void link_ack_soon(struct link_queue *q, struct link_peer *p);
+void link_send_acks(struct link_queue *q);
+void link_flush(struct nic_queue *nq);
+void link_backlog_add(struct link_queue *q, struct link_peer *p);
+void link_kick(struct link_queue *q, struct link_peer *p);
+
+/* link_recv.c: the shard */
+
+unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
+void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
+
+/* link_timer.c: the shard */
+
+/** Acknowledgements, resends, probes: whatever is due now. */
+void link_timers_run(struct link_queue *q);
+uint64_t link_deadline(const struct nic_queue *nq);
+
+#endif

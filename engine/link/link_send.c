@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages become packets as the window opens: FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES that are not
+ * acknowledged. A small message leaves at its commit; what does not fit the window, or finds the driver below full,
+ * waits in its order, and the peer in the queue's backlog. Every packet carries the acknowledgement.
+ *
+ * Packets keep their numbers and bytes when they are sent again. When the path has become too narrow for one meanwhile,
+ * it is sent in pieces, one packet at a time: only the one that is due is taken so.
+ */
+#include "link/link_port.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Bytes of the backlog that a flush sends: some 25 us of copying, then the shard receives again. */
+#define PUMP_BYTES (256u << 10)
+#define BITMAP     64u
+
+/* ---- one packet ---- */
+
+static uint64_t ack_bits(const struct link_peer *p)
+{
+	uint64_t bits = 0;
+	for (uint32_t i = 0; i < BITMAP; i++)
+		if (p->rings->arrived[(p->rx_next + 1 + i) % FAR_LINK_WINDOW].message)
+			bits |= UINT64_C(1) << i;
+	return bits;
+}
+
+/* Whoever is sent something believes that we are awake. */
+__attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
+{
+	if (q->awake_n == FAR_LINK_TOLD_MAX)
+		return;
+	p->told_asleep = false;
+	q->awake[q->awake_n++] = p;
+}
+
+/* 0 or -errno of the driver below. `m` NULL: a bare acknowledgement. */
+static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
+						     const struct link_message *m, uint32_t number, uint32_t offset,
+						     uint32_t len, unsigned marks)
+{
+	struct nic_tx tx;
+	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (__builtin_expect(error, 0))
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	h->version = WIRE_VERSION;
+	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
+	h->marks = (uint8_t)marks;
+	h->lane_phase = 0;
+	h->incarnation = be64_of(p->id_there);
+	h->token = be64_of(p->token_there);
+	h->packet = be32_of(number);
+	h->ack = be32_of(p->rx_next);
+	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? ack_bits(p) : 0);
+	if (m) {
+		h->type = m->head.type;
+		h->flags = m->head.flags;
+		h->fn = be16_of(m->head.fn);
+		h->call = be32_of(m->head.call);
+		h->gen = be32_of(m->head.gen);
+		h->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
+		h->tlv_bytes = be32_of(m->head.tlv_bytes);
+		h->reserved = be32_of(m->head.reserved);
+		h->length = be32_of(m->len);
+		h->offset = be32_of(offset);
+		h->first = be32_of(m->first);
+	} else {
+		memset(&h->type, 0, 4);
+		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
+	}
+	h->crc = be32_of(0);
+	memset(h->tag, 0, sizeof h->tag);
+	if (len)
+		memcpy(tx.body + LINK_HEAD, m->body + offset, len);
+	if (q->crc)
+		h->crc = be32_of(crc32c(0, tx.body, LINK_HEAD + len));
+	error = q->ops->tx_commit(q->lower, &tx);
+	if (__builtin_expect(error, 0)) {
+		q->ops->tx_cancel(q->lower, &tx);
+		return error;
+	}
+	q->unflushed = true;
+	p->owed = 0;
+	p->ack_at = 0;
+	return 0;
+}
+
+int link_send_ack(struct link_queue *q, struct link_peer *p, unsigned marks)
+{
+	int error = put(q, p, NULL, p->next, 0, 0, marks);
+	if (!error && p->told_asleep && !(marks & WIRE_ASLEEP))
+		awake_add(q, p);
+	return error;
+}
+
+int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *bytes, uint32_t len)
+{
+	struct nic_tx tx;
+	int error = q->ops->tx_reserve(q->lower, p->lower_peer, len, &tx);
+	if (error)
+		return error;
+	memcpy(tx.body, bytes, len);
+	error = q->ops->tx_commit(q->lower, &tx);
+	if (error) {
+		q->ops->tx_cancel(q->lower, &tx);
+		return error;
+	}
+	q->unflushed = true;
+	return 0;
+}
+
+void link_send_ping(struct link_queue *q, struct link_peer *p)
+{
+	uint8_t bytes[LINK_MAIL_BYTES];
+	link_send_raw(q, p, bytes, link_words_write(bytes, p, WIRE_PING, 0, 0, NULL, 0));
+	link_kick(q, p);
+}
+
+/* ---- acknowledgements and kicks that wait for the end of a burst ---- */
+
+void link_ack_soon(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->owed)
+		p->owed = 1;
+	if (p->ack_now)
+		return;
+	if (q->acks_n == LINK_BURST) {
+		link_send_ack(q, p, 0);
+		return;
+	}
+	p->ack_now = true;
+	q->acks[q->acks_n++] = p;
+}
+
+void link_send_acks(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->acks_n; i++) {
+		struct link_peer *p = q->acks[i];
+		p->ack_now = false;
+		if (p->owed && p->started && !p->dead && link_send_ack(q, p, 0) && !p->active)
+			link_peer_activate(q, p); /* the driver below is full: later */
+	}
+	q->acks_n = 0;
+}
+
+/* Where the driver below cannot wake: the peer is asleep, or may be. */
+void link_kick(struct link_queue *q, struct link_peer *p)
+{
+	if (!q->ops->kick || q->port->lower_caps.wake || p->kick || !p->opened)
+		return;
+	if (q->kicks_n == LINK_BURST)
+		link_flush(&q->base);
+	p->kick = true;
+	q->kicks[q->kicks_n++] = p;
+}
+
+/* ---- messages ---- */
+
+static inline bool window_open(const struct link_peer *p, uint32_t len)
+{
+	return p->next - p->una < FAR_LINK_WINDOW && (p->flying + len <= FAR_LINK_WINDOW_BYTES || p->flying == 0);
+}
+
+void link_backlog_add(struct link_queue *q, struct link_peer *p)
+{
+	if (p->backlogged || !p->out_next || !p->confirmed || p->dead)
+		return;
+	p->backlogged = true;
+	p->next_backlog = NULL;
+	if (q->backlog_last)
+		q->backlog_last->next_backlog = p;
+	else
+		q->backlog_first = p;
+	q->backlog_last = p;
+}
+
+/* Learns what the driver below takes now: true when that is less than it was. */
+__attribute__((noinline)) static bool narrower(struct link_queue *q, struct link_peer *p)
+{
+	uint64_t most = q->ops->tx_bytes_max(q->lower, p->lower_peer);
+	if (most >= LINK_HEAD + p->payload_max || most < LINK_PACKET_MIN)
+		return false;
+	p->payload_max = (uint32_t)most - LINK_HEAD;
+	return true;
+}
+
+/* Sends the next packet of the message that is next: 0, or -errno of the driver below, -EAGAIN when the window is
+ * closed. */
+static inline int send_next(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message *m = p->out_next;
+	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max;
+	uint32_t number = p->next;
+	if (__builtin_expect(!window_open(p, len), 0))
+		return -EAGAIN;
+	if (m->done == 0)
+		m->first = number;
+	int error = put(q, p, m, number, m->done, len, 0);
+	if (__builtin_expect(error, 0))
+		return error;
+	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	e->message = m;
+	e->offset = m->done;
+	e->len = len;
+	e->order = ++p->order;
+	e->arrived = false;
+	e->last = len == left;
+	p->next = number + 1;
+	p->flying += len;
+	m->done += len;
+	if (e->last)
+		p->out_next = m->next;
+	if (p->una == number) {
+		p->resend_at = 0;
+		p->resends = 0;
+	}
+	if (__builtin_expect(!p->active, 0))
+		link_peer_activate(q, p);
+	if (__builtin_expect(p->asleep_there, 0))
+		link_kick(q, p);
+	if (__builtin_expect(p->told_asleep, 0))
+		awake_add(q, p);
+	return 0;
+}
+
+static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	*q->ready_last = m;
+	q->ready_last = &m->next;
+	p->ready_n++;
+	p->out_n++;
+}
+
+void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	m->next = NULL;
+	if (__builtin_expect(p->loop | p->dead, 0)) {
+		if (p->dead)
+			link_message_out_free(p, m);
+		else
+			deliver_here(q, p, m);
+		return;
+	}
+	if (p->out_first)
+		p->out_last->next = m;
+	else
+		p->out_first = m;
+	p->out_last = m;
+	p->out_n++;
+	bool first = !p->out_next;
+	if (first)
+		p->out_next = m;
+	if (__builtin_expect(first && m->len <= p->payload_max && p->confirmed && send_next(q, p) == 0, 1))
+		return;
+	link_backlog_add(q, p);
+}
+
+/* As far as it may; true: it is to have another turn. */
+static bool pump(struct link_queue *q, struct link_peer *p, uint32_t *left)
+{
+	while (p->out_next && !p->dead) {
+		uint32_t before = p->flying;
+		int error = send_next(q, p);
+		if (error == -EMSGSIZE && narrower(q, p))
+			continue;
+		if (error)
+			/* The window: its opening puts the peer back. Anything else: the driver below is full, or does
+			 * not know the way now. */
+			return window_open(p, p->payload_max < p->out_next->len - p->out_next->done
+						      ? p->payload_max
+						      : p->out_next->len - p->out_next->done);
+		uint32_t sent = p->flying - before + LINK_HEAD;
+		if (sent >= *left) {
+			*left = 0;
+			return p->out_next != NULL;
+		}
+		*left -= sent;
+	}
+	return false;
+}
+
+void link_send_backlog(struct link_queue *q)
+{
+	uint32_t left = PUMP_BYTES;
+	struct link_peer *last = q->backlog_last;
+	while (q->backlog_first && left) {
+		struct link_peer *p = q->backlog_first;
+		q->backlog_first = p->next_backlog;
+		if (!q->backlog_first)
+			q->backlog_last = NULL;
+		p->backlogged = false;
+		if (pump(q, p, &left))
+			link_backlog_add(q, p);
+		if (p == last)
+			return;
+	}
+}
+
+/* ---- again ---- */
+
+static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+{
+	for (uint32_t at = 0; at < e->len;) {
+		uint32_t left = e->len - at, len = left < p->payload_max ? left : p->payload_max;
+		unsigned marks = WIRE_PIECE | (len < left ? WIRE_MORE : 0u);
+		if (put(q, p, e->message, number, e->offset + at, len, marks))
+			return;
+		at += len;
+	}
+}
+
+void link_resend(struct link_queue *q, struct link_peer *p, bool all)
+{
+	uint32_t end = p->next - p->una <= BITMAP ? p->next : p->una + BITMAP + 1;
+	for (uint32_t number = p->una; number != end; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		bool lost = (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER;
+		if (e->arrived || !(lost || all))
+			continue;
+		int error = e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, 0);
+		if (error == -EMSGSIZE) {
+			narrower(q, p);
+			if (number == p->una)
+				resend_pieces(q, p, e, number);
+		} else if (error) {
+			return;
+		}
+		e->order = ++p->order;
+		counter_bump(&q->resent);
+		/* A peer that is silent gets one at a time. */
+		if (all && p->resends > 1)
+			return;
+	}
+}
+
+void link_flush(struct nic_queue *nq)
+{
+	struct link_queue *q = (struct link_queue *)nq;
+	if (__builtin_expect(q->backlog_first != NULL, 0))
+		link_send_backlog(q);
+	if (q->unflushed) {
+		q->unflushed = false;
+		q->ops->flush(q->lower);
+	}
+	if (__builtin_expect(q->kicks_n, 0)) {
+		for (uint32_t i = 0; i < q->kicks_n; i++) {
+			q->kicks[i]->kick = false;
+			q->ops->kick(q->lower, q->kicks[i]->lower_peer);
+		}
+		q->kicks_n = 0;
+	}
+}

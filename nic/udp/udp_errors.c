@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What comes back by ICMP. The kernel reports it on the socket, by an error of whichever call comes next, and details
+ * in the error queue: whose packet it was, and what the path takes. Nobody but the place that is named is concerned;
+ * a false report costs at most smaller packets.
+ */
+#include "nic/udp/udp_port.h"
+
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <string.h>
+
+#define ERRORS_AT_ONCE 64 /* a flood of them does not hold up the shard; the rest is reported again */
+
+static void path_takes(struct udp_queue *q, const struct udp_ip *ip, uint32_t mtu)
+{
+	uint32_t headers = ip->family == AF_INET ? UDP_HEADERS_V4 : UDP_HEADERS_V6;
+	uint32_t bytes = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
+	for (uint32_t i = 0; i < q->attached_n; i++) {
+		struct udp_place *place = &q->port->places[q->attached[i]];
+		struct udp_ip to;
+		uint16_t port;
+		if (place->bytes_max > bytes && udp_ip_from_sockaddr((struct sockaddr *)&place->to, &to, &port) &&
+		    udp_ip_same(&to, ip))
+			place->bytes_max = bytes;
+	}
+}
+
+static bool note(struct udp_place *place, const struct udp_ip *ip, uint16_t port, int error)
+{
+	struct udp_ip to;
+	uint16_t to_port;
+	if (!udp_ip_from_sockaddr((struct sockaddr *)&place->to, &to, &to_port) || to_port != port ||
+	    !udp_ip_same(&to, ip))
+		return false;
+	atomic_store_explicit(&place->error, error, memory_order_relaxed);
+	return true;
+}
+
+/* Reports come in rows that concern one place. */
+static void refused(struct udp_queue *q, const struct udp_ip *ip, uint16_t port, int error)
+{
+	if (q->refused_last < q->attached_n && note(&q->port->places[q->attached[q->refused_last]], ip, port, error))
+		return;
+	for (uint32_t i = 0; i < q->attached_n; i++)
+		if (note(&q->port->places[q->attached[i]], ip, port, error)) {
+			q->refused_last = i;
+			return;
+		}
+}
+
+static void take_one(struct udp_queue *q, struct msghdr *msg)
+{
+	struct sock_extended_err ee = {.ee_errno = 0};
+	struct udp_ip ip;
+	uint16_t port;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		bool ours = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+			    (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
+		if (ours && c->cmsg_len >= CMSG_LEN(sizeof ee))
+			memcpy(&ee, CMSG_DATA(c), sizeof ee);
+	}
+	if (!ee.ee_errno || !msg->msg_namelen || !udp_ip_from_sockaddr(msg->msg_name, &ip, &port))
+		return;
+	if (ee.ee_errno == EMSGSIZE)
+		path_takes(q, &ip, ee.ee_info);
+	else
+		refused(q, &ip, port, (int)ee.ee_errno);
+}
+
+void udp_errors_take(struct udp_queue *q, struct udp_socket *s)
+{
+	for (unsigned n = 0; n < ERRORS_AT_ONCE; n++) {
+		struct sockaddr_in6 name;
+		alignas(struct cmsghdr) uint8_t control[256];
+		uint8_t packet[64]; /* how it began: not of interest */
+		struct iovec iov = {packet, sizeof packet};
+		struct msghdr msg = {.msg_name = &name,
+				     .msg_namelen = sizeof name,
+				     .msg_iov = &iov,
+				     .msg_iovlen = 1,
+				     .msg_control = control,
+				     .msg_controllen = sizeof control};
+		memset(&name, 0, sizeof name);
+		if (recvmsg(s->fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			return;
+		take_one(q, &msg);
+	}
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A queue's table, and the operations that are no part of sending or receiving. */
+#include "nic/udp/udp_port.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCKED_NS UINT64_C(1000000) /* what the socket had no room for is tried again after so long */
+
+static int udp_attach(struct nic_queue *nq, uint32_t peer)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
+	if (!place || place->queue != q || place->state != UDP_PLACE_UP || place->attached_to)
+		return -EINVAL;
+	place->attached_to = q;
+	place->attached_at = q->attached_n;
+	q->attached[q->attached_n++] = peer;
+	return 0;
+}
+
+static void udp_detach(struct nic_queue *nq, uint32_t peer)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
+	if (!place || place->attached_to != q)
+		return;
+	udp_send_ready(q); /* the last words */
+	udp_send_forget(q, peer);
+	uint32_t last = q->attached[--q->attached_n];
+	q->attached[place->attached_at] = last;
+	q->port->places[last].attached_at = place->attached_at;
+	place->attached_to = NULL;
+}
+
+static void udp_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
+{
+	(void)nq;
+	(void)peer;
+	(void)cookie; /* there are none */
+}
+
+static uint32_t udp_tx_room(struct nic_queue *nq, uint32_t peer)
+{
+	(void)peer;
+	return UDP_SLOTS - udp_queue_of(nq)->slots_n;
+}
+
+static uint64_t udp_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	const struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
+	return place && place->attached_to == q ? place->bytes_max : 0;
+}
+
+static void udp_flush(struct nic_queue *nq)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	if (q->ready_n)
+		udp_send_ready(q);
+}
+
+static int udp_wake_fd(const struct nic_queue *nq)
+{
+	return udp_queue_of(nq)->epoll_fd;
+}
+
+static void udp_wake_clear(struct nic_queue *nq)
+{
+	uint64_t n;
+	if (read(udp_queue_of(nq)->event_fd, &n, sizeof n) < 0)
+		return; /* EAGAIN: a packet woke us */
+}
+
+static void udp_wake(struct nic_queue *nq)
+{
+	uint64_t one = 1;
+	if (write(udp_queue_of(nq)->event_fd, &one, sizeof one) < 0)
+		return; /* EAGAIN: it is readable as it is */
+}
+
+static uint64_t udp_deadline(const struct nic_queue *nq)
+{
+	struct timespec ts;
+	if (!udp_queue_of(nq)->blocked)
+		return UINT64_MAX;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec + BLOCKED_NS;
+}
+
+const struct nic_queue_ops udp_queue_ops = {
+	.attach = udp_attach,
+	.detach = udp_detach,
+	.recv = udp_recv,
+	.release = udp_release,
+	.tx_reserve = udp_tx_reserve,
+	.tx_room = udp_tx_room,
+	.tx_bytes_max = udp_tx_bytes_max,
+	.tx_commit = udp_tx_commit,
+	.tx_cancel = udp_tx_cancel,
+	.flush = udp_flush,
+	.arm = udp_arm,
+	.disarm = udp_disarm,
+	.wake_fd = udp_wake_fd,
+	.wake_clear = udp_wake_clear,
+	.wake = udp_wake,
+	.deadline = udp_deadline,
+};

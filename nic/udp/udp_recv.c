@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Receiving. While packets come one by one, each read is one recv: what reads many at once, and tells where the
+ * kernel's receive offload has put packets together, costs a tenth of a packet's way more. When reads find something
+ * several times in a row, the queue becomes busy: recvmmsg with UDP_GRO, until packets are lonely again.
+ *
+ * With several sockets, those that were used lately are polled each time, the others now and then, and all of them
+ * before a sleep.
+ *
+ * Sockets are in the epoll set only while the queue sleeps, and a little longer: there each arriving packet costs a
+ * call back.
+ */
+#include "nic/udp/udp_port.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define BUSY_READS    4u   /* that found something, in a row: busy */
+#define LONELY_READS  256u /* of one packet each, in a row: no longer. A change is a system call. */
+#define HEAT          4096u
+#define COLD_PASSES   8u /* between two looks at cold sockets */
+#define WATCHED_READS 64u
+
+static unsigned hand_out(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	unsigned n = 0;
+	uint64_t bytes = 0;
+	while (n < max && q->next_train < q->trains_n) {
+		struct udp_train *t = &q->trains[q->next_train];
+		if (!t->packets) {
+			q->next_train++;
+			continue;
+		}
+		uint32_t len = t->bytes < t->segment ? t->bytes : t->segment;
+		pkts[n++] = (struct nic_pkt){
+			.head = t->at, .body = len ? t->at : NULL, .body_len = len, .peer = NIC_PEER_NONE};
+		t->at += len;
+		t->bytes -= len;
+		t->packets--;
+		bytes += len;
+	}
+	udp_count(&q->counters.rx_packets, n);
+	udp_count(&q->counters.rx_bytes, bytes);
+	return n;
+}
+
+/* ---- load ---- */
+
+void udp_busy_set(struct udp_queue *q, bool busy)
+{
+	int on = busy && q->port->args.offload != UDP_OFFLOAD_NEVER;
+	q->busy = busy;
+	q->full_reads = q->lonely_reads = 0;
+	q->reads_max = UDP_READS;
+	for (uint32_t i = 0; i < q->sockets_n; i++)
+		setsockopt(q->sockets[i].fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+}
+
+static void judge_load(struct udp_queue *q, unsigned packets)
+{
+	if (!q->busy) {
+		if (++q->full_reads >= BUSY_READS)
+			udp_busy_set(q, true);
+	} else {
+		q->lonely_reads = packets == 1 ? q->lonely_reads + 1 : 0;
+		if (q->lonely_reads >= LONELY_READS && q->port->args.offload != UDP_OFFLOAD_ALWAYS)
+			udp_busy_set(q, false);
+	}
+}
+
+/* ---- reading: -1 for none, with errno; else packets that wait in trains[] ---- */
+
+static int read_one(struct udp_queue *q, const struct udp_socket *s)
+{
+	ssize_t len = recv(s->fd, q->rx, UDP_RX_BUFFER, 0);
+	if (len < 0)
+		return -1;
+	q->trains[0] = (struct udp_train){.at = q->rx, .bytes = (uint32_t)len, .packets = 1, .segment = (uint32_t)len};
+	q->trains_n = 1;
+	return 1;
+}
+
+static uint32_t segment_of(struct msghdr *msg, uint32_t bytes)
+{
+	int segment = 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO && c->cmsg_len >= CMSG_LEN(sizeof segment))
+			memcpy(&segment, CMSG_DATA(c), sizeof segment);
+	return segment > 0 && (uint32_t)segment < bytes ? (uint32_t)segment : bytes;
+}
+
+static int read_many(struct udp_queue *q, const struct udp_socket *s)
+{
+	struct mmsghdr messages[UDP_READS];
+	struct iovec iovs[UDP_READS];
+	struct {
+		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control[UDP_READS];
+	unsigned max = q->reads_max;
+	for (unsigned i = 0; i < max; i++) {
+		iovs[i] = (struct iovec){q->rx + i * UDP_RX_BUFFER, UDP_RX_BUFFER};
+		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iovs[i],
+						      .msg_iovlen = 1,
+						      .msg_control = control[i].bytes,
+						      .msg_controllen = sizeof control[i].bytes};
+	}
+	int n = recvmmsg(s->fd, messages, max, MSG_DONTWAIT, NULL);
+	uint64_t bytes = 0;
+	int packets = 0;
+	for (int i = 0; i < n; i++) {
+		struct udp_train *t = &q->trains[q->trains_n];
+		if (messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
+			udp_count(&q->counters.rx_malformed, 1);
+			continue;
+		}
+		*t = (struct udp_train){.at = iovs[i].iov_base, .bytes = messages[i].msg_len};
+		t->segment = segment_of(&messages[i].msg_hdr, t->bytes);
+		t->packets = t->segment ? (t->bytes + t->segment - 1) / t->segment : 1;
+		packets += (int)t->packets;
+		bytes += t->bytes;
+		q->trains_n++;
+	}
+	if (n > 0) { /* as many as 64 KiB are, by the size of these */
+		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;
+		q->reads_max = fit < 1 ? 1 : fit > UDP_READS ? UDP_READS : (uint32_t)fit;
+	}
+	return n < 0 ? -1 : packets;
+}
+
+static void unwatch(struct udp_queue *q)
+{
+	for (uint32_t i = 0; i < q->sockets_n; i++)
+		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, q->sockets[i].fd, NULL);
+	q->watched = false;
+}
+
+static bool read_socket(struct udp_queue *q, struct udp_socket *s)
+{
+	q->trains_n = q->next_train = 0;
+	int packets = q->busy ? read_many(q, s) : read_one(q, s);
+	if (packets <= 0) {
+		if (packets < 0 && errno != EAGAIN && errno != EINTR)
+			udp_errors_take(q, s);
+		if (s->heat && --s->heat == 0)
+			q->hot_n--;
+		return false;
+	}
+	q->hot_n += s->heat == 0;
+	s->heat = HEAT;
+	judge_load(q, (unsigned)packets);
+	if (q->watched && !q->armed && ++q->unarmed_reads >= WATCHED_READS)
+		unwatch(q);
+	return true;
+}
+
+static bool read_sockets(struct udp_queue *q)
+{
+	bool all = q->armed || !q->hot_n || ++q->passes % COLD_PASSES == 0;
+	for (uint32_t i = 0; i < q->sockets_n; i++) {
+		uint32_t at = (q->next_socket + i) % q->sockets_n;
+		if ((all || q->sockets[at].heat) && read_socket(q, &q->sockets[at])) {
+			q->next_socket = at + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	if (q->blocked)
+		udp_send_ready(q);
+	unsigned n = q->next_train < q->trains_n ? hand_out(q, pkts, max) : 0;
+	if (n || !max)
+		return n;
+	if (q->sockets_n == 1 ? read_socket(q, &q->sockets[0]) : read_sockets(q))
+		return hand_out(q, pkts, max);
+	q->full_reads = 0;
+	return 0;
+}
+
+/* ---- sleep ---- */
+
+void udp_arm(struct nic_queue *nq)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	q->armed = true;
+	q->unarmed_reads = 0;
+	/* What is left in an error queue would end every sleep at once. */
+	for (uint32_t i = 0; i < q->sockets_n; i++)
+		udp_errors_take(q, &q->sockets[i]);
+	if (q->watched)
+		return;
+	q->watched = true;
+	for (uint32_t i = 0; i < q->sockets_n; i++) {
+		struct epoll_event event = {.events = EPOLLIN};
+		if (epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->sockets[i].fd, &event) < 0 && errno != EEXIST) {
+			/* Out of memory, or of fs.epoll.max_user_watches: rather no sleep than none that ends. */
+			uint64_t one = 1;
+			q->watched = write(q->event_fd, &one, sizeof one) < 0;
+		}
+	}
+}
+
+void udp_disarm(struct nic_queue *nq)
+{
+	udp_queue_of(nq)->armed = false;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Sending. Packets are written into the arena and leave at the flush: one alone by sendto, equal ones to one place as a
+ * run that the kernel cuts (UDP_SEGMENT), several messages by one sendmmsg. What the socket has no room for stays and
+ * is tried again by the next flush or recv; what is refused is dropped and counted, as the network may do with any.
+ */
+#include "nic/udp/udp_port.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#define TRIES 3u /* of a message, when errors of earlier ones keep coming back */
+
+static struct udp_slot *slot_at(struct udp_queue *q, uint32_t i)
+{
+	return &q->slots[i % UDP_SLOTS];
+}
+
+static struct udp_place *place_of(struct udp_queue *q, uint32_t peer)
+{
+	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
+	return place && place->attached_to == q ? place : NULL;
+}
+
+static void reclaim(struct udp_queue *q)
+{
+	while (q->slots_n && slot_at(q, q->first_slot)->state == UDP_SLOT_DONE) {
+		q->first_slot++;
+		q->slots_n--;
+	}
+}
+
+/* ---- reserve, commit, cancel ---- */
+
+int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	struct udp_place *place = place_of(q, peer);
+	if (!place)
+		return -EPIPE;
+	/* Larger ones than the path takes are for repeats of what was sent before it was known. */
+	if (body_len > place->cut_max)
+		return -EMSGSIZE;
+	if (q->slots_n == UDP_SLOTS)
+		return -EAGAIN;
+	uint32_t room = ((uint32_t)body_len + UDP_ALIGN - 1) & ~(UDP_ALIGN - 1);
+	uint32_t at = q->slots_n ? q->arena_at : 0; /* what was used last is in the cache */
+	if (at + room > UDP_ARENA_BYTES)
+		at = 0;
+	uint32_t i = q->first_slot + q->slots_n++;
+	q->arena_at = at + room;
+	*slot_at(q, i) = (struct udp_slot){.at = at, .bytes = (uint32_t)body_len, .peer = peer, .state = UDP_SLOT_OPEN};
+	tx->head = tx->head_room;
+	tx->body = q->arena + at;
+	tx->body_len = body_len;
+	tx->cookie = i % UDP_SLOTS + 1;
+	tx->link = place;
+	tx->peer = peer;
+	return 0;
+}
+
+static struct udp_slot *slot_of(struct udp_queue *q, const struct nic_tx *tx)
+{
+	struct udp_slot *slot = &q->slots[(tx->cookie - 1) % UDP_SLOTS];
+	return slot->state == UDP_SLOT_OPEN ? slot : NULL;
+}
+
+int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	struct udp_slot *slot = slot_of(q, tx);
+	if (!slot)
+		return -EPIPE;
+	if (slot->peer == NIC_PEER_NONE) {
+		slot->state = UDP_SLOT_DONE;
+		reclaim(q);
+		return 0;
+	}
+	slot->state = UDP_SLOT_READY;
+	q->ready_n++;
+	q->ready_bytes += slot->bytes;
+	if ((q->ready_bytes >= UDP_EARLY_BYTES || q->ready_n >= UDP_EARLY_PACKETS) && !q->blocked)
+		udp_send_ready(q);
+	return 0;
+}
+
+void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	struct udp_slot *slot = slot_of(q, tx);
+	if (!slot)
+		return;
+	slot->state = UDP_SLOT_DONE;
+	reclaim(q);
+}
+
+/* ---- what became of a packet ---- */
+
+static void done(struct udp_queue *q, struct udp_slot *slot)
+{
+	slot->state = UDP_SLOT_DONE;
+	q->ready_n--;
+	q->ready_bytes -= slot->bytes;
+}
+
+static void sent(struct udp_queue *q, struct udp_slot **slots, unsigned n)
+{
+	uint64_t bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		bytes += slots[i]->bytes;
+		done(q, slots[i]);
+	}
+	udp_count(&q->counters.tx_packets, n);
+	udp_count(&q->counters.tx_bytes, bytes);
+}
+
+static void lost(struct udp_queue *q, struct udp_place *place, int error, struct udp_slot **slots, unsigned n)
+{
+	atomic_store_explicit(&place->error, error, memory_order_relaxed);
+	for (unsigned i = 0; i < n; i++)
+		done(q, slots[i]);
+	udp_count(&q->counters.tx_dropped, n);
+}
+
+void udp_send_forget(struct udp_queue *q, uint32_t peer)
+{
+	for (uint32_t i = 0; i < q->slots_n; i++) {
+		struct udp_slot *slot = slot_at(q, q->first_slot + i);
+		if (slot->peer != peer || slot->state == UDP_SLOT_DONE)
+			continue;
+		slot->peer = NIC_PEER_NONE;
+		if (slot->state == UDP_SLOT_OPEN)
+			continue;
+		done(q, slot);
+		udp_count(&q->counters.tx_dropped, 1);
+	}
+	reclaim(q);
+}
+
+/* ---- errors ---- */
+
+/* Some devices, tunnels for one, take no runs; and none whose segments exceed its MTU. */
+static bool no_runs(int error, unsigned tries)
+{
+	return error == EIO || error == EINVAL || error == EOPNOTSUPP || error == ENOPROTOOPT ||
+	       (error == EMSGSIZE && tries > 0);
+}
+
+/**
+ * The first message, of `n` packets, was refused. Many errors are those of an earlier packet that ICMP reports: the
+ * socket says so once, and takes the message when it is asked again.
+ */
+static void refused(struct udp_queue *q, int error, struct udp_slot **slots, unsigned n, unsigned *tries)
+{
+	struct udp_place *place = &q->port->places[slots[0]->peer];
+	if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
+		q->blocked = true;
+		return;
+	}
+	if (n > 1 && no_runs(error, *tries)) {
+		place->segments = false;
+		return;
+	}
+	if (error == EINTR)
+		return;
+	udp_errors_take(q, &q->sockets[place->socket]);
+	if (error == EPERM || error == EINVAL || ++*tries >= TRIES) {
+		lost(q, place, error, slots, n);
+		*tries = 0;
+	}
+}
+
+/* ---- batches ---- */
+
+static void add_bytes(struct udp_queue *q, struct udp_batch *b, struct msghdr *msg, const struct udp_slot *slot)
+{
+	uint8_t *bytes = q->arena + slot->at;
+	struct iovec *last = msg->msg_iovlen ? &b->iovs[b->iovs_n - 1] : NULL;
+	if (last && (uint8_t *)last->iov_base + last->iov_len == bytes) {
+		last->iov_len += slot->bytes;
+		return;
+	}
+	b->iovs[b->iovs_n++] = (struct iovec){bytes, slot->bytes};
+	msg->msg_iovlen++;
+}
+
+static void take_slot(struct udp_queue *q, struct udp_batch *b, unsigned m, struct udp_slot *slot)
+{
+	slot->state = UDP_SLOT_TAKEN;
+	b->taken[b->taken_n++] = slot;
+	b->of[m].packets++;
+	add_bytes(q, b, &b->messages[m].msg_hdr, slot);
+}
+
+/* Takes what may follow `slot`, the i-th, in one run: packets of its size to its place, the last may be smaller. */
+static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot, uint32_t i)
+{
+	uint32_t bytes = slot->bytes;
+	for (i++; i < q->slots_n && b->of[m].packets < UDP_SEGMENTS_MAX; i++) {
+		struct udp_slot *next = slot_at(q, q->first_slot + i);
+		if (next->state != UDP_SLOT_READY || next->peer != slot->peer)
+			continue;
+		if (next->bytes > slot->bytes || next->bytes == 0 || bytes + next->bytes > UDP_BYTES_MAX_V6)
+			return;
+		bytes += next->bytes;
+		take_slot(q, b, m, next);
+		if (next->bytes < slot->bytes)
+			return;
+	}
+}
+
+static void say_segment(struct udp_batch *b, unsigned m, uint16_t segment)
+{
+	struct msghdr *msg = &b->messages[m].msg_hdr;
+	msg->msg_control = b->control[m].bytes;
+	msg->msg_controllen = sizeof b->control[m].bytes;
+	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	c->cmsg_level = IPPROTO_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof segment);
+	memcpy(CMSG_DATA(c), &segment, sizeof segment);
+}
+
+/* Messages through one socket, which is returned. */
+static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
+{
+	struct udp_socket *s = NULL;
+	b->messages_n = b->taken_n = b->iovs_n = 0;
+	for (uint32_t i = 0; i < q->slots_n && b->messages_n < UDP_MESSAGES_MAX; i++) {
+		struct udp_slot *slot = slot_at(q, q->first_slot + i);
+		if (slot->state != UDP_SLOT_READY)
+			continue;
+		struct udp_place *place = &q->port->places[slot->peer];
+		if (!s)
+			s = &q->sockets[place->socket];
+		else if (s != &q->sockets[place->socket])
+			continue;
+		unsigned m = b->messages_n++;
+		struct msghdr *msg = &b->messages[m].msg_hdr;
+		*msg = (struct msghdr){
+			.msg_name = &place->to, .msg_namelen = place->to_len, .msg_iov = &b->iovs[b->iovs_n]};
+		b->of[m].taken = b->taken_n;
+		b->of[m].packets = 0;
+		take_slot(q, b, m, slot);
+		if (place->segments && slot->bytes && slot->bytes <= place->bytes_max)
+			take_run(q, b, m, slot, i);
+		if (b->of[m].packets > 1)
+			say_segment(b, m, (uint16_t)slot->bytes);
+	}
+	return s;
+}
+
+static int transmit(const struct udp_socket *s, struct udp_batch *b)
+{
+	const struct msghdr *only = &b->messages[0].msg_hdr;
+	if (b->messages_n > 1)
+		return sendmmsg(s->fd, b->messages, b->messages_n, 0);
+	if (b->of[0].packets > 1)
+		return sendmsg(s->fd, only, 0) < 0 ? -1 : 1;
+	return sendto(s->fd, only->msg_iov->iov_base, only->msg_iov->iov_len, 0, only->msg_name, only->msg_namelen) < 0
+		       ? -1
+		       : 1;
+}
+
+static void send_batch(struct udp_queue *q, unsigned *tries)
+{
+	struct udp_batch *b = &q->batch;
+	struct udp_socket *s = collect(q, b);
+	int n = transmit(s, b), error = errno;
+	unsigned taken = n <= 0 ? 0 : n == (int)b->messages_n ? b->taken_n : b->of[n].taken;
+	for (unsigned i = taken; i < b->taken_n; i++)
+		b->taken[i]->state = UDP_SLOT_READY;
+	if (n > 0) {
+		sent(q, b->taken, taken);
+		*tries = 0;
+		if (n < (int)b->messages_n) /* an error may have been swallowed */
+			udp_errors_take(q, s);
+	} else {
+		refused(q, n < 0 ? error : EAGAIN, b->taken, b->of[0].packets, tries);
+	}
+}
+
+/* The usual case: nothing to put together. False: it is still there. */
+static bool send_lone(struct udp_queue *q, unsigned *tries)
+{
+	uint32_t i = 0;
+	while (slot_at(q, q->first_slot + i)->state != UDP_SLOT_READY)
+		i++;
+	struct udp_slot *slot = slot_at(q, q->first_slot + i);
+	const struct udp_place *place = &q->port->places[slot->peer];
+	if (sendto(q->sockets[place->socket].fd, q->arena + slot->at, slot->bytes, 0,
+		   (const struct sockaddr *)&place->to, place->to_len) < 0) {
+		refused(q, errno, &slot, 1, tries);
+		return false;
+	}
+	sent(q, &slot, 1);
+	return true;
+}
+
+void udp_send_ready(struct udp_queue *q)
+{
+	unsigned tries = 0;
+	q->blocked = false;
+	if (q->ready_n == 1)
+		send_lone(q, &tries);
+	while (q->ready_n && !q->blocked)
+		send_batch(q, &tries);
+	reclaim(q);
+}

@@ -1,0 +1,647 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The udp driver through its tables, over loopback: ports of one process. The last line is "N passed, N failed, N
+ * skipped"; the exit status is 1 when one failed.
+ */
+#include "udp_bench.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+
+static const char *const families[] = {"127.0.0.1", "::1"};
+
+static bool have_v6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	struct sockaddr_in6 sa = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+	bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&sa, sizeof sa) == 0;
+	close(fd);
+	return ok;
+}
+
+static unsigned families_n(void)
+{
+	return have_v6() ? 2 : 1;
+}
+
+static uint32_t at_1, at_0;
+
+static void two(const char *listen, const char *args)
+{
+	end_close(0);
+	end_close(1);
+	end_open_at(0, listen, args, 1);
+	end_open_at(1, listen, args, 1);
+	at_1 = connect_attach(0, 1);
+	at_0 = connect_attach(1, 0);
+}
+
+/* ---- one by one ---- */
+
+static void case_sizes(void)
+{
+	static const unsigned sizes[] = {0,    1,    2,    15,   16,   17,    63,    64,
+					 1232, 1472, 1473, 8972, 8973, 32768, 65486, 65487};
+	for (unsigned f = 0; f < families_n(); f++) {
+		two(families[f], NULL);
+		uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
+		REQUIRE(max >= 65487 && max <= 65507);
+		for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+			REQUIRE(send_one(0, at_1, i, sizes[i]) == 0);
+			flush(0);
+			expect_one(1, i, sizes[i]);
+		}
+		REQUIRE(send_one(0, at_1, 7, max) == 0);
+		flush(0);
+		expect_one(1, 7, max);
+		struct nic_tx tx;
+		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, UDP_BYTES_MAX + 1, &tx) == -EMSGSIZE);
+		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, UINT64_MAX, &tx) == -EMSGSIZE);
+	}
+}
+
+static void case_not_attached(void)
+{
+	struct nic_tx tx;
+	two("127.0.0.1", NULL);
+	REQUIRE(ends[0].ops->attach(ends[0].q, at_1) == -EINVAL);
+	REQUIRE(ends[0].ops->attach(ends[0].q, at_1 + 1) == -EINVAL);
+	REQUIRE(ends[0].ops->attach(ends[0].q, NIC_PEER_NONE) == -EINVAL);
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1 + 1, 8, &tx) == -EPIPE);
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, NIC_PEER_NONE, 8, &tx) == -EPIPE);
+	REQUIRE(ends[0].ops->tx_bytes_max(ends[0].q, NIC_PEER_NONE) == 0);
+	ends[0].ops->detach(ends[0].q, NIC_PEER_NONE);
+	ends[0].ops->detach(ends[0].q, at_1);
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 8, &tx) == -EPIPE);
+	REQUIRE(ends[0].ops->attach(ends[0].q, at_1) == 0);
+	driver->drop(ends[0].port, NIC_PEER_NONE);
+}
+
+/* ---- batches ---- */
+
+static void expect_row(unsigned e, uint64_t first, unsigned n, unsigned len)
+{
+	struct nic_pkt pkts[BURST];
+	for (unsigned got = 0; got < n;) {
+		unsigned more = take_within(e, pkts, BURST, WAIT_MS);
+		REQUIRE(more > 0 && got + more <= n);
+		for (unsigned i = 0; i < more; i++)
+			REQUIRE(pkt_is(&pkts[i], first + got + i, len));
+		got += more;
+	}
+	REQUIRE(take(e, pkts, BURST) == 0);
+}
+
+/* Each size in rows that leave at once, until the receiver has long been busy. */
+static void equal_rows(void)
+{
+	static const unsigned lens[] = {1, 24, 100, 128, 1000, 1472};
+	for (unsigned round = 0; round < 60; round++) {
+		unsigned len = lens[round % 6], n = 1 + round * 7 % UDP_SLOTS;
+		for (unsigned i = 0; i < n; i++)
+			REQUIRE(send_one(0, at_1, round * 1000 + i, len) == 0);
+		flush(0);
+		REQUIRE(ends[0].ops->tx_room(ends[0].q, at_1) == UDP_SLOTS);
+		expect_row(1, round * 1000, n, len);
+	}
+	struct nic_stats s;
+	driver->stats(ends[0].port, &s);
+	REQUIRE(s.tx_packets > 1000 && s.tx_dropped == 0);
+	driver->stats(ends[1].port, &s);
+	REQUIRE(s.rx_packets > 1000 && s.rx_missed == 0 && s.rx_malformed == 0);
+}
+
+static void case_equal(void)
+{
+	static const char *const args[] = {NULL, "gso=0", "gso=1"};
+	for (unsigned f = 0; f < families_n(); f++)
+		for (unsigned a = 0; a < 3; a++) {
+			two(families[f], args[a]);
+			equal_rows();
+			REQUIRE(udp_queue_of(ends[1].q)->busy);
+		}
+}
+
+/* Sizes without a pattern, to two places in turn; each place's packets keep their order, as loopback keeps it. */
+static void case_unequal(void)
+{
+	struct nic_pkt pkts[BURST];
+	end_open_at(2, "127.0.0.1", NULL, 1);
+	two("127.0.0.1", NULL);
+	uint32_t to[2] = {at_1, connect_attach(0, 2)};
+	uint64_t sent[2] = {0, 0}, got[2] = {0, 0};
+	for (unsigned round = 0; round < 200; round++) {
+		for (unsigned i = 0; i < 60; i++) {
+			unsigned k = (round * 7 + i * i) % 3 == 0;
+			REQUIRE(send_one(0, to[k], sent[k], sent[k] * sent[k] * 31 % 1400) == 0);
+			sent[k]++;
+		}
+		flush(0);
+		for (unsigned k = 0; k < 2; k++)
+			while (got[k] < sent[k]) {
+				unsigned n = take_within(k + 1, pkts, BURST, WAIT_MS);
+				REQUIRE(n > 0);
+				for (unsigned i = 0; i < n; i++, got[k]++)
+					REQUIRE(pkt_is(&pkts[i], got[k], got[k] * got[k] * 31 % 1400));
+			}
+	}
+}
+
+/* A run whose last packet is smaller, then a larger one: two messages. */
+static void case_run_ends(void)
+{
+	static const unsigned lens[] = {500, 500, 499, 500, 500, 0, 500, 501, 1};
+	two("127.0.0.1", NULL);
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
+			REQUIRE(send_one(0, at_1, i, lens[i]) == 0);
+		flush(0);
+		struct nic_pkt pkts[BURST];
+		for (unsigned got = 0; got < sizeof lens / sizeof *lens;) {
+			unsigned n = take_within(1, pkts, 3, WAIT_MS);
+			REQUIRE(n > 0);
+			for (unsigned i = 0; i < n; i++, got++)
+				REQUIRE(pkt_is(&pkts[i], got, lens[got]));
+		}
+	}
+}
+
+static void case_load(void)
+{
+	two("127.0.0.1", NULL);
+	const struct udp_queue *q = udp_queue_of(ends[1].q);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct nic_pkt pkts[BURST];
+		REQUIRE(send_one(0, at_1, i, 100) == 0);
+		flush(0);
+		expect_one(1, i, 100);
+		REQUIRE(take(1, pkts, BURST) == 0);
+		REQUIRE(!q->busy);
+	}
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned i = 0; i < 64; i++)
+			REQUIRE(send_one(0, at_1, i, 100) == 0);
+		flush(0);
+		expect_row(1, 0, 64, 100);
+	}
+	REQUIRE(q->busy);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct nic_pkt pkts[BURST];
+		REQUIRE(send_one(0, at_1, i, 100) == 0);
+		flush(0);
+		expect_one(1, i, 100);
+		REQUIRE(take(1, pkts, BURST) == 0);
+	}
+	REQUIRE(!q->busy);
+}
+
+/* ---- reservations ---- */
+
+static void case_side_by_side(void)
+{
+	static struct nic_tx tx[UDP_SLOTS];
+	struct nic_tx more;
+	two("127.0.0.1", NULL);
+	for (unsigned lap = 0; lap < 3; lap++) {
+		for (unsigned i = 0; i < UDP_SLOTS; i++) {
+			REQUIRE(ends[0].ops->tx_room(ends[0].q, at_1) == UDP_SLOTS - i);
+			REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, UDP_BYTES_MAX, &tx[i]) == 0);
+			fill(tx[i].body, UDP_BYTES_MAX, i);
+		}
+		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 1, &more) == -EAGAIN);
+		/* The last first, every fifth not at all. */
+		for (unsigned i = UDP_SLOTS; i-- > 0;) {
+			if (i % 5 == 0) {
+				ends[0].ops->tx_cancel(ends[0].q, &tx[i]);
+				continue;
+			}
+			REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx[i]) == 0);
+			flush(0);
+			expect_one(1, i, UDP_BYTES_MAX);
+		}
+		REQUIRE(ends[0].ops->tx_room(ends[0].q, at_1) == UDP_SLOTS);
+		ends[0].ops->tx_cancel(ends[0].q, &tx[0]);
+		REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx[0]) == -EPIPE);
+	}
+}
+
+/* The ring of slots turns while the oldest one stays open. */
+static void case_held_open(void)
+{
+	struct nic_tx held, tx;
+	two("127.0.0.1", NULL);
+	for (unsigned lap = 0; lap < 5; lap++) {
+		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 60000, &held) == 0);
+		fill(held.body, 60000, lap);
+		for (unsigned i = 0; i < UDP_SLOTS - 1; i++) {
+			unsigned len = i % 3 ? 50000 + i : 77;
+			REQUIRE(send_one(0, at_1, i, len) == 0);
+			flush(0);
+			expect_one(1, i, len);
+		}
+		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 1, &tx) == -EAGAIN);
+		REQUIRE(ends[0].ops->tx_commit(ends[0].q, &held) == 0);
+		flush(0);
+		expect_one(1, lap, 60000);
+	}
+}
+
+static void case_detach(void)
+{
+	struct nic_tx open[2];
+	struct nic_pkt pkts[BURST];
+	two("127.0.0.1", NULL);
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 100, &open[0]) == 0);
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 100, &open[1]) == 0);
+	REQUIRE(send_one(0, at_1, 5, 50) == 0);
+	ends[0].ops->detach(ends[0].q, at_1); /* the last words leave */
+	expect_one(1, 5, 50);
+	driver->drop(ends[0].port, at_1);
+	REQUIRE(ends[0].ops->tx_commit(ends[0].q, &open[0]) == 0);
+	ends[0].ops->tx_cancel(ends[0].q, &open[1]);
+	flush(0);
+	REQUIRE(take(1, pkts, BURST) == 0);
+	uint32_t again = connect_attach(0, 1);
+	REQUIRE(again == at_1);
+	REQUIRE(ends[0].ops->tx_room(ends[0].q, again) == UDP_SLOTS);
+	REQUIRE(send_one(0, again, 6, 60) == 0);
+	flush(0);
+	expect_one(1, 6, 60);
+}
+
+/* ---- sleep ---- */
+
+static void wake_round(unsigned i)
+{
+	struct nic_pkt pkts[BURST];
+	struct pollfd p = {.fd = ends[1].ops->wake_fd(ends[1].q), .events = POLLIN};
+	ends[1].ops->arm(ends[1].q);
+	REQUIRE(take(1, pkts, BURST) == 0);
+	REQUIRE(poll(&p, 1, 0) == 0);
+	REQUIRE(send_one(0, at_1, i, 8) == 0);
+	flush(0);
+	REQUIRE(poll(&p, 1, WAIT_MS) == 1);
+	ends[1].ops->wake_clear(ends[1].q);
+	REQUIRE(take(1, pkts, BURST) == 1 && pkt_is(&pkts[0], i, 8));
+	ends[1].ops->disarm(ends[1].q);
+}
+
+static void *wake_from_thread(void *q)
+{
+	((struct nic_queue *)q)->ops->wake(q);
+	return NULL;
+}
+
+static void case_wake(void)
+{
+	static const char *const listens[] = {"127.0.0.1", NULL};
+	for (unsigned l = 0; l < 2; l++) {
+		two(listens[l], NULL);
+		struct pollfd p = {.fd = ends[1].ops->wake_fd(ends[1].q), .events = POLLIN};
+		for (unsigned i = 0; i < 300; i++) {
+			wake_round(i);
+			/* Traffic in between takes the sockets out of the epoll set. */
+			for (unsigned k = 0; k < i % 100; k++) {
+				struct nic_pkt pkts[BURST];
+				REQUIRE(send_one(0, at_1, k, 80) == 0);
+				flush(0);
+				while (take(1, pkts, BURST) == 0)
+					;
+			}
+		}
+		pthread_t thread;
+		REQUIRE(poll(&p, 1, 0) == 0);
+		REQUIRE(pthread_create(&thread, NULL, wake_from_thread, ends[1].q) == 0);
+		REQUIRE(poll(&p, 1, WAIT_MS) == 1);
+		pthread_join(thread, NULL);
+		ends[1].ops->wake_clear(ends[1].q);
+		REQUIRE(poll(&p, 1, 0) == 0);
+		REQUIRE(ends[1].ops->deadline(ends[1].q) == UINT64_MAX);
+	}
+}
+
+/* Whoever holds the shard uses the queue: threads, one after the other. */
+static void *use_queue(void *arg)
+{
+	struct nic_pkt pkts[BURST];
+	unsigned *n = arg;
+	for (unsigned i = 0; i < 50; i++) {
+		struct nic_tx tx;
+		if (ends[0].ops->tx_reserve(ends[0].q, at_1, 200, &tx))
+			return NULL;
+		fill(tx.body, 200, i);
+		ends[0].ops->tx_commit(ends[0].q, &tx);
+		ends[0].ops->flush(ends[0].q);
+		while (ends[1].ops->recv(ends[1].q, pkts, BURST) == 0)
+			;
+		*n += pkt_is(&pkts[0], i, 200);
+	}
+	return NULL;
+}
+
+static void case_threads(void)
+{
+	two(NULL, NULL);
+	for (unsigned i = 0; i < 8; i++) {
+		unsigned n = 0;
+		pthread_t thread;
+		REQUIRE(pthread_create(&thread, NULL, use_queue, &n) == 0);
+		pthread_join(thread, NULL);
+		REQUIRE(n == 50);
+	}
+}
+
+/* ---- who else is there ---- */
+
+static void case_foreign(void)
+{
+	static uint8_t junk[UDP_BYTES_MAX];
+	static const unsigned lens[] = {0, 1, 96, 1500, UDP_BYTES_MAX};
+	struct nic_pkt pkts[BURST];
+	two("127.0.0.1", NULL);
+	struct sockaddr_in sa = {.sin_family = AF_INET,
+				 .sin_port = htons(udp_queue_of(ends[1].q)->port_number),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < 5; i++)
+			REQUIRE(sendto(fd, junk, lens[i], 0, (struct sockaddr *)&sa, sizeof sa) == (ssize_t)lens[i]);
+		for (unsigned got = 0; got < 5;) {
+			unsigned n = take_within(1, pkts, BURST, WAIT_MS);
+			REQUIRE(n > 0);
+			for (unsigned i = 0; i < n; i++, got++)
+				REQUIRE(pkts[i].body_len == lens[got] && pkts[i].peer == NIC_PEER_NONE && pkts[i].head);
+		}
+	}
+	close(fd);
+	REQUIRE(send_one(0, at_1, 1, 100) == 0);
+	flush(0);
+	expect_one(1, 1, 100);
+}
+
+static void case_full(void)
+{
+	struct nic_stats s;
+	struct nic_pkt pkts[BURST];
+	end_open_at(0, "127.0.0.1", "gso=0", 1);
+	end_open_at(1, "127.0.0.1", "rcvbuf=4096", 1);
+	at_1 = connect_attach(0, 1);
+	for (unsigned i = 0; i < 500; i++) {
+		REQUIRE(send_one(0, at_1, i, 1000) == 0);
+		flush(0);
+	}
+	uint64_t got = 0;
+	for (unsigned n; (n = take(1, pkts, BURST)) > 0;)
+		got += n;
+	driver->stats(ends[1].port, &s);
+	REQUIRE(got > 0 && got < 500 && s.rx_packets == got && s.rx_missed == 500 - got);
+	REQUIRE(send_one(0, at_1, 9, 100) == 0);
+	flush(0);
+	expect_one(1, 9, 100);
+}
+
+static void case_refused(void)
+{
+	for (unsigned f = 0; f < families_n(); f++) {
+		struct nic_addr gone;
+		struct nic_err err = {""};
+		end_close(2);
+		end_open_at(2, families[f], NULL, 1);
+		two(families[f], NULL);
+		uint32_t at_2 = connect_attach(0, 2);
+		driver->address(ends[2].port, &gone);
+		end_close(2);
+		/* Each packet to the port that is closed comes back as an error of a later call. */
+		for (unsigned i = 0; i < 500; i++) {
+			REQUIRE(send_one(0, at_2, i, 100) == 0);
+			if (i % 3 == 0)
+				flush(0);
+			REQUIRE(send_one(0, at_1, i, 90 + i % 2) == 0);
+			flush(0);
+			expect_one(1, i, 90 + i % 2);
+			struct nic_pkt pkts[BURST];
+			REQUIRE(take(0, pkts, BURST) == 0);
+		}
+		struct nic_stats s;
+		driver->stats(ends[0].port, &s);
+		REQUIRE(s.tx_dropped == 0);
+		REQUIRE(driver->reach(ends[0].port, &gone, &err) == 0);
+		REQUIRE(strstr(err.text, "nobody has that port"));
+		/* The errors are all taken: nothing keeps the queue awake. */
+		struct nic_pkt pkts[BURST];
+		struct pollfd p = {.fd = ends[0].ops->wake_fd(ends[0].q), .events = POLLIN};
+		ends[0].ops->arm(ends[0].q);
+		REQUIRE(take(0, pkts, BURST) == 0);
+		REQUIRE(poll(&p, 1, 0) == 0);
+		ends[0].ops->disarm(ends[0].q);
+	}
+}
+
+/* ---- ports ---- */
+
+static void case_queues(void)
+{
+	struct nic_addr addr;
+	struct nic_pkt pkts[BURST];
+	struct nic_err err = {""};
+	end_open_at(0, NULL, NULL, 3);
+	end_open_at(1, NULL, NULL, UDP_QUEUES_MAX);
+	REQUIRE(driver->queue(ends[1].port, UDP_QUEUES_MAX) == NULL);
+	driver->address(ends[1].port, &addr);
+	REQUIRE(addr.len <= UDP_BLOB_MAX);
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 0; k < UDP_QUEUES_MAX; k++) {
+			uint32_t peer = place_up(0, &addr, i, k);
+			ends[0].q = driver->queue(ends[0].port, (i + 1) % 3);
+			REQUIRE(ends[0].ops->attach(ends[0].q, peer) == -EINVAL);
+			ends[0].q = driver->queue(ends[0].port, i);
+			REQUIRE(ends[0].ops->attach(ends[0].q, peer) == 0);
+			REQUIRE(send_one(0, peer, i * 100 + k, 64) == 0);
+			flush(0);
+			ends[1].q = driver->queue(ends[1].port, (k + 1) % UDP_QUEUES_MAX);
+			REQUIRE(take(1, pkts, BURST) == 0);
+			ends[1].q = driver->queue(ends[1].port, k);
+			expect_one(1, i * 100 + k, 64);
+		}
+	REQUIRE(driver->connect(ends[0].port, 3, &addr, 0, NULL, 0, 0, NULL, &err) == -EINVAL && err.text[0]);
+	REQUIRE(driver->connect(ends[0].port, 0, &addr, UDP_QUEUES_MAX, NULL, 0, 0, NULL, &err) == -EINVAL);
+	driver->address(ends[0].port, &addr);
+	REQUIRE(driver->connect(ends[1].port, 0, &addr, 3, NULL, 0, 0, &ends[1], &err) == 0);
+	driver->step(ends[1].port, 0, on_event, &ends[1]);
+	REQUIRE(ends[1].fails == 1 && ends[1].failed_text[0] && ends[1].last_user == &ends[1]);
+}
+
+/* A port of our choice, for each queue the next one. Others may take it meanwhile: tried again. */
+static void case_port_args(void)
+{
+	struct nic_err err = {""};
+	int error = -EADDRINUSE;
+	for (unsigned tries = 0; error == -EADDRINUSE && tries < 50; tries++) {
+		char args[32];
+		end_open_at(0, "127.0.0.1", NULL, 1);
+		unsigned port = udp_queue_of(ends[0].q)->port_number;
+		end_close(0);
+		snprintf(args, sizeof args, "port=%u", port < 65000 ? port : 65000);
+		struct nic_config config = {.queues = 4, .listen = "127.0.0.1", .args = args};
+		error = end_open_config(0, &config, &err);
+		for (unsigned i = 0; !error && i < 4; i++)
+			REQUIRE(udp_queue_of(driver->queue(ends[0].port, i))->port_number ==
+				(port < 65000 ? port : 65000) + i);
+		if (error)
+			continue;
+		struct nic_port *second;
+		REQUIRE(driver->open(&config, &second, &err) == -EADDRINUSE);
+		REQUIRE(strstr(err.text, "127.0.0.1") && strstr(err.text, "nic=udp:port=N"));
+	}
+	REQUIRE(error == 0);
+}
+
+static unsigned descriptors(void)
+{
+	int fd = dup(0);
+	close(fd);
+	return (unsigned)fd;
+}
+
+static void open_wrong(struct nic_config config, int want, const char *text)
+{
+	struct nic_err err = {""};
+	struct nic_port *port;
+	unsigned before = descriptors();
+	int error = driver->open(&config, &port, &err);
+	if (error != want || !strstr(err.text, text))
+		fprintf(stderr, "got %d \"%s\"\n", error, err.text);
+	REQUIRE(error == want && strstr(err.text, text));
+	REQUIRE(descriptors() == before);
+}
+
+static void case_wrong(void)
+{
+	open_wrong((struct nic_config){.queues = 0}, -EINVAL, "queues");
+	open_wrong((struct nic_config){.queues = 17}, -EINVAL, "queues");
+	open_wrong((struct nic_config){.queues = 1, .head_bytes = 4}, -EINVAL, "head");
+	open_wrong((struct nic_config){.queues = 1, .args = "speed=9"}, -EINVAL, "port, mtu, gso, rcvbuf, sndbuf");
+	open_wrong((struct nic_config){.queues = 1, .listen = "nosuch0"}, -EADDRNOTAVAIL, "lo 127.0.0.1");
+	open_wrong((struct nic_config){.queues = 1, .listen = "0.0.0.0"}, -EACCES, "security=none");
+	open_wrong((struct nic_config){.queues = 1, .advertise = "localhost"}, -EINVAL, "advertise=localhost");
+	open_wrong((struct nic_config){.queues = 2, .advertise = "192.0.2.1:7000"}, -EINVAL, "for each queue");
+}
+
+static void case_addresses(void)
+{
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	char text[256];
+	end_open_at(0, "127.0.0.2", NULL, 1);
+	end_open_at(1, NULL, NULL, 1);
+	driver->address(ends[0].port, &addr);
+	driver->address_text(&addr, text, sizeof text);
+	REQUIRE(strncmp(text, "udp 127.0.0.2:", 14) == 0);
+	at_0 = connect_attach(1, 0);
+	REQUIRE(send_one(1, at_0, 4, 40) == 0);
+	flush(1);
+	expect_one(0, 4, 40);
+	/* Any byte of it may come from somebody else: refused, or a place that nobody is at. */
+	for (uint16_t len = 0; len < addr.len; len++) {
+		struct nic_addr cut = addr;
+		cut.len = len;
+		REQUIRE(driver->reach(ends[1].port, &cut, &err) == -EINVAL && strstr(err.text, "malformed"));
+		REQUIRE(driver->connect(ends[1].port, 0, &cut, 0, NULL, 0, 0, NULL, &err) == -EINVAL);
+		driver->address_text(&cut, text, sizeof text);
+		REQUIRE(strcmp(text, "udp (malformed)") == 0);
+	}
+	struct nic_addr host = addr;
+	host.blob[4] ^= 1;
+	REQUIRE(driver->reach(ends[1].port, &host, &err) < 0 && strstr(err.text, "loopback of another host"));
+	host = addr;
+	host.blob[12] ^= 1;
+	REQUIRE(driver->reach(ends[1].port, &host, &err) < 0 && strstr(err.text, "another network namespace"));
+	driver->address_text(&addr, text, 8);
+	REQUIRE(strlen(text) == 7);
+}
+
+/* All addresses through one socket of both families; a port that leads to itself; advertised, what is published. */
+static void case_beyond(void)
+{
+	struct nic_err err = {""};
+	struct nic_config config = {.queues = 1, .beyond_host = true};
+	struct nic_addr addr;
+	char text[256];
+	REQUIRE(end_open_config(0, &config, &err) == 0);
+	REQUIRE(end_open_config(1, &config, &err) == 0);
+	at_1 = connect_attach(0, 1);
+	uint32_t self = connect_attach(0, 0);
+	for (unsigned i = 0; i < 100; i++) {
+		for (unsigned k = 0; k < 20; k++)
+			REQUIRE(send_one(0, at_1, i + k, 300) == 0);
+		REQUIRE(send_one(0, self, i, 200) == 0);
+		flush(0);
+		expect_row(1, i, 20, 300);
+		expect_one(0, i, 200);
+	}
+	end_close(1);
+	config.advertise = "192.0.2.77:7000-7003";
+	REQUIRE(end_open_config(1, &config, &err) == 0);
+	driver->address(ends[1].port, &addr);
+	driver->address_text(&addr, text, sizeof text);
+	REQUIRE(strcmp(text, "udp 192.0.2.77:7000") == 0);
+}
+
+static void case_places(void)
+{
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	enum { MANY = 3000 };
+	static uint32_t peers[MANY];
+	two("127.0.0.1", NULL);
+	driver->address(ends[1].port, &addr);
+	for (unsigned i = 0; i < MANY; i++)
+		peers[i] = place_up(0, &addr, 0, 0);
+	for (unsigned i = 0; i < MANY; i += 2)
+		driver->drop(ends[0].port, peers[i]);
+	for (unsigned i = 1; i < MANY; i += 2)
+		REQUIRE(ends[0].ops->attach(ends[0].q, peers[i]) == 0);
+	REQUIRE(ends[0].ops->attach(ends[0].q, peers[0]) == -EINVAL);
+	for (unsigned i = 1; i < MANY; i += 2) {
+		REQUIRE(send_one(0, peers[i], i, 33) == 0);
+		flush(0);
+		expect_one(1, i, 33);
+		ends[0].ops->detach(ends[0].q, peers[i]);
+	}
+	/* Dropped before it was reported: it never is. */
+	unsigned ups = ends[0].ups;
+	REQUIRE(driver->connect(ends[0].port, 0, &addr, 0, NULL, 0, 0, NULL, &err) == 0);
+	for (uint32_t i = 0; i < MANY + 8; i++)
+		if (i != at_1)
+			driver->drop(ends[0].port, i);
+	driver->step(ends[0].port, 0, on_event, &ends[0]);
+	REQUIRE(ends[0].ups == ups);
+	(void)place_up(0, &addr, 0, 0);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{"sizes", case_sizes},
+		{"not attached", case_not_attached},
+		{"equal packets", case_equal},
+		{"unequal packets", case_unequal},
+		{"ends of runs", case_run_ends},
+		{"load", case_load},
+		{"open side by side", case_side_by_side},
+		{"held open", case_held_open},
+		{"detach", case_detach},
+		{"wake", case_wake},
+		{"threads in turn", case_threads},
+		{"foreign datagrams", case_foreign},
+		{"receive buffer full", case_full},
+		{"refused", case_refused},
+		{"several queues", case_queues},
+		{"chosen ports", case_port_args},
+		{"wrong configurations", case_wrong},
+		{"addresses", case_addresses},
+		{"all addresses", case_beyond},
+		{"many places", case_places},
+	};
+	return run_cases(cases, sizeof cases / sizeof *cases);
+}

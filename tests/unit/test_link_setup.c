@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Connections of a link: the handshake and what may go wrong with it, strangers, ends. */
+#include "link_bench.h"
+
+#include "base/limits.h"
+#include "wire/head.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+static uint32_t at_0, at_1;
+
+static uint64_t some(uint64_t seq)
+{
+	return seq % 200;
+}
+
+/* Drops the first `lose` packets of a kind, or counts them. */
+struct sieve {
+	uint8_t kind;
+	unsigned lose, seen;
+	unsigned from;
+	uint8_t copy[1600]; /* of the last */
+	uint32_t copy_len;
+};
+
+static bool sieve(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	struct sieve *s = ctx;
+	(void)to;
+	(void)queue;
+	if (bytes[1] != s->kind || (s->from != DGRAM_PORTS && s->from != from))
+		return true;
+	memcpy(s->copy, bytes, *len);
+	s->copy_len = *len;
+	return s->seen++ >= s->lose;
+}
+
+static void listen_for(struct sieve *s, uint8_t kind, unsigned lose)
+{
+	*s = (struct sieve){.kind = kind, .lose = lose, .from = DGRAM_PORTS};
+	bench.fabric.hook = sieve;
+	bench.fabric.hook_ctx = s;
+}
+
+static void turns(unsigned n)
+{
+	while (n-- > 0)
+		bench_turn();
+}
+
+Test(link_setup, words_travel)
+{
+	bench_init();
+	bench_two(&at_0, &at_1);
+	cr_assert_str_eq(bench.ends[0].words, "reply");
+	cr_assert_str_eq(bench.ends[1].words, "hello");
+	cr_assert_eq(bench.ends[1].hellos, 1);
+	bench_fini();
+}
+
+/* Each packet of the handshake lost some times. Expect one connection. */
+Test(link_setup, lost_packets)
+{
+	for (unsigned kind = WIRE_ACK; kind <= WIRE_WELCOME; kind++) {
+		struct sieve s;
+		bench_init();
+		listen_for(&s, (uint8_t)kind, 5);
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 10, some, 10000));
+		cr_assert(bench_stream(1, at_1, 0, 10, some, 10000));
+		cr_assert_eq(bench.ends[1].hellos, 1, "kind %u", kind);
+		cr_assert_eq(bench.ends[0].ups + bench.ends[1].ups, 2, "kind %u", kind);
+		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0, "kind %u", kind);
+		bench_fini();
+	}
+}
+
+/* The acceptor sends before it knows that WELCOME came. Expect its messages delivered, after it has. */
+Test(link_setup, acceptor_first)
+{
+	struct sieve s;
+	bench_init();
+	listen_for(&s, WIRE_WELCOME, 3);
+	end_open(0, 1);
+	end_open(1, 1);
+	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[1].ups, 1, 1000));
+	at_1 = bench.ends[1].up;
+	cr_assert_eq(bench.ends[1].q->ops->attach(bench.ends[1].q, at_1), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		cr_assert_eq(bench_send(1, at_1, i, some(i)), 0);
+	cr_assert(bench_until(&bench.ends[0].ups, 1, 10000));
+	/* They come before the engine attaches the peer, and wait for it. */
+	turns(200);
+	cr_assert_eq(bench.ends[0].got, 0);
+	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
+	turns(200);
+	cr_assert_eq(bench.ends[0].got, 3);
+	cr_assert(!bench.ends[0].bad);
+	bench_fini();
+}
+
+Test(link_setup, refused)
+{
+	static const uint8_t lost[] = {WIRE_HELLO, WIRE_REFUSED};
+	for (unsigned i = 0; i < 2; i++) {
+		struct sieve s;
+		bench_init();
+		listen_for(&s, lost[i], 3);
+		end_open(0, 1);
+		end_open(1, 1);
+		bench.ends[1].refuse = -EALREADY;
+		cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
+		cr_assert(bench_until(&bench.ends[0].fails, 1, 10000));
+		cr_assert_eq(bench.ends[0].error, -EALREADY);
+		cr_assert(strstr(bench.ends[0].text, "dgram 1"), "%s", bench.ends[0].text);
+		/* Asked once, however often HELLO was repeated. */
+		cr_assert_eq(bench.ends[1].hellos, 1);
+		cr_assert_eq(bench.ends[1].ups, 0);
+		/* And then again. */
+		bench.ends[1].refuse = 0;
+		bench_pair(0, 1, &at_0, &at_1);
+		bench_fini();
+	}
+}
+
+/* A HELLO of a refused set-up comes late. Expect it not to be taken for a new one. */
+Test(link_setup, late_hello_of_a_refused_one)
+{
+	struct sieve s;
+	bench_init();
+	listen_for(&s, WIRE_HELLO, 0);
+	end_open(0, 1);
+	end_open(1, 1);
+	bench.ends[1].refuse = -EALREADY;
+	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[0].fails, 1, 10000));
+	bench.ends[1].refuse = 0;
+	turns(100);
+	dgram_inject(&bench.fabric, 1, 0, s.copy, s.copy_len);
+	turns(1000);
+	cr_assert_eq(bench.ends[1].hellos, 1);
+	cr_assert_eq(bench.ends[1].ups, 0);
+	bench_fini();
+}
+
+Test(link_setup, nobody_there)
+{
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	bench_init();
+	end_open(0, 1);
+	end_open(1, 1);
+	bench.ends[1].port->ops->address(bench.ends[1].port, &addr);
+	end_close(1);
+	struct nic_port *port = bench.ends[0].port;
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, bench.now + 50 * BENCH_MS, &bench, &err), 0);
+	cr_assert(bench_until(&bench.ends[0].fails, 1, 1000));
+	cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
+	cr_assert(strstr(bench.ends[0].text, "dgram 1"));
+	cr_assert_eq(bench.ends[0].ups, 0);
+	/* Another life of the address says so at once. */
+	end_open(1, 1);
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, bench.now + 10000 * BENCH_MS, &bench, &err), 0);
+	cr_assert(bench_until(&bench.ends[0].fails, 2, 100));
+	cr_assert_eq(bench.ends[0].error, -ESTALE);
+	cr_assert_eq(bench.ends[1].hellos, 0);
+	bench_fini();
+}
+
+Test(link_setup, bad_arguments)
+{
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	bench_init();
+	end_open(0, 1);
+	struct nic_port *port = bench.ends[0].port;
+	port->ops->address(port, &addr);
+	cr_assert_eq(port->ops->connect(port, 1, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 16, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 200, UINT64_MAX, NULL, &err), -EINVAL);
+	addr.len = 5;
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert(err.text[0]);
+	addr.len = 10;
+	addr.blob[0] = 1; /* below */
+	addr.blob[5] ^= 1; /* another identity */
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	strcpy(addr.driver, "other");
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	bench_fini();
+}
+
+Test(link_setup, no_such_queue_there)
+{
+	bench_init();
+	end_open(0, 1);
+	end_open(1, 2);
+	cr_assert_eq(bench_connect(0, 0, 1, 2, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[0].fails, 1, 1000) || bench.ends[0].fails);
+	cr_assert_eq(bench.ends[0].error, -ECHRNG, "%s", bench.ends[0].text);
+	bench_fini();
+}
+
+Test(link_setup, self)
+{
+	bench_init();
+	end_open(0, 2);
+	cr_assert_eq(bench_connect(0, 0, 0, 0, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[0].ups, 1, 10));
+	cr_assert_eq(bench.ends[0].hellos, 0);
+	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
+	uint64_t before = bench.fabric.sent;
+	cr_assert(bench_stream(0, bench.ends[0].up, 0, 3000, some, 10000));
+	cr_assert_eq(bench.fabric.sent, before); /* nothing of it leaves */
+	/* Another queue of the same port is another peer. */
+	cr_assert_eq(bench_connect(0, 0, 0, 1, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[0].ups, 3, 1000));
+	cr_assert_eq(bench.ends[0].hellos, 1);
+	cr_assert_neq(bench.ends[0].up, bench.ends[0].accepted);
+	struct nic_queue *q1 = bench.ends[0].port->ops->queue(bench.ends[0].port, 1);
+	cr_assert_eq(q1->ops->attach(q1, bench.ends[0].accepted), 0);
+	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].accepted), -EINVAL);
+	bench_fini();
+}
+
+Test(link_setup, drop_ends_both)
+{
+	bench_init();
+	bench_two(&at_0, &at_1);
+	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	cr_assert(bench_until(&bench.ends[1].downs, 1, 100));
+	cr_assert_eq(bench.ends[1].down, at_1);
+	cr_assert_eq(bench.ends[0].downs, 0);
+	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+	bench.ends[1].port->ops->drop(bench.ends[1].port, at_1);
+	turns(10);
+	bench_pair(0, 1, &at_0, &at_1);
+	cr_assert(bench_stream(0, at_0, 1, 10, some, 1000));
+	bench_fini();
+}
+
+Test(link_setup, close_ends_the_others)
+{
+	bench_init();
+	bench_two(&at_0, &at_1);
+	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+	end_close(1);
+	cr_assert(bench_until(&bench.ends[0].downs, 1, 100));
+	cr_assert_eq(bench.ends[0].down, at_0);
+	cr_assert_eq(bench.ends[0].error, -ECONNRESET);
+	bench_fini();
+}
+
+/* BYE is lost, and the other side sends. Expect RESET to end it long before the limit. */
+Test(link_setup, reset_when_bye_was_lost)
+{
+	struct sieve s;
+	bench_init();
+	bench.limit_ns = UINT64_C(60000000000);
+	listen_for(&s, WIRE_BYE, 100);
+	bench_two(&at_0, &at_1);
+	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	turns(1000);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert_eq(bench_send(1, at_1, 0, 5), 0);
+	cr_assert(bench_until(&bench.ends[1].downs, 1, 300)); /* 30 ms */
+	cr_assert_eq(bench.ends[1].error, -ESTALE);
+	bench_fini();
+}
+
+/* The same when it is another life of the address. */
+Test(link_setup, reset_by_another_life)
+{
+	struct sieve s;
+	bench_init();
+	bench.limit_ns = UINT64_C(60000000000);
+	listen_for(&s, WIRE_BYE, 100);
+	bench_two(&at_0, &at_1);
+	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	end_close(0);
+	end_open(0, 1);
+	cr_assert_eq(bench_send(1, at_1, 0, 5), 0);
+	cr_assert(bench_until(&bench.ends[1].downs, 1, 300));
+	struct nic_stats stats;
+	bench.ends[0].port->ops->stats(bench.ends[0].port, &stats);
+	cr_assert(stats.link_refused > 0);
+	bench_fini();
+}
+
+/* Steering by a hash: every pair of queues finds its path, there and back. */
+Test(link_setup, steering_by_hash)
+{
+	bench_init();
+	bench.fabric.hash = true;
+	end_open(0, 3);
+	end_open(1, 4);
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 0; k < 4; k++) {
+			unsigned ups = bench.ends[1].ups;
+			cr_assert_eq(bench_connect(0, i, 1, k, 1000 * BENCH_MS), 0);
+			cr_assert(bench_until(&bench.ends[0].ups, i * 4 + k + 1, 10000), "%u to %u", i, k);
+			cr_assert(bench_until(&bench.ends[1].ups, ups + 1, 10000));
+			cr_assert(bench.ends[0].up_queue == i && bench.ends[1].up_queue == k);
+			struct nic_queue *from = bench.ends[0].port->ops->queue(bench.ends[0].port, i);
+			struct nic_queue *to = bench.ends[1].port->ops->queue(bench.ends[1].port, k);
+			cr_assert_eq(from->ops->attach(from, bench.ends[0].up), 0);
+			cr_assert_eq(to->ops->attach(to, bench.ends[1].up), 0);
+			struct nic_queue *q0 = bench.ends[0].q, *q1 = bench.ends[1].q;
+			bench.ends[0].q = from;
+			bench.ends[1].q = to;
+			cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000));
+			cr_assert(bench_stream(1, bench.ends[1].up, 0, 20, some, 10000));
+			bench.ends[0].q = q0;
+			bench.ends[1].q = q1;
+		}
+	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	bench_fini();
+}
