@@ -238,10 +238,6 @@ static void rouse(struct dpdk_queue *q)
 static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body, uint32_t len)
 {
 	struct dpdk_queue *to = q->port->queues[queue];
-	if (!q->hands_over) { /* the hash led it here, and who sent it will find a path that does not */
-		dpdk_count(&q->counters.foreign, 1);
-		return;
-	}
 	struct loop *l = atomic_load_explicit(&to->loops[q->index], memory_order_relaxed);
 	if (len > l->slot_bytes - l->body_at || !loop_room(l)) {
 		dpdk_count(&q->counters.missed, 1);
@@ -267,7 +263,8 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
-	if (__builtin_expect(in.queue != q->index, 0)) {
+	/* Where a hash led it here it stays: who sent it is told, and tries another path. */
+	if (__builtin_expect(in.queue != q->index, 0) && q->hands_over) {
 		hand_over(q, in.queue, frame + in.payload, in.len);
 		return false;
 	}
