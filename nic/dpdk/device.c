@@ -56,6 +56,8 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 /* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
 static unsigned rings(const struct dpdk_port *p)
 {
+	if (dpdk_is_xdp(&p->args))
+		return p->xdp_rings;
 	return p->args.class == DPDK_MEMIF ? p->queues_n * p->queues_n : p->queues_n;
 }
 
@@ -96,7 +98,9 @@ static int configure(struct dpdk_port *p)
 	uint16_t n = (uint16_t)rings(p);
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
-	p->steering = p->args.class == DPDK_MEMIF || p->queues_n == 1 ? NIC_STEER_QUEUE : NIC_STEER_HASH;
+	/* net_af_xdp: what came by another's ring is handed over. */
+	bool steered = p->args.class == DPDK_MEMIF || dpdk_is_xdp(&p->args) || p->queues_n == 1;
+	p->steering = steered ? NIC_STEER_QUEUE : NIC_STEER_HASH;
 	return error;
 }
 
@@ -134,16 +138,30 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || (dpdk_eal_huge() && !xdp));
 }
 
-static int set_rings_up(struct dpdk_port *p)
+/* Mbufs that the device's rings of one queue may hold. */
+static unsigned slots(const struct dpdk_port *p, unsigned rx, unsigned tx)
 {
-	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
-	int error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
-	int socket = rte_eth_dev_socket_id(p->ethdev);
-	bool copies = p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0;
+	if (p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0)
+		return 0; /* copied */
+	if (!dpdk_is_xdp(&p->args))
+		return rx + tx;
+	return (p->xdp_rings + p->queues_n - 1) / p->queues_n * (rx + tx + 4096u);
+}
+
+static int make_pools(struct dpdk_port *p, uint16_t rx, uint16_t tx, struct nic_err *err)
+{
+	int error = 0;
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
-		p->pools[i] = pool_of(p, copies ? 0 : rx + tx + (dpdk_is_xdp(&p->args) ? 4096u : 0));
-		error = p->pools[i] ? 0 : -ENOMEM;
+		p->pools[i] = pool_of(p, slots(p, rx, tx));
+		error = p->pools[i] ? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
+				    : dpdk_error(err, -ENOMEM, "dpdk: no memory for the packets of %s", p->args.name);
 	}
+	return error;
+}
+
+static int set_rings_up(struct dpdk_port *p, uint16_t rx, uint16_t tx)
+{
+	int error = 0, socket = rte_eth_dev_socket_id(p->ethdev);
 	unsigned n = rings(p);
 	/* memif: ring i · queues + j leads from a queue i to the other side's j, which owns the mbufs at that end. */
 	for (unsigned i = 0; !error && i < n; i++)
@@ -154,6 +172,12 @@ static int set_rings_up(struct dpdk_port *p)
 	return error;
 }
 
+static int not_set_up(const struct dpdk_port *p, int error, struct nic_err *err)
+{
+	const char *why = dpdk_log_end();
+	return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name, *why ? why : strerror(-error));
+}
+
 static int open_locked(struct dpdk_port *p, struct nic_err *err)
 {
 	int error = find(p, err);
@@ -161,16 +185,24 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 		error = check_queues(p, err);
 	if (error)
 		return error;
+	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
 	dpdk_log_begin();
 	error = configure(p);
 	if (!error)
 		error = set_body_max(p);
 	if (!error)
-		error = set_rings_up(p);
-	const char *why = dpdk_log_end();
+		error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
 	if (error)
-		return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name,
-				  *why ? why : strerror(-error));
+		return not_set_up(p, error, err);
+	dpdk_log_end();
+	error = make_pools(p, rx, tx, err);
+	if (error)
+		return error;
+	dpdk_log_begin();
+	error = set_rings_up(p, rx, tx);
+	if (error)
+		return not_set_up(p, error, err);
+	dpdk_log_end();
 	return 0;
 }
 

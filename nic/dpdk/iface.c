@@ -8,11 +8,14 @@
 #include "nic/dpdk/xdp/xdp.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/if_packet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
@@ -127,9 +130,27 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 	struct dpdk_args *args = &p->args;
 	struct frame_addr me = {.v6 = p->ip.v6, .port = p->holder.first};
 	char path[64];
+	unsigned start = number_arg(args, "start_queue", 0);
 	int error = 0;
-	if (p->queues_n > 1 && !find_arg(args->devargs, "queue_count"))
-		error = add_arg(args, err, ",queue_count=%u", p->queues_n);
+	/* The network card chooses a queue as it likes: what came by one without a socket of ours would be lost. DPDK
+	 * serves one queue of an interface whose queues either send or receive. */
+	unsigned served = p->iface.combined ? p->iface.combined : 1;
+	bool chosen = find_arg(args->devargs, "queue_count") || start;
+	p->xdp_rings = number_arg(args, "queue_count", served > start ? served - start : 1);
+	if (!chosen && p->iface.rx_queues > served)
+		return dpdk_error(
+			err, -ERANGE,
+			"dpdk: interface %s has %u queues that receive, but net_af_xdp serves %u of them: `ethtool -L "
+			"%s rx 1` leaves one, or say queue_count=1 if nothing arrives at the others",
+			p->iface.name, p->iface.rx_queues, served, p->iface.name);
+	if (p->xdp_rings < p->queues_n || start + p->xdp_rings > XDP_QUEUES_MAX)
+		return dpdk_error(
+			err, -ERANGE,
+			"dpdk: net_af_xdp serves %u queues of interface %s: there must be one for each of the "
+			"%u shards, and %u at most; `ethtool -L %s combined N` changes it",
+			p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
+	if (!find_arg(args->devargs, "queue_count"))
+		error = add_arg(args, err, ",queue_count=%u", p->xdp_rings);
 	if (!error && is_virtual(&p->iface) && !find_arg(args->devargs, "busy_budget"))
 		error = add_arg(args, err, ",busy_budget=0");
 	if (error || find_arg(args->devargs, "xdp_prog")) /* the user's own, as is its end */
@@ -170,6 +191,27 @@ unsigned dpdk_iface_room(const struct dpdk_port *p)
 	if (dpdk_is_xdp(&p->args))
 		return dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
 	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
+}
+
+/* Right to lock memory without limit. */
+static bool has_ipc_lock(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+	return syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
+}
+
+int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err)
+{
+	struct rlimit limit;
+	uint64_t all = bytes * p->xdp_rings;
+	if (!dpdk_is_xdp(&p->args) || has_ipc_lock() || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 ||
+	    limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= all)
+		return 0;
+	return dpdk_error(err, -ENOMEM,
+			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
+			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
+			  p->args.name, (unsigned long long)all >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
 /* net_af_xdp polls the kernel for so many packets, 64 by default, each time it finds none. */

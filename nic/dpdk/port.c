@@ -113,6 +113,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
+	if (!error && dpdk_is_xdp(&p->args))
+		error = dpdk_queues_hand_over(p, err);
 	if (error)
 		return error;
 	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
@@ -203,9 +205,10 @@ static void dpdk_stats(const struct nic_port *port, struct nic_stats *out)
 		out->rx_malformed += count(&c->malformed);
 		out->tx_dropped += count(&c->dropped);
 		out->kicks += count(&c->kicks);
+		out->rx_missed += count(&c->missed);
 	}
 	if (rte_eth_stats_get(p->ethdev, &device) == 0) {
-		out->rx_missed = device.imissed + device.rx_nombuf;
+		out->rx_missed += device.imissed + device.rx_nombuf;
 		out->rx_malformed += device.ierrors;
 		out->tx_dropped += device.oerrors;
 	}

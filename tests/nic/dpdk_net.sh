@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The dpdk driver on interfaces that it shares with the kernel, net_af_packet and net_af_xdp: between two network
 # namespaces joined by a pair of veth, and three through a bridge, beside the kernel's own traffic.
-# usage: dpdk_net.sh NIC_PEER [pair|bridge]
+# usage: dpdk_net.sh NIC_PEER COMBINED_QUEUES [packet|xdp|bridge]
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 
@@ -18,6 +18,7 @@ fi
 
 . "$here/../e2e/cases.sh"
 nic_peer=$1
+combined=$2
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
@@ -57,13 +58,13 @@ interface() { # holder, name, number: its addresses; brings it up
 
 mac() { printf '02:00:00:00:91:%02x' "$1"; }
 
-joined() { # two namespaces, $a and $b, joined by interfaces of the same name
+joined() { # queues: two namespaces, $a and $b, joined by interfaces of the same name
 	new_ns
 	a=$ns
 	new_ns
 	b=$ns
-	ip link add far0 netns "$a" address "$(mac 1)" numrxqueues 2 numtxqueues 2 type veth \
-		peer name far0 netns "$b" address "$(mac 2)" numrxqueues 2 numtxqueues 2 &&
+	ip link add far0 netns "$a" address "$(mac 1)" numrxqueues "$1" numtxqueues "$1" type veth \
+		peer name far0 netns "$b" address "$(mac 2)" numrxqueues "$1" numtxqueues "$1" &&
 		interface "$a" far0 1 && interface "$b" far0 2
 }
 
@@ -91,13 +92,16 @@ new_run() {
 	stop="$run/stop"
 }
 
+preload= # env LD_PRELOAD=…
+
 # worker HOLDER INDEX COUNT ARGUMENTS...: in the background; its output in $run/out.INDEX
 worker() {
 	where=$1
 	index=$2
 	count=$3
 	shift 3
-	nsenter -t "$where" -n timeout -k 3 "$guard_s" "$nic_peer" --dir "$run" --index "$index" --peers "$count" "$@" \
+	# shellcheck disable=SC2086 # words of a command
+	nsenter -t "$where" -n $preload timeout -k 3 "$guard_s" "$nic_peer" --dir "$run" --index "$index" --peers "$count" "$@" \
 		>"$run/out.$index" 2>"$run/err.$index" </dev/null &
 	last=$!
 	workers="$workers $last"
@@ -267,8 +271,8 @@ neighbours() { # name, device, address of b, where
 # Who sleeps is woken by a kick, through the kernel.
 sleepers() { # name, device
 	new_run
-	worker "$a" 0 2 --args "$2,iface=far0" --calls 40 --sleep
-	worker "$b" 1 2 --args "$2,iface=far0" --calls 400 --sleep
+	worker "$a" 0 2 --args "$2,iface=far0" --calls 1 --sleep
+	worker "$b" 1 2 --args "$2,iface=far0" --calls 40 --nap 20
 	finished && above 0 wakes 0 && above 1 kicks 0
 	ok "$1: a sleeper is woken" $?
 }
@@ -299,7 +303,7 @@ killed() { # name, device
 }
 
 pair_cases() { # device
-	joined || return 1
+	joined 1 || return 1
 	if ! has_rights "$1"; then
 		if has err 'CAP_'; then
 			skip "$1: all cases" "$(sed 's/.*needs //' "$dir/err" | head -n 1)"
@@ -349,13 +353,51 @@ bridge_cases() {
 	done
 }
 
-case ${2:-all} in
-all | pair)
+# A pair of veth has as many queues as one likes; a preloaded function has net_af_xdp believe that they are "combined". A
+# packet arrives at the queue of the number that it was sent from.
+queue_cases() { # device
+	joined 3 || return 1
+	has_rights "$1" || return 0 # said already
+	case $1 in
+	net_af_xdp*)
+		at "$a" "$nic_peer" --dir "$dir" --index 0 --peers 2 --args "$1,iface=far0" >"$dir/out" 2>"$dir/err" </dev/null
+		says 'far0 has 3 queues that receive' && says 'ethtool -L far0'
+		ok "$1: queues that would not be looked at are refused" $?
+		exchange "$1: one queue of three, by the user's word" "$1" --args "$1,iface=far0,queue_count=1"
+		;;
+	esac
+	preload="env LD_PRELOAD=$combined"
+	exchange "$1: one shard looks at all queues" "$1"
+	exchange "$1: three queues each" "$1" --queues 3
+	exchange "$1: three queues, each to another one" "$1" --queues 3 --shift 1
+	exchange "$1: three queues, each to another one, IPv6" "$1" --queues 3 --shift 2 --listen fd91::/16
+	exchange "$1: two shards on three queues" "$1" --queues 2 --shift 1
+	case $1 in
+	net_af_xdp*)
+		# shellcheck disable=SC2086
+		at "$a" $preload "$nic_peer" --dir "$dir" --index 0 --peers 2 --queues 4 --args "$1,iface=far0" \
+			>"$dir/out" 2>"$dir/err" </dev/null
+		says 'serves 3 queues of interface far0' && says '4 shards'
+		ok "$1: more shards than queues are refused" $?
+		;;
+	esac
+	preload=
+}
+
+part=${3:-all}
+case $part in
+all | packet)
 	pair_cases net_af_packet0
-	pair_cases net_af_xdp0
+	queue_cases net_af_packet0
 	;;
 esac
-case ${2:-all} in
+case $part in
+all | xdp)
+	pair_cases net_af_xdp0
+	queue_cases net_af_xdp0
+	;;
+esac
+case $part in
 all | bridge) bridge_cases ;;
 esac
 

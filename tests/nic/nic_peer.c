@@ -6,10 +6,11 @@
  * them see.
  *
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
- *                 [--calls C] [--until FILE] [--sleep]
+ *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S]
  *
  * Requests are sent to each queue of each peer, C to each at least (default 300), and until FILE is there. With
- * --sleep a process that has nothing to do sleeps until it is woken. The last line are its counters: "name=value ...".
+ * --sleep a process that has nothing to do sleeps until it is woken, and with --nap it does nothing before each call.
+ * Queue q sends to queue q + S of the others. The last line are its counters: "name=value ...".
  */
 #include "nic/nic.h"
 
@@ -30,7 +31,7 @@ enum { PEERS_MAX = 8, QUEUES_MAX = 16, BURST = 32, PATHS_TRIED = 64 };
 #define REPEAT_NS      (SECOND / 50)
 #define KICK_NS        (SECOND / 1000)
 #define SLEEP_AFTER_NS (SECOND / 500)
-#define SLEEP_MS_MAX   20
+#define SLEEP_MS_MAX   1000
 
 /** In front of every packet's body. */
 struct words {
@@ -44,14 +45,14 @@ struct words {
 
 static struct {
 	const char *dir, *driver, *args, *listen, *until;
-	unsigned index, peers, queues, calls;
+	unsigned index, peers, queues, calls, nap_ms, shift;
 	bool sleep;
 } opt = {.driver = "dpdk", .queues = 1, .calls = 300};
 
 static struct nic_port *port;
 static struct nic_caps caps;
 static struct nic_queue *queues[QUEUES_MAX];
-/* Places to send to, by local queue and process; what is sent there arrives at the queue of the same number. */
+/* Places to send to, by local queue and process; what is sent there arrives at queue target(). */
 static uint32_t places[QUEUES_MAX][PEERS_MAX];
 static uint32_t last_up;
 static bool failed;
@@ -239,6 +240,11 @@ static bool call(unsigned q, uint32_t place, uint32_t len, uint64_t limit)
 	return true;
 }
 
+static unsigned target(unsigned q)
+{
+	return (q + opt.shift) % opt.queues;
+}
+
 static uint32_t connect_to(unsigned q, unsigned i, const struct nic_addr *addr, unsigned route)
 {
 	struct nic_err err = {""};
@@ -279,13 +285,13 @@ static struct nic_addr addr_of(unsigned i)
 static void find_path(unsigned q, unsigned i, const struct nic_addr *addr)
 {
 	for (unsigned path = 1; path < PATHS_TRIED; path++) {
-		if (call(q, places[q][i], 0, GIVE_UP_NS) && answered_at == q)
+		if (call(q, places[q][i], 0, GIVE_UP_NS) && answered_at == target(q))
 			return;
 		queues[q]->ops->detach(queues[q], places[q][i]);
 		port->ops->drop(port, places[q][i]);
-		places[q][i] = connect_to(q, i, addr, NIC_ROUTE(q, path));
+		places[q][i] = connect_to(q, i, addr, NIC_ROUTE(target(q), path));
 	}
-	die("no path leads to queue %u of worker %u", q, i);
+	die("no path leads to queue %u of worker %u", target(q), i);
 }
 
 static void meet(unsigned i)
@@ -299,7 +305,7 @@ static void meet(unsigned i)
 		die("reach %s: %s: %s", text, strerror(-rc), err.text);
 	printf("worker %u is at %s\n", i, text);
 	for (unsigned q = 0; q < opt.queues; q++)
-		places[q][i] = connect_to(q, i, &addr, NIC_ROUTE(q, 0));
+		places[q][i] = connect_to(q, i, &addr, NIC_ROUTE(target(q), 0));
 }
 
 static bool all(const char *what)
@@ -337,8 +343,10 @@ static void call_all(void)
 				uint32_t len = (uint32_t)(n % 4 == 3 ? max - n % 16 / 4 : n * 7 % max);
 				if (!call(q, places[q][i], len, GIVE_UP_NS))
 					die("worker %u does not answer", i);
-				if (caps.steering == NIC_STEER_QUEUE && answered_at != q)
-					die("sent to queue %u, arrived at %u", q, answered_at);
+				if (answered_at != target(q))
+					die("sent to queue %u, arrived at %u", target(q), answered_at);
+				if (opt.nap_ms)
+					poll(NULL, 0, (int)opt.nap_ms);
 			}
 		}
 	}
@@ -398,7 +406,8 @@ static void parse(int argc, char **argv)
 	static const struct option options[] = {
 		{"dir", 1, NULL, 'd'},   {"index", 1, NULL, 'i'},  {"peers", 1, NULL, 'n'},  {"driver", 1, NULL, 'D'},
 		{"args", 1, NULL, 'a'},  {"listen", 1, NULL, 'l'}, {"queues", 1, NULL, 'q'}, {"calls", 1, NULL, 'c'},
-		{"until", 1, NULL, 'u'}, {"sleep", 0, NULL, 's'},  {NULL, 0, NULL, 0},
+		{"until", 1, NULL, 'u'}, {"sleep", 0, NULL, 's'},  {"nap", 1, NULL, 'N'},    {"shift", 1, NULL, 'S'},
+		{NULL, 0, NULL, 0},
 	};
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (c) {
@@ -428,6 +437,12 @@ static void parse(int argc, char **argv)
 			break;
 		case 'u':
 			opt.until = optarg;
+			break;
+		case 'N':
+			opt.nap_ms = (unsigned)atoi(optarg);
+			break;
+		case 'S':
+			opt.shift = (unsigned)atoi(optarg);
 			break;
 		case 's':
 			opt.sleep = true;
