@@ -510,6 +510,7 @@ static void play_end(unsigned e, int socket, bool begins)
 static void player_main(int socket)
 {
 	play_end(1, socket, true);
+	end_close(1);
 }
 
 static void case_datagram_processes(void)
