@@ -28,10 +28,11 @@
 struct nic_port;
 struct nic_queue;
 
-/** Where a port can be reached, as published in the store: bytes that only the same driver on another worker reads. */
+/** Where a port can be reached, as published in the store: bytes that only the same driver on another worker reads.
+ * Members are not to be trusted: `len` and all of the blob are checked by whoever is given one. */
 struct nic_addr {
 	char driver[16];
-	uint16_t len; /* of blob, [0, NIC_ADDR_BYTES_MAX] */
+	uint16_t len; /* of blob, [0, NIC_ADDR_BYTES_MAX]; 208 at most for datagram drivers: engine/link adds to it */
 	uint8_t blob[NIC_ADDR_BYTES_MAX];
 };
 
@@ -71,7 +72,7 @@ struct nic_caps {
 	uint64_t reap_ns;          /* what was committed is let go of within this time without further traffic;
 				      0: by tx_commit(), which copies. UINT64_MAX: unbounded, so no zero_copy_tx */
 	uint32_t slots;            /* packets that can be in flight towards one peer, at least, before -EAGAIN */
-	uint32_t peers_max;
+	uint32_t peers_max;        /* their numbers are below it */
 	uint32_t queues_max;
 };
 
@@ -98,10 +99,11 @@ struct nic_config {
 	uint64_t id;             /* names this port's socket: the worker's incarnation */
 	bool any_user;           /* serve peers of other users too (security=none) */
 	bool beyond_host;        /* serve other hosts too (security=none); else loopback and this machine's only */
-	unsigned queues;         /* one per shard */
+	unsigned queues;         /* one per shard, [1, caps.queues_max]; else open() says -EINVAL */
 	unsigned head_bytes;     /* of every packet's head, [1, caps.head_bytes_max], 0 for datagram drivers */
-	const char *args;        /* the driver's own, what follows ':' in nic=; NULL: none */
-	const char *listen;    /* interface name, subnet (a.b.c.d/n, IPv6 too) or address to be reached at; NULL: any */
+	const char *args;   /* the driver's own, what follows ':' in nic=; NULL: none; not kept. A word that it does not
+			       know is -EINVAL, naming it */
+	const char *listen; /* interface name, subnet (a.b.c.d/n, IPv6 too) or address to be reached at; NULL: any */
 	const char *advertise; /* address[:port[-port]] to publish instead of what was bound (NAT); NULL: that */
 };
 
@@ -114,7 +116,8 @@ enum nic_event_type {
 
 struct nic_event {
 	enum nic_event_type type;
-	uint32_t peer;     /* UP, DOWN; NIC_PEER_NONE otherwise */
+	uint32_t peer;     /* UP, DOWN: [0, caps.peers_max), the only one of this number until drop(); NIC_PEER_NONE
+			      otherwise */
 	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer belongs to */
 	void *user;        /* connect()'s, NULL on the accepting side */
 	const void *hello; /* HELLO, UP */
@@ -137,7 +140,8 @@ struct nic_port_ops {
 	void (*close)(struct nic_port *port);
 	void (*caps)(const struct nic_port *port, struct nic_caps *out);
 	void (*address)(const struct nic_port *port, struct nic_addr *out);
-	/** A published address in words, without a line end: "udp 10.0.0.5:7000", for messages. Any thread. */
+	/** A published address in words, printable and without a line end: "udp 10.0.0.5:7000", for messages. Loads
+	 * nothing, asks nobody. Any thread. */
 	void (*address_text)(const struct nic_addr *addr, char *out, size_t cap);
 	/**
 	 * Would connect() to this address of the same driver have a chance: 0, or -errno with the reason in `err`
@@ -167,16 +171,18 @@ struct nic_port_ops {
 	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
 	/** A descriptor that polls readable when step() has work. */
 	int (*fd)(const struct nic_port *port);
-	/** Frees a peer that is detached from its queue, or was never attached. Connected drivers close its
-	 * connection: the other end sees DOWN. */
+	/** Frees a peer that is detached from its queue, or was never attached: its number may be given again.
+	 * Connected drivers close its connection: the other end sees DOWN. */
 	void (*drop)(struct nic_port *port, uint32_t peer);
 };
 
 /** A received packet. */
 struct nic_pkt {
-	const uint8_t *head; /* head_bytes of memory that a peer can write: copy out, check, then use.
-			      * NULL: the peer broke the driver's own rules; nothing else is set but `peer` */
-	const uint8_t *body; /* aligned as nic_tx.body; NULL when body_len is 0 */
+	const uint8_t *head; /* head_bytes of memory that a peer can write: copy out, check, then use; of a datagram
+			      * driver nothing is there. NULL: the peer broke the driver's own rules; nothing else is
+			      * set but `peer` */
+	const uint8_t *body; /* aligned to caps.body_align; to 64 where there is an inline size and it is larger. May be
+			      * memory that a peer can write. NULL when body_len is 0 */
 	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
 	uint64_t cookie;     /* 0: readable until the next recv(); else may be held until release() */
 	uint32_t peer;       /* datagram drivers: NIC_PEER_NONE */
@@ -186,10 +192,11 @@ struct nic_pkt {
 struct nic_tx {
 	uint8_t *head; /* aligned to 4; head_bytes to be written before commit; may lie in head_room, so the struct must
 			  not move */
-	uint8_t *body; /* connected drivers: aligned to 32 bytes at least when it shares the head's line, else to 64 */
+	uint8_t *body; /* connected drivers: aligned to 32 bytes at least when it shares the head's line, else to 64;
+			  nothing is in it that is to be read */
 	uint64_t body_len;
-	uint64_t cookie;
-	void *link; /* the driver's */
+	uint64_t cookie; /* the driver's, as is link */
+	void *link;
 	uint32_t peer;
 	alignas(8) uint8_t head_room[48];
 };
@@ -200,21 +207,23 @@ struct nic_raw_ops;
  * named. */
 struct nic_queue_ops {
 	/** Begins / ends polling a peer that is UP at this queue; -EINVAL: it is not, or is attached. After detach()
-	 * the peer may be dropped. */
+	 * the peer may be dropped; what was committed and not flushed may be lost, packets that are held are still to
+	 * be released, to no effect. */
 	int (*attach)(struct nic_queue *q, uint32_t peer);
 	void (*detach)(struct nic_queue *q, uint32_t peer);
-	/** Up to `max` packets. Those of the burst before, but for the held ones, are given back by this. */
+	/** Up to `max` packets. Those of the burst before, but for the held ones, are given back by this. 0 of an armed
+	 * queue: nothing is left that came before arm(), or wake_fd is readable. */
 	unsigned (*recv)(struct nic_queue *q, struct nic_pkt *pkts, unsigned max);
 	/** Gives back a packet with a cookie, exactly once, in any order. */
 	void (*release)(struct nic_queue *q, uint32_t peer, uint64_t cookie);
 	/**
 	 * Room for one packet. -EAGAIN: the ring is full; -ENOBUFS: no memory for the body now; -EMSGSIZE; -EPIPE: not
 	 * attached. On success the room is the caller's until commit or cancel. A small one (head and body within
-	 * inline_bytes_max) must be committed or cancelled before the next reserve; larger ones may stay open side by
-	 * side.
+	 * inline_bytes_max) must be committed or cancelled before the next reserve or commit; larger ones may stay
+	 * open side by side, and be committed or cancelled in any order.
 	 */
 	int (*tx_reserve)(struct nic_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
-	/** Packets that could be committed now towards this peer; it may be too low. */
+	/** Packets that could be committed now towards this peer, 0 when it is not attached; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Largest body towards this peer now: datagram drivers learn of smaller path MTUs while they send. */
 	uint64_t (*tx_bytes_max)(struct nic_queue *q, uint32_t peer);

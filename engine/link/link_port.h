@@ -17,8 +17,9 @@
 #include "wire/head.h"
 #include "xcore/buf.h"
 
-#define LINK_HEAD     ((uint32_t)sizeof(struct wire_head))
-#define LINK_BODY_MAX ((uint64_t)16 << 20)
+#define LINK_HEAD ((uint32_t)sizeof(struct wire_head))
+/* A message of 16 MiB and what the engine adds to it. */
+#define LINK_BODY_MAX (((uint64_t)16 << 20) + 64)
 #define LINK_BURST    32u /* packets taken from the driver below at once */
 #define LINK_ID_BYTES 8u  /* of the port's identity, at the end of its address */
 /* An identity is random but for its last four bits, which tell the queues. */
@@ -199,9 +200,10 @@ struct link_queue {
 	struct nic_queue *lower;
 	const struct nic_queue_ops *ops; /* of lower */
 	struct link_port *port;
-	uint64_t id;         /* the port's */
-	bool crc;            /* to be computed: the driver below does not check */
-	bool unflushed;      /* something was committed below */
+	uint64_t id;    /* the port's */
+	bool crc;       /* to be computed: the driver below does not check */
+	bool unflushed; /* something was committed below */
+	bool armed;
 	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
 	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
 	uint32_t index;

@@ -320,7 +320,7 @@ static void tell_asleep(struct link_queue *q)
 static void link_arm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
-	q->look = true;
+	q->look = q->armed = true;
 	/* Nobody is to wake us for what we can say now. */
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		if (q->actives[i]->owed)
@@ -337,6 +337,7 @@ static void link_disarm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
 	q->asleep_mark = 0;
+	q->armed = false;
 	q->look = true;
 	q->ops->disarm(q->lower);
 }

@@ -534,5 +534,8 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_timers_run(q);
 	if (__builtin_expect(q->unflushed || (q->backlog_first && got), 0))
 		link_flush(nq);
+	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
+	if (__builtin_expect(q->armed && got && n == 0 && max, 0))
+		q->ops->wake(q->lower);
 	return n;
 }

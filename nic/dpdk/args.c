@@ -69,6 +69,17 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	return 1;
 }
 
+/* memif's driver ignores all of its arguments when it does not know one of them. */
+static bool memif_knows(const char *key)
+{
+	static const char *const keys[] = {"id",  "role",      "bsize",     "rsize",  "socket",   "socket-abstract",
+					   "mac", "owner-uid", "owner-gid", "secret", "zero-copy"};
+	for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++)
+		if (strcmp(key, keys[i]) == 0)
+			return true;
+	return false;
+}
+
 /* What we must know of the driver's own keys. */
 static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
@@ -76,6 +87,10 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 		snprintf(a->iface, sizeof a->iface, "%s", value);
 	if (a->class != DPDK_MEMIF)
 		return 0;
+	if (!memif_knows(key))
+		return bad_key(err, key, value,
+			       "memif has no such argument, but role, id, socket, socket-abstract, bsize, rsize, mac, "
+			       "secret");
 	if (strcmp(key, "role") == 0) {
 		a->server = strcmp(value, "server") == 0;
 		if (!a->server && strcmp(value, "client") != 0)
@@ -99,6 +114,30 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 	return 0;
 }
 
+static int add(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+{
+	size_t len = strlen(a->devargs);
+	int n = snprintf(a->devargs + len, sizeof a->devargs - len, "%s%s=%s", len ? "," : "", key, value);
+	return n < 0 || (size_t)n >= sizeof a->devargs - len
+		       ? dpdk_error(err, -EINVAL, "dpdk: the arguments of %s take more than %zu bytes", a->name,
+				    sizeof a->devargs - 1)
+		       : 0;
+}
+
+/*
+ * memif's driver has one socket for all devices of a process with the same path, which the first of them makes: a
+ * client's does not listen. So a client says the path in other words than a server would.
+ */
+static int add_socket(struct dpdk_args *a, struct nic_err *err)
+{
+	char path[sizeof a->socket + 4];
+	const char *slash = strrchr(a->socket, '/');
+	snprintf(path, sizeof path, "%s", a->socket);
+	if (!a->server && !a->abstract && slash && strlen(a->socket) + 3 < sizeof a->socket)
+		snprintf(path, sizeof path, "%.*s/./%s", (int)(slash - a->socket), a->socket, slash + 1);
+	return add(a, "socket", path, err);
+}
+
 static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 {
 	char *value = strchr(pair, '=');
@@ -113,12 +152,9 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	int error = look_at(a, pair, value, err);
 	if (error)
 		return error;
-	size_t len = strlen(a->devargs);
-	int n = snprintf(a->devargs + len, sizeof a->devargs - len, "%s%s=%s", len ? "," : "", pair, value);
-	return n < 0 || (size_t)n >= sizeof a->devargs - len
-		       ? dpdk_error(err, -EINVAL, "dpdk: the arguments of %s take more than %zu bytes", a->name,
-				    sizeof a->devargs - 1)
-		       : 0;
+	if (a->class == DPDK_MEMIF && strcmp(pair, "socket") == 0)
+		return 0; /* see add_socket() */
+	return add(a, pair, value, err);
 }
 
 /* [domain:]bus:device.function, in hexadecimal. */
@@ -176,5 +212,7 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 	int error = 0;
 	while (!error && (word = strtok_r(NULL, ",", &rest)))
 		error = take_pair(out, word, err);
-	return error ? error : check(out, err);
+	if (!error)
+		error = check(out, err);
+	return !error && out->class == DPDK_MEMIF ? add_socket(out, err) : error;
 }

@@ -16,11 +16,6 @@
 /* Ports of one process may come and go on several control cores; devices and pools are the process'. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static bool is_xdp(const struct dpdk_port *p)
-{
-	return strncmp(p->args.name, "net_af_xdp", 10) == 0;
-}
-
 /* Drivers that hand a frame on as it is, or free it on a thread of their own: pools must then be safe for several. */
 static bool passes_mbufs(const struct dpdk_port *p)
 {
@@ -61,6 +56,8 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 /* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
 static unsigned rings(const struct dpdk_port *p)
 {
+	if (dpdk_is_xdp(&p->args))
+		return p->xdp_rings;
 	return p->args.class == DPDK_MEMIF ? p->queues_n * p->queues_n : p->queues_n;
 }
 
@@ -101,7 +98,9 @@ static int configure(struct dpdk_port *p)
 	uint16_t n = (uint16_t)rings(p);
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
-	p->steering = p->args.class == DPDK_MEMIF || p->queues_n == 1 ? NIC_STEER_QUEUE : NIC_STEER_HASH;
+	/* net_af_xdp: what came by another's ring is handed over. */
+	bool steered = p->args.class == DPDK_MEMIF || dpdk_is_xdp(&p->args) || p->queues_n == 1;
+	p->steering = steered ? NIC_STEER_QUEUE : NIC_STEER_HASH;
 	return error;
 }
 
@@ -113,9 +112,11 @@ static int set_body_max(struct dpdk_port *p)
 		p->body_max = (p->args.mtu && p->args.mtu < p->args.bsize ? p->args.mtu : p->args.bsize) - p->head_len;
 		return 0;
 	}
-	int error = rte_eth_dev_get_mtu(p->ethdev, &mtu);
-	if (p->args.class == DPDK_IFACE && p->iface.mtu < mtu)
-		mtu = (uint16_t)p->iface.mtu;
+	int error = 0;
+	if (p->args.class == DPDK_IFACE)
+		mtu = dpdk_iface_mtu(p);
+	else
+		error = rte_eth_dev_get_mtu(p->ethdev, &mtu);
 	p->body_max = mtu - (p->head_len - FRAME_MAC_BYTES);
 	return error;
 }
@@ -127,23 +128,40 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
 	unsigned n = lanes * DPDK_TX_MAX + 2 * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
-	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0;
+	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
+	if (p->args.class == DPDK_IFACE)
+		room = dpdk_iface_room(p);
 	/* Devices that read and write packet memory find the frame where they expect it; the others copy. */
-	p->rx_shift = pci || is_xdp(p) ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	p->rx_shift = pci || xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
-	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || dpdk_eal_huge());
+	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
+	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || (dpdk_eal_huge() && !xdp));
 }
 
-static int set_rings_up(struct dpdk_port *p)
+/* Mbufs that the device's rings of one queue may hold. */
+static unsigned slots(const struct dpdk_port *p, unsigned rx, unsigned tx)
 {
-	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
-	int error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
-	int socket = rte_eth_dev_socket_id(p->ethdev);
-	bool copies = p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0;
+	if (p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0)
+		return 0; /* copied */
+	if (!dpdk_is_xdp(&p->args))
+		return rx + tx;
+	return (p->xdp_rings + p->queues_n - 1) / p->queues_n * (rx + tx + 4096u);
+}
+
+static int make_pools(struct dpdk_port *p, uint16_t rx, uint16_t tx, struct nic_err *err)
+{
+	int error = 0;
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
-		p->pools[i] = pool_of(p, copies ? 0 : rx + tx + (is_xdp(p) ? 4096u : 0));
-		error = p->pools[i] ? 0 : -ENOMEM;
+		p->pools[i] = pool_of(p, slots(p, rx, tx));
+		error = p->pools[i] ? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
+				    : dpdk_error(err, -ENOMEM, "dpdk: no memory for the packets of %s", p->args.name);
 	}
+	return error;
+}
+
+static int set_rings_up(struct dpdk_port *p, uint16_t rx, uint16_t tx)
+{
+	int error = 0, socket = rte_eth_dev_socket_id(p->ethdev);
 	unsigned n = rings(p);
 	/* memif: ring i · queues + j leads from a queue i to the other side's j, which owns the mbufs at that end. */
 	for (unsigned i = 0; !error && i < n; i++)
@@ -154,6 +172,12 @@ static int set_rings_up(struct dpdk_port *p)
 	return error;
 }
 
+static int not_set_up(const struct dpdk_port *p, int error, struct nic_err *err)
+{
+	const char *why = dpdk_log_end();
+	return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name, *why ? why : strerror(-error));
+}
+
 static int open_locked(struct dpdk_port *p, struct nic_err *err)
 {
 	int error = find(p, err);
@@ -161,16 +185,24 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 		error = check_queues(p, err);
 	if (error)
 		return error;
+	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
 	dpdk_log_begin();
 	error = configure(p);
 	if (!error)
 		error = set_body_max(p);
 	if (!error)
-		error = set_rings_up(p);
-	const char *why = dpdk_log_end();
+		error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
 	if (error)
-		return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name,
-				  *why ? why : strerror(-error));
+		return not_set_up(p, error, err);
+	dpdk_log_end();
+	error = make_pools(p, rx, tx, err);
+	if (error)
+		return error;
+	dpdk_log_begin();
+	error = set_rings_up(p, rx, tx);
+	if (error)
+		return not_set_up(p, error, err);
+	dpdk_log_end();
 	return 0;
 }
 

@@ -40,7 +40,7 @@ enum dpdk_class {
 	DPDK_OWN    /* all others: the device is ours alone, and has the address that we give it */
 };
 
-/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/README.md. */
+/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/dpdk/README.md. */
 struct dpdk_args {
 	char name[RTE_DEV_NAME_MAX_LEN]; /* net_memif0, 0000:03:00.0, or an ethdev that exists */
 	char devargs[512];               /* the driver's own keys, as given */
@@ -113,7 +113,7 @@ struct dpdk_place {
 
 /* Counters of a queue, written by its holder alone. */
 struct dpdk_counters {
-	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, dropped, kicks;
+	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, missed, dropped, kicks;
 };
 
 struct dpdk_port;
@@ -145,6 +145,10 @@ struct dpdk_queue {
 	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
 	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
+	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
+	bool hands_over;
+	/* Sleeps, or is about to look for the last time. Partner: fences in dpdk_arm() and rouse(). */
+	_Atomic uint32_t asleep;
 	struct host_wake wake;
 	int sender; /* a socket for kicks; −1: none */
 };
@@ -181,6 +185,7 @@ struct dpdk_port {
 	struct host_ip ip;        /* IFACE: the chosen one */
 	struct host_socks holder; /* IFACE: our UDP ports, at the kernel */
 	struct host_socks kicks;  /* IFACE */
+	unsigned xdp_rings;       /* net_af_xdp: queues of the interface, all of which are looked at */
 	int xdp_object, xdp_link; /* net_af_xdp; −1: none */
 	int fd;                   /* epoll */
 	int event_fd;             /* there are places to report */
@@ -212,7 +217,16 @@ void dpdk_log_quiet(bool quiet);
 struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room, unsigned shift, bool shared,
 				     bool for_dma);
 
+/** Of all its mbufs. */
+uint64_t dpdk_pool_bytes(const struct rte_mempool *mp);
+
 /* ---- args.c ---- */
+
+/** Is it net_af_xdp: packets in the kernel's copy of our memory, and a filter on the interface. */
+static inline bool dpdk_is_xdp(const struct dpdk_args *args)
+{
+	return strncmp(args->name, "net_af_xdp", 10) == 0;
+}
 
 int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err);
 
@@ -230,6 +244,16 @@ void dpdk_device_free(struct dpdk_port *p);
 
 int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *config, struct nic_err *err);
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
+/** MTU of IP packets that the device can send and receive. */
+uint16_t dpdk_iface_mtu(const struct dpdk_port *p);
+/** Bytes that the driver needs in an mbuf behind its headroom. */
+unsigned dpdk_iface_room(const struct dpdk_port *p);
+/** May `bytes` be locked, that each of the rings' shares of net_af_xdp needs; -ENOMEM. */
+int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err);
+/** Is a look at an empty queue a system call. */
+bool dpdk_iface_poll_costs(const struct dpdk_port *p);
+/** When the device's queues are set up: nothing of it survives the process from here on. */
+int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err);
 /** Before the device is closed. */
 void dpdk_iface_leave(struct dpdk_port *p);
 void dpdk_iface_close(struct dpdk_port *p);
@@ -265,6 +289,8 @@ void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
 extern const struct nic_queue_ops dpdk_queue_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
+/** Has each queue give the others what came by its rings, but is theirs. When all queues are open. */
+int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err);
 /** The ring from queue `from` of the same port to this one; made when there is none. NULL: no memory. */
 struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from);
 /** Keeps the port's queues out of the device, and waits until none is in it, 1 s at most: -ETIMEDOUT, when a thread in

@@ -226,6 +226,7 @@ static bool wants_huge(const struct start *s, int huge)
 static struct {
 	pthread_mutex_t mutex;
 	bool running, huge;
+	pid_t pid; /* whose it is: its threads are not in a process that was forked */
 	char failed[NIC_TEXT_BYTES_MAX];
 } eal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -303,6 +304,7 @@ static int start(int huge, struct nic_err *err)
 	if (!says.verbose)
 		rte_log_set_level_pattern("pmd.*", RTE_LOG_WARNING);
 	eal.running = true;
+	eal.pid = getpid();
 	eal.huge = s.huge;
 	return 0;
 }
@@ -314,6 +316,10 @@ int dpdk_eal_start(int huge, struct nic_err *err)
 	if (eal.failed[0]) {
 		memcpy(err->text, eal.failed, sizeof err->text);
 		error = -EIO;
+	} else if (eal.running && eal.pid != getpid()) {
+		error = fail(err, -EOPNOTSUPP, false,
+			     "it was started before this process was forked, and its threads are not here",
+			     "fork first, or use exec");
 	} else if (!eal.running) {
 		error = start(huge, err);
 	} else if (huge >= 0 && (huge == 1) != eal.huge) {

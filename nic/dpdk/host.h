@@ -30,10 +30,12 @@ struct host_iface {
 	char driver[32]; /* "veth", "ixgbe" …; "" when it does not say */
 	int index;
 	uint8_t mac[6];
-	unsigned mtu;    /* of an IP packet */
-	unsigned queues; /* pairs of them in use; 1 when it does not say */
-	bool up;         /* by the administrator */
-	bool running;    /* has a carrier */
+	unsigned mtu;      /* of an IP packet */
+	unsigned queues;   /* pairs of them in use; 1 when it does not say */
+	unsigned combined; /* of these, those that send and receive */
+	unsigned rx_queues;
+	bool up;      /* by the administrator */
+	bool running; /* has a carrier */
 	unsigned ips_n;
 	struct host_ip ips[HOST_IPS_MAX]; /* IPv4 first, link-local ones last */
 };
@@ -114,7 +116,7 @@ void host_wake_close(struct host_wake *wake);
 /** Any thread; one system call. */
 void host_wake_signal(const struct host_wake *wake);
 /** Makes `fd` unreadable again: takes what is there now, of kicks FAR_KICKS_CLEARED_MAX at most, so that a peer that
- * floods us with them cannot keep us here. */
-void host_wake_clear(const struct host_wake *wake);
+ * floods us with them cannot keep us here. Was there a kick. */
+bool host_wake_clear(const struct host_wake *wake);
 
 #endif

@@ -144,10 +144,13 @@ static void read_ethtool(int s, struct host_iface *iface)
 	if (ioctl(s, SIOCETHTOOL, &r) == 0)
 		snprintf(iface->driver, sizeof iface->driver, "%.31s", info.driver);
 	r.ifr_data = (void *)&channels;
-	iface->queues = 1;
+	iface->queues = iface->rx_queues = 1;
 	if (ioctl(s, SIOCETHTOOL, &r) < 0)
 		return;
 	unsigned apart = channels.rx_count < channels.tx_count ? channels.rx_count : channels.tx_count;
+	iface->combined = channels.combined_count;
+	if (channels.combined_count + channels.rx_count > 1)
+		iface->rx_queues = channels.combined_count + channels.rx_count;
 	if (channels.combined_count + apart > 1)
 		iface->queues = channels.combined_count + apart;
 }

@@ -250,15 +250,17 @@ void host_wake_signal(const struct host_wake *wake)
 		return;
 }
 
-void host_wake_clear(const struct host_wake *wake)
+bool host_wake_clear(const struct host_wake *wake)
 {
 	uint64_t count;
 	char kick;
+	int kicks = 0;
 	/* EAGAIN: the other of the two was it. */
 	ssize_t got = read(wake->event, &count, sizeof count);
-	for (int i = 0; wake->kick >= 0 && i < FAR_KICKS_CLEARED_MAX; i++) {
+	for (; wake->kick >= 0 && kicks < FAR_KICKS_CLEARED_MAX; kicks++) {
 		got = recv(wake->kick, &kick, sizeof kick, MSG_DONTWAIT | MSG_TRUNC);
-		if (got < 0 && errno != ECONNREFUSED)
+		if (got < 0)
 			break;
 	}
+	return kicks > 0;
 }

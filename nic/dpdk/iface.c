@@ -1,15 +1,69 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ports on an interface that the kernel goes on using: its address is ours too, and UDP ports of it. */
+/**
+ * Ports on an interface that the kernel goes on using, net_af_packet and net_af_xdp: its addresses are ours too, and
+ * UDP ports of it. What keeps the two from disturbing each other: the ports are bound at the kernel as well, so that it
+ * gives them to nobody and answers nothing that it sees of our traffic; and XDP takes from it only what is ours.
+ */
 #include "nic/dpdk/dpdk.h"
+#include "nic/dpdk/xdp/xdp.h"
 
 #include <errno.h>
+#include <linux/capability.h>
+#include <linux/if_packet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-static int read_iface(const struct dpdk_args *args, const struct nic_config *config, struct host_iface *iface,
-		      struct host_ip *ip, struct nic_err *err)
+/* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
+#define PACKET_FRAME_BYTES 2048u
+#define PACKET_HEAD_BYTES  (TPACKET_ALIGN(TPACKET2_HDRLEN) + 16u)
+
+/* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
+ * frame, and what the pool adds; the kernel then keeps 256 bytes of its own, as XDP_PACKET_HEADROOM says, before the
+ * frame. */
+#define XDP_ROOM_MAX   (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
+#define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
+
+/* The value of one of the device's own arguments; NULL: it is not there. */
+static const char *find_arg(const char *devargs, const char *key)
+{
+	size_t n = strlen(key);
+	for (const char *at = devargs; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, key, n) == 0 && at[n] == '=')
+			return at + n + 1;
+	}
+	return NULL;
+}
+
+static int packet_probe(struct nic_err *err)
+{
+	int s = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (s >= 0) {
+		close(s);
+		return 0;
+	}
+	int error = errno;
+	if (error == EPERM)
+		return dpdk_error(
+			err, -EPERM,
+			"dpdk: net_af_packet needs CAP_NET_RAW (root, or `setcap cap_net_raw+ep PROGRAM`; in a "
+			"user namespace, a network namespace of its own); udp needs no right");
+	return dpdk_error(err, -error, "dpdk: no packet socket: %s", strerror(error));
+}
+
+/* Everything that can be found out without changing anything: rights, the interface, its address. */
+static int look(const struct dpdk_args *args, const struct nic_config *config, struct host_iface *iface,
+		struct host_ip *ip, struct nic_err *err)
 {
 	const struct host_ip *chosen;
-	int error = host_iface_read(args->iface, iface, err);
+	int error = dpdk_is_xdp(args) ? xdp_probe(err) : packet_probe(err);
+	if (!error)
+		error = host_iface_read(args->iface, iface, err);
 	if (!error)
 		error = host_iface_ip(iface, config->listen, &chosen, err);
 	if (!error)
@@ -21,26 +75,175 @@ int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *conf
 {
 	struct host_iface iface;
 	struct host_ip ip;
-	return read_iface(args, config, &iface, &ip, err);
+	return look(args, config, &iface, &ip, err);
+}
+
+/* A number among the device's own arguments. */
+static unsigned number_arg(const struct dpdk_args *args, const char *key, unsigned otherwise)
+{
+	const char *text = find_arg(args->devargs, key);
+	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+/* Adds to the device's arguments. */
+__attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args, struct nic_err *err,
+							 const char *format, ...)
+{
+	size_t len = strlen(args->devargs), room = sizeof args->devargs - len;
+	va_list list;
+	va_start(list, format);
+	int n = vsnprintf(args->devargs + len, room, format, list);
+	va_end(list);
+	if (n < 0 || (size_t)n >= room)
+		return dpdk_error(err, -E2BIG, "dpdk: the arguments of %s take more than %zu bytes", args->name,
+				  sizeof args->devargs - 1);
+	return 0;
+}
+
+/* A ring of as many frames as by default, but each large enough for the interface. */
+static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
+{
+	struct dpdk_args *args = &p->args;
+	unsigned page = (unsigned)sysconf(_SC_PAGESIZE);
+	unsigned frame = TPACKET_ALIGN(p->iface.mtu + FRAME_MAC_BYTES + 4 /* a VLAN tag */ + PACKET_HEAD_BYTES);
+	int error = 0;
+	if (frame > PACKET_FRAME_BYTES && !find_arg(args->devargs, "framesz") && !find_arg(args->devargs, "blocksz"))
+		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, (frame + page - 1) / page * page);
+	if (!error && p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
+		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
+	return error;
+}
+
+/* Interfaces without hardware have nothing that could be polled: net_af_xdp's way of doing so would make a system call
+ * of each look at an empty queue. */
+static bool is_virtual(const struct host_iface *iface)
+{
+	static const char *const drivers[] = {"", "veth", "tun", "bridge", "dummy", "macvlan", "bonding"};
+	for (unsigned i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
+		if (strcmp(iface->driver, drivers[i]) == 0)
+			return true;
+	return false;
+}
+
+static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
+{
+	struct dpdk_args *args = &p->args;
+	struct frame_addr me = {.v6 = p->ip.v6, .port = p->holder.first};
+	char path[64];
+	unsigned start = number_arg(args, "start_queue", 0);
+	int error = 0;
+	/* The network card chooses a queue as it likes: what came by one without a socket of ours would be lost. DPDK
+	 * serves one queue of an interface whose queues either send or receive. */
+	unsigned served = p->iface.combined ? p->iface.combined : 1;
+	bool chosen = find_arg(args->devargs, "queue_count") || start;
+	p->xdp_rings = number_arg(args, "queue_count", served > start ? served - start : 1);
+	if (!chosen && p->iface.rx_queues > served)
+		return dpdk_error(
+			err, -ERANGE,
+			"dpdk: interface %s has %u queues that receive, but net_af_xdp serves %u of them: `ethtool -L "
+			"%s rx 1` leaves one, or say queue_count=1 if nothing arrives at the others",
+			p->iface.name, p->iface.rx_queues, served, p->iface.name);
+	if (p->xdp_rings < p->queues_n || start + p->xdp_rings > XDP_QUEUES_MAX)
+		return dpdk_error(
+			err, -ERANGE,
+			"dpdk: net_af_xdp serves %u queues of interface %s: there must be one for each of the "
+			"%u shards, and %u at most; `ethtool -L %s combined N` changes it",
+			p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
+	if (!find_arg(args->devargs, "queue_count"))
+		error = add_arg(args, err, ",queue_count=%u", p->xdp_rings);
+	if (!error && is_virtual(&p->iface) && !find_arg(args->devargs, "busy_budget"))
+		error = add_arg(args, err, ",busy_budget=0");
+	if (error || find_arg(args->devargs, "xdp_prog")) /* the user's own, as is its end */
+		return error;
+	error = xdp_sweep(p->iface.index, p->iface.name, err);
+	if (error)
+		return error;
+	memcpy(me.mac, p->iface.mac, sizeof me.mac);
+	memcpy(me.ip, p->ip.bytes, sizeof me.ip);
+	p->xdp_object = xdp_object(&me, p->queues_n, path, sizeof path, err);
+	return p->xdp_object < 0 ? p->xdp_object : add_arg(args, err, ",xdp_prog=%s", path);
 }
 
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
-	int error = read_iface(&p->args, config, &p->iface, &p->ip, err);
+	int error = look(&p->args, config, &p->iface, &p->ip, err);
 	if (!error)
 		error = host_hold_open(&p->holder, &p->iface, &p->ip, (uint16_t)p->args.port, p->queues_n, err);
 	if (!error)
 		error = host_kick_open_udp(&p->kicks, &p->iface, &p->ip, p->queues_n, err);
-	return error;
+	if (error)
+		return error;
+	return dpdk_is_xdp(&p->args) ? add_xdp_args(p, err) : add_packet_args(p, err);
+}
+
+uint16_t dpdk_iface_mtu(const struct dpdk_port *p)
+{
+	unsigned mtu = p->iface.mtu < UINT16_MAX ? p->iface.mtu : UINT16_MAX;
+	if (p->args.mtu && p->args.mtu < mtu)
+		mtu = p->args.mtu;
+	if (dpdk_is_xdp(&p->args) && mtu > XDP_ROOM_MAX - XDP_HEAD_BYTES)
+		mtu = XDP_ROOM_MAX - XDP_HEAD_BYTES;
+	return (uint16_t)mtu;
+}
+
+unsigned dpdk_iface_room(const struct dpdk_port *p)
+{
+	if (dpdk_is_xdp(&p->args))
+		return dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
+	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
+}
+
+/* Right to lock memory without limit. */
+static bool has_ipc_lock(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+	return syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
+}
+
+int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err)
+{
+	struct rlimit limit;
+	uint64_t all = bytes * p->xdp_rings;
+	if (!dpdk_is_xdp(&p->args) || has_ipc_lock() || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 ||
+	    limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= all)
+		return 0;
+	return dpdk_error(err, -ENOMEM,
+			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
+			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
+			  p->args.name, (unsigned long long)all >> 10, (unsigned long long)limit.rlim_cur >> 10);
+}
+
+/* net_af_xdp polls the kernel for so many packets, 64 by default, each time it finds none. */
+bool dpdk_iface_poll_costs(const struct dpdk_port *p)
+{
+	return dpdk_is_xdp(&p->args) && number_arg(&p->args, "busy_budget", 64) > 0;
+}
+
+int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
+{
+	if (p->xdp_object < 0)
+		return 0;
+	close(p->xdp_object);
+	p->xdp_object = -1;
+	int link = xdp_keep(p->iface.index, p->iface.name, err);
+	if (link == -EOPNOTSUPP) /* an old kernel: DPDK takes the filter off, or the next start does */
+		return 0;
+	p->xdp_link = link < 0 ? -1 : link;
+	return link < 0 ? link : 0;
 }
 
 void dpdk_iface_leave(struct dpdk_port *p)
 {
-	(void)p;
+	xdp_release(p->xdp_link);
+	p->xdp_link = -1;
 }
 
 void dpdk_iface_close(struct dpdk_port *p)
 {
+	if (p->xdp_object >= 0)
+		close(p->xdp_object);
+	p->xdp_object = -1;
 	host_socks_close(&p->holder);
 	host_socks_close(&p->kicks);
 }

@@ -69,72 +69,105 @@ static socklen_t socket_address(const struct dpdk_args *a, const char *suffix, s
 struct found {
 	int fd;
 	ino_t inode;
-	bool listener, client;
+	bool listener;
+	struct sockaddr_un name; /* a server's: its own, which those that it accepts have too; else the peer's */
+	socklen_t len;
 };
 
-static bool is_at(const struct dpdk_memif *m, const struct sockaddr_un *un, socklen_t len)
-{
-	if (len <= offsetof(struct sockaddr_un, sun_path) || un->sun_family != AF_UNIX)
-		return false;
-	size_t path = len - offsetof(struct sockaddr_un, sun_path);
-	if (m->port->args.abstract)
-		return len == m->at_len && memcmp(un->sun_path, m->at.sun_path, path) == 0;
-	return strnlen(un->sun_path, path) == strlen(m->at.sun_path) &&
-	       memcmp(un->sun_path, m->at.sun_path, strlen(m->at.sun_path)) == 0;
-}
+struct sockets {
+	struct found *at;
+	size_t n, room;
+};
 
-static bool look(const struct dpdk_memif *m, int fd, struct found *out)
+static bool look(int fd, bool server, struct found *out)
 {
-	struct sockaddr_un un;
 	struct stat st;
 	int value = 0;
 	socklen_t len = sizeof value;
 	if (fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode) || getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &len) < 0 ||
 	    value != SOCK_SEQPACKET)
 		return false;
-	*out = (struct found){.fd = fd, .inode = st.st_ino};
+	*out = (struct found){.fd = fd, .inode = st.st_ino, .len = sizeof out->name};
 	len = sizeof value;
 	out->listener = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == 0 && value;
-	len = sizeof un;
-	if (getsockname(fd, (struct sockaddr *)&un, &len) == 0 && is_at(m, &un, len))
-		return true;
-	len = sizeof un;
-	out->client = getpeername(fd, (struct sockaddr *)&un, &len) == 0 && is_at(m, &un, len);
-	return out->client;
+	int error = server ? getsockname(fd, (struct sockaddr *)&out->name, &out->len)
+			   : getpeername(fd, (struct sockaddr *)&out->name, &out->len);
+	return !error && out->name.sun_family == AF_UNIX && out->len > offsetof(struct sockaddr_un, sun_path);
 }
 
-static unsigned find_sockets(const struct dpdk_memif *m, struct found *out)
+static bool is_named(const struct dpdk_memif *m, const struct found *f)
 {
-	unsigned n = 0;
+	size_t path = f->len - offsetof(struct sockaddr_un, sun_path), want = strlen(m->at.sun_path);
+	if (m->port->args.abstract)
+		return f->len == m->at_len && memcmp(f->name.sun_path, m->at.sun_path, path) == 0;
+	return strnlen(f->name.sun_path, path) == want && memcmp(f->name.sun_path, m->at.sun_path, want) == 0;
+}
+
+/* A server's are those of its name. A client's is the one that its last attempt made; the name at its other end is what
+ * the server calls it, in another container perhaps. */
+static bool is_of(const struct dpdk_memif *m, const struct found *f)
+{
+	return m->port->args.server ? is_named(m, f) : m->control && f->inode == m->control;
+}
+
+static void keep(struct sockets *s, const struct found *f)
+{
+	if (s->n == s->room) {
+		size_t room = s->room ? 2 * s->room : 64;
+		struct found *more = realloc(s->at, room * sizeof *more);
+		if (!more)
+			return;
+		s->at = more;
+		s->room = room;
+	}
+	s->at[s->n++] = *f;
+}
+
+/* Those of `m`, or all that have a name at their other end. */
+static void find_sockets(const struct dpdk_memif *m, bool any, struct sockets *out)
+{
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *e;
-	while (dir && (e = readdir(dir)) && n < SOCKETS_MAX)
-		if (e->d_name[0] != '.')
-			n += look(m, atoi(e->d_name), &out[n]);
+	struct found f;
+	out->n = 0;
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.' && look(atoi(e->d_name), m->port->args.server && !any, &f) &&
+		    (any || is_of(m, &f)))
+			keep(out, &f);
 	if (dir)
 		closedir(dir);
-	return n;
 }
 
-static bool has_control(const struct dpdk_memif *m, const struct found *found, unsigned n)
+static const char *base_name(const char *path)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (m->control && found[i].client && found[i].inode == m->control)
-			return true;
-	return false;
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
 }
 
-/* The connection that was not there before. */
-static ino_t new_control(const struct found *before, unsigned n, const struct found *now, unsigned now_n)
+static unsigned likeness(const struct dpdk_memif *m, const struct found *f)
 {
-	for (unsigned i = 0; i < now_n; i++) {
-		bool old = !now[i].client;
-		for (unsigned k = 0; k < n; k++)
-			old = old || before[k].inode == now[i].inode;
-		if (!old)
-			return now[i].inode;
+	struct sockaddr_un name = f->name;
+	name.sun_path[sizeof name.sun_path - 1] = 0;
+	if (is_named(m, f))
+		return 3;
+	return !m->port->args.abstract && strcmp(base_name(name.sun_path), base_name(m->at.sun_path)) == 0 ? 2 : 1;
+}
+
+/* The connection that was not there before; other threads may have made some meanwhile. */
+static ino_t new_control(const struct dpdk_memif *m, const struct sockets *before, const struct sockets *now)
+{
+	ino_t best = 0;
+	unsigned like = 0;
+	for (size_t i = 0; i < now->n; i++) {
+		bool old = false;
+		for (size_t k = 0; k < before->n && !old; k++)
+			old = before->at[k].inode == now->at[i].inode;
+		if (old || likeness(m, &now->at[i]) <= like)
+			continue;
+		like = likeness(m, &now->at[i]);
+		best = now->at[i].inode;
 	}
-	return 0;
+	return best;
 }
 
 /* ---- a client's attempts ---- */
@@ -143,19 +176,23 @@ static ino_t new_control(const struct found *before, unsigned n, const struct fo
  * not do: a server that finds its client gone again keeps a callback whose argument it has freed. */
 static void try_connect(struct dpdk_memif *m, uint64_t now)
 {
-	struct found before[SOCKETS_MAX], after[SOCKETS_MAX];
-	unsigned n = find_sockets(m, before);
-	if (m->port->args.server || m->up || now < m->retry_at || has_control(m, before, n))
+	struct sockets before = {0}, after = {0};
+	if (m->port->args.server || m->up || now < m->retry_at)
 		return;
-	m->control = 0;
-	m->retry_at = now + m->retry_ns;
-	m->retry_ns = 2 * m->retry_ns < RETRY_MAX_NS ? 2 * m->retry_ns : RETRY_MAX_NS;
-	dpdk_log_quiet(true);
-	rte_eth_dev_stop(m->port->ethdev);
-	int error = rte_eth_dev_start(m->port->ethdev);
-	dpdk_log_quiet(false);
-	if (!error)
-		m->control = new_control(before, n, after, find_sockets(m, after));
+	find_sockets(m, false, &before);
+	if (before.n == 0) {
+		m->retry_at = now + m->retry_ns;
+		m->retry_ns = 2 * m->retry_ns < RETRY_MAX_NS ? 2 * m->retry_ns : RETRY_MAX_NS;
+		find_sockets(m, true, &before);
+		dpdk_log_quiet(true);
+		rte_eth_dev_stop(m->port->ethdev);
+		int error = rte_eth_dev_start(m->port->ethdev);
+		dpdk_log_quiet(false);
+		find_sockets(m, true, &after);
+		m->control = error ? 0 : new_control(m, &before, &after);
+	}
+	free(before.at);
+	free(after.at);
 }
 
 /* ---- windows ---- */
@@ -171,11 +208,12 @@ static unsigned collect(struct pollfd *out, unsigned max, bool *connecting)
 	unsigned n = 0;
 	*connecting = false;
 	for (struct dpdk_memif *m = all.first; m; m = m->next) {
-		struct found found[SOCKETS_MAX];
-		unsigned here = find_sockets(m, found);
-		*connecting = *connecting || (!link_up(m) && here > (m->port->args.server ? 1 : 0));
-		for (unsigned i = 0; i < here && n < max; i++)
-			out[n++] = (struct pollfd){.fd = found[i].fd, .events = POLLIN};
+		struct sockets s = {0};
+		find_sockets(m, false, &s);
+		*connecting = *connecting || (!link_up(m) && s.n > (m->port->args.server ? 1 : 0));
+		for (size_t i = 0; i < s.n && n < max; i++)
+			out[n++] = (struct pollfd){.fd = s.at[i].fd, .events = POLLIN};
+		free(s.at);
 	}
 	return n;
 }
@@ -198,14 +236,15 @@ static void wait_quiet(void)
 
 static void watch_sockets(struct dpdk_memif *m)
 {
-	struct found found[SOCKETS_MAX];
-	unsigned n = find_sockets(m, found);
+	struct sockets s = {0};
 	struct epoll_event ev = {.events = EPOLLIN};
+	find_sockets(m, false, &s);
 	if (m->watch >= 0)
 		close(m->watch);
 	m->watch = epoll_create1(EPOLL_CLOEXEC);
-	for (unsigned i = 0; i < n && m->watch >= 0; i++)
-		epoll_ctl(m->watch, EPOLL_CTL_ADD, found[i].fd, &ev);
+	for (size_t i = 0; i < s.n && m->watch >= 0; i++)
+		epoll_ctl(m->watch, EPOLL_CTL_ADD, s.at[i].fd, &ev);
+	free(s.at);
 	if (m->watch >= 0)
 		epoll_ctl(m->port->fd, EPOLL_CTL_ADD, m->watch, &ev);
 }
@@ -263,13 +302,70 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 
 /* ---- open and close ---- */
 
+/* Who listens at the port's socket, as if it were a server's. */
+static void find_listeners(const struct dpdk_memif *m, struct sockets *out)
+{
+	struct dpdk_port *server = calloc(1, sizeof *server);
+	struct dpdk_memif as = *m;
+	out->n = 0;
+	if (!server)
+		return;
+	server->args = m->port->args;
+	server->args.server = true;
+	as.port = server;
+	find_sockets(&as, false, out);
+	size_t n = 0;
+	for (size_t i = 0; i < out->n; i++)
+		if (out->at[i].listener)
+			out->at[n++] = out->at[i];
+	out->n = n;
+	free(server);
+}
+
+static bool has_listener(const struct dpdk_memif *m)
+{
+	struct sockets s = {0};
+	find_listeners(m, &s);
+	free(s.at);
+	return s.n > 0;
+}
+
+/* See the third habit above. */
+static void close_listener(const struct dpdk_memif *m)
+{
+	struct sockets s = {0};
+	int never = eventfd(0, EFD_CLOEXEC);
+	find_listeners(m, &s);
+	for (size_t i = 0; i < s.n && never >= 0; i++)
+		dup3(never, s.at[i].fd, O_CLOEXEC);
+	if (never >= 0)
+		close(never);
+	free(s.at);
+}
+
+/* A port of this process for which DPDK's driver has the same socket; see add_socket() in args.c. */
 static struct dpdk_memif *same_socket(const struct dpdk_args *a)
 {
 	for (struct dpdk_memif *m = all.first; m; m = m->next)
-		if (m->port->args.server && m->port->args.abstract == a->abstract &&
+		if (m->port->args.abstract == a->abstract && (a->abstract || m->port->args.server == a->server) &&
 		    strcmp(m->port->args.socket, a->socket) == 0)
 			return m;
 	return NULL;
+}
+
+/* Whoever uses the socket of DPDK's driver first decides whether it listens. */
+static int check_order(const struct dpdk_args *a, struct nic_err *err)
+{
+	pthread_mutex_lock(&all.mutex);
+	struct dpdk_memif *other = same_socket(a);
+	bool listens = !other || has_listener(other);
+	pthread_mutex_unlock(&all.mutex);
+	return listens ? 0
+		       : dpdk_error(err, -EBUSY,
+				    "dpdk: this process has memif's client on @%s: in one process, open the server "
+				    "first, or "
+				    "say socket-abstract=no",
+				    a->socket);
 }
 
 int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
@@ -277,15 +373,18 @@ int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
 	const struct dpdk_args *a = &p->args;
 	struct sockaddr_un at;
 	struct stat st;
-	if (!a->server || a->abstract)
+	if (!a->server)
 		return 0;
+	if (a->abstract)
+		return check_order(a, err);
 	pthread_mutex_lock(&all.mutex);
 	bool ours = same_socket(a) != NULL;
 	pthread_mutex_unlock(&all.mutex);
 	socklen_t len = socket_address(a, "", &at);
 	if (ours || lstat(a->socket, &st) < 0)
 		return 0;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	/* Of another type, so that a server that lives does not notice: EPROTOTYPE. */
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool dead = S_ISSOCK(st.st_mode) && fd >= 0 && connect(fd, (struct sockaddr *)&at, len) < 0 &&
 		    errno == ECONNREFUSED;
 	if (fd >= 0)
@@ -323,19 +422,6 @@ int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
 	return error;
 }
 
-/* See the third habit above. */
-static void close_listener(struct dpdk_memif *m)
-{
-	struct found found[SOCKETS_MAX];
-	unsigned n = find_sockets(m, found);
-	int never = eventfd(0, EFD_CLOEXEC);
-	for (unsigned i = 0; i < n && never >= 0; i++)
-		if (found[i].listener)
-			dup3(never, found[i].fd, O_CLOEXEC);
-	if (never >= 0)
-		close(never);
-}
-
 void dpdk_memif_close(struct dpdk_port *p)
 {
 	struct dpdk_memif *m = p->memif, **at;
@@ -344,7 +430,7 @@ void dpdk_memif_close(struct dpdk_port *p)
 		;
 	*at = m->next;
 	dpdk_device_close(p);
-	if (p->args.server && !same_socket(&p->args))
+	if ((p->args.server || p->args.abstract) && !same_socket(&p->args))
 		close_listener(m);
 	if (!all.first) {
 		park_release();

@@ -138,3 +138,8 @@ fail:
 	rte_mempool_free(mp);
 	return NULL;
 }
+
+uint64_t dpdk_pool_bytes(const struct rte_mempool *mp)
+{
+	return (uint64_t)mp->populated_size * (mp->header_size + mp->elt_size + mp->trailer_size);
+}

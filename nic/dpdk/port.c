@@ -106,11 +106,15 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		return error;
 	p->head_len = (p->args.class == DPDK_IFACE ? p->ip.v6 : p->args.v6) ? FRAME_V6_BYTES : FRAME_V4_BYTES;
 	error = dpdk_device_open(p, err);
+	if (!error && p->args.class == DPDK_IFACE)
+		error = dpdk_iface_keep(p, err);
 	if (error)
 		return error;
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
+	if (!error && dpdk_is_xdp(&p->args))
+		error = dpdk_queues_hand_over(p, err);
 	if (error)
 		return error;
 	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
@@ -160,6 +164,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
 		.checksum = p->udp_sums,
+		.poll_costs = p->args.class == DPDK_IFACE && dpdk_iface_poll_costs(p),
 		.steering = p->steering,
 		.ip = p->args.class == DPDK_IFACE ? NIC_IP_KERNEL : NIC_IP_DRIVER,
 		.headroom_bytes = p->head_len,
@@ -200,9 +205,10 @@ static void dpdk_stats(const struct nic_port *port, struct nic_stats *out)
 		out->rx_malformed += count(&c->malformed);
 		out->tx_dropped += count(&c->dropped);
 		out->kicks += count(&c->kicks);
+		out->rx_missed += count(&c->missed);
 	}
 	if (rte_eth_stats_get(p->ethdev, &device) == 0) {
-		out->rx_missed = device.imissed + device.rx_nombuf;
+		out->rx_missed += device.imissed + device.rx_nombuf;
 		out->rx_malformed += device.ierrors;
 		out->tx_dropped += device.oerrors;
 	}

@@ -226,6 +226,27 @@ static unsigned take_frames(struct dpdk_queue *q, unsigned max)
 	return n;
 }
 
+/* Wakes a queue of this port, after something was put where it looks. */
+static void rouse(struct dpdk_queue *q)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&q->asleep, memory_order_relaxed))
+		eventfd_write(q->wake.event, 1);
+}
+
+/* A packet that came by our ring, but is another queue's. */
+static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body, uint32_t len)
+{
+	struct dpdk_queue *to = q->port->queues[queue];
+	struct loop *l = atomic_load_explicit(&to->loops[q->index], memory_order_relaxed);
+	if (len > l->slot_bytes - l->body_at || !loop_room(l)) {
+		dpdk_count(&q->counters.missed, 1);
+		return;
+	}
+	loop_put(l, body, len);
+	rouse(to);
+}
+
 static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt *pkt)
 {
 	const uint64_t right = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
@@ -233,14 +254,18 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 	struct frame_in in;
 	enum frame_verdict verdict =
 		frame_read(frame, m->data_len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
-	/* Ours in pieces: larger than any that we send. Another queue's: the hash led it here, and who sent it will
-	 * find a path that does not. */
+	/* Ours in pieces: larger than any that we send. */
 	if (verdict == FRAME_MALFORMED || (verdict == FRAME_OURS && m->nb_segs != 1)) {
 		dpdk_count(&q->counters.malformed, 1);
 		return false;
 	}
-	if (verdict == FRAME_FOREIGN || in.queue != q->index) {
+	if (verdict == FRAME_FOREIGN) {
 		dpdk_count(&q->counters.foreign, 1);
+		return false;
+	}
+	/* Where a hash led it here it stays: who sent it is told, and tries another path. */
+	if (__builtin_expect(in.queue != q->index, 0) && q->hands_over) {
+		hand_over(q, in.queue, frame + in.payload, in.len);
 		return false;
 	}
 	*pkt = packet(frame + in.payload, in.len);
@@ -289,10 +314,17 @@ static void dpdk_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie
 
 /* ---- sleep ---- */
 
-/* Nothing of these devices could wake us: kicks do, and they are always on. */
+/* Nothing of these devices could wake us: kicks do, and they are always on. Other queues of the port look at `asleep`
+ * after they put something into a loop, and the caller polls the loops after this. */
 static void dpdk_arm(struct nic_queue *queue)
 {
-	(void)queue;
+	atomic_store_explicit(&queue_of(queue)->asleep, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void dpdk_disarm(struct nic_queue *queue)
+{
+	atomic_store_explicit(&queue_of(queue)->asleep, 0, memory_order_relaxed);
 }
 
 static int dpdk_wake_fd(const struct nic_queue *queue)
@@ -302,7 +334,12 @@ static int dpdk_wake_fd(const struct nic_queue *queue)
 
 static void dpdk_wake_clear(struct nic_queue *queue)
 {
-	host_wake_clear(&queue_of(queue)->wake);
+	struct dpdk_queue *q = queue_of(queue);
+	/* A kick: but what it was for may lie in a ring of another queue that sleeps. */
+	if (host_wake_clear(&q->wake) && q->hands_over)
+		for (unsigned i = 0; i < q->queues_n; i++)
+			if (i != q->index)
+				rouse(q->port->queues[i]);
 }
 
 static void dpdk_wake(struct nic_queue *queue)
@@ -401,7 +438,7 @@ const struct nic_queue_ops dpdk_queue_ops = {
 	.tx_cancel = dpdk_tx_cancel,
 	.flush = dpdk_flush,
 	.arm = dpdk_arm,
-	.disarm = dpdk_arm,
+	.disarm = dpdk_disarm,
 	.wake_fd = dpdk_wake_fd,
 	.wake_clear = dpdk_wake_clear,
 	.wake = dpdk_wake,
@@ -430,7 +467,10 @@ static void queue_lanes(struct dpdk_queue *q)
 		q->lanes[i].ring = (uint16_t)(memif ? q->index * q->queues_n + i : q->index);
 	q->rx_first = q->index;
 	q->rx_step = (uint16_t)q->queues_n;
-	q->rx_rings = (uint16_t)(memif ? q->queues_n : 1);
+	unsigned xdp_rings = q->port->xdp_rings;
+	q->rx_rings = (uint16_t)(memif       ? q->queues_n
+				 : xdp_rings ? (xdp_rings - q->index + q->queues_n - 1) / q->queues_n
+					     : 1);
 }
 
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
@@ -484,6 +524,17 @@ void dpdk_queue_close(struct dpdk_queue *q)
 		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
 	free(q->lanes);
 	free(q);
+}
+
+int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err)
+{
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		for (unsigned j = 0; j < p->queues_n; j++)
+			if (i != j && !dpdk_queue_loop(p->queues[i], j))
+				return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+		p->queues[i]->hands_over = p->queues_n > 1;
+	}
+	return 0;
 }
 
 struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from)

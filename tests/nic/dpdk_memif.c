@@ -4,6 +4,7 @@
 #include "dpdk_ends.h"
 
 #include <dirent.h>
+#include <sched.h>
 
 static char dir[] = "/tmp/farcall-memif-XXXXXX";
 static char server_args[256], client_args[256];
@@ -137,12 +138,407 @@ static void case_again(void)
 	REQUIRE(open_fds() == before + 10);
 }
 
+/* Every queue of one side reaches every queue of the other, and those of its own. */
+static void case_queues(void)
+{
+	struct end s, c;
+	struct nic_addr to_s, to_c;
+	uint64_t seq = 1;
+	name_args("");
+	end_open(&s, server_args, 3);
+	end_open(&c, client_args, 3);
+	s.ops->address(s.port, &to_s);
+	c.ops->address(c.port, &to_c);
+	REQUIRE(s.caps.steering == NIC_STEER_QUEUE);
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 0; k < 3; k++) {
+			uint32_t there = end_connect(&c, i, &to_s, k), back = end_connect(&s, k, &to_c, i);
+			uint32_t own = end_connect(&s, i, &to_s, k);
+			for (unsigned n = 0; n < 300; n++, seq += 3) {
+				exchange(&c, i, there, &s, k, seq, 16 + n);
+				exchange(&s, k, back, &c, i, seq + 1, 16 + n);
+				exchange(&s, i, own, &s, k, seq + 2, 16 + n);
+			}
+			disconnect(&c, i, there);
+			disconnect(&s, k, back);
+			disconnect(&s, i, own);
+		}
+	struct nic_stats stats;
+	s.ops->stats(s.port, &stats);
+	REQUIRE(stats.rx_foreign == 0 && stats.rx_malformed == 0 && stats.tx_dropped == 0);
+	REQUIRE(stats.rx_packets >= 9 * 600 && stats.tx_packets >= 9 * 600);
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
+static bool sleeps(struct end *e, int ms)
+{
+	struct pollfd p = {.fd = e->q[0]->ops->wake_fd(e->q[0]), .events = POLLIN};
+	return poll(&p, 1, ms) == 0;
+}
+
+/* No interrupt wakes a memif queue: kicks do, and wake() does. */
+static void case_sleep(void)
+{
+	for (unsigned abstract = 0; abstract < 2; abstract++) {
+		struct end s, c;
+		struct nic_addr to;
+		struct nic_stats stats;
+		char at[2][256];
+		for (unsigned i = 0; i < 2; i++)
+			snprintf(at[i], sizeof at[i], "net_memif%u,role=%s,socket=%s/k,socket-abstract=%s", i,
+				 i ? "client" : "server", dir, abstract ? "yes" : "no");
+		end_open(&s, at[0], 1);
+		end_open(&c, at[1], 1);
+		REQUIRE(!s.caps.wake);
+		s.ops->address(s.port, &to);
+		uint32_t peer = end_connect(&c, 0, &to, 0);
+		exchange(&c, 0, peer, &s, 0, 1, 100);
+		s.q[0]->ops->arm(s.q[0]);
+		REQUIRE(sleeps(&s, 20));
+		REQUIRE(send_one(&c, 0, peer, 2, 100) == 0);
+		flush(&c, 0);
+		for (unsigned i = 0; i < 100; i++) /* more than are cleared at once, and than a socket takes */
+			c.q[0]->ops->kick(c.q[0], peer);
+		REQUIRE(!sleeps(&s, 10000));
+		for (unsigned i = 0; i < 100 && !sleeps(&s, 0); i++)
+			s.q[0]->ops->wake_clear(s.q[0]);
+		REQUIRE(sleeps(&s, 0));
+		s.q[0]->ops->disarm(s.q[0]);
+		s.q[0]->ops->wake(s.q[0]);
+		REQUIRE(!sleeps(&s, 10000));
+		s.q[0]->ops->wake_clear(s.q[0]);
+		REQUIRE(sleeps(&s, 0));
+		c.ops->stats(c.port, &stats);
+		REQUIRE(stats.kicks == 100);
+		s.ops->close(s.port);
+		for (unsigned i = 0; i < 4; i++)
+			c.q[0]->ops->kick(c.q[0], peer); /* nobody is there: lost */
+		c.ops->close(c.port);
+	}
+}
+
+/* The other side is not there, then does not receive, then does. */
+static void case_full(void)
+{
+	struct end s, c;
+	struct nic_addr to;
+	struct nic_stats stats;
+	uint64_t seq = 0, got, expected = 0;
+	name_args(",rsize=6"); /* 64 slots */
+	end_open(&c, client_args, 1);
+	end_open(&s, server_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	s.ops->close(s.port);
+	for (unsigned i = 0; i < 20000; i++) {
+		int error = send_one(&c, 0, peer, i, 16);
+		REQUIRE(error == 0); /* dropped, and counted: there is nobody to wait for */
+		if (i % 100 == 0)
+			flush(&c, 0);
+		end_step(&c);
+	}
+	flush(&c, 0);
+	c.ops->stats(c.port, &stats);
+	REQUIRE(stats.tx_packets == 20000 && stats.tx_dropped >= 20000 - 64 && stats.tx_dropped <= 20000);
+	REQUIRE(c.q[0]->ops->deadline(c.q[0]) == UINT64_MAX);
+	disconnect(&c, 0, peer);
+
+	end_open(&s, server_args, 1);
+	s.ops->address(s.port, &to);
+	peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, UINT64_MAX, 16);
+	uint64_t limit = now_ns() + HANG_NS;
+	while (send_one(&c, 0, peer, seq, c.caps.body_bytes_max) == 0) {
+		REQUIRE(now_ns() < limit);
+		flush(&c, 0);
+		seq++;
+	}
+	REQUIRE(seq >= c.caps.slots);
+	REQUIRE(send_one(&c, 0, peer, seq, 16) == -EAGAIN);
+	REQUIRE(c.q[0]->ops->tx_room(c.q[0], peer) == 0);
+	REQUIRE(c.q[0]->ops->deadline(c.q[0]) != UINT64_MAX);
+	/* Nothing more is sent: what waits leaves by being received, and retried by recv(). */
+	while (expected < seq) {
+		struct nic_pkt pkts[BURST];
+		REQUIRE(now_ns() < limit);
+		unsigned n = s.q[0]->ops->recv(s.q[0], pkts, BURST);
+		for (unsigned i = 0; i < n; i++) {
+			REQUIRE(is_whole(&pkts[i], &got));
+			REQUIRE(got == expected || (got == UINT64_MAX && expected == 0));
+			expected += got != UINT64_MAX;
+		}
+		c.q[0]->ops->recv(c.q[0], pkts, BURST);
+	}
+	REQUIRE(c.q[0]->ops->tx_room(c.q[0], peer) >= c.caps.slots);
+	REQUIRE(c.q[0]->ops->deadline(c.q[0]) == UINT64_MAX);
+	REQUIRE(send_one(&c, 0, peer, 1, c.caps.body_bytes_max + 1) == -EMSGSIZE);
+	REQUIRE(send_one(&c, 0, peer + 1, 1, 16) == -EPIPE);
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
+/* One message, then nothing: its memory is back without any further traffic, reception or flush. */
+static void case_released(void)
+{
+	struct end s, c;
+	struct nic_addr to;
+	struct nic_tx open[2048];
+	unsigned n = 0, again = 0;
+	name_args("");
+	end_open(&s, server_args, 1);
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, 1, 16);
+	struct nic_queue *q = c.q[0];
+	while (q->ops->tx_reserve(q, peer, 100, &open[n]) == 0)
+		n++;
+	REQUIRE(n == c.caps.slots && c.caps.reap_ns == 0);
+	while (n)
+		q->ops->tx_cancel(q, &open[--n]);
+	REQUIRE(send_one(&c, 0, peer, 2, 100) == 0);
+	flush(&c, 0);
+	while (q->ops->tx_reserve(q, peer, 100, &open[again]) == 0)
+		again++;
+	REQUIRE(again == c.caps.slots);
+	while (again)
+		q->ops->tx_cancel(q, &open[--again]);
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
+static void case_raw(void)
+{
+	struct end s, c;
+	struct nic_addr to;
+	uint64_t last = 0, sent = 0, seen = 0, limit = now_ns() + HANG_NS;
+	name_args("");
+	end_open(&s, server_args, 1);
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, 1, 16);
+	while (seen < 100000) {
+		REQUIRE(now_ns() < limit);
+		sent += c.q[0]->ops->raw->tx(c.q[0], peer, sent + 1, 7, 16 + (unsigned)(sent % 1000));
+		unsigned n = s.q[0]->ops->raw->rx(s.q[0], 32, &last);
+		seen += n;
+		REQUIRE(n == 0 || last == seen); /* memif loses none, and keeps their order */
+	}
+	REQUIRE(c.q[0]->ops->raw->tx(c.q[0], peer, 1, 1, 15) == 0);
+	REQUIRE(c.q[0]->ops->raw->tx(c.q[0], peer, 1, 1, 60000) == 0);
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
+/* What is wrong is named, and the next one works. */
+static void case_args(void)
+{
+	static const struct {
+		const char *args, *says;
+		unsigned queues;
+	} wrong[] = {
+		{NULL, "no device is named", 1},
+		{"", "no device is named", 1},
+		{",role=server", "names no device", 1},
+		{"role=server", "names no device", 1},
+		{"memif0", "neither net_", 1},
+		{"net_memif0", "role=server on one side", 1},
+		{"net_memif0,role=master", "server or client", 1},
+		{"net_memif0,role=server,nonsense", "no key=value", 1},
+		{"net_memif0,role=server,=1", "no key=value", 1},
+		{"net_memif0,role=server,id=-1", "id=-1", 1},
+		{"net_memif0,role=server,id=99999999999", "id=99999999999", 1},
+		{"net_memif0,role=server,bsize=1", "bsize=1", 1},
+		{"net_memif0,role=server,bsize=70000", "bsize=70000", 1},
+		{"net_memif0,role=server,zero-copy=yes", "zero-copy=yes", 1},
+		{"net_memif0,role=server,huge=2", "huge=2", 1},
+		{"net_memif0,role=server,mtu=1", "mtu=1", 1},
+		{"net_memif0,role=server,port=65536", "port=65536", 1},
+		{"net_memif0,role=server,ip=10.0.0.300", "ip=10.0.0.300", 1},
+		{"net_memif0,role=server,ip=10.0.0.3/33", "ip=10.0.0.3/33", 1},
+		{"net_memif0,role=server,socket-abstract=no,socket=/nonexistent/dir/m", "net_memif0 cannot be had", 1},
+		{"net_memif0,role=server,rsize=99", "Invalid ring size", 1},
+		{"net_memif0,role=server,unknown=1", "unknown=1: memif has no such", 1},
+		{"net_null0,copy=0,unknown=1", "net_null0 cannot be had", 1},
+		{"net_nothing0,iface=lo", "net_nothing0 cannot be had", 1},
+		{"net_memif0,role=server,socket-abstract=no,socket=/dev/null", "/dev/null is there already", 1},
+		{"net_memif0,role=server", "1 to 16 queues", 0},
+		{"net_memif0,role=server", "1 to 16 queues", 17},
+		{"net_memif0,role=server", "at most 15 shards", 16},
+		{"0000:ff:1f.7", "0000:ff:1f.7", 1},
+		{"net_af_packet0", "iface=", 1},
+		{"net_af_packet0,iface=lo", "security=none", 1},
+	};
+	struct end e;
+	struct nic_err err;
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		int error = end_try(&e, wrong[i].args, wrong[i].queues, &err);
+		if (error >= 0 || !strstr(err.text, wrong[i].says)) {
+			fprintf(stderr, "%s: %d, \"%s\" lacks \"%s\"\n", wrong[i].args, error, err.text, wrong[i].says);
+			exit(1);
+		}
+	}
+	name_args("");
+	end_open(&e, server_args, 1);
+	struct end twice;
+	REQUIRE(end_try(&twice, server_args, 1, &err) == -EBUSY && strstr(err.text, "in use in this process"));
+	struct nic_config config = {.id = 1, .queues = 1, .head_bytes = 28, .args = server_args};
+	REQUIRE(e.ops->open(&config, &twice.port, &err) == -EINVAL && strstr(err.text, "28 bytes"));
+	struct other o;
+	struct nic_addr ours;
+	e.ops->address(e.port, &ours);
+	other_start(&o, client_args, 1, &ours);
+	uint32_t peer = end_connect(&e, 0, &o.addr, 0);
+	exchange(&e, 0, peer, &e, 0, 1, 16);
+	other_end(&o, 0);
+	e.ops->close(e.port);
+}
+
+/* Addresses of others: who can be reached, and why not. */
+static void case_reach(void)
+{
+	struct end s, c, other, two;
+	struct nic_addr to_s, to_c, to;
+	struct nic_err err = {""};
+	char at[256];
+	name_args("");
+	end_open(&s, server_args, 1);
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to_s);
+	c.ops->address(c.port, &to_c);
+	REQUIRE(to_s.len <= 208 && strcmp(to_s.driver, "dpdk") == 0);
+	REQUIRE(s.ops->reach(s.port, &to_c, &err) == 0);
+	REQUIRE(s.ops->reach(s.port, &to_s, &err) == 0); /* itself */
+	s.ops->address_text(&to_s, at, sizeof at);
+	REQUIRE(strstr(at, "memif id 3") && strstr(at, "server"));
+	const struct {
+		const char *args, *says;
+	} unreachable[] = {
+		{"net_memif2,role=server,id=4,socket=%s/m.sock,socket-abstract=no", "id 4 here, 3 there"},
+		{"net_memif2,role=client,id=3,socket=%s/other,socket-abstract=no", "another socket"},
+		{"net_memif2,role=client,id=3,socket=%s/a.sock,socket-abstract=yes", "another socket"},
+		{"net_null0,copy=0%s", "is memif"},
+	};
+	for (unsigned i = 0; i < sizeof unreachable / sizeof *unreachable; i++) {
+		snprintf(at, sizeof at, unreachable[i].args, i < 3 ? dir : "");
+		end_open(&other, at, 1);
+		REQUIRE(other.ops->reach(other.port, &to_s, &err) == -EHOSTUNREACH);
+		if (!strstr(err.text, unreachable[i].says)) {
+			fprintf(stderr, "%s: %s\n", at, err.text);
+			exit(1);
+		}
+		other.ops->close(other.port);
+	}
+	snprintf(at, sizeof at, "net_memif3,role=server,id=5,socket=%s/m.sock,socket-abstract=no", dir);
+	end_open(&other, at, 1);
+	snprintf(at, sizeof at, "net_memif4,role=client,id=5,socket=%s/m.sock,socket-abstract=no", dir);
+	end_open(&two, at, 2);
+	other.ops->address(other.port, &to);
+	REQUIRE(two.ops->reach(two.port, &to, &err) == -EHOSTUNREACH && strstr(err.text, "2 here, 1 there"));
+	other.ops->close(other.port);
+	two.ops->close(two.port);
+	/* Nonsense of every length and with every byte changed: an error or a place, never more. */
+	for (unsigned i = 0; i < to_s.len; i++) {
+		to = to_s;
+		to.len = (uint16_t)i;
+		REQUIRE(c.ops->reach(c.port, &to, &err) == -EINVAL);
+		to = to_s;
+		to.blob[i] = (uint8_t)~to.blob[i];
+		c.ops->address_text(&to, at, sizeof at);
+		if (c.ops->connect(c.port, 0, &to, 0, NULL, 0, now_ns(), NULL, &err) == 0)
+			continue;
+		REQUIRE(err.text[0]);
+	}
+	REQUIRE(c.ops->connect(c.port, 1, &to_s, 0, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
+	REQUIRE(c.ops->connect(c.port, 0, &to_s, 1, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
+	c.ops->close(c.port); /* with places that nobody was told of */
+	s.ops->close(s.port);
+}
+
+/* What EAL does to a process that has other plans. */
+static void case_affinity(void)
+{
+	struct end e;
+	cpu_set_t before, after;
+	char path[64], line[256];
+	name_args("");
+	REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+	end_open(&e, server_args, 1);
+	REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+	REQUIRE(CPU_EQUAL(&before, &after));
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *task;
+	unsigned threads = 0;
+	while ((task = readdir(d))) {
+		pid_t tid = atoi(task->d_name);
+		if (tid <= 0 || tid == getpid())
+			continue;
+		REQUIRE(sched_getaffinity(tid, sizeof after, &after) == 0);
+		REQUIRE(CPU_EQUAL(&before, &after));
+		snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+		FILE *f = fopen(path, "r");
+		bool blocked = false;
+		while (f && fgets(line, sizeof line, f)) {
+			unsigned long long mask;
+			if (sscanf(line, "SigBlk: %llx", &mask) == 1)
+				blocked = mask >> (SIGTERM - 1) & mask >> (SIGPIPE - 1) & mask >> (SIGUSR1 - 1) & 1;
+		}
+		REQUIRE(f && fclose(f) == 0 && blocked);
+		threads++;
+	}
+	closedir(d);
+	REQUIRE(threads >= 1);
+	e.ops->close(e.port);
+}
+
+/* With FAR_TEST_HUGE=0 or 1 it is asked for. */
+static void case_huge(void)
+{
+	const char *asked = getenv("FAR_TEST_HUGE");
+	struct end s, c;
+	struct nic_addr to;
+	struct nic_err err;
+	char more[32] = "", line[512];
+	if (asked)
+		snprintf(more, sizeof more, ",huge=%s", asked);
+	name_args(more);
+	int error = end_try(&s, server_args, 1, &err);
+	if (error) {
+		fprintf(stderr, "%s\n", err.text);
+		rmdir(dir);
+		exit(1);
+	}
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	for (unsigned i = 0; i < 1000; i++)
+		exchange(&c, 0, peer, &s, 0, 1 + i, 16 + i);
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long kb, huge = 0;
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "Private_Hugetlb: %lu kB", &kb) == 1 ||
+		    sscanf(line, "Shared_Hugetlb: %lu kB", &kb) == 1)
+			huge += kb;
+	REQUIRE(f && fclose(f) == 0);
+	printf("%s in use\n", huge ? "huge pages" : "no huge pages");
+	struct end other;
+	error = end_try(&other, huge ? "net_null0,huge=0" : "net_null0,huge=1", 1, &err);
+	REQUIRE(error && strstr(err.text, huge ? "runs already, with huge pages" : "huge"));
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} cases[] = {{"echo", case_echo}, {"restart", case_restart}, {"again", case_again}};
+	} cases[] = {{"echo", case_echo},         {"restart", case_restart},   {"again", case_again},
+		     {"queues", case_queues},     {"sleep", case_sleep},       {"full", case_full},
+		     {"released", case_released}, {"raw", case_raw},           {"args", case_args},
+		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge}};
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));

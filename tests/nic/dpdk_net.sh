@@ -1,0 +1,404 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The dpdk driver on interfaces that it shares with the kernel, net_af_packet and net_af_xdp: between two network
+# namespaces joined by a pair of veth, and three through a bridge, beside the kernel's own traffic.
+# usage: dpdk_net.sh NIC_PEER COMBINED_QUEUES [packet|xdp|bridge]
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+
+# Who is not root is root of a user namespace, where all but XDP can be had.
+if [ "$(id -u)" -ne 0 ] && [ -z "${FAR_TEST_INSIDE:-}" ]; then
+	if ! unshare -Urn true 2>/dev/null; then
+		echo "SKIP: dpdk_net: missing right: user namespaces for an unprivileged user"
+		echo "0 passed, 0 failed, 1 skipped"
+		exit 0
+	fi
+	FAR_TEST_INSIDE=1 exec unshare -Urn sh "$0" "$@"
+fi
+
+. "$here/../e2e/cases.sh"
+nic_peer=$1
+combined=$2
+export FAR_RUNTIME_DIR="$dir/runtime"
+mkdir -m 700 "$FAR_RUNTIME_DIR"
+
+# ---- namespaces ----
+
+# Each is held by a process that does nothing: they end with the test, or a few minutes after it was killed.
+holders=
+others= # started in the background
+cleanup() {
+	# shellcheck disable=SC2086 # numbers
+	[ -z "$others$holders" ] || kill $others $holders 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+
+new_ns() { # leaves its holder in $ns
+	unshare -n sleep 290 &
+	ns=$!
+	holders="$holders $ns"
+	eventually is_apart "$ns"
+}
+is_apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+
+at() { # holder, command...
+	where=$1
+	shift
+	nsenter -t "$where" -n "$@"
+}
+
+interface() { # holder, name, number: its addresses; brings it up
+	at "$1" ip addr add "10.91.7.$3/24" dev "$2"
+	at "$1" ip addr add "fd91:7::$3/64" dev "$2" nodad
+	at "$1" ip link set "$2" up
+	at "$1" ip link set lo up
+}
+
+mac() { printf '02:00:00:00:91:%02x' "$1"; }
+
+joined() { # queues: two namespaces, $a and $b, joined by interfaces of the same name
+	new_ns
+	a=$ns
+	new_ns
+	b=$ns
+	ip link add far0 netns "$a" address "$(mac 1)" numrxqueues "$1" numtxqueues "$1" type veth \
+		peer name far0 netns "$b" address "$(mac 2)" numrxqueues "$1" numtxqueues "$1" &&
+		interface "$a" far0 1 && interface "$b" far0 2
+}
+
+bridged() { # three namespaces, $w0 to $w2, and $s with the bridge
+	new_ns
+	s=$ns
+	at "$s" ip link add far-br type bridge forward_delay 0 && at "$s" ip link set far-br up || return 1
+	for i in 0 1 2; do
+		new_ns
+		eval "w$i=$ns"
+		ip link add far0 netns "$ns" address "$(mac $((i + 1)))" type veth peer name "port$i" netns "$s" &&
+			interface "$ns" far0 $((i + 1)) &&
+			at "$s" ip link set "port$i" master far-br && at "$s" ip link set "port$i" up || return 1
+	done
+}
+
+# ---- workers ----
+
+runs=0
+new_run() {
+	runs=$((runs + 1))
+	run="$dir/run$runs"
+	mkdir "$run"
+	workers=
+	stop="$run/stop"
+}
+
+preload= # env LD_PRELOAD=…
+
+# worker HOLDER INDEX COUNT ARGUMENTS...: in the background; its output in $run/out.INDEX
+worker() {
+	where=$1
+	index=$2
+	count=$3
+	shift 3
+	# shellcheck disable=SC2086 # words of a command
+	nsenter -t "$where" -n $preload timeout -k 3 "$guard_s" "$nic_peer" --dir "$run" --index "$index" --peers "$count" "$@" \
+		>"$run/out.$index" 2>"$run/err.$index" </dev/null &
+	last=$!
+	workers="$workers $last"
+	others="$others $last"
+}
+
+# What runs beside the workers, until $stop is there: its output in $run/NAME
+beside() { # name, holder, command...
+	name=$1
+	where=$2
+	shift 2
+	nsenter -t "$where" -n "$@" >"$run/$name" 2>&1 </dev/null &
+	last=$!
+	others="$others $last"
+}
+
+# Waits for the workers; $rc is 0 when all have succeeded. Their output is shown when a case fails.
+finished() {
+	rc=0
+	for pid in $workers; do
+		wait "$pid" || rc=$?
+	done
+	cat "$run"/out.* >"$dir/out"
+	cat "$run"/err.* >"$dir/err"
+	[ $rc -eq 0 ]
+}
+
+counter() { # index, name
+	sed -n "s/.*\b$2=\([0-9]*\).*/\1/p" "$run/out.$1" | tail -n 1
+}
+above() { # index, name, number
+	n=$(counter "$1" "$2")
+	[ "${n:-0}" -gt "$3" ] && return 0
+	echo "$2 of worker $1 is ${n:-missing}" >>"$dir/err"
+	return 1
+}
+is_zero() { # index, name
+	n=$(counter "$1" "$2")
+	[ "${n:-1}" -eq 0 ] && return 0
+	echo "$2 of worker $1 is ${n:-missing}" >>"$dir/err"
+	return 1
+}
+
+no_program() { # holder: no XDP program is on its interface
+	! at "$1" ip link show dev far0 | grep -q xdp
+}
+
+# The first UDP port of a worker, as another one says it.
+port_of() { cat "$run"/out.* | sed -n "s/^worker $1 is at .*:\([0-9]*\)$/\1/p" | head -n 1; }
+knows_port() { [ -n "$(port_of "$1")" ]; }
+
+traffic() { echo "$here/net_traffic.py"; }
+
+# ---- captures ----
+
+# From now on what passes an interface: the first 20000 packets, whole, into $run/NAME.pcap, and all that the kernel
+# says by ICMP, beside pings, into $run/NAME-icmp.pcap
+capture() { # name, holder, interface
+	beside "tcpdump.$1" "$2" tcpdump -i "$3" -U -s 0 -B 16384 -c 20000 -w "$run/$1.pcap" udp
+	tcpdump=$last
+	beside "tcpdump.$1-icmp" "$2" tcpdump -i "$3" -U -s 0 -B 4096 -w "$run/$1-icmp.pcap" \
+		'icmp[icmptype] == icmp-unreach or (icmp6 and ip6[40] < 128)'
+	tcpdump="$tcpdump $last"
+	eventually grep -q 'listening on' "$run/tcpdump.$1" && eventually grep -q 'listening on' "$run/tcpdump.$1-icmp"
+}
+
+captured() { # ends it, after what was on its way is in the file
+	sleep 0.5
+	for pid in $tcpdump; do
+		kill -INT "$pid"
+		wait "$pid"
+	done 2>/dev/null
+}
+
+frames() { # capture, filter: how many there are
+	tshark -r "$run/$1.pcap" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE \
+		-Y "$2" -T fields -e frame.number 2>>"$dir/err" | wc -l
+}
+
+to_ports() {
+	ours=
+	for p in "$@"; do
+		ours="${ours:+$ours || }udp.dstport == $p"
+	done
+}
+
+# The kernel said "unreachable" of no frame to these ports.
+none_refused() { # capture, ports...
+	name=$1
+	shift
+	to_ports "$@"
+	refused=$(frames "$name-icmp" "($ours) && (icmp.type == 3 || icmpv6.type == 1)")
+	heard=$(frames "$name-icmp" "icmp.type == 3 || icmpv6.type == 1")
+	echo "$name: $refused frames refused, and $heard of other ports" >>"$dir/err"
+	[ "$refused" -eq 0 ]
+}
+
+# Every frame to these ports is whole, with good checksums.
+decodes() { # capture, ports...
+	name=$1
+	shift
+	to_ports "$@"
+	all=$(frames "$name" "($ours) && !icmp && !icmpv6 && eth.src != 02:00:00:00:00:99")
+	good=$(frames "$name" "($ours) && !icmp && !icmpv6 && udp.checksum.status == 1 && !_ws.malformed && (ipv6 || ip.checksum.status == 1)")
+	echo "$name: $all frames, $good of them good" >>"$dir/err"
+	[ "$all" -gt 500 ] && [ "$good" -eq "$all" ]
+}
+
+# ---- cases ----
+
+has_rights() { # device
+	at "$a" "$nic_peer" --dir "$dir" --index 0 --peers 2 --args "$1,iface=nosuch0" >"$dir/out" 2>"$dir/err" </dev/null
+	has err '"nosuch0"'
+}
+
+exchange() { # name, device, arguments...
+	name=$1
+	device=$2
+	shift 2
+	new_run
+	worker "$a" 0 2 --args "$device,iface=far0" "$@"
+	worker "$b" 1 2 --args "$device,iface=far0" "$@"
+	finished && above 0 longest 1400 && above 1 longest 1400 && is_zero 0 rx_malformed && is_zero 1 rx_malformed
+	ok "$name" $?
+}
+
+# Neither notices the other: a connection of the kernel's stays open and moves data, pings are answered, frames for
+# others are counted and left alone, and nobody is told that our ports are unreachable.
+neighbours() { # name, device, address of b, where
+	new_run
+	device=$2
+	capture "a" "$a" far0
+	beside server "$b" python3 "$(traffic)" tcp-server "$3" 7999 "$stop"
+	beside client "$a" python3 "$(traffic)" tcp-client "$3" 7999 "$stop"
+	client=$last
+	eventually grep -q open "$run/client"
+	worker "$a" 0 2 --args "$device,iface=far0" --listen "$4" --until "$stop"
+	worker "$b" 1 2 --args "$device,iface=far0" --listen "$4" --until "$stop"
+	eventually knows_port 1
+	beside foreign "$a" python3 "$(traffic)" foreign far0 "$(mac 2)" "$3" "$stop"
+	foreign=$last
+	sleep 1.5
+	at "$a" python3 "$(traffic)" malformed far0 "$(mac 2)" "$3" "$(port_of 1)" >"$run/malformed"
+	sleep 0.5
+	: >"$stop"
+	finished
+	good=$?
+	wait "$client" || good=1
+	wait "$foreign" || good=1
+	captured
+	cat "$run/client" "$run/foreign" "$run/malformed" >>"$dir/err"
+	[ $good -eq 0 ] && grep -q 'moved [1-9]' "$run/client" && grep -q 'of each' "$run/foreign"
+	ok "$1: the kernel's own traffic goes on" $?
+	kinds=$(sed -n 's/^sent \([0-9]*\) kinds$/\1/p' "$run/malformed")
+	case $device in
+	net_af_xdp*) # what is broken in its headers, and what is not for us, is the kernel's
+		above 1 rx_malformed 9
+		;;
+	*) above 1 rx_malformed $((kinds * 10)) && above 1 rx_foreign 500 ;;
+	esac
+	ok "$1: foreign and malformed frames are counted" $?
+	# The generator sends to a port that nobody has, so that it is certain that refusals are seen.
+	[ $good -eq 0 ] && none_refused a "$(port_of 0)" "$(port_of 1)" && [ "$heard" -gt 0 ]
+	ok "$1: none of our frames is refused" $?
+}
+
+# Who sleeps is woken by a kick, through the kernel.
+sleepers() { # name, device
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0" --calls 1 --sleep
+	worker "$b" 1 2 --args "$2,iface=far0" --calls 40 --nap 20
+	finished && above 0 wakes 0 && above 1 kicks 0
+	ok "$1: a sleeper is woken" $?
+}
+
+is_up() { knows_port 0 && knows_port 1; }
+
+# A killed worker leaves nothing that is in the way of anybody, and can be started again.
+killed() { # name, device
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0" --until "$stop"
+	worker "$b" 1 2 --args "$2,iface=far0" --until "$stop"
+	eventually is_up
+	sleep 0.3
+	for pid in $(pgrep -f -- "--dir $run --index"); do
+		kill -KILL "$pid"
+	done
+	for pid in $workers; do
+		wait "$pid"
+	done 2>/dev/null
+	eventually no_program "$a" && eventually no_program "$b"
+	ok "$1: kill -9 leaves no program on the interface" $?
+	new_run
+	beside server "$b" python3 "$(traffic)" tcp-server 10.91.7.2 7998 "$stop"
+	: >"$stop"
+	at "$a" python3 "$(traffic)" tcp-client 10.91.7.2 7998 "$stop" >"$dir/out" 2>"$dir/err" && has out 'moved [1-9]'
+	ok "$1: the host's traffic goes on after kill -9" $?
+	exchange "$1: starts again after kill -9" "$2"
+}
+
+pair_cases() { # device
+	joined 1 || return 1
+	if ! has_rights "$1"; then
+		if has err 'CAP_'; then
+			skip "$1: all cases" "$(sed 's/.*needs //' "$dir/err" | head -n 1)"
+			return 0
+		fi
+		false
+		ok "$1: the module loads" $?
+		return 0
+	fi
+	exchange "$1: IPv4" "$1"
+	exchange "$1: IPv6" "$1" --listen fd91::/16
+	sleepers "$1" "$1"
+	neighbours "$1, IPv4" "$1" 10.91.7.2 10.91.7.0/24
+	neighbours "$1, IPv6" "$1" fd91:7::2 fd91:7::/64
+	killed "$1" "$1"
+	no_program "$a" && no_program "$b"
+	ok "$1: nothing is left on the interfaces" $?
+}
+
+# Three workers through a bridge, which sees all of their frames.
+bridge() { # name, device, where
+	new_run
+	capture bridge "$s" far-br
+	for i in 0 1 2; do
+		eval "worker \$w$i $i 3 --args $2,iface=far0 --listen $3"
+	done
+	finished
+	good=$?
+	captured
+	[ $good -eq 0 ] && above 0 longest 1400 && above 1 longest 1400 && above 2 longest 1400
+	ok "$1: three workers through a bridge" $?
+	[ $good -eq 0 ] && decodes bridge "$(port_of 0)" "$(port_of 1)" "$(port_of 2)" &&
+		none_refused bridge "$(port_of 0)" "$(port_of 1)" "$(port_of 2)"
+	ok "$1: all frames on the bridge decode" $?
+}
+
+bridge_cases() {
+	bridged || return 1
+	a=$w0
+	for device in net_af_packet0 net_af_xdp0; do
+		if has_rights $device; then
+			bridge "$device, IPv4" $device 10.91.7.0/24
+			bridge "$device, IPv6" $device fd91:7::/64
+		elif has err 'CAP_'; then
+			skip "$device: through a bridge" "$(sed 's/.*needs //' "$dir/err" | head -n 1)"
+		fi
+	done
+}
+
+# A pair of veth has as many queues as one likes; a preloaded function has net_af_xdp believe that they are "combined". A
+# packet arrives at the queue of the number that it was sent from.
+queue_cases() { # device
+	joined 3 || return 1
+	has_rights "$1" || return 0 # said already
+	case $1 in
+	net_af_xdp*)
+		at "$a" "$nic_peer" --dir "$dir" --index 0 --peers 2 --args "$1,iface=far0" >"$dir/out" 2>"$dir/err" </dev/null
+		says 'far0 has 3 queues that receive' && says 'ethtool -L far0'
+		ok "$1: queues that would not be looked at are refused" $?
+		exchange "$1: one queue of three, by the user's word" "$1" --args "$1,iface=far0,queue_count=1"
+		;;
+	esac
+	preload="env LD_PRELOAD=$combined"
+	exchange "$1: one shard looks at all queues" "$1"
+	exchange "$1: three queues each" "$1" --queues 3
+	exchange "$1: three queues, each to another one" "$1" --queues 3 --shift 1
+	exchange "$1: three queues, each to another one, IPv6" "$1" --queues 3 --shift 2 --listen fd91::/16
+	exchange "$1: two shards on three queues" "$1" --queues 2 --shift 1
+	case $1 in
+	net_af_xdp*)
+		# shellcheck disable=SC2086
+		at "$a" $preload "$nic_peer" --dir "$dir" --index 0 --peers 2 --queues 4 --args "$1,iface=far0" \
+			>"$dir/out" 2>"$dir/err" </dev/null
+		says 'serves 3 queues of interface far0' && says '4 shards'
+		ok "$1: more shards than queues are refused" $?
+		;;
+	esac
+	preload=
+}
+
+part=${3:-all}
+case $part in
+all | packet)
+	pair_cases net_af_packet0
+	queue_cases net_af_packet0
+	;;
+esac
+case $part in
+all | xdp)
+	pair_cases net_af_xdp0
+	queue_cases net_af_xdp0
+	;;
+esac
+case $part in
+all | bridge) bridge_cases ;;
+esac
+
+finish
