@@ -276,13 +276,41 @@ void link_port_signal(struct link_port *p);
 bool link_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id);
 __attribute__((format(printf, 3, 4))) int link_error(struct nic_err *err, int error, const char *format, ...);
 
+/* link_life.c: control core */
+
+/** A free place, with a token of its own; NULL: there is none. */
+struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_state state);
+/** false: no memory. */
+bool link_rings_make(struct link_peer *peer);
+void link_rings_free(struct link_peer *peer);
+/** Leaves enum link_due bits to the shard. */
+void link_order(struct link_peer *peer, uint32_t due);
+void link_peer_free(struct link_port *p, struct link_peer *peer);
+void link_way_drop(struct link_port *p, uint32_t *way);
+void link_peer_let_go(struct link_port *p, struct link_peer *peer);
+void link_peer_end(struct link_port *p, struct link_peer *peer);
+void link_peer_kill(struct link_peer *peer, int error);
+/** step() is to look at the peers at this time. */
+void link_step_soon(struct link_port *p, uint64_t at);
+/** Leave a packet of the set-up to the shard; or not, when it has not sent the one before: it is repeated. */
+void link_say_words(struct link_peer *peer, enum wire_kind kind);
+void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path);
+/** HELLO or WELCOME, again and again. */
+void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now);
+/** FAILED: the peer is gone after it. */
+void link_report_failed(struct link_port *p, struct link_peer *peer, int error, const char *text);
+void link_failed(struct link_port *p, struct link_peer *peer, int error);
+void link_report_up(struct link_port *p, struct link_peer *peer);
+void link_report_down(struct link_port *p, struct link_peer *peer, int error);
+/** A HELLO of this set-up that comes late is not to begin a new one. */
+void link_remember(struct link_port *p, const struct link_peer *peer, int error);
+
 /* link_setup.c: control core */
 
 int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		 const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
 uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
 void link_drop(struct nic_port *port, uint32_t peer);
-void link_rings_free(struct link_peer *peer);
 void link_leave(struct link_port *p); /* close(): the queues are idle */
 
 /* link_words.c: what the packets of the set-up say; either thread */

@@ -14,250 +14,14 @@
  */
 #include "link/link_port.h"
 
-#include "base/random.h"
-
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static struct link_port *port_of(struct nic_port *port)
 {
 	return (struct link_port *)port;
-}
-
-/* ---- peers ---- */
-
-static struct link_peer *peer_new(struct link_port *p, unsigned queue, enum link_state state)
-{
-	uint32_t i = 0;
-	while (i < p->peers_n && p->peers[i]->state != LINK_FREE)
-		i++;
-	if (i == FAR_LINK_PEERS_MAX)
-		return NULL;
-	if (i == p->peers_n) {
-		struct link_peer *made = aligned_alloc(64, (sizeof *made + 63) & ~(size_t)63);
-		if (!made)
-			return NULL;
-		atomic_init(&made->due, 0);
-		atomic_init(&made->news, 0);
-		p->peers[p->peers_n++] = made;
-	}
-	struct link_peer *peer = p->peers[i];
-	memset(peer, 0, offsetof(struct link_peer, due));
-	memset((uint8_t *)peer + offsetof(struct link_peer, setup_full), 0,
-	       sizeof *peer - offsetof(struct link_peer, setup_full));
-	peer->token = (random_u64() & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
-	if (peer->token == 0)
-		peer->token = FAR_LINK_PEERS_MAX;
-	peer->index = i;
-	peer->state = state;
-	peer->owner = queue;
-	peer->queue = p->queues[queue];
-	peer->lower_peer = peer->lower_next = peer->way = peer->way_old = NIC_PEER_NONE;
-	peer->deadline = peer->repeat_at = UINT64_MAX;
-	peer->repeat_ns = FAR_LINK_HELLO_NS;
-	return peer;
-}
-
-/* What only open connections have: some 350 KiB of which the pages that are used become memory. */
-static bool rings_make(struct link_peer *peer)
-{
-	void *at = mmap(NULL, sizeof *peer->rings, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			-1, 0);
-	peer->rings = at == MAP_FAILED ? NULL : at;
-	return peer->rings != NULL;
-}
-
-void link_rings_free(struct link_peer *peer)
-{
-	if (peer->rings)
-		munmap(peer->rings, sizeof *peer->rings);
-	peer->rings = NULL;
-}
-
-/* The board's bit is set last and taken first: pairs with order_serve() in link_queue.c. */
-static void order(struct link_peer *peer, uint32_t due)
-{
-	struct link_queue *q = peer->queue;
-	atomic_fetch_or_explicit(&peer->due, due, memory_order_release);
-	link_board_set(&q->orders, peer->index);
-	q->ops->wake(q->lower);
-}
-
-static void uncount(struct link_port *p, struct link_peer *peer)
-{
-	p->half_open_n -= peer->half_open;
-	p->strangers_n -= peer->stranger;
-	peer->half_open = peer->stranger = false;
-}
-
-static void peer_free(struct link_port *p, struct link_peer *peer)
-{
-	uncount(p, peer);
-	link_rings_free(peer);
-	peer->state = LINK_FREE;
-}
-
-static void way_drop(struct link_port *p, uint32_t *way)
-{
-	if (*way != NIC_PEER_NONE)
-		p->lower->ops->drop(p->lower, *way);
-	*way = NIC_PEER_NONE;
-}
-
-/* When neither the shard nor the driver below has to do with it any more. */
-static void peer_let_go(struct link_port *p, struct link_peer *peer)
-{
-	if (!peer->closed || peer->lower_pending)
-		return;
-	way_drop(p, &peer->way_old);
-	way_drop(p, &peer->way);
-	peer_free(p, peer);
-}
-
-/* A HELLO of this set-up that comes late is not to begin a new one. */
-static void remember(struct link_port *p, const struct link_peer *peer, int error)
-{
-	uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
-	p->refused[at].id = peer->id_there;
-	p->refused[at].token = peer->token_there;
-	p->refused[at].error = error;
-}
-
-static void peer_end(struct link_port *p, struct link_peer *peer)
-{
-	if (peer->state == LINK_CLOSING)
-		return;
-	if (peer->accepted && (peer->state == LINK_UP || peer->state == LINK_DOWN))
-		remember(p, peer, -ECONNRESET);
-	uncount(p, peer);
-	peer->deadline = peer->repeat_at = UINT64_MAX;
-	peer->state = LINK_CLOSING;
-	peer->closed = peer->way == NIC_PEER_NONE && !peer->loop;
-	if (!peer->closed)
-		order(peer, LINK_DUE_CLOSE);
-	peer_let_go(p, peer);
-}
-
-static void peer_kill(struct link_peer *peer, int error)
-{
-	atomic_store_explicit(&peer->dead_why, error, memory_order_relaxed);
-	order(peer, LINK_DUE_DEAD);
-}
-
-static void soon(struct link_port *p, uint64_t at)
-{
-	if (at < p->next_at)
-		p->next_at = at;
-}
-
-/* ---- packets of the set-up ---- */
-
-/* Leaves it to the shard; when that has not taken the one before yet, it is repeated later. */
-static bool setup_begin(struct link_peer *peer)
-{
-	return !atomic_load_explicit(&peer->setup_full, memory_order_acquire); /* pairs with peer_setup() */
-}
-
-static void setup_post(struct link_peer *peer, uint32_t len)
-{
-	peer->setup_len = len;
-	atomic_store_explicit(&peer->setup_full, true, memory_order_release);
-	order(peer, LINK_DUE_SETUP);
-}
-
-static void send_words(struct link_peer *peer, enum wire_kind kind)
-{
-	if (setup_begin(peer))
-		setup_post(peer, link_words_write(peer->setup, peer, kind, peer->want, peer->path, peer->words,
-						  peer->words_len));
-}
-
-static void send_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path)
-{
-	if (setup_begin(peer))
-		setup_post(peer, link_no_write(peer->setup, kind, peer->id_there, peer->token_there, error, path,
-					       peer->queue->crc));
-}
-
-/* HELLO or WELCOME, again and again. */
-static void repeat(struct link_port *p, struct link_peer *peer, uint64_t now)
-{
-	send_words(peer, peer->accepted ? WIRE_WELCOME : WIRE_HELLO);
-	peer->hellos++;
-	peer->repeat_at = now + peer->repeat_ns;
-	peer->repeat_ns += peer->repeat_ns / 2;
-	if (peer->repeat_ns > FAR_LINK_HELLO_NS_MAX)
-		peer->repeat_ns = FAR_LINK_HELLO_NS_MAX;
-	soon(p, peer->repeat_at);
-}
-
-/* ---- events ---- */
-
-static void report_failed(struct link_port *p, struct link_peer *peer, int error, const char *text)
-{
-	struct nic_event ev = {
-		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = peer->user, .error = error, .text = text};
-	peer_end(p, peer);
-	p->event(p->ctx, &ev);
-}
-
-static void failed(struct link_port *p, struct link_peer *peer, int error)
-{
-	char text[NIC_TEXT_BYTES_MAX], at[160];
-	p->lower->ops->address_text(&peer->addr, at, sizeof at);
-	if (error == -ESTALE)
-		snprintf(text, sizeof text, "%s: who listens at %s is not that worker any more", p->ops.name, at);
-	else if (error == -ECHRNG)
-		snprintf(text, sizeof text, "%s: the set-up was refused by %s: it has no queue %u", p->ops.name, at,
-			 peer->want);
-	else if (error == -ETIMEDOUT)
-		snprintf(text, sizeof text,
-			 "%s: no answer from %s to %u packets; is the worker alive, and is the way to it open both "
-			 "ways (firewall, address translation)?",
-			 p->ops.name, at, peer->hellos);
-	else if (error == -EHOSTUNREACH)
-		snprintf(text, sizeof text, "%s: none of %u paths to %s leads to its queue %u", p->ops.name,
-			 peer->paths_tried, at, peer->want);
-	else
-		snprintf(text, sizeof text, "%s: the set-up was refused by %s: %s", p->ops.name, at, strerror(-error));
-	report_failed(p, peer, error, text);
-}
-
-static void report_up(struct link_port *p, struct link_peer *peer)
-{
-	struct nic_event ev = {.type = NIC_EVENT_UP,
-			       .peer = peer->index,
-			       .queue = peer->owner,
-			       .user = peer->user,
-			       .hello = peer->hello,
-			       .hello_len = peer->hello_len};
-	uncount(p, peer);
-	peer->state = LINK_UP;
-	p->event(p->ctx, &ev);
-}
-
-static void report_down(struct link_port *p, struct link_peer *peer, int error)
-{
-	char text[NIC_TEXT_BYTES_MAX];
-	const char *why = error == -ECONNRESET  ? "the peer has ended the connection"
-			  : error == -ESTALE    ? "the peer does not know the connection any more"
-			  : error == -ETIMEDOUT ? "the peer was not heard of for too long"
-						: "the peer broke the protocol";
-	snprintf(text, sizeof text, "%s: %s", p->ops.name, why);
-	struct nic_event ev = {.type = NIC_EVENT_DOWN,
-			       .peer = peer->index,
-			       .queue = peer->owner,
-			       .user = peer->user,
-			       .error = error,
-			       .text = text};
-	peer->settled = true;
-	peer->repeat_at = peer->deadline = UINT64_MAX;
-	peer->state = LINK_DOWN;
-	p->event(p->ctx, &ev);
 }
 
 /* ---- the way there ---- */
@@ -289,9 +53,9 @@ static void way_next(struct link_port *p, struct link_peer *peer, uint32_t path,
 	if (!error)
 		return;
 	if (peer->state == LINK_CONNECTING)
-		failed(p, peer, error);
+		link_failed(p, peer, error);
 	else
-		peer_kill(peer, error);
+		link_peer_kill(peer, error);
 }
 
 /* ---- connect ---- */
@@ -313,10 +77,10 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 				  NIC_HELLO_BYTES_MAX);
 	if (!link_addr_split(addr, &lower, &id) || id == 0 || strcmp(addr->driver, p->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
-	struct link_peer *peer = peer_new(p, queue, LINK_CONNECTING);
-	if (!peer || !rings_make(peer)) {
+	struct link_peer *peer = link_peer_new(p, queue, LINK_CONNECTING);
+	if (!peer || !link_rings_make(peer)) {
 		if (peer)
-			peer_free(p, peer);
+			link_peer_free(p, peer);
 		return link_error(err, peer ? -ENOMEM : -ENOSPC, "%s: more than %u peers, or no memory for one more",
 				  p->ops.name, FAR_LINK_PEERS_MAX);
 	}
@@ -328,14 +92,14 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 	peer->words_len = (uint16_t)hello_len;
 	if (hello_len)
 		memcpy(peer->words, hello, hello_len);
-	soon(p, deadline);
+	link_step_soon(p, deadline);
 	if (id == p->id && queue == remote_queue) {
 		peer->loop = true;
 		peer->state = LINK_LOOPING;
 		peer->hello_len = peer->words_len;
 		memcpy(peer->hello, peer->words, hello_len);
-		order(peer, LINK_DUE_OPEN | LINK_DUE_START);
-		soon(p, 0);
+		link_order(peer, LINK_DUE_OPEN | LINK_DUE_START);
+		link_step_soon(p, 0);
 		link_port_signal(p);
 		return 0;
 	}
@@ -343,13 +107,13 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 	if (remote_queue >= LINK_ID_QUEUES(id)) { /* nobody would hear us */
 		peer->refuse = -ECHRNG;
 		peer->deadline = 0;
-		soon(p, 0);
+		link_step_soon(p, 0);
 		link_port_signal(p);
 	} else {
 		error = way_begin(p, peer, deadline, err);
 	}
 	if (error)
-		peer_free(p, peer);
+		link_peer_free(p, peer);
 	return error;
 }
 
@@ -366,15 +130,15 @@ static int refused_before(const struct link_port *p, uint64_t id, uint64_t token
 static void refuse(struct link_port *p, struct link_peer *peer, int error, uint64_t now)
 {
 	if (!peer->stranger && !refused_before(p, peer->id_there, peer->token_there))
-		remember(p, peer, error);
+		link_remember(p, peer, error);
 	peer->state = LINK_REFUSING;
 	peer->refuse = error;
 	peer->deadline = now + FAR_LINK_HALF_OPEN_NS;
 	if (peer->way == NIC_PEER_NONE)
 		return;
-	send_no(peer, peer->refuse_reset ? WIRE_RESET : WIRE_REFUSED, error, 0);
+	link_say_no(peer, peer->refuse_reset ? WIRE_RESET : WIRE_REFUSED, error, 0);
 	/* Orders are served in this sequence: the packet goes before the end. */
-	peer_end(p, peer);
+	link_peer_end(p, peer);
 }
 
 /* HELLO is at its queue, and the way back is there. */
@@ -388,17 +152,17 @@ static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 			       .hello_len = peer->hello_len,
 			       .reply = peer->words,
 			       .reply_len = &len};
-	int error = rings_make(peer) ? p->event(p->ctx, &ev) : -ENOMEM;
+	int error = link_rings_make(peer) ? p->event(p->ctx, &ev) : -ENOMEM;
 	if (error) {
 		refuse(p, peer, error, now);
 		return;
 	}
 	peer->words_len = (uint16_t)(len < NIC_HELLO_BYTES_MAX ? len : NIC_HELLO_BYTES_MAX);
 	peer->deadline = now + FAR_CONNECT_TIMEOUT_NS;
-	soon(p, peer->deadline);
-	order(peer, LINK_DUE_START);
-	repeat(p, peer, now);
-	report_up(p, peer);
+	link_step_soon(p, peer->deadline);
+	link_order(peer, LINK_DUE_START);
+	link_repeat(p, peer, now);
+	link_report_up(p, peer);
 }
 
 static void stranger_counted(struct link_port *p)
@@ -415,7 +179,7 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 		stranger_counted(p);
 	if ((member ? p->half_open_n : p->strangers_n) >= most)
 		return NULL;
-	struct link_peer *peer = peer_new(p, queue, state);
+	struct link_peer *peer = link_peer_new(p, queue, state);
 	if (!peer)
 		return NULL;
 	*(member ? &peer->half_open : &peer->stranger) = true;
@@ -433,7 +197,7 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 	peer->addr.len = (uint16_t)w->addr_len;
 	memcpy(peer->addr.blob, w->addr, w->addr_len);
 	peer->deadline = now + FAR_LINK_HALF_OPEN_NS;
-	soon(p, peer->deadline);
+	link_step_soon(p, peer->deadline);
 	return peer;
 }
 
@@ -441,7 +205,7 @@ static void answer_begin(struct link_port *p, struct link_peer *peer)
 {
 	struct nic_err err = {""};
 	if (way_begin(p, peer, peer->deadline, &err))
-		peer_end(p, peer);
+		link_peer_end(p, peer);
 }
 
 /* To somebody whose packet names no connection of ours. */
@@ -470,13 +234,13 @@ static struct link_peer *peer_accepted(const struct link_port *p, uint64_t id, u
 static void hello_again(struct link_port *p, struct link_peer *peer, unsigned queue, uint32_t path, uint64_t now)
 {
 	if (peer->state == LINK_UP && !peer->settled)
-		send_words(peer, WIRE_WELCOME);
+		link_say_words(peer, WIRE_WELCOME);
 	if (peer->state != LINK_ACCEPTING || peer->way == NIC_PEER_NONE || peer->lower_pending)
 		return;
 	if (queue == peer->owner)
 		decide(p, peer, now);
 	else
-		send_no(peer, WIRE_WRONG_QUEUE, -EXDEV, path);
+		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, path);
 }
 
 static void on_hello(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
@@ -527,12 +291,12 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 		return;
 	}
 	if (peer->state == LINK_UP && !peer->accepted && queue == peer->owner)
-		order(peer, LINK_DUE_ACK);
+		link_order(peer, LINK_DUE_ACK);
 	if (peer->state != LINK_CONNECTING)
 		return;
 	peer->token_there = w->token;
 	if (queue != peer->owner) {
-		send_no(peer, WIRE_WRONG_QUEUE, -EXDEV, w->path);
+		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, w->path);
 		return;
 	}
 	peer->packet_max_there = w->packet_max;
@@ -542,8 +306,8 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 		memcpy(peer->hello, w->words, w->words_len);
 	peer->settled = true;
 	peer->repeat_at = peer->deadline = UINT64_MAX;
-	order(peer, LINK_DUE_START | LINK_DUE_ACK);
-	report_up(p, peer);
+	link_order(peer, LINK_DUE_START | LINK_DUE_ACK);
+	link_report_up(p, peer);
 }
 
 static void on_no(struct link_port *p, const struct wire_head *h, int error, uint32_t path, uint64_t now)
@@ -554,7 +318,7 @@ static void on_no(struct link_port *p, const struct wire_head *h, int error, uin
 	switch (h->kind) {
 	case WIRE_REFUSED:
 		if (peer->state == LINK_CONNECTING)
-			failed(p, peer, error);
+			link_failed(p, peer, error);
 		break;
 	case WIRE_WRONG_QUEUE:
 		if (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled))
@@ -562,7 +326,7 @@ static void on_no(struct link_port *p, const struct wire_head *h, int error, uin
 		break;
 	default: /* RESET, BYE: at another queue than its own */
 		if (peer->state == LINK_UP)
-			peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
+			link_peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
 	}
 }
 
@@ -599,15 +363,15 @@ static void way_up(struct link_port *p, struct link_peer *peer, uint32_t lower_p
 	bool another = peer->way != NIC_PEER_NONE;
 	peer->way_old = peer->way;
 	peer->way = peer->lower_next = lower_peer;
-	order(peer, another ? LINK_DUE_MOVE : LINK_DUE_OPEN);
+	link_order(peer, another ? LINK_DUE_MOVE : LINK_DUE_OPEN);
 	if (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled))
-		repeat(p, peer, now);
+		link_repeat(p, peer, now);
 	else if (peer->state == LINK_REFUSING)
 		refuse(p, peer, peer->refuse, now);
 	else if (peer->state == LINK_ACCEPTING && peer->came_to == peer->owner)
 		decide(p, peer, now);
 	else if (peer->state == LINK_ACCEPTING)
-		send_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->came_by);
+		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->came_by);
 }
 
 static int lower_event(void *ctx, const struct nic_event *ev)
@@ -620,15 +384,15 @@ static int lower_event(void *ctx, const struct nic_event *ev)
 	if (peer->state == LINK_CLOSING) {
 		if (ev->type == NIC_EVENT_UP)
 			p->lower->ops->drop(p->lower, ev->peer);
-		peer_let_go(p, peer);
+		link_peer_let_go(p, peer);
 	} else if (ev->type == NIC_EVENT_UP) {
 		way_up(p, peer, ev->peer, p->now);
 	} else if (peer->state == LINK_CONNECTING) {
-		report_failed(p, peer, ev->error, ev->text);
+		link_report_failed(p, peer, ev->error, ev->text);
 	} else if (peer->state == LINK_UP) {
-		peer_kill(peer, ev->error);
+		link_peer_kill(peer, ev->error);
 	} else {
-		peer_end(p, peer);
+		link_peer_end(p, peer);
 	}
 	return 0;
 }
@@ -639,16 +403,16 @@ static void news_take(struct link_port *p, struct link_peer *peer)
 {
 	uint32_t news = atomic_exchange_explicit(&peer->news, 0, memory_order_acquire);
 	if (news & LINK_NEWS_MOVED)
-		way_drop(p, &peer->way_old);
+		link_way_drop(p, &peer->way_old);
 	if (news & LINK_NEWS_CONFIRMED) {
 		peer->settled = true;
 		peer->repeat_at = peer->deadline = UINT64_MAX;
 	}
 	if (news & LINK_NEWS_DOWN && peer->state == LINK_UP)
-		report_down(p, peer, atomic_load_explicit(&peer->why, memory_order_relaxed));
+		link_report_down(p, peer, atomic_load_explicit(&peer->why, memory_order_relaxed));
 	if (news & LINK_NEWS_CLOSED && peer->state == LINK_CLOSING) {
 		peer->closed = true;
-		peer_let_go(p, peer);
+		link_peer_let_go(p, peer);
 	}
 }
 
@@ -671,21 +435,21 @@ static void peer_step(struct link_port *p, struct link_peer *peer, uint64_t now)
 	if (peer->state == LINK_LOOPING) {
 		peer->settled = true;
 		peer->deadline = UINT64_MAX;
-		report_up(p, peer);
+		link_report_up(p, peer);
 		return;
 	}
 	if (now >= peer->deadline) {
 		if (peer->state == LINK_CONNECTING)
-			failed(p, peer, peer->refuse ? peer->refuse : -ETIMEDOUT);
+			link_failed(p, peer, peer->refuse ? peer->refuse : -ETIMEDOUT);
 		else if (peer->state == LINK_UP)
-			peer_kill(peer, -ETIMEDOUT);
+			link_peer_kill(peer, -ETIMEDOUT);
 		else
-			peer_end(p, peer);
+			link_peer_end(p, peer);
 		peer->deadline = UINT64_MAX;
 	} else if (now >= peer->repeat_at) {
-		repeat(p, peer, now);
+		link_repeat(p, peer, now);
 	}
-	soon(p, peer->deadline < peer->repeat_at ? peer->deadline : peer->repeat_at);
+	link_step_soon(p, peer->deadline < peer->repeat_at ? peer->deadline : peer->repeat_at);
 }
 
 uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
@@ -716,7 +480,7 @@ void link_drop(struct nic_port *port, uint32_t number)
 	struct link_port *p = port_of(port);
 	struct link_peer *peer = number < p->peers_n ? p->peers[number] : NULL;
 	if (peer && (peer->state == LINK_UP || peer->state == LINK_DOWN))
-		peer_end(p, peer);
+		link_peer_end(p, peer);
 }
 
 /* ---- the end ---- */
@@ -732,7 +496,7 @@ void link_leave(struct link_port *p)
 			continue;
 		if (peer->queue->peers[peer->index] == peer)
 			link_queue_end(peer->queue, peer);
-		way_drop(p, &peer->way_old);
-		way_drop(p, &peer->way);
+		link_way_drop(p, &peer->way_old);
+		link_way_drop(p, &peer->way);
 	}
 }
