@@ -16,6 +16,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <stdatomic.h>
+#include <sys/un.h>
 
 /* Queues of a port: one per shard. */
 #define DPDK_QUEUES_MAX 16u
@@ -269,13 +270,17 @@ struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
 
 /* ---- memif.c ---- */
 
-/** Before the device is made: removes the socket that a killed server left. */
+/** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
 int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err);
 /** Starts the device, which has its other side later, or never. */
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
 /** Closes the device too. */
 void dpdk_memif_close(struct dpdk_port *p);
 uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now);
+/* ---- memif_kick.c ---- */
+
+/** The address of the socket, or of one beside it; 0: its path would be too long. */
+socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out);
 /** A socket that receives the kicks of queue `index`: the descriptor or -errno. */
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);
