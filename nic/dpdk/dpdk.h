@@ -168,9 +168,10 @@ struct dpdk_port {
 	_Atomic uint32_t shut; /* enum dpdk_shut */
 	struct dpdk_args args;
 	uint16_t ethdev;
-	bool probed;   /* the device is ours to remove */
-	bool started;  /* configured, so to be closed */
-	bool udp_sums; /* the device computes them on transmit */
+	uint64_t owner; /* of the device, while it is ours; RTE_ETH_DEV_NO_OWNER: it is not */
+	bool probed;    /* the device is ours to remove */
+	bool started;   /* configured, so to be closed */
+	bool udp_sums;  /* the device computes them on transmit */
 	unsigned queues_n;
 	struct dpdk_queue *queues[DPDK_QUEUES_MAX];
 	struct rte_mempool *pools[DPDK_QUEUES_MAX];

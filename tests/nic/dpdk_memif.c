@@ -393,6 +393,11 @@ static void case_args(void)
 	REQUIRE(end_try(&twice, server_args, 1, &err) == -EBUSY && strstr(err.text, "in use in this process"));
 	struct nic_config config = {.id = 1, .queues = 1, .head_bytes = 28, .args = server_args};
 	REQUIRE(e.ops->open(&config, &twice.port, &err) == -EINVAL && strstr(err.text, "28 bytes"));
+	int status;
+	pid_t child = fork(); /* which has none of EAL's threads */
+	if (child == 0)
+		_exit(end_try(&twice, "net_null7,copy=0", 1, &err) != -EOPNOTSUPP || !strstr(err.text, "forked"));
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
 	struct other o;
 	struct nic_addr ours;
 	e.ops->address(e.port, &ours);
