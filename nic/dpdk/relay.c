@@ -25,6 +25,7 @@ struct pair {
 struct relay {
 	struct relay_at front, back;
 	int listener, epoll;
+	bool full; /* nobody is accepted, so the listener is not looked at */
 	struct pair pairs[RELAY_CLIENTS_MAX];
 };
 
@@ -122,6 +123,12 @@ static struct pair *pair_new(struct relay *r)
 static void accept_all(struct relay *r)
 {
 	struct pair *p;
+	bool full = !pair_new(r);
+	if (full != r->full) {
+		struct epoll_event ev = {.events = full ? 0 : EPOLLIN, .data.fd = r->listener};
+		epoll_ctl(r->epoll, EPOLL_CTL_MOD, r->listener, &ev);
+		r->full = full;
+	}
 	while ((p = pair_new(r))) {
 		int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
@@ -168,6 +175,7 @@ bool relay_pump(struct relay *r)
 	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
 		if (r->pairs[i].used)
 			moved = pump(r, &r->pairs[i]) || moved;
+	accept_all(r); /* where somebody left */
 	return moved;
 }
 
