@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The dpdk driver on interfaces that it shares with the kernel, net_af_packet and net_af_xdp: between two network
 # namespaces joined by a pair of veth, and three through a bridge, beside the kernel's own traffic.
-# usage: dpdk_net.sh NIC_PEER COMBINED_QUEUES [packet|xdp|bridge]
+# usage: dpdk_net.sh NIC_PEER AGENTS_NET COMBINED_QUEUES [packet|xdp|bridge]
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 
@@ -18,7 +18,8 @@ fi
 
 . "$here/../e2e/cases.sh"
 nic_peer=$1
-combined=$2
+agents_net=$2
+combined=$3
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
@@ -154,6 +155,21 @@ port_of() { cat "$run"/out.* | sed -n "s/^worker $1 is at .*:\([0-9]*\)$/\1/p" |
 knows_port() { [ -n "$(port_of "$1")" ]; }
 
 traffic() { echo "$here/net_traffic.py"; }
+
+# agent HOLDER RANK WORLD NIC ARGUMENTS...: a whole worker, with the store in the first one's namespace
+agent() {
+	where=$1
+	index=$2
+	count=$3
+	nic=$4
+	shift 4
+	# shellcheck disable=SC2086
+	nsenter -t "$where" -n env RANK="$index" WORLD_SIZE="$count" MASTER_ADDR=10.91.7.1 MASTER_PORT=7711 FAR_NIC="$nic" \
+		$preload timeout -k 3 "$guard_s" "$agents_net" "$@" >"$run/out.$index" 2>"$run/err.$index" </dev/null &
+	last=$!
+	workers="$workers $last"
+	others="$others $last"
+}
 
 # ---- captures ----
 
@@ -316,6 +332,7 @@ pair_cases() { # device
 	exchange "$1: IPv4" "$1"
 	exchange "$1: IPv6" "$1" --listen fd91::/16
 	sleepers "$1" "$1"
+	agents "$1: agents, calls of all sizes" "dpdk:$1,iface=far0" 1 30000000
 	neighbours "$1, IPv4" "$1" 10.91.7.2 10.91.7.0/24
 	neighbours "$1, IPv6" "$1" fd91:7::2 fd91:7::/64
 	killed "$1" "$1"
@@ -347,6 +364,7 @@ bridge_cases() {
 		if has_rights $device; then
 			bridge "$device, IPv4" $device 10.91.7.0/24
 			bridge "$device, IPv6" $device fd91:7::/64
+			three_agents "$device: three agents through a bridge" "dpdk:$device,iface=far0"
 		elif has err 'CAP_'; then
 			skip "$device: through a bridge" "$(sed 's/.*needs //' "$dir/err" | head -n 1)"
 		fi
@@ -372,6 +390,7 @@ queue_cases() { # device
 	exchange "$1: three queues, each to another one" "$1" --queues 3 --shift 1
 	exchange "$1: three queues, each to another one, IPv6" "$1" --queues 3 --shift 2 --listen fd91::/16
 	exchange "$1: two shards on three queues" "$1" --queues 2 --shift 1
+	agents "$1: agents of three shards" "dpdk:$1,iface=far0" 3 1000000
 	case $1 in
 	net_af_xdp*)
 		# shellcheck disable=SC2086
@@ -384,7 +403,24 @@ queue_cases() { # device
 	preload=
 }
 
-part=${3:-all}
+agents() { # name, nic, shards, largest
+	new_run
+	agent "$a" 0 2 "$2" "$3" "$4"
+	agent "$b" 1 2 "$2" "$3" "$4"
+	finished && has out '^worker0 by dpdk' && has out '^worker1 by dpdk' && has out 'wakeups=[1-9]'
+	ok "$1" $?
+}
+
+three_agents() { # name, nic
+	new_run
+	agent "$w0" 0 3 "$2" 1 3000000
+	agent "$w1" 1 3 "$2" 1 3000000
+	agent "$w2" 2 3 "$2" 1 3000000
+	finished && has out '^worker0 by dpdk' && has out '^worker2 by dpdk'
+	ok "$1" $?
+}
+
+part=${4:-all}
 case $part in
 all | packet)
 	pair_cases net_af_packet0
