@@ -2,6 +2,7 @@
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
 #include "commands.h"
 #include "info_nics.h"
+#include "nic/udp/udp.h"
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
@@ -123,11 +124,19 @@ static void json_memory(struct json *j, const struct info *info)
 	json_string(j, "allocator_why", info->memory.allocator_why);
 }
 
+/* A line for each thing that a UDP socket gets here. */
+static void print_udp(FILE *out, const char *advice)
+{
+	for (const char *end; (end = strchr(advice, '\n')); advice = end + 1)
+		fprintf(out, "udp                %.*s\n", (int)(end - advice), advice);
+}
+
 static void print_info(bool want_json, const struct info_nics_opts *nics)
 {
 	FILE *out = want_json ? stderr : stdout;
 	struct info info = {.cores = 0};
 	struct json j;
+	char advice[1024];
 	gather(&info);
 	fprintf(out, "farcall %s, library %s\n\n", FAR_VERSION, far_version());
 	if (want_json) {
@@ -141,6 +150,8 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
 	print_memory(out, &info);
 	print_limits(out);
+	nic_udp_advice(advice, sizeof advice);
+	print_udp(out, advice);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
@@ -151,6 +162,7 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
 	json_memory(&j, &info);
 	json_limits(&j);
+	json_string(&j, "udp", advice);
 	json_end(&j);
 }
 

@@ -209,6 +209,14 @@ static void fini_shards(struct far_agent *a)
 		shard_destroy(a->shards[--a->shards_n]);
 }
 
+static uint32_t silent_ports(const struct far_agent *a)
+{
+	uint32_t silent = 0;
+	for (unsigned i = 0; i < a->ports.n; i++)
+		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->watch != NULL) << i;
+	return silent;
+}
+
 /* The group's size is known once the control core has read the environment, so it is created first and started last. */
 static enum far_status init_ctl(struct init *in)
 {
@@ -231,6 +239,7 @@ static enum far_status init_ctl(struct init *in)
 		.ports_n = a->ports.n,
 		.private_n = a->ports.n - a->ports.published,
 		.self = a->ports.self,
+		.silent = silent_ports(a),
 		.post = post,
 		.take = take,
 		.outstanding = outstanding,

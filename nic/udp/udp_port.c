@@ -345,6 +345,7 @@ static void place_aim(struct udp_port *p, struct udp_place *place, const struct 
 	place->bytes_max = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
 	if (place->bytes_max > place->cut_max)
 		place->bytes_max = place->cut_max;
+	place->probes = 0;
 	place->segments = p->args.offload != UDP_OFFLOAD_NEVER;
 	place->attached_to = NULL;
 	atomic_init(&place->error, 0);

@@ -38,6 +38,9 @@
 
 /* Of one message with segmentation offload: the kernel's UDP_MAX_SEGMENTS. */
 #define UDP_SEGMENTS_MAX 64u
+/* Large packets to a new place leave alone, so many: the kernel gives runs no don't-fragment bit, and without it nobody
+ * would say that the path takes less. */
+#define UDP_PROBES 8u
 /* Of one system call. */
 #define UDP_MESSAGES_MAX 32u
 
@@ -61,6 +64,7 @@ struct udp_place {
 	uint8_t to_len;
 	uint8_t socket;
 	bool segments;      /* segmentation offload is taken for this one */
+	uint8_t probes;     /* large packets that left alone, up to UDP_PROBES */
 	uint32_t bytes_max; /* largest body that IP need not cut */
 	uint32_t cut_max;   /* largest body at all */
 	uint32_t attached_at;
@@ -137,7 +141,8 @@ struct udp_queue {
 
 	/* Sending, udp_send.c. */
 	uint32_t first_slot, slots_n; /* ring of slots: [first_slot, first_slot + slots_n) are in use */
-	uint32_t ready_n, ready_bytes;
+	uint32_t ready_n, open_n;     /* of them: committed; neither committed nor cancelled */
+	uint32_t ready_bytes;
 	uint32_t arena_at; /* of the next packet */
 	bool blocked;      /* the socket took no more: tried again by the next flush or recv */
 	uint8_t *arena;
