@@ -131,6 +131,8 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 			if (q->ops->kick && p->asleep_there)
 				q->ops->kick(q->lower, p->lower_peer);
 		}
+		if (q->unflushed) /* a refusal, that detach() might lose */
+			link_flush(&q->base);
 		q->ops->detach(q->lower, p->lower_peer);
 		p->opened = false;
 	}

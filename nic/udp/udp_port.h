@@ -103,6 +103,15 @@ struct udp_train {
 	uint32_t segment;        /* of all packets but the last */
 };
 
+/** What one system call reads into; always ready for the next. */
+struct udp_reads {
+	struct mmsghdr messages[UDP_READS];
+	struct iovec iovs[UDP_READS];
+	struct {
+		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control[UDP_READS];
+};
+
 /** What one system call sends: messages, each of one packet or of a run of equal ones. */
 struct udp_batch {
 	unsigned messages_n, taken_n, iovs_n;
@@ -138,6 +147,7 @@ struct udp_queue {
 	uint32_t reads_max; /* of the next one: few when packets are large, they stay in the cache */
 	uint8_t *rx;        /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
+	struct udp_reads reads;
 
 	/* Sending, udp_send.c. */
 	uint32_t first_slot, slots_n; /* ring of slots: [first_slot, first_slot + slots_n) are in use */
@@ -215,6 +225,8 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer);
 /* udp_recv.c: the shard */
 
 unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
+/** Once, when the queue has its buffers. Control core. */
+void udp_reads_prepare(struct udp_queue *q);
 /** Changes between single reads and many at once. */
 void udp_busy_set(struct udp_queue *q, bool busy);
 void udp_arm(struct nic_queue *nq);

@@ -25,9 +25,23 @@ Test(udp_addr, ip_forms)
 
 Test(udp_addr, not_an_ip)
 {
-	static const char *const wrong[] = {
-		"",     "10.0.0", "10.0.0.256",      "10.0.0.5 ", "host",   "[10.0.0.5]",  "[]",         "[::1",
-		"::1]", "1:2:3",  "fe80::1%nosuch0", "fe80::1%",  "::1%lo", "10.0.0.5%lo", "10.0.0.5/8", "0x7f.1"};
+	static const char *const wrong[] = {"",
+					    "10.0.0",
+					    "10.0.0.256",
+					    "10.0.0.5 ",
+					    "host",
+					    "[10.0.0.5]",
+					    "[]",
+					    "[::1",
+					    "::1]",
+					    "1:2:3",
+					    "fe80::1%nosuch0",
+					    "fe80::1%",
+					    "fe80::1%1x",
+					    "::1%lo",
+					    "10.0.0.5%lo",
+					    "10.0.0.5/8",
+					    "0x7f.1"};
 	struct udp_ip ip;
 	char longest[200];
 	memset(longest, '1', sizeof longest);
