@@ -40,7 +40,7 @@ enum dpdk_class {
 	DPDK_OWN    /* all others: the device is ours alone, and has the address that we give it */
 };
 
-/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/README.md. */
+/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/dpdk/README.md. */
 struct dpdk_args {
 	char name[RTE_DEV_NAME_MAX_LEN]; /* net_memif0, 0000:03:00.0, or an ethdev that exists */
 	char devargs[512];               /* the driver's own keys, as given */

@@ -4,6 +4,7 @@
 #include "dpdk_ends.h"
 
 #include <dirent.h>
+#include <sched.h>
 
 static char dir[] = "/tmp/farcall-memif-XXXXXX";
 static char server_args[256], client_args[256];
@@ -456,15 +457,88 @@ static void case_reach(void)
 	s.ops->close(s.port);
 }
 
+/* What EAL does to a process that has other plans. */
+static void case_affinity(void)
+{
+	struct end e;
+	cpu_set_t before, after;
+	char path[64], line[256];
+	name_args("");
+	REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+	end_open(&e, server_args, 1);
+	REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
+	REQUIRE(CPU_EQUAL(&before, &after));
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *task;
+	unsigned threads = 0;
+	while ((task = readdir(d))) {
+		pid_t tid = atoi(task->d_name);
+		if (tid <= 0 || tid == getpid())
+			continue;
+		REQUIRE(sched_getaffinity(tid, sizeof after, &after) == 0);
+		REQUIRE(CPU_EQUAL(&before, &after));
+		snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+		FILE *f = fopen(path, "r");
+		bool blocked = false;
+		while (f && fgets(line, sizeof line, f)) {
+			unsigned long long mask;
+			if (sscanf(line, "SigBlk: %llx", &mask) == 1)
+				blocked = mask >> (SIGTERM - 1) & mask >> (SIGPIPE - 1) & mask >> (SIGUSR1 - 1) & 1;
+		}
+		REQUIRE(f && fclose(f) == 0 && blocked);
+		threads++;
+	}
+	closedir(d);
+	REQUIRE(threads >= 1);
+	e.ops->close(e.port);
+}
+
+/* With FAR_TEST_HUGE=0 or 1 it is asked for. */
+static void case_huge(void)
+{
+	const char *asked = getenv("FAR_TEST_HUGE");
+	struct end s, c;
+	struct nic_addr to;
+	struct nic_err err;
+	char more[32] = "", line[512];
+	if (asked)
+		snprintf(more, sizeof more, ",huge=%s", asked);
+	name_args(more);
+	int error = end_try(&s, server_args, 1, &err);
+	if (error) {
+		fprintf(stderr, "%s\n", err.text);
+		rmdir(dir);
+		exit(1);
+	}
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	for (unsigned i = 0; i < 1000; i++)
+		exchange(&c, 0, peer, &s, 0, 1 + i, 16 + i);
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long kb, huge = 0;
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "Private_Hugetlb: %lu kB", &kb) == 1 ||
+		    sscanf(line, "Shared_Hugetlb: %lu kB", &kb) == 1)
+			huge += kb;
+	REQUIRE(f && fclose(f) == 0);
+	printf("%s in use\n", huge ? "huge pages" : "no huge pages");
+	struct end other;
+	error = end_try(&other, huge ? "net_null0,huge=0" : "net_null0,huge=1", 1, &err);
+	REQUIRE(error && strstr(err.text, huge ? "runs already, with huge pages" : "huge"));
+	s.ops->close(s.port);
+	c.ops->close(c.port);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} cases[] = {{"echo", case_echo},         {"restart", case_restart}, {"again", case_again},
-		     {"queues", case_queues},     {"sleep", case_sleep},     {"full", case_full},
-		     {"released", case_released}, {"raw", case_raw},         {"args", case_args},
-		     {"reach", case_reach}};
+	} cases[] = {{"echo", case_echo},         {"restart", case_restart},   {"again", case_again},
+		     {"queues", case_queues},     {"sleep", case_sleep},       {"full", case_full},
+		     {"released", case_released}, {"raw", case_raw},           {"args", case_args},
+		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge}};
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));
