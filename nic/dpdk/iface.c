@@ -25,7 +25,9 @@
 /* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
  * frame, and what the pool adds; the kernel then keeps 256 bytes of its own, as XDP_PACKET_HEADROOM says, before the
  * frame. */
-#define XDP_ROOM_MAX   (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
+#define XDP_ROOM_MAX (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
+/* The kernel takes no mbufs of less than 2 KiB. */
+#define XDP_ROOM_MIN   2048u
 #define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
 
 /* The value of one of the device's own arguments; NULL: it is not there. */
@@ -100,7 +102,8 @@ __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args,
 	return 0;
 }
 
-/* A ring of as many frames as by default, but each large enough for the interface. */
+/* A ring of as many frames as by default, but each large enough for the interface: whole pages, each a block, since
+ * DPDK takes frames to follow each other without gaps. */
 static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
@@ -108,7 +111,8 @@ static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 	unsigned frame = TPACKET_ALIGN(p->iface.mtu + FRAME_MAC_BYTES + 4 /* a VLAN tag */ + PACKET_HEAD_BYTES);
 	int error = 0;
 	if (frame > PACKET_FRAME_BYTES && !find_arg(args->devargs, "framesz") && !find_arg(args->devargs, "blocksz"))
-		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, (frame + page - 1) / page * page);
+		error = add_arg(args, err, ",framesz=%u,blocksz=%u", (frame + page - 1) / page * page,
+				(frame + page - 1) / page * page);
 	if (!error && p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
 		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
 	return error;
@@ -188,8 +192,9 @@ uint16_t dpdk_iface_mtu(const struct dpdk_port *p)
 
 unsigned dpdk_iface_room(const struct dpdk_port *p)
 {
+	unsigned frame = dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
 	if (dpdk_is_xdp(&p->args))
-		return dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
+		return frame > XDP_ROOM_MIN ? frame : XDP_ROOM_MIN;
 	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
 }
 

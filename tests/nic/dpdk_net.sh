@@ -244,6 +244,63 @@ exchange() { # name, device, arguments...
 	ok "$name" $?
 }
 
+rights= # setpriv ...
+
+# Opening fails, and says why.
+refuses() { # name, text, arguments...
+	name=$1
+	text=$2
+	shift 2
+	rc=0
+	# shellcheck disable=SC2086 # words of a command
+	at "$a" $rights timeout -k 3 "$guard_s" "$nic_peer" --dir "$dir" --index 0 --peers 2 "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+	[ $rc -eq 1 ] && says "$text"
+	ok "$name" $?
+}
+
+refusals() { # device
+	refuses "$1: no interface is named" 'iface=' --args "$1"
+	refuses "$1: no such interface" 'no interface "nosuch0"' --args "$1,iface=nosuch0"
+	refuses "$1: the loopback interface" 'lo carries no Ethernet frames' --args "$1,iface=lo"
+	refuses "$1: a subnet where there is no address" 'far0 has no address in listen=10.92.0.0/16' \
+		--args "$1,iface=far0" --listen 10.92.0.0/16
+	refuses "$1: listen= of another interface" 'listen=far1 is neither' --args "$1,iface=far0" --listen far1
+	refuses "$1: a key that the device does not know" "$1" --args "$1,iface=far0,colour=blue"
+	at "$a" ip link set far0 down
+	refuses "$1: an interface that is down" 'far0 is down' --args "$1,iface=far0"
+	at "$a" ip link set far0 up
+	at "$a" ip addr add fd91:7::1/64 dev far0 nodad 2>/dev/null
+	at "$a" python3 -c 'import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("10.91.7.1", 7472))
+print("bound", flush=True)
+time.sleep(30)' >"$dir/bound" &
+	holder=$!
+	others="$others $holder"
+	eventually grep -q bound "$dir/bound"
+	refuses "$1: a port that is taken" 'UDP port 7472 of 10.91.7.1 is taken' --args "$1,iface=far0,port=7472" \
+		--listen 10.91.7.0/24
+	kill "$holder"
+	wait "$holder" 2>/dev/null
+	rights="setpriv --bounding-set=-all --inh-caps=-all"
+	refuses "$1: without rights" 'CAP_NET_RAW' --args "$1,iface=far0"
+	rights=
+	no_program "$a"
+	ok "$1: what was refused leaves nothing" $?
+}
+
+# Two processes want the same interface.
+twice() { # name, device, text
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0" --until "$stop"
+	worker "$b" 1 2 --args "$2,iface=far0" --until "$stop"
+	eventually is_up
+	refuses "$1" "$3" --args "$2,iface=far0"
+	: >"$stop"
+	finished
+	ok "$1: the first one goes on" $?
+}
+
 # Neither notices the other: a connection of the kernel's stays open and moves data, pings are answered, frames for
 # others are counted and left alone, and nobody is told that our ports are unreachable.
 neighbours() { # name, device, address of b, where
@@ -285,6 +342,21 @@ neighbours() { # name, device, address of b, where
 }
 
 # Who sleeps is woken by a kick, through the kernel.
+large() { # name, device, MTU, largest body
+	at "$a" ip link set far0 mtu "$3" && at "$b" ip link set far0 mtu "$3"
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0"
+	worker "$b" 1 2 --args "$2,iface=far0,mtu=1200" # the smaller side decides
+	finished && above 0 longest 1100 && ! above 0 longest 1172
+	ok "$1, towards a peer of 1200" $?
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0"
+	worker "$b" 1 2 --args "$2,iface=far0"
+	finished && above 0 longest $(($4 - 1)) && above 1 longest $(($4 - 1)) && ! above 1 longest "$4"
+	ok "$1" $?
+	at "$a" ip link set far0 mtu 1500 && at "$b" ip link set far0 mtu 1500
+}
+
 sleepers() { # name, device
 	new_run
 	worker "$a" 0 2 --args "$2,iface=far0" --calls 1 --sleep
@@ -329,6 +401,10 @@ pair_cases() { # device
 		ok "$1: the module loads" $?
 		return 0
 	fi
+	refusals "$1"
+	case $1 in
+	net_af_xdp*) twice "$1: two processes on one interface" "$1" 'already serves af_xdp of another process' ;;
+	esac
 	exchange "$1: IPv4" "$1"
 	exchange "$1: IPv6" "$1" --listen fd91::/16
 	sleepers "$1" "$1"
@@ -338,6 +414,10 @@ pair_cases() { # device
 	killed "$1" "$1"
 	no_program "$a" && no_program "$b"
 	ok "$1: nothing is left on the interfaces" $?
+	case $1 in
+	net_af_packet*) large "$1: frames of 9000 bytes" "$1" 9000 8972 ;;
+	net_af_xdp*) large "$1: frames of 3000 bytes" "$1" 3000 2972 ;;
+	esac
 }
 
 # Three workers through a bridge, which sees all of their frames.
