@@ -115,6 +115,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		error = dpdk_queue_open(p, i, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_queues_hand_over(p, err);
+	if (!error && p->args.class == DPDK_IFACE)
+		error = dpdk_iface_watch(p, err);
 	if (error)
 		return error;
 	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
