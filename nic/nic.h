@@ -278,10 +278,10 @@ struct nic_port {
 	const struct nic_port_ops *ops;
 };
 
-/** Drivers built into the library, best first; ends with NULL. */
+/** Drivers built into the library that a worker may choose by itself, best first; ends with NULL. */
 extern const struct nic_port_ops *const nic_drivers[];
 
-/** All names that nic_find() knows, best first, those of modules too; ends with NULL. */
+/** All names that nic_find() knows, best first, those of modules and of shims too; ends with NULL. */
 extern const char *const nic_names[];
 
 /**
@@ -292,5 +292,6 @@ const struct nic_port_ops *nic_find(const char *name, struct nic_err *err);
 
 extern const struct nic_port_ops nic_shm_port_ops;
 extern const struct nic_port_ops nic_udp_port_ops;
+extern const struct nic_port_ops nic_lossy_port_ops;
 
 #endif

@@ -7,6 +7,8 @@ int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_perf(int argc, char **argv);
 int cmd_pserver(int argc, char **argv);
+int cmd_claim(int argc, char **argv);
+int cmd_health(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 
 #endif

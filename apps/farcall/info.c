@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
+#include "base/cgroup.h"
 #include "commands.h"
 #include "info_nics.h"
+#include "nic/udp/udp.h"
 #include "options.h"
 #include "perf/json.h"
 #include <errno.h>
@@ -9,6 +11,7 @@
 #include <farcall/memory.h>
 #include <farcall/version.h>
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,6 +28,7 @@ struct info {
 	const char *dir_state; /* is it there, and ours */
 	long cores;            /* online */
 	int cores_usable;      /* by this process */
+	uint64_t cpu_milli;    /* the cgroup's quota in thousandths of a CPU; UINT64_MAX: none */
 	struct far_memory memory;
 	struct far_err memory_err; /* why nothing is reserved */
 };
@@ -58,9 +62,31 @@ static void gather(struct info *info)
 	runtime_dir(info);
 	info->cores = sysconf(_SC_NPROCESSORS_ONLN);
 	info->cores_usable = sched_getaffinity(0, sizeof set, &set) < 0 ? (int)info->cores : CPU_COUNT(&set);
+	info->cpu_milli = cgroup_cpu_milli(CGROUP_SELF, CGROUP_ROOT);
 	info->memory_err.status = FAR_OK;
 	far_free(far_alloc(1, &info->memory_err));
 	far_memory_stats(&info->memory);
+}
+
+/* The rule of far_init_rpc(): a shard polls busily, or spins before it sleeps, where there is a CPU for each. */
+static void print_quota(FILE *out, const struct info *info)
+{
+	fprintf(out, "CPU quota          ");
+	if (info->cpu_milli == UINT64_MAX)
+		fprintf(out, "none\n");
+	else if (info->cpu_milli < 1000)
+		fprintf(out,
+			"%g CPUs (cgroup): no busy polling, idle shards sleep soon; docker: --cpus 1 for each shard\n",
+			(double)info->cpu_milli / 1000);
+	else
+		fprintf(out, "%g CPUs (cgroup): enough for %u polling shard%s\n", (double)info->cpu_milli / 1000,
+			(unsigned)(info->cpu_milli / 1000), info->cpu_milli < 2000 ? "" : "s");
+}
+
+static void json_quota(struct json *j, const struct info *info)
+{
+	json_double(j, "cpu_quota", info->cpu_milli == UINT64_MAX ? NAN : (double)info->cpu_milli / 1000);
+	json_bool(j, "busy_polling", info->cpu_milli >= 1000);
 }
 
 static void print_memory(FILE *out, const struct info *info)
@@ -123,11 +149,19 @@ static void json_memory(struct json *j, const struct info *info)
 	json_string(j, "allocator_why", info->memory.allocator_why);
 }
 
+/* A line for each thing that a UDP socket gets here. */
+static void print_udp(FILE *out, const char *advice)
+{
+	for (const char *end; (end = strchr(advice, '\n')); advice = end + 1)
+		fprintf(out, "udp                %.*s\n", (int)(end - advice), advice);
+}
+
 static void print_info(bool want_json, const struct info_nics_opts *nics)
 {
 	FILE *out = want_json ? stderr : stdout;
 	struct info info = {.cores = 0};
 	struct json j;
+	char advice[1024];
 	gather(&info);
 	fprintf(out, "farcall %s, library %s\n\n", FAR_VERSION, far_version());
 	if (want_json) {
@@ -139,8 +173,11 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	fprintf(out, "\nruntime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
+	print_quota(out, &info);
 	print_memory(out, &info);
 	print_limits(out);
+	nic_udp_advice(advice, sizeof advice);
+	print_udp(out, advice);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
 		return;
@@ -149,8 +186,10 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	json_string(&j, "runtime_dir_state", info.dir_state);
 	json_u64(&j, "cores", (uint64_t)info.cores);
 	json_u64(&j, "cores_usable", (uint64_t)info.cores_usable);
+	json_quota(&j, &info);
 	json_memory(&j, &info);
 	json_limits(&j);
+	json_string(&j, "udp", advice);
 	json_end(&j);
 }
 

@@ -17,6 +17,8 @@ struct command {
 
 static const struct command commands[] = {
 	{"run", cmd_run, "start N workers of a program on this host and watch them"},
+	{"claim", cmd_claim, "start a program with a rank that nobody else has, as a container's replicas need"},
+	{"health", cmd_health, "is the worker of this container alive and joined"},
 	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},

@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+const char *group_security_words[] = {"default", "none", NULL};
 
 bool group_has_rank(const struct group *g)
 {
@@ -50,14 +53,36 @@ int group_join(struct group *g, struct ps_service *server, unsigned shards, stru
 	struct far_opts opts = {.init_method = g->init_method,
 				.functions = functions,
 				.functions_n = PS_FUNCTIONS + 1,
+				.nic = g->nic,
+				.security = g->security == GROUP_SECURITY_NONE ? "none" : NULL,
 				.shards = server ? shards : 1};
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", g->rank);
 	struct far_err err;
-	if (far_init_rpc(name, g->rank, g->world, &opts, &g->agent, &err) == FAR_OK)
+	const char *file = g->health_file ? g->health_file : getenv(HEALTH_ENV);
+	if (health_begin(g->program, file, g->rank, g->world, &g->health))
+		return -EIO;
+	if (far_init_rpc(name, g->rank, g->world, &opts, &g->agent, &err) != FAR_OK) {
+		group_complain(g, &err);
+		health_end(g->health);
+		g->health = NULL;
+		return -EIO;
+	}
+	int rc = health_joined(g->health, g->agent);
+	if (rc == 0)
 		return 0;
-	group_complain(g, &err);
+	fprintf(stderr, "%s: no thread for the health file: %s\n", g->program, strerror(-rc));
+	group_leave(g, false, NULL);
 	return -EIO;
+}
+
+enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err)
+{
+	health_leaving(g->health);
+	enum far_status status = gracefully ? far_shutdown(g->agent, 0, err) : far_shutdown_local(g->agent, err);
+	health_end(g->health);
+	g->health = NULL;
+	return status;
 }
 
 void group_complain(const struct group *g, const struct far_err *err)

@@ -3,18 +3,27 @@
 #ifndef PSERVER_GROUP_H
 #define PSERVER_GROUP_H
 
+#include "health.h"
 #include "ps_server.h"
 #include "report.h"
 #include <farcall/farcall.h>
 
 #define GROUP_RANK_UNSET UINT64_MAX
 
+/* --security: its words, the library's default first. */
+enum group_security { GROUP_SECURITY_DEFAULT, GROUP_SECURITY_NONE };
+extern const char *group_security_words[];
+
 struct group {
 	const char *program;     /* "farcall train": begins messages */
 	const char *init_method; /* NULL: env:// */
 	uint64_t rank_flag;      /* GROUP_RANK_UNSET: RANK */
 	uint64_t world_flag;     /* 0: WORLD_SIZE */
+	const char *nic;         /* NULL: the library's default */
+	int security;            /* enum group_security */
+	const char *health_file; /* NULL: FAR_HEALTH_FILE */
 	int rank, world;         /* group_identify()'s */
+	struct health *health;   /* group_join()'s */
 	struct far_agent *agent; /* group_join()'s */
 };
 
@@ -25,6 +34,8 @@ int group_identify(struct group *g);
 /** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
  * does not serve them; a server has `shards`. 0, or -EIO after a message. */
 int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
+/** Leaves with everybody else, or at once. group_complain() tells what `err` says. */
+enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err);
 /** Prints "program: worker1: " and the error. */
 void group_complain(const struct group *g, const struct far_err *err);
 

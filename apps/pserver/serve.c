@@ -66,13 +66,13 @@ int serve(struct group *g, const struct serve_options *o)
 	status = serve_loop(g, s, o);
 	stop_restore();
 	struct far_err err;
-	if (status == 0 && far_shutdown(g->agent, 0, &err) != FAR_OK) {
+	if (status == 0 && group_leave(g, true, &err) != FAR_OK) {
 		group_complain(g, &err);
 		status = 1;
 	} else if (status != 0) {
 		/* Open replies are ended first, so that those who wait learn why. */
 		(void)watch(g, o, 1, NULL);
-		far_shutdown_local(g->agent, NULL);
+		group_leave(g, false, NULL);
 	}
 	if (status == 0 && report && report->workers && report_print(report, stdout, o->json)) {
 		fprintf(stderr, "%s: cannot write the report\n", g->program);

@@ -60,6 +60,13 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "be this member only; below --servers a server (default: RANK)", NULL},
 		{"world-size", 0, OPTION_COUNT, &o->group.world_flag, 1, PS_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
+		{"nic", 0, OPTION_TEXT, &o->group.nic, 0, 0, "NAME",
+		 "driver that is used (default: the best that there is)", NULL},
+		{"security", 0, OPTION_CHOICE, &o->group.security, 0, 0, "WORD",
+		 "none: whoever reaches the network, or the runtime directory, is trusted; there is no key",
+		 group_security_words},
+		{"health", 0, OPTION_TEXT, &o->group.health_file, 0, 0, "FILE",
+		 "for 'farcall health'; each member has its own (default: FAR_HEALTH_FILE, or none)", NULL},
 		{"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
 	const struct option_command command = {
 		o->group.program, "[OPTIONS]",

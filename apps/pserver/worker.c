@@ -282,8 +282,8 @@ static int work(struct worker *w)
 	ps_client_fini(&w->ps);
 	stop_restore();
 	if (status != 0) {
-		far_shutdown_local(agent, NULL);
-	} else if (far_shutdown(agent, 0, &err) != FAR_OK) {
+		group_leave(w->group, false, NULL);
+	} else if (group_leave(w->group, true, &err) != FAR_OK) {
 		group_complain(w->group, &err);
 		status = 1;
 	}

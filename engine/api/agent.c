@@ -4,6 +4,7 @@
 #include "api/builtin.h"
 #include "api/limits.h"
 #include "api/pin.h"
+#include "api/quota.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -12,6 +13,7 @@
 #include "base/signals.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
+#include "xcore/physical.h"
 #include "xcore/region.h"
 
 #include <errno.h>
@@ -98,8 +100,7 @@ struct init {
 
 static uint64_t half_of_memory(void)
 {
-	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-	uint64_t half = pages > 0 && bytes > 0 ? (uint64_t)pages / 2 * (uint64_t)bytes : 0;
+	uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
 	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
 }
 
@@ -149,6 +150,7 @@ static enum far_status init_options(struct init *in)
 		o->max_message_bytes = FAR_MSG_BYTES_MAX;
 	if (o->idle == FAR_IDLE_BUSY)
 		o->driver = FAR_DRIVER_OWN;
+	o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
 	future_reserve();
 	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
 		return FAR_INVALID;
@@ -209,6 +211,14 @@ static void fini_shards(struct far_agent *a)
 		shard_destroy(a->shards[--a->shards_n]);
 }
 
+static uint32_t silent_ports(const struct far_agent *a)
+{
+	uint32_t silent = 0;
+	for (unsigned i = 0; i < a->ports.n; i++)
+		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->watch != NULL) << i;
+	return silent;
+}
+
 /* The group's size is known once the control core has read the environment, so it is created first and started last. */
 static enum far_status init_ctl(struct init *in)
 {
@@ -231,6 +241,7 @@ static enum far_status init_ctl(struct init *in)
 		.ports_n = a->ports.n,
 		.private_n = a->ports.n - a->ports.published,
 		.self = a->ports.self,
+		.silent = silent_ports(a),
 		.post = post,
 		.take = take,
 		.outstanding = outstanding,
@@ -307,6 +318,7 @@ static enum far_status init_shards(struct init *in)
 		.registry = &a->registry,
 		.driver = in->opts.driver,
 		.idle = in->opts.idle,
+		.cpu_scarce = a->cpu_scarce,
 		.blocking = &a->blocking,
 		.message_bytes_max = in->opts.max_message_bytes,
 		.limits = {.submit_slots = a->limits.submit_slots,

@@ -27,6 +27,7 @@ struct far_agent {
 	const struct clock_source *clock;
 	uint64_t incarnation;
 	enum far_driver driver;
+	bool cpu_scarce; /* api/quota.h */
 	struct registry registry;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
 	struct far_limits limits;

@@ -126,6 +126,12 @@ WITH_INSTRUCTION static uint32_t crc32c_instruction(uint32_t start, const uint8_
 		}
 		a = shift_block(shift_block((uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
 	}
+	for (; len >= 32; len -= 32, p += 32) {
+		a = STEP_8(a, load64(p));
+		a = STEP_8(a, load64(p + 8));
+		a = STEP_8(a, load64(p + 16));
+		a = STEP_8(a, load64(p + 24));
+	}
 	for (; len >= 8; len -= 8, p += 8)
 		a = STEP_8(a, load64(p));
 	for (; len; len--, p++)

@@ -147,6 +147,9 @@
 /* Adaptive idling: polls without work before the driver yields, and yields before it sleeps; perf/NOTES.md, "idle". */
 #define FAR_SPIN_NS  UINT64_C(20000)
 #define FAR_YIELD_NS UINT64_C(50000)
+/* The same under a quota of less than one CPU for each shard: what going to sleep and waking costs. So looking for work
+ * takes at most as much of the quota again as sleeping would have, however long the pauses are. */
+#define FAR_SPIN_SCARCE_NS UINT64_C(5000)
 
 /* Kicks that a sleeper takes from its side socket when it wakes; one that finds more is woken again. Enough for all
  * peers that kick at the same moment, and a bound on what a flood costs. */

@@ -35,6 +35,7 @@ struct ctl_config {
 	unsigned ports_n;              /* at most INFO_PORTS_MAX */
 	unsigned private_n;            /* the last ones of these, which are not published */
 	unsigned self;                 /* the port for sessions with oneself */
+	uint32_t silent;               /* a bit each: those that do not notice the end of a peer that owes nothing */
 	/** Puts a mail into a shard's mailbox and wakes its driver; false when full, or without memory for it. */
 	bool (*post)(void *ctx, unsigned shard, const struct mail *mail);
 	/** Takes the next mail of a shard. */

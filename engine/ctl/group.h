@@ -72,11 +72,12 @@ struct pair {
 	struct peer *peer;
 	struct pair *next; /* of the peer */
 	uint8_t local, remote;
-	uint8_t state;                         /* enum pair_state */
-	bool attempt;                          /* a connect() of ours will report */
-	bool wanted;                           /* the shard has asked and waits for PEER_UP or UNREACHED */
-	bool up_posted;                        /* ... or queued to be */
-	bool due_up, due_down, due_unreached;  /* mails that are queued */
+	uint8_t state;                        /* enum pair_state */
+	bool attempt;                         /* a connect() of ours will report */
+	bool wanted;                          /* the shard has asked and waits for PEER_UP or UNREACHED */
+	bool up_posted;                       /* ... or queued to be */
+	bool due_up, due_down, due_unreached; /* mails that are queued */
+	bool due_probe;
 	bool queued;                           /* for its shard's mailbox */
 	bool yielded;                          /* counted in group.yielding_n */
 	uint8_t status;                        /* of UNREACHED */
@@ -156,7 +157,8 @@ struct group {
 
 	bool leave_asked; /* ctl_step saw ctl_leave() */
 	bool bye_sent, bye_done;
-	uint64_t probe_at; /* rank 0: when to look whether those who have not come live */
+	uint64_t probe_at;  /* rank 0: when to look whether those who have not come live */
+	uint64_t silent_at; /* rank 0: when to ask those again whose end would go unnoticed */
 };
 
 /* ---- group.c ---- */
@@ -243,6 +245,8 @@ void session_expect(struct peer *p, const struct info *info);
 bool session_all_up(const struct group *g);
 /** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
 void session_probe(struct peer *p);
+/** Has a session that would not notice it ask the member. false: there is none such. */
+bool session_probe_silent(struct peer *p);
 /** Ports, mails; READY when all sessions are up. Returns when to be called again. */
 uint64_t session_step(struct group *g);
 

@@ -20,6 +20,8 @@
 #define PROBE_AFTER_NS UINT64_C(500000000)
 #define PROBE_EVERY_NS UINT64_C(50000000)
 #define PROBES_AT_ONCE 4
+/* How often those that have not come are asked over drivers that do not notice the end of an idle peer. */
+#define SILENT_EVERY_NS UINT64_C(1000000000)
 
 static const char lost_value[] = "lost";
 
@@ -191,11 +193,21 @@ static bool byes_complete(const struct group *g)
 /* Returns when to be called again. */
 static uint64_t probe_step(struct group *g)
 {
-	int n = 0;
-	if (!g->lazy || g->url.rank != 0)
+	int n = 0, silent = 0;
+	if (g->url.rank != 0)
 		return TIME_NEVER;
 	if (g->now < g->probe_at)
 		return g->probe_at;
+	if (g->now >= g->silent_at) {
+		for (int r = 1; r < g->url.world; r++)
+			silent += g->peers[r].bye == BYE_UNKNOWN && session_probe_silent(&g->peers[r]);
+		g->silent_at = silent ? g->now + SILENT_EVERY_NS : TIME_NEVER;
+	}
+	uint64_t next = g->silent_at;
+	if (!g->lazy) {
+		g->probe_at = next;
+		return next;
+	}
 	for (int r = 1; r < g->url.world && n < PROBES_AT_ONCE; r++) {
 		struct peer *p = &g->peers[r];
 		if (p->bye != BYE_UNKNOWN || p->probed)
@@ -204,7 +216,7 @@ static uint64_t probe_step(struct group *g)
 		session_probe(p);
 		n++;
 	}
-	g->probe_at = n ? g->now + PROBE_EVERY_NS : TIME_NEVER;
+	g->probe_at = n ? g->now + PROBE_EVERY_NS : next;
 	return g->probe_at;
 }
 

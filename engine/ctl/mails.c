@@ -49,7 +49,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 static bool post_all(struct pair *pair)
 {
 	return post(pair, MAIL_UNREACHED, &pair->due_unreached) && post(pair, MAIL_PEER_UP, &pair->due_up) &&
-	       post(pair, MAIL_PEER_DOWN, &pair->due_down);
+	       post(pair, MAIL_PROBE, &pair->due_probe) && post(pair, MAIL_PEER_DOWN, &pair->due_down);
 }
 
 uint64_t mails_post(struct group *g)

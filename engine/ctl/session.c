@@ -51,9 +51,10 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 			   g->members[p->rank].name, p->rank, text);
 		return;
 	}
-	/* It has published an address and nobody is there, or somebody else: the worker is gone. */
-	if (is_gone(error) && !peer_is_self(p))
-		peer_die(p, "its process is gone");
+	/* It has published an address and nobody is there, or somebody else: the worker is gone. Whoever leaves waits
+	 * no longer for one that does not answer. */
+	if (!peer_is_self(p) && (is_gone(error) || (group_leaving(g) && error == -ETIMEDOUT)))
+		peer_die(p, is_gone(error) ? "its process is gone" : text);
 	else
 		pair_unreached(pair, FAR_UNREACHABLE, text);
 }
@@ -196,6 +197,19 @@ void session_probe(struct peer *p)
 	struct pair *pair = p->up_n || p->dead || peer_is_self(p) ? NULL : pair_get(p, 0, 0);
 	if (pair)
 		pair_demand(pair);
+}
+
+bool session_probe_silent(struct peer *p)
+{
+	struct group *g = p->group;
+	for (struct pair *pair = p->dead || peer_is_self(p) ? NULL : p->pairs; pair; pair = pair->next) {
+		if (pair->state != PAIR_UP || !pair->up_posted || !(g->config.silent >> pair->port & 1))
+			continue;
+		pair->due_probe = true;
+		mails_queue(pair);
+		return true;
+	}
+	return false;
 }
 
 /* The other side connects itself, or its attempt has just failed: then it takes ours. */

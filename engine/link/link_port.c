@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define LIMIT_NS    UINT64_C(1000000000)
@@ -180,7 +181,7 @@ static void queue_free(struct link_queue *q)
 		buf_unref(m->own);
 	}
 	free(q->scratch);
-	free(q);
+	munmap(q, sizeof *q);
 }
 
 static void port_free(struct link_port *p)
@@ -209,10 +210,13 @@ static void link_close(struct nic_port *port)
 static int queue_open(struct link_port *p, unsigned i)
 {
 	struct nic_queue *lower = p->lower->ops->queue(p->lower, i);
-	struct link_queue *q = lower ? aligned_alloc(64, (sizeof *q + 63) & ~(size_t)63) : NULL;
-	if (!q)
-		return lower ? -ENOMEM : -EINVAL;
-	memset(q, 0, sizeof *q);
+	if (!lower)
+		return -EINVAL;
+	/* Of its tables only the pages that are used become memory. */
+	struct link_queue *q =
+		mmap(NULL, sizeof *q, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (q == MAP_FAILED)
+		return -ENOMEM;
 	p->queues[p->queues_n++] = q;
 	q->scratch = aligned_alloc(64, LINK_SCRATCH_BYTES);
 	if (!q->scratch)

@@ -158,7 +158,7 @@ struct link_peer {
 	uint32_t active_at;
 	struct link_peer *next_backlog;
 
-	/* Both. */
+	/* Both. Zero between two lives, and never written as a whole: a late look at a board may come to them. */
 	alignas(64) _Atomic uint32_t due; /* enum link_due */
 	_Atomic uint32_t news;            /* enum link_news */
 	_Atomic bool setup_full;          /* `setup` is the shard's until it clears this */
@@ -199,10 +199,11 @@ struct link_queue {
 	struct nic_queue *lower;
 	const struct nic_queue_ops *ops; /* of lower */
 	struct link_port *port;
-	uint64_t id;      /* the port's */
-	bool crc;         /* to be computed: the driver below does not check */
-	bool unflushed;   /* something was committed below */
-	bool armed, look; /* timers are due now: somebody is about to sleep, or has slept */
+	uint64_t id;         /* the port's */
+	bool crc;            /* to be computed: the driver below does not check */
+	bool unflushed;      /* something was committed below */
+	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
+	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
 	uint32_t index;
 	uint32_t passes;     /* since the last reading of the clock */
 	uint64_t scanned_at; /* last look at the timers */
@@ -337,9 +338,11 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 void link_send_backlog(struct link_queue *q);
 /** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
 void link_resend(struct link_queue *q, struct link_peer *p, bool all);
+/** Forgets what the bitmap has told: the other side may have let go of it for want of memory. */
+void link_doubt(struct link_peer *p);
 /** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
  * below. */
-int link_send_ack(struct link_queue *q, struct link_peer *p, unsigned marks);
+int link_send_ack(struct link_queue *q, struct link_peer *p);
 int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *bytes, uint32_t len);
 void link_send_ping(struct link_queue *q, struct link_peer *p);
 void link_ack_soon(struct link_queue *q, struct link_peer *p);

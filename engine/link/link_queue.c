@@ -106,6 +106,19 @@ static void backlog_remove(struct link_queue *q, struct link_peer *p)
 	p->backlogged = false;
 }
 
+/* A queue to itself: what the last recv() lent goes with the peer's memory. */
+static void burst_forget(struct link_queue *q, const struct link_peer *p)
+{
+	struct link_message **at = &q->burst;
+	while (*at) {
+		struct link_message *m = *at;
+		if (m->peer == p && !m->own)
+			*at = m->next;
+		else
+			at = &m->next;
+	}
+}
+
 /* The last the shard has to do with it. */
 static void peer_close(struct link_queue *q, struct link_peer *p)
 {
@@ -118,10 +131,14 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 			if (q->ops->kick && p->asleep_there)
 				q->ops->kick(q->lower, p->lower_peer);
 		}
+		if (q->unflushed) /* a refusal, that detach() might lose */
+			link_flush(&q->base);
 		q->ops->detach(q->lower, p->lower_peer);
 		p->opened = false;
 	}
 	link_messages_drop(q, p);
+	if (p->loop)
+		burst_forget(q, p);
 	list_remove(q->acks, &q->acks_n, p);
 	list_remove(q->kicks, &q->kicks_n, p);
 	list_remove(q->awake, &q->awake_n, p);
@@ -182,7 +199,7 @@ static int link_attach(struct nic_queue *nq, uint32_t peer)
 	struct link_queue *q = queue_of(nq);
 	orders_look(q);
 	struct link_peer *p = peer < FAR_LINK_PEERS_MAX ? q->peers[peer] : NULL;
-	if (!p || !p->started || p->attached)
+	if (!p || !p->started || p->attached || p->detached)
 		return -EINVAL;
 	p->attached = true;
 	/* What came before, in its order. */
@@ -295,7 +312,7 @@ static void tell_asleep(struct link_queue *q)
 		struct link_peer *p = q->awake[i];
 		p->told_asleep = true;
 		if (!p->dead)
-			link_send_ack(q, p, WIRE_ASLEEP);
+			link_send_ack(q, p);
 	}
 	q->awake_n = 0;
 }
@@ -303,13 +320,15 @@ static void tell_asleep(struct link_queue *q)
 static void link_arm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
-	q->armed = q->look = true;
+	q->look = true;
 	/* Nobody is to wake us for what we can say now. */
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		if (q->actives[i]->owed)
 			link_ack_soon(q, q->actives[i]);
 	if (!q->port->lower_caps.wake)
-		tell_asleep(q);
+		q->asleep_mark = WIRE_ASLEEP;
+	link_send_acks(q);
+	tell_asleep(q);
 	link_flush(nq);
 	q->ops->arm(q->lower);
 }
@@ -317,7 +336,7 @@ static void link_arm(struct nic_queue *nq)
 static void link_disarm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
-	q->armed = false;
+	q->asleep_mark = 0;
 	q->look = true;
 	q->ops->disarm(q->lower);
 }

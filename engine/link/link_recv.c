@@ -162,6 +162,26 @@ static struct link_message *assembling(struct link_peer *p, uint32_t first)
 	return NULL;
 }
 
+/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. */
+static void early_forget(struct link_queue *q, struct link_peer *p)
+{
+	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
+		struct link_message *m = p->rings->arrived[i].message;
+		p->rings->arrived[i].message = NULL;
+		bool part = false;
+		for (unsigned k = 0; m && k < FAR_LINK_ASSEMBLIES; k++)
+			part |= p->assembling[k] == m;
+		if (m && !part)
+			link_message_in_free(q, m);
+	}
+	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
+		if (p->assembling[k] && p->assembling[k] != p->due_message) {
+			link_message_in_free(q, p->assembling[k]);
+			p->assembling[k] = NULL;
+		}
+	p->early_n = 0;
+}
+
 /* Memory for a message of which this is the first packet that came; NULL: none now. */
 static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
 					  bool whole, bool due)
@@ -176,6 +196,10 @@ static struct link_message *message_begin(struct link_queue *q, struct link_peer
 	if (!whole && used >= FAR_LINK_ASSEMBLIES - (due ? 0 : 1))
 		return NULL;
 	struct link_message *m = link_message_in(q, p, length, due);
+	if (!m && due && p->early_n) {
+		early_forget(q, p);
+		return message_begin(q, p, first, length, whole, due);
+	}
 	if (!m)
 		return NULL;
 	m->first = first;

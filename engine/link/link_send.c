@@ -29,10 +29,10 @@ static uint64_t ack_bits(const struct link_peer *p)
 	return bits;
 }
 
-/* Whoever is sent something believes that we are awake. */
+/* Whoever is sent something believes that we are awake, unless it says otherwise. */
 __attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
 {
-	if (q->awake_n == FAR_LINK_TOLD_MAX)
+	if (q->asleep_mark || q->awake_n == FAR_LINK_TOLD_MAX)
 		return;
 	p->told_asleep = false;
 	q->awake[q->awake_n++] = p;
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	struct wire_head *h = (struct wire_head *)(void *)tx.body;
 	h->version = WIRE_VERSION;
 	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
-	h->marks = (uint8_t)marks;
+	h->marks = (uint8_t)(marks | q->asleep_mark);
 	h->lane_phase = 0;
 	h->incarnation = be64_of(p->id_there);
 	h->token = be64_of(p->token_there);
@@ -90,10 +90,10 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	return 0;
 }
 
-int link_send_ack(struct link_queue *q, struct link_peer *p, unsigned marks)
+int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	int error = put(q, p, NULL, p->next, 0, 0, marks);
-	if (!error && p->told_asleep && !(marks & WIRE_ASLEEP))
+	int error = put(q, p, NULL, p->next, 0, 0, 0);
+	if (!error && p->told_asleep)
 		awake_add(q, p);
 	return error;
 }
@@ -130,7 +130,7 @@ void link_ack_soon(struct link_queue *q, struct link_peer *p)
 	if (p->ack_now)
 		return;
 	if (q->acks_n == LINK_BURST) {
-		link_send_ack(q, p, 0);
+		link_send_ack(q, p);
 		return;
 	}
 	p->ack_now = true;
@@ -142,7 +142,7 @@ void link_send_acks(struct link_queue *q)
 	for (uint32_t i = 0; i < q->acks_n; i++) {
 		struct link_peer *p = q->acks[i];
 		p->ack_now = false;
-		if (p->owed && p->started && !p->dead && link_send_ack(q, p, 0) && !p->active)
+		if (p->owed && p->started && !p->dead && link_send_ack(q, p) && !p->active)
 			link_peer_activate(q, p); /* the driver below is full: later */
 	}
 	q->acks_n = 0;
@@ -311,6 +311,16 @@ static void resend_pieces(struct link_queue *q, struct link_peer *p, const struc
 		if (put(q, p, e->message, number, e->offset + at, len, marks))
 			return;
 		at += len;
+	}
+}
+
+void link_doubt(struct link_peer *p)
+{
+	for (uint32_t number = p->una; number != p->next; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->arrived)
+			p->flying += e->len;
+		e->arrived = false;
 	}
 }
 

@@ -41,10 +41,14 @@ static struct link_peer *peer_new(struct link_port *p, unsigned queue, enum link
 		struct link_peer *made = aligned_alloc(64, (sizeof *made + 63) & ~(size_t)63);
 		if (!made)
 			return NULL;
+		atomic_init(&made->due, 0);
+		atomic_init(&made->news, 0);
 		p->peers[p->peers_n++] = made;
 	}
 	struct link_peer *peer = p->peers[i];
-	memset(peer, 0, sizeof *peer);
+	memset(peer, 0, offsetof(struct link_peer, due));
+	memset((uint8_t *)peer + offsetof(struct link_peer, setup_full), 0,
+	       sizeof *peer - offsetof(struct link_peer, setup_full));
 	peer->token = (random_u64() & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
 	if (peer->token == 0)
 		peer->token = FAR_LINK_PEERS_MAX;
@@ -114,10 +118,21 @@ static void peer_let_go(struct link_port *p, struct link_peer *peer)
 	peer_free(p, peer);
 }
 
+/* A HELLO of this set-up that comes late is not to begin a new one. */
+static void remember(struct link_port *p, const struct link_peer *peer, int error)
+{
+	uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
+	p->refused[at].id = peer->id_there;
+	p->refused[at].token = peer->token_there;
+	p->refused[at].error = error;
+}
+
 static void peer_end(struct link_port *p, struct link_peer *peer)
 {
 	if (peer->state == LINK_CLOSING)
 		return;
+	if (peer->accepted && (peer->state == LINK_UP || peer->state == LINK_DOWN))
+		remember(p, peer, -ECONNRESET);
 	uncount(p, peer);
 	peer->deadline = peer->repeat_at = UINT64_MAX;
 	peer->state = LINK_CLOSING;
@@ -350,12 +365,8 @@ static int refused_before(const struct link_port *p, uint64_t id, uint64_t token
 
 static void refuse(struct link_port *p, struct link_peer *peer, int error, uint64_t now)
 {
-	if (!peer->refuse_reset && !refused_before(p, peer->id_there, peer->token_there)) {
-		uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
-		p->refused[at].id = peer->id_there;
-		p->refused[at].token = peer->token_there;
-		p->refused[at].error = error;
-	}
+	if (!peer->stranger && !refused_before(p, peer->id_there, peer->token_there))
+		remember(p, peer, error);
 	peer->state = LINK_REFUSING;
 	peer->refuse = error;
 	peer->deadline = now + FAR_LINK_HALF_OPEN_NS;

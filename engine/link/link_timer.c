@@ -32,6 +32,8 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	if (p->resends == 0)
 		p->answers = 0;
 	p->resends++;
+	if (p->resends == 2)
+		link_doubt(p);
 	narrow(p);
 	p->resend_at = now + resend_after(p->resends);
 	link_resend(q, p, true);

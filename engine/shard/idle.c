@@ -17,6 +17,8 @@
 /* A waiter expects an answer soon and spins longer: a wake-up costs more than most answers take. */
 #define WAITER_YIELD_NS UINT64_C(200000)
 #define EMPTY_PER_CLOCK 64u
+/* Under a CPU quota: a pass may be a system call of a driver, and 64 of them are not soon. */
+#define EMPTY_PER_CLOCK_SCARCE 8u
 /* Passes of a waiting thread between two looks at its own limit. */
 #define PASSES_PER_LOOK 64u
 /* How long a thread tries for the token before it sleeps on its future. */
@@ -38,12 +40,14 @@ static void nap(uint64_t ns)
 
 bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 {
-	if (++i->empty % EMPTY_PER_CLOCK)
+	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
 		return false;
 	uint64_t now = clock_now(s->config.clock);
 	shard_run_timers(s, now);
 	if (!i->since)
 		i->since = now;
+	if (s->config.cpu_scarce)
+		return now - i->since >= FAR_SPIN_SCARCE_NS;
 	if (s->config.idle == FAR_IDLE_BUSY || now - i->since < FAR_SPIN_NS)
 		return false;
 	if (now - i->since < FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)) {

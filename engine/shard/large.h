@@ -197,6 +197,8 @@ bool post_on_credit(struct shard *s, struct large_peer *p, const struct shm_head
 void post_credit(struct shard *s, struct large_peer *p, unsigned flags);
 /** One more of the peer's one-ways has arrived. */
 void post_received(struct shard *s, struct large_peer *p);
+/** Asks the peer what it is done with, unless it has been asked. */
+void post_ask(struct shard *s, struct large_peer *p);
 void post_ask_all(struct shard *s);
 void post_close(struct shard *s, struct large_peer *p);
 

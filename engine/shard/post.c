@@ -258,15 +258,19 @@ bool post_on_credit(struct shard *s, struct large_peer *p, const struct shm_head
 	return large_units_acked(s, p, units);
 }
 
-void post_ask_all(struct shard *s)
+void post_ask(struct shard *s, struct large_peer *p)
 {
 	struct shm_head h = {.type = HEAD_ASK};
+	if (!p->asked)
+		p->asked = answer_packet(s, p->session, &h, NULL, 0) == 0;
+}
+
+void post_ask_all(struct shard *s)
+{
 	atomic_store_explicit(&s->ask, false, memory_order_relaxed);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct large_peer *p = se->large;
-		if (se->state != SESSION_UP || p->asked ||
-		    (p->posts_sent == p->posts_acked && p->units_sent == p->units_acked))
-			continue;
-		p->asked = answer_packet(s, p->session, &h, NULL, 0) == 0;
+		if (se->state == SESSION_UP && (p->posts_sent != p->posts_acked || p->units_sent != p->units_acked))
+			post_ask(s, p);
 	}
 }

@@ -22,7 +22,8 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	const struct shard_queue *sq = ctx;
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
-	return se && se->state == SESSION_UP && session_owes(se);
+	/* Who called and died leaves handlers behind that are to be told. */
+	return se && se->state == SESSION_UP && (session_owes(se) || se->open_n || se->parked_n);
 }
 
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)

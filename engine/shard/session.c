@@ -167,6 +167,13 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 	waiting_fail(s, se, status, text);
 }
 
+static void session_ask(struct shard *s, const struct mail *mail)
+{
+	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
+	if (se->state == SESSION_UP && se->peer == mail->peer)
+		post_ask(s, se->large);
+}
+
 void session_on_mail(struct shard *s, const struct mail *mail)
 {
 	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
@@ -180,6 +187,9 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 		break;
 	case MAIL_UNREACHED:
 		session_unreached(s, mail);
+		break;
+	case MAIL_PROBE:
+		session_ask(s, mail);
 		break;
 	default:
 		break;

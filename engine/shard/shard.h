@@ -259,6 +259,7 @@ struct shard_limits {
 struct shard_config {
 	struct far_agent *agent;
 	uint32_t index;                         /* among the agent's shards */
+	bool cpu_scarce;                        /* a quota leaves it less than a CPU: it must not spin */
 	struct shard_port ports[FAR_PORTS_MAX]; /* best first; [0, ports_n), 1 at least */
 	unsigned ports_n;
 	uint32_t world;

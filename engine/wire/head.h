@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define WIRE_VERSION 1
 
@@ -70,39 +71,56 @@ typedef struct {
 	uint8_t b[8];
 } be64;
 
+/* By words: compilers do not always see one in bytes that are shifted. */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define BE_SWAP(bits, x) (x)
+#else
+#define BE_SWAP(bits, x) __builtin_bswap##bits(x)
+#endif
+
 static inline be16 be16_of(uint16_t x)
 {
-	be16 r = {{(uint8_t)(x >> 8), (uint8_t)x}};
+	be16 r;
+	x = BE_SWAP(16, x);
+	memcpy(&r, &x, sizeof r);
 	return r;
 }
 
 static inline be32 be32_of(uint32_t x)
 {
-	be32 r = {{(uint8_t)(x >> 24), (uint8_t)(x >> 16), (uint8_t)(x >> 8), (uint8_t)x}};
+	be32 r;
+	x = BE_SWAP(32, x);
+	memcpy(&r, &x, sizeof r);
 	return r;
 }
 
 static inline be64 be64_of(uint64_t x)
 {
-	be64 r = {{(uint8_t)(x >> 56), (uint8_t)(x >> 48), (uint8_t)(x >> 40), (uint8_t)(x >> 32), (uint8_t)(x >> 24),
-		   (uint8_t)(x >> 16), (uint8_t)(x >> 8), (uint8_t)x}};
+	be64 r;
+	x = BE_SWAP(64, x);
+	memcpy(&r, &x, sizeof r);
 	return r;
 }
 
-static inline uint16_t be16_get(be16 x)
+static inline uint16_t be16_get(be16 b)
 {
-	return (uint16_t)(x.b[0] << 8 | x.b[1]);
+	uint16_t x;
+	memcpy(&x, &b, sizeof x);
+	return BE_SWAP(16, x);
 }
 
-static inline uint32_t be32_get(be32 x)
+static inline uint32_t be32_get(be32 b)
 {
-	return (uint32_t)x.b[0] << 24 | (uint32_t)x.b[1] << 16 | (uint32_t)x.b[2] << 8 | x.b[3];
+	uint32_t x;
+	memcpy(&x, &b, sizeof x);
+	return BE_SWAP(32, x);
 }
 
-static inline uint64_t be64_get(be64 x)
+static inline uint64_t be64_get(be64 b)
 {
-	return (uint64_t)x.b[0] << 56 | (uint64_t)x.b[1] << 48 | (uint64_t)x.b[2] << 40 | (uint64_t)x.b[3] << 32 |
-	       (uint64_t)x.b[4] << 24 | (uint64_t)x.b[5] << 16 | (uint64_t)x.b[6] << 8 | x.b[7];
+	uint64_t x;
+	memcpy(&x, &b, sizeof x);
+	return BE_SWAP(64, x);
 }
 
 /** What a packet is to engine/link. */

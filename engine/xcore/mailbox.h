@@ -19,6 +19,7 @@ enum mail_type {
 	MAIL_PEER_DOWN, /* worker, shard, peer: receive what is left, fail what is pending, detach, answer
 			   MAIL_DETACHED */
 	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed */
+	MAIL_PROBE,     /* worker, shard, peer: send it something, so that its silence is noticed */
 	/* shard → control core */
 	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */
 	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */

@@ -3,10 +3,11 @@
 #ifndef FAR_XCORE_PHYSICAL_H
 #define FAR_XCORE_PHYSICAL_H
 
+#include "base/cgroup.h"
+
 #include <stdint.h>
 
-/** Bytes; 0 when nothing tells. `self` and `root` are /proc/self/cgroup and /sys/fs/cgroup, or a test's. Reads files.
- */
+/** Bytes; 0 when nothing tells. `self` and `root` are CGROUP_SELF and CGROUP_ROOT, or a test's. Reads files. */
 uint64_t physical_bytes(const char *self, const char *root);
 
 #endif

@@ -77,7 +77,7 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 		if (status)
 			return status;
 	} else {
-		uint64_t half = physical_bytes("/proc/self/cgroup", "/sys/fs/cgroup") / 2;
+		uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
 		*out = half < FAR_MEMORY_DEFAULT_MIN ? FAR_MEMORY_DEFAULT_MIN
 		       : half > FAR_MEMORY_BYTES_MAX ? FAR_MEMORY_BYTES_MAX
 						     : half;

@@ -26,7 +26,8 @@ enum far_driver {
 enum far_idle {
 	FAR_IDLE_ADAPTIVE, /* spin, yield, sleep until woken */
 	FAR_IDLE_BUSY      /* spin for ever: lowest latency, one core per shard (implies FAR_DRIVER_OWN's thread never
-			      sleeps) */
+			      sleeps). Under a cgroup's quota of less than one CPU for each shard it sleeps all the
+			      same, and a warning on stderr says so */
 };
 
 /** When the sessions with the other workers are set up. */

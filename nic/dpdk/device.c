@@ -113,9 +113,9 @@ static int configure(struct dpdk_port *p)
 	uint16_t n = (uint16_t)rings(p);
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
-	/* net_af_xdp: what came by another's ring is handed over. */
-	bool steered = p->args.class == DPDK_MEMIF || dpdk_is_xdp(&p->args) || p->queues_n == 1;
-	p->steering = steered ? NIC_STEER_QUEUE : NIC_STEER_HASH;
+	/* What comes by another's ring of a kernel's interface is handed over: net_af_xdp's are the interface's own,
+	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. */
+	p->steering = p->args.class == DPDK_OWN && p->queues_n > 1 ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 

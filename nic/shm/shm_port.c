@@ -430,12 +430,15 @@ static void shm_address(const struct nic_port *port, struct nic_addr *out)
 	out->len = (uint16_t)(len + sizeof p->dir);
 }
 
-/* The path, as a string; false: malformed. */
+/* The path, as a string that can be printed; false: malformed. */
 static bool address_path(const struct nic_addr *addr, char *path, size_t cap)
 {
-	size_t len = strnlen((const char *)addr->blob, addr->len);
+	size_t len = addr->len <= sizeof addr->blob ? strnlen((const char *)addr->blob, addr->len) : 0;
 	if (len == 0 || len >= cap)
 		return false;
+	for (size_t i = 0; i < len; i++)
+		if (addr->blob[i] < ' ' || addr->blob[i] == 0x7f)
+			return false;
 	memcpy(path, addr->blob, len);
 	path[len] = 0;
 	return true;

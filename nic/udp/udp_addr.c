@@ -82,8 +82,6 @@ bool udp_ip_parse(const char *text, struct udp_ip *out)
 	if (scope) {
 		*scope++ = 0;
 		ip.scope = if_nametoindex(scope);
-		if (!ip.scope)
-			ip.scope = (uint32_t)strtoul(scope, NULL, 10);
 	}
 	ip.family = AF_INET6;
 	if (inet_pton(AF_INET6, copy, ip.bytes) != 1 || (scope && (!ip.scope || !udp_ip_link_local(&ip))))

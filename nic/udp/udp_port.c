@@ -110,6 +110,7 @@ static int queue_open(struct udp_port *p, struct nic_err *err)
 	q->attached = pages_new(UDP_PLACES_MAX * sizeof *q->attached);
 	if (!q->arena || !q->rx || !q->attached)
 		return udp_error(err, -ENOMEM, "udp: out of memory; a queue needs 10 MiB of address space (ulimit -v)");
+	udp_reads_prepare(q);
 	q->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	q->epoll_fd = q->event_fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	if (q->epoll_fd < 0 || epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->event_fd, &event) < 0)
@@ -345,6 +346,7 @@ static void place_aim(struct udp_port *p, struct udp_place *place, const struct 
 	place->bytes_max = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
 	if (place->bytes_max > place->cut_max)
 		place->bytes_max = place->cut_max;
+	place->probes = 0;
 	place->segments = p->args.offload != UDP_OFFLOAD_NEVER;
 	place->attached_to = NULL;
 	atomic_init(&place->error, 0);

@@ -38,6 +38,9 @@
 
 /* Of one message with segmentation offload: the kernel's UDP_MAX_SEGMENTS. */
 #define UDP_SEGMENTS_MAX 64u
+/* Large packets to a new place leave alone, so many: the kernel gives runs no don't-fragment bit, and without it nobody
+ * would say that the path takes less. */
+#define UDP_PROBES 8u
 /* Of one system call. */
 #define UDP_MESSAGES_MAX 32u
 
@@ -61,6 +64,7 @@ struct udp_place {
 	uint8_t to_len;
 	uint8_t socket;
 	bool segments;      /* segmentation offload is taken for this one */
+	uint8_t probes;     /* large packets that left alone, up to UDP_PROBES */
 	uint32_t bytes_max; /* largest body that IP need not cut */
 	uint32_t cut_max;   /* largest body at all */
 	uint32_t attached_at;
@@ -99,6 +103,15 @@ struct udp_train {
 	uint32_t segment;        /* of all packets but the last */
 };
 
+/** What one system call reads into; always ready for the next. */
+struct udp_reads {
+	struct mmsghdr messages[UDP_READS];
+	struct iovec iovs[UDP_READS];
+	struct {
+		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control[UDP_READS];
+};
+
 /** What one system call sends: messages, each of one packet or of a run of equal ones. */
 struct udp_batch {
 	unsigned messages_n, taken_n, iovs_n;
@@ -134,10 +147,12 @@ struct udp_queue {
 	uint32_t reads_max; /* of the next one: few when packets are large, they stay in the cache */
 	uint8_t *rx;        /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
+	struct udp_reads reads;
 
 	/* Sending, udp_send.c. */
 	uint32_t first_slot, slots_n; /* ring of slots: [first_slot, first_slot + slots_n) are in use */
-	uint32_t ready_n, ready_bytes;
+	uint32_t ready_n, open_n;     /* of them: committed; neither committed nor cancelled */
+	uint32_t ready_bytes;
 	uint32_t arena_at; /* of the next packet */
 	bool blocked;      /* the socket took no more: tried again by the next flush or recv */
 	uint8_t *arena;
@@ -210,6 +225,8 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer);
 /* udp_recv.c: the shard */
 
 unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
+/** Once, when the queue has its buffers. Control core. */
+void udp_reads_prepare(struct udp_queue *q);
 /** Changes between single reads and many at once. */
 void udp_busy_set(struct udp_queue *q, bool busy);
 void udp_arm(struct nic_queue *nq);

@@ -43,8 +43,9 @@ static void udp_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 
 static uint32_t udp_tx_room(struct nic_queue *nq, uint32_t peer)
 {
-	(void)peer;
-	return UDP_SLOTS - udp_queue_of(nq)->slots_n;
+	struct udp_queue *q = udp_queue_of(nq);
+	const struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
+	return place && place->attached_to == q ? UDP_SLOTS - q->slots_n : 0;
 }
 
 static uint64_t udp_tx_bytes_max(struct nic_queue *nq, uint32_t peer)

@@ -92,36 +92,37 @@ static uint32_t segment_of(struct msghdr *msg, uint32_t bytes)
 	return segment > 0 && (uint32_t)segment < bytes ? (uint32_t)segment : bytes;
 }
 
+void udp_reads_prepare(struct udp_queue *q)
+{
+	struct udp_reads *r = &q->reads;
+	for (unsigned i = 0; i < UDP_READS; i++) {
+		r->iovs[i] = (struct iovec){q->rx + i * UDP_RX_BUFFER, UDP_RX_BUFFER};
+		r->messages[i].msg_hdr = (struct msghdr){.msg_iov = &r->iovs[i],
+							 .msg_iovlen = 1,
+							 .msg_control = r->control[i].bytes,
+							 .msg_controllen = sizeof r->control[i].bytes};
+	}
+}
+
 static int read_many(struct udp_queue *q, const struct udp_socket *s)
 {
-	struct mmsghdr messages[UDP_READS];
-	struct iovec iovs[UDP_READS];
-	struct {
-		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(int))];
-	} control[UDP_READS];
-	unsigned max = q->reads_max;
-	for (unsigned i = 0; i < max; i++) {
-		iovs[i] = (struct iovec){q->rx + i * UDP_RX_BUFFER, UDP_RX_BUFFER};
-		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iovs[i],
-						      .msg_iovlen = 1,
-						      .msg_control = control[i].bytes,
-						      .msg_controllen = sizeof control[i].bytes};
-	}
-	int n = recvmmsg(s->fd, messages, max, MSG_DONTWAIT, NULL);
+	struct mmsghdr *messages = q->reads.messages;
+	int n = recvmmsg(s->fd, messages, q->reads_max, MSG_DONTWAIT, NULL);
 	uint64_t bytes = 0;
 	int packets = 0;
 	for (int i = 0; i < n; i++) {
-		struct udp_train *t = &q->trains[q->trains_n];
-		if (messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
+		struct msghdr *msg = &messages[i].msg_hdr;
+		uint32_t len = messages[i].msg_len, segment = segment_of(msg, len);
+		msg->msg_controllen = sizeof q->reads.control[i].bytes;
+		if (msg->msg_flags & MSG_TRUNC) {
 			udp_count(&q->counters.rx_malformed, 1);
 			continue;
 		}
-		*t = (struct udp_train){.at = iovs[i].iov_base, .bytes = messages[i].msg_len};
-		t->segment = segment_of(&messages[i].msg_hdr, t->bytes);
-		t->packets = t->segment ? (t->bytes + t->segment - 1) / t->segment : 1;
-		packets += (int)t->packets;
-		bytes += t->bytes;
-		q->trains_n++;
+		uint32_t train = segment ? (len + segment - 1) / segment : 1;
+		q->trains[q->trains_n++] = (struct udp_train){
+			.at = q->reads.iovs[i].iov_base, .bytes = len, .packets = train, .segment = segment};
+		packets += (int)train;
+		bytes += len;
 	}
 	if (n > 0) { /* as many as 64 KiB are, by the size of these */
 		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;

@@ -25,6 +25,8 @@ static struct udp_place *place_of(struct udp_queue *q, uint32_t peer)
 
 static void reclaim(struct udp_queue *q)
 {
+	if (!q->ready_n && !q->open_n)
+		q->slots_n = 0;
 	while (q->slots_n && slot_at(q, q->first_slot)->state == UDP_SLOT_DONE) {
 		q->first_slot++;
 		q->slots_n--;
@@ -49,6 +51,7 @@ int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struc
 	if (at + room > UDP_ARENA_BYTES)
 		at = 0;
 	uint32_t i = q->first_slot + q->slots_n++;
+	q->open_n++;
 	q->arena_at = at + room;
 	*slot_at(q, i) = (struct udp_slot){.at = at, .bytes = (uint32_t)body_len, .peer = peer, .state = UDP_SLOT_OPEN};
 	tx->head = tx->head_room;
@@ -72,6 +75,7 @@ int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	struct udp_slot *slot = slot_of(q, tx);
 	if (!slot)
 		return -EPIPE;
+	q->open_n--;
 	if (slot->peer == NIC_PEER_NONE) {
 		slot->state = UDP_SLOT_DONE;
 		reclaim(q);
@@ -91,26 +95,29 @@ void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 	struct udp_slot *slot = slot_of(q, tx);
 	if (!slot)
 		return;
+	q->open_n--;
 	slot->state = UDP_SLOT_DONE;
 	reclaim(q);
 }
 
 /* ---- what became of a packet ---- */
 
-static void done(struct udp_queue *q, struct udp_slot *slot)
+/* Their bytes. */
+static uint32_t done(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 {
-	slot->state = UDP_SLOT_DONE;
-	q->ready_n--;
-	q->ready_bytes -= slot->bytes;
+	uint32_t bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		slots[i]->state = UDP_SLOT_DONE;
+		bytes += slots[i]->bytes;
+	}
+	q->ready_n -= n;
+	q->ready_bytes -= bytes;
+	return bytes;
 }
 
 static void sent(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 {
-	uint64_t bytes = 0;
-	for (unsigned i = 0; i < n; i++) {
-		bytes += slots[i]->bytes;
-		done(q, slots[i]);
-	}
+	uint32_t bytes = done(q, slots, n);
 	udp_count(&q->counters.tx_packets, n);
 	udp_count(&q->counters.tx_bytes, bytes);
 }
@@ -118,8 +125,7 @@ static void sent(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 static void lost(struct udp_queue *q, struct udp_place *place, int error, struct udp_slot **slots, unsigned n)
 {
 	atomic_store_explicit(&place->error, error, memory_order_relaxed);
-	for (unsigned i = 0; i < n; i++)
-		done(q, slots[i]);
+	done(q, slots, n);
 	udp_count(&q->counters.tx_dropped, n);
 }
 
@@ -132,7 +138,7 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer)
 		slot->peer = NIC_PEER_NONE;
 		if (slot->state == UDP_SLOT_OPEN)
 			continue;
-		done(q, slot);
+		done(q, &slot, 1);
 		udp_count(&q->counters.tx_dropped, 1);
 	}
 	reclaim(q);
@@ -222,6 +228,17 @@ static void say_segment(struct udp_batch *b, unsigned m, uint16_t segment)
 	memcpy(CMSG_DATA(c), &segment, sizeof segment);
 }
 
+/* May packets of this size leave in runs? */
+static bool in_runs(struct udp_place *place, uint32_t bytes)
+{
+	if (!place->segments || !bytes || bytes > place->bytes_max)
+		return false;
+	if (bytes <= UDP_BYTES_MIN || place->probes >= UDP_PROBES)
+		return true;
+	place->probes++;
+	return false;
+}
+
 /* Messages through one socket, which is returned. */
 static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 {
@@ -243,7 +260,7 @@ static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 		b->of[m].taken = b->taken_n;
 		b->of[m].packets = 0;
 		take_slot(q, b, m, slot);
-		if (place->segments && slot->bytes && slot->bytes <= place->bytes_max)
+		if (in_runs(place, slot->bytes))
 			take_run(q, b, m, slot, i);
 		if (b->of[m].packets > 1)
 			say_segment(b, m, (uint16_t)slot->bytes);

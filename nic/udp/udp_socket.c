@@ -5,8 +5,8 @@
  *
  * Path MTU: IP_PMTUDISC_WANT. Packets up to what the path is known to take leave with the don't-fragment bit; when a
  * router says that it takes less, that packet is lost, udp_errors.c lowers the place's tx_bytes_max, and the repeat,
- * which is as large as before, is cut by IP here. So nothing that is numbered gets stuck. On a path that drops large
- * packets without saying so, nic=udp:mtu=N is the remedy.
+ * which is as large as before, is cut by IP here. Runs leave without the bit, and are cut on the way. So nothing that
+ * is numbered gets stuck. On a path that drops large packets without saying so, nic=udp:mtu=N is the remedy.
  */
 #include "nic/udp/udp_port.h"
 

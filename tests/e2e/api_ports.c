@@ -4,6 +4,7 @@
 #include "api_spawn.h"
 
 #include <ftw.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #define ROUNDS 200
@@ -179,6 +180,63 @@ static int with_lazy_sessions(int rank)
 	return two_over(rank, &opts, "udp", "runtime directory");
 }
 
+/* Worker 1 dies while nobody waits for anything of it, and udp does not tell. Who leaves finds out. */
+static int idle_death(int rank)
+{
+	struct far_opts opts = options("udp");
+	opts.peer_limit_ns = UINT64_C(300000000);
+	struct far_agent *a = check_join(&opts);
+	call(a, (struct far_to){!rank, 0}, 10);
+	if (rank == 1) {
+		usleep(200000); /* the other's call too has come to its end */
+		raise(SIGKILL);
+	}
+	usleep(1500000);
+	CHECK_STATUS(far_shutdown(a, 30 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_TEXT(&err, "worker1");
+	return 0;
+}
+
+/* The caller is not waited for by the callee, whose handler is told all the same. */
+static _Atomic int told;
+
+static void waits(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct far_future *f;
+	struct far_err e;
+	(void)data;
+	(void)len;
+	(void)user;
+	CHECK(far_future_create(&f, &e) == FAR_OK);
+	if (far_future_wait(f, FAR_FOREVER, NULL, &e) == FAR_CANCELLED)
+		told = 1;
+	far_future_free(f);
+	far_reply(req, NULL, 0);
+}
+
+static int death_of_a_caller(int rank)
+{
+	static const struct far_msg_handler h[] = {{1, FAR_KIND_INLINE, echo, NULL}, {2, FAR_KIND_FIBER, waits, NULL}};
+	struct far_opts opts = {.nic = "udp", .messages = h, .messages_n = 2};
+	struct far_agent *a = check_join(&opts);
+	if (rank == 1) {
+		size_t n;
+		char got[8];
+		alarm(0);
+		if (fork() == 0) { /* a clock that does not run in the worker */
+			usleep(700000);
+			kill(getppid(), SIGKILL);
+			_exit(0);
+		}
+		far_msg_call(a, (struct far_to){0, 0}, 2, NULL, 0, NULL, got, sizeof got, &n, &err);
+		return 1;
+	}
+	while (!told)
+		usleep(1000);
+	CHECK_STATUS(far_shutdown(a, 30 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	return 0;
+}
+
 /* ---- groups of one: what far_init_rpc() refuses ---- */
 
 static void refused(const struct far_opts *opts, enum far_status status, const char *part)
@@ -254,17 +312,20 @@ int main(void)
 		const char *name;
 		int world;
 		spawn_main *body;
-	} cases[] = {{"best_is_shm", 2, best_is_shm},
-		     {"falls_to_udp", 2, falls_to_udp},
-		     {"one_has_only_udp", 2, one_has_only_udp},
-		     {"without_a_directory", 2, without_a_directory},
-		     {"auto_without_a_directory", 2, auto_without_a_directory},
-		     {"shards_of_udp", 2, shards_of_udp},
-		     {"nothing_leads_there", 2, nothing_leads_there},
-		     {"nothing_in_common", 2, nothing_in_common},
-		     {"with_lazy_sessions", 2, with_lazy_sessions},
-		     {"alone", 1, alone},
-		     {"alone_by_options", 1, alone_by_options}};
+		bool dies; /* worker 1 */
+	} cases[] = {{"best_is_shm", 2, best_is_shm, false},
+		     {"falls_to_udp", 2, falls_to_udp, false},
+		     {"one_has_only_udp", 2, one_has_only_udp, false},
+		     {"without_a_directory", 2, without_a_directory, false},
+		     {"auto_without_a_directory", 2, auto_without_a_directory, false},
+		     {"shards_of_udp", 2, shards_of_udp, false},
+		     {"nothing_leads_there", 2, nothing_leads_there, false},
+		     {"nothing_in_common", 2, nothing_in_common, false},
+		     {"with_lazy_sessions", 2, with_lazy_sessions, false},
+		     {"idle_death", 2, idle_death, true},
+		     {"death_of_a_caller", 2, death_of_a_caller, true},
+		     {"alone", 1, alone, false},
+		     {"alone_by_options", 1, alone_by_options, false}};
 	int bad = 0;
 	unsetenv("FAR_NIC");
 	unsetenv("FAR_LISTEN");
@@ -276,7 +337,7 @@ int main(void)
 	}
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct spawned s = spawn(cases[i].world, cases[i].body);
-		int failed = spawn_wait(&s, -1);
+		int failed = spawn_wait(&s, cases[i].dies ? 1 : -1);
 		if (failed)
 			fprintf(stderr, "%s failed\n", cases[i].name);
 		bad |= failed;

@@ -44,7 +44,7 @@ refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data
 refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
 refuses "unknown command, nearly right" 2 "did you mean 'train'?" "$farcall" trian
 refuses "unknown measurement" 2 "did you mean 'latency'?" "$farcall" perf latncy
-for command in run info pserver train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
+for command in run claim health info pserver train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
 	# shellcheck disable=SC2086 # words of a command
 	refuses "farcall $command: unknown flag" 2 "farcall $command: unknown option --frobnicate" \
 		"$farcall" $command --frobnicate
@@ -128,11 +128,11 @@ else
 	theirs=/
 fi
 refuses "runtime directory: another user's" 1 "must be yours with mode 700; set FAR_RUNTIME_DIR to another" \
-	env FAR_RUNTIME_DIR="$theirs" "$farcall" run -n 2 -- "$refused" join
+	env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" run -n 2 -- "$refused" join
 refuses "runtime directory: perf says so too" 1 "set FAR_RUNTIME_DIR" \
-	env FAR_RUNTIME_DIR="$theirs" "$farcall" perf latency
-bounded env FAR_RUNTIME_DIR="$theirs" "$farcall" info
-[ $rc -eq 0 ] && has out '^ *shm  *not available: .*set FAR_RUNTIME_DIR' && has out 'no NIC could be opened'
+	env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" perf latency
+bounded env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" info
+[ $rc -eq 0 ] && has out '^ *shm  *not available: .*set FAR_RUNTIME_DIR' && has out 'nic "shm" cannot be opened: .*set FAR_RUNTIME_DIR'
 ok "runtime directory: farcall info tells" $?
 
 finish

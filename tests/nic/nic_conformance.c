@@ -4,8 +4,12 @@
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
  */
 #include "nic_bench.h"
+#include "nic_datagrams.h"
+#include "nic_defects.h"
 #include "nic_links.h"
+#include "nic_over_link.h"
 #include "nic_packets.h"
+#include "nic_places.h"
 #include "nic_processes.h"
 
 /* ---- connecting ---- */
@@ -40,9 +44,10 @@ static void case_nobody(void)
 	struct nic_err err = {""};
 	end_open(0);
 	end_open(1);
-	driver->address(ends[1].port, &addr);
+	ends[1].port_ops->address(ends[1].port, &addr);
 	end_close(1);
-	int error = driver->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
+	int error =
+		ends[0].port_ops->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
 	if (error)
 		REQUIRE(err.text[0]);
 	else
@@ -66,21 +71,30 @@ static void case_down(void)
 	REQUIRE(send_one(1, at_0, 1, 5) == 0);
 	REQUIRE(send_one(1, at_0, 2, 50000) == 0);
 	flush(1);
+	if (over_network) { /* what has not arrived is lost with the sender */
+		REQUIRE(room_again(1, at_0));
+		REQUIRE(send_one(0, at_1, 1, 1) == 0);
+		flush(0);
+	}
 	ends[1].ops->detach(ends[1].q, at_0);
 	end_close(1);
 	REQUIRE(step_until(&ends[0].downs, 1));
 	REQUIRE(ends[0].last_down == at_1);
-	REQUIRE(take(0, pkts, 4) == 2);
-	pkt_check(&pkts[0], 1, 5);
-	pkt_check(&pkts[1], 2, 50000);
-	give(0, &pkts[1]);
+	for (unsigned got = 0; got < 2;) {
+		unsigned n = take(0, pkts, 4);
+		REQUIRE(n > 0 && got + n <= 2);
+		for (unsigned i = 0; i < n; i++, got++) {
+			pkt_check(&pkts[i], got + 1, got ? 50000 : 5);
+			give(0, &pkts[i]);
+		}
+	}
 	/* Nobody reads any more, but sending must not hurt. */
 	for (unsigned i = 0; i < 2 * caps.slots; i++)
 		if (send_one(0, at_1, i, i % 40))
 			break;
 	flush(0);
 	ends[0].ops->detach(ends[0].q, at_1);
-	driver->drop(ends[0].port, at_1);
+	ends[0].port_ops->drop(ends[0].port, at_1);
 	end_open(1);
 	pair_up(0, 1, &at_1, &at_0);
 	REQUIRE(send_one(0, at_1, 3, 7) == 0);
@@ -92,17 +106,20 @@ static void case_drop(void)
 {
 	two();
 	ends[0].ops->detach(ends[0].q, at_1);
-	driver->drop(ends[0].port, at_1);
+	ends[0].port_ops->drop(ends[0].port, at_1);
 	REQUIRE(step_until(&ends[1].downs, 1));
 	REQUIRE(ends[1].last_down == at_0);
 }
 
 /* ---- running ---- */
 
-static const struct {
+struct test_case {
 	const char *name;
 	void (*run)(void);
-} cases[] = {
+};
+
+/* Of connected drivers, and of a link over the others. */
+static const struct test_case connected_cases[] = {
 	{"sizes", case_sizes},
 	{"too large", case_too_large},
 	{"not attached", case_not_attached},
@@ -127,7 +144,36 @@ static const struct {
 	{"several queues of one port", case_own_queues},
 	{"a thousand links", case_thousand_links},
 	{"a thousand links, one wakes", case_thousand_asleep},
+	{"bad configuration", case_bad_configuration},
 	{"two processes", case_two_processes},
+	{NULL, NULL},
+};
+
+static const struct test_case datagram_cases[] = {
+	{"up without words", two_places},
+	{"sizes", case_datagram_sizes},
+	{"too large", case_datagram_too_large},
+	{"not attached", case_datagram_not_attached},
+	{"bursts", case_datagram_bursts},
+	{"held packets", case_datagram_held},
+	{"ring full", case_datagram_full},
+	{"cancel", case_datagram_cancel},
+	{"open side by side", case_datagram_side_by_side},
+	{"several places to one address", case_places},
+	{"strangers and self", case_strangers},
+	{"several queues", case_place_queues},
+	{"counters", case_counters},
+	{"wake", case_datagram_wake},
+	{"arm and look", case_datagram_arm_and_look},
+	{"deadline", case_deadline},
+	{"address in words", case_address_text},
+	{"reach", case_reach},
+	{"connect to nonsense", case_nonsense},
+	{"bad configuration", case_bad_configuration},
+	{"somebody has gone", case_gone},
+	{"close with places left", case_close_with_places},
+	{"two processes", case_datagram_processes},
+	{NULL, NULL},
 };
 
 static void dir_remove(void)
@@ -145,73 +191,214 @@ static void dir_remove(void)
 	rmdir(dir);
 }
 
-static bool run_case(unsigned i)
+static struct {
+	unsigned passed, failed, skipped;
+	const char *only;   /* one case; NULL: all */
+	const char *found;  /* the first that failed */
+	bool first_failure; /* ends it all */
+	bool defects, only_link;
+	const char *child; /* what this process is the other one of */
+} tally;
+
+static void run_case(const struct test_case *c, const char *family)
 {
-	running = cases[i].name;
-	skip_reason = NULL;
+	bool ok;
+	if ((tally.only && strcmp(tally.only, c->name) != 0) || (tally.first_failure && tally.failed))
+		return;
+	running = c->name;
+	skip_reason = unfit_reason = NULL;
 	alarm(60);
-	bool ok = setjmp(out) == 0;
+	ok = setjmp(failed_case) == 0;
 	if (ok)
-		cases[i].run();
+		c->run();
 	step_all();
 	for (unsigned k = 0; k <= PEERS; k++)
 		end_close(k);
+	kept_free(true);
 	alarm(0);
-	printf("%s: %s%s%s\n", cases[i].name,
-	       !ok           ? "FAILED"
-	       : skip_reason ? "SKIP"
-			     : "ok",
-	       ok && skip_reason ? ": " : "", ok && skip_reason ? skip_reason : "");
+	const char *why = !ok ? NULL : skip_reason ? skip_reason : unfit_reason;
+	const char *what = !ok ? "FAILED" : skip_reason ? "SKIP" : unfit_reason ? "not for this driver" : "ok";
+	if (!tally.first_failure)
+		printf("%s%s: %s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "");
+	if (!ok && !tally.found)
+		tally.found = c->name;
 	fflush(stdout);
-	return ok;
+	tally.failed += !ok;
+	tally.skipped += ok && skip_reason;
+	tally.passed += ok && !why;
 }
 
-static int open_driver(const char *name)
+static void run_cases(const struct test_case *cases, const char *family)
+{
+	for (const struct test_case *c = cases; c->name; c++)
+		run_case(c, family);
+}
+
+/* Opens one port and asks what it is; datagram drivers take no heads, the others no packets without. */
+static int look_at_driver(void)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {.runtime_dir = dir, .id = 99, .queues = 1, .head_bytes = HEAD};
-	for (unsigned i = 0; nic_drivers[i]; i++)
-		if (strcmp(nic_drivers[i]->name, name) == 0)
-			driver = nic_drivers[i];
-	if (!driver) {
-		fprintf(stderr, "there is no driver \"%s\"\n", name);
-		return -ENOENT;
-	}
+	struct nic_config config = {
+		.runtime_dir = dir, .id = 99, .queues = 1, .args = driver_args_n ? driver_args[0] : NULL};
+	struct nic_port *port;
 	int error = driver->probe(&config, &err);
 	if (error) {
-		fprintf(stderr, "%s cannot work here: %s\n", name, err.text);
+		fprintf(stderr, "%s cannot work here: %s\n", driver->name, err.text);
 		return error;
 	}
-	struct nic_port *port;
 	error = driver->open(&config, &port, &err);
+	if (error == -EINVAL) {
+		config.head_bytes = HEAD;
+		error = driver->open(&config, &port, &err);
+	}
 	if (error) {
 		fprintf(stderr, "%s\n", err.text);
 		return error;
 	}
+	driver_head = config.head_bytes;
 	driver->caps(port, &caps);
 	driver->close(port);
 	return 0;
 }
 
+/* The part of the process that a case has started, with `dir` from it. */
+static int child_main(void)
+{
+	struct facts facts;
+	running = tally.child;
+	alarm(60);
+	if (setjmp(failed_case))
+		return 1;
+	REQUIRE(recv(0, &facts, sizeof facts, MSG_WAITALL) == (ssize_t)sizeof facts);
+	caps = facts.caps;
+	driver_head = facts.driver_head;
+	case_head = facts.case_head;
+	patience_ns = facts.patience_ns;
+	over_network = facts.over_network;
+	port_wrap = over_network ? wrap_in_link : NULL;
+	if (strcmp(tally.child, "player") == 0)
+		player_main(0);
+	else
+		sender_main(0);
+	return 0;
+}
+
+static void run_all(void)
+{
+	case_head = caps.connected ? HEAD : 0;
+	if (caps.connected)
+		run_cases(connected_cases, "");
+	else if (!tally.only_link)
+		run_cases(datagram_cases, "");
+	if (caps.connected || tally.defects)
+		return;
+	tally.failed += !go_over_link();
+	case_head = HEAD;
+	if (over_network)
+		run_cases(connected_cases, "link: ");
+}
+
+/* In a process of its own, which says by which case it was found. */
+static void run_defect(enum defect which)
+{
+	char by[64] = "";
+	int said[2], status;
+	if (pipe(said) < 0)
+		exit(2);
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(2);
+		patience_ns = UINT64_C(1500000000);
+		tally.first_failure = true;
+		tally.failed = 0;
+		driver_break(which);
+		run_all();
+		const char *found = tally.found ? tally.found : "";
+		_exit(write(said[1], found, strlen(found)) < 0);
+	}
+	close(said[1]);
+	ssize_t len = child < 0 ? -1 : read(said[0], by, sizeof by - 1);
+	close(said[0]);
+	bool ended = waitpid(child, &status, 0) == child && len >= 0 && status == 0;
+	bool ok = ended && (by[0] != 0) == (which != DEFECT_NONE);
+	printf("defect: %s: %s%s\n", defect_names[which],
+	       !ended  ? "FAILED: it crashed"
+	       : by[0] ? "found by "
+		       : "not found",
+	       by);
+	tally.passed += ok;
+	tally.failed += !ok;
+}
+
+static void run_defects(void)
+{
+	for (unsigned i = 0; i < DEFECTS; i++) {
+		bool other = caps.connected ? i >= DEFECTS_CONNECTED : i >= DEFECTS_COMMON && i < DEFECTS_CONNECTED;
+		if (!other)
+			run_defect((enum defect)i);
+	}
+}
+
+static const char usage[] =
+	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects]\n"
+	"  --args  what follows ':' in nic=; several: of each end one\n"
+	"  --only-link  of a datagram driver only the cases with a link over it: it may lose packets\n"
+	"  --defects  is each of a list of broken drivers over this one found?\n";
+
+static bool parse(int argc, char **argv)
+{
+	struct nic_err err = {""};
+	for (int i = 1; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+		if (strcmp(argv[i], "--defects") == 0) {
+			tally.defects = true;
+			continue;
+		}
+		if (strcmp(argv[i], "--only-link") == 0) {
+			tally.only_link = true;
+			continue;
+		}
+		if (value && strcmp(argv[i], "--driver") == 0 && !driver) {
+			driver = nic_find(value, &err);
+			if (!driver)
+				fprintf(stderr, "%s\n", err.text);
+		} else if (value && strcmp(argv[i], "--args") == 0 && driver_args_n < ARGS_MAX) {
+			driver_args[driver_args_n++] = value;
+		} else if (value && strcmp(argv[i], "--case") == 0) {
+			tally.only = value;
+		} else if (i + 2 < argc && strcmp(argv[i], "--child") == 0) {
+			tally.child = value;
+			snprintf(dir, sizeof dir, "%s", argv[i + 2]);
+			i++;
+		} else {
+			return false;
+		}
+		i++;
+	}
+	return driver;
+}
+
 int main(int argc, char **argv)
 {
-	unsigned passed = 0, failed = 0, skipped = 0;
-	if (argc != 3 || strcmp(argv[1], "--driver") != 0) {
-		fprintf(stderr, "usage: %s --driver NAME\n", argv[0]);
+	if (!parse(argc, argv)) {
+		fputs(usage, stderr);
 		return 2;
 	}
+	signal(SIGPIPE, SIG_IGN);
+	if (tally.child)
+		return child_main();
 	if (!mkdtemp(dir)) {
 		perror(dir);
 		return 2;
 	}
-	int error = open_driver(argv[2]);
-	for (unsigned i = 0; !error && i < sizeof cases / sizeof *cases; i++) {
-		bool ok = run_case(i);
-		failed += !ok;
-		passed += ok && !skip_reason;
-		skipped += ok && skip_reason;
-	}
+	int error = look_at_driver();
+	if (!error && tally.defects)
+		run_defects();
+	else if (!error)
+		run_all();
 	dir_remove();
-	printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
-	return error ? 2 : failed != 0;
+	printf("%u passed, %u failed, %u skipped\n", tally.passed, tally.failed, tally.skipped);
+	return error ? 2 : tally.failed != 0;
 }

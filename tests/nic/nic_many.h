@@ -26,14 +26,14 @@ static bool many_descriptors(unsigned links)
 	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= need;
 }
 
-/* false: skip_reason says why. */
+/* false: skip_reason or unfit_reason says why. */
 static bool many_up(unsigned links)
 {
 	if (caps.peers_max && caps.peers_max < links)
-		skip_reason = "the driver has fewer peers";
+		unfit_reason = "it has fewer peers";
 	else if (!many_descriptors(links))
 		skip_reason = "too few descriptors (ulimit -n)";
-	if (skip_reason)
+	if (skip_reason || unfit_reason)
 		return false;
 	for (unsigned i = 0; i < links; i++)
 		pair_up(1, 0, &many_there[i], &many_here[i]);

@@ -7,7 +7,7 @@
 
 static void case_sizes(void)
 {
-	uint64_t in_line = caps.inline_bytes_max - HEAD;
+	uint64_t in_line = caps.inline_bytes_max > HEAD ? caps.inline_bytes_max - HEAD : 32;
 	uint64_t sizes[] = {0,
 			    1,
 			    2,
@@ -69,7 +69,7 @@ static void case_order(void)
 		while (sent < 20000 && send_one(0, at_1, sent, mix(sent) % (sent % 5 ? 32 : 3000)) == 0)
 			sent++;
 		flush(0);
-		unsigned n = take(1, pkts, (unsigned)(got % BURST) + 1);
+		unsigned n = take_soon(1, pkts, (unsigned)(got % BURST) + 1);
 		REQUIRE(n > 0);
 		for (unsigned i = 0; i < n; i++, got++) {
 			pkt_check(&pkts[i], got, mix(got) % (got % 5 ? 32 : 3000));
@@ -84,18 +84,20 @@ static void case_held(void)
 {
 	enum { HELD = 64 };
 	struct nic_pkt held[HELD], pkt;
+	/* Over a network what came in one packet is not to be held, it lies where packets arrive. */
+	uint64_t len = over_network ? 80000 : 500;
 	two();
-	for (unsigned round = 0; round < 20; round++) {
+	for (unsigned round = 0; round < (over_network ? 5 : 20); round++) {
 		for (unsigned i = 0; i < HELD; i++) {
-			REQUIRE(send_one(0, at_1, i, 500 + i * 100) == 0);
+			REQUIRE(send_soon(0, at_1, i, len + i * 100));
 			flush(0);
-			REQUIRE(take(1, &held[i], 1) == 1);
+			REQUIRE(take_soon(1, &held[i], 1) == 1);
 			REQUIRE(held[i].cookie != 0);
 		}
 		for (unsigned i = 0; i < 2 * caps.slots; i++) {
-			REQUIRE(send_one(0, at_1, 7, i % 33) == 0);
+			REQUIRE(send_soon(0, at_1, 7, i % 33));
 			flush(0);
-			REQUIRE(take(1, &pkt, 1) == 1);
+			REQUIRE(take_soon(1, &pkt, 1) == 1);
 			give(1, &pkt);
 		}
 		for (unsigned i = 0; i < HELD; i++) {
@@ -104,6 +106,17 @@ static void case_held(void)
 			give(1, p);
 		}
 	}
+}
+
+/* Over a network what was taken has to be acknowledged first. */
+static bool room_again(unsigned e, uint32_t peer)
+{
+	uint64_t limit = now_ns() + patience_ns;
+	while (over_network && ends[e].ops->tx_room(ends[e].q, peer) < caps.slots && now_ns() < limit) {
+		pump(NULL);
+		step_all();
+	}
+	return ends[e].ops->tx_room(ends[e].q, peer) >= (over_network ? caps.slots : 1);
 }
 
 /* A full ring says so, and has room again when the peer has taken. */
@@ -118,12 +131,14 @@ static void case_ring_full(void)
 			sent++;
 		REQUIRE(error == -EAGAIN);
 		REQUIRE(sent - got >= caps.slots);
+		REQUIRE(ends[0].ops->tx_room(ends[0].q, at_1) == 0);
 		flush(0);
 		unsigned n;
-		while ((n = take(1, pkts, BURST)))
+		while (got < sent && (n = take_soon(1, pkts, BURST)))
 			for (unsigned i = 0; i < n; i++)
 				pkt_check(&pkts[i], got++, 8);
-		REQUIRE(got == sent);
+		REQUIRE(got == sent && take(1, pkts, BURST) == 0);
+		REQUIRE(room_again(0, at_1));
 	}
 }
 
@@ -140,12 +155,13 @@ static void case_bulk_full(void)
 		REQUIRE(send_one(0, at_1, sent, 4) == 0);
 		flush(0);
 		unsigned n;
-		while ((n = take(1, pkts, BURST)))
+		while (got < sent + 1 && (n = take_soon(1, pkts, BURST)))
 			for (unsigned i = 0; i < n; i++, got++) {
 				pkt_check(&pkts[i], got, got == sent ? 4 : caps.body_bytes_max / 2);
 				give(1, &pkts[i]);
 			}
-		REQUIRE(got == sent + 1);
+		REQUIRE(got == sent + 1 && take(1, pkts, BURST) == 0);
+		REQUIRE(room_again(0, at_1));
 	}
 }
 
@@ -187,22 +203,28 @@ static void case_open_side_by_side(void)
 	for (unsigned i = 0; i < 7; i++)
 		REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx[7 - i]) == 0);
 	flush(0);
-	REQUIRE(take(1, pkts, BURST) == 8);
-	pkt_check(&pkts[0], 100, 5);
-	for (unsigned i = 0; i < 7; i++) {
-		pkt_check(&pkts[i + 1], 7 - i, 1000 + 7 - i);
-		give(1, &pkts[i + 1]);
+	for (unsigned got = 0; got < 8;) {
+		unsigned n = take_soon(1, pkts, BURST);
+		REQUIRE(n > 0 && got + n <= 8);
+		for (unsigned i = 0; i < n; i++, got++) {
+			pkt_check(&pkts[i], got ? 8 - got : 100, got ? 1008 - got : 5);
+			give(1, &pkts[i]);
+		}
 	}
 	uint64_t sent = 0, got = 0;
 	while (send_one(0, at_1, sent, 1) == 0)
 		sent++;
-	REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx[0]) == -EAGAIN);
+	/* It may have its place in the ring already. */
+	int error = ends[0].ops->tx_commit(ends[0].q, &tx[0]);
+	REQUIRE(error == 0 || error == -EAGAIN);
 	flush(0);
-	unsigned n;
-	while ((n = take(1, pkts, BURST)))
+	while (got < sent) {
+		unsigned n = take_soon(1, pkts, (unsigned)(sent - got < BURST ? sent - got : BURST));
+		REQUIRE(n > 0);
 		got += n;
-	REQUIRE(got == sent);
-	REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx[0]) == 0);
+	}
+	REQUIRE(room_again(0, at_1));
+	REQUIRE(!error || ends[0].ops->tx_commit(ends[0].q, &tx[0]) == 0);
 	flush(0);
 	expect_one(1, at_0, 0, 1000);
 }
@@ -213,27 +235,45 @@ static bool readable(unsigned e, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
+/* Over a network acknowledgements wake too, and what is on its way: until all is quiet. */
+static void quieten(unsigned e)
+{
+	uint64_t until = now_ns() + UINT64_C(20000000);
+	while (over_network && now_ns() < until) {
+		struct nic_pkt pkt;
+		pump(ends[e].q);
+		REQUIRE(take(e, &pkt, 1) == 0);
+	}
+	if (over_network)
+		ends[e].ops->wake_clear(ends[e].q);
+}
+
 static void case_wake(void)
 {
 	struct nic_pkt pkt;
 	if (!caps.wake) {
-		skip_reason = "the driver cannot wake";
+		unfit_reason = "it cannot wake";
 		return;
 	}
 	two();
-	for (unsigned round = 0; round < 100; round++) {
+	for (unsigned round = 0; round < (over_network ? 10 : 100); round++) {
 		REQUIRE(send_one(0, at_1, 1, 4) == 0);
 		flush(0);
-		REQUIRE(take(1, &pkt, 1) == 1);
-		REQUIRE(!readable(1, 0)); /* not armed: nobody is woken */
+		REQUIRE(take_soon(1, &pkt, 1) == 1);
+		quieten(1);
+		REQUIRE(over_network || !readable(1, 0)); /* not armed: nobody is woken */
 		ends[1].ops->arm(ends[1].q);
 		REQUIRE(take(1, &pkt, 1) == 0);
-		REQUIRE(!readable(1, 0));
+		REQUIRE(over_network || !readable(1, 0));
 		REQUIRE(send_one(0, at_1, 2, round % 2 ? 4 : 4000) == 0);
 		flush(0);
-		REQUIRE(readable(1, 10000));
+		/* Where it may be lost it is sent again when the sender is polled. */
+		uint64_t limit = now_ns() + patience_ns;
+		while (over_network && now_ns() < limit && !readable(1, 1))
+			pump(ends[1].q);
+		REQUIRE(readable(1, (int)(patience_ns / 2000000)));
 		ends[1].ops->wake_clear(ends[1].q);
-		REQUIRE(!readable(1, 0));
+		REQUIRE(over_network || !readable(1, 0));
 		ends[1].ops->disarm(ends[1].q);
 		expect_one(1, at_0, 2, round % 2 ? 4 : 4000);
 	}
@@ -241,7 +281,7 @@ static void case_wake(void)
 	ends[1].ops->wake(ends[1].q);
 	REQUIRE(readable(1, 0));
 	ends[1].ops->wake_clear(ends[1].q);
-	REQUIRE(!readable(1, 0));
+	REQUIRE(over_network || !readable(1, 0));
 }
 
 /* What came between the last look and arm() is found by the look after arm(). */
@@ -253,7 +293,7 @@ static void case_arm_and_look(void)
 	REQUIRE(send_one(0, at_1, 1, 4) == 0);
 	flush(0);
 	ends[1].ops->arm(ends[1].q);
-	REQUIRE(take(1, &pkt, 1) == 1);
+	REQUIRE(take_soon(1, &pkt, 1) == 1);
 	ends[1].ops->disarm(ends[1].q);
 }
 
@@ -268,9 +308,13 @@ static void case_flush(void)
 			REQUIRE(send_one(0, at_1, i, 4) == 0);
 		flush(0);
 		flush(0);
-		REQUIRE(take(1, pkts, 64) == n);
-		for (unsigned i = 0; i < n; i++)
-			pkt_check(&pkts[i], i, 4);
+		for (unsigned got = 0; got < n;) {
+			unsigned some = take_soon(1, pkts, 64);
+			REQUIRE(some > 0 && got + some <= n);
+			REQUIRE(over_network || some == n);
+			for (unsigned i = 0; i < some; i++)
+				pkt_check(&pkts[i], got++, 4);
+		}
 	}
 }
 
@@ -279,13 +323,15 @@ static void case_several_peers(void)
 	uint32_t there[PEERS + 1], here[PEERS + 1];
 	uint64_t got[PEERS + 1] = {0};
 	struct nic_pkt pkts[BURST];
+	if (!ends_are(PEERS + 1))
+		return;
 	for (unsigned i = 0; i <= PEERS; i++)
 		end_open(i);
 	for (unsigned i = 1; i <= PEERS; i++)
 		pair_up(i, 0, &there[i], &here[i]);
 	for (uint64_t seq = 0; seq < 500; seq++)
 		for (unsigned i = 1; i <= PEERS; i++) {
-			REQUIRE(send_one(i, there[i], seq * 8 + i, seq % 50) == 0);
+			REQUIRE(send_soon(i, there[i], seq * 8 + i, seq % 50));
 			flush(i);
 			if (seq % 3)
 				continue;
@@ -302,7 +348,7 @@ static void case_several_peers(void)
 		}
 	/* A peer that has much to say does not keep the others out. */
 	unsigned n;
-	while ((n = take(0, pkts, BURST)))
+	while (got[1] + got[2] + got[3] + got[4] < PEERS * 500 && (n = take_soon(0, pkts, BURST)))
 		for (unsigned k = 0; k < n; k++) {
 			for (unsigned i = 1; i <= PEERS; i++)
 				got[i] += pkts[k].peer == here[i];
@@ -316,18 +362,21 @@ static void case_fair(void)
 {
 	uint32_t there[3], here[3];
 	struct nic_pkt pkts[BURST];
+	if (!ends_are(3))
+		return;
 	for (unsigned i = 0; i < 3; i++)
 		end_open(i);
 	for (unsigned i = 1; i < 3; i++)
 		pair_up(i, 0, &there[i], &here[i]);
 	bool seen = false;
+	uint64_t limit = now_ns() + patience_ns;
 	REQUIRE(send_one(2, there[2], 1, 4) == 0);
 	flush(2);
-	for (unsigned pass = 0; pass < 8 && !seen; pass++) {
+	for (unsigned pass = 0; (over_network ? now_ns() < limit : pass < 8) && !seen; pass++) {
 		while (send_one(1, there[1], 1, 4) == 0)
 			;
 		flush(1);
-		unsigned n = take(0, pkts, BURST);
+		unsigned n = take_soon(0, pkts, BURST);
 		for (unsigned k = 0; k < n; k++)
 			seen |= pkts[k].peer == here[2];
 	}

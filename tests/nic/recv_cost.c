@@ -34,7 +34,7 @@ static int run(unsigned links, unsigned long rounds, bool active)
 {
 	struct nic_pkt pkts[BURST];
 	struct memory before, after;
-	if (setjmp(out))
+	if (setjmp(failed_case))
 		return 1;
 	before = memory();
 	end_open(0);
@@ -44,7 +44,7 @@ static int run(unsigned links, unsigned long rounds, bool active)
 	end_open(1);
 	before = memory();
 	if (!many_up(links)) {
-		printf("no room for %u links: %s\n", links, skip_reason);
+		printf("no room for %u links: %s\n", links, skip_reason ? skip_reason : unfit_reason);
 		return 77;
 	}
 	take(0, pkts, BURST);
@@ -88,6 +88,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; nic_drivers[i]; i++)
 		if (strcmp(nic_drivers[i]->name, argv[2]) == 0)
 			driver = nic_drivers[i];
+	driver_head = case_head = HEAD;
 	running = "recv_cost";
 	if (!driver || !mkdtemp(dir)) {
 		fprintf(stderr, "there is no driver \"%s\", or no room in /tmp\n", argv[2]);

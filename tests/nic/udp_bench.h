@@ -165,6 +165,31 @@ static inline void expect_one(unsigned e, uint64_t seed, uint64_t len)
 	REQUIRE(pkt_is(&pkts[0], seed, len));
 }
 
+static uint32_t at_1, at_0;
+
+static inline void two(const char *listen, const char *args)
+{
+	end_close(0);
+	end_close(1);
+	end_open_at(0, listen, args, 1);
+	end_open_at(1, listen, args, 1);
+	at_1 = connect_attach(0, 1);
+	at_0 = connect_attach(1, 0);
+}
+
+static inline void expect_row(unsigned e, uint64_t first, unsigned n, unsigned len)
+{
+	struct nic_pkt pkts[BURST];
+	for (unsigned got = 0; got < n;) {
+		unsigned more = take_within(e, pkts, BURST, WAIT_MS);
+		REQUIRE(more > 0 && got + more <= n);
+		for (unsigned i = 0; i < more; i++)
+			REQUIRE(pkt_is(&pkts[i], first + got + i, len));
+		got += more;
+	}
+	REQUIRE(take(e, pkts, BURST) == 0);
+}
+
 struct test_case {
 	const char *name;
 	void (*run)(void);

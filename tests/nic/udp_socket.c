@@ -4,6 +4,7 @@
  * skipped"; the exit status is 1 when one failed.
  */
 #include "udp_bench.h"
+#include "udp_ports.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -22,18 +23,6 @@ static bool have_v6(void)
 static unsigned families_n(void)
 {
 	return have_v6() ? 2 : 1;
-}
-
-static uint32_t at_1, at_0;
-
-static void two(const char *listen, const char *args)
-{
-	end_close(0);
-	end_close(1);
-	end_open_at(0, listen, args, 1);
-	end_open_at(1, listen, args, 1);
-	at_1 = connect_attach(0, 1);
-	at_0 = connect_attach(1, 0);
 }
 
 /* ---- one by one ---- */
@@ -78,19 +67,6 @@ static void case_not_attached(void)
 }
 
 /* ---- batches ---- */
-
-static void expect_row(unsigned e, uint64_t first, unsigned n, unsigned len)
-{
-	struct nic_pkt pkts[BURST];
-	for (unsigned got = 0; got < n;) {
-		unsigned more = take_within(e, pkts, BURST, WAIT_MS);
-		REQUIRE(more > 0 && got + more <= n);
-		for (unsigned i = 0; i < more; i++)
-			REQUIRE(pkt_is(&pkts[i], first + got + i, len));
-		got += more;
-	}
-	REQUIRE(take(e, pkts, BURST) == 0);
-}
 
 /* Each size in rows that leave at once, until the receiver has long been busy. */
 static void equal_rows(void)
@@ -351,6 +327,45 @@ static void case_threads(void)
 	}
 }
 
+/* A queue of two sockets: neither is overlooked by the look before a sleep, or when both are cold. */
+static void case_two_sockets(void)
+{
+	struct nic_pkt pkts[BURST];
+	struct sockaddr_in6 sa;
+	struct udp_ip six = {.family = 0};
+	if (!have_v6())
+		return;
+	two(NULL, NULL);
+	REQUIRE(udp_queue_of(ends[1].q)->sockets_n == 2 && udp_ip_parse("::1", &six));
+	socklen_t len = udp_ip_sockaddr(&six, udp_queue_of(ends[1].q)->port_number, false, &sa);
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	REQUIRE(sendto(fd, "cold", 4, 0, (struct sockaddr *)&sa, len) == 4);
+	REQUIRE(take(1, pkts, BURST) == 1 && pkts[0].body_len == 4);
+	end_close(0);
+	two(NULL, NULL); /* another port number */
+	len = udp_ip_sockaddr(&six, udp_queue_of(ends[1].q)->port_number, false, &sa);
+	for (unsigned i = 0; i < 20; i++) {
+		REQUIRE(send_one(0, at_1, i, 30) == 0);
+		flush(0);
+		while (take(1, pkts, BURST) == 0)
+			;
+		REQUIRE(sendto(fd, "armed", 5, 0, (struct sockaddr *)&sa, len) == 5);
+		if (i % 2) { /* polled now and then */
+			while (take(1, pkts, BURST) == 0)
+				;
+		} else {
+			ends[1].ops->arm(ends[1].q);
+			REQUIRE(take(1, pkts, BURST) == 1);
+			ends[1].ops->disarm(ends[1].q);
+		}
+		REQUIRE(pkts[0].body_len == 5);
+		/* So that the socket is cold for the next round. */
+		udp_queue_of(ends[1].q)->hot_n -= udp_queue_of(ends[1].q)->sockets[1].heat > 0;
+		udp_queue_of(ends[1].q)->sockets[1].heat = 0;
+	}
+	close(fd);
+}
+
 /* ---- who else is there ---- */
 
 static void case_foreign(void)
@@ -422,6 +437,8 @@ static void case_refused(void)
 			struct nic_pkt pkts[BURST];
 			REQUIRE(take(0, pkts, BURST) == 0);
 		}
+		uint8_t byte;
+		REQUIRE(recv(udp_queue_of(ends[0].q)->sockets[0].fd, &byte, 1, MSG_ERRQUEUE) < 0 && errno == EAGAIN);
 		struct nic_stats s;
 		driver->stats(ends[0].port, &s);
 		REQUIRE(s.tx_dropped == 0);
@@ -435,188 +452,6 @@ static void case_refused(void)
 		REQUIRE(poll(&p, 1, 0) == 0);
 		ends[0].ops->disarm(ends[0].q);
 	}
-}
-
-/* ---- ports ---- */
-
-static void case_queues(void)
-{
-	struct nic_addr addr;
-	struct nic_pkt pkts[BURST];
-	struct nic_err err = {""};
-	end_open_at(0, NULL, NULL, 3);
-	end_open_at(1, NULL, NULL, UDP_QUEUES_MAX);
-	REQUIRE(driver->queue(ends[1].port, UDP_QUEUES_MAX) == NULL);
-	driver->address(ends[1].port, &addr);
-	REQUIRE(addr.len <= UDP_BLOB_MAX);
-	for (unsigned i = 0; i < 3; i++)
-		for (unsigned k = 0; k < UDP_QUEUES_MAX; k++) {
-			uint32_t peer = place_up(0, &addr, i, k);
-			ends[0].q = driver->queue(ends[0].port, (i + 1) % 3);
-			REQUIRE(ends[0].ops->attach(ends[0].q, peer) == -EINVAL);
-			ends[0].q = driver->queue(ends[0].port, i);
-			REQUIRE(ends[0].ops->attach(ends[0].q, peer) == 0);
-			REQUIRE(send_one(0, peer, i * 100 + k, 64) == 0);
-			flush(0);
-			ends[1].q = driver->queue(ends[1].port, (k + 1) % UDP_QUEUES_MAX);
-			REQUIRE(take(1, pkts, BURST) == 0);
-			ends[1].q = driver->queue(ends[1].port, k);
-			expect_one(1, i * 100 + k, 64);
-		}
-	REQUIRE(driver->connect(ends[0].port, 3, &addr, 0, NULL, 0, 0, NULL, &err) == -EINVAL && err.text[0]);
-	REQUIRE(driver->connect(ends[0].port, 0, &addr, UDP_QUEUES_MAX, NULL, 0, 0, NULL, &err) == -EINVAL);
-	driver->address(ends[0].port, &addr);
-	REQUIRE(driver->connect(ends[1].port, 0, &addr, 3, NULL, 0, 0, &ends[1], &err) == 0);
-	driver->step(ends[1].port, 0, on_event, &ends[1]);
-	REQUIRE(ends[1].fails == 1 && ends[1].failed_text[0] && ends[1].last_user == &ends[1]);
-}
-
-/* A port of our choice, for each queue the next one. Others may take it meanwhile: tried again. */
-static void case_port_args(void)
-{
-	struct nic_err err = {""};
-	int error = -EADDRINUSE;
-	for (unsigned tries = 0; error == -EADDRINUSE && tries < 50; tries++) {
-		char args[32];
-		end_open_at(0, "127.0.0.1", NULL, 1);
-		unsigned port = udp_queue_of(ends[0].q)->port_number;
-		end_close(0);
-		snprintf(args, sizeof args, "port=%u", port < 65000 ? port : 65000);
-		struct nic_config config = {.queues = 4, .listen = "127.0.0.1", .args = args};
-		error = end_open_config(0, &config, &err);
-		for (unsigned i = 0; !error && i < 4; i++)
-			REQUIRE(udp_queue_of(driver->queue(ends[0].port, i))->port_number ==
-				(port < 65000 ? port : 65000) + i);
-		if (error)
-			continue;
-		struct nic_port *second;
-		REQUIRE(driver->open(&config, &second, &err) == -EADDRINUSE);
-		REQUIRE(strstr(err.text, "127.0.0.1") && strstr(err.text, "nic=udp:port=N"));
-	}
-	REQUIRE(error == 0);
-}
-
-static unsigned descriptors(void)
-{
-	int fd = dup(0);
-	close(fd);
-	return (unsigned)fd;
-}
-
-static void open_wrong(struct nic_config config, int want, const char *text)
-{
-	struct nic_err err = {""};
-	struct nic_port *port;
-	unsigned before = descriptors();
-	int error = driver->open(&config, &port, &err);
-	if (error != want || !strstr(err.text, text))
-		fprintf(stderr, "got %d \"%s\"\n", error, err.text);
-	REQUIRE(error == want && strstr(err.text, text));
-	REQUIRE(descriptors() == before);
-}
-
-static void case_wrong(void)
-{
-	open_wrong((struct nic_config){.queues = 0}, -EINVAL, "queues");
-	open_wrong((struct nic_config){.queues = 17}, -EINVAL, "queues");
-	open_wrong((struct nic_config){.queues = 1, .head_bytes = 4}, -EINVAL, "head");
-	open_wrong((struct nic_config){.queues = 1, .args = "speed=9"}, -EINVAL, "port, mtu, gso, rcvbuf, sndbuf");
-	open_wrong((struct nic_config){.queues = 1, .listen = "nosuch0"}, -EADDRNOTAVAIL, "lo 127.0.0.1");
-	open_wrong((struct nic_config){.queues = 1, .listen = "0.0.0.0"}, -EACCES, "security=none");
-	open_wrong((struct nic_config){.queues = 1, .advertise = "localhost"}, -EINVAL, "advertise=localhost");
-	open_wrong((struct nic_config){.queues = 2, .advertise = "192.0.2.1:7000"}, -EINVAL, "for each queue");
-}
-
-static void case_addresses(void)
-{
-	struct nic_addr addr;
-	struct nic_err err = {""};
-	char text[256];
-	end_open_at(0, "127.0.0.2", NULL, 1);
-	end_open_at(1, NULL, NULL, 1);
-	driver->address(ends[0].port, &addr);
-	driver->address_text(&addr, text, sizeof text);
-	REQUIRE(strncmp(text, "udp 127.0.0.2:", 14) == 0);
-	at_0 = connect_attach(1, 0);
-	REQUIRE(send_one(1, at_0, 4, 40) == 0);
-	flush(1);
-	expect_one(0, 4, 40);
-	/* Any byte of it may come from somebody else: refused, or a place that nobody is at. */
-	for (uint16_t len = 0; len < addr.len; len++) {
-		struct nic_addr cut = addr;
-		cut.len = len;
-		REQUIRE(driver->reach(ends[1].port, &cut, &err) == -EINVAL && strstr(err.text, "malformed"));
-		REQUIRE(driver->connect(ends[1].port, 0, &cut, 0, NULL, 0, 0, NULL, &err) == -EINVAL);
-		driver->address_text(&cut, text, sizeof text);
-		REQUIRE(strcmp(text, "udp (malformed)") == 0);
-	}
-	struct nic_addr host = addr;
-	host.blob[4] ^= 1;
-	REQUIRE(driver->reach(ends[1].port, &host, &err) < 0 && strstr(err.text, "loopback of another host"));
-	host = addr;
-	host.blob[12] ^= 1;
-	REQUIRE(driver->reach(ends[1].port, &host, &err) < 0 && strstr(err.text, "another network namespace"));
-	driver->address_text(&addr, text, 8);
-	REQUIRE(strlen(text) == 7);
-}
-
-/* All addresses through one socket of both families; a port that leads to itself; advertised, what is published. */
-static void case_beyond(void)
-{
-	struct nic_err err = {""};
-	struct nic_config config = {.queues = 1, .beyond_host = true};
-	struct nic_addr addr;
-	char text[256];
-	REQUIRE(end_open_config(0, &config, &err) == 0);
-	REQUIRE(end_open_config(1, &config, &err) == 0);
-	at_1 = connect_attach(0, 1);
-	uint32_t self = connect_attach(0, 0);
-	for (unsigned i = 0; i < 100; i++) {
-		for (unsigned k = 0; k < 20; k++)
-			REQUIRE(send_one(0, at_1, i + k, 300) == 0);
-		REQUIRE(send_one(0, self, i, 200) == 0);
-		flush(0);
-		expect_row(1, i, 20, 300);
-		expect_one(0, i, 200);
-	}
-	end_close(1);
-	config.advertise = "192.0.2.77:7000-7003";
-	REQUIRE(end_open_config(1, &config, &err) == 0);
-	driver->address(ends[1].port, &addr);
-	driver->address_text(&addr, text, sizeof text);
-	REQUIRE(strcmp(text, "udp 192.0.2.77:7000") == 0);
-}
-
-static void case_places(void)
-{
-	struct nic_addr addr;
-	struct nic_err err = {""};
-	enum { MANY = 3000 };
-	static uint32_t peers[MANY];
-	two("127.0.0.1", NULL);
-	driver->address(ends[1].port, &addr);
-	for (unsigned i = 0; i < MANY; i++)
-		peers[i] = place_up(0, &addr, 0, 0);
-	for (unsigned i = 0; i < MANY; i += 2)
-		driver->drop(ends[0].port, peers[i]);
-	for (unsigned i = 1; i < MANY; i += 2)
-		REQUIRE(ends[0].ops->attach(ends[0].q, peers[i]) == 0);
-	REQUIRE(ends[0].ops->attach(ends[0].q, peers[0]) == -EINVAL);
-	for (unsigned i = 1; i < MANY; i += 2) {
-		REQUIRE(send_one(0, peers[i], i, 33) == 0);
-		flush(0);
-		expect_one(1, i, 33);
-		ends[0].ops->detach(ends[0].q, peers[i]);
-	}
-	/* Dropped before it was reported: it never is. */
-	unsigned ups = ends[0].ups;
-	REQUIRE(driver->connect(ends[0].port, 0, &addr, 0, NULL, 0, 0, NULL, &err) == 0);
-	for (uint32_t i = 0; i < MANY + 8; i++)
-		if (i != at_1)
-			driver->drop(ends[0].port, i);
-	driver->step(ends[0].port, 0, on_event, &ends[0]);
-	REQUIRE(ends[0].ups == ups);
-	(void)place_up(0, &addr, 0, 0);
 }
 
 int main(void)
@@ -633,6 +468,7 @@ int main(void)
 		{"detach", case_detach},
 		{"wake", case_wake},
 		{"threads in turn", case_threads},
+		{"two sockets", case_two_sockets},
 		{"foreign datagrams", case_foreign},
 		{"receive buffer full", case_full},
 		{"refused", case_refused},

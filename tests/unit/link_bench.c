@@ -111,7 +111,7 @@ int bench_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 	return q->ops->tx_commit(q, &tx);
 }
 
-static bool packet_fits(const struct nic_pkt *pkt, uint64_t seq)
+bool bench_is(const struct nic_pkt *pkt, uint64_t seq)
 {
 	uint64_t got_seq, len;
 	if (!pkt->head)
@@ -133,7 +133,7 @@ unsigned bench_take(unsigned e, unsigned queue)
 	struct nic_pkt pkts[16];
 	unsigned n = q->ops->recv(q, pkts, 16);
 	for (unsigned i = 0; i < n; i++) {
-		if (!packet_fits(&pkts[i], end->got))
+		if (!bench_is(&pkts[i], end->got))
 			end->bad = true;
 		end->got++;
 		end->got_bytes += pkts[i].body_len;

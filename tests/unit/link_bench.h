@@ -55,6 +55,8 @@ void bench_two(uint32_t *at_0, uint32_t *at_1);
 
 /** Sends message number `seq` of `len` bytes, which the receiver checks by its head: 0 or -errno. */
 int bench_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len);
+/** Is it message number `seq` as bench_send() sent it. */
+bool bench_is(const struct nic_pkt *pkt, uint64_t seq);
 /** Takes what there is, of queue `queue`: how many. */
 unsigned bench_take(unsigned e, unsigned queue);
 /** Sends `n` messages of the lengths of `len_of` and waits until all have come, in order, within so many turns. */

@@ -185,7 +185,7 @@ Test(link_setup, bad_arguments)
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
 	cr_assert(err.text[0]);
 	addr.len = 10;
-	addr.blob[0] = 1; /* below */
+	addr.blob[0] = 1;  /* below */
 	addr.blob[5] ^= 1; /* another identity */
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
 	strcpy(addr.driver, "other");

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A queue whose system calls fail as a script says; the calls stand in front of the system's (ld --wrap). */
+#include "nic/udp/udp.h"
 #include "nic/udp/udp_port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -269,7 +271,8 @@ Test(udp_faults, detached_while_full)
 	cr_assert_eq(dropped(), 2u);
 	flush();
 	cr_assert_str_eq(received(), "c");
-	cr_assert_eq(room(), UDP_SLOTS);
+	cr_assert_eq(room(), 0u);
+	cr_assert_eq(udp_queue_ops.tx_room(qa, other), UDP_SLOTS);
 }
 
 /* ---- refused ---- */
@@ -410,4 +413,25 @@ Test(udp_faults, kernel_without_ipv6)
 	cr_assert(strstr(text, "127.0.0.1:"));
 	cr_assert_not(strchr(text, '['), "%s", text);
 	nic_udp_port_ops.close(p);
+}
+
+/* Neither buffers nor offloads can be had: each has its line and its remedy, and no byte too many is written. */
+Test(udp_faults, advice)
+{
+	char all[1024];
+	size_t len = nic_udp_advice(all, sizeof all);
+	cr_assert(len > 0 && len == strlen(all) && all[len - 1] == '\n');
+	cr_assert(strstr(all, "segmentation offload: ") && strstr(all, "IPv6: "));
+	no_options = no_v6 = true;
+	len = nic_udp_advice(all, sizeof all);
+	cr_assert(strstr(all, "net.core.rmem_max=4194304") && strstr(all, "net.core.wmem_max=4194304"), "%s", all);
+	cr_assert(strstr(all, "segmentation offload: no") && strstr(all, "receive offload: no") &&
+		  strstr(all, "IPv6: no"));
+	for (size_t cap = 0; cap < len + 2; cap++) {
+		char *out = malloc(cap + 1);
+		cr_assert_not_null(out);
+		out[cap] = 'x';
+		cr_assert(nic_udp_advice(out, cap) <= (cap ? cap - 1 : 0) && out[cap] == 'x');
+		free(out);
+	}
 }

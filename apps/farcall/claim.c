@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * `farcall claim`: gives a program a rank that nobody else has, for members that do not know their own, such as the
+ * replicas of a container. The store, which rank 0 hosts, counts who has come; then the program takes this one's place.
+ */
+#include "base/clock.h"
+#include "commands.h"
+#include "ctl/net.h"
+#include "ctl/store.h"
+#include "ctl/url.h"
+#include "options.h"
+#include <errno.h>
+#include <farcall/agent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME               "farcall claim"
+#define EXIT_NOT_FOUND     127
+#define EXIT_NOT_STARTABLE 126
+#define RETRY_NS           UINT64_C(200000000) /* between looks for a host whose name is not known yet */
+#define TIMEOUT_NS         (60 * FAR_SEC)
+#define KEY_MAX            64
+
+struct claim {
+	struct url url;
+	uint64_t first, count, world, timeout_ns;
+	const char *init_method;
+	bool open; /* security=none */
+	struct ctl_net *net;
+	uint64_t deadline;
+	bool answered;
+	int result; /* of the request */
+	enum store_status status;
+	int64_t place; /* from 1 */
+};
+
+static void counted(void *user, int result, const struct store_msg *reply)
+{
+	struct claim *c = user;
+	c->answered = true;
+	c->result = result;
+	if (result)
+		return;
+	c->status = reply->status;
+	c->place = reply->number;
+}
+
+static int complain(const struct claim *c, const char *what, const char *remedy)
+{
+	fprintf(stderr, NAME ": the store at %s:%u: %s; %s\n", c->url.host, (unsigned)c->url.port, what, remedy);
+	return 1;
+}
+
+/* One connection, until it answers or is lost. 0 or -errno. */
+static int ask(struct claim *c)
+{
+	char key[KEY_MAX];
+	int len = snprintf(key, sizeof key, ":claim:%d:%d", (int)c->first, (int)c->count);
+	struct store_msg add = {.op = STORE_ADD, .key = (const uint8_t *)key, .key_len = (size_t)len, .number = 1};
+	struct store_client *client = store_client_create(c->net, c->url.host, c->url.port, NULL);
+	int rc = client ? store_client_submit(client, &add, clock_now(&clock_monotonic), c->deadline, counted, c)
+			: -ENOMEM;
+	c->answered = false;
+	while (rc == 0 && !c->answered) {
+		bool busy = false;
+		uint64_t next = store_client_step(client, clock_now(&clock_monotonic), &busy);
+		if (!busy && !c->answered)
+			c->net->ops->wait(c->net, next < c->deadline ? next : c->deadline);
+	}
+	if (rc == 0)
+		rc = c->result;
+	/* Why it never came to a connection says more than that time was up. */
+	if (rc == -ETIMEDOUT && store_client_link(client) == STORE_CONNECTING && store_client_error(client))
+		rc = store_client_error(client);
+	store_client_destroy(client);
+	return rc;
+}
+
+/* Rank 0 may start later, and its name be known later still. 0 or an exit status after a message. */
+static int find_place(struct claim *c)
+{
+	int rc;
+	for (;;) {
+		rc = ask(c);
+		uint64_t now = clock_now(&clock_monotonic);
+		if (rc != -ENXIO || now >= c->deadline)
+			break;
+		c->net->ops->wait(c->net, now + RETRY_NS < c->deadline ? now + RETRY_NS : c->deadline);
+	}
+	if (rc == -ENXIO)
+		return complain(c, "its name did not resolve in time", "correct MASTER_ADDR, or start rank 0 there");
+	if (rc == -EHOSTUNREACH) /* what the sockets say of a name service without an answer, too */
+		return complain(c, "its name is not known now, or no way leads there",
+				"start rank 0 there, or correct MASTER_ADDR");
+	if (rc)
+		return complain(c, strerror(-rc), "start rank 0 there, or correct MASTER_ADDR and MASTER_PORT");
+	if (c->status != STORE_OK)
+		return complain(c, "does not count claims", "is it another program's?");
+	if (c->place >= 1 && (uint64_t)c->place <= c->count)
+		return 0;
+	fprintf(stderr,
+		NAME ": ranks %d to %d are all claimed: this is number %lld to ask; start %d such members, and the "
+		     "whole group again when one has died\n",
+		(int)c->first, (int)(c->first + c->count - 1), (long long)c->place, (int)c->count);
+	return 1;
+}
+
+/* The rule of far_init_rpc(). */
+static int check_permitted(struct claim *c)
+{
+	if (c->open || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
+		return 0;
+	return complain(c, "is beyond loopback, where there is no group key to keep strangers out",
+			"say --security none when the network is private");
+}
+
+static int resolve(struct claim *c)
+{
+	struct far_err err;
+	/* The rank is what is looked for: any that fits stands for it. */
+	if (url_parse(c->init_method, (int)c->first, c->world ? (int)c->world : FAR_WORLD_ENV, &c->url, &err) !=
+	    FAR_OK) {
+		fprintf(stderr, NAME ": %s\n", err.text);
+		return OPTIONS_EXIT_USAGE;
+	}
+	if (c->first + c->count > (uint64_t)c->url.world)
+		return options_wrong(NAME, "ranks %d to %d are not in a group of %d; correct --first and --count",
+				     (int)c->first, (int)(c->first + c->count - 1), c->url.world);
+	c->net = ctl_net_os_create();
+	if (!c->net) {
+		fprintf(stderr, NAME ": cannot make sockets: %s\n", strerror(errno));
+		return 1;
+	}
+	int status = check_permitted(c);
+	c->deadline = clock_now(&clock_monotonic) + c->timeout_ns;
+	if (status == 0)
+		status = find_place(c);
+	c->net->ops->destroy(c->net);
+	return status;
+}
+
+static void env_int(const char *name, int value)
+{
+	char text[16];
+	snprintf(text, sizeof text, "%d", value);
+	setenv(name, text, 1);
+}
+
+static int become(const struct claim *c, char **argv)
+{
+	env_int("RANK", (int)c->first + (int)c->place - 1);
+	env_int("WORLD_SIZE", c->url.world);
+	env_int("MASTER_PORT", c->url.port);
+	setenv("MASTER_ADDR", c->url.host, 1);
+	unsetenv("FAR_STORE_FD"); /* rank 0's */
+	fflush(NULL);
+	execvp(argv[0], argv);
+	int error = errno;
+	fprintf(stderr, NAME ": cannot start %s: %s\n", argv[0], strerror(error));
+	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_STARTABLE;
+}
+
+int cmd_claim(int argc, char **argv)
+{
+	static const char *security_words[] = {"default", "none", NULL};
+	int security = 0;
+	struct claim c = {.timeout_ns = TIMEOUT_NS};
+	const struct option_spec specs[] = {
+		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "the first of the ranks to claim from",
+		 NULL},
+		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "how many they are", NULL},
+		{"world-size", 0, OPTION_COUNT, &c.world, 2, FAR_WORLD_MAX, "N",
+		 "members of the group (default: WORLD_SIZE)", NULL},
+		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
+		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
+		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
+		 "none: the store may be beyond loopback, though there is no key", security_words},
+		{"timeout", 0, OPTION_DURATION, &c.timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
+		 "how long to wait for rank 0 (default 60s)", NULL},
+		{.name = ""}};
+	const struct option_command command = {
+		NAME, "--first N --count N [OPTIONS] -- PROGRAM [ARGS...]",
+		"Claims a rank for a member that was told none, as the replicas of a container are, and becomes the\n"
+		"program, which finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. Ranks are "
+		"given\n"
+		"in the order of coming, each once in the group's life, by the store that rank 0 hosts; so rank 0 is\n"
+		"started with its rank. Waits for it, and for its name to resolve.",
+		specs};
+	int rest;
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (c.first == 0 || c.count == 0)
+		return options_wrong(NAME, "--first and --count say which ranks there are to claim; give both");
+	if (rest == argc)
+		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME
+					   " --first 1 --count 2 -- ./app");
+	c.open = security == 1;
+	int status = resolve(&c);
+	return status ? status : become(&c, argv + rest);
+}

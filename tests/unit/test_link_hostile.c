@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Packets that nobody of the group would send: a stranger's, and those of a member that breaks the rules. */
+#include "link_bench.h"
+
+#include "base/limits.h"
+#include "wire/head.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+static uint32_t at_0, at_1;
+static uint8_t caught[1600]; /* the last packet of `want` from end 0 */
+static uint32_t caught_len;
+static uint8_t want;
+
+static bool catch (void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx;
+	(void)to;
+	(void)queue;
+	if (from == 0 && bytes[1] == want) {
+		memcpy(caught, bytes, *len);
+		caught_len = *len;
+	}
+	return true;
+}
+
+static void turns(unsigned n)
+{
+	while (n-- > 0)
+		bench_turn();
+}
+
+static struct wire_head *head(void)
+{
+	return (struct wire_head *)(void *)caught;
+}
+
+static void inject(void)
+{
+	dgram_inject(&bench.fabric, 1, 0, caught, caught_len);
+	turns(3);
+}
+
+static struct nic_stats stats_of_1(void)
+{
+	struct nic_stats stats;
+	bench.ends[1].port->ops->stats(bench.ends[1].port, &stats);
+	return stats;
+}
+
+/* Two ends without checksums, one message of 100 bytes sent, and its packet caught. */
+static void begin(uint8_t kind)
+{
+	bench_init();
+	bench.fabric.crc = true;
+	bench.fabric.hook = catch;
+	want = kind;
+	bench_two(&at_0, &at_1);
+	cr_assert_eq(bench_send(0, at_0, 0, 100), 0);
+	turns(50);
+	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_gt(caught_len, 0);
+}
+
+Test(link_hostile, checksum)
+{
+	bench_init();
+	bench.fabric.hook = catch;
+	want = WIRE_MESSAGE;
+	bench_two(&at_0, &at_1);
+	cr_assert_eq(bench_send(0, at_0, 0, 100), 0);
+	turns(50);
+	head()->packet = be32_of(1);
+	head()->first = be32_of(1);
+	for (uint32_t bit = 8; bit < caught_len * 8; bit++) { /* but for the version */
+		uint64_t errors = stats_of_1().link_crc_errors;
+		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		inject();
+		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		cr_assert_eq(stats_of_1().link_crc_errors, errors + 1, "bit %u", bit);
+	}
+	cr_assert_eq(bench.ends[1].got, 1);
+	bench_fini();
+}
+
+/* The right packet number, and one bit of the token or of the port's identity wrong. */
+Test(link_hostile, guessed_token)
+{
+	begin(WIRE_MESSAGE);
+	head()->packet = head()->first = be32_of(1);
+	for (unsigned bit = 64; bit < 192; bit++) {
+		uint64_t refused = stats_of_1().link_refused;
+		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		inject();
+		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		cr_assert_eq(stats_of_1().link_refused, refused + 1);
+	}
+	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	inject(); /* and right */
+	cr_assert_eq(bench.ends[1].got, 2);
+	bench_fini();
+}
+
+Test(link_hostile, replay)
+{
+	begin(WIRE_MESSAGE);
+	uint64_t before = stats_of_1().link_duplicates;
+	for (unsigned i = 0; i < 100; i++)
+		inject();
+	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_eq(stats_of_1().link_duplicates - before, 100);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	bench_fini();
+}
+
+/* Endings with a wrong token change nothing; with the right one they end it. */
+Test(link_hostile, endings)
+{
+	static const uint8_t kinds[] = {WIRE_RESET, WIRE_BYE};
+	for (unsigned i = 0; i < 2; i++) {
+		begin(WIRE_MESSAGE);
+		head()->kind = kinds[i];
+		memset(caught + 96, 0, 8);
+		caught_len = 104;
+		for (unsigned bit = 64; bit < 192; bit++) {
+			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			inject();
+			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+		turns(10);
+		cr_assert_eq(bench.ends[1].downs, 0);
+		inject();
+		turns(10);
+		cr_assert_eq(bench.ends[1].downs, 1);
+		bench_fini();
+	}
+}
+
+/* What a member cannot send. Expect its connection ended, nothing delivered. */
+Test(link_hostile, impossible_fragments)
+{
+	static const struct {
+		uint32_t packet, first, length, offset, marks;
+	} cases[] = {
+		{1, 1, 99, 0, 0},                    /* more bytes than the message has */
+		{1, 1, (16u << 20) + 1, 0, 0},       /* longer than any */
+		{1, 1, UINT32_MAX, 0, 0},            /* much longer */
+		{1, 1, 200, 101, 0},                 /* past the end */
+		{1, 1, 200, UINT32_MAX, 0},          /* far past the end */
+		{1, 1, 200, 50, 0},                  /* not its beginning, though it is the first */
+		{1, 0, 200, 0, 0},                   /* its beginning, though it is the second */
+		{1, 0, 200, 100, 0},                 /* of a message that is over */
+		{1, 2, 200, 100, 0},                 /* before its own beginning */
+		{1 + FAR_LINK_WINDOW, 1, 100, 0, 0}, /* beyond the window */
+		{0x7fffffff, 1, 100, 0, 0},
+		{1, 1, 50, 0, WIRE_PIECE},
+		{1, 1, 200, 150, WIRE_PIECE},
+	};
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		begin(WIRE_MESSAGE);
+		head()->packet = be32_of(cases[i].packet);
+		head()->first = be32_of(cases[i].first);
+		head()->length = be32_of(cases[i].length);
+		head()->offset = be32_of(cases[i].offset);
+		head()->marks = (uint8_t)cases[i].marks;
+		inject();
+		cr_assert_eq(bench.ends[1].got, 1, "case %u", i);
+		cr_assert_eq(bench.ends[1].downs, 1, "case %u", i);
+		cr_assert_eq(bench.ends[1].error, -EPROTO, "case %u", i);
+		cr_assert_geq(stats_of_1().rx_malformed, 1);
+		bench_fini();
+	}
+}
+
+/* Two packets of one message that do not agree on its length. */
+Test(link_hostile, two_lengths)
+{
+	begin(WIRE_MESSAGE);
+	head()->packet = head()->first = be32_of(1);
+	head()->length = be32_of(300);
+	inject();
+	head()->packet = be32_of(2);
+	head()->length = be32_of(400);
+	head()->offset = be32_of(100);
+	inject();
+	cr_assert_eq(bench.ends[1].downs, 1);
+	cr_assert_eq(bench.ends[1].got, 1);
+	bench_fini();
+}
+
+/* Fragments that leave a gap, or overlap. */
+Test(link_hostile, gap_in_a_message)
+{
+	for (uint32_t offset = 99; offset <= 101; offset += 2) {
+		begin(WIRE_MESSAGE);
+		head()->packet = head()->first = be32_of(1);
+		head()->length = be32_of(300);
+		inject();
+		head()->packet = be32_of(2);
+		head()->offset = be32_of(offset);
+		inject();
+		cr_assert_eq(bench.ends[1].got, 1);
+		cr_assert_eq(bench.ends[1].downs, offset == 101);
+		bench_fini();
+	}
+}
+
+/* Beginnings of many large messages out of turn: memory for a few at most, and the connection goes on. */
+Test(link_hostile, many_beginnings)
+{
+	begin(WIRE_MESSAGE);
+	for (uint32_t i = 2; i < 200; i++) {
+		head()->packet = head()->first = be32_of(i);
+		head()->length = be32_of(16u << 20);
+		inject();
+	}
+	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	bench_fini();
+}
+
+/* Acknowledgements of what was never sent, and bits for it. */
+Test(link_hostile, acknowledges_the_future)
+{
+	begin(WIRE_MESSAGE);
+	head()->kind = WIRE_ACK;
+	caught_len = 96;
+	for (uint32_t ack = 1; ack < 2000; ack += 37) {
+		head()->ack = be32_of(ack);
+		head()->ack_bits = be64_of(UINT64_MAX);
+		inject();
+	}
+	cr_assert(bench_send(1, at_1, 0, 100) == 0);
+	turns(50);
+	cr_assert_eq(bench.ends[0].got, 1);
+	bench_fini();
+}
+
+/* Strangers ask for connections, with and without the port's identity, from everywhere. Expect a bounded number of
+ * answers and places, and a member to be connected meanwhile. */
+Test(link_hostile, flood_of_hellos)
+{
+	for (unsigned knows = 0; knows < 2; knows++) {
+		bench_init();
+		bench.fabric.crc = true;
+		bench.fabric.hook = catch;
+		want = WIRE_HELLO;
+		bench_two(&at_0, &at_1);
+		bench.ends[1].refuse = knows ? -EACCES : 0;
+		struct wire_words *words = (struct wire_words *)(void *)(caught + 96);
+		unsigned ups = bench.ends[1].ups;
+		if (!knows)
+			head()->incarnation = be64_of(be64_get(head()->incarnation) ^ 16);
+		bench.fabric.hook = NULL;
+		for (uint32_t i = 0; i < 5000; i++) {
+			uint64_t before = bench.fabric.sent;
+			words->token = be64_of(i + 1000);
+			words->incarnation = be64_of(i * 7919 + 16);
+			dgram_inject(&bench.fabric, 1, 0, caught, caught_len);
+			if (i % 20)
+				continue;
+			bench_turn();
+			cr_assert_leq(bench.fabric.sent - before, 100);
+		}
+		cr_assert_eq(bench.ends[1].ups, ups);
+		if (!knows)
+			cr_assert_geq(stats_of_1().link_refused, 1000);
+		bench.ends[1].refuse = 0;
+		end_open(2, 1);
+		uint32_t at_2, at_1_of_2;
+		bench_pair(2, 1, &at_2, &at_1_of_2);
+		bench_fini();
+	}
+}
+
+/* The way back of every HELLO never comes to be: the places are given back in time. */
+Test(link_hostile, half_open_ends)
+{
+	bench_init();
+	bench.fabric.crc = true;
+	bench.fabric.hook = catch;
+	want = WIRE_HELLO;
+	bench_two(&at_0, &at_1);
+	bench.fabric.hook = NULL;
+	bench.fabric.unready = true;
+	struct wire_words *words = (struct wire_words *)(void *)(caught + 96);
+	for (uint32_t i = 0; i < 3 * FAR_LINK_HALF_OPEN_MAX; i++) {
+		words->token = be64_of(i + 1000);
+		inject();
+	}
+	end_open(2, 1);
+	bench.fabric.unready = false;
+	uint32_t at_2, at_1_of_2;
+	bench_pair(2, 1, &at_2, &at_1_of_2);
+	cr_assert_leq(bench.ends[1].hellos, 2 + FAR_LINK_HALF_OPEN_MAX);
+	bench_fini();
+}
+
+/* Cut and lengthened packets of every kind, and kinds that there are not. */
+Test(link_hostile, lengths_and_kinds)
+{
+	for (unsigned kind = 0; kind < 256; kind += kind < 12 ? 1 : 61) {
+		begin(WIRE_MESSAGE);
+		head()->kind = (uint8_t)kind;
+		for (uint32_t len = 0; len < 400; len += 3) {
+			dgram_inject(&bench.fabric, 1, 0, caught, len);
+			if (len % 30 == 0)
+				bench_turn();
+		}
+		turns(10);
+		bench_fini();
+	}
+}
