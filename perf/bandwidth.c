@@ -13,19 +13,20 @@ struct cell {
 	uint64_t bytes, depth;
 	uint64_t calls_n, busy_ns;
 	struct hist calls; /* what single ones took, of all rounds */
-	double copy_bytes_per_s[ROUNDS], ratio[ROUNDS];
+	double floor_bytes_per_s[ROUNDS], ratio[ROUNDS];
 	unsigned n; /* rounds done */
-	double bytes_per_s, copy, ratio_median;
+	double bytes_per_s, floor, ratio_median;
 };
 
 struct bandwidth {
 	const struct perf_opts *o;
 	struct peer peer;
+	struct floor_nic nic; /* what the floor is of; `ops` NULL: of memory */
 	struct flow flow;
 	unsigned char *request; /* as large as the largest */
 	struct cell *cells;
 	unsigned cells_n;
-	char nic[16];
+	char driver[16];
 };
 
 static int run(struct bandwidth *b, uint64_t ns, uint64_t *calls, uint64_t *busy_ns)
@@ -35,22 +36,32 @@ static int run(struct bandwidth *b, uint64_t ns, uint64_t *calls, uint64_t *busy
 	return peer_complain(b->o, &b->flow.err);
 }
 
+static int floor_of(struct bandwidth *b, const struct cell *c, uint64_t ns, double *bytes_per_s)
+{
+	int rc;
+	if (!b->nic.ops)
+		rc = floor_copy(b->peer.shared, ns, c->bytes, (unsigned)c->depth, bytes_per_s);
+	else if (rounds_quiet(&b->peer, b->o))
+		return 1;
+	else
+		rc = floor_nic_stream(b->peer.shared, &b->nic, ns < FLOOR_NIC_NS_MAX ? ns : FLOOR_NIC_NS_MAX,
+				      c->bytes * c->depth, bytes_per_s);
+	if (rc < 0)
+		floor_explain(b->o->what, rc, 0, 0);
+	return rc < 0;
+}
+
 static int round_of(struct bandwidth *b, struct cell *c, uint64_t ns)
 {
 	uint64_t calls = 0, busy = 0, floor_ns = b->o->floor ? ns / 3 : 0;
-	double *copy = &c->copy_bytes_per_s[c->n];
-	if (b->o->floor) {
-		int rc = floor_copy(b->peer.shared, floor_ns, c->bytes, (unsigned)c->depth, copy);
-		if (rc < 0) {
-			floor_explain(b->o->what, rc, 0, 0);
-			return 1;
-		}
-	}
+	double *floor = &c->floor_bytes_per_s[c->n];
+	if (b->o->floor && floor_of(b, c, floor_ns, floor))
+		return 1;
 	int rc = run(b, ns - floor_ns, &calls, &busy);
 	c->calls_n += calls;
 	c->busy_ns += busy;
 	if (b->o->floor)
-		c->ratio[c->n] = (double)(calls * c->bytes) * 1e9 / (double)busy / *copy;
+		c->ratio[c->n] = (double)(calls * c->bytes) * 1e9 / (double)busy / *floor;
 	c->n++;
 	return rc;
 }
@@ -68,7 +79,7 @@ static int measure(struct bandwidth *b, struct cell *c)
 	while (rc == 0 && c->n < rounds)
 		rc = round_of(b, c, b->o->duration_ns / rounds);
 	c->bytes_per_s = c->busy_ns ? (double)(c->calls_n * c->bytes) * 1e9 / (double)c->busy_ns : 0;
-	c->copy = perf_median(c->copy_bytes_per_s, c->n);
+	c->floor = perf_median(c->floor_bytes_per_s, c->n);
 	c->ratio_median = perf_median(c->ratio, c->n);
 	return rc;
 }
@@ -87,10 +98,10 @@ static void print_head(const struct bandwidth *b)
 {
 	FILE *out = perf_human(b->o);
 	fprintf(out, "%s: message API, nic %s; the receiver reads every byte, the reply is empty\n", b->o->what,
-		b->nic);
+		b->driver);
 	fprintf(out, "%10s %6s %10s %12s", "size", "depth", "MB/s", "p50 us");
 	if (b->o->floor)
-		fprintf(out, " %14s %8s", "one copy MB/s", "ratio");
+		fprintf(out, " %14s %8s", b->nic.ops ? "raw MB/s" : "one copy MB/s", "ratio");
 	fputc('\n', out);
 }
 
@@ -101,7 +112,7 @@ static void print_cell(const struct bandwidth *b, const struct cell *c)
 	fprintf(out, " %6" PRIu64 " %10.1f %12.1f", c->depth, c->bytes_per_s / 1e6,
 		(double)hist_quantile(&c->calls, 0.5) / 1e3);
 	if (b->o->floor)
-		fprintf(out, " %14.1f %8.3f", c->copy / 1e6, c->ratio_median);
+		fprintf(out, " %14.1f %8.3f", c->floor / 1e6, c->ratio_median);
 	fputc('\n', out);
 	fflush(out);
 }
@@ -117,7 +128,7 @@ static void json_cell(struct json *j, const struct bandwidth *b, const struct ce
 	json_u64(j, "p99_ns", hist_quantile(&c->calls, 0.99));
 	json_u64(j, "rounds", c->n);
 	if (b->o->floor) {
-		json_double(j, "floor_copy1_bytes_per_s", c->copy);
+		json_double(j, b->nic.ops ? "floor_raw_bytes_per_s" : "floor_copy1_bytes_per_s", c->floor);
 		json_double(j, "ratio_median", c->ratio_median);
 	}
 }
@@ -127,7 +138,7 @@ static void print_json(const struct bandwidth *b)
 	struct json j;
 	json_begin(&j, stdout);
 	json_string(&j, "measurement", "bandwidth");
-	json_string(&j, "nic", b->nic);
+	json_string(&j, "nic", b->driver);
 	json_double(&j, "seconds", (double)b->o->duration_ns / 1e9);
 	/* The figures of a single one are also where the other measurements have theirs. */
 	if (b->cells_n == 1)
@@ -166,13 +177,15 @@ static int measure_all(struct bandwidth *b)
 {
 	struct far_worker_info info = {.nic = "?"};
 	far_worker_by_rank(b->peer.agent, b->peer.to.worker, &info, NULL);
-	memcpy(b->nic, info.nic, sizeof b->nic);
+	memcpy(b->driver, info.nic, sizeof b->driver);
 	b->flow = (struct flow){.agent = b->peer.agent,
 				.to = peer_to(&b->peer, 0),
 				.held = true,
 				.id = SERVER_SINK,
 				.request = b->request};
-	int rc = 0;
+	int rc = peer_floor(&b->peer, b->o, &b->nic);
+	if (rc)
+		return rc;
 	rounds_cores(b->o);
 	print_head(b);
 	for (unsigned i = 0; i < b->cells_n && rc == 0; i++) {
@@ -182,6 +195,7 @@ static int measure_all(struct bandwidth *b)
 	}
 	if (rc == 0 && b->o->json)
 		print_json(b);
+	floor_agent_close(&b->nic);
 	return rc;
 }
 

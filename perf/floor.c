@@ -62,9 +62,11 @@ static void report(const struct perf_opts *o, const struct figures *f)
 
 int perf_floor(const struct perf_opts *o)
 {
+	if (o->server_nic || (strcmp(o->nic, "auto") != 0 && strcmp(o->nic, "shm") != 0))
+		return perf_floor_nic(o);
 	struct floor_pair pair;
 	struct figures f = {0};
-	int rc = floor_pair_open(&pair);
+	int rc = floor_pair_open(&pair, o, NULL);
 	if (rc < 0) {
 		fprintf(stderr, "%s: cannot start the second process: %s\n", o->what, strerror(-rc));
 		return 1;

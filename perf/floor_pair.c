@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "floor_pair.h"
+#include "netns.h"
 #include "peer.h"
 #include <errno.h>
 #include <sched.h>
@@ -10,6 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+struct half {
+	struct floor_shared *shared;
+	const struct perf_opts *opts;
+	floor_serve_fn *serve;
+};
+
 static int nothing(void *ctx)
 {
 	(void)ctx;
@@ -17,16 +24,25 @@ static int nothing(void *ctx)
 	return 0;
 }
 
-_Noreturn static void server(struct floor_shared *s, pid_t parent)
+static int serve(void *ctx, uint64_t mode)
 {
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
-	perf_pin(perf_cpu(1));
-	_exit(floor_serve(s, nothing, NULL) < 0);
+	struct half *s = ctx;
+	return s->serve ? s->serve(s->shared, s->opts, mode) : 0;
 }
 
-int floor_pair_open(struct floor_pair *p)
+_Noreturn static void server(struct half *s, pid_t parent)
+{
+	const struct floor_host host = {nothing, serve, s};
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || netns_enter(s->opts, s->opts->server_netns))
+		_exit(1);
+	perf_pin(perf_cpu(1));
+	int rc = floor_serve(s->shared, &host);
+	serve(s, FLOOR_STOP);
+	_exit(rc < 0);
+}
+
+int floor_pair_open(struct floor_pair *p, const struct perf_opts *o, floor_serve_fn *fn)
 {
 	pid_t parent = getpid();
 	p->shared = peer_map(-1);
@@ -35,7 +51,7 @@ int floor_pair_open(struct floor_pair *p)
 	p->shared->wake_fd = eventfd(0, EFD_CLOEXEC);
 	p->pid = p->shared->wake_fd < 0 ? -1 : fork();
 	if (p->pid == 0)
-		server(p->shared, parent);
+		server(&(struct half){p->shared, o, fn}, parent);
 	if (p->pid < 0) {
 		int rc = -errno;
 		if (p->shared->wake_fd >= 0)

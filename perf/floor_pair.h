@@ -4,6 +4,7 @@
 #define PERF_FLOOR_PAIR_H
 
 #include "floor_ring.h"
+#include "perf.h"
 #include <sys/types.h>
 
 struct floor_pair {
@@ -11,8 +12,14 @@ struct floor_pair {
 	pid_t pid;
 };
 
-/** Forks the server; both are pinned when there are two CPUs. The caller must be single-threaded. 0 or -errno. */
-int floor_pair_open(struct floor_pair *p);
+/** What the server does in the modes that its host knows, see struct floor_host, and at its end, FLOOR_STOP. */
+typedef int floor_serve_fn(struct floor_shared *s, const struct perf_opts *o, uint64_t mode);
+
+/**
+ * Forks the server, which enters --server-netns; both are pinned when there are two CPUs. `serve` NULL: floors of
+ * memory only. The caller must be single-threaded. 0 or -errno.
+ */
+int floor_pair_open(struct floor_pair *p, const struct perf_opts *o, floor_serve_fn *serve);
 void floor_pair_close(struct floor_pair *p);
 
 #endif

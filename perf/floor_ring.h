@@ -8,10 +8,12 @@
 #define PERF_FLOOR_RING_H
 
 #include "hist.h"
+#include "nic/nic.h"
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define FLOOR_LINE_BYTES    64
@@ -35,7 +37,38 @@ enum floor_mode {
 	FLOOR_COPY,   /* one copy, every line of it read by the other core */
 	FLOOR_WAKE,   /* an eventfd wakes the other side */
 	FLOOR_REST,   /* the server sleeps: its core is free for others */
-	FLOOR_STOP    /* the server ends */
+	FLOOR_STOP,   /* the server ends */
+	/* Those that the server's host knows, see struct floor_host. */
+	FLOOR_SLEEP,      /* the server lets go of its shard and sleeps until wake_fd is written */
+	FLOOR_NIC_OPEN,   /* it opens its end of a floor over a NIC */
+	FLOOR_NIC_RTT,    /* raw packets, one outstanding */
+	FLOOR_NIC_BURSTS, /* many outstanding */
+	FLOOR_NIC_STREAM, /* large ones, one way */
+	FLOOR_NIC_WAKE    /* a packet wakes the other side */
+};
+
+/* What the server is to do in FLOOR_NIC_OPEN. */
+enum floor_meet {
+	FLOOR_MEET_TELL,   /* say where it is reached */
+	FLOOR_MEET_SOCKET, /* open a UDP socket */
+	FLOOR_MEET_QUEUE   /* have its queue send to the client's */
+};
+
+#define FLOOR_TEXT_BYTES 384 /* of why something did not work */
+
+/* How the two ends of a floor over a NIC find each other. Each side writes while the other one waits. */
+struct floor_meeting {
+	/* client */
+	int32_t what;   /* enum floor_meet */
+	int32_t worker; /* its rank, when the ends are agents */
+	struct nic_addr client;
+	uint32_t bytes_max;           /* QUEUE: of a packet; the server takes it down to its own */
+	struct sockaddr_storage from; /* SOCKET: its own */
+	struct sockaddr_storage to;   /* SOCKET: the server's, who fills in the port */
+	/* server */
+	struct nic_addr server; /* TELL */
+	int32_t error;          /* 0 or -errno */
+	char text[FLOOR_TEXT_BYTES];
 };
 
 /* A line to itself, and the next one too: the prefetcher of adjacent lines fetches pairs. */
@@ -62,7 +95,8 @@ struct floor_shared {
 	_Alignas(2 * FLOOR_LINE_BYTES) uint64_t position; /* of the rings */
 	uint64_t block_bytes;                             /* FLOOR_COPY */
 	uint64_t depth;                                   /* FLOOR_COPY: blocks in flight */
-	int32_t wake_fd;                                  /* FLOOR_WAKE: eventfd in the server */
+	int32_t wake_fd; /* FLOOR_WAKE, FLOOR_SLEEP: an eventfd of that number in both processes; -1: none */
+	struct floor_meeting meeting; /* FLOOR_NIC_OPEN */
 	struct floor_slot to[FLOOR_SLOTS];
 	struct floor_slot from[FLOOR_SLOTS];
 	_Alignas(4096) unsigned char area[FLOOR_AREA_BYTES];
@@ -75,11 +109,20 @@ static inline uint64_t floor_now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/** Server: obeys `mode` until FLOOR_STOP; `idle` is called again and again in FLOOR_IDLE. 0, or -ETIMEDOUT. */
-int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx);
+/** What a server does beside the floors of memory. Both return 0, or -errno to end floor_serve(). */
+struct floor_host {
+	int (*idle)(void *ctx);                 /* called again and again in FLOOR_IDLE */
+	int (*serve)(void *ctx, uint64_t mode); /* FLOOR_SLEEP and those behind it; returns when the mode changes */
+	void *ctx;
+};
+
+/** Server: obeys `mode` until FLOOR_STOP. 0, or -errno; -ETIMEDOUT: the client is silent. */
+int floor_serve(struct floor_shared *s, const struct floor_host *host);
 
 /** Client: changes the mode and waits for the server to be there. 0, or -ETIMEDOUT. */
 int floor_switch(struct floor_shared *s, enum floor_mode mode);
+/** The same for a server that sleeps until `wake_fd` is written. 0 or -errno. */
+int floor_rouse(struct floor_shared *s, enum floor_mode mode);
 
 /* Client, each in its own mode for about `ns`, leaving the server in FLOOR_IDLE. 0 or -errno. */
 int floor_line(struct floor_shared *s, uint64_t ns, struct hist *h);

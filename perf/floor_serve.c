@@ -14,7 +14,7 @@ int floor_look(const struct floor_shared *s, uint64_t mode, uint64_t *since)
 	return now - *since > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
 }
 
-static int serve_mode(struct floor_shared *s, uint64_t mode)
+static int serve_mode(struct floor_shared *s, const struct floor_host *host, uint64_t mode)
 {
 	switch ((enum floor_mode)(mode & 0xff)) {
 	case FLOOR_LINE:
@@ -27,12 +27,16 @@ static int serve_mode(struct floor_shared *s, uint64_t mode)
 		return floor_copy_serve(s, mode);
 	case FLOOR_WAKE:
 		return floor_wake_serve(s, mode);
-	default:
+	case FLOOR_IDLE:
+	case FLOOR_REST:
+	case FLOOR_STOP:
 		return 0;
+	default:
+		return host->serve(host->ctx, mode);
 	}
 }
 
-int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx)
+int floor_serve(struct floor_shared *s, const struct floor_host *host)
 {
 	uint64_t mode = atomic_load_explicit(&s->state.v, memory_order_relaxed);
 	for (;;) {
@@ -41,9 +45,9 @@ int floor_serve(struct floor_shared *s, int (*idle)(void *ctx), void *ctx)
 		if (next != mode) {
 			mode = next;
 			atomic_store_explicit(&s->state.v, mode, memory_order_release); /* pairs with floor_switch() */
-			rc = serve_mode(s, mode);
+			rc = serve_mode(s, host, mode);
 		} else if ((mode & 0xff) == FLOOR_IDLE) {
-			rc = idle(ctx);
+			rc = host->idle(host->ctx);
 		} else if ((mode & 0xff) == FLOOR_REST) {
 			nanosleep(&(struct timespec){.tv_nsec = FLOOR_REST_NS}, NULL);
 		}

@@ -46,15 +46,20 @@ static int wake_once(struct floor_shared *s, uint64_t mode, struct hist *h)
 
 int floor_wake(struct floor_shared *s, unsigned samples, struct hist *h)
 {
-	uint64_t one = 1;
 	int rc = floor_switch(s, FLOOR_WAKE);
 	uint64_t mode = atomic_load_explicit(&s->mode.v, memory_order_relaxed);
 	for (unsigned i = 0; rc == 0 && i < samples; i++)
 		rc = wake_once(s, mode, h);
-	/* The server sleeps in poll(): the wake-up makes it see the new mode. */
-	uint64_t next = ((mode >> 8) + 1) << 8 | FLOOR_IDLE;
-	atomic_store_explicit(&s->mode.v, next, memory_order_release);
+	int last = floor_rouse(s, FLOOR_IDLE);
+	return rc ? rc : last;
+}
+
+int floor_rouse(struct floor_shared *s, enum floor_mode mode)
+{
+	uint64_t one = 1,
+		 next = ((atomic_load_explicit(&s->mode.v, memory_order_relaxed) >> 8) + 1) << 8 | (uint64_t)mode;
+	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_look() */
 	if (write(s->wake_fd, &one, sizeof one) < 0)
 		return -errno;
-	return rc ? rc : floor_spin(s, next, &s->state.v, next);
+	return floor_spin(s, next, &s->state.v, next);
 }

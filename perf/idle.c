@@ -210,7 +210,7 @@ static int wake_floor(const struct perf_opts *o, uint64_t *wake_ns)
 {
 	static struct hist h;
 	struct floor_pair pair;
-	int rc = floor_pair_open(&pair);
+	int rc = floor_pair_open(&pair, o, NULL);
 	if (rc == 0) {
 		rc = floor_wake(pair.shared, WAKE_SAMPLES, &h);
 		floor_pair_close(&pair);
@@ -235,6 +235,10 @@ static int start_group(const struct perf_opts *o)
 		argv[argc++] = "--floor";
 	if (o->json)
 		argv[argc++] = "--json";
+	if (o->security) {
+		argv[argc++] = "--security";
+		argv[argc++] = o->security;
+	}
 	return cmd_run(argc, (char **)(uintptr_t)argv);
 }
 
@@ -259,8 +263,10 @@ int perf_idle(const struct perf_opts *o)
 		{"perf::turn(int rank) -> none", FAR_KIND_INLINE, on_turn, &order},
 		{"perf::report(int rank, bytes result) -> none", FAR_KIND_INLINE, on_report, &order},
 	};
-	struct far_opts opts = {
-		.nic = o->nic, .functions = functions, .functions_n = sizeof functions / sizeof *functions};
+	struct far_opts opts = {.nic = o->nic,
+				.security = o->security,
+				.functions = functions,
+				.functions_n = sizeof functions / sizeof *functions};
 	struct far_err err;
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", w.rank);

@@ -60,7 +60,7 @@ static int prepare(struct rounds *r, struct latency *l)
 		l->to.worker = me.rank;
 		l->name = p->handed_name;
 	}
-	return r->o->via == PERF_VIA_DIRECT || p->handed ? peer_hold(p, r->o, !handed) : 0;
+	return peer_can_hold(p, r->o) ? peer_hold(p, r->o, !handed) : 0;
 }
 
 static int measure(struct rounds *r, uint64_t ns, void *ctx)
@@ -90,7 +90,7 @@ static double ratio(const struct rounds *r, uint64_t calls, uint64_t ns)
 {
 	(void)calls;
 	(void)ns;
-	return (double)hist_quantile(&r->round, 0.5) / r->ring_rtt_ns[r->n];
+	return (double)hist_quantile(&r->round, 0.5) / r->rtt_ns[r->n];
 }
 
 int perf_latency(const struct perf_opts *given)

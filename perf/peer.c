@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peer.h"
 #include "connect.h"
+#include "memif.h"
+#include "netns.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -33,6 +37,7 @@ int peer_share(struct floor_shared **shared)
 		close(fd);
 		return rc;
 	}
+	(*shared)->wake_fd = -1;
 	return fd;
 }
 
@@ -54,6 +59,8 @@ int peer_main(const struct perf_opts *o)
 	struct far_msg_handler handlers[SERVER_HANDLERS];
 	struct far_err err;
 	char name[32];
+	if (netns_enter(o, o->netns))
+		return 1;
 	if (o->peer_fd == 0 || o->peer_rank == 0 || o->peer_world == 0 || !(s.shared = peer_map((int)o->peer_fd))) {
 		fprintf(stderr, "farcall perf peer: started by the other measurements only\n");
 		return 2;
@@ -62,7 +69,9 @@ int peer_main(const struct perf_opts *o)
 	s.cpu = (int)o->peer_cpu - 1;
 	server_handlers(&s, handlers);
 	struct far_opts opts = {.nic = o->nic,
+				.security = o->security,
 				.driver = FAR_DRIVER_SHARED,
+				.pin_cpu = o->peer_asleep ? (int)o->peer_cpu : 0,
 				.init_timeout_ns = join_ns(o),
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
@@ -97,6 +106,34 @@ static int world_of(const struct perf_opts *o)
 	return 1 + (int)servers_of(o) + both(o) + (int)attached_agents(o);
 }
 
+static const char *server_nic(const struct perf_opts *o)
+{
+	return o->server_nic ? o->server_nic : o->nic;
+}
+
+static void unshare_peer(struct floor_shared *shared)
+{
+	if (shared->wake_fd >= 0)
+		close(shared->wake_fd);
+	munmap(shared, sizeof *shared);
+}
+
+/* What a server is told beside what every one of them is. */
+static void add_options(const char **argv, int argc, const struct perf_opts *o)
+{
+	if (o->server_netns) {
+		argv[argc++] = "--netns";
+		argv[argc++] = o->server_netns;
+	}
+	if (o->security) {
+		argv[argc++] = "--security";
+		argv[argc++] = o->security;
+	}
+	if (o->asleep)
+		argv[argc++] = "--peer-asleep";
+	argv[argc] = NULL;
+}
+
 static int start_one(struct peer *p, const struct perf_opts *o)
 {
 	char fd_text[16], cpu_text[16], rank_text[16], world_text[16], shards_text[24], peers_text[24];
@@ -105,15 +142,18 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	int fd = peer_share(&shared);
 	if (fd < 0)
 		return fd;
+	shared->wake_fd = eventfd(0, 0); /* inherited, with the same number */
+	int rc = shared->wake_fd < 0 ? -errno : 0;
 	snprintf(fd_text, sizeof fd_text, "%d", fd);
 	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu((unsigned)rank) + 1);
 	snprintf(rank_text, sizeof rank_text, "%d", rank);
 	snprintf(world_text, sizeof world_text, "%d", world_of(o));
 	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)o->shards);
 	snprintf(peers_text, sizeof peers_text, "%u", (unsigned)o->peers);
-	const char *argv[] = {"farcall", "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",
-			      cpu_text,  "--peer-rank", rank_text,   "--peer-world", world_text, "--nic",
-			      o->nic,    "--shards",    shards_text, "--peers",      peers_text, NULL};
+	const char *argv[32] = {"farcall",     "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",
+				cpu_text,      "--peer-rank", rank_text,   "--peer-world", world_text, "--nic",
+				server_nic(o), "--shards",    shards_text, "--peers",      peers_text};
+	add_options(argv, 17, o);
 	struct spawn_child child = {.group = &p->group,
 				    .announce_fd = -1,
 				    .rank = rank,
@@ -123,10 +163,13 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 				    .out = STDERR_FILENO, /* stdout is the measurement's */
 				    .err = -1,
 				    .keep_fd = fd};
-	int rc = spawn_start(&child, &p->pids[p->servers]);
+	if (rc == 0)
+		rc = spawn_start(&child, &p->pids[p->servers]);
 	close(fd);
+	if (shared->wake_fd >= 0)
+		fcntl(shared->wake_fd, F_SETFD, FD_CLOEXEC);
 	if (rc < 0) {
-		munmap(shared, sizeof *shared);
+		unshare_peer(shared);
 		return rc;
 	}
 	p->shares[p->servers++] = shared;
@@ -154,15 +197,25 @@ static void stop_all(struct peer *p, bool patient)
 	attached_close(&p->attached);
 	for (unsigned i = 0; i < p->servers; i++) {
 		reap(p->pids[i], patient);
-		munmap(p->shares[i], sizeof *p->shares[i]);
+		unshare_peer(p->shares[i]);
 	}
 	p->servers = 0;
 }
 
+/* The store listens where the servers are: this process, which is rank 0, hosts it and needs no way to it. */
+static int group_open(struct peer *p, const struct perf_opts *o)
+{
+	if (!o->server_netns)
+		return spawn_group_open(&p->group, world_of(o));
+	p->group = (struct spawn_group){.world = world_of(o)};
+	p->group.listen_fd = netns_listen(o, o->server_netns, &p->group.port);
+	return p->group.listen_fd < 0;
+}
+
 static int start(struct peer *p, const struct perf_opts *o)
 {
-	int rc = spawn_group_open(&p->group, world_of(o));
-	if (rc < 0)
+	int rc = group_open(p, o);
+	if (rc)
 		return rc;
 	for (unsigned i = 0; i < servers_of(o) && rc == 0; i++)
 		rc = start_one(p, o);
@@ -191,6 +244,7 @@ static void *join_handed(void *arg)
 	struct peer *p = j->p;
 	int cpu = perf_cpu(j->o->to_self ? 1 : 2);
 	struct far_opts opts = {.nic = j->o->nic,
+				.security = j->o->security,
 				.driver = FAR_DRIVER_OWN,
 				.pin_cpu = cpu + 1,
 				.init_timeout_ns = join_ns(j->o),
@@ -208,6 +262,7 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 	pthread_t thread;
 	bool own = o->via == PERF_VIA_THREAD && !both(o);
 	struct far_opts opts = {.nic = o->nic,
+				.security = o->security,
 				.driver = own ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED,
 				.init_timeout_ns = join_ns(o),
 				.shards = (unsigned)o->shards,
@@ -227,6 +282,43 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 			*err = other.err;
 		}
 	}
+	return status;
+}
+
+/* Joining waits for all: a server that ends before is noticed at once, and its own last line says why. */
+struct watch {
+	const struct peer *p;
+	const struct perf_opts *o;
+	pthread_t thread;
+	atomic_bool joined;
+};
+
+static void *watch_main(void *arg)
+{
+	struct watch *w = arg;
+	while (!atomic_load(&w->joined)) {
+		for (unsigned i = 0; i < w->p->servers; i++) {
+			siginfo_t info = {.si_pid = 0};
+			if (waitid(P_PID, (id_t)w->p->pids[i], &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+			    info.si_pid == 0 || atomic_load(&w->joined))
+				continue;
+			fprintf(stderr, "%s: the other process has ended; what it said above is why\n", w->o->what);
+			memif_clear();
+			_exit(1); /* the others die with us */
+		}
+		nanosleep(&(struct timespec){.tv_nsec = REAP_NAP_NS}, NULL);
+	}
+	return NULL;
+}
+
+static enum far_status join_watched(struct peer *p, const struct perf_opts *o, struct far_err *err)
+{
+	struct watch w = {.p = p, .o = o};
+	bool watched = pthread_create(&w.thread, NULL, watch_main, &w) == 0;
+	enum far_status status = join(p, o, err);
+	atomic_store(&w.joined, true);
+	if (watched)
+		pthread_join(w.thread, NULL);
 	return status;
 }
 
@@ -267,10 +359,18 @@ static int own_group(struct peer *p, const struct perf_opts *o)
 		fprintf(stderr, "%s: cannot start the peer process: %s\n", o->what, strerror(-rc));
 		return 1;
 	}
+	/* Behind the start of the others, which stay where they were or know themselves where to go. */
+	if (rc == 0)
+		rc = netns_enter(o, o->netns);
+	if (rc) {
+		stop_all(p, false);
+		spawn_group_close(&p->group);
+		return rc;
+	}
 	spawn_env(&p->group, 0);
 	p->to = (struct far_to){.worker = o->to_self ? 0 : 1, .shard = 0};
 	snprintf(p->name, sizeof p->name, "worker%d", p->to.worker);
-	enum far_status status = join(p, o, &err);
+	enum far_status status = join_watched(p, o, &err);
 	rc = status == FAR_OK ? attached_await(&p->attached, p->agent, o) : peer_complain(o, &err);
 	if (rc)
 		abandon(p);
@@ -285,12 +385,36 @@ int peer_open(struct peer *p, const struct perf_opts *o)
 	if (rc)
 		return rc;
 	perf_pin(perf_cpu(0));
-	rc = o->via == PERF_VIA_DIRECT || both(o) ? peer_hold(p, o, true) : 0;
+	rc = peer_can_hold(p, o) ? peer_hold(p, o, true) : 0;
 	if (rc && o->connect)
 		connect_close(p, o);
 	else if (rc)
 		abandon(p);
 	return rc;
+}
+
+int peer_floor(struct peer *p, const struct perf_opts *o, struct floor_nic *n)
+{
+	unsigned char byte = 0;
+	char text[FLOOR_TEXT_BYTES];
+	struct far_err err;
+	*n = (struct floor_nic){.fd = -1};
+	if (!o->floor || o->to_self)
+		return 0;
+	/* The first call settles what carries them. */
+	if (far_msg_call(p->agent, peer_to(p, 0), SERVER_ECHO, &byte, 1, NULL, &byte, 1, NULL, &err) != FAR_OK)
+		return peer_complain(o, &err);
+	int rc = floor_agent_open(n, p->agent, peer_to(p, 0), p->shared, text);
+	if (rc == 0 && n->ops && n->fd < 0 && !peer_can_hold(p, o)) {
+		floor_agent_close(n);
+		snprintf(text, sizeof text,
+			 "the agent's own thread polls the device; leave --via thread or --floor out");
+		rc = -EBUSY;
+	}
+	if (rc == 0)
+		return 0;
+	fprintf(stderr, "%s: --floor: %s\n", o->what, text);
+	return 1;
 }
 
 struct leaving {

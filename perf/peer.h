@@ -43,6 +43,18 @@ int peer_close(struct peer *p, const struct perf_opts *o);
 /** The calling thread takes shard 0 of `agent`, or gives it back, unless that is so already. 0, or the exit status. */
 int peer_hold(struct peer *p, const struct perf_opts *o, bool hold);
 
+/** Can the calling thread hold shard 0 of `agent`: not when that has a thread of its own for it. */
+static inline bool peer_can_hold(const struct peer *p, const struct perf_opts *o)
+{
+	return o->via == PERF_VIA_DIRECT || p->handed;
+}
+
+/**
+ * Opens the floor beside the peer's calls, when one is asked for and it is none of memory's; else `n->ops` is NULL.
+ * 0, or the exit status after printing.
+ */
+int peer_floor(struct peer *p, const struct perf_opts *o, struct floor_nic *n);
+
 /** Where a shard's calls go. */
 static inline struct far_to peer_to(const struct peer *p, unsigned shard)
 {

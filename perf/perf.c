@@ -5,6 +5,8 @@
 #include "apps/farcall/commands.h"
 #include "apps/farcall/options.h"
 #include "floor_ring.h"
+#include "memif.h"
+#include "netns.h"
 #include "peer.h"
 #include <sched.h>
 #include <stdlib.h>
@@ -24,9 +26,11 @@ enum taker {
 	PEER = 64,
 	ATTACHED = 128,
 	FANOUT = 256,
+	WAKE = 512,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	ALL = 511
+	SPAWNING = PAIRS | FANOUT | WAKE | FLOOR, /* those that start the other process themselves */
+	ALL = 1023
 };
 
 struct measurement {
@@ -64,9 +68,13 @@ static const struct measurement measurements[] = {
 	 "turns,\nas separate calls that are waited for together. Both put every result in its place of one buffer."},
 	{"idle", perf_idle, IDLE, 5000, "what a worker costs that does nothing, and its first call after that",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
+	{"wake", perf_wake, WAKE, 3000, "the first call after a silence, to a worker that sleeps",
+	 "Starts a second process that sleeps when there is nothing to do, and calls it after silences. The floor is "
+	 "what\nan eventfd takes to wake a thread of it; for udp also what a packet takes that wakes epoll_wait()."},
 	{"floor", perf_floor, FLOOR, 2000, "what this machine can do at best, without any engine",
 	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
-	 "wake-up."},
+	 "wake-up.\nWith --nic raw packets instead: round trips, rate, bytes one way, and what a packet takes to wake "
+	 "its receiver."},
 	{"peer", peer_main, PEER, 0, NULL, "The other processes of latency, rate, bandwidth and fanout."},
 	{"attached", attached_main, ATTACHED, 0, NULL, "The idle agents of --peers."},
 };
@@ -168,8 +176,29 @@ static int check_address(const struct perf_opts *o, const struct measurement *m)
 		return options_wrong(o->what, "--connect: %s", text);
 	if (o->security && strcmp(o->security, "none") != 0)
 		return options_wrong(o->what, "--security: \"%.64s\"; it can be none, or be left out", o->security);
-	if (!o->connect && !o->listen && (o->security || o->timeout_ns))
-		return options_wrong(o->what, "--security and --timeout go with --connect; leave them out");
+	if (!o->connect && !o->listen && o->timeout_ns)
+		return options_wrong(o->what, "--timeout goes with --connect; leave it out");
+	return 0;
+}
+
+/* Where the two processes are, and by what they reach each other. */
+static int check_places(const struct perf_opts *o)
+{
+	if (o->via == PERF_VIA_THREAD && o->server_nic)
+		return options_wrong(o->what,
+				     "a device that joins two agents has no place for a third; leave --via thread out");
+	const char *option = o->netns          ? "--netns"
+			     : o->server_netns ? "--server-netns"
+			     : o->server_nic   ? "--server-nic"
+					       : NULL;
+	if (!option)
+		return 0;
+	if (o->connect)
+		return options_wrong(o->what, "%s goes with processes that are started here; leave --connect or it out",
+				     option);
+	if (o->peers > 1 || o->target)
+		return options_wrong(o->what, "%s goes with two processes; leave %s out", option,
+				     o->target ? "--to self" : "--peers");
 	return 0;
 }
 
@@ -179,6 +208,8 @@ static int check(const struct perf_opts *o, const struct measurement *m)
 	int wrong = m->taker & CALLS ? check_bytes(o) : 0;
 	if (!wrong)
 		wrong = check_address(o, m);
+	if (!wrong && m->taker & SPAWNING)
+		wrong = check_places(o);
 	if (wrong || !(m->taker & PAIRS))
 		return wrong;
 	if (o->handler != PERF_HANDLER_INLINE && o->api == PERF_API_RPC)
@@ -199,7 +230,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	char name[64];
 	snprintf(name, sizeof name, "farcall perf %s", m->name);
 	struct perf_opts o = {.what = name,
-			      .nic = getenv("FAR_NIC") ? getenv("FAR_NIC") : "auto",
+			      .nic = getenv("FAR_NIC") && m->taker != FLOOR ? getenv("FAR_NIC") : "auto",
 			      .inflight = 64,
 			      .shards = 1,
 			      .peers = 1,
@@ -210,9 +241,26 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		unsigned takers;
 		struct option_spec spec;
 	} table[] = {
-		{ALL & ~FLOOR,
-		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "NAME",
-		  "NIC drivers, best first: auto, shm, udp ... (FAR_NIC, else auto)", NULL}},
+		{ALL & ~FLOOR & ~SPAWNING,
+		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
+		  "NIC drivers, best first: auto, shm, udp, dpdk:... (FAR_NIC, else auto)", NULL}},
+		{SPAWNING & ~FLOOR,
+		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
+		  "NIC drivers, best first: auto, shm, udp, dpdk:... (FAR_NIC, else auto);\n"
+		  "                                 memif: a DPDK device between the two",
+		  NULL}},
+		{FLOOR,
+		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
+		  "udp, dpdk:..., or memif, a DPDK device between the two (memory)", NULL}},
+		{SPAWNING,
+		 {"server-nic", 0, OPTION_TEXT, &o.server_nic, 0, 0, "SPEC", "those of the other process (as --nic)",
+		  NULL}},
+		{SPAWNING | PEER,
+		 {"netns", 0, OPTION_TEXT, &o.netns, 0, 0, "NAME",
+		  "network namespace to measure from (the present one)", NULL}},
+		{SPAWNING,
+		 {"server-netns", 0, OPTION_TEXT, &o.server_netns, 0, 0, "NAME",
+		  "network namespace of the other process (the present one)", NULL}},
 		{CALLS | FANOUT,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
@@ -247,20 +295,20 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{SERVE,
 		 {"listen", 0, OPTION_TEXT, &o.listen, 0, 0, "HOST:PORT", "where to wait; port 0: a free one", NULL}},
-		{PAIRS | SERVE,
+		{SPAWNING | SERVE | PEER | IDLE,
 		 {"security", 0, OPTION_TEXT, &o.security, 0, 0, "NAME", "none: also beyond loopback and other users",
 		  NULL}},
 		{PAIRS | SERVE,
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for somebody (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT,
-		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL, "alternate with the machine's floor; report the ratio",
-		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
+		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
+		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 		{FANOUT,
@@ -270,6 +318,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1)", NULL}},
 		{PEER, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
 		{PEER, {"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL}},
+		{PEER, {"peer-asleep", 0, OPTION_FLAG, &o.peer_asleep, 0, 0, NULL, NULL, NULL}},
 		{PEER | ATTACHED,
 		 {"peer-rank", 0, OPTION_COUNT, &o.peer_rank, 1, ATTACHED_PEERS_MAX, "RANK", NULL, NULL}},
 		{PEER | ATTACHED,
@@ -290,8 +339,14 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
-	int wrong = check(&o, m);
-	return wrong ? wrong : m->run(&o);
+	int wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
+	if (!wrong)
+		wrong = check(&o, m);
+	if (!wrong && m->taker & SPAWNING)
+		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
+	int rc = wrong ? wrong : m->run(&o);
+	memif_clear();
+	return rc;
 }
 
 int cmd_perf(int argc, char **argv)
@@ -326,6 +381,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, idle or floor",
+			     "fanout, idle, wake or floor",
 			     argv[1]);
 }

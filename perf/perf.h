@@ -21,8 +21,9 @@ enum perf_via {
 enum perf_handler { PERF_HANDLER_INLINE, PERF_HANDLER_FIBER, PERF_HANDLER_BLOCKING }; /* kinds, where requests run */
 
 struct perf_opts {
-	const char *what; /* "farcall perf latency" */
-	const char *nic;
+	const char *what;                 /* "farcall perf latency" */
+	const char *nic, *server_nic;     /* drivers of this side and of the processes that serve; NULL: the same */
+	const char *netns, *server_netns; /* network namespaces of the two; NULL: the caller's */
 	uint64_t bytes; /* of a request; of each tensor with PERF_API_RPC; 0: the default of the API */
 	uint64_t inflight;
 	int api;         /* enum perf_api */
@@ -42,8 +43,10 @@ struct perf_opts {
 	/* Derived. */
 	bool to_self;     /* calls go to this worker itself: no third core is needed to measure a hand-over */
 	bool compare_via; /* handed over and not, by turns */
+	bool asleep;      /* servers serve from their agents' own threads, on the servers' cores */
 	/* Hidden: how a peer process is told what to be. */
 	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
+	bool peer_asleep;
 };
 
 int perf_latency(const struct perf_opts *o);
@@ -52,7 +55,10 @@ int perf_fanout(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
+int perf_wake(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
+/** The floors of a NIC, o->nic, instead of memory's. */
+int perf_floor_nic(const struct perf_opts *o);
 
 /** Where text for people goes: stdout, or stderr when stdout is for the object. */
 static inline FILE *perf_human(const struct perf_opts *o)

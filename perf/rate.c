@@ -206,8 +206,7 @@ static int measure(struct rounds *rounds, uint64_t ns, void *ctx)
 static double ratio(const struct rounds *r, uint64_t calls, uint64_t ns)
 {
 	double per_s = (double)calls * 1e9 / (double)ns / (double)r->o->shards;
-	return rounds_bulk(r->o) ? per_s * (double)r->o->bytes / r->copy_bytes_per_s[r->n]
-				 : per_s / r->ring_calls_per_s[r->n];
+	return rounds_bulk(r->o) ? per_s * (double)r->o->bytes / r->bytes_per_s[r->n] : per_s / r->calls_per_s[r->n];
 }
 
 static int prepare(struct rate *r, const struct perf_opts *o)

@@ -5,7 +5,7 @@
 
 struct figures {
 	double calls_per_s, bytes_per_s, base_calls_per_s;
-	double line, ring, rate, copy, ratio, added, added_ratio, added_lines; /* medians */
+	double line, rtt, rate, copy, ratio, added, added_ratio, added_lines; /* medians */
 };
 
 static double per_s(const struct rounds_side *s)
@@ -21,9 +21,22 @@ static void print_base(const struct rounds *r, bool rate, const struct figures *
 	else
 		fprintf(out, "beside it, %s: p50 %" PRIu64 " ns; a call takes %.0f ns more, %.2f times as long",
 			r->base, hist_quantile(&r->other.calls, 0.5), f->added, f->added_ratio);
-	if (r->o->floor)
+	if (r->o->floor && !r->nic_floor)
 		fprintf(out, ", %.2f round trips of a cache line", f->added_lines);
 	fprintf(out, " (medians of %u rounds)\n", r->n);
+}
+
+static void print_floor(const struct rounds *r, bool rate, const struct figures *f, FILE *out)
+{
+	bool raw = r->nic_floor;
+	fprintf(out, "floor, medians of %u rounds: ", r->n);
+	if (!raw)
+		fprintf(out, "cache line %.0f ns, ", f->line);
+	fprintf(out, "raw %s %.0f ns", raw ? "packets" : "ring", f->rtt);
+	if (rate && rounds_bulk(r->o))
+		fprintf(out, ", %s %.1f MB/s", raw ? "one way" : "one copy", f->copy / 1e6);
+	else if (rate)
+		fprintf(out, ", raw %s %.0f %s/s", raw ? "packets" : "ring", f->rate, raw ? "round trips" : "calls");
 }
 
 static void print_table(const struct rounds *r, bool rate, const struct figures *f, const char *nic)
@@ -54,22 +67,22 @@ static void print_table(const struct rounds *r, bool rate, const struct figures 
 		print_base(r, rate, f, out);
 	if (!o->floor)
 		return;
-	fprintf(out, "floor, medians of %u rounds: cache line %.0f ns, raw ring %.0f ns", r->n, f->line, f->ring);
-	if (rate && rounds_bulk(o))
-		fprintf(out, ", one copy %.1f MB/s", f->copy / 1e6);
-	else if (rate)
-		fprintf(out, ", raw ring %.0f calls/s", f->rate);
+	print_floor(r, rate, f, out);
 	fprintf(out, "\nratio to the floor%s, median: %.3f\n", o->shards > 1 ? ", of one shard" : "", f->ratio);
 }
 
 static void json_floor(struct json *j, const struct rounds *r, bool rate, const struct figures *f)
 {
-	json_double(j, "floor_cacheline_rtt_ns", f->line);
-	json_double(j, "floor_ring_rtt_ns", f->ring);
+	bool raw = r->nic_floor;
+	if (!raw)
+		json_double(j, "floor_cacheline_rtt_ns", f->line);
+	json_double(j, raw ? "floor_raw_rtt_ns" : "floor_ring_rtt_ns", f->rtt);
 	if (rate && rounds_bulk(r->o))
-		json_double(j, "floor_copy1_bytes_per_s", f->copy);
+		json_double(j, raw ? "floor_raw_bytes_per_s" : "floor_copy1_bytes_per_s", f->copy);
 	else if (rate)
-		json_double(j, "floor_ring_calls_per_s", f->rate);
+		json_double(j, raw ? "floor_raw_calls_per_s" : "floor_ring_calls_per_s", f->rate);
+	if (raw)
+		json_u64(j, "floor_raw_lost", r->nic_lost);
 	json_double(j, "ratio_median", f->ratio);
 }
 
@@ -80,7 +93,7 @@ static void json_base(struct json *j, const struct rounds *r, const struct figur
 	json_double(j, "base_calls_per_s", f->base_calls_per_s);
 	json_double(j, "added_ns_median", f->added);
 	json_double(j, "added_ratio_median", f->added_ratio);
-	if (r->o->floor)
+	if (r->o->floor && !r->nic_floor)
 		json_double(j, "added_lines_median", f->added_lines);
 }
 
@@ -136,9 +149,9 @@ void rounds_report(struct rounds *r, bool rate)
 	struct figures f = {.calls_per_s = per_s(&r->subject),
 			    .base_calls_per_s = per_s(&r->other),
 			    .line = perf_median(r->line_rtt_ns, r->n),
-			    .ring = perf_median(r->ring_rtt_ns, r->n),
-			    .rate = perf_median(r->ring_calls_per_s, r->n),
-			    .copy = perf_median(r->copy_bytes_per_s, r->n),
+			    .rtt = perf_median(r->rtt_ns, r->n),
+			    .rate = perf_median(r->calls_per_s, r->n),
+			    .copy = perf_median(r->bytes_per_s, r->n),
 			    .ratio = perf_median(r->ratio, r->n),
 			    .added = perf_median(r->added_ns, r->n),
 			    .added_ratio = perf_median(r->added_ratio, r->n),

@@ -2,18 +2,52 @@
 #include "rounds.h"
 #include <errno.h>
 
-#define WARM_NS UINT64_C(200000000)
+#define WARM_NS  UINT64_C(200000000)
+#define QUIET_NS UINT64_C(5000000) /* acknowledgements leave by then */
+
+int rounds_quiet(struct peer *p, const struct perf_opts *o)
+{
+	bool hold = peer_can_hold(p, o); /* else its own thread polls it */
+	int rc = hold ? peer_hold(p, o, true) : 0;
+	uint64_t until = floor_now() + QUIET_NS;
+	while (rc == 0 && floor_now() < until)
+		if (hold)
+			far_shard_poll(p->agent);
+	return rc;
+}
+
+static int nic_round(struct rounds *r, bool rate, uint64_t ns)
+{
+	const struct perf_opts *o = r->o;
+	struct floor_shared *s = r->peer.shared;
+	int rc = rounds_quiet(&r->peer, o);
+	if (rc)
+		return rc;
+	ns = ns < FLOOR_NIC_NS_MAX ? ns : FLOOR_NIC_NS_MAX;
+	hist_reset(&r->round);
+	rc = floor_nic_rtt(s, &r->nic, rate ? ns / 2 : ns, &r->round);
+	r->rtt_ns[r->n] = (double)hist_quantile(&r->round, 0.5);
+	if (rc == 0 && rate && rounds_bulk(o))
+		rc = floor_nic_stream(s, &r->nic, ns / 2, o->bytes * o->inflight, &r->bytes_per_s[r->n]);
+	else if (rc == 0 && rate)
+		rc = floor_nic_bursts(s, &r->nic, ns / 2, (unsigned)o->inflight, &r->calls_per_s[r->n]);
+	if (rc < 0)
+		floor_explain(o->what, rc, 0, 0);
+	return rc < 0;
+}
 
 static int floor_round(struct rounds *r, bool rate, uint64_t ns)
 {
 	const struct perf_opts *o = r->o;
 	struct floor_shared *s = r->peer.shared;
-	double *line = &r->line_rtt_ns[r->n], *ring = &r->ring_rtt_ns[r->n];
+	double *line = &r->line_rtt_ns[r->n], *ring = &r->rtt_ns[r->n];
+	if (r->nic.ops)
+		return nic_round(r, rate, ns);
 	int rc = floor_round_trips(s, rate ? ns / 2 : ns, &r->round, line, ring);
 	if (rc == 0 && rate && rounds_bulk(o))
-		rc = floor_copy(s, ns / 2, o->bytes, (unsigned)o->inflight, &r->copy_bytes_per_s[r->n]);
+		rc = floor_copy(s, ns / 2, o->bytes, (unsigned)o->inflight, &r->bytes_per_s[r->n]);
 	else if (rc == 0 && rate)
-		rc = floor_bursts(s, ns / 2, (unsigned)o->inflight, &r->ring_calls_per_s[r->n]);
+		rc = floor_bursts(s, ns / 2, (unsigned)o->inflight, &r->calls_per_s[r->n]);
 	if (rc == 0 && o->to_self)
 		rc = floor_switch(s, FLOOR_REST);
 	if (rc < 0)
@@ -78,7 +112,7 @@ static int measure_both(struct rounds *r, bool rate, uint64_t ns, rounds_measure
 	}
 	r->added_ns[r->n] = cost[0] - cost[1];
 	r->added_ratio[r->n] = cost[1] > 0 ? cost[0] / cost[1] : 0;
-	r->added_lines[r->n] = r->o->floor ? r->added_ns[r->n] / r->line_rtt_ns[r->n] : 0;
+	r->added_lines[r->n] = r->o->floor && !r->nic.ops ? r->added_ns[r->n] / r->line_rtt_ns[r->n] : 0;
 	return rc;
 }
 
@@ -89,6 +123,8 @@ int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_r
 	uint64_t share = r->o->duration_ns / rounds;
 	uint64_t floor_ns = r->o->floor ? share / 3 : 0;
 	int rc = 0;
+	if (peer_floor(&r->peer, r->o, &r->nic))
+		return 1;
 	if (r->o->to_self && floor_switch(r->peer.shared, FLOOR_REST) < 0) {
 		floor_explain(r->o->what, -ETIMEDOUT, 0, 0);
 		return 1;
@@ -105,5 +141,8 @@ int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_r
 		if (rc)
 			break;
 	}
+	r->nic_floor = r->nic.ops != NULL;
+	r->nic_lost = r->nic.lost;
+	floor_agent_close(&r->nic);
 	return rc;
 }

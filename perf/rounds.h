@@ -25,12 +25,16 @@ struct rounds {
 	struct hist round; /* of the present measurement */
 	uint64_t calls_n;  /* completed, in this measurement; added to by measure() */
 	uint64_t busy_ns;
-	/* Floors, one entry a round. */
-	double line_rtt_ns[ROUNDS], ring_rtt_ns[ROUNDS], ring_calls_per_s[ROUNDS], copy_bytes_per_s[ROUNDS];
+	struct floor_nic nic; /* what the floors are of; `ops` NULL: of memory */
+	/* Floors, one entry a round: of a cache line, none with a NIC; then of the ring and of one copy, or of raw
+	 * packets. */
+	double line_rtt_ns[ROUNDS], rtt_ns[ROUNDS], calls_per_s[ROUNDS], bytes_per_s[ROUNDS];
 	double ratio[ROUNDS];
 	/* What a call costs more than with the base: in ns, as a ratio, and in round trips of a cache line. */
 	double added_ns[ROUNDS], added_ratio[ROUNDS], added_lines[ROUNDS];
-	unsigned n; /* rounds done */
+	unsigned n;        /* rounds done */
+	bool nic_floor;    /* at the end: the floors were those of a NIC, */
+	uint64_t nic_lost; /* and so many of their packets did not come back */
 };
 
 /** One measurement of about `ns`: fills `round`, adds to `calls_n` and `busy_ns`. 0, or an exit status after printing.
@@ -53,6 +57,13 @@ static inline bool rounds_bulk(const struct perf_opts *o)
 {
 	return o->bytes > 4096;
 }
+
+/**
+ * Before the floor of a NIC: this thread holds the shard if it can, and what the engine still has to say to the peer
+ * has left.
+ * 0, or an exit status after printing.
+ */
+int rounds_quiet(struct peer *p, const struct perf_opts *o);
 
 /** Threads that poll or work at the same time; prints that there are too few cores when that is so. */
 void rounds_cores(const struct perf_opts *o);

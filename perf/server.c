@@ -2,14 +2,16 @@
 #include "server.h"
 #include "perf.h"
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define POLLS  16   /* passes of the shard's loop between two looks at the mode */
-#define LOOKS  1024 /* of those between two looks at the peer and at signals */
-#define NAP_NS 50000
+#define POLLS    16   /* passes of the shard's loop between two looks at the mode */
+#define LOOKS    1024 /* of those between two looks at the peer and at signals */
+#define NAP_NS   50000
+#define SLEEP_MS 1000 /* between two looks at the mode while asleep */
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
@@ -123,6 +125,42 @@ static int serve_idle(void *ctx)
 	return ++s->looks % LOOKS == 0 ? look_around(s) : 0;
 }
 
+/* The agent's own thread serves, and sleeps when there is nothing to do; so does this one. */
+static int let_sleep(struct server *s, uint64_t mode)
+{
+	struct far_err err;
+	uint64_t since = floor_now();
+	int rc = 0;
+	far_shard_release(s->agent);
+	while (rc == 0) {
+		struct pollfd p = {.fd = s->shared->wake_fd, .events = POLLIN};
+		uint64_t value;
+		if (poll(&p, 1, SLEEP_MS) > 0 && read(p.fd, &value, sizeof value) < 0)
+			rc = -errno;
+		/* Whoever started us dies with us: a long silence is none of that. */
+		since = floor_now();
+		rc = rc ? rc : floor_look(s->shared, mode, &since);
+	}
+	if (far_shard_acquire(s->agent, 0, &err) == FAR_OK)
+		return rc < 0 ? rc : 0;
+	far_err_print(stderr, &err);
+	return -EBUSY;
+}
+
+static int serve_mode(void *ctx, uint64_t mode)
+{
+	struct server *s = ctx;
+	switch ((enum floor_mode)(mode & 0xff)) {
+	case FLOOR_SLEEP:
+		return let_sleep(s, mode);
+	case FLOOR_NIC_OPEN:
+		floor_agent_accept(&s->nic, s->agent, s->shared);
+		return 0;
+	default:
+		return floor_nic_serve(s->shared, &s->nic, mode);
+	}
+}
+
 /* A shard beyond the first: it steps aside while the floors run. */
 static void *shard_main(void *arg)
 {
@@ -175,9 +213,11 @@ enum server_end server_run(struct server *s)
 		rc = -EBUSY;
 	}
 	if (rc == 0) {
-		rc = floor_serve(s->shared, serve_idle, s);
+		const struct floor_host host = {serve_idle, serve_mode, s};
+		rc = floor_serve(s->shared, &host);
 		if (rc != -ECANCELED)
 			s->end = rc == 0 ? SERVER_TOLD : SERVER_SILENT;
+		floor_agent_close(&s->nic);
 		far_shard_release(s->agent);
 	}
 	atomic_store_explicit(&s->ending, true, memory_order_relaxed);

@@ -3,6 +3,7 @@
 #ifndef PERF_SERVER_H
 #define PERF_SERVER_H
 
+#include "floor_agent.h"
 #include "floor_ring.h"
 #include <farcall/farcall.h>
 #include <pthread.h>
@@ -48,6 +49,7 @@ struct server {
 	atomic_bool bye, ending, self_sent, self_answered;
 	uint64_t looks;
 	enum server_end end;
+	struct floor_nic nic; /* its end of a floor over a NIC */
 	unsigned threads_n;
 	struct server_shard {
 		struct server *server;

@@ -460,6 +460,9 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 	if (__builtin_expect(!p->confirmed, 0))
 		confirm(q, p);
 	take_ack(q, p, be32_get(h.ack), be64_get(h.ack_bits));
+	/* It went to sleep before it saw what is under way. */
+	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
+		link_kick(q, p);
 	if (h.kind == WIRE_ACK)
 		return 0;
 	struct fragment f = {be32_get(h.packet),

@@ -235,8 +235,7 @@ refuses "a listener without a port" '"localhost" is not HOST:PORT' serve --liste
 refuses "port 0 to connect to" "the port is not a number from 1 to 65535" latency --connect 127.0.0.1:0
 refuses "IPv6 without brackets" "write an IPv6 address in brackets" rate --connect ::1:7
 refuses "unknown security" 'it can be none, or be left out' serve --listen 127.0.0.1:0 --security some
-refuses "security of processes of our own" "--security and --timeout go with --connect" latency --security none
-refuses "timeout of processes of our own" "--security and --timeout go with --connect" rate --timeout 3
+refuses "timeout of processes of our own" "--timeout goes with --connect" rate --timeout 3
 refuses "--peers 0" "--peers: 0 is out of range" latency --peers 0
 refuses "--peers 1025" "--peers: 1025 is out of range" latency --peers 1025
 refuses "--peers with --connect" "--peers needs processes of its own" latency --peers 2 --connect 127.0.0.1:7
