@@ -616,6 +616,11 @@ static void case_knock(void)
 	s.ops->close(s.port);
 }
 
+static void remove_dir(void)
+{
+	rmdir(dir);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -629,7 +634,7 @@ int main(int argc, char **argv)
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));
-	REQUIRE(mkdtemp(dir));
+	REQUIRE(mkdtemp(dir) && atexit(remove_dir) == 0);
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
 		if (argc == 1 || strcmp(argv[1], cases[i].name) == 0) {
 			cases[i].run();
