@@ -23,12 +23,24 @@ static bool passes_mbufs(const struct dpdk_port *p)
 	return strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") || strstr(name, "softnic");
 }
 
+/* The device is ours from now on. -EPERM: it is another port's, or some part of the application has said that it is
+ * its own; what the application has started cannot be configured again. */
+static int claim(struct dpdk_port *p)
+{
+	static struct rte_eth_dev_owner owner = {.name = "farcall"};
+	int error = owner.id == RTE_ETH_DEV_NO_OWNER ? rte_eth_dev_owner_new(&owner.id) : 0;
+	if (!error)
+		error = rte_eth_dev_owner_set(p->ethdev, &owner);
+	p->owner = error ? RTE_ETH_DEV_NO_OWNER : owner.id;
+	return error;
+}
+
 static int find(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *a = &p->args;
 	uint16_t id;
 	bool there = rte_eth_dev_get_port_by_name(a->name, &id) == 0;
-	if (there && a->bus && strcmp(a->bus, "vdev") == 0)
+	if (there && a->class != DPDK_OWN)
 		return dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process; give the device another number",
 				  a->name);
 	if (!there && !a->bus)
@@ -50,7 +62,10 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		return dpdk_error(err, -EIO, "dpdk: %s does not say what it can do", a->name);
 	p->ethdev = id;
 	p->device = p->info.device;
-	return 0;
+	dpdk_log_begin();
+	int error = claim(p);
+	dpdk_log_end();
+	return error ? dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process", a->name) : 0;
 }
 
 /* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
@@ -98,9 +113,9 @@ static int configure(struct dpdk_port *p)
 	uint16_t n = (uint16_t)rings(p);
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
-	/* net_af_xdp: what came by another's ring is handed over. */
-	bool steered = p->args.class == DPDK_MEMIF || dpdk_is_xdp(&p->args) || p->queues_n == 1;
-	p->steering = steered ? NIC_STEER_QUEUE : NIC_STEER_HASH;
+	/* What comes by another's ring of a kernel's interface is handed over: net_af_xdp's are the interface's own,
+	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. */
+	p->steering = p->args.class == DPDK_OWN && p->queues_n > 1 ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 
@@ -235,6 +250,9 @@ void dpdk_device_close(struct dpdk_port *p)
 		if (p->probed)
 			rte_eth_dev_close(p->ethdev);
 	}
+	if (!p->probed && p->owner != RTE_ETH_DEV_NO_OWNER)
+		rte_eth_dev_owner_unset(p->ethdev, p->owner);
+	p->owner = RTE_ETH_DEV_NO_OWNER;
 	if (p->probed && p->device)
 		rte_dev_remove(p->device);
 	else if (p->probed)

@@ -9,6 +9,7 @@
 #include "nic/dpdk/frame.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/loop.h"
+#include "nic/dpdk/xdp/xdp.h"
 #include "nic/nic.h"
 
 #include <pthread.h>
@@ -16,6 +17,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <stdatomic.h>
+#include <sys/un.h>
 
 /* Queues of a port: one per shard. */
 #define DPDK_QUEUES_MAX 16u
@@ -30,6 +32,8 @@
 #define DPDK_BODY_ALIGN 32u
 /* memif has 255 rings each way at most, and every pair of queues has one of its own. */
 #define DPDK_MEMIF_QUEUES_MAX 15u
+/* Packet and XDP sockets of a process that are told apart: more than its ports could have. */
+#define DPDK_SOCKETS_MAX 256u
 /* First UDP port where no kernel has a say: any would do. */
 #define DPDK_UDP_PORT 7471u
 
@@ -167,9 +171,10 @@ struct dpdk_port {
 	_Atomic uint32_t shut; /* enum dpdk_shut */
 	struct dpdk_args args;
 	uint16_t ethdev;
-	bool probed;   /* the device is ours to remove */
-	bool started;  /* configured, so to be closed */
-	bool udp_sums; /* the device computes them on transmit */
+	uint64_t owner; /* of the device, while it is ours; RTE_ETH_DEV_NO_OWNER: it is not */
+	bool probed;    /* the device is ours to remove */
+	bool started;   /* configured, so to be closed */
+	bool udp_sums;  /* the device computes them on transmit */
 	unsigned queues_n;
 	struct dpdk_queue *queues[DPDK_QUEUES_MAX];
 	struct rte_mempool *pools[DPDK_QUEUES_MAX];
@@ -181,14 +186,18 @@ struct dpdk_port {
 	unsigned head_len; /* of a frame's headers */
 	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
-	struct host_iface iface;  /* IFACE */
-	struct host_ip ip;        /* IFACE: the chosen one */
-	struct host_socks holder; /* IFACE: our UDP ports, at the kernel */
-	struct host_socks kicks;  /* IFACE */
-	unsigned xdp_rings;       /* net_af_xdp: queues of the interface, all of which are looked at */
-	int xdp_object, xdp_link; /* net_af_xdp; −1: none */
-	int fd;                   /* epoll */
-	int event_fd;             /* there are places to report */
+	struct host_iface iface;     /* IFACE */
+	struct host_ip ip;           /* IFACE: the chosen one */
+	struct host_socks holder;    /* IFACE: our UDP ports, at the kernel */
+	struct host_socks kicks;     /* IFACE */
+	unsigned xdp_rings;          /* net_af_xdp: queues of the interface, all of which are looked at */
+	int xdp_object, xdp_link;    /* net_af_xdp; −1: none */
+	int sockets[XDP_QUEUES_MAX]; /* IFACE: DPDK's own, of the rings, as far as they could be found */
+	unsigned sockets_n;
+	int others[DPDK_SOCKETS_MAX]; /* of the same kind, that were there before */
+	unsigned others_n;
+	int fd;       /* epoll */
+	int event_fd; /* there are places to report */
 	struct dpdk_place *places[DPDK_PLACES_MAX];
 	uint32_t places_next;                     /* where the search for a free number begins */
 	struct dpdk_place *new_first, **new_last; /* not reported yet */
@@ -254,6 +263,11 @@ int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_er
 bool dpdk_iface_poll_costs(const struct dpdk_port *p);
 /** When the device's queues are set up: nothing of it survives the process from here on. */
 int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err);
+/**
+ * Has the queues wake when something arrives at their rings, where that may be for another queue: who sends only knows
+ * whether that one sleeps, so no kick would come. When all queues are open.
+ */
+int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err);
 /** Before the device is closed. */
 void dpdk_iface_leave(struct dpdk_port *p);
 void dpdk_iface_close(struct dpdk_port *p);
@@ -269,13 +283,17 @@ struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
 
 /* ---- memif.c ---- */
 
-/** Before the device is made: removes the socket that a killed server left. */
+/** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
 int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err);
 /** Starts the device, which has its other side later, or never. */
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
 /** Closes the device too. */
 void dpdk_memif_close(struct dpdk_port *p);
 uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now);
+/* ---- memif_kick.c ---- */
+
+/** The address of the socket, or of one beside it; 0: its path would be too long. */
+socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out);
 /** A socket that receives the kicks of queue `index`: the descriptor or -errno. */
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);

@@ -111,6 +111,8 @@ struct host_wake {
 
 /** Takes over `kick` (-1: none), on success only. */
 int host_wake_open(struct host_wake *out, int kick, struct nic_err *err);
+/** Has `fd` poll readable when this descriptor does, too; it stays the caller's. 0 or -errno. */
+int host_wake_watch(const struct host_wake *wake, int other);
 /** Closes all three; may be called twice. */
 void host_wake_close(struct host_wake *wake);
 /** Any thread; one system call. */

@@ -232,6 +232,11 @@ int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 	return 0;
 }
 
+int host_wake_watch(const struct host_wake *wake, int other)
+{
+	return watch(wake->fd, other) < 0 ? -errno : 0;
+}
+
 void host_wake_close(struct host_wake *wake)
 {
 	int *fds[] = {&wake->fd, &wake->event, &wake->kick};

@@ -7,6 +7,7 @@
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/xdp/xdp.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/if_packet.h>
@@ -25,7 +26,9 @@
 /* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
  * frame, and what the pool adds; the kernel then keeps 256 bytes of its own, as XDP_PACKET_HEADROOM says, before the
  * frame. */
-#define XDP_ROOM_MAX   (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
+#define XDP_ROOM_MAX (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
+/* The kernel takes no mbufs of less than 2 KiB. */
+#define XDP_ROOM_MIN   2048u
 #define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
 
 /* The value of one of the device's own arguments; NULL: it is not there. */
@@ -100,7 +103,8 @@ __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args,
 	return 0;
 }
 
-/* A ring of as many frames as by default, but each large enough for the interface. */
+/* A ring of as many frames as by default, but each large enough for the interface: whole pages, each a block, since
+ * DPDK takes frames to follow each other without gaps. */
 static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
@@ -108,7 +112,8 @@ static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 	unsigned frame = TPACKET_ALIGN(p->iface.mtu + FRAME_MAC_BYTES + 4 /* a VLAN tag */ + PACKET_HEAD_BYTES);
 	int error = 0;
 	if (frame > PACKET_FRAME_BYTES && !find_arg(args->devargs, "framesz") && !find_arg(args->devargs, "blocksz"))
-		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, (frame + page - 1) / page * page);
+		error = add_arg(args, err, ",framesz=%u,blocksz=%u", (frame + page - 1) / page * page,
+				(frame + page - 1) / page * page);
 	if (!error && p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
 		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
 	return error;
@@ -164,6 +169,68 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 	return p->xdp_object < 0 ? p->xdp_object : add_arg(args, err, ",xdp_prog=%s", path);
 }
 
+/* DPDK does not hand out the sockets below its rings. Those of this process of the right kind, in ascending order; how
+ * many of the first `max` there are. */
+static unsigned list_sockets(const struct dpdk_port *p, int *out, unsigned max)
+{
+	int domain = dpdk_is_xdp(&p->args) ? AF_XDP : AF_PACKET;
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+	for (struct dirent *e = d ? readdir(d) : NULL; e && n < max; e = readdir(d)) {
+		int fd = atoi(e->d_name), is = 0;
+		socklen_t len = sizeof is;
+		if (e->d_name[0] == '.' || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &is, &len) < 0 || is != domain)
+			continue;
+		unsigned at = n++;
+		for (; at > 0 && out[at - 1] > fd; at--)
+			out[at] = out[at - 1];
+		out[at] = fd;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Leaves in p->sockets those that are new. */
+static void find_sockets(struct dpdk_port *p)
+{
+	int now[DPDK_SOCKETS_MAX];
+	unsigned n = list_sockets(p, now, DPDK_SOCKETS_MAX), before = 0;
+	p->sockets_n = 0;
+	for (unsigned i = 0; i < n; i++) {
+		while (before < p->others_n && p->others[before] < now[i])
+			before++;
+		if ((before == p->others_n || p->others[before] != now[i]) && p->sockets_n < XDP_QUEUES_MAX)
+			p->sockets[p->sockets_n++] = now[i];
+	}
+}
+
+int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
+{
+	unsigned rings = dpdk_is_xdp(&p->args) ? p->xdp_rings : p->queues_n;
+	if (p->queues_n == 1)
+		return 0;
+	find_sockets(p);
+	for (unsigned q = 0; q < p->queues_n; q++) {
+		for (unsigned i = 0; i < p->sockets_n; i++) {
+			/* Made in the order of the rings. Where there are others among them, each wakes everybody. */
+			if (p->sockets_n == rings && i % p->queues_n != q)
+				continue;
+			int error = host_wake_watch(&p->queues[q]->wake, p->sockets[i]);
+			if (error)
+				return dpdk_error(err, error, "dpdk: the sockets of %s cannot be watched: %s",
+						  p->args.name, strerror(-error));
+		}
+	}
+	if (p->sockets_n == 0)
+		return dpdk_error(
+			err, -ENOENT,
+			"dpdk: the sockets of %s are not in /proc/self/fd, which several shards need to be woken "
+			"by them; use one shard",
+			p->args.name);
+	return 0;
+}
+
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
 	int error = look(&p->args, config, &p->iface, &p->ip, err);
@@ -173,6 +240,7 @@ int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct
 		error = host_kick_open_udp(&p->kicks, &p->iface, &p->ip, p->queues_n, err);
 	if (error)
 		return error;
+	p->others_n = list_sockets(p, p->others, DPDK_SOCKETS_MAX);
 	return dpdk_is_xdp(&p->args) ? add_xdp_args(p, err) : add_packet_args(p, err);
 }
 
@@ -188,8 +256,9 @@ uint16_t dpdk_iface_mtu(const struct dpdk_port *p)
 
 unsigned dpdk_iface_room(const struct dpdk_port *p)
 {
+	unsigned frame = dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
 	if (dpdk_is_xdp(&p->args))
-		return dpdk_iface_mtu(p) + XDP_HEAD_BYTES;
+		return frame > XDP_ROOM_MIN ? frame : XDP_ROOM_MIN;
 	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
 }
 

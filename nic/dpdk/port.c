@@ -113,8 +113,10 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
-	if (!error && dpdk_is_xdp(&p->args))
+	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_queues_hand_over(p, err);
+	if (!error && p->args.class == DPDK_IFACE)
+		error = dpdk_iface_watch(p, err);
 	if (error)
 		return error;
 	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The dpdk driver on interfaces that it shares with the kernel, net_af_packet and net_af_xdp: between two network
 # namespaces joined by a pair of veth, and three through a bridge, beside the kernel's own traffic.
-# usage: dpdk_net.sh NIC_PEER COMBINED_QUEUES [packet|xdp|bridge]
+# usage: dpdk_net.sh NIC_PEER AGENTS_NET COMBINED_QUEUES [packet|xdp|bridge]
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 
@@ -18,7 +18,8 @@ fi
 
 . "$here/../e2e/cases.sh"
 nic_peer=$1
-combined=$2
+agents_net=$2
+combined=$3
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
@@ -155,6 +156,21 @@ knows_port() { [ -n "$(port_of "$1")" ]; }
 
 traffic() { echo "$here/net_traffic.py"; }
 
+# agent HOLDER RANK WORLD NIC ARGUMENTS...: a whole worker, with the store in the first one's namespace
+agent() {
+	where=$1
+	index=$2
+	count=$3
+	nic=$4
+	shift 4
+	# shellcheck disable=SC2086
+	nsenter -t "$where" -n env RANK="$index" WORLD_SIZE="$count" MASTER_ADDR=10.91.7.1 MASTER_PORT=7711 FAR_NIC="$nic" \
+		$preload timeout -k 3 "$guard_s" "$agents_net" "$@" >"$run/out.$index" 2>"$run/err.$index" </dev/null &
+	last=$!
+	workers="$workers $last"
+	others="$others $last"
+}
+
 # ---- captures ----
 
 # From now on what passes an interface: the first 20000 packets, whole, into $run/NAME.pcap, and all that the kernel
@@ -228,6 +244,63 @@ exchange() { # name, device, arguments...
 	ok "$name" $?
 }
 
+rights= # setpriv ...
+
+# Opening fails, and says why.
+refuses() { # name, text, arguments...
+	name=$1
+	text=$2
+	shift 2
+	rc=0
+	# shellcheck disable=SC2086 # words of a command
+	at "$a" $rights timeout -k 3 "$guard_s" "$nic_peer" --dir "$dir" --index 0 --peers 2 "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+	[ $rc -eq 1 ] && says "$text"
+	ok "$name" $?
+}
+
+refusals() { # device
+	refuses "$1: no interface is named" 'iface=' --args "$1"
+	refuses "$1: no such interface" 'no interface "nosuch0"' --args "$1,iface=nosuch0"
+	refuses "$1: the loopback interface" 'lo carries no Ethernet frames' --args "$1,iface=lo"
+	refuses "$1: a subnet where there is no address" 'far0 has no address in listen=10.92.0.0/16' \
+		--args "$1,iface=far0" --listen 10.92.0.0/16
+	refuses "$1: listen= of another interface" 'listen=far1 is neither' --args "$1,iface=far0" --listen far1
+	refuses "$1: a key that the device does not know" "$1" --args "$1,iface=far0,colour=blue"
+	at "$a" ip link set far0 down
+	refuses "$1: an interface that is down" 'far0 is down' --args "$1,iface=far0"
+	at "$a" ip link set far0 up
+	at "$a" ip addr add fd91:7::1/64 dev far0 nodad 2>/dev/null
+	at "$a" python3 -c 'import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("10.91.7.1", 7472))
+print("bound", flush=True)
+time.sleep(30)' >"$dir/bound" &
+	holder=$!
+	others="$others $holder"
+	eventually grep -q bound "$dir/bound"
+	refuses "$1: a port that is taken" 'UDP port 7472 of 10.91.7.1 is taken' --args "$1,iface=far0,port=7472" \
+		--listen 10.91.7.0/24
+	kill "$holder"
+	wait "$holder" 2>/dev/null
+	rights="setpriv --bounding-set=-all --inh-caps=-all"
+	refuses "$1: without rights" 'CAP_NET_RAW' --args "$1,iface=far0"
+	rights=
+	no_program "$a"
+	ok "$1: what was refused leaves nothing" $?
+}
+
+# Two processes want the same interface.
+twice() { # name, device, text
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0" --until "$stop"
+	worker "$b" 1 2 --args "$2,iface=far0" --until "$stop"
+	eventually is_up
+	refuses "$1" "$3" --args "$2,iface=far0"
+	: >"$stop"
+	finished
+	ok "$1: the first one goes on" $?
+}
+
 # Neither notices the other: a connection of the kernel's stays open and moves data, pings are answered, frames for
 # others are counted and left alone, and nobody is told that our ports are unreachable.
 neighbours() { # name, device, address of b, where
@@ -269,6 +342,21 @@ neighbours() { # name, device, address of b, where
 }
 
 # Who sleeps is woken by a kick, through the kernel.
+large() { # name, device, MTU, largest body
+	at "$a" ip link set far0 mtu "$3" && at "$b" ip link set far0 mtu "$3"
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0"
+	worker "$b" 1 2 --args "$2,iface=far0,mtu=1200" # the smaller side decides
+	finished && above 0 longest 1100 && ! above 0 longest 1172
+	ok "$1, towards a peer of 1200" $?
+	new_run
+	worker "$a" 0 2 --args "$2,iface=far0"
+	worker "$b" 1 2 --args "$2,iface=far0"
+	finished && above 0 longest $(($4 - 1)) && above 1 longest $(($4 - 1)) && ! above 1 longest "$4"
+	ok "$1" $?
+	at "$a" ip link set far0 mtu 1500 && at "$b" ip link set far0 mtu 1500
+}
+
 sleepers() { # name, device
 	new_run
 	worker "$a" 0 2 --args "$2,iface=far0" --calls 1 --sleep
@@ -313,14 +401,23 @@ pair_cases() { # device
 		ok "$1: the module loads" $?
 		return 0
 	fi
+	refusals "$1"
+	case $1 in
+	net_af_xdp*) twice "$1: two processes on one interface" "$1" 'already serves af_xdp of another process' ;;
+	esac
 	exchange "$1: IPv4" "$1"
 	exchange "$1: IPv6" "$1" --listen fd91::/16
 	sleepers "$1" "$1"
+	agents "$1: agents, calls of all sizes" "dpdk:$1,iface=far0" 1 30000000
 	neighbours "$1, IPv4" "$1" 10.91.7.2 10.91.7.0/24
 	neighbours "$1, IPv6" "$1" fd91:7::2 fd91:7::/64
 	killed "$1" "$1"
 	no_program "$a" && no_program "$b"
 	ok "$1: nothing is left on the interfaces" $?
+	case $1 in
+	net_af_packet*) large "$1: frames of 9000 bytes" "$1" 9000 8972 ;;
+	net_af_xdp*) large "$1: frames of 3000 bytes" "$1" 3000 2972 ;;
+	esac
 }
 
 # Three workers through a bridge, which sees all of their frames.
@@ -347,6 +444,7 @@ bridge_cases() {
 		if has_rights $device; then
 			bridge "$device, IPv4" $device 10.91.7.0/24
 			bridge "$device, IPv6" $device fd91:7::/64
+			three_agents "$device: three agents through a bridge" "dpdk:$device,iface=far0"
 		elif has err 'CAP_'; then
 			skip "$device: through a bridge" "$(sed 's/.*needs //' "$dir/err" | head -n 1)"
 		fi
@@ -372,6 +470,7 @@ queue_cases() { # device
 	exchange "$1: three queues, each to another one" "$1" --queues 3 --shift 1
 	exchange "$1: three queues, each to another one, IPv6" "$1" --queues 3 --shift 2 --listen fd91::/16
 	exchange "$1: two shards on three queues" "$1" --queues 2 --shift 1
+	agents "$1: agents of three shards" "dpdk:$1,iface=far0" 3 1000000
 	case $1 in
 	net_af_xdp*)
 		# shellcheck disable=SC2086
@@ -384,7 +483,24 @@ queue_cases() { # device
 	preload=
 }
 
-part=${3:-all}
+agents() { # name, nic, shards, largest
+	new_run
+	agent "$a" 0 2 "$2" "$3" "$4"
+	agent "$b" 1 2 "$2" "$3" "$4"
+	finished && has out '^worker0 by dpdk' && has out '^worker1 by dpdk' && has out 'wakeups=[1-9]'
+	ok "$1" $?
+}
+
+three_agents() { # name, nic
+	new_run
+	agent "$w0" 0 3 "$2" 1 3000000
+	agent "$w1" 1 3 "$2" 1 3000000
+	agent "$w2" 2 3 "$2" 1 3000000
+	finished && has out '^worker0 by dpdk' && has out '^worker2 by dpdk'
+	ok "$1" $?
+}
+
+part=${4:-all}
 case $part in
 all | packet)
 	pair_cases net_af_packet0
