@@ -21,6 +21,8 @@
 
 /* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
 #define PACKET_FRAME_BYTES 2048u
+#define PACKET_FRAMES      512u /* of a ring by default, and the fewest that are worth while */
+#define PACKET_FRAMES_MIN  64u
 #define PACKET_HEAD_BYTES  (TPACKET_ALIGN(TPACKET2_HDRLEN) + 16u)
 
 /* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
@@ -103,20 +105,60 @@ __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args,
 	return 0;
 }
 
-/* A ring of as many frames as by default, but each large enough for the interface: whole pages, each a block, since
- * DPDK takes frames to follow each other without gaps. */
+/* Root of a user namespace has the right to lock memory only there, which does not count. */
+static bool in_user_namespace(void)
+{
+	unsigned inside = 0, outside = 0, n = 0;
+	FILE *f = fopen("/proc/self/uid_map", "re");
+	bool whole = f && fscanf(f, "%u %u %u", &inside, &outside, &n) == 3 && n == UINT32_MAX;
+	if (f)
+		fclose(f);
+	return !whole;
+}
+
+/* Bytes of memory that may be locked. */
+static uint64_t lockable(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+	struct rlimit limit;
+	if (syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK && !in_user_namespace())
+		return UINT64_MAX;
+	return getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+}
+
+static int too_little_lockable(const struct dpdk_args *args, uint64_t bytes, struct nic_err *err)
+{
+	return dpdk_error(err, -ENOMEM,
+			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
+			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
+			  args->name, (unsigned long long)bytes >> 10, (unsigned long long)lockable() >> 10);
+}
+
+/**
+ * A ring of as many frames as by default, or as memory may be locked for, each large enough for the interface: whole
+ * pages, each a block, since DPDK takes frames to follow each other without gaps.
+ */
 static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
-	unsigned page = (unsigned)sysconf(_SC_PAGESIZE);
+	unsigned page = (unsigned)sysconf(_SC_PAGESIZE), count = PACKET_FRAMES;
 	unsigned frame = TPACKET_ALIGN(p->iface.mtu + FRAME_MAC_BYTES + 4 /* a VLAN tag */ + PACKET_HEAD_BYTES);
 	int error = 0;
-	if (frame > PACKET_FRAME_BYTES && !find_arg(args->devargs, "framesz") && !find_arg(args->devargs, "blocksz"))
-		error = add_arg(args, err, ",framesz=%u,blocksz=%u", (frame + page - 1) / page * page,
-				(frame + page - 1) / page * page);
-	if (!error && p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
+	if (p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
 		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
-	return error;
+	if (error || find_arg(args->devargs, "framesz") || find_arg(args->devargs, "blocksz") ||
+	    find_arg(args->devargs, "framecnt"))
+		return error; /* as the user wishes */
+	frame = frame > PACKET_FRAME_BYTES ? (frame + page - 1) / page * page : PACKET_FRAME_BYTES;
+	uint64_t each = (uint64_t)2 * frame * number_arg(args, "qpairs", 1); /* received and sent */
+	while (count > PACKET_FRAMES_MIN && each * count > lockable())
+		count /= 2;
+	if (each * count > lockable())
+		return too_little_lockable(args, each * count, err);
+	if (frame > PACKET_FRAME_BYTES)
+		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, frame);
+	return error || count == PACKET_FRAMES ? error : add_arg(args, err, ",framecnt=%u", count);
 }
 
 /* Interfaces without hardware have nothing that could be polled: net_af_xdp's way of doing so would make a system call
@@ -262,25 +304,10 @@ unsigned dpdk_iface_room(const struct dpdk_port *p)
 	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
 }
 
-/* Right to lock memory without limit. */
-static bool has_ipc_lock(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {{0}};
-	return syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
-}
-
 int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err)
 {
-	struct rlimit limit;
 	uint64_t all = bytes * p->xdp_rings;
-	if (!dpdk_is_xdp(&p->args) || has_ipc_lock() || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 ||
-	    limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= all)
-		return 0;
-	return dpdk_error(err, -ENOMEM,
-			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
-			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
-			  p->args.name, (unsigned long long)all >> 10, (unsigned long long)limit.rlim_cur >> 10);
+	return dpdk_is_xdp(&p->args) && all > lockable() ? too_little_lockable(&p->args, all, err) : 0;
 }
 
 /* net_af_xdp polls the kernel for so many packets, 64 by default, each time it finds none. */

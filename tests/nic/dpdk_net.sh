@@ -176,9 +176,9 @@ agent() {
 # From now on what passes an interface: the first 20000 packets, whole, into $run/NAME.pcap, and all that the kernel
 # says by ICMP, beside pings, into $run/NAME-icmp.pcap
 capture() { # name, holder, interface
-	beside "tcpdump.$1" "$2" tcpdump -i "$3" -U -s 0 -B 16384 -c 20000 -w "$run/$1.pcap" udp
+	beside "tcpdump.$1" "$2" tcpdump -Z root -i "$3" -U -s 0 -B 16384 -c 20000 -w "$run/$1.pcap" udp
 	tcpdump=$last
-	beside "tcpdump.$1-icmp" "$2" tcpdump -i "$3" -U -s 0 -B 4096 -w "$run/$1-icmp.pcap" \
+	beside "tcpdump.$1-icmp" "$2" tcpdump -Z root -i "$3" -U -s 0 -B 4096 -w "$run/$1-icmp.pcap" \
 		'icmp[icmptype] == icmp-unreach or (icmp6 and ip6[40] < 128)'
 	tcpdump="$tcpdump $last"
 	eventually grep -q 'listening on' "$run/tcpdump.$1" && eventually grep -q 'listening on' "$run/tcpdump.$1-icmp"
@@ -193,7 +193,7 @@ captured() { # ends it, after what was on its way is in the file
 }
 
 frames() { # capture, filter: how many there are
-	tshark -r "$run/$1.pcap" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE \
+	HOME=$dir tshark -r "$run/$1.pcap" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE \
 		-Y "$2" -T fields -e frame.number 2>>"$dir/err" | wc -l
 }
 
@@ -287,6 +287,13 @@ time.sleep(30)' >"$dir/bound" &
 	rights=
 	no_program "$a"
 	ok "$1: what was refused leaves nothing" $?
+}
+
+# ulimit -l is looked at before memory is locked: root is bound by it without one right.
+refuses_memory() { # device
+	rights="setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock prlimit --memlock=65536"
+	refuses "$1: too little memory may be locked" 'ulimit -l' --args "$1,iface=far0"
+	rights=
 }
 
 # Two processes want the same interface.
@@ -414,6 +421,7 @@ pair_cases() { # device
 	killed "$1" "$1"
 	no_program "$a" && no_program "$b"
 	ok "$1: nothing is left on the interfaces" $?
+	refuses_memory "$1"
 	case $1 in
 	net_af_packet*) large "$1: frames of 9000 bytes" "$1" 9000 8972 ;;
 	net_af_xdp*) large "$1: frames of 3000 bytes" "$1" 3000 2972 ;;
