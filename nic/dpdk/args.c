@@ -124,20 +124,6 @@ static int add(struct dpdk_args *a, const char *key, const char *value, struct n
 		       : 0;
 }
 
-/*
- * memif's driver has one socket for all devices of a process with the same path, which the first of them makes: a
- * client's does not listen. So a client says the path in other words than a server would.
- */
-static int add_socket(struct dpdk_args *a, struct nic_err *err)
-{
-	char path[sizeof a->socket + 4];
-	const char *slash = strrchr(a->socket, '/');
-	snprintf(path, sizeof path, "%s", a->socket);
-	if (!a->server && !a->abstract && slash && strlen(a->socket) + 3 < sizeof a->socket)
-		snprintf(path, sizeof path, "%.*s/./%s", (int)(slash - a->socket), a->socket, slash + 1);
-	return add(a, "socket", path, err);
-}
-
 static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 {
 	char *value = strchr(pair, '=');
@@ -152,8 +138,9 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	int error = look_at(a, pair, value, err);
 	if (error)
 		return error;
-	if (a->class == DPDK_MEMIF && strcmp(pair, "socket") == 0)
-		return 0; /* see add_socket() */
+	/* memif's: as they are for the device, see dpdk_memif_prepare(). */
+	if (a->class == DPDK_MEMIF && (strcmp(pair, "socket") == 0 || strcmp(pair, "socket-abstract") == 0))
+		return 0;
 	return add(a, pair, value, err);
 }
 
@@ -212,7 +199,5 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 	int error = 0;
 	while (!error && (word = strtok_r(NULL, ",", &rest)))
 		error = take_pair(out, word, err);
-	if (!error)
-		error = check(out, err);
-	return !error && out->class == DPDK_MEMIF ? add_socket(out, err) : error;
+	return error ? error : check(out, err);
 }

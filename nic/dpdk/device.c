@@ -23,12 +23,24 @@ static bool passes_mbufs(const struct dpdk_port *p)
 	return strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") || strstr(name, "softnic");
 }
 
+/* The device is ours from now on. -EPERM: it is another port's, or some part of the application has said that it is
+ * its own; what the application has started cannot be configured again. */
+static int claim(struct dpdk_port *p)
+{
+	static struct rte_eth_dev_owner owner = {.name = "farcall"};
+	int error = owner.id == RTE_ETH_DEV_NO_OWNER ? rte_eth_dev_owner_new(&owner.id) : 0;
+	if (!error)
+		error = rte_eth_dev_owner_set(p->ethdev, &owner);
+	p->owner = error ? RTE_ETH_DEV_NO_OWNER : owner.id;
+	return error;
+}
+
 static int find(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *a = &p->args;
 	uint16_t id;
 	bool there = rte_eth_dev_get_port_by_name(a->name, &id) == 0;
-	if (there && a->bus && strcmp(a->bus, "vdev") == 0)
+	if (there && a->class != DPDK_OWN)
 		return dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process; give the device another number",
 				  a->name);
 	if (!there && !a->bus)
@@ -50,7 +62,10 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		return dpdk_error(err, -EIO, "dpdk: %s does not say what it can do", a->name);
 	p->ethdev = id;
 	p->device = p->info.device;
-	return 0;
+	dpdk_log_begin();
+	int error = claim(p);
+	dpdk_log_end();
+	return error ? dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process", a->name) : 0;
 }
 
 /* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
@@ -235,6 +250,9 @@ void dpdk_device_close(struct dpdk_port *p)
 		if (p->probed)
 			rte_eth_dev_close(p->ethdev);
 	}
+	if (!p->probed && p->owner != RTE_ETH_DEV_NO_OWNER)
+		rte_eth_dev_owner_unset(p->ethdev, p->owner);
+	p->owner = RTE_ETH_DEV_NO_OWNER;
 	if (p->probed && p->device)
 		rte_dev_remove(p->device);
 	else if (p->probed)

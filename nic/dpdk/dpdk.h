@@ -17,6 +17,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <stdatomic.h>
+#include <sys/un.h>
 
 /* Queues of a port: one per shard. */
 #define DPDK_QUEUES_MAX 16u
@@ -170,9 +171,10 @@ struct dpdk_port {
 	_Atomic uint32_t shut; /* enum dpdk_shut */
 	struct dpdk_args args;
 	uint16_t ethdev;
-	bool probed;   /* the device is ours to remove */
-	bool started;  /* configured, so to be closed */
-	bool udp_sums; /* the device computes them on transmit */
+	uint64_t owner; /* of the device, while it is ours; RTE_ETH_DEV_NO_OWNER: it is not */
+	bool probed;    /* the device is ours to remove */
+	bool started;   /* configured, so to be closed */
+	bool udp_sums;  /* the device computes them on transmit */
 	unsigned queues_n;
 	struct dpdk_queue *queues[DPDK_QUEUES_MAX];
 	struct rte_mempool *pools[DPDK_QUEUES_MAX];
@@ -281,13 +283,17 @@ struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
 
 /* ---- memif.c ---- */
 
-/** Before the device is made: removes the socket that a killed server left. */
+/** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
 int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err);
 /** Starts the device, which has its other side later, or never. */
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
 /** Closes the device too. */
 void dpdk_memif_close(struct dpdk_port *p);
 uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now);
+/* ---- memif_kick.c ---- */
+
+/** The address of the socket, or of one beside it; 0: its path would be too long. */
+socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out);
 /** A socket that receives the kicks of queue `index`: the descriptor or -errno. */
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_lcore.h>
 #include <rte_log.h>
 #include <sched.h>
 #include <signal.h>
@@ -264,9 +265,20 @@ static int fail(struct nic_err *err, int error, bool for_good, const char *why, 
 	return error;
 }
 
+static void started(bool huge)
+{
+	eal.running = true;
+	eal.pid = getpid();
+	eal.huge = huge;
+}
+
 static int start(int huge, struct nic_err *err)
 {
 	struct start s = {0};
+	if (rte_lcore_count() > 0) { /* the application has started it, and keeps its log */
+		started(rte_eal_has_hugepages());
+		return 0;
+	}
 	if (huge == 1 && !huge_pages_free())
 		return fail(err, -ENOMEM, false, "huge=1, but fewer than 16 MiB of huge pages are free",
 			    "sysctl vm.nr_hugepages=64, or leave huge=1 out");
@@ -293,19 +305,14 @@ static int start(int huge, struct nic_err *err)
 	/* The words stay: EAL keeps pointers to some. */
 	if (error)
 		return fail(err, error, false, strerror(-error), "");
-	if (s.result < 0 && s.error == EALREADY) /* the application's */
-		s.huge = rte_eal_has_hugepages();
-	else if (s.result < 0)
+	if (s.result < 0)
 		return fail(err, s.error ? -s.error : -EIO, s.error != EINVAL, *why ? why : strerror(s.error),
 			    s.words ? "see FAR_DPDK_EAL" : "");
-	else
-		/* Nothing is in it, and each process would leave one. */
-		rmdir(rte_eal_get_runtime_dir());
+	/* Nothing is in it, and each process would leave one. */
+	rmdir(rte_eal_get_runtime_dir());
 	if (!says.verbose)
 		rte_log_set_level_pattern("pmd.*", RTE_LOG_WARNING);
-	eal.running = true;
-	eal.pid = getpid();
-	eal.huge = s.huge;
+	started(s.huge);
 	return 0;
 }
 
@@ -322,7 +329,8 @@ int dpdk_eal_start(int huge, struct nic_err *err)
 			     "fork first, or use exec");
 	} else if (!eal.running) {
 		error = start(huge, err);
-	} else if (huge >= 0 && (huge == 1) != eal.huge) {
+	}
+	if (!error && huge >= 0 && (huge == 1) != eal.huge) {
 		error = fail(err, -EBUSY, false,
 			     eal.huge ? "it runs already, with huge pages" : "it runs already, without huge pages",
 			     "all ports of a process share it: leave huge= out here");

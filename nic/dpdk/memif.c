@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * memif: connecting, and being disconnected. DPDK's driver has three habits that a port must live with.
+ * memif: connecting, and being disconnected. DPDK's driver has four habits that a port must live with.
  *
  * - When the other side goes away it unmaps the shared memory at once, on EAL's interrupt thread, whatever the thread
  * is doing that receives from it. So that thread is parked as long as there are memif ports. Their control sockets are
@@ -9,9 +9,12 @@
  * - A client tries to connect once, when it is started. So it is started again, until somebody is there.
  * - A server's listening socket is never closed, though the structure that its callback gets is freed. So the
  *   descriptor is made to lead to something that never becomes readable.
+ * - A server does not survive a client that is gone before it is greeted. So it listens where only we look, and we
+ *   listen in front of it, see relay.h.
  */
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/park.h"
+#include "nic/dpdk/relay.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +26,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -36,12 +40,20 @@
 #define TICK_NS      20000
 #define SOCKETS_MAX  64 /* of one path: one per client, and who listens */
 
+/* A socket that servers of this process have together, each with another id. */
+struct front {
+	struct front *next;
+	struct relay *relay;
+	struct relay_at at, back;
+	unsigned users;
+};
+
 struct dpdk_memif {
 	struct dpdk_memif *next;
 	struct dpdk_port *port;
-	struct sockaddr_un at;
-	socklen_t at_len;
-	int watch; /* epoll: the control sockets; in the port's */
+	struct front *front; /* server */
+	struct relay_at at;  /* of DPDK's own socket; server: behind the front */
+	int watch;           /* epoll: the control sockets; in the port's */
 	bool up;
 	ino_t control; /* client: its connection; 0: none */
 	uint64_t retry_at, retry_ns;
@@ -51,18 +63,9 @@ struct dpdk_memif {
 static struct {
 	pthread_mutex_t mutex;
 	struct dpdk_memif *first;
+	struct front *fronts;
 	bool parked; /* the interrupt thread */
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static socklen_t socket_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out)
-{
-	memset(out, 0, sizeof *out);
-	out->sun_family = AF_UNIX;
-	int n = snprintf(out->sun_path + a->abstract, sizeof out->sun_path - a->abstract, "%s%s", a->socket, suffix);
-	if (n < 0 || (size_t)n >= sizeof out->sun_path - a->abstract)
-		return 0;
-	return a->abstract ? (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n) : sizeof *out;
-}
 
 /* ---- the sockets, which only DPDK's driver knows ---- */
 
@@ -97,10 +100,10 @@ static bool look(int fd, bool server, struct found *out)
 
 static bool is_named(const struct dpdk_memif *m, const struct found *f)
 {
-	size_t path = f->len - offsetof(struct sockaddr_un, sun_path), want = strlen(m->at.sun_path);
-	if (m->port->args.abstract)
-		return f->len == m->at_len && memcmp(f->name.sun_path, m->at.sun_path, path) == 0;
-	return strnlen(f->name.sun_path, path) == want && memcmp(f->name.sun_path, m->at.sun_path, want) == 0;
+	size_t path = f->len - offsetof(struct sockaddr_un, sun_path), want = strlen(m->at.un.sun_path);
+	if (m->at.abstract)
+		return f->len == m->at.len && memcmp(f->name.sun_path, m->at.un.sun_path, path) == 0;
+	return strnlen(f->name.sun_path, path) == want && memcmp(f->name.sun_path, m->at.un.sun_path, want) == 0;
 }
 
 /* A server's are those of its name. A client's is the one that its last attempt made; the name at its other end is what
@@ -150,7 +153,7 @@ static unsigned likeness(const struct dpdk_memif *m, const struct found *f)
 	name.sun_path[sizeof name.sun_path - 1] = 0;
 	if (is_named(m, f))
 		return 3;
-	return !m->port->args.abstract && strcmp(base_name(name.sun_path), base_name(m->at.sun_path)) == 0 ? 2 : 1;
+	return !m->at.abstract && strcmp(base_name(name.sun_path), base_name(m->at.un.sun_path)) == 0 ? 2 : 1;
 }
 
 /* The connection that was not there before; other threads may have made some meanwhile. */
@@ -218,6 +221,14 @@ static unsigned collect(struct pollfd *out, unsigned max, bool *connecting)
 	return n;
 }
 
+static bool pump_all(void)
+{
+	bool moved = false;
+	for (struct front *f = all.fronts; f; f = f->next)
+		moved = relay_pump(f->relay) || moved;
+	return moved;
+}
+
 /* Until no control socket has had anything to say for a while. */
 static void wait_quiet(void)
 {
@@ -229,7 +240,7 @@ static void wait_quiet(void)
 		nanosleep(&tick, NULL);
 		unsigned n = collect(fds, SOCKETS_MAX, &connecting);
 		now = dpdk_now();
-		if (poll(fds, n, 0) > 0)
+		if (pump_all() || poll(fds, n, 0) > 0)
 			since = now;
 	} while (now < end && now - since < (connecting ? CONNECT_NS : QUIET_NS));
 }
@@ -288,7 +299,8 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 	struct epoll_event ev;
 	pthread_mutex_lock(&all.mutex);
 	bool retry = !p->args.server && !m->up;
-	if ((m->watch >= 0 && epoll_wait(m->watch, &ev, 1, 0) > 0) || (retry && now >= m->retry_at) || !all.parked)
+	if (pump_all() || (m->watch >= 0 && epoll_wait(m->watch, &ev, 1, 0) > 0) || (retry && now >= m->retry_at) ||
+	    !all.parked)
 		window(now);
 	retry = !p->args.server && !m->up;
 	/* A connection under way is watched; the time is for one that never comes to an end. */
@@ -302,111 +314,106 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 
 /* ---- open and close ---- */
 
-/* Who listens at the port's socket, as if it were a server's. */
-static void find_listeners(const struct dpdk_memif *m, struct sockets *out)
-{
-	struct dpdk_port *server = calloc(1, sizeof *server);
-	struct dpdk_memif as = *m;
-	out->n = 0;
-	if (!server)
-		return;
-	server->args = m->port->args;
-	server->args.server = true;
-	as.port = server;
-	find_sockets(&as, false, out);
-	size_t n = 0;
-	for (size_t i = 0; i < out->n; i++)
-		if (out->at[i].listener)
-			out->at[n++] = out->at[i];
-	out->n = n;
-	free(server);
-}
-
-static bool has_listener(const struct dpdk_memif *m)
-{
-	struct sockets s = {0};
-	find_listeners(m, &s);
-	free(s.at);
-	return s.n > 0;
-}
-
 /* See the third habit above. */
 static void close_listener(const struct dpdk_memif *m)
 {
 	struct sockets s = {0};
 	int never = eventfd(0, EFD_CLOEXEC);
-	find_listeners(m, &s);
+	find_sockets(m, false, &s);
 	for (size_t i = 0; i < s.n && never >= 0; i++)
-		dup3(never, s.at[i].fd, O_CLOEXEC);
+		if (s.at[i].listener)
+			dup3(never, s.at[i].fd, O_CLOEXEC);
 	if (never >= 0)
 		close(never);
 	free(s.at);
 }
 
-/* A port of this process for which DPDK's driver has the same socket; see add_socket() in args.c. */
-static struct dpdk_memif *same_socket(const struct dpdk_args *a)
+static void front_leave(struct dpdk_memif *m)
 {
-	for (struct dpdk_memif *m = all.first; m; m = m->next)
-		if (m->port->args.abstract == a->abstract && (a->abstract || m->port->args.server == a->server) &&
-		    strcmp(m->port->args.socket, a->socket) == 0)
-			return m;
-	return NULL;
+	struct front *f = m->front, **at;
+	if (--f->users)
+		return;
+	for (at = &all.fronts; *at != f; at = &(*at)->next)
+		;
+	*at = f->next;
+	close_listener(m);
+	relay_close(f->relay);
+	free(f);
 }
 
-/* Whoever uses the socket of DPDK's driver first decides whether it listens. */
-static int check_order(const struct dpdk_args *a, struct nic_err *err)
+/* A name that nobody else has: who connects to it has asked us. */
+static void name_back(struct relay_at *back)
 {
-	pthread_mutex_lock(&all.mutex);
-	struct dpdk_memif *other = same_socket(a);
-	bool listens = !other || has_listener(other);
-	pthread_mutex_unlock(&all.mutex);
-	return listens ? 0
-		       : dpdk_error(err, -EBUSY,
-				    "dpdk: this process has memif's client on @%s: in one process, open the server "
-				    "first, or "
-				    "say socket-abstract=no",
-				    a->socket);
+	static unsigned serial;
+	uint64_t random = 0;
+	if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
+		random = dpdk_now();
+	*back = (struct relay_at){.un.sun_family = AF_UNIX, .abstract = true};
+	int n = snprintf(back->un.sun_path + 1, sizeof back->un.sun_path - 1, "farcall-%ld-%u-%016llx", (long)getpid(),
+			 serial++, (unsigned long long)random);
+	back->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int front_join(struct dpdk_memif *m, const struct relay_at *at, struct nic_err *err)
+{
+	struct front *f = all.fronts;
+	while (f && (f->at.len != at->len || memcmp(&f->at.un, &at->un, sizeof at->un) != 0))
+		f = f->next;
+	if (!f) {
+		f = calloc(1, sizeof *f);
+		if (!f)
+			return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+		f->at = *at;
+		name_back(&f->back);
+		int error = relay_open(&f->at, &f->back, &f->relay, err);
+		if (error) {
+			free(f);
+			return error;
+		}
+		f->next = all.fronts;
+		all.fronts = f;
+	}
+	f->users++;
+	m->front = f;
+	m->at = f->back;
+	struct epoll_event ev = {.events = EPOLLIN};
+	epoll_ctl(m->port->fd, EPOLL_CTL_ADD, relay_fd(f->relay), &ev);
+	return 0;
 }
 
 int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
 {
-	const struct dpdk_args *a = &p->args;
-	struct sockaddr_un at;
-	struct stat st;
-	if (!a->server)
-		return 0;
-	if (a->abstract)
-		return check_order(a, err);
-	pthread_mutex_lock(&all.mutex);
-	bool ours = same_socket(a) != NULL;
-	pthread_mutex_unlock(&all.mutex);
-	socklen_t len = socket_address(a, "", &at);
-	if (ours || lstat(a->socket, &st) < 0)
-		return 0;
-	/* Of another type, so that a server that lives does not notice: EPROTOTYPE. */
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool dead = S_ISSOCK(st.st_mode) && fd >= 0 && connect(fd, (struct sockaddr *)&at, len) < 0 &&
-		    errno == ECONNREFUSED;
-	if (fd >= 0)
-		close(fd);
-	if (dead && unlink(a->socket) == 0)
-		return 0;
-	return dpdk_error(err, -EADDRINUSE, "dpdk: %s is there already: %s", a->socket,
-			  S_ISSOCK(st.st_mode)
-				  ? "another process is memif's server on it; give this one another socket="
-				  : "it is no socket; choose another socket=");
+	struct dpdk_args *a = &p->args;
+	struct relay_at at = {.abstract = a->abstract};
+	struct dpdk_memif *m = calloc(1, sizeof *m);
+	if (!m)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	p->memif = m;
+	m->port = p;
+	m->watch = -1;
+	m->retry_ns = RETRY_MIN_NS;
+	at.len = dpdk_memif_address(a, "", &at.un);
+	m->at = at;
+	int error = 0;
+	if (a->server) {
+		pthread_mutex_lock(&all.mutex);
+		error = front_join(m, &at, err);
+		pthread_mutex_unlock(&all.mutex);
+	}
+	if (error)
+		return error;
+	size_t len = strlen(a->devargs);
+	int n = snprintf(a->devargs + len, sizeof a->devargs - len, ",socket=%s,socket-abstract=%s",
+			 m->at.un.sun_path + m->at.abstract, m->at.abstract ? "yes" : "no");
+	return n < 0 || (size_t)n >= sizeof a->devargs - len
+		       ? dpdk_error(err, -EINVAL, "dpdk: the arguments of %s take more than %zu bytes", a->name,
+				    sizeof a->devargs - 1)
+		       : 0;
 }
 
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
 {
-	struct dpdk_memif *m = calloc(1, sizeof *m);
-	if (!m)
-		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
-	m->port = p;
-	m->watch = -1;
-	m->retry_ns = RETRY_MIN_NS;
-	m->at_len = socket_address(&p->args, "", &m->at);
-	p->memif = m;
+	struct dpdk_memif *m = p->memif;
 	pthread_mutex_lock(&all.mutex);
 	int error = all.parked ? 0 : park_interrupts();
 	all.parked = !error;
@@ -426,13 +433,15 @@ void dpdk_memif_close(struct dpdk_port *p)
 {
 	struct dpdk_memif *m = p->memif, **at;
 	pthread_mutex_lock(&all.mutex);
-	for (at = &all.first; *at != m; at = &(*at)->next)
+	for (at = &all.first; *at && *at != m; at = &(*at)->next)
 		;
-	*at = m->next;
+	if (*at)
+		*at = m->next;
 	dpdk_device_close(p);
-	if ((p->args.server || p->args.abstract) && !same_socket(&p->args))
-		close_listener(m);
-	if (!all.first) {
+	pump_all(); /* its farewell */
+	if (m->front)
+		front_leave(m);
+	if (!all.first && all.parked) {
 		park_release();
 		all.parked = false;
 	}
@@ -440,49 +449,4 @@ void dpdk_memif_close(struct dpdk_port *p)
 	if (m->watch >= 0)
 		close(m->watch);
 	free(m);
-}
-
-/* ---- kicks ---- */
-
-/* Beside memif's own socket, wherever that is: who reaches one reaches the other. Nobody else can have the name, since
- * memif has one server and one client of an id. */
-void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
-{
-	char suffix[32];
-	memset(out, 0, sizeof *out);
-	snprintf(suffix, sizeof suffix, ".%c%u.%u", server ? 's' : 'c', a->id, index);
-	out->len = socket_address(a, suffix, (struct sockaddr_un *)&out->to);
-}
-
-void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
-{
-	dpdk_memif_kick_path(&p->args, !p->args.server, index, out);
-}
-
-void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index)
-{
-	struct host_kick at;
-	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
-	if (at.len && !p->args.abstract)
-		unlink(((struct sockaddr_un *)&at.to)->sun_path);
-}
-
-int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
-{
-	struct host_kick at;
-	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
-	if (!at.len)
-		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: memif's socket= takes up to 80 bytes here",
-				  p->args.socket);
-	if (!p->args.abstract)
-		return host_kick_open_unix(((struct sockaddr_un *)&at.to)->sun_path, err);
-	int fd = host_kick_sender(&at);
-	if (fd >= 0 && bind(fd, (const struct sockaddr *)&at.to, at.len) < 0) {
-		int error = errno;
-		close(fd);
-		return dpdk_error(err, -error, "dpdk: cannot receive kicks at @%s: %s%s", p->args.socket,
-				  strerror(error),
-				  error == EADDRINUSE ? "; another process has memif's same id and role" : "");
-	}
-	return fd < 0 ? dpdk_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd)) : fd;
 }

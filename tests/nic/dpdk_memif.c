@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static char dir[] = "/tmp/farcall-memif-XXXXXX";
 static char server_args[256], client_args[256];
@@ -121,10 +123,14 @@ static void case_again(void)
 		bool abstract = i % 2;
 		snprintf(at, sizeof at, "net_memif%u,role=server,id=%u,socket=%s/%s,socket-abstract=%s", i, i % 3, dir,
 			 abstract ? "a" : "f", abstract ? "yes" : "no");
-		end_open(&s, at, 1);
-		snprintf(at, sizeof at, "net_memif%u,role=client,id=%u,socket=%s/%s,socket-abstract=%s", i + 1, i % 3,
-			 dir, abstract ? "a" : "f", abstract ? "yes" : "no");
-		end_open(&c, at, 1);
+		if (i % 3)
+			end_open(&s, at, 1);
+		char other[256];
+		snprintf(other, sizeof other, "net_memif%u,role=client,id=%u,socket=%s/%s,socket-abstract=%s", i + 1,
+			 i % 3, dir, abstract ? "a" : "f", abstract ? "yes" : "no");
+		end_open(&c, other, 1);
+		if (i % 3 == 0) /* either may be first */
+			end_open(&s, at, 1);
 		s.ops->address(s.port, &to);
 		uint32_t peer = end_connect(&c, 0, &to, 0);
 		for (unsigned k = 0; k < 200; k++)
@@ -358,7 +364,8 @@ static void case_args(void)
 		{"net_memif0,role=server,port=65536", "port=65536", 1},
 		{"net_memif0,role=server,ip=10.0.0.300", "ip=10.0.0.300", 1},
 		{"net_memif0,role=server,ip=10.0.0.3/33", "ip=10.0.0.3/33", 1},
-		{"net_memif0,role=server,socket-abstract=no,socket=/nonexistent/dir/m", "net_memif0 cannot be had", 1},
+		{"net_memif0,role=server,socket-abstract=no,socket=/nonexistent/dir/m",
+		 "cannot listen at /nonexistent/dir/m", 1},
 		{"net_memif0,role=server,rsize=99", "Invalid ring size", 1},
 		{"net_memif0,role=server,unknown=1", "unknown=1: memif has no such", 1},
 		{"net_null0,copy=0,unknown=1", "net_null0 cannot be had", 1},
@@ -386,6 +393,11 @@ static void case_args(void)
 	REQUIRE(end_try(&twice, server_args, 1, &err) == -EBUSY && strstr(err.text, "in use in this process"));
 	struct nic_config config = {.id = 1, .queues = 1, .head_bytes = 28, .args = server_args};
 	REQUIRE(e.ops->open(&config, &twice.port, &err) == -EINVAL && strstr(err.text, "28 bytes"));
+	int status;
+	pid_t child = fork(); /* which has none of EAL's threads */
+	if (child == 0)
+		_exit(end_try(&twice, "net_null7,copy=0", 1, &err) != -EOPNOTSUPP || !strstr(err.text, "forked"));
+	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
 	struct other o;
 	struct nic_addr ours;
 	e.ops->address(e.port, &ours);
@@ -530,6 +542,80 @@ static void case_huge(void)
 	c.ops->close(c.port);
 }
 
+static int knock(void)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/m.sock", dir);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	REQUIRE(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+	return fd;
+}
+
+static void steps(struct end *s, struct end *c, unsigned ms)
+{
+	for (uint64_t until = now_ns() + ms * UINT64_C(1000000); now_ns() < until;) {
+		end_step(s);
+		if (c)
+			end_step(c);
+	}
+}
+
+/* Who connects to a server and leaves, or stays and says nonsense, disturbs neither it nor its client. */
+static void case_knock(void)
+{
+	struct end s, c;
+	struct nic_addr to;
+	uint8_t nonsense[300];
+	int fds[80];
+	name_args("");
+	end_open(&s, server_args, 1);
+	s.ops->address(s.port, &to);
+	for (unsigned i = 0; i < 50; i++) {
+		close(knock());
+		steps(&s, NULL, i % 3);
+	}
+	end_open(&c, client_args, 1);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, 1, 100);
+	unsigned before = open_fds();
+	for (unsigned i = 0; i < 200; i++) {
+		memset(nonsense, (int)(i * 37), sizeof nonsense);
+		nonsense[0] = (uint8_t)(i % 10); /* all types of message, and some that there are not */
+		nonsense[1] = 0;
+		int fd = knock();
+		steps(&s, &c, i % 2);
+		/* 128 bytes are the length of a message. */
+		ssize_t n = send(fd, nonsense, i % 3 ? 128 : 1 + i, MSG_NOSIGNAL);
+		REQUIRE(n > 0 || errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN);
+		steps(&s, &c, i % 2);
+		close(fd);
+		exchange(&c, 0, peer, &s, 0, 2 + i, 100);
+	}
+	for (unsigned i = 0; i < 80; i++) { /* more than are served */
+		fds[i] = knock();
+		steps(&s, &c, 1);
+	}
+	steps(&s, &c, 20);
+	exchange(&c, 0, peer, &s, 0, 1000, 100);
+	struct pollfd p = {.fd = s.ops->fd(s.port), .events = POLLIN};
+	for (uint64_t limit = now_ns() + HANG_NS; poll(&p, 1, 0) > 0;) { /* nor is the control core kept busy */
+		REQUIRE(now_ns() < limit);
+		steps(&s, &c, 20);
+	}
+	for (unsigned i = 0; i < 80; i++)
+		close(fds[i]);
+	steps(&s, &c, 100);
+	exchange(&c, 0, peer, &s, 0, 1001, 100);
+	REQUIRE(open_fds() == before);
+	/* Its client can still come back. */
+	c.ops->close(c.port);
+	end_open(&c, client_args, 1);
+	peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, 1002, 100);
+	c.ops->close(c.port);
+	s.ops->close(s.port);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -538,7 +624,8 @@ int main(int argc, char **argv)
 	} cases[] = {{"echo", case_echo},         {"restart", case_restart},   {"again", case_again},
 		     {"queues", case_queues},     {"sleep", case_sleep},       {"full", case_full},
 		     {"released", case_released}, {"raw", case_raw},           {"args", case_args},
-		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge}};
+		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge},
+		     {"knock", case_knock}};
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/dpdk/relay.h"
+
+#include "nic/dpdk/host_error.h"
+
+#include <errno.h>
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MESSAGE_MAX 256 /* memif's have 128 bytes */
+#define FDS_MAX     4   /* and one descriptor */
+
+struct pair {
+	int client, server; /* −1: gone, or not there yet */
+	bool used;
+	bool greeted; /* the server has said something */
+};
+
+struct relay {
+	struct relay_at front, back;
+	int listener, epoll;
+	bool full; /* nobody is accepted, so the listener is not looked at */
+	struct pair pairs[RELAY_CLIENTS_MAX];
+};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void watch(const struct relay *r, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+	epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+/* ---- handing on ---- */
+
+struct message {
+	struct msghdr head;
+	struct iovec part;
+	char bytes[MESSAGE_MAX];
+	alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+static ssize_t receive(int fd, struct message *m)
+{
+	m->part = (struct iovec){m->bytes, sizeof m->bytes};
+	m->head = (struct msghdr){
+		.msg_iov = &m->part, .msg_iovlen = 1, .msg_control = m->control, .msg_controllen = sizeof m->control};
+	ssize_t n;
+	do
+		n = recvmsg(fd, &m->head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static void close_received(struct message *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m->head); c; c = CMSG_NXTHDR(&m->head, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			close(fd);
+		}
+	}
+}
+
+/* One message: 1; nothing there: 0; that was the end: −1. One that cannot be delivered is dropped, since its receiver's
+ * end is seen in time. */
+static int hand_on(int from, int to)
+{
+	struct message m;
+	ssize_t n = receive(from, &m);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -1;
+	bool whole = !(m.head.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+	if (n > 0 && whole && to >= 0) {
+		m.part.iov_len = (size_t)n;
+		m.head.msg_flags = 0;
+		if (m.head.msg_controllen == 0)
+			m.head.msg_control = NULL;
+		whole = sendmsg(to, &m.head, MSG_DONTWAIT | MSG_NOSIGNAL) == n || errno == EPIPE || errno == ECONNRESET;
+	}
+	close_received(&m);
+	return n > 0 && whole ? 1 : -1;
+}
+
+/* ---- connections ---- */
+
+static bool reach_server(struct relay *r, struct pair *p)
+{
+	p->server = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (p->server < 0)
+		return false;
+	if (connect(p->server, (struct sockaddr *)&r->back.un, r->back.len) < 0) {
+		close_fd(&p->server);
+		return false;
+	}
+	watch(r, p->server);
+	watch(r, p->client);
+	return true;
+}
+
+static struct pair *pair_new(struct relay *r)
+{
+	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+		if (!r->pairs[i].used)
+			return &r->pairs[i];
+	return NULL;
+}
+
+static void accept_all(struct relay *r)
+{
+	struct pair *p;
+	bool full = !pair_new(r);
+	if (full != r->full) {
+		struct epoll_event ev = {.events = full ? 0 : EPOLLIN, .data.fd = r->listener};
+		epoll_ctl(r->epoll, EPOLL_CTL_MOD, r->listener, &ev);
+		r->full = full;
+	}
+	while ((p = pair_new(r))) {
+		int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		*p = (struct pair){.client = fd, .server = -1, .used = true};
+	}
+}
+
+static bool pump(struct relay *r, struct pair *p)
+{
+	bool moved = false;
+	int n;
+	if (p->server < 0) {
+		if (!reach_server(r, p))
+			return false;
+		moved = true;
+	}
+	while (p->server >= 0 && (n = hand_on(p->server, p->client)) != 0) {
+		p->greeted = true;
+		if (n < 0)
+			close_fd(&p->server);
+	}
+	while (p->client >= 0 && p->server >= 0 && (n = hand_on(p->client, p->server)) != 0) {
+		moved = true;
+		if (n < 0)
+			close_fd(&p->client);
+	}
+	/* A server that has not greeted yet would not survive that nobody is there. */
+	if (p->client < 0 && p->server >= 0 && p->greeted) {
+		close_fd(&p->server);
+		moved = true;
+	}
+	if (p->server < 0) {
+		close_fd(&p->client);
+		p->used = false;
+	}
+	return moved;
+}
+
+bool relay_pump(struct relay *r)
+{
+	bool moved = false;
+	accept_all(r);
+	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+		if (r->pairs[i].used)
+			moved = pump(r, &r->pairs[i]) || moved;
+	accept_all(r); /* where somebody left */
+	return moved;
+}
+
+int relay_fd(const struct relay *r)
+{
+	return r->epoll;
+}
+
+bool relay_waits(const struct relay *r)
+{
+	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+		if (r->pairs[i].used && r->pairs[i].server < 0)
+			return true;
+	return false;
+}
+
+/* ---- open and close ---- */
+
+static int make_way(const struct relay_at *at, struct nic_err *err)
+{
+	struct stat st;
+	const char *path = at->un.sun_path;
+	if (at->abstract || lstat(path, &st) < 0)
+		return 0;
+	/* Of another type, so that a server that lives does not notice: EPROTOTYPE. */
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool dead = S_ISSOCK(st.st_mode) && fd >= 0 && connect(fd, (const struct sockaddr *)&at->un, at->len) < 0 &&
+		    errno == ECONNREFUSED;
+	close_fd(&fd);
+	if (dead && unlink(path) == 0)
+		return 0;
+	return host_error(err, -EADDRINUSE, "dpdk: %s is there already: %s", path,
+			  S_ISSOCK(st.st_mode)
+				  ? "another process is memif's server on it; give this one another socket="
+				  : "it is no socket; choose another socket=");
+}
+
+int relay_open(const struct relay_at *front, const struct relay_at *back, struct relay **out, struct nic_err *err)
+{
+	int error = make_way(front, err);
+	struct relay *r = error ? NULL : calloc(1, sizeof *r);
+	if (!r)
+		return error ? error : host_error(err, -ENOMEM, "dpdk: out of memory");
+	r->front = *front;
+	r->back = *back;
+	r->epoll = epoll_create1(EPOLL_CLOEXEC);
+	r->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	bool bound = r->epoll >= 0 && r->listener >= 0 &&
+		     bind(r->listener, (const struct sockaddr *)&front->un, front->len) == 0;
+	if (!bound || listen(r->listener, (int)RELAY_CLIENTS_MAX) < 0) {
+		error = errno;
+		r->front.abstract = r->front.abstract || !bound; /* whose file it is */
+		relay_close(r);
+		return host_error(err, -error, "dpdk: memif's server cannot listen at %s%s: %s%s",
+				  front->abstract ? "@" : "", front->un.sun_path + front->abstract, strerror(error),
+				  error == EADDRINUSE ? "; another process does" : "");
+	}
+	watch(r, r->listener);
+	*out = r;
+	return 0;
+}
+
+void relay_close(struct relay *r)
+{
+	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+		if (r->pairs[i].used) {
+			close_fd(&r->pairs[i].client);
+			close_fd(&r->pairs[i].server);
+		}
+	if (!r->front.abstract)
+		unlink(r->front.un.sun_path);
+	close_fd(&r->listener);
+	close_fd(&r->epoll);
+	free(r);
+}
