@@ -176,12 +176,18 @@ agent() {
 # From now on what passes an interface: the first 20000 packets, whole, into $run/NAME.pcap, and all that the kernel
 # says by ICMP, beside pings, into $run/NAME-icmp.pcap
 capture() { # name, holder, interface
-	beside "tcpdump.$1" "$2" tcpdump -Z root -i "$3" -U -s 0 -B 16384 -c 20000 -w "$run/$1.pcap" udp
+	tcpdump=
+	[ -z "${FAR_TEST_INSIDE:-}" ] || return 0 # it insists on leaving the user, which a user namespace forbids
+	beside "tcpdump.$1" "$2" tcpdump -i "$3" -U -s 0 -B 16384 -c 20000 -w "$run/$1.pcap" udp
 	tcpdump=$last
-	beside "tcpdump.$1-icmp" "$2" tcpdump -Z root -i "$3" -U -s 0 -B 4096 -w "$run/$1-icmp.pcap" \
+	beside "tcpdump.$1-icmp" "$2" tcpdump -i "$3" -U -s 0 -B 4096 -w "$run/$1-icmp.pcap" \
 		'icmp[icmptype] == icmp-unreach or (icmp6 and ip6[40] < 128)'
 	tcpdump="$tcpdump $last"
 	eventually grep -q 'listening on' "$run/tcpdump.$1" && eventually grep -q 'listening on' "$run/tcpdump.$1-icmp"
+}
+
+uncaptured() { # case: is skipped where nothing can be captured
+	[ -n "${FAR_TEST_INSIDE:-}" ] && skip "$1" "tcpdump as root of a user namespace"
 }
 
 captured() { # ends it, after what was on its way is in the file
@@ -343,6 +349,7 @@ neighbours() { # name, device, address of b, where
 	*) above 1 rx_malformed $((kinds * 10)) && above 1 rx_foreign 500 ;;
 	esac
 	ok "$1: foreign and malformed frames are counted" $?
+	uncaptured "$1: none of our frames is refused" && return
 	# The generator sends to a port that nobody has, so that it is certain that refusals are seen.
 	[ $good -eq 0 ] && none_refused a "$(port_of 0)" "$(port_of 1)" && [ "$heard" -gt 0 ]
 	ok "$1: none of our frames is refused" $?
@@ -440,6 +447,7 @@ bridge() { # name, device, where
 	captured
 	[ $good -eq 0 ] && above 0 longest 1400 && above 1 longest 1400 && above 2 longest 1400
 	ok "$1: three workers through a bridge" $?
+	uncaptured "$1: all frames on the bridge decode" && return
 	[ $good -eq 0 ] && decodes bridge "$(port_of 0)" "$(port_of 1)" "$(port_of 2)" &&
 		none_refused bridge "$(port_of 0)" "$(port_of 1)" "$(port_of 2)"
 	ok "$1: all frames on the bridge decode" $?
