@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
@@ -32,6 +34,10 @@
 /* The kernel takes no mbufs of less than 2 KiB. */
 #define XDP_ROOM_MIN   2048u
 #define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
+
+/* Another attempt to take a queue that was let go of just now. */
+#define XDP_TRIES_MAX 100u
+#define XDP_TRY_NS    20000000
 
 /* The value of one of the device's own arguments; NULL: it is not there. */
 static const char *find_arg(const char *devargs, const char *key)
@@ -233,6 +239,15 @@ static unsigned list_sockets(const struct dpdk_port *p, int *out, unsigned max)
 	return n;
 }
 
+static void note_socket(struct dpdk_port *p, int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return;
+	p->sockets[p->sockets_n] = fd;
+	p->inodes[p->sockets_n++] = st.st_ino;
+}
+
 /* Leaves in p->sockets those that are new. */
 static void find_sockets(struct dpdk_port *p)
 {
@@ -243,16 +258,26 @@ static void find_sockets(struct dpdk_port *p)
 		while (before < p->others_n && p->others[before] < now[i])
 			before++;
 		if ((before == p->others_n || p->others[before] != now[i]) && p->sockets_n < XDP_QUEUES_MAX)
-			p->sockets[p->sockets_n++] = now[i];
+			note_socket(p, now[i]);
 	}
+}
+
+/* When the device is closed: DPDK leaves those of net_af_xdp open, and with them the interface's queues taken. */
+static void close_sockets(struct dpdk_port *p)
+{
+	struct stat st;
+	for (unsigned i = 0; dpdk_is_xdp(&p->args) && i < p->sockets_n; i++)
+		if (fstat(p->sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == p->inodes[i])
+			close(p->sockets[i]);
+	p->sockets_n = 0;
 }
 
 int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 {
 	unsigned rings = dpdk_is_xdp(&p->args) ? p->xdp_rings : p->queues_n;
+	find_sockets(p);
 	if (p->queues_n == 1)
 		return 0;
-	find_sockets(p);
 	for (unsigned q = 0; q < p->queues_n; q++) {
 		for (unsigned i = 0; i < p->sockets_n; i++) {
 			/* Made in the order of the rings. Where there are others among them, each wakes everybody. */
@@ -320,13 +345,29 @@ int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
 {
 	if (p->xdp_object < 0)
 		return 0;
-	close(p->xdp_object);
-	p->xdp_object = -1;
-	int link = xdp_keep(p->iface.index, p->iface.name, err);
+	int link = xdp_keep(p->iface.index, p->iface.name, &p->xdp_program, err);
 	if (link == -EOPNOTSUPP) /* an old kernel: DPDK takes the filter off, or the next start does */
 		return 0;
 	p->xdp_link = link < 0 ? -1 : link;
 	return link < 0 ? link : 0;
+}
+
+bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err)
+{
+	struct nic_err ignored;
+	/* DPDK only says that it could not, never why. */
+	if (!dpdk_is_xdp(&p->args) || tries == XDP_TRIES_MAX || !err || !strstr(err->text, "xsk socket"))
+		return false;
+	if (dpdk_iface_keep(p, &ignored) == 0)
+		dpdk_iface_leave(p);
+	find_sockets(p);
+	dpdk_device_close(p);
+	dpdk_device_free(p);
+	close_sockets(p);
+	xdp_forget(p->xdp_program);
+	p->xdp_program = 0;
+	nanosleep(&(struct timespec){.tv_nsec = XDP_TRY_NS}, NULL);
+	return true;
 }
 
 void dpdk_iface_leave(struct dpdk_port *p)
@@ -340,6 +381,9 @@ void dpdk_iface_close(struct dpdk_port *p)
 	if (p->xdp_object >= 0)
 		close(p->xdp_object);
 	p->xdp_object = -1;
+	close_sockets(p);
+	xdp_forget(p->xdp_program);
+	p->xdp_program = 0;
 	host_socks_close(&p->holder);
 	host_socks_close(&p->kicks);
 }

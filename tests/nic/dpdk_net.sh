@@ -421,6 +421,7 @@ pair_cases() { # device
 	esac
 	exchange "$1: IPv4" "$1"
 	exchange "$1: IPv6" "$1" --listen fd91::/16
+	exchange "$1: opened and closed before" "$1" --again 4
 	sleepers "$1" "$1"
 	agents "$1: agents, calls of all sizes" "dpdk:$1,iface=far0" 1 30000000
 	neighbours "$1, IPv4" "$1" 10.91.7.2 10.91.7.0/24
