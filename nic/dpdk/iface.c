@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -262,13 +263,31 @@ static void find_sockets(struct dpdk_port *p)
 	}
 }
 
+/* Mapped rings keep a socket alive when its descriptor is closed. DPDK unmaps those of the first queue only. */
+static void unmap_socket(uint64_t inode)
+{
+	char line[256];
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned long from, to, of;
+		char path[16];
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu %15s", &from, &to, &of, path) == 4 && of == inode &&
+		    strncmp(path, "socket:[", 8) == 0)
+			munmap((void *)from, to - from);
+	}
+	if (f)
+		fclose(f);
+}
+
 /* When the device is closed: DPDK leaves those of net_af_xdp open, and with them the interface's queues taken. */
 static void close_sockets(struct dpdk_port *p)
 {
 	struct stat st;
 	for (unsigned i = 0; dpdk_is_xdp(&p->args) && i < p->sockets_n; i++)
-		if (fstat(p->sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == p->inodes[i])
+		if (fstat(p->sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == p->inodes[i]) {
+			unmap_socket(p->inodes[i]);
 			close(p->sockets[i]);
+		}
 	p->sockets_n = 0;
 }
 

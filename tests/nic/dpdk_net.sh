@@ -486,6 +486,7 @@ queue_cases() { # device
 	exchange "$1: three queues each" "$1" --queues 3
 	exchange "$1: three queues, each to another one" "$1" --queues 3 --shift 1
 	exchange "$1: three queues, each to another one, IPv6" "$1" --queues 3 --shift 2 --listen fd91::/16
+	exchange "$1: three queues, opened and closed before" "$1" --queues 3 --again 3
 	exchange "$1: two shards on three queues" "$1" --queues 2 --shift 1
 	agents "$1: agents of three shards" "dpdk:$1,iface=far0" 3 1000000
 	case $1 in
