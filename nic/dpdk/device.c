@@ -267,5 +267,6 @@ void dpdk_device_free(struct dpdk_port *p)
 	pthread_mutex_lock(&mutex);
 	for (unsigned i = 0; i < p->queues_n; i++)
 		rte_mempool_free(p->pools[i]);
+	memset(p->pools, 0, sizeof p->pools);
 	pthread_mutex_unlock(&mutex);
 }

@@ -186,13 +186,15 @@ struct dpdk_port {
 	unsigned head_len; /* of a frame's headers */
 	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
-	struct host_iface iface;     /* IFACE */
-	struct host_ip ip;           /* IFACE: the chosen one */
-	struct host_socks holder;    /* IFACE: our UDP ports, at the kernel */
-	struct host_socks kicks;     /* IFACE */
-	unsigned xdp_rings;          /* net_af_xdp: queues of the interface, all of which are looked at */
-	int xdp_object, xdp_link;    /* net_af_xdp; −1: none */
-	int sockets[XDP_QUEUES_MAX]; /* IFACE: DPDK's own, of the rings, as far as they could be found */
+	struct host_iface iface;         /* IFACE */
+	struct host_ip ip;               /* IFACE: the chosen one */
+	struct host_socks holder;        /* IFACE: our UDP ports, at the kernel */
+	struct host_socks kicks;         /* IFACE */
+	uint32_t xdp_program;            /* net_af_xdp: its number; 0: not known */
+	unsigned xdp_rings;              /* net_af_xdp: queues of the interface, all of which are looked at */
+	int xdp_object, xdp_link;        /* net_af_xdp; −1: none */
+	int sockets[XDP_QUEUES_MAX];     /* IFACE: DPDK's own, of the rings, as far as they could be found */
+	uint64_t inodes[XDP_QUEUES_MAX]; /* of them: what the descriptors are of */
 	unsigned sockets_n;
 	int others[DPDK_SOCKETS_MAX]; /* of the same kind, that were there before */
 	unsigned others_n;
@@ -259,6 +261,12 @@ uint16_t dpdk_iface_mtu(const struct dpdk_port *p);
 unsigned dpdk_iface_room(const struct dpdk_port *p);
 /** May `bytes` be locked, that each of the rings' shares of net_af_xdp needs; -ENOMEM. */
 int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err);
+/**
+ * After dpdk_device_open() has failed: whether it may succeed now, since the kernel lets go of the queues of an
+ * interface a moment after the sockets were closed. Waits 20 ms, and takes away what is left of the device. False: it
+ * is no such failure, or it was one 100 times.
+ */
+bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err);
 /** Is a look at an empty queue a system call. */
 bool dpdk_iface_poll_costs(const struct dpdk_port *p);
 /** When the device's queues are set up: nothing of it survives the process from here on. */

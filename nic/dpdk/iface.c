@@ -15,12 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
 #define PACKET_FRAME_BYTES 2048u
+#define PACKET_FRAMES      512u /* of a ring by default, and the fewest that are worth while */
+#define PACKET_FRAMES_MIN  64u
 #define PACKET_HEAD_BYTES  (TPACKET_ALIGN(TPACKET2_HDRLEN) + 16u)
 
 /* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
@@ -30,6 +35,10 @@
 /* The kernel takes no mbufs of less than 2 KiB. */
 #define XDP_ROOM_MIN   2048u
 #define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
+
+/* Another attempt to take a queue that was let go of just now. */
+#define XDP_TRIES_MAX 100u
+#define XDP_TRY_NS    20000000
 
 /* The value of one of the device's own arguments; NULL: it is not there. */
 static const char *find_arg(const char *devargs, const char *key)
@@ -103,20 +112,60 @@ __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args,
 	return 0;
 }
 
-/* A ring of as many frames as by default, but each large enough for the interface: whole pages, each a block, since
- * DPDK takes frames to follow each other without gaps. */
+/* Root of a user namespace has the right to lock memory only there, which does not count. */
+static bool in_user_namespace(void)
+{
+	unsigned inside = 0, outside = 0, n = 0;
+	FILE *f = fopen("/proc/self/uid_map", "re");
+	bool whole = f && fscanf(f, "%u %u %u", &inside, &outside, &n) == 3 && n == UINT32_MAX;
+	if (f)
+		fclose(f);
+	return !whole;
+}
+
+/* Bytes of memory that may be locked. */
+static uint64_t lockable(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+	struct rlimit limit;
+	if (syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK && !in_user_namespace())
+		return UINT64_MAX;
+	return getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+}
+
+static int too_little_lockable(const struct dpdk_args *args, uint64_t bytes, struct nic_err *err)
+{
+	return dpdk_error(err, -ENOMEM,
+			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
+			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
+			  args->name, (unsigned long long)bytes >> 10, (unsigned long long)lockable() >> 10);
+}
+
+/**
+ * A ring of as many frames as by default, or as memory may be locked for, each large enough for the interface: whole
+ * pages, each a block, since DPDK takes frames to follow each other without gaps.
+ */
 static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
-	unsigned page = (unsigned)sysconf(_SC_PAGESIZE);
+	unsigned page = (unsigned)sysconf(_SC_PAGESIZE), count = PACKET_FRAMES;
 	unsigned frame = TPACKET_ALIGN(p->iface.mtu + FRAME_MAC_BYTES + 4 /* a VLAN tag */ + PACKET_HEAD_BYTES);
 	int error = 0;
-	if (frame > PACKET_FRAME_BYTES && !find_arg(args->devargs, "framesz") && !find_arg(args->devargs, "blocksz"))
-		error = add_arg(args, err, ",framesz=%u,blocksz=%u", (frame + page - 1) / page * page,
-				(frame + page - 1) / page * page);
-	if (!error && p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
+	if (p->queues_n > 1 && !find_arg(args->devargs, "qpairs"))
 		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
-	return error;
+	if (error || find_arg(args->devargs, "framesz") || find_arg(args->devargs, "blocksz") ||
+	    find_arg(args->devargs, "framecnt"))
+		return error; /* as the user wishes */
+	frame = frame > PACKET_FRAME_BYTES ? (frame + page - 1) / page * page : PACKET_FRAME_BYTES;
+	uint64_t each = (uint64_t)2 * frame * number_arg(args, "qpairs", 1); /* received and sent */
+	while (count > PACKET_FRAMES_MIN && each * count > lockable())
+		count /= 2;
+	if (each * count > lockable())
+		return too_little_lockable(args, each * count, err);
+	if (frame > PACKET_FRAME_BYTES)
+		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, frame);
+	return error || count == PACKET_FRAMES ? error : add_arg(args, err, ",framecnt=%u", count);
 }
 
 /* Interfaces without hardware have nothing that could be polled: net_af_xdp's way of doing so would make a system call
@@ -191,6 +240,15 @@ static unsigned list_sockets(const struct dpdk_port *p, int *out, unsigned max)
 	return n;
 }
 
+static void note_socket(struct dpdk_port *p, int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return;
+	p->sockets[p->sockets_n] = fd;
+	p->inodes[p->sockets_n++] = st.st_ino;
+}
+
 /* Leaves in p->sockets those that are new. */
 static void find_sockets(struct dpdk_port *p)
 {
@@ -201,16 +259,44 @@ static void find_sockets(struct dpdk_port *p)
 		while (before < p->others_n && p->others[before] < now[i])
 			before++;
 		if ((before == p->others_n || p->others[before] != now[i]) && p->sockets_n < XDP_QUEUES_MAX)
-			p->sockets[p->sockets_n++] = now[i];
+			note_socket(p, now[i]);
 	}
+}
+
+/* Mapped rings keep a socket alive when its descriptor is closed. DPDK unmaps those of the first queue only. */
+static void unmap_socket(uint64_t inode)
+{
+	char line[256];
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned long from, to, of;
+		char path[16];
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu %15s", &from, &to, &of, path) == 4 && of == inode &&
+		    strncmp(path, "socket:[", 8) == 0)
+			munmap((void *)from, to - from);
+	}
+	if (f)
+		fclose(f);
+}
+
+/* When the device is closed: DPDK leaves those of net_af_xdp open, and with them the interface's queues taken. */
+static void close_sockets(struct dpdk_port *p)
+{
+	struct stat st;
+	for (unsigned i = 0; dpdk_is_xdp(&p->args) && i < p->sockets_n; i++)
+		if (fstat(p->sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == p->inodes[i]) {
+			unmap_socket(p->inodes[i]);
+			close(p->sockets[i]);
+		}
+	p->sockets_n = 0;
 }
 
 int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 {
 	unsigned rings = dpdk_is_xdp(&p->args) ? p->xdp_rings : p->queues_n;
+	find_sockets(p);
 	if (p->queues_n == 1)
 		return 0;
-	find_sockets(p);
 	for (unsigned q = 0; q < p->queues_n; q++) {
 		for (unsigned i = 0; i < p->sockets_n; i++) {
 			/* Made in the order of the rings. Where there are others among them, each wakes everybody. */
@@ -262,25 +348,10 @@ unsigned dpdk_iface_room(const struct dpdk_port *p)
 	return number_arg(&p->args, "framesz", PACKET_FRAME_BYTES);
 }
 
-/* Right to lock memory without limit. */
-static bool has_ipc_lock(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {{0}};
-	return syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
-}
-
 int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err)
 {
-	struct rlimit limit;
 	uint64_t all = bytes * p->xdp_rings;
-	if (!dpdk_is_xdp(&p->args) || has_ipc_lock() || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 ||
-	    limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= all)
-		return 0;
-	return dpdk_error(err, -ENOMEM,
-			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
-			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
-			  p->args.name, (unsigned long long)all >> 10, (unsigned long long)limit.rlim_cur >> 10);
+	return dpdk_is_xdp(&p->args) && all > lockable() ? too_little_lockable(&p->args, all, err) : 0;
 }
 
 /* net_af_xdp polls the kernel for so many packets, 64 by default, each time it finds none. */
@@ -293,13 +364,29 @@ int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
 {
 	if (p->xdp_object < 0)
 		return 0;
-	close(p->xdp_object);
-	p->xdp_object = -1;
-	int link = xdp_keep(p->iface.index, p->iface.name, err);
+	int link = xdp_keep(p->iface.index, p->iface.name, &p->xdp_program, err);
 	if (link == -EOPNOTSUPP) /* an old kernel: DPDK takes the filter off, or the next start does */
 		return 0;
 	p->xdp_link = link < 0 ? -1 : link;
 	return link < 0 ? link : 0;
+}
+
+bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err)
+{
+	struct nic_err ignored;
+	/* DPDK only says that it could not, never why. */
+	if (!dpdk_is_xdp(&p->args) || tries == XDP_TRIES_MAX || !err || !strstr(err->text, "xsk socket"))
+		return false;
+	if (dpdk_iface_keep(p, &ignored) == 0)
+		dpdk_iface_leave(p);
+	find_sockets(p);
+	dpdk_device_close(p);
+	dpdk_device_free(p);
+	close_sockets(p);
+	xdp_forget(p->xdp_program);
+	p->xdp_program = 0;
+	nanosleep(&(struct timespec){.tv_nsec = XDP_TRY_NS}, NULL);
+	return true;
 }
 
 void dpdk_iface_leave(struct dpdk_port *p)
@@ -313,6 +400,9 @@ void dpdk_iface_close(struct dpdk_port *p)
 	if (p->xdp_object >= 0)
 		close(p->xdp_object);
 	p->xdp_object = -1;
+	close_sockets(p);
+	xdp_forget(p->xdp_program);
+	p->xdp_program = 0;
 	host_socks_close(&p->holder);
 	host_socks_close(&p->kicks);
 }

@@ -105,7 +105,10 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	if (error)
 		return error;
 	p->head_len = (p->args.class == DPDK_IFACE ? p->ip.v6 : p->args.v6) ? FRAME_V6_BYTES : FRAME_V4_BYTES;
-	error = dpdk_device_open(p, err);
+	unsigned tries = 0;
+	do
+		error = dpdk_device_open(p, err);
+	while (error && dpdk_iface_try_again(p, tries++, err));
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_keep(p, err);
 	if (error)

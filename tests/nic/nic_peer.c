@@ -6,14 +6,16 @@
  * them see.
  *
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
- *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S]
+ *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N]
  *
  * Requests are sent to each queue of each peer, C to each at least (default 300), and until FILE is there. With
  * --sleep a process that has nothing to do sleeps until it is woken, and with --nap it does nothing before each call.
- * Queue q sends to queue q + S of the others. The last line are its counters: "name=value ...".
+ * Queue q sends to queue q + S of the others. With --again the port is opened and closed N times before, which must
+ * leave no descriptor open. The last line are its counters: "name=value ...".
  */
 #include "nic/nic.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -45,7 +47,7 @@ struct words {
 
 static struct {
 	const char *dir, *driver, *args, *listen, *until;
-	unsigned index, peers, queues, calls, nap_ms, shift;
+	unsigned index, peers, queues, calls, nap_ms, shift, again;
 	bool sleep;
 } opt = {.driver = "dpdk", .queues = 1, .calls = 300};
 
@@ -380,7 +382,6 @@ static void report(void)
 static void open_port(void)
 {
 	struct nic_err err = {""};
-	struct nic_addr addr = {0};
 	const struct nic_port_ops *driver = nic_find(opt.driver, &err);
 	if (!driver)
 		die("%s", err.text);
@@ -397,8 +398,17 @@ static void open_port(void)
 		die("%s is no datagram driver", opt.driver);
 	for (unsigned q = 0; q < opt.queues; q++)
 		queues[q] = port->ops->queue(port, q);
-	port->ops->address(port, &addr);
-	publish("addr", &addr, sizeof addr);
+}
+
+static unsigned descriptors(void)
+{
+	unsigned n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
 }
 
 static void parse(int argc, char **argv)
@@ -407,7 +417,7 @@ static void parse(int argc, char **argv)
 		{"dir", 1, NULL, 'd'},   {"index", 1, NULL, 'i'},  {"peers", 1, NULL, 'n'},  {"driver", 1, NULL, 'D'},
 		{"args", 1, NULL, 'a'},  {"listen", 1, NULL, 'l'}, {"queues", 1, NULL, 'q'}, {"calls", 1, NULL, 'c'},
 		{"until", 1, NULL, 'u'}, {"sleep", 0, NULL, 's'},  {"nap", 1, NULL, 'N'},    {"shift", 1, NULL, 'S'},
-		{NULL, 0, NULL, 0},
+		{"again", 1, NULL, 'A'}, {NULL, 0, NULL, 0},
 	};
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (c) {
@@ -441,6 +451,9 @@ static void parse(int argc, char **argv)
 		case 'N':
 			opt.nap_ms = (unsigned)atoi(optarg);
 			break;
+		case 'A':
+			opt.again = (unsigned)atoi(optarg);
+			break;
 		case 'S':
 			opt.shift = (unsigned)atoi(optarg);
 			break;
@@ -462,7 +475,19 @@ int main(int argc, char **argv)
 {
 	parse(argc, argv);
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (unsigned first = 0, n = 0; n < opt.again; n++) {
+		open_port();
+		port->ops->close(port);
+		unsigned open_now = descriptors();
+		if (n == 0) /* EAL keeps some for good */
+			first = open_now;
+		if (open_now != first)
+			die("%u descriptors are open after %u openings, %u after the first", open_now, n + 1, first);
+	}
 	open_port();
+	struct nic_addr own = {0};
+	port->ops->address(port, &own);
+	publish("addr", &own, sizeof own);
 	for (unsigned i = 0; i < opt.peers; i++)
 		if (i != opt.index)
 			meet(i);

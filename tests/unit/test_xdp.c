@@ -237,13 +237,14 @@ static int load_named(const char *name)
 /* The loader of DPDK is libbpf, and so is that of `ip`. */
 Test(xdp, sweeps_what_a_dead_process_left, .init = setup)
 {
+	uint32_t number;
 	struct nic_err err = {""};
 	char own[64], path[64];
 	int fd = xdp_object(&me[0], QUEUES, own, sizeof own, &err);
 	cr_assert_eq(xdp_sweep(far0, "far0", &err), 0, "nothing to be swept: %s", err.text);
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
 	attach(path);
-	cr_assert_eq(xdp_keep(far0, "far0", &err), -ENOENT, "it is not this process' program");
+	cr_assert_eq(xdp_keep(far0, "far0", &number, &err), -ENOENT, "it is not this process' program");
 	cr_assert(has_program());
 	cr_assert_eq(xdp_sweep(far0, "far0", &err), 0, "%s", err.text);
 	cr_assert_not(has_program());
@@ -299,12 +300,13 @@ static void attach_pinned(int program)
 
 Test(xdp, keeps_by_a_link, .init = setup)
 {
+	uint32_t number;
 	struct nic_err err = {""};
 	int program = load_named(XDP_NAME);
-	cr_assert_eq(xdp_keep(far0, "far0", &err), -ENOENT, "nothing is attached");
+	cr_assert_eq(xdp_keep(far0, "far0", &number, &err), -ENOENT, "nothing is attached");
 	cr_assert(strstr(err.text, "far0"), "%s", err.text);
 	attach_pinned(program);
-	int link = xdp_keep(far0, "far0", &err);
+	int link = xdp_keep(far0, "far0", &number, &err);
 	cr_assert_geq(link, 0, "%s", err.text);
 	cr_assert(has_program());
 	cr_assert_eq(xdp_sweep(far0, "far0", &err), -EBUSY, "by a link it is ours");

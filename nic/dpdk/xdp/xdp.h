@@ -12,6 +12,7 @@
  *	                (the device is created and its queues are set up)
  *	xdp_keep()      attaches the program by a link instead, which ends with the process
  *	xdp_release()   before the device is closed
+ *	xdp_forget()    afterwards
  *
  * The program is written here as instructions, with the addresses in it, and needs no compiler for BPF: neither where
  * the library is built nor where it runs. Control core only.
@@ -43,6 +44,9 @@ unsigned xdp_program(const struct frame_addr *me, unsigned ports, struct bpf_ins
  */
 int xdp_object(const struct frame_addr *me, unsigned ports, char *path, size_t cap, struct nic_err *err);
 
+/** Are these the types in such an object. */
+bool xdp_is_types(const void *types, size_t len);
+
 /** May this process use AF_XDP: 0, or -errno with the missing right in `err`. Leaves nothing behind. */
 int xdp_probe(struct nic_err *err);
 
@@ -54,11 +58,16 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err);
 
 /**
  * Replaces the attachment that DPDK made by a link. The link's descriptor; -EOPNOTSUPP: the kernel has no links for XDP
- * (before 5.9), the attachment is as it was; other -errno: there is none any more, with the reason in `err`.
+ * (before 5.9), the attachment is as it was; other -errno: there is none any more, with the reason in `err`. `*program`
+ * is the number of the program that DPDK loaded; 0: it is not known.
  */
-int xdp_keep(int index, const char *iface, struct nic_err *err);
+int xdp_keep(int index, const char *iface, uint32_t *program, struct nic_err *err);
 
 /** Takes the filter off the interface; -1 is ignored. */
 void xdp_release(int link);
+
+/** When the device is closed: closes the descriptors of the program and of what belongs to it, which DPDK leaves open.
+ * 0 is ignored. */
+void xdp_forget(uint32_t program);
 
 #endif

@@ -198,15 +198,16 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err)
 			  iface, name, at.id, iface);
 }
 
-/* Whether the descriptor is of that program, as its entry under fdinfo says. */
-static bool is_program(const char *fd, uint32_t id)
+/* Whether the descriptor is of the program or map of that number, as its entry under fdinfo says. */
+static bool is_object(const char *fd, const char *kind, uint32_t id)
 {
-	char path[64], line[128];
+	char path[64], line[128], format[32];
 	unsigned got = 0;
 	snprintf(path, sizeof path, "/proc/self/fdinfo/%.16s", fd);
+	snprintf(format, sizeof format, "%s: %%u", kind);
 	FILE *f = fopen(path, "re");
 	while (f && got == 0 && fgets(line, sizeof line, f))
-		if (sscanf(line, "prog_id: %u", &got) != 1)
+		if (sscanf(line, format, &got) != 1)
 			got = 0;
 	if (f)
 		fclose(f);
@@ -222,7 +223,7 @@ static int own_program(uint32_t id)
 	if (!d)
 		return -errno;
 	for (struct dirent *e = readdir(d); e && found == -ENOENT; e = readdir(d)) {
-		if (e->d_name[0] < '0' || e->d_name[0] > '9' || !is_program(e->d_name, id))
+		if (e->d_name[0] < '0' || e->d_name[0] > '9' || !is_object(e->d_name, "prog_id", id))
 			continue;
 		found = dup(atoi(e->d_name));
 		if (found < 0)
@@ -241,9 +242,10 @@ static int link_create(int index, uint32_t mode, int program)
 	return bpf(BPF_LINK_CREATE, &attr, sizeof attr.link_create);
 }
 
-int xdp_keep(int index, const char *iface, struct nic_err *err)
+int xdp_keep(int index, const char *iface, uint32_t *program_id, struct nic_err *err)
 {
 	struct attached at;
+	*program_id = 0;
 	int rc = query(index, &at);
 	int program = rc < 0 ? rc : at.id ? own_program(at.id) : -ENOENT;
 	if (program < 0)
@@ -251,6 +253,7 @@ int xdp_keep(int index, const char *iface, struct nic_err *err)
 				  "dpdk: the XDP filter of interface %s is not there (%s): was it taken off, or "
 				  "replaced?",
 				  iface, strerror(-program));
+	*program_id = at.id;
 	/* A kernel without links says so whatever the flags are, before it looks at what is attached. */
 	int link = link_create(index, at.mode, program);
 	if (link == -EBUSY) {
@@ -270,6 +273,56 @@ void xdp_release(int link)
 {
 	if (link >= 0)
 		close(link);
+}
+
+static void close_all(const char *kind, uint32_t id)
+{
+	DIR *d = opendir("/proc/self/fd");
+	for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+		if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d) && is_object(e->d_name, kind, id))
+			close(atoi(e->d_name));
+	if (d)
+		closedir(d);
+}
+
+/* Types have no number that leads to them from a map of sockets: those that are like ours are of a port of ours, and
+ * nobody needs the descriptor once they were loaded. */
+static void close_types(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+		uint8_t bytes[1024];
+		char path[64], name[32] = "";
+		struct bpf_btf_info info = {.btf = (uint64_t)(uintptr_t)bytes, .btf_size = sizeof bytes};
+		snprintf(path, sizeof path, "/proc/self/fd/%.16s", e->d_name);
+		if (readlink(path, name, sizeof name - 1) < 0 || strcmp(name, "anon_inode:btf") != 0)
+			continue;
+		int fd = atoi(e->d_name);
+		union bpf_attr attr = {
+			.info = {.bpf_fd = (uint32_t)fd, .info_len = sizeof info, .info = (uint64_t)(uintptr_t)&info}};
+		if (bpf(BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof attr.info) >= 0 && info.btf_size <= sizeof bytes &&
+		    xdp_is_types(bytes, info.btf_size))
+			close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
+void xdp_forget(uint32_t program)
+{
+	uint32_t map = 0;
+	struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uint64_t)(uintptr_t)&map};
+	int fd = program ? own_program(program) : -1;
+	if (fd < 0)
+		return;
+	union bpf_attr attr = {
+		.info = {.bpf_fd = (uint32_t)fd, .info_len = sizeof info, .info = (uint64_t)(uintptr_t)&info}};
+	int rc = bpf(BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof attr.info);
+	close(fd);
+	close_all("prog_id", program);
+	if (rc >= 0 && map)
+		close_all("map_id", map);
+	close_types();
 }
 
 int xdp_probe(struct nic_err *err)

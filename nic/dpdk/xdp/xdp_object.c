@@ -141,6 +141,15 @@ static void describe_map(struct map_btf *out)
 	t->in_section = (struct btf_var_secinfo){11, 0, ATTRIBUTES * sizeof(uint64_t)};
 }
 
+#define TYPES_BYTES (offsetof(struct map_btf, strings) + sizeof type_names)
+
+bool xdp_is_types(const void *types, size_t len)
+{
+	struct map_btf btf;
+	describe_map(&btf);
+	return len == TYPES_BYTES && memcmp(types, &btf, len) == 0;
+}
+
 static void add_program(struct image *image, Elf64_Shdr *headers, const struct frame_addr *me, unsigned ports)
 {
 	struct bpf_insn insns[XDP_INSNS_MAX];
@@ -196,7 +205,7 @@ static void build(struct image *image, const struct frame_addr *me, unsigned por
 	headers[MAPS].sh_type = SHT_PROGBITS;
 	headers[MAPS].sh_flags = SHF_ALLOC | SHF_WRITE;
 	describe_map(&btf);
-	section(image, &headers[BTF], ".BTF", &btf, offsetof(struct map_btf, strings) + sizeof type_names);
+	section(image, &headers[BTF], ".BTF", &btf, TYPES_BYTES);
 	headers[BTF].sh_type = SHT_PROGBITS;
 	elf.e_shoff = append(image, headers, sizeof headers);
 	memcpy(image->bytes, &elf, sizeof elf);
