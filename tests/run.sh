@@ -4,19 +4,23 @@
 set -u
 
 packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
-gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2"
-suites="unit models nic e2e install"
+gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2
+libdpdk-dev tshark tcpdump ethtool iputils-ping"
+suites="unit models nic e2e e2e-udp install"
 
 usage() {
 	cat <<'END'
-usage: sh tests/run.sh [--suite NAME] [--no-sanitizers]
+usage: sh tests/run.sh [--suite NAME] [--no-sanitizers] [--no-docker]
 
 Installs the packages that the tests need (only what is missing; as root, or with sudo), builds into build/,
 build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
 The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
 
-  --suite NAME     only this one: unit, models, nic, e2e, install; asan and tsan are those builds' own tests
+  --suite NAME     only this one: unit, models, nic, e2e, e2e-udp, install; asan and tsan are those builds' own tests,
+                   docker is docker/test.sh
   --no-sanitizers  without build-asan/ and build-tsan/
+  --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
+                   skip
   --help           this text
 
 environment: FAR_TESTS_STRICT=1  warnings are errors, and a skip is a failure, but for missing external data
@@ -34,6 +38,7 @@ die() {
 
 only=
 sanitizers=yes
+docker=yes
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help)
@@ -42,16 +47,17 @@ while [ $# -gt 0 ]; do
 		;;
 	--suite)
 		only=${2:-}
-		case " $suites asan tsan " in
+		case " $suites asan tsan docker " in
 		*" $only "*) ;;
 		*)
-			echo "tests: --suite: '$only' is not one of: $suites asan tsan" >&2
+			echo "tests: --suite: '$only' is not one of: $suites asan tsan docker" >&2
 			exit 2
 			;;
 		esac
 		shift
 		;;
 	--no-sanitizers) sanitizers= ;;
+	--no-docker) docker= ;;
 	*)
 		echo "tests: unknown option $1; --help lists them" >&2
 		exit 2
@@ -196,7 +202,24 @@ gate() { # directory
 		"$(($(seconds) - from)) s"
 }
 
-if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ]; then
+# The image and the groups of containers.
+containers() {
+	from=$(seconds)
+	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" >"$counts.log" 2>&1 </dev/null
+	tail -n 1 "$counts.log" | awk -v strict="$strict" '
+		!/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print "0 1 0"; exit }
+		strict == "true" { print $1, $3 + $5, 0; exit }
+		{ print $1, $3, $5 }' >>"$counts"
+	if grep -q '^FAIL' "$counts.log" || ! grep -q '^[0-9]* passed' "$counts.log"; then
+		cat "$counts.log"
+	else
+		grep -e '^SKIP' -e '^the image' "$counts.log"
+	fi
+	say "docker: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}')," \
+		"$(($(seconds) - from)) s"
+}
+
+if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ] && [ "$only" != docker ]; then
 	if build build gcc --buildtype=release -Dwerror=$strict; then
 		for s in $suites; do
 			wanted "$s" && run build "$s"
@@ -214,6 +237,15 @@ if [ -n "$sanitizers" ]; then
 	fi
 	if wanted tsan && build build-tsan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=thread; then
 		run build-tsan tsan
+	fi
+fi
+if wanted docker; then
+	if [ -n "$docker" ]; then
+		containers
+	else
+		say "SKIP: docker: left out by --no-docker: the image of docker/Dockerfile, and training in containers over" \
+			"udp and shm"
+		echo "0 0 1" >>"$counts"
 	fi
 fi
 

@@ -266,18 +266,18 @@ Test(frame, last_port)
 {
 	struct frame_addr last = me[0];
 	struct frame_path path;
-	uint8_t frame[60] = {0};
+	uint8_t frame[80] = {0};
 	struct frame_in in;
 	last.port = 65535;
 	frame_path_init(&path, &sender[0], &last);
 	frame_write(frame, &path, 4, frame + path.len, FRAME_SUM_FULL);
-	cr_assert_eq(frame_read(frame, sizeof frame, &last, 1, false, &in), FRAME_OURS);
+	cr_assert_eq(frame_read(frame, 60, &last, 1, false, &in), FRAME_OURS);
 	cr_assert_eq(in.queue, 0);
 	last.port = 0;
 	frame_path_init(&path, &sender[0], &last);
 	frame_write(frame, &path, 4, frame + path.len, FRAME_SUM_FULL);
 	last.port = 65535;
-	cr_assert_eq(frame_read(frame, sizeof frame, &last, 1, false, &in), FRAME_FOREIGN, "no wrapping round");
+	cr_assert_eq(frame_read(frame, 60, &last, 1, false, &in), FRAME_FOREIGN, "no wrapping round");
 }
 
 struct change {
