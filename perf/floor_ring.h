@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define FLOOR_LINE_BYTES    64
-#define FLOOR_PAYLOAD_BYTES 32
+#define FLOOR_PAYLOAD_BYTES 32u
 #define FLOOR_SLOTS         1024 /* of a ring; more than are ever outstanding, so that it needs no fill check */
 #define FLOOR_SLOTS_RTT     1024 /* used in turn by the round trip */
 #define FLOOR_REPEATS_MAX   5

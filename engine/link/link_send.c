@@ -117,7 +117,8 @@ int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *byte
 void link_send_ping(struct link_queue *q, struct link_peer *p)
 {
 	uint8_t bytes[LINK_MAIL_BYTES];
-	link_send_raw(q, p, bytes, link_words_write(bytes, p, WIRE_PING, 0, 0, NULL, 0));
+	uint32_t len = link_words_write(bytes, p, WIRE_PING, 0, 0, NULL, 0);
+	link_send_raw(q, p, bytes, len);
 	link_kick(q, p);
 }
 
