@@ -431,6 +431,14 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
 }
 
+/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
+static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
+{
+	p->owed_bytes += bytes;
+	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+		link_ack_soon(q, p);
+}
+
 /* 1 when `pkt` was filled, the n-th of the burst. */
 static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, struct nic_pkt *pkt, unsigned n, bool *kept)
 {
@@ -480,15 +488,13 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
 			link_peer_activate(q, p);
-		if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY, 0))
-			link_ack_soon(q, p);
+		ack_many(q, p, f.len);
 		return 1;
 	}
 	take_fragment(q, p, &h, &f);
 	if (!p->active)
 		link_peer_activate(q, p);
-	if (p->owed >= FAR_LINK_ACK_EVERY)
-		link_ack_soon(q, p);
+	ack_many(q, p, f.len);
 	return 0;
 }
 
