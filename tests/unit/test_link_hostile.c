@@ -146,7 +146,7 @@ Test(link_hostile, impossible_fragments)
 		uint32_t packet, first, length, offset, marks;
 	} cases[] = {
 		{1, 1, 99, 0, 0},                    /* more bytes than the message has */
-		{1, 1, (16u << 20) + 1, 0, 0},       /* longer than any */
+		{1, 1, (16u << 20) + 65, 0, 0},      /* longer than any */
 		{1, 1, UINT32_MAX, 0, 0},            /* much longer */
 		{1, 1, 200, 101, 0},                 /* past the end */
 		{1, 1, 200, UINT32_MAX, 0},          /* far past the end */
