@@ -105,6 +105,9 @@
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
 #define FAR_BURST 16
+/* So many bursts in one pass at most, while they are full, where receiving and sending are system calls: what a pass
+ * has to send leaves by one of them. */
+#define FAR_BURSTS_COSTLY 4
 
 /* Payload that shares the header's line, on shm. */
 #define FAR_LINE_PAYLOAD 32

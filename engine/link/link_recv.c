@@ -517,6 +517,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	struct link_queue *q = (struct link_queue *)nq;
 	struct nic_pkt lower[LINK_BURST];
 	unsigned n = 0, got = 0;
+	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
 	give_back(q);
@@ -538,7 +539,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
 		link_timers_run(q);
-	if (__builtin_expect(q->unflushed || (q->backlog_first && got), 0))
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->backlog_first && got), 0))
 		link_flush(nq);
 	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))
