@@ -105,6 +105,9 @@
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */
 #define FAR_BURST 16
+/* So many bursts in one pass at most, while they are full, where receiving and sending are system calls: what a pass
+ * has to send leaves by one of them. */
+#define FAR_BURSTS_COSTLY 4
 
 /* Payload that shares the header's line, on shm. */
 #define FAR_LINE_PAYLOAD 32
@@ -176,8 +179,10 @@
 #define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
 /* Messages of a connection that are put together at once; the last place is kept for the one that is due. */
 #define FAR_LINK_ASSEMBLIES 4u
-/* An acknowledgement goes alone after so many packets, or so long after the first of them. */
+/* An acknowledgement goes alone after so many packets or bytes, or so long after the first of them. The bytes: a sender
+ * of large packets never finds its window closed by what arrived. */
 #define FAR_LINK_ACK_EVERY 32u
+#define FAR_LINK_ACK_BYTES (FAR_LINK_WINDOW_BYTES / 4)
 #define FAR_LINK_ACK_NS    UINT64_C(1000000)
 /* Unacknowledged packets are sent again after this, doubled each time in a row up to the other. */
 #define FAR_LINK_RESEND_NS     UINT64_C(5000000)

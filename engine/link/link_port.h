@@ -148,6 +148,7 @@ struct link_peer {
 	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
 	uint32_t early_n;                 /* packets that arrived before their turn */
 	uint32_t owed;                    /* packets that arrived and were not acknowledged */
+	uint32_t owed_bytes;              /* and their bytes */
 	uint64_t ack_at;                  /* 0: to be set */
 	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
 	struct link_message *held_first, **held_last; /* whole, but not attached yet */

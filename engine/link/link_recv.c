@@ -431,6 +431,14 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
 }
 
+/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
+static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
+{
+	p->owed_bytes += bytes;
+	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+		link_ack_soon(q, p);
+}
+
 /* 1 when `pkt` was filled, the n-th of the burst. */
 static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, struct nic_pkt *pkt, unsigned n, bool *kept)
 {
@@ -480,15 +488,13 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
 			link_peer_activate(q, p);
-		if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY, 0))
-			link_ack_soon(q, p);
+		ack_many(q, p, f.len);
 		return 1;
 	}
 	take_fragment(q, p, &h, &f);
 	if (!p->active)
 		link_peer_activate(q, p);
-	if (p->owed >= FAR_LINK_ACK_EVERY)
-		link_ack_soon(q, p);
+	ack_many(q, p, f.len);
 	return 0;
 }
 
@@ -511,6 +517,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	struct link_queue *q = (struct link_queue *)nq;
 	struct nic_pkt lower[LINK_BURST];
 	unsigned n = 0, got = 0;
+	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
 	give_back(q);
@@ -532,7 +539,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
 		link_timers_run(q);
-	if (__builtin_expect(q->unflushed || (q->backlog_first && got), 0))
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->backlog_first && got), 0))
 		link_flush(nq);
 	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))

@@ -86,6 +86,7 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	}
 	q->unflushed = true;
 	p->owed = 0;
+	p->owed_bytes = 0;
 	p->ack_at = 0;
 	return 0;
 }

@@ -36,7 +36,8 @@ bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)
 					   .peer_session = calloc(ports[i].peers_max, sizeof *sq->peer_session),
 					   .shard = s,
 					   .peers_max = ports[i].peers_max,
-					   .poll_costs = ports[i].poll_costs};
+					   .poll_costs = ports[i].poll_costs,
+					   .bursts = ports[i].poll_costs ? FAR_BURSTS_COSTLY : 1};
 		s->queues_n = i + 1;
 		if (!sq->peer_session)
 			return false;

@@ -33,6 +33,7 @@ struct shard_queue {
 	uint32_t peers_max;
 	uint32_t peers; /* attached */
 	bool poll_costs;
+	unsigned bursts; /* that one pass takes at most, while they are full */
 	/* of those beyond the first */
 	uint32_t left; /* passes until it is polled, counted from the last look at the schedule; 0: in the next look */
 	uint32_t hot;  /* polls without a packet before it is looked whether it is still worth it; 0: cold */

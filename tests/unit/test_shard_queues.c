@@ -208,6 +208,39 @@ Test(shard_queues, each_answer_goes_back_where_its_request_came_from)
 	cr_assert_eq(queue2->out_flushed, queue2->out_n);
 }
 
+/* Where sending is a system call, a pass takes several full bursts. Of answers to its own calls half of them at most.
+ */
+Test(shard_queues, several_bursts)
+{
+	enum { CALLS = 60 };
+	struct result done[CALLS];
+	struct shm_head h, sent[CALLS];
+	passes(1);
+	for (unsigned i = 0; i < 80; i++) {
+		h = request(MSG_ECHO, i, UINT64_MAX);
+		fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
+	}
+	queues_poll_all(shard);
+	passes(1);
+	cr_assert_eq(queue2->out_n, FAR_BURSTS_COSTLY * FAR_BURST);
+	passes(2);
+	cr_assert_eq(queue2->out_n, 80u);
+	queue2->out_read = queue2->out_n;
+	for (unsigned i = 0; i < CALLS; i++) {
+		cr_assert_eq(call_to(OTHER, &done[i]), 0);
+		sent[i] = sent_by(queue2);
+	}
+	for (unsigned i = 0; i < CALLS; i++)
+		reply_from(queue2, NIC_OTHER, sent[i]);
+	passes(1);
+	unsigned n = 0;
+	for (unsigned i = 0; i < CALLS; i++)
+		n += done[i].n;
+	cr_assert_eq(n, 2 * FAR_BURST);
+	passes(3);
+	cr_assert_eq(done[CALLS - 1].n, 1u);
+}
+
 /* A full ring of one does not hold up the other. */
 Test(shard_queues_cheap, fair)
 {
