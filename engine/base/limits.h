@@ -97,10 +97,12 @@
 #define FAR_PORTS_MAX 8
 
 /* A queue beyond a shard's first whose empty recv() is a system call of some 0.3 us is polled once in so many passes
- * (of 50 ns and more), and once in so long; a sleep arms it. After a packet it is polled in so many passes for the next
- * one: a round trip over a network and back. */
-#define FAR_COLD_PASSES 256u
+ * (of 50 ns and more), and once in so long; a sleep arms it. One without peers, where only a set-up can come, once in
+ * FAR_COLD_ALONE times as many and as long: workers of one host have such a queue beside shm. After a packet a queue is
+ * polled in so many passes for the next one: a round trip over a network and back. */
+#define FAR_COLD_PASSES 4096u
 #define FAR_COLD_NS     UINT64_C(50000)
+#define FAR_COLD_ALONE  16u
 #define FAR_HOT_POLLS   512u
 
 /* Packets taken from a queue at once: enough to amortise a pass, few enough to stay in the first-level cache. */

@@ -61,12 +61,14 @@ static uint32_t poll_after(const struct shard *s, struct shard_queue *sq, unsign
 		sq->hot = FAR_HOT_POLLS;
 	else if (sq->hot && --sq->hot == 0 && queue_awaits(s, sq))
 		sq->hot = FAR_HOT_POLLS;
-	return sq->hot || (sq->peers && !sq->poll_costs) ? 1 : FAR_COLD_PASSES;
+	if (sq->hot || (sq->peers && !sq->poll_costs))
+		return 1;
+	return sq->peers ? FAR_COLD_PASSES : FAR_COLD_PASSES * FAR_COLD_ALONE;
 }
 
 unsigned queues_receive(struct shard *s)
 {
-	uint32_t passed = s->others_step, next = FAR_COLD_PASSES;
+	uint32_t passed = s->others_step, next = UINT32_MAX;
 	unsigned n = 0;
 	for (unsigned i = 1; i < s->queues_n; i++) {
 		struct shard_queue *sq = &s->queues[i];
@@ -120,7 +122,7 @@ void queues_due(struct shard *s, uint64_t now)
 		struct shard_queue *sq = &s->queues[i];
 		if (sq->polled) {
 			sq->polled = false;
-			sq->look_at = now + FAR_COLD_NS;
+			sq->look_at = now + (sq->peers ? FAR_COLD_NS : FAR_COLD_NS * FAR_COLD_ALONE);
 		}
 		if (now >= sq->look_at || now >= sq->ops->deadline(sq->q)) {
 			sq->left = 0;

@@ -112,6 +112,8 @@ static void session_open(struct shard *s, const struct mail *mail)
 	large_open(se);
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
+	if (se->port)
+		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
 	waiting_flush(s, se);
 	post_early(s, se);
