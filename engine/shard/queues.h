@@ -3,7 +3,7 @@
  * The queues of a shard, one of each of the agent's ports. The first, the best port's, is polled in every pass and is
  * all that most shards have. Each of the others is polled in every pass while that is free and it has peers, or while
  * it is hot: something came or left lately, or a peer of it owes an answer. Else it is cold: polled once in
- * FAR_COLD_PASSES passes, or FAR_COLD_NS after it was, or at its deadline.
+ * FAR_COLD_PASSES passes, or FAR_COLD_NS after it was (FAR_COLD_ALONE times that without peers), or at its deadline.
  */
 #ifndef FAR_SHARD_QUEUES_H
 #define FAR_SHARD_QUEUES_H

@@ -161,6 +161,14 @@ int shm_dir_id(const char *path, struct shm_dir_id *out);
 /** Removes sockets that nobody listens on. */
 void shm_dir_sweep(const char *path);
 
+/* shm_address.c: nic_port_ops */
+
+void shm_address(const struct nic_port *port, struct nic_addr *out);
+void shm_address_text(const struct nic_addr *addr, char *out, size_t cap);
+int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err);
+/** The path, as a string that can be printed; false: malformed. */
+bool shm_address_path(const struct nic_addr *addr, char *path, size_t cap);
+
 /* shm_link.c: control core */
 
 /** -1: all are taken. */
