@@ -175,8 +175,10 @@ void life_ask(struct peer *p)
 int life_unknown(struct peer *p, uint64_t incarnation)
 {
 	struct group *g = p->group;
-	if (incarnation == p->former || g->store_lost || group_joining(g))
+	if (incarnation == p->former || g->store_lost || (group_joining(g) && !g->rejoining))
 		return -ESTALE;
+	if (group_joining(g))
+		return -EINPROGRESS; /* what our table has may be older than it is */
 	/* The store was asked for its sake, and knows another. */
 	if (incarnation == p->claimed && !p->asking)
 		return -ESTALE;

@@ -22,9 +22,10 @@ struct conn {
 	int handle;
 	bool greeted; /* HELLO has come */
 	bool wants_write;
-	bool pinged;    /* it was asked for a sign of life */
+	bool pinged;    /* it was asked for a sign of life, at pinged_at */
 	unsigned waits; /* parked */
 	unsigned contests_n, watches_n;
+	uint64_t pinged_at;
 	size_t rx_len;
 	struct outbox tx;
 	uint8_t rx[STORE_FRAME_MAX];
@@ -56,7 +57,6 @@ struct contest {
 	struct conn *conn;
 	struct hold *over;
 	uint64_t id, deadline;
-	uint64_t silent_at; /* when the holder counts as gone */
 	size_t value_len;
 	uint8_t value[];
 };

@@ -52,7 +52,6 @@ static int contest_begin(struct store_server *s, struct conn *c, struct hold *ov
 		return -ENOMEM;
 	*k = (struct contest){.conn = c, .over = over, .id = m->id, .value_len = m->value_len};
 	k->deadline = time_after(now, m->timeout_ns);
-	k->silent_at = now + FAR_STORE_SILENT_NS;
 	if (m->value_len)
 		memcpy(k->value, m->value, m->value_len);
 	while (*at)
@@ -61,6 +60,7 @@ static int contest_begin(struct store_server *s, struct conn *c, struct hold *ov
 	c->contests_n++;
 	if (!over->conn->pinged) {
 		over->conn->pinged = true;
+		over->conn->pinged_at = now;
 		/* Without room for it the holder does not read, and will be found silent. */
 		store_reply(over->conn, STORE_PING, 0, STORE_OK, (struct kv_bytes){0}, (struct kv_bytes){0}, 0);
 	}
@@ -99,14 +99,15 @@ struct conn *contests_expire(struct store_server *s, uint64_t now, uint64_t *unt
 	struct contest **at = &s->contests;
 	while (*at) {
 		struct contest *k = *at;
-		if (now >= k->silent_at)
+		uint64_t silent_at = k->over->conn->pinged_at + FAR_STORE_SILENT_NS;
+		if (now >= silent_at)
 			return k->over->conn;
 		if (now >= k->deadline) {
 			contest_end(s, at, STORE_TIMEOUT);
 			*busy = true;
 			continue;
 		}
-		*until = k->silent_at < *until ? k->silent_at : *until;
+		*until = silent_at < *until ? silent_at : *until;
 		*until = k->deadline < *until ? k->deadline : *until;
 		at = &k->next;
 	}
