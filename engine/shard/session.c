@@ -34,6 +34,7 @@ void session_post_again(struct shard *s)
 			if (!post(s, se, (enum mail_type)type))
 				goto full;
 			se->unposted &= (uint8_t) ~(1u << type);
+			s->undetached_n -= type == MAIL_DETACHED;
 			posted = true;
 		}
 		s->unposted = se->next_unposted;
@@ -57,6 +58,7 @@ static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se
 		*at = se;
 	}
 	se->unposted |= (uint8_t)(1u << type);
+	s->undetached_n += type == MAIL_DETACHED;
 }
 
 void session_know(struct shard *s, struct session *se)
@@ -99,6 +101,7 @@ static void take_memory(struct session *se, struct session_memory *memory)
 		se->memory = memory;
 		return;
 	}
+	session_memory_free(se->spare); /* of an end that was not told of: the shard was stopped */
 	se->spare = memory;
 	memset(old->fn_map, 0, sizeof old->fn_map);
 	memset(old->parked, 0, sizeof old->parked);
@@ -178,6 +181,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 	waiting_fail(s, se, FAR_PEER_LOST, text);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
+	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
 }
 
 static void session_unreached(struct shard *s, const struct mail *mail)
