@@ -20,6 +20,9 @@
 /* Fibers run in one pass before the queue is looked at again. */
 #define READY_BURST 64u
 
+/* Turns that the fibers of a stepped shard have to end in. */
+#define END_TURNS 65536u
+
 /* ---- the pool ---- */
 
 static uint8_t *stack_of(const struct fiber_pool *p, uint32_t i, size_t guard)
@@ -156,7 +159,9 @@ static void fiber_main(void *arg)
 {
 	struct fiber *fb = arg;
 	for (;;) {
-		if (fb->message)
+		if (unlikely(fb->spawned != NULL))
+			fb->spawned(fb->spawned_arg);
+		else if (fb->message)
 			dispatch_message(&fb->req, fb->message, fb->body, fb->body_len);
 		else
 			dispatch_typed(&fb->req, fb->body, fb->body_len, fb->strings, fb->strings_bytes);
@@ -243,6 +248,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	}
 	fb->body_len = len;
 	fb->message = m;
+	fb->spawned = NULL;
 	fb->cancelled = fb->ended = false;
 	fb->context = &s->context;
 	struct far_req *own = &fb->req;
@@ -264,6 +270,20 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	if (likely(req->answer == ANSWER_NONE))
 		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
 	resume(fb);
+}
+
+int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg)
+{
+	struct fiber *fb = s->stopped ? NULL : fiber_take(s);
+	if (!fb)
+		return -EAGAIN;
+	fb->spawned = fn;
+	fb->spawned_arg = arg;
+	fb->cancelled = fb->ended = false;
+	fb->context = &s->context;
+	fb->req = (struct far_req){.shard = s, .name = "spawned", .time_left = FAR_FOREVER, .answer = ANSWER_ONEWAY};
+	resume(fb);
+	return 0;
 }
 
 static void make_ready(struct fiber *fb)
@@ -554,7 +574,9 @@ uint32_t fiber_end_all(struct shard *s, uint64_t give_up)
 	for (uint32_t i = 0; i < p->used; i++)
 		if (p->fibers[i].state != FIBER_FREE)
 			fiber_cancel(&p->fibers[i]);
-	while (p->live && clock_now(s->config.clock) < give_up) {
+	/* Under a clock that stands still meanwhile, those that go on and on are given turns instead. */
+	for (uint32_t turns = 0;
+	     p->live && (s->config.stepped ? turns < END_TURNS : clock_now(s->config.clock) < give_up); turns++) {
 		fiber_take_resumed(s);
 		fiber_run_ready(s);
 	}
