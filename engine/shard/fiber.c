@@ -159,9 +159,7 @@ static void fiber_main(void *arg)
 {
 	struct fiber *fb = arg;
 	for (;;) {
-		if (unlikely(fb->spawned != NULL))
-			fb->spawned(fb->spawned_arg);
-		else if (fb->message)
+		if (fb->message)
 			dispatch_message(&fb->req, fb->message, fb->body, fb->body_len);
 		else
 			dispatch_typed(&fb->req, fb->body, fb->body_len, fb->strings, fb->strings_bytes);
@@ -248,7 +246,6 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	}
 	fb->body_len = len;
 	fb->message = m;
-	fb->spawned = NULL;
 	fb->cancelled = fb->ended = false;
 	fb->context = &s->context;
 	struct far_req *own = &fb->req;
@@ -270,20 +267,6 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	if (likely(req->answer == ANSWER_NONE))
 		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
 	resume(fb);
-}
-
-int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg)
-{
-	struct fiber *fb = s->stopped ? NULL : fiber_take(s);
-	if (!fb)
-		return -EAGAIN;
-	fb->spawned = fn;
-	fb->spawned_arg = arg;
-	fb->cancelled = fb->ended = false;
-	fb->context = &s->context;
-	fb->req = (struct far_req){.shard = s, .name = "spawned", .time_left = FAR_FOREVER, .answer = ANSWER_ONEWAY};
-	resume(fb);
-	return 0;
 }
 
 static void make_ready(struct fiber *fb)

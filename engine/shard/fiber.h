@@ -56,8 +56,6 @@ struct fiber {
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;
 	/* what it runs */
-	void (*spawned)(void *arg); /* instead of a handler; NULL: a request's */
-	void *spawned_arg;
 	const struct message_handler *message; /* NULL: a typed function, req.fn */
 	const uint8_t *body;
 	uint64_t body_len;
