@@ -428,6 +428,7 @@ enum far_status agent_init(struct init *in, const char *what, const struct far_o
 	if (!in->a)
 		return err_set(in->err, FAR_RESOURCE, "out of memory");
 	in->a->stepped = in->env != NULL;
+	in->a->env_ctx = in->env ? in->env->ctx : NULL;
 	for (size_t i = 0; i < all; i++) {
 		enum far_status status = steps[i].init(in);
 		if (status) {

@@ -29,6 +29,7 @@ struct far_agent {
 	enum far_driver driver;
 	bool cpu_scarce;                          /* api/quota.h */
 	bool stepped;                             /* no threads: api/agent_env.h */
+	void *env_ctx;                            /* of a stepped one: agent_env.ctx */
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
 	struct registry registry;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */

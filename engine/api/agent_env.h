@@ -33,6 +33,8 @@ struct agent_env {
 	void *ctx;
 };
 
+struct shard;
+
 enum agent_state {
 	AGENT_JOINING,
 	AGENT_READY,   /* names can be looked up, calls made */
@@ -62,6 +64,11 @@ enum agent_state agent_state(const struct far_agent *a);
 enum far_status agent_why(const struct far_agent *a, struct far_err *err);
 /** Does shard `i` sleep, or poll. */
 bool agent_asleep(const struct far_agent *a, unsigned i);
+
+/** agent_env.ctx of the stepped agent whose handler, callback or fiber the calling flow is in; NULL: of none. */
+void *agent_ctx_here(void);
+/** Its shard; NULL: of none. */
+struct shard *agent_shard_here(void);
 
 /** As far_shutdown(), without the waiting: LEAVING, then LEFT within `timeout_ns` (0: 60 s). */
 void agent_leave(struct far_agent *a, uint64_t timeout_ns);

@@ -97,6 +97,20 @@ bool agent_asleep(const struct far_agent *a, unsigned i)
 	return a->turns[i].asleep;
 }
 
+struct shard *agent_shard_here(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->shard)
+			return c->shard->config.stepped ? c->shard : NULL;
+	return NULL;
+}
+
+void *agent_ctx_here(void)
+{
+	const struct shard *s = agent_shard_here();
+	return s ? s->config.agent->env_ctx : NULL;
+}
+
 void agent_leave(struct far_agent *a, uint64_t timeout_ns)
 {
 	ctl_leave(a->ctl, timeout_ns);
