@@ -142,10 +142,13 @@ unsigned cluster_apps_all(const struct cluster *c);
 /** Applications that were dropped. */
 uint64_t cluster_apps_dropped(const struct cluster *c);
 
-/** In an application or a handler of kind fiber: waits by the host's clock. FAR_CANCELLED: the worker is at its end. */
+/** In an application or a handler of kind fiber: waits by the host's clock, to the nanosecond. FAR_CANCELLED: the
+ * worker is at its end. */
 enum far_status cluster_sleep(uint64_t ns);
-/** In an application or any handler: computes for so long; the core is busy when the turn has ended. */
-void cluster_compute(uint64_t ns);
+/** In an application or a handler of kind fiber: computes for so long, its core being busy, and goes on then. In an
+ * inline handler it returns at once, and the core is busy after the turn: what the turn sends leaves before.
+ * FAR_CANCELLED as above. */
+enum far_status cluster_compute(uint64_t ns);
 /** The world's time. */
 uint64_t cluster_now(const struct cluster *c);
 

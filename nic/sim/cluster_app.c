@@ -131,17 +131,52 @@ bool cluster_dead(void)
 	return w && w->dying && w->crash_asked;
 }
 
-enum far_status cluster_sleep(uint64_t ns)
+/* A fiber's wait for a time of the world. The shard's own timers are of a tenth of a millisecond. */
+struct nap {
+	struct far_future *over;
+	struct core *core;
+	sim_event event;
+};
+
+static void nap_over(void *ctx)
 {
-	struct fiber *fb = shard_in_fiber();
-	must(fb && agent_shard_here()); /* inline handlers, and whoever runs the cluster, cannot wait */
-	return fiber_pause(fb, ns) ? FAR_CANCELLED : FAR_OK;
+	struct nap *nap = ctx;
+	const struct far_val nothing = {.type = FAR_TYPE_NONE};
+	nap->event = 0;
+	far_future_set_value(nap->over, &nothing, NULL);
+	core_schedule(nap->core, sim_now(nap->core->worker->cluster->sim));
 }
 
-void cluster_compute(uint64_t ns)
+static enum far_status nap_until(uint64_t when)
+{
+	struct cluster_worker *w = cluster_here();
+	struct nap nap = {.core = &w->cores[agent_shard_here()->config.index]};
+	if (w->dying || when == TIME_NEVER)
+		return fiber_pause(shard_in_fiber(), TIME_NEVER) ? FAR_CANCELLED : FAR_OK;
+	enum far_status status = far_future_create(&nap.over, NULL);
+	if (status)
+		return status;
+	nap.event = sim_host_at(w->host, when, nap_over, &nap);
+	status = far_future_wait(nap.over, FAR_FOREVER, NULL, NULL);
+	sim_cancel(w->cluster->sim, nap.event);
+	far_future_free(nap.over);
+	return status;
+}
+
+enum far_status cluster_sleep(uint64_t ns)
+{
+	struct cluster_worker *w = cluster_here();
+	must(w && shard_in_fiber()); /* inline handlers, and whoever runs the cluster, cannot wait */
+	return nap_until(sim_host_when(w->host, time_after(clock_now(sim_host_clock(w->host)), ns)));
+}
+
+enum far_status cluster_compute(uint64_t ns)
 {
 	struct cluster_worker *w = cluster_here();
 	must(w != NULL);
-	if (w->cluster->running)
-		w->cluster->running->extra_ns += ns;
+	if (!w->cluster->running)
+		return FAR_OK;
+	w->cluster->running->extra_ns += ns;
+	/* Its core is busy for longer than this. */
+	return shard_in_fiber() ? nap_until(time_after(sim_now(w->cluster->sim), ns)) : FAR_OK;
 }

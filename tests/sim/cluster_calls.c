@@ -116,8 +116,9 @@ void calls_app(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
 	unsigned n = cluster_workers(calls->c), me = cluster_rank(w);
+	unsigned peers = calls->peers && calls->peers < n ? calls->peers : n;
 	for (unsigned round = 0; round < calls->rounds; round++)
-		for (unsigned i = 0; i < n; i++) {
+		for (unsigned i = 0; i < peers; i++) {
 			unsigned to = (me + i) % n;
 			if (!call_message(w, calls, to, round) || (calls->typed && !call_typed(w, calls, to, round)))
 				return;

@@ -13,6 +13,7 @@ enum { CALLS_ECHO = 1, CALLS_FIBER = 2, CALLS_HANG = 3 };
 struct calls {
 	struct cluster *c;
 	unsigned rounds;     /* each calls every worker so often */
+	unsigned peers;      /* that each calls, itself and those that follow; 0: all */
 	bool typed;          /* far::add too */
 	uint64_t timeout_ns; /* of a call; 0: the default */
 	uint64_t ok, failed; /* calls, oneself's included */

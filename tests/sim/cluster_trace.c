@@ -2,8 +2,8 @@
 /**
  * Runs a cluster in which all call all, and prints the SHA-256 of its packets: the same line in every process and from
  * every compiler.
- * usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS]]; ROUNDS 0: nobody calls; LOSS in parts of 10^9.
- * exit status: 0; 1: the run failed, or an answer was wrong; 2: usage.
+ * usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS [PEERS]]]; ROUNDS 0: nobody calls; LOSS in parts of 10^9;
+ * PEERS that each calls, 0: all. exit status: 0; 1: the run failed, or an answer was wrong; 2: usage.
  */
 #include "cluster_calls.h"
 
@@ -84,11 +84,12 @@ int main(int argc, char **argv)
 	bool measure = argc > 1 && strcmp(argv[1], "--measure") == 0;
 	argv += measure;
 	argc -= measure;
-	if (argc < 3 || argc > 5) {
-		fprintf(stderr, "usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS]]\n");
+	if (argc < 3 || argc > 6) {
+		fprintf(stderr, "usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS [PEERS]]]\n");
 		return 2;
 	}
 	struct calls calls = {.rounds = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 0) : 1, .typed = true};
+	calls.peers = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 0) : 0;
 	struct cluster_config config;
 	struct nic_err err = {.text = ""};
 	char hash[SHA256_TEXT_BYTES];

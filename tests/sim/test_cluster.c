@@ -266,6 +266,70 @@ Test(cluster, refuses_nonsense)
 	cluster_destroy(c);
 }
 
+/* ---- time ---- */
+
+static void keep_time(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	uint64_t began = cluster_now(calls->c), took;
+	cr_assert_eq(cluster_sleep(12345), FAR_OK);
+	took = cluster_now(calls->c) - began;
+	cr_assert(took >= 12345 && took < 12345 + 5000, "%llu ns", (unsigned long long)took);
+	began = cluster_now(calls->c);
+	cr_assert_eq(cluster_compute(7000000), FAR_OK);
+	took = cluster_now(calls->c) - began;
+	cr_assert(took >= 7000000 && took < 7000000 + 5000, "%llu ns", (unsigned long long)took);
+	calls->ok += cluster_here() == w;
+}
+
+/* What comes meanwhile waits. */
+static void ask_the_busy(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	uint64_t began, question[2] = {0};
+	uint32_t answer;
+	cluster_sleep(100000);
+	began = cluster_now(calls->c);
+	cr_assert_eq(far_msg_call(cluster_agent(w), (struct far_to){0, -1}, CALLS_ECHO, question, sizeof question, NULL,
+				  &answer, sizeof answer, NULL, NULL),
+		     FAR_OK);
+	cr_assert_geq(cluster_now(calls->c) - began, 6000000);
+	calls->ok++;
+}
+
+Test(cluster, computing_makes_a_core_late_and_sleeping_does_not)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = ready(2, 22, &calls, 1);
+	cluster_spawn(cluster_worker(c, 0), -1, keep_time, &calls);
+	cluster_spawn(cluster_worker(c, 1), -1, ask_the_busy, &calls);
+	apps_end(c);
+	cr_assert_eq(calls.ok, 2);
+	all_leave(c);
+}
+
+static void nothing(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	(void)w;
+	cluster_sleep(1000);
+	calls->ok++;
+}
+
+Test(cluster, more_applications_than_fibers)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = made(1, 23, &calls, 2);
+	cluster_start_all(c);
+	for (unsigned i = 0; i < 1000; i++)
+		cr_assert_eq(cluster_spawn(cluster_worker(c, 0), -1, nothing, &calls), 0);
+	cr_assert_eq(cluster_apps_all(c), 1000, "they wait until it is ready");
+	apps_end(c);
+	cr_assert_eq(calls.ok, 1000);
+	cr_assert_eq(cluster_apps_dropped(c), 0);
+	all_leave(c);
+}
+
 /* ---- sleep ---- */
 
 Test(cluster, an_idle_cluster_sleeps)
