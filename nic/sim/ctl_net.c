@@ -1,428 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A stream is two ends. What one end says travels to the other in a queue of pieces, in order; the first of them has
- * an event. A piece that finds its path cut tries again later.
- */
-#include "nic/sim/ctl_net.h"
-
+/* The sockets of a process: handles, of listeners and of ends of streams. */
 #include "base/must.h"
+#include "nic/sim/streams.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DELAY_NS     UINT64_C(20000)
-#define JITTER_NS    UINT64_C(5000)
-#define WINDOW_BYTES 65536u
-#define RETRY_NS     UINT64_C(200000000)
-#define GIVE_UP_NS   UINT64_C(15000000000)
-#define BACKLOG_MAX  1024u /* connections that wait for accept() */
-#define HANDLES_MAX  65536
-
-enum piece_kind {
-	PIECE_OPEN,   /* connect: asks for an end there */
-	PIECE_OPENED, /* there is one */
-	PIECE_DATA,
-	PIECE_FIN,
-	PIECE_RESET
-};
-
-struct piece {
-	struct piece *next;
-	enum piece_kind kind;
-	int error; /* RESET */
-	uint64_t at;
-	size_t len;
-	uint8_t bytes[];
-};
-
-enum end_state {
-	END_NONE,    /* of a stream that is not accepted, or was closed */
-	END_OPENING, /* connect() is under way */
-	END_OPEN
-};
-
-struct end {
-	struct stream *stream;
-	struct net *net; /* NULL: closed, or not accepted yet */
-	const struct sim_host *host;
-	enum end_state state;
-	int error;      /* told by every operation from now on */
-	bool eof;       /* nothing comes after what is in `in` */
-	bool unread;    /* its owner has not seen an error or the end yet */
-	bool want_room; /* set_want(), or a send() that found none */
-	bool closed;    /* by its owner */
-	bool vanished;  /* its host lost its power */
-	uint8_t *in;    /* in[head, tail) is to be read */
-	size_t head, tail, cap;
-	/* on its way to this end */
-	struct piece *first, **last;
-	size_t flying;
-	uint64_t sent_until; /* when the last piece arrives */
-	uint64_t stalled_at, retry_ns;
-	sim_event event;
-};
-
-struct stream {
-	struct sim_streams *world;
-	struct sim_random random;
-	struct end end[2]; /* who connected, and the other */
-	uint16_t port;
-	struct stream *next_waiting; /* for accept() */
-	struct stream *next, **prev; /* of the world */
-};
-
-enum handle_kind { HANDLE_FREE, HANDLE_LISTENER, HANDLE_STREAM };
-
-struct handle {
-	enum handle_kind kind;
-	uint16_t port; /* LISTENER */
-	unsigned waiting_n;
-	struct stream *waiting, **waiting_last;
-	struct end *end; /* STREAM */
-};
-
-struct net {
-	struct ctl_net base;
-	struct sim_streams *world;
-	struct sim_host *host;
-	void (*wake)(void *ctx);
-	void *ctx;
-	bool cut_off;
-	struct handle *handles;
-	int handles_n;
-	struct net *next;
-};
-
-struct sim_streams {
-	struct sim *sim;
-	struct sim_streams_config config;
-	struct net *nets;
-	struct stream *streams;
-	uint64_t made;
-	uint64_t *cut;                     /* a bit for each pair of hosts; NULL: none was ever cut */
-	uint64_t dark[SIM_HOSTS_MAX / 64]; /* hosts without power */
-};
-
-/* ---- the world ---- */
-
-struct sim_streams *sim_streams_create(struct sim *sim, const struct sim_streams_config *config)
-{
-	struct sim_streams *s = calloc(1, sizeof *s);
-	if (!s)
-		return NULL;
-	s->sim = sim;
-	if (config)
-		s->config = *config;
-	if (!s->config.delay_ns)
-		s->config.delay_ns = DELAY_NS;
-	if (!s->config.jitter_ns)
-		s->config.jitter_ns = JITTER_NS;
-	if (!s->config.window_bytes)
-		s->config.window_bytes = WINDOW_BYTES;
-	if (!s->config.retry_ns)
-		s->config.retry_ns = RETRY_NS;
-	if (!s->config.give_up_ns)
-		s->config.give_up_ns = GIVE_UP_NS;
-	return s;
-}
-
-static void pieces_drop(struct end *e)
-{
-	sim_cancel(e->stream->world->sim, e->event);
-	e->event = 0;
-	while (e->first) {
-		struct piece *p = e->first;
-		e->first = p->next;
-		free(p);
-	}
-	e->last = &e->first;
-	e->flying = 0;
-}
-
-static void stream_free(struct stream *st)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		pieces_drop(&st->end[i]);
-		free(st->end[i].in);
-	}
-	*st->prev = st->next;
-	if (st->next)
-		st->next->prev = st->prev;
-	free(st);
-}
-
-void sim_streams_destroy(struct sim_streams *s)
-{
-	if (!s)
-		return;
-	must(!s->nets);
-	while (s->streams)
-		stream_free(s->streams);
-	free(s->cut);
-	free(s);
-}
-
-static size_t pair_bit(const struct sim_host *from, const struct sim_host *to)
-{
-	return (size_t)sim_host_number(from) * SIM_HOSTS_MAX + sim_host_number(to);
-}
-
-void sim_streams_cut(struct sim_streams *s, const struct sim_host *from, const struct sim_host *to, bool cut)
-{
-	size_t bit = pair_bit(from, to);
-	if (!s->cut && !(s->cut = calloc((size_t)SIM_HOSTS_MAX * SIM_HOSTS_MAX / 64, sizeof *s->cut)))
-		return;
-	if (cut)
-		s->cut[bit / 64] |= UINT64_C(1) << bit % 64;
-	else
-		s->cut[bit / 64] &= ~(UINT64_C(1) << bit % 64);
-}
-
-void sim_streams_heal(struct sim_streams *s)
-{
-	free(s->cut);
-	s->cut = NULL;
-}
-
-static bool is_cut(const struct sim_streams *s, const struct sim_host *from, const struct sim_host *to)
-{
-	size_t there = pair_bit(from, to), back = pair_bit(to, from);
-	return s->cut && ((s->cut[there / 64] >> there % 64 & 1) || (s->cut[back / 64] >> back % 64 & 1));
-}
-
-static bool is_dark(const struct sim_streams *s, const struct sim_host *host)
-{
-	unsigned i = sim_host_number(host);
-	return s->dark[i / 64] >> i % 64 & 1;
-}
-
-static void set_dark(struct sim_streams *s, const struct sim_host *host, bool dark)
-{
-	unsigned i = sim_host_number(host);
-	s->dark[i / 64] = (s->dark[i / 64] & ~(UINT64_C(1) << i % 64)) | (uint64_t)dark << i % 64;
-}
-
-static struct sim_host *host_named(const struct sim_streams *s, const char *name)
-{
-	unsigned n = sim_hosts(s->sim);
-	for (unsigned i = 0; i < n; i++)
-		if (strcmp(sim_host_name(sim_host(s->sim, i)), name) == 0)
-			return sim_host(s->sim, i);
-	return NULL;
-}
-
-/* ---- streams ---- */
-
-static struct end *other(struct end *e)
-{
-	return &e->stream->end[e == &e->stream->end[0]];
-}
-
-static void tell(struct end *e)
-{
-	if (e->net && !e->net->cut_off)
-		e->net->wake(e->net->ctx);
-}
-
-static void stream_let_go(struct stream *st)
-{
-	const struct end *a = &st->end[0], *b = &st->end[1];
-	/* The other end may wait to be accepted. */
-	if (!a->net && !b->net && !a->first && !b->first && (b->closed || b->state == END_NONE))
-		stream_free(st);
-}
-
-static struct stream *stream_new(struct sim_streams *s, uint16_t port)
-{
-	struct stream *st = calloc(1, sizeof *st);
-	if (!st)
-		return NULL;
-	st->world = s;
-	st->port = port;
-	for (unsigned i = 0; i < 2; i++) {
-		st->end[i].stream = st;
-		st->end[i].last = &st->end[i].first;
-	}
-	sim_random_init(&st->random, sim_seed(s->sim), "ctl stream", s->made++);
-	st->next = s->streams;
-	st->prev = &s->streams;
-	if (st->next)
-		st->next->prev = &st->next;
-	s->streams = st;
-	return st;
-}
-
-static void on_piece(void *ctx);
-
-static void expect(struct end *to)
-{
-	struct sim *sim = to->stream->world->sim;
-	uint64_t at = to->first->at, now = sim_now(sim);
-	to->event = sim_at(sim, at > now ? at : now, on_piece, to);
-}
-
-/* A piece on its way to an end. Without memory the stream is broken at both. */
-static bool send_piece(struct end *to, enum piece_kind kind, int error, const void *bytes, size_t len)
-{
-	struct stream *st = to->stream;
-	const struct sim_streams_config *c = &st->world->config;
-	struct piece *p = malloc(sizeof *p + len);
-	if (!p)
-		return false;
-	uint64_t at = sim_now(st->world->sim) + c->delay_ns + sim_random_below(&st->random, c->jitter_ns + 1);
-	if (at < to->sent_until)
-		at = to->sent_until;
-	to->sent_until = at;
-	*p = (struct piece){.kind = kind, .error = error, .at = at, .len = len};
-	if (len)
-		memcpy(p->bytes, bytes, len);
-	*to->last = p;
-	to->last = &p->next;
-	to->flying += len;
-	if (to->first == p)
-		expect(to);
-	return true;
-}
-
-static void end_fail(struct end *e, int error)
-{
-	if (e->error || e->closed)
-		return;
-	e->error = error;
-	e->unread = true;
-	tell(e);
-}
-
-/* ---- arrival ---- */
-
-static bool take_data(struct end *e, const struct piece *p)
-{
-	if (e->head) {
-		memmove(e->in, e->in + e->head, e->tail - e->head);
-		e->tail -= e->head;
-		e->head = 0;
-	}
-	if (e->tail + p->len > e->cap) {
-		size_t cap = e->cap ? e->cap : 1024;
-		while (cap < e->tail + p->len)
-			cap *= 2;
-		uint8_t *in = realloc(e->in, cap);
-		if (!in)
-			return false;
-		e->in = in;
-		e->cap = cap;
-	}
-	memcpy(e->in + e->tail, p->bytes, p->len);
-	e->tail += p->len;
-	return true;
-}
-
-static struct handle *listener_of(const struct sim_streams *s, const struct sim_host *host, uint16_t port,
-				  struct net **net)
-{
-	for (struct net *n = s->nets; n; n = n->next) {
-		if (n->host != host || n->cut_off)
-			continue;
-		for (int i = 0; i < n->handles_n; i++)
-			if (n->handles[i].kind == HANDLE_LISTENER && n->handles[i].port == port) {
-				*net = n;
-				return &n->handles[i];
-			}
-	}
-	return NULL;
-}
-
-static void asked_to_open(struct end *e)
-{
-	struct stream *st = e->stream;
-	struct net *net;
-	struct handle *h = listener_of(st->world, e->host, st->port, &net);
-	if (!h || h->waiting_n == BACKLOG_MAX) {
-		e->closed = true;
-		send_piece(other(e), PIECE_RESET, -ECONNREFUSED, NULL, 0);
-		return;
-	}
-	e->state = END_OPEN;
-	st->next_waiting = NULL;
-	*h->waiting_last = st;
-	h->waiting_last = &st->next_waiting;
-	h->waiting_n++;
-	send_piece(other(e), PIECE_OPENED, 0, NULL, 0);
-	net->wake(net->ctx);
-}
-
-static void arrive(struct end *e, const struct piece *p)
-{
-	if (p->kind == PIECE_OPEN) {
-		asked_to_open(e);
-		return;
-	}
-	if (p->kind == PIECE_RESET) {
-		end_fail(e, p->error);
-		return;
-	}
-	if (e->closed || e->vanished) { /* nobody is there any more: a reset, but for a FIN */
-		if (p->kind == PIECE_DATA)
-			send_piece(other(e), PIECE_RESET, -ECONNRESET, NULL, 0);
-		return;
-	}
-	if (p->kind == PIECE_OPENED)
-		e->state = END_OPEN;
-	else if (p->kind == PIECE_FIN)
-		e->eof = e->unread = true;
-	else if (!take_data(e, p))
-		end_fail(e, -ENOMEM);
-	tell(e);
-}
-
-/* The path is cut, or nobody answers at the other end of it: later once more, or never. */
-static void stall(struct end *to)
-{
-	const struct sim_streams_config *c = &to->stream->world->config;
-	uint64_t now = sim_now(to->stream->world->sim);
-	if (!to->stalled_at) {
-		to->stalled_at = now;
-		to->retry_ns = c->retry_ns;
-	}
-	if (now - to->stalled_at >= c->give_up_ns) {
-		pieces_drop(to);
-		end_fail(other(to), -ETIMEDOUT);
-		stream_let_go(to->stream);
-		return;
-	}
-	to->first->at = now + to->retry_ns;
-	to->retry_ns *= 2;
-	expect(to);
-}
-
-static void on_piece(void *ctx)
-{
-	struct end *to = ctx;
-	struct stream *st = to->stream;
-	uint64_t now = sim_now(st->world->sim);
-	to->event = 0;
-	if (is_cut(st->world, other(to)->host, to->host) || is_dark(st->world, to->host)) {
-		stall(to);
-		return;
-	}
-	to->stalled_at = 0;
-	while (to->first && to->first->at <= now) {
-		struct piece *p = to->first;
-		to->first = p->next;
-		if (!to->first)
-			to->last = &to->first;
-		to->flying -= p->len;
-		arrive(to, p);
-		free(p);
-	}
-	if (to->first)
-		expect(to);
-	stream_let_go(st);
-}
-
-/* ---- the operations ---- */
+#define HANDLES_MAX 65536
 
 static struct net *net_of(struct ctl_net *net)
 {
@@ -471,11 +56,11 @@ static int net_listen(struct ctl_net *net, const char *host, uint16_t port, int 
 	struct net *n = net_of(net), *there;
 	(void)adopt_fd; /* a world has no descriptors */
 	if (!is_loopback(host) && strcmp(host, "0.0.0.0") != 0) {
-		const struct sim_host *named = host_named(n->world, host);
+		const struct sim_host *named = streams_host(n->world, host);
 		if (named != n->host)
 			return named ? -EADDRNOTAVAIL : -ENXIO;
 	}
-	if (listener_of(n->world, n->host, port, &there))
+	if (streams_listener(n->world, n->host, port, &there))
 		return -EADDRINUSE;
 	int i = handle_new(n, HANDLE_LISTENER);
 	if (i >= 0)
@@ -488,7 +73,7 @@ static int net_loopback(struct ctl_net *net, const char *host, int adopt_fd)
 	(void)adopt_fd;
 	if (is_loopback(host))
 		return 1;
-	return host_named(net_of(net)->world, host) || strcmp(host, "0.0.0.0") == 0 ? 0 : -ENXIO;
+	return streams_host(net_of(net)->world, host) || strcmp(host, "0.0.0.0") == 0 ? 0 : -ENXIO;
 }
 
 static int net_accept(struct ctl_net *net, int listener)
@@ -513,7 +98,7 @@ static int net_accept(struct ctl_net *net, int listener)
 static int net_connect(struct ctl_net *net, const char *host, uint16_t port)
 {
 	struct net *n = net_of(net);
-	struct sim_host *to = is_loopback(host) ? n->host : host_named(n->world, host);
+	struct sim_host *to = is_loopback(host) ? n->host : streams_host(n->world, host);
 	if (!to)
 		return -ENXIO;
 	int i = handle_new(n, HANDLE_STREAM);
@@ -526,7 +111,7 @@ static int net_connect(struct ctl_net *net, const char *host, uint16_t port)
 		st->end[0].state = END_OPENING;
 		st->end[1].host = to;
 		n->handles[i].end = &st->end[0];
-		if (send_piece(&st->end[1], PIECE_OPEN, 0, NULL, 0))
+		if (end_send(&st->end[1], PIECE_OPEN, 0, NULL, 0))
 			return i;
 		stream_free(st);
 	}
@@ -546,7 +131,7 @@ static size_t chopped(struct end *e, size_t n)
 
 static long net_send(struct ctl_net *net, int handle, const void *data, size_t len)
 {
-	struct end *e = handle_at(net_of(net), handle, HANDLE_STREAM)->end, *to = other(e);
+	struct end *e = handle_at(net_of(net), handle, HANDLE_STREAM)->end, *to = end_other(e);
 	size_t window = e->stream->world->config.window_bytes, used = to->flying + (to->tail - to->head);
 	e->unread &= !e->error;
 	if (e->error)
@@ -556,12 +141,12 @@ static long net_send(struct ctl_net *net, int handle, const void *data, size_t l
 		return len == 0 ? 0 : -EAGAIN;
 	}
 	size_t n = chopped(e, len < window - used ? len : window - used);
-	return send_piece(to, PIECE_DATA, 0, data, n) ? (long)n : -ENOMEM;
+	return end_send(to, PIECE_DATA, 0, data, n) ? (long)n : -ENOMEM;
 }
 
 static long net_recv(struct ctl_net *net, int handle, void *data, size_t len)
 {
-	struct end *e = handle_at(net_of(net), handle, HANDLE_STREAM)->end, *from = other(e);
+	struct end *e = handle_at(net_of(net), handle, HANDLE_STREAM)->end, *from = end_other(e);
 	size_t n = e->tail - e->head;
 	if (n == 0) {
 		e->unread = false;
@@ -572,7 +157,7 @@ static long net_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	e->head += n;
 	if (from->want_room) {
 		from->want_room = false;
-		tell(from);
+		end_tell(from);
 	}
 	return (long)n;
 }
@@ -585,10 +170,11 @@ static void end_close(struct end *e, bool silent)
 	e->closed = true;
 	e->vanished |= silent;
 	e->net = NULL;
-	if (other(e)->state == END_NONE) /* nobody has heard of it */
-		pieces_drop(other(e));
+	if (end_other(e)->state == END_NONE) /* nobody has heard of it */
+		end_forget(end_other(e));
 	else if (!silent && !e->error)
-		send_piece(other(e), unread || e->state == END_OPENING ? PIECE_RESET : PIECE_FIN, -ECONNRESET, NULL, 0);
+		end_send(end_other(e), unread || e->state == END_OPENING ? PIECE_RESET : PIECE_FIN, -ECONNRESET, NULL,
+			 0);
 	stream_let_go(st);
 }
 
@@ -598,7 +184,7 @@ static void handle_close(struct net *n, struct handle *h)
 		struct stream *st = h->waiting;
 		h->waiting = st->next_waiting;
 		if (!n->cut_off)
-			send_piece(&st->end[0], PIECE_RESET, -ECONNRESET, NULL, 0);
+			end_send(&st->end[0], PIECE_RESET, -ECONNRESET, NULL, 0);
 		st->end[1].error = -ECONNRESET;
 		end_close(&st->end[1], n->cut_off);
 	}
@@ -672,7 +258,7 @@ struct ctl_net *sim_ctl_net_create(struct sim_streams *s, struct sim_host *host,
 	struct net *n = calloc(1, sizeof *n);
 	if (!n)
 		return NULL;
-	set_dark(s, host, false);
+	streams_set_dark(s, host, false);
 	*n = (struct net){.base = {&ops}, .world = s, .host = host, .wake = wake, .ctx = ctx, .next = s->nets};
 	s->nets = n;
 	return &n->base;
@@ -695,5 +281,5 @@ void sim_ctl_net_cut_off(struct ctl_net *net)
 {
 	struct net *n = net_of(net);
 	n->cut_off = true;
-	set_dark(n->world, n->host, true);
+	streams_set_dark(n->world, n->host, true);
 }
