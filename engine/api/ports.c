@@ -237,7 +237,7 @@ enum far_status ports_adopt(const struct ports_config *config, struct ports *out
 	int error = env->ports_n >= 1 && env->ports_n <= FAR_PORTS_MAX && env->self < env->ports_n ? 0 : -EINVAL;
 	memset(out, 0, sizeof *out);
 	if (error)
-		snprintf(why.text, sizeof why.text, "%u ports, with that of oneself at %u; 1 to %u are possible",
+		snprintf(why.text, sizeof why.text, "%u ports, with that of oneself at %u; 1 to %d are possible",
 			 env->ports_n, env->self, FAR_PORTS_MAX);
 	for (unsigned i = 0; i < env->ports_n; i++) {
 		struct nic_port *port = env->ports[i];

@@ -10,6 +10,8 @@
 #define SECOND   UINT64_C(1000000000)
 #define PATIENCE (100 * SECOND)
 
+static const char *port_args; /* of the next cluster */
+
 static struct cluster *made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
 {
 	struct cluster_config config;
@@ -20,6 +22,7 @@ static struct cluster *made(unsigned workers, uint64_t seed, struct calls *calls
 	config.clock_offset_ns_max = SECOND;
 	config.clock_skew_ppb_max = 100000;
 	config.streams.chop = SIM_CERTAIN / 4;
+	config.port_args = port_args;
 	calls_opts(&config.opts, calls);
 	struct cluster *c = cluster_create(&config, &err);
 	cr_assert(c, "%s", err.text);
@@ -88,6 +91,43 @@ Test(cluster, ten)
 Test(cluster, a_hundred)
 {
 	all_call_all(100, 1, 1);
+}
+
+Test(cluster, network_cards_of_all_sorts)
+{
+	static const char *const sorts[] = {"kick", "hash", "hold", "rx=64,tx=32", "align=1", "kick,hash,hold,align=2"};
+	for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++) {
+		port_args = sorts[i];
+		all_call_all(3, 2, 4);
+	}
+}
+
+/* Sleeps between its calls, so that both sides go to sleep and are woken again and again. */
+static void now_and_then(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	for (unsigned i = 0; i < 50; i++) {
+		cluster_sleep(60000 + 3000 * i);
+		calls_app(w, calls);
+	}
+}
+
+Test(cluster, calls_now_and_then)
+{
+	static const char *const sorts[] = {NULL, "kick"};
+	for (size_t i = 0; i < sizeof sorts / sizeof *sorts; i++) {
+		struct calls calls = {.rounds = 1};
+		struct cluster_stats stats;
+		port_args = sorts[i];
+		struct cluster *c = ready(3, 24, &calls, 1);
+		for (unsigned w = 0; w < 3; w++)
+			cluster_spawn(cluster_worker(c, w), -1, now_and_then, &calls);
+		apps_end(c);
+		cr_assert_eq(calls.failed, 0, "%s", calls.last.text);
+		cluster_stats(c, &stats);
+		cr_assert_gt(stats.sleeps, 50);
+		all_leave(c);
+	}
 }
 
 /* ---- lives ---- */
