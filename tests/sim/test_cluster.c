@@ -348,6 +348,39 @@ Test(cluster, computing_makes_a_core_late_and_sleeping_does_not)
 	all_leave(c);
 }
 
+/* The waits of the public interface are by the host's clock, whose ticks are of 131 µs. */
+static void wait_in_vain(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	struct far_future *f[2];
+	struct far_err err;
+	size_t index;
+	(void)w;
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert(!far_future_create(&f[0], &err) && !far_future_create(&f[1], &err));
+		uint64_t began = cluster_now(calls->c), took;
+		enum far_status status = i == 0   ? far_future_wait(f[0], 3000000, NULL, &err)
+					 : i == 1 ? far_future_wait_all(f, 2, 3000000, &err)
+						  : far_future_wait_any(f, 2, 3000000, &index, &err);
+		took = cluster_now(calls->c) - began;
+		cr_assert_neq(status, FAR_OK);
+		cr_assert(took >= 2900000 && took < 3500000, "%u: %llu ns", i, (unsigned long long)took);
+		far_future_free(f[0]);
+		far_future_free(f[1]);
+		calls->ok++;
+	}
+}
+
+Test(cluster, waits_are_by_the_hosts_clock)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = ready(1, 25, &calls, 1);
+	cluster_spawn(cluster_worker(c, 0), -1, wait_in_vain, &calls);
+	apps_end(c);
+	cr_assert_eq(calls.ok, 3);
+	all_leave(c);
+}
+
 static void nothing(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
