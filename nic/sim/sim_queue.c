@@ -358,6 +358,16 @@ static void sim_disarm(struct nic_queue *nq)
 	sim_queue_of(nq)->armed = false;
 }
 
+unsigned sim_queue_waiting(const struct nic_queue *q)
+{
+	return sim_queue_of(q)->rx.n;
+}
+
+bool sim_queue_is_woken(const struct nic_queue *q)
+{
+	return sim_queue_of(q)->woken;
+}
+
 static int sim_wake_fd(const struct nic_queue *nq)
 {
 	struct sim_queue *q = sim_queue_of(nq);
