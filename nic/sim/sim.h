@@ -202,6 +202,10 @@ int sim_port_open(struct sim_host *host, unsigned rail, const struct nic_config 
 		  struct nic_err *err);
 /** The driver's table, for names and address_text(); its open() has no world to open in and says -EINVAL. */
 const struct nic_port_ops *sim_port_ops(unsigned rail);
+/** Packets in the ring of a queue of such a port, and whether its wake_fd is readable, which is asked for without a
+ * system call: for who schedules a host and never sleeps on descriptors. Of a paused or crashed host too. */
+unsigned sim_queue_waiting(const struct nic_queue *q);
+bool sim_queue_is_woken(const struct nic_queue *q);
 /** The host number and rail of a port's published address. -EINVAL: it is none of a sim port. */
 int sim_address_host(const struct nic_addr *addr, unsigned *host, unsigned *rail);
 
@@ -262,7 +266,7 @@ void sim_heal(struct sim *sim);
 	X(QUEUE, "queue")         /* the output queue, or its switch's buffer, is full */                              \
 	X(MTU, "mtu")             /* longer than the link takes */                                                     \
 	X(RING, "ring")           /* the receive ring is full */                                                       \
-	X(CRASHED, "crashed")     /* the host is gone, or was when this was in its ring */                             \
+	X(CRASHED, "crashed")     /* the host is gone; of a host also what was in its receive rings */                 \
 	X(FOREIGN, "foreign")     /* nobody has opened that NIC or queue */
 
 enum sim_drop {
@@ -293,7 +297,8 @@ struct sim_host_stats {
 	uint64_t tx_full; /* times that tx_reserve() said -EAGAIN */
 };
 
-/** Every packet is counted once: sent + duplicated == arrived + all dropped + in_flight. */
+/** Every packet is counted once: sent + duplicated == arrived + all dropped + in_flight. Those sent and arrived may be
+ * kicks, which are no packets of a port. */
 struct sim_stats {
 	uint64_t sent, duplicated, arrived;
 	uint64_t dropped[SIM_DROP_N];

@@ -77,8 +77,8 @@ void sim_disturber_draw(struct sim_disturber *d, const struct sim_packet *p, str
 
 void sim_corrupt(struct sim_packet *p, struct sim_random *r)
 {
-	uint8_t before[8];
-	uint32_t at[8];
+	uint8_t before[8] = {0};
+	uint32_t at[8] = {0};
 	unsigned n = 1 + (unsigned)sim_random_below(r, 8);
 	bool differs = false;
 	for (unsigned i = 0; i < n; i++) {

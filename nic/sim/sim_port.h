@@ -33,6 +33,7 @@ struct sim_queue {
 	struct sim_port *port;
 	uint32_t index;
 	struct sim_fifo rx;
+	struct sim_fifo staged;    /* committed; go to the wire with flush() */
 	struct sim_packet *handed; /* readable until the next recv() */
 	struct sim_packet **held;  /* zero_copy: at their cookie - 1 */
 	uint32_t *held_free;       /* indices */
@@ -82,7 +83,7 @@ int sim_args_parse(const char *text, struct sim_nic *nic, struct nic_err *err);
 
 struct sim_queue *sim_queue_new(struct sim_port *port, uint32_t index);
 void sim_queue_free(struct sim_queue *q);
-/* Forgets what waits in the receive ring. */
+/* Forgets what waits in the receive ring, and what was not flushed. */
 void sim_queue_crash(struct sim_queue *q);
 extern const struct nic_queue_ops sim_queue_waking_ops, sim_queue_kicking_ops;
 

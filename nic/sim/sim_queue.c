@@ -261,7 +261,6 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->path = (uint16_t)NIC_ROUTE_PATH(place->route);
 	p->fragments = p->len > bytes_max(port, place);
 	p->flow = flow_of(p, place->route);
-	p->sent_at = p->sim->now;
 }
 
 /* Bodies arrive as little aligned as the receiver's NIC may have them. */
@@ -278,6 +277,7 @@ static void launch(struct sim_queue *q, struct sim_packet *p)
 {
 	struct sim *sim = p->sim;
 	p->number = ++sim->packets_sent;
+	p->sent_at = sim->now;
 	sim->stats.sent++;
 	sim_packet_launch(p);
 	sim_packet_sign(p);
@@ -317,7 +317,7 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	host->stats.tx_bytes += p->len;
 	q->port->stats.tx_packets++;
 	q->port->stats.tx_bytes += p->len;
-	launch(q, p);
+	sim_fifo_put(&q->staged, p);
 	return 0;
 }
 
@@ -327,9 +327,12 @@ static void sim_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 		forget(sim_queue_of(nq), tx);
 }
 
+/* The doorbell: nobody sees anything before it. */
 static void sim_flush(struct nic_queue *nq)
 {
-	(void)nq; /* commit has put it into the ring */
+	struct sim_queue *q = sim_queue_of(nq);
+	for (struct sim_packet *p; (p = sim_fifo_take(&q->staged));)
+		launch(q, p);
 }
 
 void sim_nic_sent(struct sim_packet *p, bool dropped)
@@ -356,6 +359,16 @@ static void sim_arm(struct nic_queue *nq)
 static void sim_disarm(struct nic_queue *nq)
 {
 	sim_queue_of(nq)->armed = false;
+}
+
+unsigned sim_queue_waiting(const struct nic_queue *q)
+{
+	return sim_queue_of(q)->rx.n;
+}
+
+bool sim_queue_is_woken(const struct nic_queue *q)
+{
+	return sim_queue_of(q)->woken;
 }
 
 static int sim_wake_fd(const struct nic_queue *nq)
@@ -437,12 +450,14 @@ void sim_queue_crash(struct sim_queue *q)
 		q->rx_used--;
 		sim_packet_drop(p, SIM_DROP_CRASHED, NULL, q->port->host);
 	}
+	for (struct sim_packet *p; (p = sim_fifo_take(&q->staged));)
+		sim_packet_free(p);
 }
 
 void sim_queue_free(struct sim_queue *q)
 {
 	give_back(q);
-	for (struct sim_packet *p; (p = sim_fifo_take(&q->rx));)
+	for (struct sim_packet *p; (p = sim_fifo_take(&q->rx)) || (p = sim_fifo_take(&q->staged));)
 		sim_packet_free(p);
 	for (uint32_t i = 0; q->held && i < q->port->nic.rx_slots; i++)
 		if (q->held[i])

@@ -118,7 +118,9 @@ int sb_send_from(unsigned from, unsigned queue, uint32_t peer, uint64_t seq, uin
 	memcpy(tx.body, &seq, sizeof seq);
 	for (uint32_t i = 8; i < len; i++)
 		tx.body[i] = byte_of(seq, i);
-	return q->ops->tx_commit(q, &tx);
+	error = q->ops->tx_commit(q, &tx);
+	q->ops->flush(q);
+	return error;
 }
 
 int sb_send(unsigned from, uint32_t peer, uint64_t seq, uint32_t len)

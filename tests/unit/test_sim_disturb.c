@@ -181,6 +181,7 @@ Test(sim_disturb, corruption_reaches_every_byte)
 		cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, sizeof hit, &tx), 0);
 		memset(tx.body, 0x55, sizeof hit);
 		cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
+		sb.ends[0].q->ops->flush(sb.ends[0].q);
 		sb_run(10000);
 		cr_assert_eq(sb.ends[1].q->ops->recv(sb.ends[1].q, &pkt, 1), 1);
 		for (unsigned i = 0; i < sizeof hit; i++) {
@@ -197,6 +198,9 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	struct nic_tx tx;
 	cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, 0, &tx), 0);
 	cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
+	sb_run(10000);
+	cr_assert_eq(sb_drain(1), 0, "before the flush");
+	sb.ends[0].q->ops->flush(sb.ends[0].q);
 	sb_run(10000);
 	cr_assert_eq(sb_drain(1), 1);
 	cr_assert_eq(balanced().corrupted, 2000);

@@ -268,9 +268,12 @@ Test(sim_port, an_armed_queue_wakes)
 	struct nic_queue *q = sb.ends[1].q;
 	cr_assert_null(q->ops->kick);
 	q->ops->arm(q);
+	cr_assert_not(sim_queue_is_woken(q));
 	send_many(0, at_1, 1); /* before anybody has asked for the descriptor */
+	cr_assert(sim_queue_is_woken(q) && sim_queue_waiting(q) == 1);
 	cr_assert(is_readable(q->ops->wake_fd(q)));
 	q->ops->wake_clear(q);
+	cr_assert_not(sim_queue_is_woken(q));
 	cr_assert_not(is_readable(q->ops->wake_fd(q)));
 	unsigned wakes = sb.ends[1].wakes;
 	send_many(0, at_1, 1);
