@@ -38,6 +38,15 @@ static struct cluster *ready(unsigned workers, uint64_t seed, struct calls *call
 	return c;
 }
 
+/* Nothing of it is left in a buffer, whatever was under way. */
+static void destroy(struct cluster *c)
+{
+	struct far_memory memory;
+	cluster_destroy(c);
+	far_memory_stats(&memory);
+	cr_assert_eq(memory.slab_used, 0, "%llu bytes of slabs are in use", (unsigned long long)memory.slab_used);
+}
+
 static void apps_end(struct cluster *c)
 {
 	cr_assert_eq(cluster_run_apps(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
@@ -53,7 +62,7 @@ static void all_leave(struct cluster *c)
 		cr_assert_eq(cluster_state(w), CLUSTER_LEFT);
 		cr_assert_eq(cluster_why(w, &err), FAR_OK, "%s", err.text);
 	}
-	cluster_destroy(c);
+	destroy(c);
 }
 
 static void all_call_all(unsigned workers, unsigned shards, unsigned rounds)
@@ -174,7 +183,7 @@ static void crash_in_the_middle(enum cluster_end how)
 	cr_assert_eq(cluster_run_left(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
 	cr_assert_eq(cluster_why(cluster_worker(c, 0), &err), FAR_PEER_LOST);
 	cr_assert(strstr(err.text, "w1"), "%s", err.text);
-	cluster_destroy(c);
+	destroy(c);
 }
 
 Test(cluster, a_process_is_killed)
@@ -211,7 +220,7 @@ Test(cluster, a_fiber_crashes_its_own_worker)
 	cr_assert_eq(calls.wrong, 0);
 	cr_assert_gt(calls.ok, 0);
 	cr_assert_gt(calls.failed, 0);
-	cluster_destroy(c);
+	destroy(c);
 }
 
 Test(cluster, destroyed_in_full_flight)
@@ -222,7 +231,7 @@ Test(cluster, destroyed_in_full_flight)
 	cluster_run_until(c, cluster_now(c) + SECOND / 1000);
 	cr_assert_gt(calls.ok, 0);
 	cr_assert_gt(cluster_apps_all(c), 0);
-	cluster_destroy(c);
+	destroy(c);
 }
 
 Test(cluster, a_pause_shorter_than_the_limit_costs_time_only)
@@ -286,7 +295,7 @@ Test(cluster, rank_0_does_not_come)
 	cluster_start(cluster_worker(c, 1));
 	cr_assert_eq(cluster_run_ready(c, PATIENCE), CLUSTER_RUN_FAILED);
 	cr_assert(strstr(cluster_failure(c), "\"w1\" cannot join"), "%s", cluster_failure(c));
-	cluster_destroy(c);
+	destroy(c);
 }
 
 Test(cluster, refuses_nonsense)
@@ -303,7 +312,7 @@ Test(cluster, refuses_nonsense)
 	struct cluster *c = ready(1, 18, &calls, 1);
 	cr_assert_eq(cluster_spawn(cluster_worker(c, 0), 1, calls_app, &calls), -22);
 	cr_assert_null(cluster_worker(c, 1));
-	cluster_destroy(c);
+	destroy(c);
 }
 
 /* ---- time ---- */
@@ -447,7 +456,7 @@ Test(cluster, a_lost_wake_up_is_found)
 	cluster_spawn(cluster_worker(c, 0), -1, calls_app, &calls);
 	cr_assert_eq(cluster_run_apps(c, PATIENCE), CLUSTER_RUN_FAILED);
 	cr_assert(strstr(cluster_failure(c), "worker asleep with work"), "%s", cluster_failure(c));
-	cluster_destroy(c);
+	destroy(c);
 }
 
 Test(cluster, waiting_for_nothing_is_found)
@@ -457,6 +466,6 @@ Test(cluster, waiting_for_nothing_is_found)
 	cluster_spawn(cluster_worker(c, 0), -1, wait_for_ever, &calls);
 	cr_assert_eq(cluster_run_apps(c, TIME_NEVER), CLUSTER_RUN_FAILED);
 	cr_assert(strstr(cluster_failure(c), "worker asleep with work"), "%s", cluster_failure(c));
-	cluster_destroy(c);
+	destroy(c);
 	cr_assert_eq(calls.last_status, FAR_CANCELLED);
 }
