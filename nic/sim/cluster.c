@@ -185,10 +185,11 @@ void cluster_partition(struct cluster_worker *from, struct cluster_worker *to, b
 
 void cluster_partition_set(struct cluster *c, const bool *in_set, bool cut)
 {
+	sim_partition_sets(c->sim, in_set, cut);
 	for (unsigned i = 0; i < c->n; i++)
 		for (unsigned j = 0; j < c->n; j++)
 			if (in_set[i] != in_set[j])
-				cluster_partition(&c->workers[i], &c->workers[j], cut);
+				sim_streams_cut(c->streams, c->workers[i].host, c->workers[j].host, cut);
 }
 
 void cluster_heal(struct cluster *c)
@@ -215,6 +216,11 @@ static void fail_stuck(struct cluster *c)
 		}
 }
 
+static bool no_apps(struct cluster *c)
+{
+	return c->apps == 0;
+}
+
 static enum cluster_run run(struct cluster *c, uint64_t until, done_fn *done)
 {
 	for (;;) {
@@ -223,7 +229,7 @@ static enum cluster_run run(struct cluster *c, uint64_t until, done_fn *done)
 		if (done && done(c))
 			return CLUSTER_RUN_DONE;
 		uint64_t next = sim_next(c->sim);
-		if (next == TIME_NEVER && c->apps) {
+		if (next == TIME_NEVER && c->apps && done == no_apps) {
 			fail_stuck(c);
 			continue;
 		}
@@ -259,11 +265,6 @@ static bool all_ready(struct cluster *c)
 enum cluster_run cluster_run_ready(struct cluster *c, uint64_t timeout_ns)
 {
 	return run(c, after(c, timeout_ns), all_ready);
-}
-
-static bool no_apps(struct cluster *c)
-{
-	return c->apps == 0;
 }
 
 enum cluster_run cluster_run_apps(struct cluster *c, uint64_t timeout_ns)

@@ -151,12 +151,12 @@ static enum far_status nap_until(uint64_t when)
 {
 	struct cluster_worker *w = cluster_here();
 	struct nap nap = {.core = &w->cores[agent_shard_here()->config.index]};
-	if (w->dying || when == TIME_NEVER)
-		return fiber_pause(shard_in_fiber(), TIME_NEVER) ? FAR_CANCELLED : FAR_OK;
 	enum far_status status = far_future_create(&nap.over, NULL);
 	if (status)
 		return status;
-	nap.event = sim_host_at(w->host, when, nap_over, &nap);
+	/* Of one that unwinds every wait ends by itself. */
+	if (when != TIME_NEVER && !w->dying)
+		nap.event = sim_host_at(w->host, when, nap_over, &nap);
 	status = far_future_wait(nap.over, FAR_FOREVER, NULL, NULL);
 	sim_cancel(w->cluster->sim, nap.event);
 	far_future_free(nap.over);

@@ -14,5 +14,5 @@ const struct cluster_cost cluster_cost_default = {
 	.handler = 100,   /* an echo's, and the application's around it */
 	.byte_1024 = 340, /* link_cost, 1024 bytes against 128: 596 for 896 bytes and both sides */
 	.step = 3000,     /* of the order of a look at the sockets, the ports and the mailboxes */
-	.wake = 18000,    /* 3 us: an eventfd's wake-up of a thread on a core that is not in a deep sleep */
+	.wake = 240000,   /* 40 us: perf/NOTES.md, wake: an eventfd takes 37 to 43 us; a machine of its own, a tenth */
 };

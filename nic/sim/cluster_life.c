@@ -11,7 +11,7 @@
 #define PORT 7000 /* of the store, on the host of rank 0 */
 
 /* Fibers of all workers together, which need two mappings each: a half of vm.max_map_count by default. */
-#define FIBERS_ALL   16000u
+#define FIBERS_ALL   8000u
 #define FIBERS_MIN   4u
 #define FIBERS_USUAL 64u
 
@@ -143,6 +143,10 @@ static void end(struct cluster_worker *w)
 	struct far_agent *agent = w->agent;
 	enum agent_state state = agent_state(agent);
 	w->why = agent_why(agent, &w->err);
+	sim_cancel(c->sim, w->resume_event);
+	w->resume_event = 0;
+	if (!w->crash_asked)
+		sim_host_resume(w->host);
 	worker_stop_cores(w);
 	w->dying = true;
 	if (w->crash_asked && w->power)
@@ -203,8 +207,8 @@ void cluster_crash(struct cluster_worker *w, enum cluster_end how)
 static void wake_up(void *ctx)
 {
 	struct cluster_worker *w = ctx;
-	if (sim_host_state(w->host) == SIM_PAUSED)
-		sim_host_resume(w->host);
+	w->resume_event = 0;
+	sim_host_resume(w->host);
 }
 
 void cluster_pause(struct cluster_worker *w, uint64_t ns)
@@ -212,7 +216,7 @@ void cluster_pause(struct cluster_worker *w, uint64_t ns)
 	if (!lives(w) || sim_host_state(w->host) != SIM_RUNNING)
 		return;
 	sim_host_pause(w->host);
-	sim_at(w->cluster->sim, time_after(sim_now(w->cluster->sim), ns), wake_up, w);
+	w->resume_event = sim_at(w->cluster->sim, time_after(sim_now(w->cluster->sim), ns), wake_up, w);
 }
 
 void cluster_leave(struct cluster_worker *w, uint64_t timeout_ns)

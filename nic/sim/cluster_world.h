@@ -43,7 +43,7 @@ struct cluster_worker {
 	unsigned shards, lives;
 	bool dying;                      /* its fibers unwind */
 	bool ending, crash_asked, power; /* an event will end it, by a crash, with the host */
-	sim_event end_event;
+	sim_event end_event, resume_event;
 	struct random_source random;
 	struct sim_random drawn;
 	enum far_status why;

@@ -84,8 +84,9 @@ static size_t pair_bit(const struct sim_host *from, const struct sim_host *to)
 void sim_streams_cut(struct sim_streams *s, const struct sim_host *from, const struct sim_host *to, bool cut)
 {
 	size_t bit = pair_bit(from, to);
-	if (!s->cut && !(s->cut = calloc((size_t)SIM_HOSTS_MAX * SIM_HOSTS_MAX / 64, sizeof *s->cut)))
-		return;
+	if (!s->cut)
+		s->cut = calloc((size_t)SIM_HOSTS_MAX * SIM_HOSTS_MAX / 64, sizeof *s->cut);
+	must(s->cut);
 	if (cut)
 		s->cut[bit / 64] |= UINT64_C(1) << bit % 64;
 	else

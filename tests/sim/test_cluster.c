@@ -250,6 +250,23 @@ Test(cluster, a_pause_shorter_than_the_limit_costs_time_only)
 	all_leave(c);
 }
 
+Test(cluster, a_paused_worker_crashes)
+{
+	struct calls calls = {.rounds = 2000};
+	struct cluster *c = ready(3, 26, &calls, 1);
+	calls_spawn(&calls);
+	cluster_run_until(c, cluster_now(c) + SECOND / 10000);
+	cluster_pause(cluster_worker(c, 1), SECOND / 2);
+	cluster_run_until(c, cluster_now(c) + SECOND / 10);
+	cr_assert_eq(sim_host_state(cluster_host(cluster_worker(c, 1))), SIM_PAUSED);
+	cluster_crash(cluster_worker(c, 1), CLUSTER_POWER);
+	apps_end(c);
+	cr_assert_gt(calls.failed, 0);
+	cr_assert_eq(calls.last_status, FAR_PEER_LOST, "%s", calls.last.text);
+	cr_assert_eq(sim_host_state(cluster_host(cluster_worker(c, 1))), SIM_CRASHED);
+	destroy(c);
+}
+
 Test(cluster, a_partition_ends_calls_by_their_deadline)
 {
 	struct calls calls = {.rounds = 1, .timeout_ns = SECOND / 2};
