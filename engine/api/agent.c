@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/agent.h"
+#include "api/agent_init.h"
 
 #include "api/builtin.h"
 #include "api/limits.h"
@@ -89,18 +90,10 @@ static void wake_ctl(void *ctx)
 	ctl_wake(a->ctl);
 }
 
-/* How long a shutdown waits for threads that are, by contract, no longer there. */
-#define LAST_VISITS_NS FAR_SEC
-
 /* ---- init, as a table: each step with what undoes it ---- */
 
-struct init {
-	struct far_agent *a;
-	const char *name;
-	int rank, world;
-	struct far_opts opts;
-	struct far_err *err;
-};
+/* Of an agent that is stepped nothing depends on the machine. */
+#define STEPPED_MESSAGE_BYTES (UINT64_C(1) << 30)
 
 static uint64_t half_of_memory(void)
 {
@@ -146,21 +139,22 @@ static enum far_status init_options(struct init *in)
 	if (!o->group)
 		o->group = "default";
 	if (o->max_message_bytes == 0)
-		o->max_message_bytes = half_of_memory();
+		o->max_message_bytes = in->env ? STEPPED_MESSAGE_BYTES : half_of_memory();
 	if (o->max_message_bytes < FAR_MESSAGE_LIMIT_MIN)
 		return err_set(in->err, FAR_INVALID, "max_message_bytes is %llu; it must be at least %llu",
 			       (unsigned long long)o->max_message_bytes, (unsigned long long)FAR_MESSAGE_LIMIT_MIN);
 	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
 		o->max_message_bytes = FAR_MSG_BYTES_MAX;
-	if (o->idle == FAR_IDLE_BUSY)
+	if (o->idle == FAR_IDLE_BUSY || in->env)
 		o->driver = FAR_DRIVER_OWN;
-	o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
+	if (!in->env)
+		o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
 	future_reserve();
 	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
 		return FAR_INVALID;
-	in->a->clock = &clock_monotonic;
+	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
 	in->a->driver = o->driver;
-	in->a->incarnation = random_u64();
+	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
 	atomic_store(&in->a->rpc_timeout_ns, o->rpc_timeout_ns);
 	return ctl_check_name(in->name, in->err);
 }
@@ -205,8 +199,9 @@ static enum far_status init_ports(struct init *in)
 					    .id = in->a->incarnation,
 					    .peer_limit_ns = in->opts.peer_limit_ns,
 					    .open_to_all = in->opts.security != NULL,
-					    .queues = in->opts.shards};
-	return ports_open(&config, &in->a->ports, in->err);
+					    .queues = in->opts.shards,
+					    .env = in->env};
+	return in->env ? ports_adopt(&config, &in->a->ports, in->err) : ports_open(&config, &in->a->ports, in->err);
 }
 
 static void fini_shards(struct far_agent *a)
@@ -240,7 +235,7 @@ static enum far_status init_ctl(struct init *in)
 		.message_bytes_max = in->opts.max_message_bytes,
 		.open_to_all = in->opts.security != NULL,
 		.clock = a->clock,
-		.net = ctl_net_os_create(),
+		.net = in->env ? in->env->net : ctl_net_os_create(),
 		.ports = a->ports.at,
 		.ports_n = a->ports.n,
 		.private_n = a->ports.n - a->ports.published,
@@ -255,9 +250,12 @@ static enum far_status init_ctl(struct init *in)
 		return err_sys(in->err, errno, "cannot create the control core's sockets");
 	enum far_status status = ctl_create(&a->ctl, &config, in->err);
 	if (status) {
-		config.net->ops->destroy(config.net);
+		if (!in->env)
+			config.net->ops->destroy(config.net);
 		return status;
 	}
+	if (in->env)
+		in->env->net = NULL; /* the control core's */
 	a->members = ctl_members(a->ctl, &a->world);
 	a->rank = ctl_rank(a->ctl);
 	snprintf(a->name, sizeof a->name, "%s", in->name);
@@ -271,8 +269,10 @@ static void fini_ctl(struct far_agent *a)
 
 static enum far_status init_listed(struct init *in)
 {
-	struct far_agent *a = in->a, *other;
+	struct far_agent *a = in->a, *other = NULL;
 	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
+	if (in->env) /* worlds of their own may have the same names, one after the other or side by side */
+		return FAR_OK;
 	pthread_mutex_lock(&agents_lock);
 	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
 		;
@@ -323,6 +323,7 @@ static enum far_status init_shards(struct init *in)
 		.driver = in->opts.driver,
 		.idle = in->opts.idle,
 		.cpu_scarce = a->cpu_scarce,
+		.stepped = a->stepped,
 		.blocking = &a->blocking,
 		.message_bytes_max = in->opts.max_message_bytes,
 		.limits = {.submit_slots = a->limits.submit_slots,
@@ -349,134 +350,6 @@ static enum far_status init_shards(struct init *in)
 	return FAR_OK;
 }
 
-static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
-{
-	pthread_attr_t attr;
-	sigset_t masked, before;
-	char name[16];
-	pthread_attr_init(&attr);
-	int error = pin_attr(&attr, opts, i);
-	signals_of_others(&masked);
-	pthread_sigmask(SIG_SETMASK, &masked, &before);
-	if (!error)
-		error = pthread_create(&a->keepers[i], &attr, keeper_main, a->shards[i]);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	if (error)
-		return error;
-	snprintf(name, sizeof name, "far-shard%u", i);
-	pthread_setname_np(a->keepers[i], name);
-	a->keepers_n = i + 1;
-	return 0;
-}
-
-/* Ends a keeper. Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may
- * be about to park (tests/models/stop.pml). */
-static void keeper_stop(struct shard *s, pthread_t keeper)
-{
-	struct timespec until;
-	atomic_store_explicit(&s->stop, true, memory_order_release);
-	do {
-		shard_wake(s);
-		driver_unpark(&s->driver);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 2000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-	} while (pthread_timedjoin_np(keeper, NULL, &until) == ETIMEDOUT);
-}
-
-/* Ends everything that is pending, by this thread, which is the shard's last driver. */
-static void shard_end(struct far_agent *a, struct shard *s)
-{
-	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
-	bool entered;
-	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
-		sched_yield();
-	if (!entered) {
-		fprintf(stderr,
-			"farcall: shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
-			"far_shard_release, or a call in progress); going on without it\n",
-			a->name, s->config.index);
-		atomic_store(&s->driver.token, 0);
-		entered = shard_enter(s);
-	}
-	shard_pass(s);
-	session_close_all(s);
-	uint32_t left = fiber_end_all(s, give_up);
-	if (left)
-		fprintf(stderr,
-			"farcall: shutdown of \"%s\": %u handlers did not end though their waits were cancelled\n",
-			a->name, left);
-	shard_flush(s);
-	shard_leave(s);
-	/* Threads that have just handed in a deferred answer are about to leave. */
-	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
-		sched_yield();
-}
-
-static void fini_keepers(struct far_agent *a)
-{
-	for (unsigned i = 0; i < a->keepers_n; i++)
-		keeper_stop(a->shards[i], a->keepers[i]);
-	a->keepers_n = 0;
-	for (unsigned i = 0; i < a->shards_n; i++)
-		shard_end(a, a->shards[i]);
-}
-
-static enum far_status init_keepers(struct init *in)
-{
-	struct far_agent *a = in->a;
-	for (unsigned i = 0; i < a->shards_n; i++) {
-		int error = keeper_start(a, i, &in->opts);
-		if (error) {
-			fini_keepers(a);
-			return err_sys(in->err, error, "cannot start the thread of shard %u", i);
-		}
-	}
-	return FAR_OK;
-}
-
-/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a pass.
- */
-static bool await_sessions(struct far_agent *a, struct shard *s, uint64_t until)
-{
-	uint32_t sessions = ctl_sessions(a->ctl);
-	while (atomic_load_explicit(&s->sessions_opened, memory_order_acquire) < sessions) {
-		if (clock_now(a->clock) > until)
-			return false;
-		if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
-			shard_take_mail(s);
-			shard_leave(s);
-		} else {
-			sched_yield();
-		}
-	}
-	return true;
-}
-
-static enum far_status init_join(struct init *in)
-{
-	struct far_agent *a = in->a;
-	uint64_t until = time_after(clock_now(a->clock), in->opts.init_timeout_ns);
-	enum far_status status = ctl_start(a->ctl, in->err);
-	if (status)
-		return status;
-	status = ctl_wait_settled(a->ctl, in->err);
-	for (unsigned i = 0; i < a->shards_n && !status; i++)
-		if (!await_sessions(a, a->shards[i], until))
-			status = err_set(in->err, FAR_TIMEOUT,
-					 "the sessions are up, but the driver of shard %u did not take them in", i);
-	if (status)
-		ctl_stop(a->ctl);
-	return status;
-}
-
-static void fini_join(struct far_agent *a)
-{
-	ctl_stop(a->ctl);
-}
-
 static enum far_status init_names(struct init *in)
 {
 	struct far_agent *a = in->a;
@@ -490,9 +363,8 @@ static enum far_status init_names(struct init *in)
 }
 
 /* Handlers may look names up from the first session on: until this is done they go through the members. */
-static enum far_status init_named(struct init *in)
+void agent_names_known(struct far_agent *a)
 {
-	struct far_agent *a = in->a;
 	for (int r = 0; r < a->world; r++) {
 		const char *name = a->members[r].name;
 		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
@@ -505,6 +377,11 @@ static enum far_status init_named(struct init *in)
 		one_each &= a->members[r].shards == 1;
 	atomic_store_explicit(&a->plain_world, one_each ? (uint32_t)a->world : 0, memory_order_relaxed);
 	atomic_store_explicit(&a->named, true, memory_order_release);
+}
+
+static enum far_status init_named(struct init *in)
+{
+	agent_names_known(in->a);
 	return FAR_OK;
 }
 
@@ -527,12 +404,14 @@ static const struct {
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
-	{"keepers", init_keepers, fini_keepers},
-	{"join", init_join, fini_join},
+	/* threads, and what only they can wait for */
+	{"keepers", agent_init_keepers, agent_fini_keepers},
+	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	/* clang-format on */
 };
-#define STEPS (sizeof steps / sizeof *steps)
+#define STEPS         (sizeof steps / sizeof *steps)
+#define STEPS_STEPPED (STEPS - 3) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {
@@ -542,32 +421,51 @@ static void undo(struct far_agent *a, size_t done)
 	free(a);
 }
 
+enum far_status agent_init(struct init *in, const char *what, const struct far_opts *opts, struct far_agent **agent)
+{
+	size_t all = in->env ? STEPS_STEPPED : STEPS;
+	if (!agent || !in->name)
+		return err_set(in->err, FAR_INVALID, "%s: name and agent must not be NULL", what);
+	if (opts)
+		in->opts = *opts;
+	in->a = calloc(1, sizeof *in->a);
+	if (!in->a)
+		return err_set(in->err, FAR_RESOURCE, "out of memory");
+	in->a->stepped = in->env != NULL;
+	in->a->env_ctx = in->env ? in->env->ctx : NULL;
+	for (size_t i = 0; i < all; i++) {
+		enum far_status status = steps[i].init(in);
+		if (status) {
+			undo(in->a, i);
+			return status;
+		}
+	}
+	*agent = in->a;
+	return FAR_OK;
+}
+
 enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
 			     struct far_agent **agent, struct far_err *err)
 {
 	struct init in = {.name = name, .rank = rank, .world = world_size, .err = err};
-	if (!agent || !name)
-		return err_set(err, FAR_INVALID, "far_init_rpc: name and agent must not be NULL");
-	if (opts)
-		in.opts = *opts;
-	in.a = calloc(1, sizeof *in.a);
-	if (!in.a)
-		return err_set(err, FAR_RESOURCE, "out of memory");
-	for (size_t i = 0; i < STEPS; i++) {
-		enum far_status status = steps[i].init(&in);
-		if (status) {
-			undo(in.a, i);
-			return status;
-		}
-	}
-	*agent = in.a;
-	return FAR_OK;
+	return agent_init(&in, "far_init_rpc", opts, agent);
+}
+
+void agent_fini_stepped(struct far_agent *a)
+{
+	undo(a, STEPS_STEPPED);
 }
 
 static enum far_status check_shutdown(struct far_agent *agent, struct far_err *err)
 {
 	if (!agent)
 		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
+	if (agent->stepped)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"the agent of \"%s\" has no threads, so nothing of it can be waited for; whoever steps it "
+			"ends it",
+			agent->name);
 	enum far_status status = agent_may_wait("far_shutdown", err);
 	if (!status && shard_request())
 		status = err_set(

@@ -27,7 +27,10 @@ struct far_agent {
 	const struct clock_source *clock;
 	uint64_t incarnation;
 	enum far_driver driver;
-	bool cpu_scarce; /* api/quota.h */
+	bool cpu_scarce;                          /* api/quota.h */
+	bool stepped;                             /* no threads: api/agent_env.h */
+	void *env_ctx;                            /* of a stepped one: agent_env.ctx */
+	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
 	struct registry registry;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
 	struct far_limits limits;

@@ -69,6 +69,8 @@ struct shard *agent_shard_of_thread(const struct far_agent *a)
 	struct shard *s = shard_context_top() ? bound(a, &in_handler) : NULL;
 	if (s)
 		return s;
+	if (a->stepped) /* the same in every run */
+		return a->shards[0];
 	/* Each thread has this variable at an address of its own; stacks lie at round distances, so it is mixed. */
 	uint64_t h = (uint64_t)shard_thread_mark() >> 4;
 	h = (h ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
@@ -219,7 +221,11 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err)
 {
 	enum far_status status =
-		error == -ECANCELED
+		error == -EDEADLK ? err_set(err, FAR_WOULD_DEADLOCK,
+					    "the agent has no threads: only its fibers can wait; start the call with "
+					    "far_rpc_async, or "
+					    "spawn a fiber")
+		: error == -ECANCELED
 			? err_set(err, FAR_CANCELLED,
 				  "the wait was ended: whoever called this handler gave up, or the agent is shut down")
 			: err_set(err, FAR_RESOURCE,
@@ -293,6 +299,8 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 			shard_leave(s);
 		return status;
 	}
+	if (unlikely(s->config.stepped && !fiber))
+		return agent_wait_error(-EDEADLK, FAR_EXECUTED_NO, err);
 	if (unlikely(fiber && fiber->cancelled)) /* not sent, since nobody would see the answer */
 		return agent_wait_error(fiber_pause(fiber, 0), FAR_EXECUTED_NO, err);
 	start->done = agent_done_future;

@@ -2,6 +2,7 @@
 /** What handlers that wait or block need: made with the first of them. */
 #include "api/agent.h"
 
+#include "base/error.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
 
@@ -15,6 +16,12 @@ static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, str
 		return status;
 	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
 		return FAR_OK;
+	if (a->stepped)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"handlers of kind blocking need threads, and the agent of \"%s\" has none; register them "
+			"as FAR_KIND_FIBER",
+			a->name);
 	struct blocking_pool *pool;
 	status = blocking_create(&pool, a->limits.blocking_threads, a->limits.blocking_queue, err);
 	if (!status) /* pairs with the acquire in blocking_start() */
@@ -45,6 +52,8 @@ enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opt
 {
 	enum far_status status = FAR_OK;
 	pthread_mutex_init(&a->kinds_lock, NULL);
+	if (a->stepped) /* whoever waits does so on a fiber */
+		status = prepare_kind(a, FAR_KIND_FIBER, err);
 	for (size_t i = 0; i < opts->functions_n && !status; i++)
 		status = prepare_kind(a, opts->functions[i].kind, err);
 	for (size_t i = 0; i < opts->messages_n && !status; i++)

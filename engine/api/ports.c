@@ -65,7 +65,11 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 	if (link_wanted(&caps)) {
 		const struct link_config link = {.queues = config->queues,
 						 .head_bytes = sizeof(struct shm_head),
-						 .limit_ns = config->peer_limit_ns};
+						 .limit_ns = config->peer_limit_ns,
+						 .clock = config->env ? config->env->clock : NULL,
+						 .random = config->env ? config->env->random : NULL,
+						 .signal = config->env ? config->env->ctl_due : NULL,
+						 .signal_ctx = config->env ? config->env->ctx : NULL};
 		error = link_open(*port, &link, port, why);
 		if (!error)
 			(*port)->ops->caps(*port, &caps);
@@ -224,6 +228,31 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 	if (status)
 		ports_close(out);
 	return status;
+}
+
+enum far_status ports_adopt(const struct ports_config *config, struct ports *out, struct far_err *err)
+{
+	struct agent_env *env = config->env;
+	struct nic_err why = {.text = ""};
+	int error = env->ports_n >= 1 && env->ports_n <= FAR_PORTS_MAX && env->self < env->ports_n ? 0 : -EINVAL;
+	memset(out, 0, sizeof *out);
+	if (error)
+		snprintf(why.text, sizeof why.text, "%u ports, with that of oneself at %u; 1 to %d are possible",
+			 env->ports_n, env->self, FAR_PORTS_MAX);
+	for (unsigned i = 0; i < env->ports_n; i++) {
+		struct nic_port *port = env->ports[i];
+		if (!error && !(error = complete(config, &port, &why)))
+			out->at[out->n++] = port;
+		else if (port == env->ports[i] && error)
+			port->ops->close(port);
+	}
+	env->ports_n = 0;
+	out->published = out->n;
+	out->self = env->self;
+	if (!error)
+		return FAR_OK;
+	ports_close(out);
+	return err_set(err, error == -ENOMEM ? FAR_RESOURCE : FAR_INVALID, "the ports cannot be used: %s", why.text);
 }
 
 void ports_close(struct ports *ports)

@@ -3,6 +3,7 @@
 #ifndef FAR_API_PORTS_H
 #define FAR_API_PORTS_H
 
+#include "api/agent_env.h"
 #include "base/limits.h"
 #include "nic/nic.h"
 
@@ -15,6 +16,7 @@ struct ports_config {
 	bool open_to_all;                     /* security=none */
 	bool quiet;                           /* nothing on stderr */
 	unsigned queues;
+	struct agent_env *env; /* NULL: the machine's */
 };
 
 struct ports {
@@ -35,6 +37,9 @@ struct ports {
  * INVALID, naming the entry; UNREACHABLE with the driver's reason: a driver that was named does not open, or none does.
  */
 enum far_status ports_open(const struct ports_config *config, struct ports *out, struct far_err *err);
+/** Takes over those of `config->env` in place of opening any; a session with oneself goes by the one that it says. All
+ * are closed on failure: INVALID, RESOURCE. */
+enum far_status ports_adopt(const struct ports_config *config, struct ports *out, struct far_err *err);
 void ports_close(struct ports *ports);
 
 /** The drivers that "auto" tries here, best first: false for one that it does not, with the reason. */

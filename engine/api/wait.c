@@ -31,11 +31,21 @@ enum far_status agent_no_future(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free", FAR_FUTURES_MAX);
 }
 
+/* That of the shard which the thread is in: it may be under a clock of its own. Else the machine's, which all other
+ * agents have. */
+static const struct clock_source *clock_here(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->shard)
+			return c->shard->config.clock;
+	return &clock_monotonic;
+}
+
 uint64_t agent_wait_limit(uint64_t timeout_ns, bool unbounded)
 {
 	if (timeout_ns == FAR_FOREVER || (timeout_ns == 0 && !unbounded))
 		return TIME_NEVER;
-	return time_after(clock_now(&clock_monotonic), timeout_ns ? timeout_ns : FAR_RPC_TIMEOUT_NS);
+	return time_after(clock_now(clock_here()), timeout_ns ? timeout_ns : FAR_RPC_TIMEOUT_NS);
 }
 
 struct shard *agent_common_shard(struct far_future *const *f, size_t n)
@@ -74,14 +84,14 @@ static void wait_by_turns(struct far_future *f, uint64_t until)
 {
 	uint64_t look = LOOK_NS, now;
 	struct shard *own = f->shard;
-	while (!future_done(f) && (now = clock_now(&clock_monotonic)) < until) {
+	while (!future_done(f) && (now = clock_now(clock_here())) < until) {
 		for (struct shard_context *c = shard_context_top(); c && !future_done(f); c = c->outer) {
-			uint64_t end = time_after(clock_now(&clock_monotonic), look);
+			uint64_t end = time_after(clock_now(clock_here()), look);
 			if (c->shard)
 				shard_wait(c->shard, f, end < until ? end : until);
 		}
 		if (own && !shard_held(own)) {
-			uint64_t end = time_after(clock_now(&clock_monotonic), look);
+			uint64_t end = time_after(clock_now(clock_here()), look);
 			shard_wait(own, f, end < until ? end : until);
 		}
 		look = look * 2 < FAR_NAP_NS ? look * 2 : FAR_NAP_NS;
@@ -99,7 +109,7 @@ int agent_wait_future(struct far_future *f, uint64_t until)
 	}
 	if (likely(s != NULL))
 		return shard_wait(s, f, until);
-	while (!future_done(f) && (until == TIME_NEVER || clock_now(&clock_monotonic) < until))
+	while (!future_done(f) && (until == TIME_NEVER || clock_now(clock_here()) < until))
 		future_sleep(f, future_state(f), until);
 	return 0;
 }
@@ -127,7 +137,7 @@ static int wait_settled(struct far_future *countdown, struct far_future *const *
 {
 	int error = 0;
 	while (!error && !future_done(countdown) && !(looks && settled(f, n, mode))) {
-		uint64_t now = looks || until != TIME_NEVER ? clock_now(&clock_monotonic) : 0;
+		uint64_t now = looks || until != TIME_NEVER ? clock_now(clock_here()) : 0;
 		if (now >= until)
 			break;
 		uint64_t soon = looks ? now + FAR_NAP_NS : TIME_NEVER;
@@ -166,7 +176,7 @@ static enum far_status wait_several(struct far_future *const *f, size_t n, enum 
  * FIRST_LOOK_NS together. What fails meanwhile is seen that much later at most. */
 static bool settled_soon(struct far_future *const *f, size_t n, uint64_t until)
 {
-	uint64_t end = time_after(clock_now(&clock_monotonic), FIRST_LOOK_NS);
+	uint64_t end = time_after(clock_now(clock_here()), FIRST_LOOK_NS);
 	for (size_t i = 0; i < n; i++) {
 		if (!future_done(f[i]))
 			agent_wait_future(f[i], end < until ? end : until);

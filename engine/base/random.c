@@ -17,3 +17,11 @@ uint64_t random_u64(void)
 	}
 	return x;
 }
+
+static uint64_t kernel_next(void *ctx)
+{
+	(void)ctx;
+	return random_u64();
+}
+
+const struct random_source random_kernel = {kernel_next, 0};

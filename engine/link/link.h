@@ -11,6 +11,7 @@
 #define FAR_LINK_LINK_H
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "nic/nic.h"
 
 struct link_config {
@@ -18,7 +19,12 @@ struct link_config {
 	unsigned head_bytes;              /* of the packets above: sizeof(struct shm_head) */
 	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
 	const struct clock_source *clock; /* NULL: the machine's */
-	uint32_t first_packet;            /* number of the first packet of each connection */
+	const struct random_source *random; /* of identity and tokens; NULL: the kernel's */
+	uint32_t first_packet;              /* number of the first packet of each connection */
+	/* Called when step() has work, instead of making fd() readable, which is −1 then: for who steps it himself.
+	 * Any thread. NULL: there is a descriptor. */
+	void (*signal)(void *ctx);
+	void *signal_ctx;
 };
 
 /** Does a port with these capabilities need a link between it and the engine? */

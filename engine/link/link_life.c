@@ -5,8 +5,6 @@
  */
 #include "link/link_port.h"
 
-#include "base/random.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +32,7 @@ struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_s
 	memset(peer, 0, offsetof(struct link_peer, due));
 	memset((uint8_t *)peer + offsetof(struct link_peer, setup_full), 0,
 	       sizeof *peer - offsetof(struct link_peer, setup_full));
-	peer->token = (random_u64() & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
+	peer->token = (random_next(p->config.random) & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
 	if (peer->token == 0)
 		peer->token = FAR_LINK_PEERS_MAX;
 	peer->index = i;

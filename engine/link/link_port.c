@@ -2,8 +2,6 @@
 /** The port: made over another one, and taken down with it. link_setup.c has its connections. */
 #include "link/link_port.h"
 
-#include "base/random.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +37,10 @@ bool link_wanted(const struct nic_caps *caps)
 void link_port_signal(struct link_port *p)
 {
 	uint64_t one = 1;
+	if (p->config.signal) {
+		p->config.signal(p->config.signal_ctx);
+		return;
+	}
 	ssize_t n = write(p->event_fd, &one, sizeof one);
 	(void)n; /* EAGAIN: it is readable as it is */
 }
@@ -242,15 +244,19 @@ static int watch(const struct link_port *p, int fd)
 	return fd < 0 || epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0 ? 0 : -errno;
 }
 
-static int port_open(struct link_port *p)
+static int descriptors_open(struct link_port *p)
 {
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (p->epoll_fd < 0 || p->event_fd < 0)
 		return -errno;
 	int error = watch(p, p->event_fd);
-	if (!error)
-		error = watch(p, p->lower->ops->fd(p->lower));
+	return error ? error : watch(p, p->lower->ops->fd(p->lower));
+}
+
+static int port_open(struct link_port *p)
+{
+	int error = p->config.signal ? 0 : descriptors_open(p);
 	for (unsigned i = 0; !error && i < p->config.queues; i++)
 		error = queue_open(p, i);
 	return error;
@@ -292,10 +298,13 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 		p->config.limit_ns = LIMIT_NS;
 	if (!p->config.clock)
 		p->config.clock = &clock_monotonic;
+	if (!p->config.random)
+		p->config.random = &random_kernel;
+	p->epoll_fd = p->event_fd = -1;
 	p->lower = lower;
 	p->lower_caps = caps;
 	p->own = own;
-	p->id = (random_u64() & ~UINT64_C(15)) | (config->queues - 1);
+	p->id = (random_next(p->config.random) & ~UINT64_C(15)) | (config->queues - 1);
 	if (p->id < 16) /* 0 is no identity */
 		p->id += 16;
 	p->packet_max = caps.body_bytes_max < UINT32_MAX / 2 ? (uint32_t)caps.body_bytes_max : UINT32_MAX / 2;

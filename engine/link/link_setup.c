@@ -460,8 +460,10 @@ uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, voi
 {
 	struct link_port *p = port_of(port);
 	uint64_t count;
-	ssize_t cleared = read(p->event_fd, &count, sizeof count);
-	(void)cleared; /* EAGAIN: nothing to clear */
+	if (!p->config.signal) {
+		ssize_t cleared = read(p->event_fd, &count, sizeof count);
+		(void)cleared; /* EAGAIN: nothing to clear */
+	}
 	if (now == 0)
 		now = clock_now(p->config.clock);
 	p->event = event;

@@ -38,6 +38,20 @@ static void nap(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
+/* How long a driver finds nothing before it yields, and before it sleeps. */
+struct patience {
+	uint64_t spin_ns, sleep_ns; /* since it found nothing for the first time */
+};
+
+static struct patience patience_of(const struct shard *s, bool awaiting)
+{
+	if (s->config.cpu_scarce)
+		return (struct patience){FAR_SPIN_SCARCE_NS, FAR_SPIN_SCARCE_NS};
+	if (s->config.idle == FAR_IDLE_BUSY)
+		return (struct patience){TIME_NEVER, TIME_NEVER};
+	return (struct patience){FAR_SPIN_NS, FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)};
+}
+
 bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 {
 	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
@@ -46,15 +60,12 @@ bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 	shard_run_timers(s, now);
 	if (!i->since)
 		i->since = now;
-	if (s->config.cpu_scarce)
-		return now - i->since >= FAR_SPIN_SCARCE_NS;
-	if (s->config.idle == FAR_IDLE_BUSY || now - i->since < FAR_SPIN_NS)
-		return false;
-	if (now - i->since < FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)) {
+	struct patience patience = patience_of(s, awaiting);
+	if (now - i->since >= patience.sleep_ns)
+		return true;
+	if (now - i->since >= patience.spin_ns)
 		sched_yield();
-		return false;
-	}
-	return true;
+	return false;
 }
 
 /* A pass that leaves nothing out, mail and timers included. */
@@ -107,6 +118,55 @@ void shard_sleep(struct shard *s, uint64_t until)
 	queues_disarm(s);
 	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
 	shard_run_timers(s, clock_now(s->config.clock));
+}
+
+/* ---- without a thread ---- */
+
+static void wake_up(struct shard *s, struct shard_turns *t)
+{
+	queues_wake_clear(s, UINT32_MAX);
+	counter_add(&s->counters.wakeups, 1);
+	t->asleep = false;
+	t->idler = (struct idler){0};
+	shard_run_timers(s, clock_now(s->config.clock));
+}
+
+/* Has nothing been found for long enough, then as keeper_sleep() does. Returns when the next turn is due. */
+static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
+{
+	uint64_t now = clock_now(s->config.clock), patience = patience_of(s, false).sleep_ns, next;
+	if (!t->idler.since)
+		t->idler.since = now;
+	if (now - t->idler.since >= patience) {
+		if (!go_to_sleep(s))
+			return now;
+		next = next_wake(s);
+		s->armed = t->asleep = true;
+		return next > now ? next : now;
+	}
+	next = next_wake(s); /* it polls: packets are found when they come */
+	uint64_t sleepy = time_after(t->idler.since, patience);
+	next = next < sleepy ? next : sleepy;
+	return next > now ? next : now;
+}
+
+uint64_t shard_turn(struct shard *s, struct shard_turns *t)
+{
+	must(s->config.stepped && shard_enter(s)); /* there is no other driver */
+	uint64_t next;
+	if (t->asleep)
+		wake_up(s, t);
+	unsigned n = full_pass(s);
+	t->turns++;
+	t->work += n;
+	if (n || s->ready_head) {
+		t->idler = (struct idler){0};
+		next = clock_now(s->config.clock);
+	} else {
+		next = turn_idle(s, t);
+	}
+	shard_leave(s);
+	return next;
 }
 
 /* ---- waiting threads ---- */
@@ -198,6 +258,8 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 		drive_all_until(s, f, until);
 		return 0;
 	}
+	if (unlikely(s->config.stepped))
+		return future_done(f) ? 0 : -EDEADLK;
 	while (!future_done(f) && clock_now(s->config.clock) < until) {
 		bool may_drive = s->config.driver == FAR_DRIVER_SHARED && !stopping(s);
 		if (may_drive && shard_enter(s)) {

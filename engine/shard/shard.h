@@ -258,8 +258,9 @@ struct shard_limits {
 
 struct shard_config {
 	struct far_agent *agent;
-	uint32_t index;                         /* among the agent's shards */
-	bool cpu_scarce;                        /* a quota leaves it less than a CPU: it must not spin */
+	uint32_t index;  /* among the agent's shards */
+	bool cpu_scarce; /* a quota leaves it less than a CPU: it must not spin */
+	bool stepped;    /* no thread drives it: by shard_turn() only, and threads outside of fibers do not wait */
 	struct shard_port ports[FAR_PORTS_MAX]; /* best first; [0, ports_n), 1 at least */
 	unsigned ports_n;
 	uint32_t world;
@@ -417,11 +418,24 @@ void shard_sleep(struct shard *s, uint64_t until);
 /**
  * Waits until the future is done or `until` has come: a fiber parks, a thread drives the shard when it can. Not in an
  * inline handler. 0, or why a fiber did not wait until then: -ECANCELED (whoever called it gave up, or the agent
- * stops), -ENOMEM (no record for its open request, or for the wait).
+ * stops), -ENOMEM (no record for its open request, or for the wait). -EDEADLK: not on a fiber, of a stepped shard.
  */
 int shard_wait(struct shard *s, struct far_future *f, uint64_t until);
 /** The shard's own thread. */
 void *keeper_main(void *shard);
+
+/** The driver of a stepped shard, between its turns. All zero at first. */
+struct shard_turns {
+	struct idler idler;
+	bool asleep; /* armed: the next turn is due when a queue is woken, or at the time that shard_turn() said */
+	uint64_t turns, work;
+};
+/**
+ * One turn of a shard that no thread drives: a pass that leaves nothing out; after as long without work as a keeper
+ * polls, it arms the queues and sleeps. Nobody holds the token in between. Returns when the next one is due (absolute):
+ * now, when there was something to do. Until it sleeps it polls: whoever knows when a packet arrives calls it then.
+ */
+uint64_t shard_turn(struct shard *s, struct shard_turns *t);
 
 /* call.c */
 /**

@@ -79,11 +79,22 @@ static const char *unfit_reason; /* the driver promises less than the case needs
 		}                                                                                                      \
 	} while (0)
 
+/* Of a driver whose time is not the machine's; NULL: it is. Looking at the clock lets time pass. */
+static uint64_t (*other_now)(void);
+static int (*other_poll)(struct pollfd *fds, nfds_t n, int timeout_ms);
+
 static uint64_t now_ns(void)
 {
 	struct timespec ts;
+	if (other_now)
+		return other_now();
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static inline int poll_for(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+	return other_poll ? other_poll(fds, n, timeout_ms) : poll(fds, n, timeout_ms);
 }
 
 /* ---- ports ---- */
@@ -214,7 +225,7 @@ static bool step_until(const unsigned *count, unsigned at_least)
 		}
 		uint64_t now = now_ns();
 		if (*count < at_least && next > now)
-			poll(fds, n, (int)((next - now) / 1000000 + 1));
+			poll_for(fds, n, (int)((next - now) / 1000000 + 1));
 	}
 	return *count >= at_least;
 }

@@ -11,6 +11,7 @@
 #include "nic_packets.h"
 #include "nic_places.h"
 #include "nic_processes.h"
+#include "nic_sim.h"
 
 /* ---- connecting ---- */
 
@@ -361,7 +362,7 @@ static bool parse(int argc, char **argv)
 			continue;
 		}
 		if (value && strcmp(argv[i], "--driver") == 0 && !driver) {
-			driver = nic_find(value, &err);
+			driver = strcmp(value, "sim") == 0 ? sim_driver_begin() : nic_find(value, &err);
 			if (!driver)
 				fprintf(stderr, "%s\n", err.text);
 		} else if (value && strcmp(argv[i], "--args") == 0 && driver_args_n < ARGS_MAX) {
@@ -399,6 +400,7 @@ int main(int argc, char **argv)
 	else if (!error)
 		run_all();
 	dir_remove();
+	sim_destroy(sim_world);
 	printf("%u passed, %u failed, %u skipped\n", tally.passed, tally.failed, tally.skipped);
 	return error ? 2 : tally.failed != 0;
 }

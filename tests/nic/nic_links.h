@@ -163,13 +163,13 @@ static void case_thousand_asleep(void)
 		struct pollfd p = {.fd = ends[0].ops->wake_fd(ends[0].q), .events = POLLIN};
 		ends[0].ops->arm(ends[0].q);
 		REQUIRE(take(0, pkts, BURST) == 0);
-		REQUIRE(over_network || poll(&p, 1, 0) == 0);
+		REQUIRE(over_network || poll_for(&p, 1, 0) == 0);
 		REQUIRE(send_one(1, many_there[i], i, 8) == 0);
 		flush(1);
 		uint64_t limit = now_ns() + patience_ns;
-		while (over_network && poll(&p, 1, 1) != 1 && now_ns() < limit)
+		while (over_network && poll_for(&p, 1, 1) != 1 && now_ns() < limit)
 			pump(ends[0].q);
-		REQUIRE(poll(&p, 1, 10000) == 1);
+		REQUIRE(poll_for(&p, 1, 10000) == 1);
 		ends[0].ops->wake_clear(ends[0].q);
 		expect_one(0, many_here[i], i, 8);
 		ends[0].ops->disarm(ends[0].q);

@@ -232,7 +232,7 @@ static void case_open_side_by_side(void)
 static bool readable(unsigned e, int timeout_ms)
 {
 	struct pollfd p = {.fd = ends[e].ops->wake_fd(ends[e].q), .events = POLLIN};
-	return poll(&p, 1, timeout_ms) == 1;
+	return poll_for(&p, 1, timeout_ms) == 1;
 }
 
 /* Over a network acknowledgements wake too, and what is on its way: until all is quiet. */

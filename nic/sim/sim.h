@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A simulated network: a virtual clock, an order of events, switches, links that disturb what they carry, hosts, and a
+ * NIC of each that is a datagram driver behind nic/nic.h. Everything follows from the seed and from what is called: no
+ * wall clock, no address of memory, no order of a hash table has a part in it, so the trace of a run is the same in any
+ * process.
+ *
+ * A world is used by one thread at a time; several worlds do not know of each other. Times are nanoseconds. Functions
+ * do not block. What is asked for beyond the bounds of struct sim_config makes the run fail: sim_failure() says why,
+ * and nothing more happens in that world.
+ */
+#ifndef NIC_SIM_SIM_H
+#define NIC_SIM_SIM_H
+
+#include "base/clock.h"
+#include "nic/nic.h"
+#include "nic/sim/sha256.h"
+
+#include <stdio.h>
+
+#define SIM_START_NS       UINT64_C(1000000000) /* what a new world's clock shows */
+#define SIM_PRIORITIES_MAX 8u
+#define SIM_RAILS_MAX      4u
+#define SIM_HOSTS_MAX      4096u
+#define SIM_LEAVES_MAX     256u
+#define SIM_SPINES_MAX     64u
+#define SIM_QUEUES_MAX     16u
+#define SIM_BODY_MAX       65507u /* what UDP over IPv4 carries */
+#define SIM_MTU_MIN        576u
+#define SIM_MTU_MAX        65535u
+#define SIM_NAME_BYTES     32u
+
+struct sim;
+struct sim_host;
+struct sim_link;
+
+/* ---- the world ---- */
+
+enum sim_topology_kind {
+	SIM_PAIR,      /* two hosts, a cable between them */
+	SIM_STAR,      /* one switch, a port for each host */
+	SIM_LEAF_SPINE /* hosts at leaves, every leaf at every spine */
+};
+
+/** One direction of a cable, and the output queue in front of it. */
+struct sim_shape {
+	uint64_t rate_bps; /* 0: serialisation takes no time */
+	uint64_t delay_ns; /* propagation */
+	/* Frames that wait at a switch for this link, as they lie on the wire; 0: as many as the switch's buffer holds.
+	 * A host waits in its transmit rings instead. */
+	uint64_t queue_bytes;
+	uint32_t mtu; /* of IP, [SIM_MTU_MIN, SIM_MTU_MAX]; a body is 28 bytes shorter */
+};
+
+struct sim_topology {
+	enum sim_topology_kind kind;
+	struct sim_shape host;   /* both directions of every host's cable */
+	struct sim_shape fabric; /* both directions between leaf and spine */
+	unsigned leaves, spines; /* LEAF_SPINE: [1, SIM_LEAVES_MAX], [1, SIM_SPINES_MAX] */
+	unsigned rails;          /* networks alike side by side, with a NIC at each for every host; 0: 1 */
+	unsigned priorities;     /* strict ones at switches, 7 the most urgent; [1, SIM_PRIORITIES_MAX]; 0: 1 */
+	/* A switch's memory, shared by its output queues: one of them may grow to alpha_percent of what is free at that
+	 * moment (dynamic thresholds). 0: no bound but the queues' own. */
+	uint64_t buffer_bytes;
+	unsigned alpha_percent; /* 0: 100 */
+	uint64_t switch_ns;     /* from the last bit of a frame to its place in the output queue */
+	bool spray;             /* LEAF_SPINE: each packet takes the next spine, not each flow one of them */
+	bool mtu_silent;        /* a packet that does not fit is dropped without telling its sender */
+};
+
+/** The priority of a packet, as a DSCP rule would give it; [0, SIM_PRIORITIES_MAX), larger counts as the largest that
+ * there is. Sees the bytes as they were committed. */
+typedef unsigned sim_classify_fn(void *ctx, const uint8_t *body, uint32_t len);
+
+struct sim_config {
+	uint64_t seed;
+	struct sim_topology topology;
+	uint32_t events_max;       /* pending at once; 0: 4 million */
+	uint64_t packet_bytes_max; /* of all packets that are somewhere in the world; 0: 4 GiB */
+	sim_classify_fn *classify; /* NULL: all packets have priority 0 */
+	void *classify_ctx;
+	bool untraced; /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
+};
+
+/** A star of 100 Gb/s, 1 µs of delay each way, 4 MiB of shared buffer, MTU 1500. */
+void sim_config_init(struct sim_config *config, uint64_t seed);
+/** A new world without hosts. NULL: the configuration makes no sense, `err` says what. `config` is not kept. */
+struct sim *sim_create(const struct sim_config *config, struct nic_err *err);
+/** Frees all of it. Ports must be closed before. */
+void sim_destroy(struct sim *sim);
+/** Why the run cannot go on; NULL: it can. Belongs to the world. */
+const char *sim_failure(const struct sim *sim);
+
+/* ---- time and events ---- */
+
+typedef uint64_t sim_event; /* 0: none */
+typedef void sim_event_fn(void *ctx);
+
+uint64_t sim_now(const struct sim *sim);
+/** The world's clock; lives as long as the world. */
+const struct clock_source *sim_clock(struct sim *sim);
+/** Calls fn(ctx) at that time, now when it is past: after everything that was asked for earlier for the same time. */
+sim_event sim_at(struct sim *sim, uint64_t when, sim_event_fn *fn, void *ctx);
+/** True: it was pending, and will not happen. 0 and one that has happened are no errors. */
+bool sim_cancel(struct sim *sim, sim_event event);
+/** Time of the next event; TIME_NEVER: there is none. */
+uint64_t sim_next(const struct sim *sim);
+/** The next event, however far away; false: there is none, or the run has failed. */
+bool sim_step(struct sim *sim);
+/** All events up to and at that time, which it is then. False: the run has failed. */
+bool sim_run_until(struct sim *sim, uint64_t when);
+
+/* ---- random numbers ---- */
+
+/** xoshiro256++. */
+struct sim_random {
+	uint64_t s[4];
+};
+
+/** A stream of numbers that depends on the world's seed, the purpose and the number only. The links' own streams have
+ * purposes of their own, which begin with "sim.". */
+void sim_random_init(struct sim_random *r, uint64_t seed, const char *purpose, uint64_t number);
+uint64_t sim_random_next(struct sim_random *r);
+/** [0, n), unbiased; n > 0. */
+uint64_t sim_random_below(struct sim_random *r, uint64_t n);
+uint64_t sim_seed(const struct sim *sim);
+
+/* ---- hosts ---- */
+
+/** One NIC of a host. */
+struct sim_nic {
+	unsigned queues_max; /* [1, SIM_QUEUES_MAX] */
+	unsigned rx_slots;   /* packets that a queue holds, those handed out and not given back included */
+	unsigned tx_slots;   /* packets of a queue that wait for the wire; full: -EAGAIN */
+	unsigned body_align; /* of received bodies: power of two, up to 64 */
+	unsigned peers_max;  /* places of a port */
+	bool hash;           /* NIC_STEER_HASH */
+	bool zero_copy;      /* received packets may be held */
+	bool kick;           /* arrivals do not wake: kick() does (no caps.wake) */
+};
+
+/** Calls to whoever schedules the host, from inside events and operations of its ports: to be noted, nothing else. */
+struct sim_hooks {
+	/** A port has something to do: a packet came, a full transmit ring has room, step() has an event, wake(). Not
+	 * while the host is paused; once on resume. May be NULL. */
+	void (*wake)(void *ctx, struct sim_host *host);
+	/** The cable of that rail has lost or got back its carrier. May be NULL. */
+	void (*carrier)(void *ctx, struct sim_host *host, unsigned rail, bool up);
+	void *ctx;
+};
+
+struct sim_host_config {
+	char name[SIM_NAME_BYTES]; /* in traces; empty: "host" and its number */
+	unsigned leaf;             /* LEAF_SPINE: of which leaf */
+	int64_t clock_offset_ns;   /* its clock shows so much more than the world's, when it starts */
+	int64_t clock_skew_ppb;    /* and runs so much faster, (-10^8, 10^8) */
+	struct sim_nic nic;        /* of each rail */
+	struct sim_hooks hooks;
+};
+
+/** No offset, leaf 0; 16 queues, rings of 1024 and 512, 32 bytes aligned, 16384 places. */
+void sim_host_config_init(struct sim_host_config *config);
+/** A running host with a cable to its switch; hosts are numbered from 0. NULL: `err` says why not. */
+struct sim_host *sim_host_add(struct sim *sim, const struct sim_host_config *config, struct nic_err *err);
+struct sim_host *sim_host(const struct sim *sim, unsigned number); /* NULL: there is none */
+unsigned sim_hosts(const struct sim *sim);
+unsigned sim_host_number(const struct sim_host *host);
+const char *sim_host_name(const struct sim_host *host);
+struct sim *sim_host_world(const struct sim_host *host);
+void sim_host_set_hooks(struct sim_host *host, const struct sim_hooks *hooks);
+/** The host's own clock; lives as long as the world. */
+const struct clock_source *sim_host_clock(struct sim_host *host);
+/** The earliest time of the world at which the host's clock shows `local` or more. TIME_NEVER stays. */
+uint64_t sim_host_when(const struct sim_host *host, uint64_t local);
+/** Like sim_at(), in the world's time, as something that the host does: it is forgotten when the host crashes, and what
+ * falls into a pause happens, in order, when the pause ends. */
+sim_event sim_host_at(struct sim_host *host, uint64_t when, sim_event_fn *fn, void *ctx);
+
+enum sim_host_state { SIM_RUNNING, SIM_PAUSED, SIM_CRASHED };
+
+enum sim_host_state sim_host_state(const struct sim_host *host);
+/** It stands still, its NIC does not: the transmit rings drain, the receive rings fill and overflow. recv() finds
+ * nothing and tx_reserve() says -EAGAIN meanwhile. No effect unless it runs. */
+void sim_host_pause(struct sim_host *host);
+void sim_host_resume(struct sim_host *host);
+/** It is gone: rings, events, everything that its ports know. Open ports of it are dead from now on (nothing arrives,
+ * what is committed vanishes) and still to be closed. What is on the wire already goes on. */
+void sim_host_crash(struct sim_host *host);
+/** It runs again, under the same number and addresses, with its NIC as new: ports are to be opened. No effect unless
+ * it has crashed. Its clock goes on. */
+void sim_host_restart(struct sim_host *host);
+/** How often it was restarted. */
+uint32_t sim_host_lives(const struct sim_host *host);
+
+/**
+ * Opens the NIC of that rail [0, rails), as a datagram driver; config->args: "rx=N,tx=N,align=N,queues=N,peers=N,
+ * hash,copy,hold,kick", each changing what struct sim_nic says. Its ops->name is "sim" at rail 0, "sim1" at rail 1 and
+ * so on. One port at a time for each rail of a host: -EBUSY. -EPIPE: the host has crashed. Deadlines and now of
+ * its operations are of the host's clock. Belongs to the caller until ops->close().
+ */
+int sim_port_open(struct sim_host *host, unsigned rail, const struct nic_config *config, struct nic_port **out,
+		  struct nic_err *err);
+/** The driver's table, for names and address_text(); its open() has no world to open in and says -EINVAL. */
+const struct nic_port_ops *sim_port_ops(unsigned rail);
+/** Packets in the ring of a queue of such a port, and whether its wake_fd is readable, which is asked for without a
+ * system call: for who schedules a host and never sleeps on descriptors. Of a paused or crashed host too. */
+unsigned sim_queue_waiting(const struct nic_queue *q);
+bool sim_queue_is_woken(const struct nic_queue *q);
+/** The host number and rail of a port's published address. -EINVAL: it is none of a sim port. */
+int sim_address_host(const struct nic_addr *addr, unsigned *host, unsigned *rail);
+
+/* ---- links and what they do to packets ---- */
+
+/** From the host to its switch (of a pair, to the other host), and back. NULL: the rail is not there. Of a pair, a
+ * host's downlink is the other one's uplink. */
+struct sim_link *sim_uplink(struct sim_host *host, unsigned rail);
+struct sim_link *sim_downlink(struct sim_host *host, unsigned rail);
+/** Between leaf and spine; `down` is from the spine. NULL: there is none. */
+struct sim_link *sim_fabric_link(struct sim *sim, unsigned rail, unsigned leaf, unsigned spine, bool down);
+/** "w3 -> switch", as in traces. */
+const char *sim_link_name(const struct sim_link *link);
+void sim_link_shape(const struct sim_link *link, struct sim_shape *out);
+/** From the next frame on. -EINVAL: the MTU is out of range. A larger MTU than that of the topology's host cables does
+ * not make ports take longer packets. */
+int sim_link_reshape(struct sim_link *link, const struct sim_shape *shape);
+/** Without carrier what waits for the link and what comes for it is lost; what is on the wire arrives. Flows take other
+ * spines at once where there are any; a host's port sees its uplink's carrier (hooks.carrier, sim_link_is_up). */
+void sim_link_set_up(struct sim_link *link, bool up);
+bool sim_link_is_up(const struct sim_link *link);
+
+#define SIM_CERTAIN 1000000000u /* a chance, in parts of 10^9 */
+
+/** Chances are of a frame, [0, SIM_CERTAIN], independent of each other. All zero: none. */
+struct sim_disturbance {
+	uint32_t loss;
+	/* Bursts of loss (Gilbert and Elliott): a state that changes with each frame, and what each state loses. */
+	uint32_t burst_begin, burst_end;
+	uint32_t burst_loss; /* while there is a burst; 0 with a burst_begin: all */
+	uint32_t duplicate;  /* a second copy follows */
+	uint32_t reorder;    /* it arrives later by [1, reorder_ns] */
+	uint64_t reorder_ns; /* 0: 10 µs */
+	uint32_t corrupt;    /* 1 to 8 of its body's bits, of any byte, are flipped */
+	uint32_t cut;        /* its end is missing: what is left is [0, length) bytes */
+	bool cut_off;        /* a partition: everything is lost */
+};
+
+/** Each frame that the link carries. From the next one on; draws go on where they were, so that what is switched on
+ * and off again does not change what others draw. -EINVAL: a chance above SIM_CERTAIN. */
+int sim_link_disturb(struct sim_link *link, const struct sim_disturbance *disturbance);
+/** Each packet from one host to another, on all rails, as it leaves the first link. -EINVAL as above; -ENOSPC: more
+ * than 65536 pairs. */
+int sim_pair_disturb(struct sim_host *from, struct sim_host *to, const struct sim_disturbance *disturbance);
+/** Whether packets from one to the other are lost, beside all else: one direction. */
+void sim_partition(struct sim_host *from, struct sim_host *to, bool cut);
+/** Both directions, between every host of one set and every one not in it. `in_set` has sim_hosts() members. */
+void sim_partition_sets(struct sim *sim, const bool *in_set, bool cut);
+/** All pairs that were cut are not any more. */
+void sim_heal(struct sim *sim);
+
+/* ---- statistics ---- */
+
+#define SIM_DROPS(X)                                                                                                   \
+	X(LOSS, "loss")           /* by chance, bursts included */                                                     \
+	X(PARTITION, "partition") /* between these hosts, or cut_off */                                                \
+	X(CARRIER, "carrier")     /* the link is down, or there is no way */                                           \
+	X(QUEUE, "queue")         /* the output queue, or its switch's buffer, is full */                              \
+	X(MTU, "mtu")             /* longer than the link takes */                                                     \
+	X(RING, "ring")           /* the receive ring is full */                                                       \
+	X(CRASHED, "crashed")     /* the host is gone; of a host also what was in its receive rings */                 \
+	X(FOREIGN, "foreign")     /* nobody has opened that NIC or queue */
+
+enum sim_drop {
+#define SIM_DROP_NAME(id, text) SIM_DROP_##id,
+	SIM_DROPS(SIM_DROP_NAME)
+#undef SIM_DROP_NAME
+		SIM_DROP_N
+};
+
+/** "queue" */
+const char *sim_drop_text(enum sim_drop why);
+
+struct sim_link_stats {
+	uint64_t packets, bytes, wire_bytes; /* carried: bodies, and all that takes time on the wire */
+	uint64_t dropped[SIM_DROP_N];
+	uint64_t duplicated, reordered, corrupted, cut;
+	uint64_t busy_ns;
+	/* The output queue, as on the wire, the frame that is being sent excluded. */
+	uint64_t queue_bytes, queue_bytes_max, queue_bytes_mean; /* now, ever, weighted by time */
+	uint64_t queue_packets_max;
+};
+
+struct sim_host_stats {
+	uint64_t tx_packets, tx_bytes; /* committed */
+	uint64_t rx_packets, rx_bytes; /* put into a receive ring */
+	uint64_t rx_taken;             /* handed out by recv() */
+	uint64_t dropped[SIM_DROP_N];
+	uint64_t tx_full; /* times that tx_reserve() said -EAGAIN */
+};
+
+/** Every packet is counted once: sent + duplicated == arrived + all dropped + in_flight. Those sent and arrived may be
+ * kicks, which are no packets of a port. */
+struct sim_stats {
+	uint64_t sent, duplicated, arrived;
+	uint64_t dropped[SIM_DROP_N];
+	uint64_t in_flight, in_flight_bytes, in_flight_bytes_max; /* not counting receive rings */
+	uint64_t corrupted, reordered;
+	uint64_t events, events_pending, events_pending_max;
+};
+
+void sim_link_stats(const struct sim_link *link, struct sim_link_stats *out);
+void sim_host_stats(const struct sim_host *host, struct sim_host_stats *out);
+void sim_stats(const struct sim *sim, struct sim_stats *out);
+/** Bytes in the buffers of a switch: [0, leaves) are leaves, then come spines; a star has number 0. `max` may be NULL.
+ */
+uint64_t sim_switch_bytes(const struct sim *sim, unsigned rail, unsigned number, uint64_t *max);
+/** Bytes on the wire of a body of so many, fragments included: preamble, Ethernet, IPv4, UDP, checksum and gap. */
+uint32_t sim_wire_bytes(uint32_t body_len, uint32_t mtu);
+
+/* ---- traces ---- */
+
+/** SHA-256 of all events of packets so far, in hexadecimal. */
+void sim_trace_hash(const struct sim *sim, char out[SHA256_TEXT_BYTES]);
+/** A word of the caller's in the trace, and in the hash: an application's own events. */
+void sim_trace_note(struct sim *sim, const char *text);
+/** A line for each event of a packet; NULL: no longer. Stays the caller's. */
+void sim_trace_text(struct sim *sim, FILE *out);
+/** All packets as they leave hosts, or, with `arrived`, as they come into receive rings, in pcap's format: Ethernet,
+ * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 7000 + queue, of a hash-steered port
+ * 16384 + path). -EIO: it could not be written. NULL: no longer. Stays the caller's. */
+int sim_trace_pcap(struct sim *sim, FILE *out, bool arrived);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A host's NIC as a driver. */
+#ifndef NIC_SIM_SIM_PORT_H
+#define NIC_SIM_SIM_PORT_H
+
+#include "nic/sim/sim_world.h"
+
+#define SIM_ADDR_BYTES 20u
+
+struct sim_addr {
+	uint64_t world;
+	uint32_t host;
+	uint8_t rail, queues;
+	bool hash;
+};
+
+enum sim_place_state { SIM_PLACE_FREE, SIM_PLACE_PENDING, SIM_PLACE_DROPPED, SIM_PLACE_UP };
+
+struct sim_place {
+	enum sim_place_state state;
+	struct sim_host *to;
+	uint32_t queue, route;
+	uint32_t bytes_max; /* of its path, as far as is known */
+	uint32_t lives;
+	uint32_t next; /* pending */
+	bool attached;
+	bool no_such_queue;
+	void *user;
+};
+
+struct sim_queue {
+	struct nic_queue base;
+	struct sim_port *port;
+	uint32_t index;
+	struct sim_fifo rx;
+	struct sim_fifo staged;    /* committed; go to the wire with flush() */
+	struct sim_packet *handed; /* readable until the next recv() */
+	struct sim_packet **held;  /* zero_copy: at their cookie - 1 */
+	uint32_t *held_free;       /* indices */
+	uint32_t held_free_n;
+	uint32_t rx_used, tx_used; /* slots */
+	bool armed;
+	bool woken;   /* wake_fd is readable, or will be when it is made */
+	bool starved; /* tx_reserve() said -EAGAIN */
+	int wake_fd;  /* -1: nobody has asked for it */
+};
+
+struct sim_port {
+	struct nic_port base;
+	struct sim_host *host;
+	uint32_t rail, number;
+	bool dead; /* the host has crashed since */
+	struct sim_nic nic;
+	uint32_t body_max;
+	uint32_t queues_n;
+	struct sim_queue *queues[SIM_QUEUES_MAX];
+	struct sim_place *places;
+	uint32_t places_n, places_cap, lowest_free;
+	uint32_t pending_first, pending_last;
+	int event_fd; /* -1: nobody has asked for it */
+	struct nic_stats stats;
+};
+
+static inline struct sim_port *sim_port_of(const struct nic_port *port)
+{
+	return (struct sim_port *)(uintptr_t)port;
+}
+
+static inline struct sim_queue *sim_queue_of(const struct nic_queue *q)
+{
+	return (struct sim_queue *)(uintptr_t)q;
+}
+
+/* A descriptor that is made when it is asked for, and poked when it should be readable: worlds of a thousand hosts that
+ * nobody sleeps on need none. */
+int sim_fd_make(int *fd, bool readable);
+void sim_fd_poke(int fd);
+void sim_fd_clear(int fd);
+
+void sim_addr_encode(const struct sim_addr *a, uint8_t blob[SIM_ADDR_BYTES]);
+bool sim_addr_decode(const struct nic_addr *addr, struct sim_addr *out);
+int sim_args_parse(const char *text, struct sim_nic *nic, struct nic_err *err);
+
+struct sim_queue *sim_queue_new(struct sim_port *port, uint32_t index);
+void sim_queue_free(struct sim_queue *q);
+/* Forgets what waits in the receive ring, and what was not flushed. */
+void sim_queue_crash(struct sim_queue *q);
+extern const struct nic_queue_ops sim_queue_waking_ops, sim_queue_kicking_ops;
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. */
+#include "sim_bench.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+enum { MANY = 100000, PERCENT = SIM_CERTAIN / 100 };
+
+TestSuite(sim_disturb, .init = sb_init, .fini = sb_fini);
+
+struct seen {
+	unsigned came, intact, twice, late; /* late: after one with a larger number */
+	unsigned longest_gap;
+};
+
+static struct sim_link *up_of(unsigned e)
+{
+	return sim_uplink(sb.ends[e].host, 0);
+}
+
+static void take_all(struct seen *seen, uint8_t *times, uint64_t *highest, unsigned *gap)
+{
+	uint64_t seq;
+	bool intact;
+	while (sb_take(1, &seq, &intact)) {
+		seen->came++;
+		seen->intact += intact;
+		if (!intact || seq >= MANY)
+			continue;
+		seen->twice += times[seq]++ > 0;
+		if (seq < *highest) {
+			seen->late++;
+			continue;
+		}
+		*gap = (unsigned)(seq - *highest);
+		*highest = seq;
+		if (*gap > seen->longest_gap + 1)
+			seen->longest_gap = *gap - 1;
+	}
+}
+
+/* MANY packets of 64 bytes from host 0 to host 1. */
+static struct seen stream(uint32_t at_1)
+{
+	static uint8_t times[MANY];
+	struct seen seen = {0};
+	uint64_t highest = 0;
+	unsigned gap = 0;
+	memset(times, 0, sizeof times);
+	for (unsigned i = 0; i < MANY;) {
+		for (unsigned n = 0; n < 100; n++, i++)
+			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
+		sb_run(1100);
+		take_all(&seen, times, &highest, &gap);
+	}
+	sb_run(10000000);
+	take_all(&seen, times, &highest, &gap);
+	return seen;
+}
+
+static struct seen stream_with(const struct sim_disturbance *what)
+{
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(up_of(0), what), 0);
+	return stream(at_1);
+}
+
+/* Every packet is accounted for. */
+static struct sim_stats balanced(void)
+{
+	struct sim_stats s;
+	sim_stats(sb.sim, &s);
+	uint64_t ends = s.arrived + s.in_flight;
+	for (unsigned i = 0; i < SIM_DROP_N; i++)
+		ends += s.dropped[i];
+	cr_assert_eq(s.sent + s.duplicated, ends);
+	return s;
+}
+
+static bool near(uint64_t n, uint64_t expected, unsigned percent)
+{
+	return n * 100 >= expected * (100 - percent) && n * 100 <= expected * (100 + percent);
+}
+
+Test(sim_disturb, none_without_a_reason)
+{
+	const struct sim_disturbance none = {0};
+	struct seen seen = stream_with(&none);
+	cr_assert(seen.came == MANY && seen.intact == MANY && !seen.twice && !seen.late);
+	cr_assert_eq(balanced().arrived, MANY);
+}
+
+Test(sim_disturb, loss)
+{
+	const struct sim_disturbance loss = {.loss = PERCENT};
+	struct seen seen = stream_with(&loss);
+	struct sim_stats s = balanced();
+	cr_assert_eq(seen.came + s.dropped[SIM_DROP_LOSS], MANY);
+	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 10));
+	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 1025);
+	cr_assert_leq(seen.longest_gap, 3);
+}
+
+/* Bursts of 20 on average, one begins after 2000: a hundredth is lost, in few places. */
+Test(sim_disturb, bursts_of_loss)
+{
+	const struct sim_disturbance bursts = {.burst_begin = SIM_CERTAIN / 2000, .burst_end = SIM_CERTAIN / 20};
+	struct seen seen = stream_with(&bursts);
+	struct sim_stats s = balanced();
+	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 30), "%llu", (unsigned long long)s.dropped[SIM_DROP_LOSS]);
+	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 976);
+	cr_assert_eq(seen.longest_gap, 72);
+	sb_fini();
+	/* In a burst only a half of them is lost. */
+	sb_init();
+	struct sim_disturbance half = bursts;
+	half.burst_loss = SIM_CERTAIN / 2;
+	stream_with(&half);
+	struct sim_stats h = balanced();
+	cr_assert(near(h.dropped[SIM_DROP_LOSS], s.dropped[SIM_DROP_LOSS] / 2, 10));
+}
+
+Test(sim_disturb, duplicates)
+{
+	const struct sim_disturbance twice = {.duplicate = PERCENT};
+	struct seen seen = stream_with(&twice);
+	struct sim_stats s = balanced();
+	cr_assert_eq(s.duplicated, 1008);
+	cr_assert_eq(seen.twice, s.duplicated);
+	cr_assert_eq(seen.came, MANY + s.duplicated);
+	cr_assert_eq(seen.intact, seen.came);
+	cr_assert(near(s.duplicated, MANY / 100, 10));
+}
+
+Test(sim_disturb, reordering)
+{
+	const struct sim_disturbance late = {.reorder = PERCENT, .reorder_ns = 5000};
+	struct seen seen = stream_with(&late);
+	struct sim_stats s = balanced();
+	cr_assert_eq(seen.intact, MANY);
+	cr_assert(near(s.reordered, MANY / 100, 10));
+	cr_assert_eq(s.reordered, 933);
+	/* But for the few whose delay is shorter than the next frame. */
+	cr_assert_leq(seen.late, s.reordered);
+	cr_assert_gt(seen.late, s.reordered * 90 / 100);
+}
+
+Test(sim_disturb, corruption_and_cuts)
+{
+	const struct sim_disturbance broken = {.corrupt = PERCENT, .cut = PERCENT};
+	struct seen seen = stream_with(&broken);
+	struct sim_stats s = balanced();
+	struct sim_link_stats link;
+	sim_link_stats(up_of(0), &link);
+	cr_assert_eq(seen.came, MANY);
+	cr_assert_eq(link.corrupted, 971);
+	cr_assert_eq(link.cut, 1022);
+	cr_assert_eq(s.corrupted, link.corrupted);
+	cr_assert(near(link.corrupted, MANY / 100, 10) && near(link.cut, MANY / 100, 10));
+	/* A cut one is intact as far as it goes, unless it is shorter than its number. */
+	cr_assert_geq(MANY - seen.intact, link.corrupted);
+	cr_assert_leq(MANY - seen.intact, link.corrupted + link.cut);
+}
+
+/* Every byte can be hit, and what is corrupted differs from what was sent. */
+Test(sim_disturb, corruption_reaches_every_byte)
+{
+	const struct sim_disturbance broken = {.corrupt = SIM_CERTAIN};
+	bool hit[40] = {false};
+	unsigned bits = 0;
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(up_of(0), &broken), 0);
+	for (unsigned n = 0; n < 2000; n++) {
+		struct nic_pkt pkt;
+		struct nic_tx tx;
+		unsigned flips = 0;
+		cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, sizeof hit, &tx), 0);
+		memset(tx.body, 0x55, sizeof hit);
+		cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
+		sb.ends[0].q->ops->flush(sb.ends[0].q);
+		sb_run(10000);
+		cr_assert_eq(sb.ends[1].q->ops->recv(sb.ends[1].q, &pkt, 1), 1);
+		for (unsigned i = 0; i < sizeof hit; i++) {
+			hit[i] |= pkt.body[i] != 0x55;
+			flips += (unsigned)__builtin_popcount(pkt.body[i] ^ 0x55u);
+		}
+		cr_assert(flips >= 1 && flips <= 8);
+		bits |= 1u << flips;
+	}
+	for (unsigned i = 0; i < sizeof hit; i++)
+		cr_assert(hit[i]);
+	cr_assert_eq(bits, 0x1fe, "from 1 to 8 of them");
+	/* Of a packet without bytes nothing can be. */
+	struct nic_tx tx;
+	cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, 0, &tx), 0);
+	cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
+	sb_run(10000);
+	cr_assert_eq(sb_drain(1), 0, "before the flush");
+	sb.ends[0].q->ops->flush(sb.ends[0].q);
+	sb_run(10000);
+	cr_assert_eq(sb_drain(1), 1);
+	cr_assert_eq(balanced().corrupted, 2000);
+}
+
+/* Which packets are lost does not depend on what else happens to them or to others. */
+Test(sim_disturb, kinds_draw_from_streams_of_their_own)
+{
+	static bool lost[2][2000];
+	for (unsigned round = 0; round < 2; round++) {
+		sb_init();
+		sb_open(3);
+		uint32_t at_1 = sb_place(0, 0, 1, 0), other = sb_place(2, 0, 1, 0);
+		struct sim_disturbance what = {.loss = 10 * PERCENT};
+		if (round == 1) {
+			what.duplicate = what.corrupt = what.reorder = what.cut = 20 * PERCENT;
+			cr_assert_eq(sim_link_disturb(up_of(2), &what), 0);
+		}
+		cr_assert_eq(sim_link_disturb(up_of(0), &what), 0);
+		for (unsigned i = 0; i < 2000; i++) {
+			struct sim_link_stats before, after;
+			sim_link_stats(up_of(0), &before);
+			if (round == 1)
+				cr_assert_eq(sb_send(2, other, i, 64), 0);
+			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
+			sb_run(20000);
+			sb_drain(1);
+			sim_link_stats(up_of(0), &after);
+			lost[round][i] = after.dropped[SIM_DROP_LOSS] != before.dropped[SIM_DROP_LOSS];
+		}
+		balanced();
+		sb_fini();
+	}
+	cr_assert_arr_eq(lost[0], lost[1], sizeof lost[0]);
+	unsigned n = 0;
+	for (unsigned i = 0; i < 2000; i++)
+		n += lost[0][i];
+	cr_assert(near(n, 200, 20));
+}
+
+Test(sim_disturb, a_seed_of_its_own_gives_other_draws)
+{
+	unsigned came[3];
+	for (unsigned round = 0; round < 3; round++) {
+		sb_init();
+		sb.config.seed = round == 2 ? 99 : 5;
+		const struct sim_disturbance loss = {.loss = PERCENT};
+		came[round] = stream_with(&loss).came;
+		sb_fini();
+	}
+	cr_assert_eq(came[0], came[1]);
+	cr_assert_neq(came[0], came[2]);
+}
+
+Test(sim_disturb, of_a_pair_is_one_way_and_of_no_one_else)
+{
+	const struct sim_disturbance all = {.loss = SIM_CERTAIN}, none = {0};
+	sb_open(3);
+	uint32_t to_1 = sb_place(0, 0, 1, 0), to_2 = sb_place(0, 0, 2, 0), back = sb_place(1, 0, 0, 0);
+	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &all), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		cr_assert_eq(sb_send(0, to_1, i, 64), 0);
+		cr_assert_eq(sb_send(0, to_2, i, 64), 0);
+		cr_assert_eq(sb_send(1, back, i, 64), 0);
+	}
+	sb_run(100000);
+	cr_assert(sb_drain(1) == 0 && sb_drain(2) == 10 && sb_drain(0) == 10);
+	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &none), 0);
+	cr_assert_eq(sb_send(0, to_1, 1, 64), 0);
+	sb_run(100000);
+	cr_assert_eq(sb_drain(1), 1);
+	balanced();
+}
+
+Test(sim_disturb, partitions_are_of_one_direction)
+{
+	sb_open(4);
+	uint32_t places[4][4];
+	for (unsigned i = 0; i < 4; i++)
+		for (unsigned k = 0; k < 4; k++)
+			places[i][k] = sb_place(i, 0, k, 0);
+	struct sim_host *h[4];
+	for (unsigned i = 0; i < 4; i++)
+		h[i] = sb.ends[i].host;
+	const bool left[4] = {true, true, false, false};
+	for (unsigned step = 0; step < 5; step++) {
+		unsigned gets[4] = {4, 4, 4, 4};
+		if (step == 1) {
+			sim_partition(h[0], h[1], true);
+			sim_partition(h[0], h[1], true);
+			gets[1] = 3;
+		} else if (step == 2) {
+			sim_partition(h[0], h[1], false);
+		} else if (step == 3) {
+			sim_partition_sets(sb.sim, left, true);
+			memcpy(gets, (unsigned[]){2, 2, 2, 2}, sizeof gets);
+		} else if (step == 4) {
+			sim_heal(sb.sim);
+		}
+		for (unsigned i = 0; i < 4; i++)
+			for (unsigned k = 0; k < 4; k++)
+				cr_assert_eq(sb_send(i, places[i][k], i, 64), 0);
+		sb_run(100000);
+		for (unsigned i = 0; i < 4; i++)
+			cr_assert_eq(sb_drain(i), gets[i], "step %u", step);
+	}
+	cr_assert_eq(balanced().dropped[SIM_DROP_PARTITION], 1 + 8);
+}
+
+Test(sim_disturb, a_link_can_be_cut_off)
+{
+	const struct sim_disturbance off = {.cut_off = true}, none = {0};
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &off), 0);
+	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
+	sb_run(10000);
+	cr_assert_eq(sb_drain(1), 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &none), 0);
+	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
+	sb_run(10000);
+	cr_assert_eq(sb_drain(1), 1);
+	cr_assert_eq(balanced().dropped[SIM_DROP_PARTITION], 1);
+}
+
+/* Fragments are lost one by one: of eleven times as many frames hardly a packet is whole. */
+Test(sim_disturb, a_packet_in_fragments_needs_them_all)
+{
+	const struct sim_disturbance loss = {.loss = 10 * PERCENT};
+	struct sim_shape narrow = {.rate_bps = UINT64_C(100000000000), .delay_ns = 1000, .mtu = 600};
+	sb.config.topology.host.mtu = 9000;
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	struct sim_link *down = sim_downlink(sb.ends[1].host, 0);
+	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
+	cr_assert_eq(sb_send(0, at_1, 0, 5700), 0); /* it learns of it */
+	sb_run(100000);
+	cr_assert_eq(sim_link_disturb(down, &loss), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		cr_assert_eq(sb_send(0, at_1, i, 5700), 0);
+		sb_run(10000);
+	}
+	unsigned came = sb_drain(1);
+	/* 0.9 ^ 10 of them: 349. */
+	cr_assert(near(came, 349, 15), "%u", came);
+}
+
+Test(sim_disturb, chances_above_certainty_are_refused)
+{
+	struct sim_disturbance what[8] = {
+		{.loss = SIM_CERTAIN + 1},       {.burst_begin = SIM_CERTAIN + 1}, {.burst_end = SIM_CERTAIN + 1},
+		{.burst_loss = SIM_CERTAIN + 1}, {.duplicate = SIM_CERTAIN + 1},   {.reorder = SIM_CERTAIN + 1},
+		{.corrupt = SIM_CERTAIN + 1},    {.cut = SIM_CERTAIN + 1},
+	};
+	sb_open(2);
+	for (unsigned i = 0; i < 8; i++) {
+		cr_assert_eq(sim_link_disturb(up_of(0), &what[i]), -EINVAL);
+		cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &what[i]), -EINVAL);
+	}
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(stream(at_1).intact, MANY);
+}
+
+/* ---- carrier ---- */
+
+Test(sim_disturb, a_link_without_carrier_loses_what_waits)
+{
+	sb.config.topology.host.rate_bps = 1000000000;
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	for (unsigned i = 0; i < 10; i++)
+		cr_assert_eq(sb_send(0, at_1, i, 1184), 0); /* 10 us each */
+	sb_run(35000);
+	struct sim_link *up = up_of(0);
+	sim_link_set_up(up, false);
+	sim_link_set_up(up, false);
+	cr_assert_not(sim_link_is_up(up));
+	cr_assert_eq(sb.ends[0].carriers, 1);
+	cr_assert_eq(sb_send(0, at_1, 10, 1184), 0);
+	struct nic_queue *q = sb.ends[0].q;
+	struct nic_caps caps;
+	sb.ends[0].port->ops->caps(sb.ends[0].port, &caps);
+	cr_assert_eq(q->ops->tx_room(q, at_1), caps.slots);
+	sb_run(1000000);
+	cr_assert_eq(sb_drain(1), 3);
+	struct sim_stats s = balanced();
+	cr_assert_eq(s.dropped[SIM_DROP_CARRIER], 8);
+	struct nic_stats port;
+	sb.ends[0].port->ops->stats(sb.ends[0].port, &port);
+	cr_assert_eq(port.tx_dropped, 8);
+	cr_assert_eq(port.tx_packets, 11);
+	sim_link_set_up(up, true);
+	cr_assert_eq(sb.ends[0].carriers, 2);
+	cr_assert_eq(sb_send(0, at_1, 11, 1184), 0);
+	sb_run(1000000);
+	cr_assert_eq(sb_drain(1), 1);
+	balanced();
+}

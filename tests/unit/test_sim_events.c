@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/sim/sim.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct sim *world(uint32_t events_max)
+{
+	struct sim_config config;
+	struct nic_err err = {""};
+	sim_config_init(&config, 7);
+	config.events_max = events_max;
+	struct sim *sim = sim_create(&config, &err);
+	cr_assert(sim, "%s", err.text);
+	return sim;
+}
+
+static struct sim_host *host_with(struct sim *sim, int64_t offset, int64_t skew)
+{
+	struct sim_host_config config;
+	struct nic_err err = {""};
+	sim_host_config_init(&config);
+	config.clock_offset_ns = offset;
+	config.clock_skew_ppb = skew;
+	struct sim_host *host = sim_host_add(sim, &config, &err);
+	cr_assert(host, "%s", err.text);
+	return host;
+}
+
+static char order[64];
+
+static void note(void *ctx)
+{
+	strcat(order, ctx);
+}
+
+static void *said(const char *text)
+{
+	return (void *)(uintptr_t)text;
+}
+
+static void begin(void)
+{
+	order[0] = '\0';
+}
+
+TestSuite(sim_events, .init = begin);
+
+Test(sim_events, run_by_time_then_by_insertion)
+{
+	struct sim *sim = world(0);
+	uint64_t t = sim_now(sim);
+	cr_assert_eq(t, SIM_START_NS);
+	cr_assert_eq(sim_next(sim), TIME_NEVER);
+	sim_at(sim, t + 20, note, said("d"));
+	sim_at(sim, t + 10, note, said("b"));
+	sim_at(sim, t + 20, note, said("e"));
+	sim_at(sim, 5, note, said("a")); /* past: now */
+	sim_at(sim, t + 10, note, said("c"));
+	cr_assert_eq(sim_next(sim), t);
+	cr_assert(sim_run_until(sim, t + 19));
+	cr_assert_str_eq(order, "abc");
+	cr_assert_eq(sim_now(sim), t + 19);
+	cr_assert_eq(clock_now(sim_clock(sim)), t + 19);
+	cr_assert(sim_step(sim));
+	cr_assert_eq(sim_now(sim), t + 20);
+	cr_assert_str_eq(order, "abcd");
+	cr_assert(sim_step(sim));
+	cr_assert_not(sim_step(sim));
+	cr_assert_str_eq(order, "abcde");
+	sim_destroy(sim);
+}
+
+struct chain {
+	struct sim *sim;
+	unsigned left;
+};
+
+static void again(void *ctx)
+{
+	struct chain *c = ctx;
+	if (c->left--)
+		sim_at(c->sim, sim_now(c->sim), again, c);
+}
+
+/* What an event asks for now comes after what was asked for before. */
+Test(sim_events, of_one_moment_wait_their_turn)
+{
+	struct sim *sim = world(0);
+	struct chain c = {sim, 3};
+	sim_at(sim, 0, again, &c);
+	sim_at(sim, 0, note, said("x"));
+	cr_assert(sim_step(sim));
+	cr_assert(sim_step(sim));
+	cr_assert_str_eq(order, "x");
+	cr_assert_eq(c.left, 2);
+	cr_assert(sim_run_until(sim, sim_now(sim)));
+	cr_assert_eq(c.left, UINT32_MAX);
+	sim_destroy(sim);
+}
+
+Test(sim_events, cancelled_ones_do_not_happen)
+{
+	struct sim *sim = world(0);
+	sim_event events[100];
+	struct sim_stats stats;
+	for (unsigned i = 0; i < 100; i++)
+		events[i] = sim_at(sim, sim_now(sim) + i * 37 % 100, note, said(i % 10 == 7 ? "y" : "n"));
+	for (unsigned i = 0; i < 100; i++)
+		if (i % 10 != 7)
+			cr_assert(sim_cancel(sim, events[i]));
+	for (unsigned i = 0; i < 100; i++)
+		cr_assert_eq(sim_cancel(sim, i % 10 == 7 ? 0 : events[i]), false);
+	cr_assert(sim_run_until(sim, sim_now(sim) + 1000));
+	cr_assert_str_eq(order, "yyyyyyyyyy");
+	/* The slots are used again: an old handle is nobody's. */
+	sim_event now = sim_at(sim, 0, note, said("z"));
+	for (unsigned i = 0; i < 100; i++)
+		cr_assert_not(sim_cancel(sim, events[i]));
+	cr_assert(sim_cancel(sim, now));
+	sim_stats(sim, &stats);
+	cr_assert_eq(stats.events, 10);
+	cr_assert_eq(stats.events_pending, 0);
+	cr_assert_eq(stats.events_pending_max, 100);
+	sim_destroy(sim);
+}
+
+struct timed {
+	struct sim *sim;
+	uint64_t when, number;
+};
+static uint64_t last_when, last_number, happened;
+
+static void in_order(void *ctx)
+{
+	struct timed *t = ctx;
+	cr_assert_eq(sim_now(t->sim), t->when);
+	cr_assert(t->when > last_when || (t->when == last_when && t->number > last_number));
+	last_when = t->when;
+	last_number = t->number;
+	happened++;
+}
+
+/* Against the definition, with many events of few times, and a third of them cancelled. */
+Test(sim_events, any_number_of_them_keep_the_order)
+{
+	enum { MANY = 20000 };
+	static struct timed timed[MANY];
+	static sim_event events[MANY];
+	struct sim *sim = world(0);
+	struct sim_random r;
+	uint64_t cancelled = 0;
+	sim_random_init(&r, 1, "test", 0);
+	last_when = last_number = happened = 0;
+	for (uint64_t i = 0; i < MANY; i++) {
+		timed[i] = (struct timed){sim, sim_now(sim) + 1 + sim_random_below(&r, 500), i};
+		events[i] = sim_at(sim, timed[i].when, in_order, &timed[i]);
+		if (sim_random_below(&r, 3) == 0)
+			cancelled += sim_cancel(sim, events[sim_random_below(&r, i + 1)]);
+	}
+	cr_assert(cancelled > MANY / 5);
+	cr_assert(sim_run_until(sim, sim_now(sim) + 500));
+	cr_assert_eq(happened + cancelled, MANY);
+	sim_destroy(sim);
+}
+
+Test(sim_events, too_many_end_the_run_with_a_reason)
+{
+	struct sim *sim = world(10);
+	for (unsigned i = 0; i < 10; i++)
+		cr_assert(sim_at(sim, 0, note, said("a")));
+	cr_assert_null(sim_failure(sim));
+	cr_assert_eq(sim_at(sim, 0, note, said("b")), 0);
+	cr_assert(strstr(sim_failure(sim), "events_max"));
+	cr_assert_not(sim_step(sim));
+	cr_assert_not(sim_run_until(sim, TIME_NEVER));
+	cr_assert_str_eq(order, "");
+	sim_destroy(sim);
+}
+
+/* ---- hosts ---- */
+
+Test(sim_events, of_a_host_wait_for_the_end_of_a_pause)
+{
+	struct sim *sim = world(0);
+	struct sim_host *host = host_with(sim, 0, 0);
+	uint64_t t = sim_now(sim);
+	sim_host_at(host, t + 10, note, said("a"));
+	sim_event b = sim_host_at(host, t + 20, note, said("b"));
+	sim_host_at(host, t + 21, note, said("c"));
+	sim_at(sim, t + 25, note, said("w"));
+	sim_host_at(host, t + 50, note, said("e"));
+	sim_host_pause(host);
+	cr_assert(sim_run_until(sim, t + 30));
+	cr_assert_eq(sim_now(sim), t + 30);
+	cr_assert_str_eq(order, "w");
+	cr_assert(sim_cancel(sim, b));
+	sim_host_resume(host);
+	sim_at(sim, t, note, said("d"));
+	cr_assert(sim_run_until(sim, t + 30));
+	cr_assert_str_eq(order, "wacd");
+	cr_assert(sim_run_until(sim, t + 100));
+	cr_assert_str_eq(order, "wacde");
+	/* Only the host's event is there, and it is paused: nothing happens, and time passes. */
+	sim_host_pause(host);
+	sim_host_at(host, t + 110, note, said("f"));
+	sim_at(sim, t + 300, note, said("g"));
+	cr_assert(sim_run_until(sim, t + 200));
+	cr_assert_eq(sim_now(sim), t + 200);
+	cr_assert_str_eq(order, "wacde");
+	cr_assert(sim_step(sim));
+	cr_assert_str_eq(order, "wacdeg");
+	cr_assert_not(sim_step(sim));
+	sim_destroy(sim);
+}
+
+Test(sim_events, of_a_host_end_with_a_crash)
+{
+	struct sim *sim = world(0);
+	struct sim_host *host = host_with(sim, 0, 0), *other = host_with(sim, 0, 0);
+	struct sim_stats stats;
+	uint64_t t = sim_now(sim);
+	for (unsigned i = 0; i < 20; i++) {
+		sim_host_at(host, t + i, note, said("n"));
+		if (i % 5 == 0)
+			sim_host_at(other, t + i, note, said("y"));
+	}
+	sim_host_pause(host);
+	cr_assert(sim_run_until(sim, t + 9));
+	sim_host_crash(host);
+	sim_host_crash(host);
+	sim_host_resume(host);
+	cr_assert_eq(sim_host_state(host), SIM_CRASHED);
+	cr_assert_eq(sim_host_at(host, t, note, said("n")), 0);
+	cr_assert_null(sim_failure(sim));
+	sim_host_restart(host);
+	cr_assert_eq(sim_host_state(host), SIM_RUNNING);
+	cr_assert_eq(sim_host_lives(host), 1);
+	sim_host_at(host, t + 30, note, said("z"));
+	cr_assert(sim_run_until(sim, t + 100));
+	cr_assert_str_eq(order, "yyyyz");
+	sim_stats(sim, &stats);
+	cr_assert_eq(stats.events_pending, 0);
+	sim_destroy(sim);
+}
+
+Test(sim_events, a_hosts_clock_has_offset_and_skew)
+{
+	struct sim *sim = world(0);
+	struct sim_host *even = host_with(sim, 0, 0);
+	struct sim_host *fast = host_with(sim, 5000, 100000);          /* 100 ppm */
+	struct sim_host *slow = host_with(sim, -500000000, -50000000); /* 5 % */
+	cr_assert_eq(clock_now(sim_host_clock(fast)), SIM_START_NS + 5000);
+	cr_assert_eq(clock_now(sim_host_clock(slow)), SIM_START_NS - 500000000);
+	cr_assert(sim_run_until(sim, SIM_START_NS + UINT64_C(3600000000000)));
+	cr_assert_eq(clock_now(sim_host_clock(even)), sim_now(sim));
+	cr_assert_eq(clock_now(sim_host_clock(fast)), sim_now(sim) + 5000 + 360000000);
+	cr_assert_eq(clock_now(sim_host_clock(slow)), sim_now(sim) - 500000000 - UINT64_C(180000000000));
+	/* The way back: the first moment at which the clock shows as much. */
+	struct sim_host *hosts[] = {even, fast, slow};
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_eq(sim_host_when(hosts[i], TIME_NEVER), TIME_NEVER);
+		uint64_t before = 0;
+		for (uint64_t local = UINT64_C(1800000000000); local < UINT64_C(1800000000000) + 200; local++) {
+			uint64_t when = sim_host_when(hosts[i], local);
+			cr_assert(when >= before);
+			before = when;
+			struct sim *other = world(0);
+			struct sim_host_config config;
+			struct nic_err err;
+			sim_host_config_init(&config);
+			config.clock_offset_ns = i == 1 ? 5000 : i == 2 ? -500000000 : 0;
+			config.clock_skew_ppb = i == 1 ? 100000 : i == 2 ? -50000000 : 0;
+			struct sim_host *host = sim_host_add(other, &config, &err);
+			cr_assert(sim_run_until(other, when - 1));
+			cr_assert_lt(clock_now(sim_host_clock(host)), local);
+			cr_assert(sim_run_until(other, when));
+			cr_assert_geq(clock_now(sim_host_clock(host)), local);
+			sim_destroy(other);
+		}
+	}
+	sim_destroy(sim);
+}
+
+/* ---- random numbers ---- */
+
+/* splitmix64 and xoshiro256++ as published: the first numbers of the state 1, 2, 3, 4. */
+Test(sim_events, random_numbers_are_xoshiro256pp)
+{
+	struct sim_random r = {{1, 2, 3, 4}};
+	cr_assert_eq(sim_random_next(&r), UINT64_C(41943041));
+	cr_assert_eq(sim_random_next(&r), UINT64_C(58720359));
+	cr_assert_eq(sim_random_next(&r), UINT64_C(3588806011781223));
+	cr_assert_eq(sim_random_next(&r), UINT64_C(3591011842654386));
+}
+
+Test(sim_events, random_streams_are_apart)
+{
+	struct sim_random a, b, c, d;
+	sim_random_init(&a, 1, "one", 0);
+	sim_random_init(&b, 1, "two", 0);
+	sim_random_init(&c, 1, "one", 1);
+	sim_random_init(&d, 1, "one", 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		uint64_t x = sim_random_next(&a);
+		cr_assert_neq(x, sim_random_next(&b));
+		cr_assert_neq(x, sim_random_next(&c));
+		cr_assert_eq(x, sim_random_next(&d));
+	}
+	unsigned hits[7] = {0};
+	for (unsigned i = 0; i < 70000; i++)
+		hits[sim_random_below(&a, 7)]++;
+	for (unsigned i = 0; i < 7; i++)
+		cr_assert(hits[i] > 9500 && hits[i] < 10500, "%u", hits[i]);
+	cr_assert_eq(sim_random_below(&a, 1), 0);
+}
+
+/* ---- SHA-256 ---- */
+
+/* The examples of FIPS 180-4's companion, and the lengths around a block. */
+Test(sim_events, sha256_is_the_standards)
+{
+	static const struct {
+		const char *text;
+		unsigned repeat;
+		const char *sum;
+	} vectors[] = {
+		{"", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+		{"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+		 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+		{"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopq"
+		 "rs"
+		 "tnopqrstu",
+		 1, "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
+		{"a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
+	};
+	char sum[SHA256_TEXT_BYTES];
+	for (unsigned i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+		struct sha256 s;
+		sha256_init(&s);
+		for (unsigned k = 0; k < vectors[i].repeat; k++)
+			sha256_add(&s, vectors[i].text, strlen(vectors[i].text));
+		sha256_text(&s, sum);
+		cr_assert_str_eq(sum, vectors[i].sum);
+	}
+	/* In any portions. */
+	static uint8_t bytes[300];
+	for (unsigned i = 0; i < sizeof bytes; i++)
+		bytes[i] = (uint8_t)(i * 7);
+	for (unsigned len = 0; len < sizeof bytes; len++)
+		for (unsigned cut = 0; cut <= len; cut += 13) {
+			struct sha256 whole, parts;
+			char other[SHA256_TEXT_BYTES];
+			sha256_init(&whole);
+			sha256_init(&parts);
+			sha256_add(&whole, bytes, len);
+			sha256_add(&parts, bytes, cut);
+			sha256_text(&parts, sum); /* changes nothing */
+			sha256_add(&parts, bytes + cut, len - cut);
+			sha256_text(&whole, sum);
+			sha256_text(&parts, other);
+			cr_assert_str_eq(sum, other);
+		}
+}
+
+Test(sim_events, worlds_that_make_no_sense_are_refused)
+{
+	struct sim_config config;
+	struct nic_err err;
+#define REFUSED(change, word)                                                                                          \
+	do {                                                                                                           \
+		sim_config_init(&config, 1);                                                                           \
+		change;                                                                                                \
+		err.text[0] = '\0';                                                                                    \
+		cr_assert_null(sim_create(&config, &err));                                                             \
+		cr_assert(strstr(err.text, word), "%s", err.text);                                                     \
+	} while (0)
+	REFUSED(config.topology.host.mtu = 100, "mtu");
+	REFUSED(config.topology.host.mtu = 70000, "mtu");
+	REFUSED(config.topology.host.rate_bps = UINT64_MAX, "Tb/s");
+	REFUSED(config.topology.rails = 5, "rails");
+	REFUSED(config.topology.priorities = 9, "priorities");
+	REFUSED(config.topology.kind = (enum sim_topology_kind)3, "topology");
+	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.leaves = 0), "leaves");
+	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.spines = 65), "spines");
+	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.fabric.mtu = 0), "fabric");
+	REFUSED(config.events_max = UINT32_MAX, "events_max");
+	struct sim *sim = world(0);
+	struct sim_host_config host;
+#define HOST_REFUSED(change, word)                                                                                     \
+	do {                                                                                                           \
+		sim_host_config_init(&host);                                                                           \
+		change;                                                                                                \
+		err.text[0] = '\0';                                                                                    \
+		cr_assert_null(sim_host_add(sim, &host, &err));                                                        \
+		cr_assert(strstr(err.text, word), "%s", err.text);                                                     \
+	} while (0)
+	HOST_REFUSED(host.leaf = 1, "leaf");
+	HOST_REFUSED(host.clock_skew_ppb = 100000000, "skew");
+	HOST_REFUSED(host.clock_offset_ns = -(int64_t)SIM_START_NS, "offset");
+	HOST_REFUSED(host.nic.queues_max = 17, "queues");
+	HOST_REFUSED(host.nic.rx_slots = 0, "receive ring");
+	HOST_REFUSED(host.nic.tx_slots = 0, "transmit ring");
+	HOST_REFUSED(host.nic.body_align = 48, "aligned");
+	HOST_REFUSED(host.nic.peers_max = 0, "places");
+	HOST_REFUSED(memset(host.name, 'x', sizeof host.name), "name");
+	cr_assert_eq(sim_hosts(sim), 0);
+	cr_assert_null(sim_host(sim, 0));
+	sim_destroy(sim);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Traces as text and as a capture file, and their hash. */
+#include "sim_bench.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(sim_trace, .init = sb_init, .fini = sb_fini);
+
+static void hash_of(char out[SHA256_TEXT_BYTES])
+{
+	sim_trace_hash(sb.sim, out);
+}
+
+/* One packet there, with what may happen to it. */
+static void one_packet(char hash[SHA256_TEXT_BYTES], uint32_t len, uint64_t seq, uint64_t wait)
+{
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sb_run(wait);
+	cr_assert_eq(sb_send(0, at_1, seq, len), 0);
+	sb_run(100000);
+	hash_of(hash);
+	sb_fini();
+}
+
+Test(sim_trace, the_hash_is_of_everything)
+{
+	char hashes[7][SHA256_TEXT_BYTES];
+	one_packet(hashes[0], 64, 1, 0);
+	sb_init();
+	one_packet(hashes[1], 65, 1, 0);
+	sb_init();
+	one_packet(hashes[2], 64, 2, 0);
+	sb_init();
+	one_packet(hashes[3], 64, 1, 1);
+	sb_init();
+	sb.config.topology.host.delay_ns = 999;
+	one_packet(hashes[4], 64, 1, 0);
+	sb_init();
+	sb.config.untraced = true;
+	one_packet(hashes[5], 64, 1, 0);
+	cr_assert_str_eq(hashes[5], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	for (unsigned i = 0; i < 6; i++)
+		for (unsigned k = 0; k < i; k++)
+			cr_assert_str_neq(hashes[i], hashes[k]);
+	sb_init();
+	one_packet(hashes[6], 64, 1, 0);
+	cr_assert_str_eq(hashes[0], hashes[6]);
+}
+
+Test(sim_trace, watching_changes_nothing)
+{
+	char plain[SHA256_TEXT_BYTES], watched[SHA256_TEXT_BYTES], noted[SHA256_TEXT_BYTES];
+	FILE *null = fopen("/dev/null", "w");
+	for (unsigned round = 0; round < 3; round++) {
+		sb_init();
+		sb_open(2);
+		if (round == 1) {
+			sim_trace_text(sb.sim, null);
+			cr_assert_eq(sim_trace_pcap(sb.sim, null, false), 0);
+		}
+		if (round == 2)
+			sim_trace_note(sb.sim, "a word");
+		uint32_t at_1 = sb_place(0, 0, 1, 0);
+		for (unsigned i = 0; i < 100; i++)
+			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
+		sb_run(1000000);
+		hash_of(round == 0 ? plain : round == 1 ? watched : noted);
+		sb_fini();
+	}
+	fclose(null);
+	cr_assert_str_eq(plain, watched);
+	cr_assert_str_neq(plain, noted);
+}
+
+Test(sim_trace, text_has_a_line_for_each_event)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	const struct sim_disturbance all = {.loss = SIM_CERTAIN};
+	snprintf(sb.host.name, sizeof sb.host.name, "w");
+	sb.config.topology.rails = 2;
+	sb_open(2);
+	sim_trace_text(sb.sim, out);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sb_send(0, at_1, 7, 64), 0);
+	sb_run(100000);
+	cr_assert_eq(sim_link_disturb(sim_uplink(sb.ends[0].host, 0), &all), 0);
+	cr_assert_eq(sb_send(0, at_1, 8, 64), 0);
+	sb_run(100000);
+	sim_trace_note(sb.sim, "the application says this");
+	sim_trace_text(sb.sim, NULL);
+	cr_assert_eq(sb_send(0, at_1, 9, 64), 0);
+	fclose(out);
+	static const char *const lines[] = {
+		"1.000000000 #1 sent w/0 -> w/0 64 bytes ",
+		"\n1.000002020 #1 arrived w/0 -> w/0 64 bytes ",
+		"\n1.000100000 #2 sent ",
+		"\n1.000100010 #2 dropped ",
+		": loss (w -> switch)\n",
+		"\n1.000200000 the application says this\n",
+	};
+	const char *at = text;
+	for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++) {
+		at = strstr(at, lines[i]);
+		cr_assert(at, "%s is not in order in:\n%s", lines[i], text);
+	}
+	unsigned n = 0;
+	for (const char *c = text; *c; c++)
+		n += *c == '\n';
+	cr_assert_eq(n, 5);
+	free(text);
+}
+
+static uint32_t be16(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 8 | at[1];
+}
+
+static unsigned always_5(void *ctx, const uint8_t *body, uint32_t len)
+{
+	(void)ctx;
+	(void)body;
+	(void)len;
+	return 5;
+}
+
+Test(sim_trace, a_capture_is_what_wireshark_reads)
+{
+	char *file = NULL;
+	size_t size;
+	FILE *out = open_memstream(&file, &size);
+	sb.config.classify = always_5;
+	sb.queues = 3;
+	sb_open(2);
+	cr_assert_eq(sim_trace_pcap(sb.sim, out, true), 0);
+	uint32_t at_1 = sb_place(0, 1, 1, 2);
+	cr_assert_eq(sb_send_from(0, 1, at_1, 0x1122334455667788, 100), 0);
+	sb_run(100000);
+	fclose(out);
+	const uint8_t *f = (const uint8_t *)file, *record = f + 24, *eth = record + 16, *ip = eth + 14, *udp = ip + 20;
+	uint32_t word, head[4];
+	cr_assert_eq(size, 24 + 16 + 42 + 100);
+	memcpy(&word, f, 4);
+	cr_assert_eq(word, 0xa1b23c4d);
+	memcpy(&word, f + 20, 4);
+	cr_assert_eq(word, 1);
+	memcpy(head, record, sizeof head);
+	cr_assert(head[0] == 1 && head[1] == 2026 && head[2] == 142 && head[3] == 142, "%u", head[1]);
+	cr_assert_eq(be16(eth + 12), 0x0800);
+	cr_assert(ip[0] == 0x45 && ip[1] == 5 << 5 && ip[9] == 17);
+	cr_assert_eq(be16(ip + 2), 128);
+	uint32_t sum = 0;
+	for (unsigned i = 0; i < 20; i += 2)
+		sum += be16(ip + i);
+	cr_assert_eq((sum & 0xffff) + (sum >> 16), 0xffff);
+	const uint8_t from[] = {10, 0, 0, 0}, to[] = {10, 0, 0, 1};
+	cr_assert_arr_eq(ip + 12, from, 4);
+	cr_assert_arr_eq(ip + 16, to, 4);
+	cr_assert(be16(udp) == 7001 && be16(udp + 2) == 7002 && be16(udp + 4) == 108);
+	uint64_t seq;
+	memcpy(&seq, udp + 8, 8);
+	cr_assert_eq(seq, 0x1122334455667788);
+	free(file);
+}
+
+Test(sim_trace, a_capture_that_cannot_be_written_ends_the_run)
+{
+	FILE *full = fopen("/dev/full", "w");
+	cr_assert(full);
+	setvbuf(full, NULL, _IONBF, 0);
+	sb_open(2);
+	cr_assert_eq(sim_trace_pcap(sb.sim, full, false), -EIO);
+	fclose(full);
+	cr_assert_eq(sim_trace_pcap(sb.sim, NULL, false), 0);
+	/* It fills up later: 24 bytes fit. */
+	char room[64];
+	FILE *small = fmemopen(room, sizeof room, "w");
+	setvbuf(small, NULL, _IONBF, 0);
+	cr_assert_eq(sim_trace_pcap(sb.sim, small, false), 0);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
+	cr_assert(strstr(sim_failure(sb.sim), "capture"));
+	fclose(small);
+}
