@@ -227,7 +227,8 @@ if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ] && [ "$only" != 
 		wanted e2e && gate build
 	fi
 	if wanted unit && build build-clang clang --buildtype=release -Dwerror=$strict; then
-		run build-clang sanitize
+		run build-clang unit
+		run build-clang clang
 		gate build-clang
 	fi
 fi

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The instruction takes three cycles but begins one in each, so three runs of BLOCK bytes go side by side. A run is
- * brought behind the others by "as many zeros follow", a linear map of the CRC, from tables made at first use.
+ * The instruction takes three cycles but begins one in each, so three runs of LONG or SHORT bytes go side by side. A
+ * run is brought behind the others by "as many zeros follow", a linear map of the CRC, from tables made at first use.
  */
 #include "base/crc32c.h"
 
@@ -10,10 +10,12 @@
 #include <string.h>
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */
-#define BLOCK      1024u
+#define LONG       1024u
+#define SHORT      128u /* three of them cost half of one run; of 64 bytes the maps would cost what they save */
 
 static uint32_t bytes_table[8][256]; /* [k][x]: of the byte x with k zeros behind it */
-static uint32_t shift_table[4][256]; /* of a CRC's byte k, with BLOCK zeros behind it */
+static uint32_t long_table[4][256];  /* of a CRC's byte k, with LONG zeros behind it */
+static uint32_t short_table[4][256]; /* with SHORT zeros */
 static _Atomic int tables_state;     /* 0, 1: being made, 2: there */
 
 static uint32_t step_zeros(uint32_t crc, size_t n)
@@ -21,6 +23,16 @@ static uint32_t step_zeros(uint32_t crc, size_t n)
 	for (; n; n--)
 		crc = bytes_table[0][crc & 0xff] ^ crc >> 8;
 	return crc;
+}
+
+static void shift_fill(uint32_t table[4][256], size_t zeros)
+{
+	for (unsigned k = 0; k < 4; k++) {
+		for (uint32_t bit = 1; bit < 256; bit *= 2)
+			table[k][bit] = step_zeros(bit << 8 * k, zeros);
+		for (uint32_t x = 1; x < 256; x++) /* linear: of the lowest bit and of the rest */
+			table[k][x] = table[k][x & -x] ^ table[k][x & (x - 1)];
+	}
 }
 
 static void tables_fill(void)
@@ -34,12 +46,8 @@ static void tables_fill(void)
 	for (uint32_t x = 0; x < 256; x++)
 		for (unsigned k = 1; k < 8; k++)
 			bytes_table[k][x] = step_zeros(bytes_table[k - 1][x], 1);
-	for (unsigned k = 0; k < 4; k++) {
-		for (uint32_t bit = 1; bit < 256; bit *= 2)
-			shift_table[k][bit] = step_zeros(bit << 8 * k, BLOCK);
-		for (uint32_t x = 1; x < 256; x++) /* linear: of the lowest bit and of the rest */
-			shift_table[k][x] = shift_table[k][x & -x] ^ shift_table[k][x & (x - 1)];
-	}
+	shift_fill(long_table, LONG);
+	shift_fill(short_table, SHORT);
 }
 
 __attribute__((noinline, cold)) static void tables_make(void)
@@ -83,10 +91,9 @@ uint32_t crc32c_table(uint32_t crc, const void *data, size_t len)
 	return ~crc;
 }
 
-static inline uint32_t shift_block(uint32_t crc)
+static inline uint32_t shift(uint32_t table[4][256], uint32_t crc)
 {
-	return shift_table[0][crc & 0xff] ^ shift_table[1][crc >> 8 & 0xff] ^ shift_table[2][crc >> 16 & 0xff] ^
-	       shift_table[3][crc >> 24];
+	return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff] ^ table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
 }
 
 #if defined(__x86_64__)
@@ -112,20 +119,27 @@ static bool instruction_there(void)
 #endif
 
 #ifdef HAVE_INSTRUCTION
+WITH_INSTRUCTION static inline __attribute__((always_inline)) uint32_t three_runs(uint32_t start, const uint8_t *p,
+										  size_t run, uint32_t table[4][256])
+{
+	uint64_t a = start, b = 0, c = 0;
+	for (size_t i = 0; i < run; i += 8) {
+		a = STEP_8(a, load64(p + i));
+		b = STEP_8(b, load64(p + run + i));
+		c = STEP_8(c, load64(p + 2 * run + i));
+	}
+	return shift(table, shift(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
+}
+
 WITH_INSTRUCTION static uint32_t crc32c_instruction(uint32_t start, const uint8_t *p, size_t len)
 {
 	uint64_t a = (uint32_t)~start;
-	if (len >= 3 * BLOCK)
+	if (len >= 3 * SHORT)
 		tables_need();
-	for (; len >= 3 * BLOCK; len -= 3 * BLOCK, p += 3 * BLOCK) {
-		uint64_t b = 0, c = 0;
-		for (size_t i = 0; i < BLOCK; i += 8) {
-			a = STEP_8(a, load64(p + i));
-			b = STEP_8(b, load64(p + BLOCK + i));
-			c = STEP_8(c, load64(p + 2 * BLOCK + i));
-		}
-		a = shift_block(shift_block((uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
-	}
+	for (; len >= 3 * LONG; len -= 3 * LONG, p += 3 * LONG)
+		a = three_runs((uint32_t)a, p, LONG, long_table);
+	for (; len >= 3 * SHORT; len -= 3 * SHORT, p += 3 * SHORT)
+		a = three_runs((uint32_t)a, p, SHORT, short_table);
 	for (; len >= 32; len -= 32, p += 32) {
 		a = STEP_8(a, load64(p));
 		a = STEP_8(a, load64(p + 8));

@@ -181,9 +181,10 @@
 #define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
 /* Messages of a connection that are put together at once; the last place is kept for the one that is due. */
 #define FAR_LINK_ASSEMBLIES 4u
-/* An acknowledgement goes alone after so many packets or bytes, or so long after the first of them. The bytes: a sender
- * of large packets never finds its window closed by what arrived. */
-#define FAR_LINK_ACK_EVERY 32u
+/* An acknowledgement goes alone after so many messages or bytes, or so long after the first of them. The messages: with
+ * those that one recv() takes more, what a sender's slots may be late by. The bytes: a sender of large packets never
+ * finds its window closed by what arrived. */
+#define FAR_LINK_ACK_EVERY 96u
 #define FAR_LINK_ACK_BYTES (FAR_LINK_WINDOW_BYTES / 4)
 #define FAR_LINK_ACK_NS    UINT64_C(1000000)
 /* Unacknowledged packets are sent again after this, doubled each time in a row up to the other. */

@@ -231,7 +231,9 @@ void link_report_down(struct link_port *p, struct link_peer *peer, int error)
 	const char *why = error == -ECONNRESET  ? "the peer has ended the connection"
 			  : error == -ESTALE    ? "the peer does not know the connection any more"
 			  : error == -ETIMEDOUT ? "the peer was not heard of for too long"
-						: "the peer broke the protocol";
+			  : error == -EMSGSIZE
+				  ? "the way to the peer has become narrower than any may be; raise its MTU"
+				  : "the peer broke the protocol";
 	snprintf(text, sizeof text, "%s: %s", p->ops.name, why);
 	struct nic_event ev = {.type = NIC_EVENT_DOWN,
 			       .peer = peer->index,

@@ -120,6 +120,15 @@ void link_message_in_free(struct link_queue *q, struct link_message *m)
 	q->free_n++;
 }
 
+void link_messages_in_free(struct link_queue *q, struct link_message *m)
+{
+	while (m) {
+		struct link_message *next = m->next;
+		link_message_in_free(q, m);
+		m = next;
+	}
+}
+
 static void drop_ready(struct link_queue *q, struct link_peer *p)
 {
 	struct link_message **at = &q->ready_first;
@@ -138,13 +147,23 @@ static void drop_ready(struct link_queue *q, struct link_peer *p)
 	q->ready_last = at;
 }
 
+static void out_free_all(struct link_peer *p, struct link_message *m)
+{
+	while (m) {
+		struct link_message *next = m->next;
+		link_message_out_free(p, m);
+		m = next;
+	}
+}
+
 static void drop_out(struct link_peer *p)
 {
-	while (p->out_first) {
-		struct link_message *m = p->out_first;
-		p->out_first = m->next;
-		link_message_out_free(p, m);
+	for (uint32_t number = p->una; number != p->next; number++) {
+		const struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->last)
+			out_free_all(p, e->message);
 	}
+	out_free_all(p, p->out_next);
 	p->out_next = p->out_last = NULL;
 	p->out_n = 0;
 	p->una = p->next;
@@ -166,14 +185,15 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
 		struct link_message *m = p->rings->arrived[k].message;
 		p->rings->arrived[k].message = NULL;
-		if (m)
-			link_message_in_free(q, m);
+		link_messages_in_free(q, m);
 	}
 	p->early_n = 0;
 }
 
 void link_messages_drop(struct link_queue *q, struct link_peer *p)
 {
+	if (q->batch.peer == p)
+		link_batch_end(q);
 	drop_ready(q, p);
 	while (p->held_first) {
 		struct link_message *m = p->held_first;

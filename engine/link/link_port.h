@@ -29,6 +29,8 @@
 #define LINK_PACKET_MIN LINK_MAIL_BYTES
 /* Room for misaligned bodies of a burst; what does not fit gets a buffer. */
 #define LINK_SCRATCH_BYTES 65536u
+/* Bytes of a packet of several messages behind its head. No path becomes narrower, so it is never to be cut. */
+#define LINK_BATCH_BYTES FAR_LINK_SAFE_BYTES
 
 /* Messages of a peer that are out, and rooms that are open beside them. */
 #define LINK_MESSAGES (FAR_LINK_SLOTS + 256u)
@@ -53,7 +55,7 @@ static_assert(sizeof(struct link_message) <= 256, "one slab of the smallest clas
 
 /** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
 struct link_sent {
-	struct link_message *message;
+	struct link_message *message; /* `last`: with those behind it, by `next`, all of them in this packet */
 	uint32_t offset, len;
 	uint32_t order; /* of its last sending, among all of the peer */
 	bool arrived;   /* by the bitmap */
@@ -62,7 +64,7 @@ struct link_sent {
 
 /** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
 struct link_arrived {
-	struct link_message *message;
+	struct link_message *message; /* of a packet of several all, by `next` */
 	uint32_t offset, len;
 };
 
@@ -128,8 +130,7 @@ struct link_peer {
 	bool ack_now;      /* in the queue's acks */
 	uint32_t payload_max;
 	/* out */
-	struct link_message *out_first; /* not acknowledged, oldest first */
-	struct link_message *out_next;  /* of those, the first that is not all numbered */
+	struct link_message *out_next; /* not all numbered, oldest first; those that are are in rings->sent */
 	struct link_message *out_last;
 	struct link_message *out_free;
 	uint32_t carved; /* of rings->messages: those below were used */
@@ -147,8 +148,8 @@ struct link_peer {
 	uint32_t rx_next;                 /* packet number that is due */
 	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
 	uint32_t early_n;                 /* packets that arrived before their turn */
-	uint32_t owed;                    /* packets that arrived and were not acknowledged */
-	uint32_t owed_bytes;              /* and their bytes */
+	uint32_t owed;                    /* messages, or parts of one, that arrived and were not acknowledged */
+	uint32_t owed_bytes;              /* and the bytes of their packets */
 	uint64_t ack_at;                  /* 0: to be set */
 	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
 	struct link_message *held_first, **held_last; /* whole, but not attached yet */
@@ -196,6 +197,13 @@ struct link_peer {
 	struct nic_addr addr;               /* for the driver below */
 };
 
+/** A packet of several messages that is being handed up. */
+struct link_batch {
+	struct link_peer *peer; /* NULL: none is */
+	const uint8_t *bytes;   /* behind the struct wire_head */
+	uint32_t at, end;       /* of them: the end of the message before, of all */
+};
+
 struct link_queue {
 	struct nic_queue base;
 	struct nic_queue *lower;
@@ -204,6 +212,7 @@ struct link_queue {
 	uint64_t id;    /* the port's */
 	bool crc;       /* to be computed: the driver below does not check */
 	bool unflushed; /* something was committed below */
+	bool stalled;   /* somebody in the backlog has waited longer than for the flush */
 	bool armed;
 	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
 	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
@@ -212,7 +221,7 @@ struct link_queue {
 	uint64_t scanned_at; /* last look at the timers */
 	uint64_t now;
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
-	uint32_t scratch_used;
+	uint32_t scratch_used, heads_n;
 	uint64_t in_bytes;
 	uint64_t limit_ns;
 	const struct clock_source *clock;
@@ -224,11 +233,14 @@ struct link_queue {
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
 	_Atomic uint64_t resent, duplicates, crc_errors, refused, malformed;
-	struct shm_head heads[LINK_BURST];
+	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
 		uint32_t peer;
 		uint64_t cookie;
-	} given[LINK_BURST]; /* of the driver below, for the last burst */
+	} given[LINK_BURST];                   /* of the driver below, for the last burst */
+	struct nic_pkt lower_pkts[LINK_BURST]; /* what it gave; those from lower_at on were not looked at */
+	uint32_t lower_n, lower_at;
+	struct link_batch batch; /* lower_pkts[lower_at - 1], of which not all was handed up */
 	uint8_t *scratch;
 	struct link_peer *acks[LINK_BURST];
 	struct link_peer *kicks[LINK_BURST];
@@ -338,6 +350,19 @@ static inline void counter_bump(_Atomic uint64_t *c)
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
+/** Of a packet of several messages: where the next struct wire_sub lies, behind bytes up to `end`, and the bytes of its
+ * message. */
+static inline uint32_t link_batch_sub(uint32_t end)
+{
+	return (end + 31) & ~31u;
+}
+
+static inline uint32_t link_batch_body(uint32_t sub, uint32_t len)
+{
+	uint32_t at = sub + (uint32_t)sizeof(struct wire_sub);
+	return len > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at;
+}
+
 /* link_message.c: the shard */
 
 /** To be sent: from the peer's own slots, so that a small one never lacks memory. NULL: all are taken, or there is no
@@ -348,6 +373,8 @@ void link_message_out_free(struct link_peer *p, struct link_message *m);
 struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due);
 /** Of either kind, once it was handed up. */
 void link_message_in_free(struct link_queue *q, struct link_message *m);
+/** That arrived, and those behind it by `next`. NULL: none. */
+void link_messages_in_free(struct link_queue *q, struct link_message *m);
 /** All that is kept of a peer, in both directions. */
 void link_messages_drop(struct link_queue *q, struct link_peer *p);
 
@@ -366,7 +393,6 @@ void link_queue_end(struct link_queue *q, struct link_peer *p);
 
 /** Takes the message. */
 void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m);
-void link_send_backlog(struct link_queue *q);
 /** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
 void link_resend(struct link_queue *q, struct link_peer *p, bool all);
 /** Forgets what the bitmap has told: the other side may have let go of it for want of memory. */
@@ -384,6 +410,8 @@ void link_kick(struct link_queue *q, struct link_peer *p);
 
 /* link_recv.c: the shard */
 
+/** Gives up what was not handed up of a packet of several messages, and lets go of it. */
+void link_batch_end(struct link_queue *q);
 unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What arrives. A packet that is due and is a whole message goes up from where it lies, when it lies aligned. All
- * others are copied to their place in their message, and go up in order when what was missing has come.
+ * What arrives. A packet that is due and is a whole message goes up from where it lies, when it lies aligned. So do
+ * the messages of a packet of several, as many in one recv() as it has room for. All others are put together in
+ * link_assemble.c.
  *
  * Whom a packet is from is told by the token in it: its number finds the peer, the rest of its bits, and the port's
  * identity, are what a stranger would have to guess. What has no token of ours and belongs to a set-up goes to the
  * control core; anything else is dropped and counted.
  */
-#include "link/link_port.h"
+#include "link/link_assemble.h"
 
 #include "base/crc32c.h"
 
@@ -40,9 +41,8 @@ static inline void advance_una(struct link_peer *p, uint32_t ack)
 			if ((int32_t)(e->order - p->order_arrived) > 0)
 				p->order_arrived = e->order;
 		}
-		if (e->last) {
-			struct link_message *m = e->message;
-			p->out_first = m->next;
+		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
+			next = m->next;
 			p->out_n--;
 			link_message_out_free(p, m);
 		}
@@ -86,19 +86,6 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 
 /* ---- whole messages ---- */
 
-static void deliver(struct link_queue *q, struct link_peer *p, struct link_message *m)
-{
-	m->next = NULL;
-	if (p->attached) {
-		*q->ready_last = m;
-		q->ready_last = &m->next;
-		p->ready_n++;
-	} else {
-		*p->held_last = m;
-		p->held_last = &m->next;
-	}
-}
-
 static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
@@ -129,209 +116,6 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 	(void)peer;
 	if (cookie)
 		link_message_in_free((struct link_queue *)nq, (struct link_message *)(uintptr_t)cookie);
-}
-
-/* ---- messages that are not whole, or not due ---- */
-
-static inline void head_read(const struct wire_head *h, struct shm_head *out)
-{
-	uint64_t time = be64_get(h->time);
-	out->type = h->type;
-	out->flags = h->flags;
-	out->fn = be16_get(h->fn);
-	out->call = be32_get(h->call);
-	out->gen = be32_get(h->gen);
-	out->tlv_bytes = be32_get(h->tlv_bytes);
-	out->time_low = (uint32_t)time;
-	out->time_high = (uint32_t)(time >> 32);
-	out->reserved = be32_get(h->reserved);
-}
-
-/* It has our token and says what cannot be. */
-static void broken(struct link_queue *q, struct link_peer *p)
-{
-	counter_bump(&q->malformed);
-	link_peer_dead(q, p, -EPROTO);
-}
-
-static struct link_message *assembling(struct link_peer *p, uint32_t first)
-{
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->assembling[i] && p->assembling[i]->first == first)
-			return p->assembling[i];
-	return NULL;
-}
-
-/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. */
-static void early_forget(struct link_queue *q, struct link_peer *p)
-{
-	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
-		struct link_message *m = p->rings->arrived[i].message;
-		p->rings->arrived[i].message = NULL;
-		bool part = false;
-		for (unsigned k = 0; m && k < FAR_LINK_ASSEMBLIES; k++)
-			part |= p->assembling[k] == m;
-		if (m && !part)
-			link_message_in_free(q, m);
-	}
-	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
-		if (p->assembling[k] && p->assembling[k] != p->due_message) {
-			link_message_in_free(q, p->assembling[k]);
-			p->assembling[k] = NULL;
-		}
-	p->early_n = 0;
-}
-
-/* Memory for a message of which this is the first packet that came; NULL: none now. */
-static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
-					  bool whole, bool due)
-{
-	unsigned used = 0, at = FAR_LINK_ASSEMBLIES;
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		if (p->assembling[i])
-			used++;
-		else
-			at = i;
-	}
-	if (!whole && used >= FAR_LINK_ASSEMBLIES - (due ? 0 : 1))
-		return NULL;
-	struct link_message *m = link_message_in(q, p, length, due);
-	if (!m && due && p->early_n) {
-		early_forget(q, p);
-		return message_begin(q, p, first, length, whole, due);
-	}
-	if (!m)
-		return NULL;
-	m->first = first;
-	if (!whole)
-		p->assembling[at] = m;
-	return m;
-}
-
-static void message_end(struct link_queue *q, struct link_peer *p, struct link_message *m)
-{
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->assembling[i] == m)
-			p->assembling[i] = NULL;
-	p->due_message = NULL;
-	deliver(q, p, m);
-}
-
-/* Takes in order what has arrived; false: it does not fit together. */
-static bool advance_rx(struct link_queue *q, struct link_peer *p)
-{
-	struct link_arrived *a;
-	while ((a = &p->rings->arrived[p->rx_next % FAR_LINK_WINDOW])->message) {
-		struct link_message *m = a->message;
-		/* More than is missing may come: pieces of the packet came before it. */
-		if ((p->due_message && p->due_message != m) || a->offset > m->done || a->offset + a->len < m->done)
-			return false;
-		a->message = NULL;
-		p->early_n--;
-		p->rx_next++;
-		m->done = a->offset + a->len;
-		p->due_message = m;
-		if (m->done == m->len)
-			message_end(q, p, m);
-	}
-	return true;
-}
-
-struct fragment {
-	uint32_t number, first, length, offset, len;
-	const uint8_t *bytes;
-};
-
-static bool fragment_sane(const struct fragment *f, bool piece)
-{
-	uint64_t end = (uint64_t)f->offset + f->len;
-	if (f->length > LINK_BODY_MAX || end > f->length || (f->len == 0 && f->length != 0))
-		return false;
-	/* Each packet before it has a byte at least. */
-	if (f->number - f->first > f->offset)
-		return false;
-	return piece || (f->offset == 0) == (f->number == f->first);
-}
-
-static void fragment_put(struct link_message *m, const struct wire_head *h, const struct fragment *f)
-{
-	if (f->offset == 0)
-		head_read(h, &m->head);
-	if (f->len)
-		memcpy(m->body + f->offset, f->bytes, f->len);
-}
-
-/* A part of the packet that is due; its parts are taken in order. */
-static void take_piece(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct fragment *f)
-{
-	struct link_message *m = assembling(p, f->first);
-	link_ack_soon(q, p);
-	if (f->number != p->rx_next)
-		return;
-	if (!m && f->offset == 0 && !(m = message_begin(q, p, f->first, f->length, false, true)))
-		return;
-	if (!m)
-		return; /* what is before it was lost */
-	if (m->len != f->length || (p->due_message && p->due_message != m)) {
-		broken(q, p);
-		return;
-	}
-	if (f->offset > m->done)
-		return;
-	fragment_put(m, h, f);
-	if (f->offset + f->len > m->done)
-		m->done = f->offset + f->len;
-	p->due_message = m;
-	if (h->marks & WIRE_MORE)
-		return;
-	p->rx_next++;
-	if (m->done == m->len)
-		message_end(q, p, m);
-	if (!advance_rx(q, p))
-		broken(q, p);
-}
-
-__attribute__((noinline)) static void take_fragment(struct link_queue *q, struct link_peer *p,
-						    const struct wire_head *h, const struct fragment *f)
-{
-	uint32_t ahead = f->number - p->rx_next;
-	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
-	bool piece = h->marks & WIRE_PIECE;
-	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
-		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* beyond any window */
-			broken(q, p);
-			return;
-		}
-		counter_bump(&q->duplicates);
-		link_ack_soon(q, p);
-		return;
-	}
-	if (!fragment_sane(f, piece)) {
-		broken(q, p);
-		return;
-	}
-	if (piece) {
-		take_piece(q, p, h, f);
-		return;
-	}
-	bool whole = f->len == f->length;
-	struct link_message *m = whole && !p->due_message ? NULL : assembling(p, f->first);
-	if (!m && !(m = message_begin(q, p, f->first, f->length, whole, ahead == 0))) {
-		link_ack_soon(q, p); /* no memory: it comes again, and hears that we live */
-		return;
-	}
-	if (m->len != f->length) {
-		broken(q, p);
-		return;
-	}
-	fragment_put(m, h, f);
-	*a = (struct link_arrived){m, f->offset, f->len};
-	p->early_n++;
-	p->owed++;
-	if (ahead)
-		link_ack_soon(q, p);
-	else if (!advance_rx(q, p))
-		broken(q, p);
 }
 
 /* ---- packets ---- */
@@ -387,33 +171,102 @@ static void confirm(struct link_queue *q, struct link_peer *p)
 	link_backlog_add(q, p);
 }
 
-/* A whole message that is due: `pkt` is filled; false: it could not lie where it is, and there was no room. */
-static inline bool hand_in_place(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-				 const struct nic_pkt *lp, struct nic_pkt *pkt, unsigned n, bool *kept)
+/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
+static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
 {
-	const uint8_t *body = lp->body + LINK_HEAD;
-	uint32_t len = (uint32_t)lp->body_len - LINK_HEAD;
+	p->owed_bytes += bytes;
+	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+		link_ack_soon(q, p);
+}
+
+static inline void give(struct link_queue *q, const struct nic_pkt *lp)
+{
+	if (!lp->cookie)
+		return;
+	q->given[q->given_n].peer = lp->peer;
+	q->given[q->given_n++].cookie = lp->cookie;
+}
+
+enum lies { LIES_NOWHERE, LIES_BELOW, LIES_HERE };
+
+/* A whole message that is due, whose head is in q->heads[heads_n]: `pkt` is filled, but for LIES_NOWHERE: it could not
+ * lie where it is, and there was no room for a copy. */
+static inline enum lies hand_in_place(struct link_queue *q, const struct link_peer *p, const uint8_t *body,
+				      uint32_t len, struct nic_pkt *pkt)
+{
+	enum lies where = LIES_BELOW;
 	if (len == 0) {
 		body = NULL;
+		where = LIES_HERE;
 	} else if ((uintptr_t)body & (len > FAR_LINE_PAYLOAD ? 63 : 31)) {
 		if (len > LINK_SCRATCH_BYTES - q->scratch_used)
-			return false;
+			return LIES_NOWHERE;
 		uint8_t *at = q->scratch + q->scratch_used;
 		memcpy(at, body, len);
 		q->scratch_used += (len + 63) & ~63u;
 		body = at;
-	} else if (lp->cookie) {
-		q->given[q->given_n].peer = lp->peer;
-		q->given[q->given_n++].cookie = lp->cookie;
-		*kept = true;
+		where = LIES_HERE;
 	}
-	head_read(h, &q->heads[n]);
-	pkt->head = (const uint8_t *)&q->heads[n];
+	pkt->head = (const uint8_t *)&q->heads[q->heads_n++];
 	pkt->body = body;
 	pkt->body_len = len;
 	pkt->cookie = 0;
 	pkt->peer = p->index;
-	return true;
+	return where;
+}
+
+/* Hands up more of the packet that is under way, as far as there is room: how many. */
+__attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	struct link_batch *b = &q->batch;
+	struct link_peer *p = b->peer;
+	unsigned n = 0;
+	while (n < max && q->heads_n < LINK_BURST) {
+		uint32_t len, before = b->at;
+		int more = p->dead ? 0 : link_batch_next(b, &q->heads[q->heads_n], &len);
+		if (more <= 0) {
+			if (more < 0)
+				link_broken(q, p);
+			link_batch_end(q);
+			break;
+		}
+		if (!hand_in_place(q, p, b->bytes + b->at - len, len, &pkts[n])) {
+			b->at = before; /* there is room in the next recv() */
+			break;
+		}
+		n++;
+	}
+	p->owed += n;
+	ack_many(q, p, 0);
+	return n;
+}
+
+void link_batch_end(struct link_queue *q)
+{
+	give(q, &q->lower_pkts[q->lower_at - 1]);
+	q->batch.peer = NULL;
+}
+
+/* A packet that is due, of whole messages: the first of them. false: it cannot go up from where it lies. */
+static inline bool hand_now(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			    const struct link_fragment *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
+{
+	bool batch = h->marks & WIRE_BATCH;
+	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || f->offset != 0 || p->early_n ||
+				     p->ready_n || !p->attached || p->due_message || h->marks & WIRE_PIECE ||
+				     f->len > LINK_BODY_MAX,
+			     0))
+		return false;
+	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))
+		return false;
+	link_head_read(h, &q->heads[q->heads_n]);
+	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
+	*kept = where && (batch || where == LIES_BELOW);
+	if (batch && where)
+		q->batch = (struct link_batch){p, f->bytes, f->length, f->len};
+	else if (where == LIES_BELOW)
+		give(q, lp);
+	return where;
 }
 
 static inline struct link_peer *peer_of(const struct link_queue *q, const struct wire_head *h)
@@ -431,16 +284,8 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
 }
 
-/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
-static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
-{
-	p->owed_bytes += bytes;
-	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
-		link_ack_soon(q, p);
-}
-
-/* 1 when `pkt` was filled, the n-th of the burst. */
-static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, struct nic_pkt *pkt, unsigned n, bool *kept)
+/* 1 when `pkt` was filled. */
+static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
 	struct wire_head h;
 	if (__builtin_expect(!lp->body || lp->body_len < LINK_HEAD || lp->body_len > UINT32_MAX, 0)) {
@@ -473,17 +318,13 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 		link_kick(q, p);
 	if (h.kind == WIRE_ACK)
 		return 0;
-	struct fragment f = {be32_get(h.packet),
-			     be32_get(h.first),
-			     be32_get(h.length),
-			     be32_get(h.offset),
-			     (uint32_t)lp->body_len - LINK_HEAD,
-			     lp->body + LINK_HEAD};
-	if (__builtin_expect(f.number == p->rx_next && f.first == f.number && f.len == f.length && f.offset == 0 &&
-				     !p->early_n && !p->ready_n && p->attached && !p->due_message &&
-				     !(h.marks & WIRE_PIECE) && f.len <= LINK_BODY_MAX,
-			     1) &&
-	    hand_in_place(q, p, &h, lp, pkt, n, kept)) {
+	struct link_fragment f = {be32_get(h.packet),
+				  be32_get(h.first),
+				  be32_get(h.length),
+				  be32_get(h.offset),
+				  (uint32_t)lp->body_len - LINK_HEAD,
+				  lp->body + LINK_HEAD};
+	if (__builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
 		p->rx_next++;
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
@@ -491,7 +332,7 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 		ack_many(q, p, f.len);
 		return 1;
 	}
-	take_fragment(q, p, &h, &f);
+	link_assemble(q, p, &h, &f);
 	if (!p->active)
 		link_peer_activate(q, p);
 	ack_many(q, p, f.len);
@@ -505,6 +346,7 @@ static inline void give_back(struct link_queue *q)
 		q->ops->release(q->lower, q->given[i].peer, q->given[i].cookie);
 	q->given_n = 0;
 	q->scratch_used = 0;
+	q->heads_n = 0;
 	while (__builtin_expect(q->burst != NULL, 0)) {
 		struct link_message *m = q->burst;
 		q->burst = m->next;
@@ -512,10 +354,35 @@ static inline void give_back(struct link_queue *q)
 	}
 }
 
+/* `got`: packets that were looked at. */
+static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsigned max, unsigned *got)
+{
+	unsigned n = q->batch.peer ? hand_batch(q, pkts, max) : 0;
+	if (__builtin_expect(q->batch.peer != NULL, 0))
+		return n;
+	/* What lies below is there until it is asked for more. */
+	if (q->lower_at == q->lower_n && q->heads_n == 0) {
+		q->lower_at = 0;
+		q->lower_n = q->ops->recv(q->lower, q->lower_pkts, max - n < LINK_BURST ? max - n : LINK_BURST);
+	}
+	while (q->lower_at < q->lower_n && n < max && q->heads_n < LINK_BURST) {
+		const struct nic_pkt *lp = &q->lower_pkts[q->lower_at++];
+		bool kept = false;
+		n += take(q, lp, &pkts[n], &kept);
+		if (lp->cookie && !kept)
+			q->ops->release(q->lower, lp->peer, lp->cookie);
+		++*got;
+		if (q->batch.peer)
+			n += hand_batch(q, pkts + n, max - n);
+		if (q->batch.peer)
+			break;
+	}
+	return n;
+}
+
 unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 {
 	struct link_queue *q = (struct link_queue *)nq;
-	struct nic_pkt lower[LINK_BURST];
 	unsigned n = 0, got = 0;
 	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
 	if (__builtin_expect(link_board_any(&q->orders), 0))
@@ -524,14 +391,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
 	if (n < max) {
-		unsigned room = max - n < LINK_BURST ? max - n : LINK_BURST;
-		got = q->ops->recv(q->lower, lower, room);
-		for (unsigned i = 0; i < got; i++) {
-			bool kept = false;
-			n += take(q, &lower[i], &pkts[n], i, &kept);
-			if (lower[i].cookie && !kept)
-				q->ops->release(q->lower, lower[i].peer, lower[i].cookie);
-		}
+		n += take_all(q, pkts + n, max - n, &got);
 		if (__builtin_expect(q->ready_first != NULL, 0))
 			n += hand_up(q, pkts + n, max - n);
 	}
@@ -539,7 +399,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
 		link_timers_run(q);
-	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->backlog_first && got), 0))
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got), 0))
 		link_flush(nq);
 	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))

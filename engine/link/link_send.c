@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages become packets as the window opens: FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES that are not
- * acknowledged. A small message leaves at its commit; what does not fit the window, or finds the driver below full,
- * waits in its order, and the peer in the queue's backlog. Every packet carries the acknowledgement.
+ * acknowledged. A message waits in its order, and the peer in the queue's backlog, until the flush, so that small ones
+ * that follow each other share a packet; or longer, while the window is closed or the driver below full. Every packet
+ * carries the acknowledgement.
  *
  * Packets keep their numbers and bytes when they are sent again. When the path has become too narrow for one meanwhile,
  * it is sent in pieces, one packet at a time: only the one that is due is taken so.
@@ -38,16 +39,11 @@ __attribute__((noinline)) static void awake_add(struct link_queue *q, struct lin
 	q->awake[q->awake_n++] = p;
 }
 
-/* 0 or -errno of the driver below. `m` NULL: a bare acknowledgement. */
-static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
-						     const struct link_message *m, uint32_t number, uint32_t offset,
-						     uint32_t len, unsigned marks)
+/* `m` NULL: of a bare acknowledgement. */
+static inline __attribute__((always_inline)) void head_write(const struct link_queue *q, const struct link_peer *p,
+							     struct wire_head *h, const struct link_message *m,
+							     uint32_t number, uint32_t offset, unsigned marks)
 {
-	struct nic_tx tx;
-	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
-	if (__builtin_expect(error, 0))
-		return error;
-	struct wire_head *h = (struct wire_head *)(void *)tx.body;
 	h->version = WIRE_VERSION;
 	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
 	h->marks = (uint8_t)(marks | q->asleep_mark);
@@ -75,13 +71,17 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	}
 	h->crc = be32_of(0);
 	memset(h->tag, 0, sizeof h->tag);
-	if (len)
-		memcpy(tx.body + LINK_HEAD, m->body + offset, len);
+}
+
+static inline __attribute__((always_inline)) int commit(struct link_queue *q, struct link_peer *p, struct nic_tx *tx,
+							uint32_t len)
+{
+	struct wire_head *h = (struct wire_head *)(void *)tx->body;
 	if (q->crc)
-		h->crc = be32_of(crc32c(0, tx.body, LINK_HEAD + len));
-	error = q->ops->tx_commit(q->lower, &tx);
+		h->crc = be32_of(crc32c(0, tx->body, LINK_HEAD + len));
+	int error = q->ops->tx_commit(q->lower, tx);
 	if (__builtin_expect(error, 0)) {
-		q->ops->tx_cancel(q->lower, &tx);
+		q->ops->tx_cancel(q->lower, tx);
 		return error;
 	}
 	q->unflushed = true;
@@ -89,6 +89,67 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	p->owed_bytes = 0;
 	p->ack_at = 0;
 	return 0;
+}
+
+/* 0 or -errno of the driver below. `m` NULL: a bare acknowledgement. */
+static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
+						     const struct link_message *m, uint32_t number, uint32_t offset,
+						     uint32_t len, unsigned marks)
+{
+	struct nic_tx tx;
+	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (__builtin_expect(error, 0))
+		return error;
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
+	if (len)
+		memcpy(tx.body + LINK_HEAD, m->body + offset, len);
+	return commit(q, p, &tx, len);
+}
+
+static inline void sub_write(struct wire_sub *s, const struct link_message *m)
+{
+	s->type = m->head.type;
+	s->flags = m->head.flags;
+	s->fn = be16_of(m->head.fn);
+	s->call = be32_of(m->head.call);
+	s->gen = be32_of(m->head.gen);
+	s->tlv_bytes = be32_of(m->head.tlv_bytes);
+	s->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
+	s->reserved = be32_of(m->head.reserved);
+	s->length = be32_of(m->len);
+}
+
+static inline void body_write(uint8_t *to, const struct link_message *m)
+{
+	if (__builtin_expect(m->len == FAR_LINE_PAYLOAD, 1))
+		memcpy(to, m->body, FAR_LINE_PAYLOAD);
+	else if (m->len)
+		memcpy(to, m->body, m->len);
+}
+
+/* All messages from `m` on, which together are `len` bytes behind the head. */
+static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
+		     uint32_t len)
+{
+	struct nic_tx tx;
+	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (__builtin_expect(error, 0))
+		return error;
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, 0, WIRE_BATCH);
+	uint8_t *bytes = tx.body + LINK_HEAD;
+	body_write(bytes, m);
+	uint32_t end = m->len;
+	while ((m = m->next)) {
+		uint32_t sub = link_batch_sub(end), at = link_batch_body(sub, m->len);
+		if (sub != end)
+			memset(bytes + end, 0, sub - end);
+		sub_write((struct wire_sub *)(void *)(bytes + sub), m);
+		if (at != sub + sizeof(struct wire_sub))
+			memset(bytes + sub + sizeof(struct wire_sub), 0, at - sub - sizeof(struct wire_sub));
+		body_write(bytes + at, m);
+		end = at + m->len;
+	}
+	return commit(q, p, &tx, len);
 }
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
@@ -168,10 +229,8 @@ static inline bool window_open(const struct link_peer *p, uint32_t len)
 	return p->next - p->una < FAR_LINK_WINDOW && (p->flying + len <= FAR_LINK_WINDOW_BYTES || p->flying == 0);
 }
 
-void link_backlog_add(struct link_queue *q, struct link_peer *p)
+static inline void backlog_append(struct link_queue *q, struct link_peer *p)
 {
-	if (p->backlogged || !p->out_next || !p->confirmed || p->dead)
-		return;
 	p->backlogged = true;
 	p->next_backlog = NULL;
 	if (q->backlog_last)
@@ -179,6 +238,14 @@ void link_backlog_add(struct link_queue *q, struct link_peer *p)
 	else
 		q->backlog_first = p;
 	q->backlog_last = p;
+}
+
+void link_backlog_add(struct link_queue *q, struct link_peer *p)
+{
+	if (p->backlogged || !p->out_next || !p->confirmed || p->dead)
+		return;
+	backlog_append(q, p);
+	q->stalled = true;
 }
 
 /* Learns what the driver below takes now: true when that is less than it was. */
@@ -191,32 +258,42 @@ __attribute__((noinline)) static bool narrower(struct link_queue *q, struct link
 	return true;
 }
 
-/* Sends the next packet of the message that is next: 0, or -errno of the driver below, -EAGAIN when the window is
- * closed. */
-static inline int send_next(struct link_queue *q, struct link_peer *p)
+/* Messages from `first` on that fit one packet: the last of them, and the bytes that they take together. */
+static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *len)
 {
-	struct link_message *m = p->out_next;
-	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max;
+	uint32_t most = p->payload_max < LINK_BATCH_BYTES ? p->payload_max : LINK_BATCH_BYTES, end = first->len;
+	struct link_message *last = first, *m;
+	while ((m = last->next) && m->len < most) {
+		uint32_t at = link_batch_body(link_batch_sub(end), m->len);
+		if (at + m->len > most)
+			break;
+		end = at + m->len;
+		last = m;
+	}
+	*len = end;
+	return last;
+}
+
+/* What was sent has the next number; `len` bytes of it, which are `m` from where it was done to, or all up to `end`. */
+static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m,
+			     struct link_message *end, uint32_t len)
+{
 	uint32_t number = p->next;
-	if (__builtin_expect(!window_open(p, len), 0))
-		return -EAGAIN;
-	if (m->done == 0)
-		m->first = number;
-	int error = put(q, p, m, number, m->done, len, 0);
-	if (__builtin_expect(error, 0))
-		return error;
 	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
 	e->message = m;
 	e->offset = m->done;
 	e->len = len;
 	e->order = ++p->order;
 	e->arrived = false;
-	e->last = len == left;
+	e->last = end != NULL;
 	p->next = number + 1;
 	p->flying += len;
-	m->done += len;
-	if (e->last)
-		p->out_next = m->next;
+	if (end) {
+		p->out_next = end->next;
+		end->next = NULL;
+	} else {
+		m->done += len;
+	}
 	if (p->una == number) {
 		p->resend_at = 0;
 		p->resends = 0;
@@ -227,7 +304,33 @@ static inline int send_next(struct link_queue *q, struct link_peer *p)
 		link_kick(q, p);
 	if (__builtin_expect(p->told_asleep, 0))
 		awake_add(q, p);
-	return 0;
+}
+
+/* Sends the next packet: 0, or -errno of the driver below, -EAGAIN when the window is closed. */
+static inline int send_next(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message *m = p->out_next, *end = m;
+	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max;
+	if (m->next && m->done == 0 && m->len < LINK_BATCH_BYTES && m->len <= p->payload_max)
+		end = gather(p, m, &len);
+	else if (len < left)
+		end = NULL;
+	if (__builtin_expect(!window_open(p, len), 0))
+		return -EAGAIN;
+	if (m->done == 0)
+		m->first = p->next;
+	int error;
+	if (end && end != m) {
+		struct link_message *behind = end->next;
+		end->next = NULL;
+		error = put_batch(q, p, m, p->next, len);
+		end->next = behind;
+	} else {
+		error = put(q, p, m, p->next, m->done, len, 0);
+	}
+	if (__builtin_expect(!error, 1))
+		sent_note(q, p, m, end, len);
+	return error;
 }
 
 static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
@@ -248,18 +351,14 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 			deliver_here(q, p, m);
 		return;
 	}
-	if (p->out_first)
+	if (p->out_next)
 		p->out_last->next = m;
 	else
-		p->out_first = m;
+		p->out_next = m;
 	p->out_last = m;
 	p->out_n++;
-	bool first = !p->out_next;
-	if (first)
-		p->out_next = m;
-	if (__builtin_expect(first && m->len <= p->payload_max && p->confirmed && send_next(q, p) == 0, 1))
-		return;
-	link_backlog_add(q, p);
+	if (!p->backlogged && p->confirmed)
+		backlog_append(q, p);
 }
 
 /* As far as it may; true: it is to have another turn. */
@@ -286,10 +385,28 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t *left)
 	return false;
 }
 
-void link_send_backlog(struct link_queue *q)
+/* The usual case at low load: one message, that fits. false: it is still there. */
+static inline bool send_lone(struct link_queue *q)
+{
+	struct link_peer *p = q->backlog_first;
+	struct link_message *m = p->out_next;
+	if (p->next_backlog || !m || m->next || m->done || m->len > p->payload_max || !window_open(p, m->len) ||
+	    p->dead)
+		return false;
+	m->first = p->next;
+	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0), 0))
+		return false;
+	sent_note(q, p, m, m, m->len);
+	q->backlog_first = q->backlog_last = NULL;
+	p->backlogged = q->stalled = false;
+	return true;
+}
+
+static void send_backlog(struct link_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
 	struct link_peer *last = q->backlog_last;
+	q->stalled = false;
 	while (q->backlog_first && left) {
 		struct link_peer *p = q->backlog_first;
 		q->backlog_first = p->next_backlog;
@@ -299,11 +416,20 @@ void link_send_backlog(struct link_queue *q)
 		if (pump(q, p, &left))
 			link_backlog_add(q, p);
 		if (p == last)
-			return;
+			break;
 	}
+	q->stalled = q->backlog_first != NULL;
 }
 
 /* ---- again ---- */
+
+/* As it was. */
+static int put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+{
+	if (e->last && e->message->next)
+		return put_batch(q, p, e->message, number, e->len);
+	return e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, 0);
+}
 
 static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
@@ -334,7 +460,11 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		bool lost = (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER;
 		if (e->arrived || !(lost || all))
 			continue;
-		int error = e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, 0);
+		int error = put_again(q, p, e, number);
+		if (error == -EMSGSIZE && e->last && e->message->next) {
+			link_peer_dead(q, p, error); /* narrower than any path may become */
+			return;
+		}
 		if (error == -EMSGSIZE) {
 			narrower(q, p);
 			if (number == p->una)
@@ -353,8 +483,8 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 void link_flush(struct nic_queue *nq)
 {
 	struct link_queue *q = (struct link_queue *)nq;
-	if (__builtin_expect(q->backlog_first != NULL, 0))
-		link_send_backlog(q);
+	if (q->backlog_first && !send_lone(q))
+		send_backlog(q);
 	if (q->unflushed) {
 		q->unflushed = false;
 		q->ops->flush(q->lower);

@@ -139,7 +139,8 @@ enum wire_kind {
 enum wire_mark {
 	WIRE_ASLEEP = 1, /* the sender is about to sleep: to be kicked */
 	WIRE_PIECE = 2,  /* a part of the packet only: the path has become narrower since it was numbered */
-	WIRE_MORE = 4    /* further pieces of it follow */
+	WIRE_MORE = 4,   /* further pieces of it follow */
+	WIRE_BATCH = 8   /* whole messages; behind the first each has a struct wire_sub */
 };
 
 struct wire_head {
@@ -178,6 +179,24 @@ static_assert(offsetof(struct wire_head, length) == 64, "");
 static_assert(offsetof(struct wire_head, first) == 72, "");
 static_assert(offsetof(struct wire_head, crc) == 76, "");
 static_assert(offsetof(struct wire_head, tag) == 80, "");
+
+/** Head of a message behind the first of its packet. It lies at the next multiple of 32, the message's bytes at the
+ * next one behind it, or at the next multiple of 64 when they are more than FAR_LINE_PAYLOAD; both counted from the end
+ * of the struct wire_head. What is between is 0. */
+struct wire_sub {
+	uint8_t type; /* as wire_head's */
+	uint8_t flags;
+	be16 fn;
+	be32 call;
+	be32 gen;
+	be32 tlv_bytes;
+	be64 time;
+	be32 reserved;
+	be32 length;
+};
+static_assert(sizeof(struct wire_sub) == 32, "");
+static_assert(offsetof(struct wire_sub, time) == 16, "");
+static_assert(offsetof(struct wire_sub, length) == 28, "");
 
 /** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
 struct wire_words {

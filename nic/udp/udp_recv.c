@@ -108,6 +108,7 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 {
 	struct mmsghdr *messages = q->reads.messages;
 	int n = recvmmsg(s->fd, messages, q->reads_max, MSG_DONTWAIT, NULL);
+	bool full = n == (int)q->reads_max;
 	uint64_t bytes = 0;
 	int packets = 0;
 	for (int i = 0; i < n; i++) {
@@ -124,9 +125,14 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 		packets += (int)train;
 		bytes += len;
 	}
-	if (n > 0) { /* as many as 64 KiB are, by the size of these */
+	q->full_reads = full ? q->full_reads + 1 : 0;
+	if (n > 0) {
+		/* As many as there were, since looking in vain for one more costs half a read; twice as many when some
+		 * were left again; but no more than 64 KiB are, by the size of these. */
 		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;
-		q->reads_max = fit < 1 ? 1 : fit > UDP_READS ? UDP_READS : (uint32_t)fit;
+		uint64_t want = q->full_reads > 1 ? 2 * (uint64_t)n : (uint64_t)n;
+		want = want < fit ? want : fit;
+		q->reads_max = want < 1 ? 1 : want > UDP_READS ? UDP_READS : (uint32_t)want;
 	}
 	return n < 0 ? -1 : packets;
 }

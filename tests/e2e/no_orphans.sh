@@ -54,7 +54,9 @@ await() {
 }
 
 for mode in async bsp; do
-	for victim in 0:server 1:server 2:worker 3:worker; do
+	victims='0:server 1:server 2:worker 3:worker'
+	[ $mode = async ] || victims='1:server 2:worker'
+	for victim in $victims; do
 		rank=${victim%:*}
 		train --mode $mode
 		training && kill -KILL "$(pid_of "$rank")"

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages that are not whole yet, or not due, or find the engine not ready for them: their bytes are copied to their
+ * place, and they go up in order when what was missing has come.
+ */
+#include "link/link_assemble.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void deliver(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	m->next = NULL;
+	if (p->attached) {
+		*q->ready_last = m;
+		q->ready_last = &m->next;
+		p->ready_n++;
+	} else {
+		*p->held_last = m;
+		p->held_last = &m->next;
+	}
+}
+
+/* It has our token and says what cannot be. */
+void link_broken(struct link_queue *q, struct link_peer *p)
+{
+	counter_bump(&q->malformed);
+	link_peer_dead(q, p, -EPROTO);
+}
+
+static struct link_message *assembling(struct link_peer *p, uint32_t first)
+{
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		if (p->assembling[i] && p->assembling[i]->first == first)
+			return p->assembling[i];
+	return NULL;
+}
+
+/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. */
+static void early_forget(struct link_queue *q, struct link_peer *p)
+{
+	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
+		struct link_message *m = p->rings->arrived[i].message;
+		p->rings->arrived[i].message = NULL;
+		bool part = false;
+		for (unsigned k = 0; m && k < FAR_LINK_ASSEMBLIES; k++)
+			part |= p->assembling[k] == m;
+		if (!part)
+			link_messages_in_free(q, m);
+	}
+	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
+		if (p->assembling[k] && p->assembling[k] != p->due_message) {
+			link_message_in_free(q, p->assembling[k]);
+			p->assembling[k] = NULL;
+		}
+	p->early_n = 0;
+}
+
+/* Memory for a message of which this is the first packet that came; NULL: none now. */
+static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
+					  bool whole, bool due)
+{
+	unsigned used = 0, at = FAR_LINK_ASSEMBLIES;
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
+		if (p->assembling[i])
+			used++;
+		else
+			at = i;
+	}
+	if (!whole && used >= FAR_LINK_ASSEMBLIES - (due ? 0 : 1))
+		return NULL;
+	struct link_message *m = link_message_in(q, p, length, due);
+	if (!m && due && p->early_n) {
+		early_forget(q, p);
+		return message_begin(q, p, first, length, whole, due);
+	}
+	if (!m)
+		return NULL;
+	m->first = first;
+	if (!whole)
+		p->assembling[at] = m;
+	return m;
+}
+
+static void message_end(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		if (p->assembling[i] == m)
+			p->assembling[i] = NULL;
+	p->due_message = NULL;
+	deliver(q, p, m);
+}
+
+static void deliver_all(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	while (m) {
+		struct link_message *next = m->next;
+		deliver(q, p, m);
+		m = next;
+	}
+}
+
+/* Takes in order what has arrived; false: it does not fit together. */
+static bool advance_rx(struct link_queue *q, struct link_peer *p)
+{
+	struct link_arrived *a;
+	while ((a = &p->rings->arrived[p->rx_next % FAR_LINK_WINDOW])->message) {
+		struct link_message *m = a->message;
+		if (m->next && !p->due_message) {
+			a->message = NULL;
+			p->early_n--;
+			p->rx_next++;
+			deliver_all(q, p, m);
+			continue;
+		}
+		/* More than is missing may come: pieces of the packet came before it. */
+		if ((p->due_message && p->due_message != m) || a->offset > m->done || a->offset + a->len < m->done)
+			return false;
+		a->message = NULL;
+		p->early_n--;
+		p->rx_next++;
+		m->done = a->offset + a->len;
+		p->due_message = m;
+		if (m->done == m->len)
+			message_end(q, p, m);
+	}
+	return true;
+}
+
+static bool fragment_sane(const struct link_fragment *f, bool piece)
+{
+	uint64_t end = (uint64_t)f->offset + f->len;
+	if (f->length > LINK_BODY_MAX || end > f->length || (f->len == 0 && f->length != 0))
+		return false;
+	/* Each packet before it has a byte at least. */
+	if (f->number - f->first > f->offset)
+		return false;
+	return piece || (f->offset == 0) == (f->number == f->first);
+}
+
+static void fragment_put(struct link_message *m, const struct wire_head *h, const struct link_fragment *f)
+{
+	if (f->offset == 0)
+		link_head_read(h, &m->head);
+	if (f->len)
+		memcpy(m->body + f->offset, f->bytes, f->len);
+}
+
+/* A part of the packet that is due; its parts are taken in order. */
+static void take_piece(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		       const struct link_fragment *f)
+{
+	struct link_message *m = assembling(p, f->first);
+	link_ack_soon(q, p);
+	if (f->number != p->rx_next)
+		return;
+	if (!m && f->offset == 0 && !(m = message_begin(q, p, f->first, f->length, false, true)))
+		return;
+	if (!m)
+		return; /* what is before it was lost */
+	if (m->len != f->length || (p->due_message && p->due_message != m)) {
+		link_broken(q, p);
+		return;
+	}
+	if (f->offset > m->done)
+		return;
+	fragment_put(m, h, f);
+	if (f->offset + f->len > m->done)
+		m->done = f->offset + f->len;
+	p->due_message = m;
+	if (h->marks & WIRE_MORE)
+		return;
+	p->rx_next++;
+	if (m->done == m->len)
+		message_end(q, p, m);
+	if (!advance_rx(q, p))
+		link_broken(q, p);
+}
+
+/* The whole messages of a packet, copied, by `next`; NULL: no memory, or, with `malformed`, no such packet. */
+static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+				       const struct link_fragment *f, bool due, bool *malformed)
+{
+	struct link_batch b = {p, f->bytes, f->length, f->len};
+	struct link_message *first = NULL, **last = &first, *m;
+	struct shm_head head;
+	uint32_t len = f->length;
+	int more;
+	link_head_read(h, &head);
+	do {
+		m = message_begin(q, p, f->number, len, true, due);
+		if (m) {
+			m->head = head;
+			memcpy(m->body, b.bytes + b.at - len, len);
+			*last = m;
+			last = &m->next;
+		}
+		more = m ? link_batch_next(&b, &head, &len) : 0;
+	} while (more > 0);
+	*malformed = more < 0;
+	if (m && more == 0)
+		return first;
+	link_messages_in_free(q, first);
+	return NULL;
+}
+
+/* One of several messages that cannot be handed up from where it lies. */
+static void take_batch(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		       const struct link_fragment *f, uint32_t ahead)
+{
+	bool malformed, kept = false;
+	struct link_message *m = batch_copy(q, p, h, f, ahead == 0, &malformed);
+	if (malformed || (m && !ahead && p->due_message)) {
+		link_messages_in_free(q, m);
+		link_broken(q, p);
+		return;
+	}
+	if (m) {
+		p->rings->arrived[f->number % FAR_LINK_WINDOW] = (struct link_arrived){m, 0, f->len};
+		p->early_n++;
+		for (; m; m = m->next)
+			p->owed++;
+		kept = true;
+	}
+	if (ahead || !kept)
+		link_ack_soon(q, p);
+	else if (!advance_rx(q, p))
+		link_broken(q, p);
+}
+
+void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f)
+{
+	uint32_t ahead = f->number - p->rx_next;
+	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
+	bool piece = h->marks & WIRE_PIECE;
+	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
+		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* beyond any window */
+			link_broken(q, p);
+			return;
+		}
+		counter_bump(&q->duplicates);
+		link_ack_soon(q, p);
+		return;
+	}
+	if (h->marks & WIRE_BATCH && link_batch_sane(f, h->marks)) {
+		take_batch(q, p, h, f, ahead);
+		return;
+	}
+	if (h->marks & WIRE_BATCH || !fragment_sane(f, piece)) {
+		link_broken(q, p);
+		return;
+	}
+	if (piece) {
+		take_piece(q, p, h, f);
+		return;
+	}
+	bool whole = f->len == f->length;
+	struct link_message *m = whole && !p->due_message ? NULL : assembling(p, f->first);
+	if (!m && !(m = message_begin(q, p, f->first, f->length, whole, ahead == 0))) {
+		link_ack_soon(q, p); /* no memory: it comes again, and hears that we live */
+		return;
+	}
+	if (m->len != f->length) {
+		link_broken(q, p);
+		return;
+	}
+	fragment_put(m, h, f);
+	*a = (struct link_arrived){m, f->offset, f->len};
+	p->early_n++;
+	p->owed++;
+	if (ahead)
+		link_ack_soon(q, p);
+	else if (!advance_rx(q, p))
+		link_broken(q, p);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Several messages in one packet: how they lie in it, how they are taken, and packets of them that nobody would send.
+ */
+#include "link_bench.h"
+
+#include "base/limits.h"
+#include "wire/head.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#define PACKET_MOST (96u + FAR_LINK_SAFE_BYTES)
+
+static uint32_t at_0, at_1;
+static struct {
+	uint8_t bytes[2048];
+	uint32_t len;
+	unsigned n, batches, pieces, longest; /* packets with messages from end 0 since begin() */
+	bool lose;
+} seen;
+
+static bool see(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx;
+	(void)to;
+	(void)queue;
+	if (from != 0 || bytes[1] != WIRE_MESSAGE)
+		return true;
+	seen.n++;
+	seen.batches += (bytes[2] & WIRE_BATCH) != 0;
+	seen.pieces += (bytes[2] & WIRE_PIECE) != 0;
+	if (bytes[2] & WIRE_BATCH && *len > seen.longest)
+		seen.longest = *len;
+	if (*len <= sizeof seen.bytes) {
+		memcpy(seen.bytes, bytes, *len);
+		seen.len = *len;
+	}
+	return !seen.lose;
+}
+
+static struct nic_queue *queue(unsigned e)
+{
+	return bench.ends[e].q;
+}
+
+static void turns(unsigned n)
+{
+	while (n-- > 0)
+		bench_turn();
+}
+
+static void begin(bool crc)
+{
+	bench_init();
+	bench.fabric.crc = crc;
+	bench.fabric.hook = see;
+	bench_two(&at_0, &at_1);
+	turns(50);
+	memset(&seen, 0, sizeof seen);
+}
+
+/* Sends messages of these lengths, numbered from what end 1 has got on, and flushes. */
+static void send_all(const uint64_t *lens, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		cr_assert_eq(bench_send(0, at_0, bench.ends[1].got + i, lens[i]), 0);
+	queue(0)->ops->flush(queue(0));
+}
+
+static void send_same(uint64_t len, unsigned n)
+{
+	uint64_t lens[1024];
+	for (unsigned i = 0; i < n; i++)
+		lens[i] = len;
+	send_all(lens, n);
+}
+
+static void expect_all(uint64_t got)
+{
+	for (unsigned i = 0; i < 100 && bench.ends[1].got < got; i++)
+		bench_turn();
+	cr_assert(bench.ends[1].got == got && !bench.ends[1].bad, "%u", (unsigned)bench.ends[1].got);
+}
+
+static uint64_t small(uint64_t seq)
+{
+	return seq * 7 % 33;
+}
+
+static uint64_t middling(uint64_t seq)
+{
+	return seq % 11 == 0 ? 5000 + seq : seq * 37 % 700;
+}
+
+/* What is committed between two flushes shares packets; 18 messages of a line fill one. */
+Test(link_batch, share)
+{
+	begin(false);
+	send_same(32, 18);
+	cr_assert_eq(seen.n, 1);
+	cr_assert_eq(seen.len, PACKET_MOST);
+	expect_all(18);
+	send_same(32, 37);
+	cr_assert_eq(seen.n, 4);
+	cr_assert_eq(seen.batches, 3);
+	cr_assert_eq(seen.len, 96 + 32); /* the last has one to itself */
+	expect_all(55);
+	bench_fini();
+}
+
+/* One by itself is as ever: 96 bytes and its own. */
+Test(link_batch, alone)
+{
+	begin(false);
+	for (uint64_t i = 0; i < 10; i++) {
+		send_same(32, 1);
+		cr_assert_eq(seen.n, i + 1);
+		cr_assert_eq(seen.len, 96 + 32);
+		cr_assert_eq(seen.bytes[2] & WIRE_BATCH, 0);
+		expect_all(i + 1);
+	}
+	cr_assert_eq(seen.batches, 0);
+	bench_fini();
+}
+
+/* Every pair and triple of lengths around the alignments. Expect them aligned and whole (bench_is()), and padded with
+ * zeros. */
+Test(link_batch, lengths)
+{
+	static const uint64_t lens[] = {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 500, 1023, 1055, 1087, 1088, 1120};
+	enum { N = sizeof lens / sizeof *lens };
+	for (unsigned misalign = 0; misalign <= 32; misalign += 16) {
+		begin(false);
+		bench.fabric.misalign = misalign;
+		for (unsigned i = 0; i < N * N * N; i++) {
+			uint64_t three[] = {lens[i % N], lens[i / N % N], lens[i / N / N]};
+			send_all(three, 3);
+			expect_all(3 * (i + 1));
+			turns(i % 50 == 0 ? 20 : 0);
+		}
+		cr_assert_leq(seen.longest, PACKET_MOST);
+		cr_assert_gt(seen.batches, N * N);
+		bench_fini();
+	}
+}
+
+Test(link_batch, padding)
+{
+	begin(true);
+	uint64_t dirty[] = {128, 128, 128}, lens[] = {3, 40, 0, 5};
+	send_all(dirty, 3);
+	expect_all(3);
+	turns(50);
+	send_all(lens, 4);
+	/* Sub-heads at 32, 128 and 160; bytes at 0, 64 and 192. */
+	cr_assert_eq(seen.len, 96 + 197);
+	const uint8_t *b = seen.bytes + 96;
+	for (unsigned i = 3; i < 128; i = i == 31 ? 104 : i + 1)
+		cr_assert_eq(b[i], 0, "byte %u is %u", i, b[i]);
+	expect_all(7);
+	bench_fini();
+}
+
+/* recv() has room for fewer than a packet holds: the rest comes with the next ones, and stays in place. */
+Test(link_batch, little_room)
+{
+	for (unsigned max = 1; max <= 20; max++) {
+		begin(false);
+		send_same(24, 60);
+		uint64_t got = 0;
+		for (unsigned turn = 0; turn < 200 && got < 60; turn++) {
+			struct nic_pkt pkts[20];
+			unsigned n = queue(1)->ops->recv(queue(1), pkts, max);
+			cr_assert_leq(n, max);
+			for (unsigned i = 0; i < n; i++)
+				cr_assert(bench_is(&pkts[i], got + i), "%u", (unsigned)got + i);
+			got += n;
+		}
+		cr_assert_eq(got, 60, "%u with room for %u", (unsigned)got, max);
+		bench_fini();
+	}
+}
+
+/* More in one packet than recv() hands up in place at once. */
+Test(link_batch, much_room)
+{
+	begin(false);
+	uint64_t lens[36] = {0};
+	send_all(lens, 36);
+	cr_assert_eq(seen.n, 1);
+	struct nic_pkt pkts[64];
+	unsigned got = 0, calls = 0;
+	for (; got < 36 && calls < 10; calls++) {
+		unsigned n = queue(1)->ops->recv(queue(1), pkts, 64);
+		for (unsigned i = 0; i < n; i++)
+			cr_assert(bench_is(&pkts[i], got + i));
+		got += n;
+	}
+	cr_assert_eq(got, 36);
+	bench_fini();
+}
+
+/* The peer is let go of in the middle of a packet. Expect nothing of it afterwards. */
+Test(link_batch, detached_within)
+{
+	begin(false);
+	send_same(32, 18);
+	struct nic_pkt pkts[16];
+	cr_assert_eq(queue(1)->ops->recv(queue(1), pkts, 5), 5);
+	queue(1)->ops->detach(queue(1), at_1);
+	cr_assert_eq(queue(1)->ops->recv(queue(1), pkts, 16), 0);
+	bench.ends[1].port->ops->drop(bench.ends[1].port, at_1);
+	turns(50);
+	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(bench.ends[0].downs, 1);
+	bench_fini();
+}
+
+/* They come before attach(). */
+Test(link_batch, held)
+{
+	bench_init();
+	end_open(0, 1);
+	end_open(1, 1);
+	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
+	cr_assert(bench_until(&bench.ends[0].ups, 1, 1000));
+	cr_assert(bench_until(&bench.ends[1].ups, 1, 1000));
+	at_0 = bench.ends[0].up;
+	at_1 = bench.ends[1].up;
+	cr_assert_eq(queue(0)->ops->attach(queue(0), at_0), 0);
+	send_same(20, 50);
+	turns(20);
+	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(queue(1)->ops->attach(queue(1), at_1), 0);
+	expect_all(50);
+	bench_fini();
+}
+
+/* What is answered within a burst shares packets too. */
+Test(link_batch, answers)
+{
+	begin(false);
+	uint64_t before = bench.fabric.sent;
+	send_same(32, 36);
+	cr_assert_eq(bench.fabric.sent - before, 2);
+	uint64_t got = 0;
+	while (got < 36) {
+		struct nic_pkt pkts[16];
+		unsigned n = queue(1)->ops->recv(queue(1), pkts, 16);
+		cr_assert_gt(n, 0);
+		for (unsigned i = 0; i < n; i++, got++)
+			cr_assert_eq(bench_send(1, at_1, got, 32), 0);
+	}
+	queue(1)->ops->flush(queue(1));
+	cr_assert_eq(bench.fabric.sent - before, 4);
+	turns(10);
+	cr_assert(bench.ends[0].got == 36 && !bench.ends[0].bad);
+	bench_fini();
+}
+
+/* Small ones between large ones, with all that can happen to a packet. */
+Test(link_batch, everything_happens)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		begin(false);
+		bench.fabric.seed = seed;
+		bench.fabric.drop = bench.fabric.repeat = bench.fabric.overtake = bench.fabric.damage = 60;
+		bench.fabric.misalign = (unsigned)(seed * 5 % 64);
+		bench.fabric.full_every = seed % 3 ? 0 : 5;
+		cr_assert(bench_stream(0, at_0, 1, 3000, small, 1000000), "seed %d", (int)seed);
+		cr_assert(bench_stream(0, at_0, 1, 500, middling, 1000000), "seed %d", (int)seed);
+		cr_assert(bench_stream(1, at_1, 0, 1000, small, 1000000), "seed %d", (int)seed);
+		cr_assert_gt(seen.batches, 100);
+		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+		bench_fini();
+	}
+}
+
+/* A path becomes as narrow as one may: what is under way goes again as it was, in one packet. */
+Test(link_batch, narrowest_path)
+{
+	begin(false);
+	seen.lose = true;
+	send_same(32, 18);
+	bench.fabric.packet_max = PACKET_MOST;
+	bench.fabric.black_hole = PACKET_MOST;
+	turns(100);
+	seen.lose = false;
+	expect_all(18);
+	cr_assert_eq(seen.pieces, 0);
+	bench_fini();
+}
+
+/* Narrower than a driver may say. Expect an end, with the reason. */
+Test(link_batch, too_narrow)
+{
+	begin(false);
+	seen.lose = true;
+	send_same(32, 18);
+	bench.fabric.packet_max = 600;
+	turns(1000);
+	cr_assert_eq(bench.ends[0].downs, 1);
+	cr_assert_eq(bench.ends[0].error, -EMSGSIZE);
+	cr_assert(strstr(bench.ends[0].text, "MTU"), "%s", bench.ends[0].text);
+	bench_fini();
+}
+
+/* ---- packets that nobody would send ---- */
+
+static void inject(uint32_t number, uint32_t len)
+{
+	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	h->packet = h->first = be32_of(number);
+	dgram_inject(&bench.fabric, 1, 0, seen.bytes, len);
+	turns(3);
+}
+
+/* One of five messages of 32 bytes was taken, as packet 0; its bytes are in seen. */
+static void begin_hostile(void)
+{
+	begin(true);
+	send_same(32, 5);
+	expect_all(5);
+	turns(50);
+	cr_assert_eq(seen.len, 96 + 32 + 4 * 64);
+	bench.ends[1].got = 0; /* numbered so, they come again */
+}
+
+static struct wire_sub *sub(unsigned i)
+{
+	return (struct wire_sub *)(void *)(seen.bytes + 96 + 32 + 64 * (i - 1));
+}
+
+static void expect_broken(uint64_t got, const char *what, unsigned i)
+{
+	struct nic_stats stats;
+	bench.ends[1].port->ops->stats(bench.ends[1].port, &stats);
+	cr_assert_eq(bench.ends[1].downs, 1, "%s %u", what, i);
+	cr_assert_eq(bench.ends[1].error, -EPROTO, "%s %u", what, i);
+	cr_assert_geq(stats.rx_malformed, 1, "%s %u", what, i);
+	cr_assert_eq(bench.ends[1].got, got, "%s %u: %u", what, i, (unsigned)bench.ends[1].got);
+	cr_assert(!bench.ends[1].bad);
+}
+
+/* The length of one of them. Expect those before it, none behind it, and the end. */
+Test(link_batch_hostile, lengths_behind_the_first)
+{
+	static const uint32_t lens[] = {300, 1120, 1121, 65536, INT32_MAX, UINT32_MAX - 63, UINT32_MAX};
+	for (unsigned k = 0; k < 4 * sizeof lens / sizeof *lens; k++) {
+		begin_hostile();
+		uint32_t len = lens[k / 4];
+		unsigned which = k % 4 + 1;
+		sub(which)->length = be32_of(len);
+		inject(1, seen.len);
+		expect_broken(which, "length", k);
+		bench_fini();
+	}
+}
+
+/* Cut short anywhere, and longer than its messages. */
+Test(link_batch_hostile, cut)
+{
+	for (uint32_t len = 96 + 33; len < 96 + 288; len++) {
+		begin_hostile();
+		inject(1, len);
+		/* Whole messages of it are a packet as well; that has one message less. */
+		bool whole = (len - 96) % 64 == 32;
+		if (whole) {
+			cr_assert_eq(bench.ends[1].downs, 0);
+			cr_assert_eq(bench.ends[1].got, (len - 96) / 64 + 1);
+		} else {
+			expect_broken((len - 96 - 32) / 64 + 1, "cut", len);
+		}
+		bench_fini();
+	}
+	for (uint32_t more = 1; more < 100; more += 9) {
+		begin_hostile();
+		memset(seen.bytes + seen.len, 0xff, more);
+		inject(1, seen.len + more);
+		expect_broken(5, "longer", more);
+		bench_fini();
+	}
+}
+
+/* What the first head says. Expect the end, and nothing delivered. */
+Test(link_batch_hostile, head)
+{
+	for (unsigned i = 0; i < 9; i++) {
+		begin_hostile();
+		struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+		uint32_t len = seen.len;
+		uint32_t number = 1;
+		if (i == 0)
+			h->length = be32_of(len - 96); /* no others */
+		else if (i == 1)
+			h->length = be32_of(len - 95);
+		else if (i == 2)
+			h->length = be32_of(UINT32_MAX);
+		else if (i == 3)
+			h->offset = be32_of(1);
+		else if (i == 4)
+			h->offset = be32_of(UINT32_MAX);
+		else if (i == 5)
+			h->marks |= WIRE_PIECE;
+		else if (i == 6)
+			h->marks |= WIRE_PIECE | WIRE_MORE;
+		else if (i == 7)
+			len = PACKET_MOST + 1; /* wider than any */
+		else
+			number = 1 + FAR_LINK_WINDOW;
+		inject(number, len);
+		expect_broken(0, "head", i);
+		bench_fini();
+	}
+}
+
+/* The first begins before the packet: it is not the first of its message. */
+Test(link_batch_hostile, part)
+{
+	begin_hostile();
+	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	h->packet = be32_of(1);
+	h->first = be32_of(0);
+	dgram_inject(&bench.fabric, 1, 0, seen.bytes, seen.len);
+	turns(3);
+	expect_broken(0, "first", 0);
+	bench_fini();
+}
+
+/* Out of its turn a malformed one is refused as a whole. */
+Test(link_batch_hostile, early)
+{
+	begin_hostile();
+	sub(3)->length = be32_of(5000);
+	inject(3, seen.len);
+	expect_broken(0, "early", 0);
+	bench_fini();
+}
+
+/* In the middle of a message of two packets. */
+Test(link_batch_hostile, within_a_message)
+{
+	begin_hostile();
+	uint8_t batch[sizeof seen.bytes];
+	uint32_t len = seen.len;
+	memcpy(batch, seen.bytes, len);
+	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	h->marks = 0;
+	h->length = be32_of(3000);
+	inject(1, len);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	memcpy(seen.bytes, batch, len);
+	inject(2, len);
+	expect_broken(0, "within", 0);
+	bench_fini();
+}
+
+/* Again and again, early and late: each message once. */
+Test(link_batch_hostile, repeated)
+{
+	begin_hostile();
+	for (unsigned round = 0; round < 3; round++) {
+		inject(3, seen.len);
+		inject(2, seen.len);
+		inject(0, seen.len);
+	}
+	cr_assert_eq(bench.ends[1].got, 0);
+	struct nic_stats before, after;
+	bench.ends[1].port->ops->stats(bench.ends[1].port, &before);
+	struct nic_pkt pkts[16];
+	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	h->packet = h->first = be32_of(1);
+	dgram_inject(&bench.fabric, 1, 0, seen.bytes, seen.len);
+	unsigned n = 0, got;
+	while ((got = queue(1)->ops->recv(queue(1), pkts, 16)))
+		for (unsigned i = 0; i < got; i++, n++)
+			cr_assert(bench_is(&pkts[i], n % 5), "%u", n);
+	cr_assert_eq(n, 15);
+	inject(1, seen.len);
+	bench.ends[1].port->ops->stats(bench.ends[1].port, &after);
+	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(after.link_duplicates - before.link_duplicates, 1);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	bench_fini();
+}
