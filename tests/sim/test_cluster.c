@@ -408,6 +408,28 @@ static void keep_time(struct cluster_worker *w, void *ctx)
 	calls->ok += cluster_here() == w;
 }
 
+/* Ends by what it is told only. */
+static void compute_for_ever(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	(void)w;
+	while (!cluster_compute(1000))
+		;
+	calls->unhung++;
+}
+
+Test(cluster, who_computes_for_ever_dies_with_its_worker)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = ready(1, 29, &calls, 1);
+	cluster_spawn(cluster_worker(c, 0), -1, compute_for_ever, &calls);
+	cluster_run_until(c, cluster_now(c) + SECOND / 100);
+	cr_assert_eq(calls.unhung, 0);
+	cluster_crash(cluster_worker(c, 0), CLUSTER_KILL);
+	cr_assert_eq(calls.unhung, 1);
+	destroy(c);
+}
+
 /* What comes meanwhile waits. */
 static void ask_the_busy(struct cluster_worker *w, void *ctx)
 {
