@@ -6,7 +6,8 @@
  *
  * All functions are called by that one thread, outside of the agent's fibers. The public interface is used on fibers of
  * the agent (fiber_spawn(), handlers of kind fiber), where every wait parks. Elsewhere calls may be started, and
- * whatever would wait returns FAR_WOULD_DEADLOCK. far_shutdown(), far_shard_acquire() and handlers of kind blocking are
+ * whatever would wait for one returns FAR_WOULD_DEADLOCK; a future that the application makes belongs to no agent, and
+ * waiting for one there would block the thread. far_shutdown(), far_shard_acquire() and handlers of kind blocking are
  * FAR_UNSUPPORTED.
  */
 #ifndef FAR_API_AGENT_ENV_H

@@ -355,6 +355,15 @@ enum far_status far_msg_fanout(struct far_agent *a, uint16_t id, const void *dat
 
 /* ---- giving it up ---- */
 
+/* Nobody else drives a stepped shard between its turns. If it slept it is not armed any more, so it has one. */
+static void drive_stepped(struct shard *s)
+{
+	if (!s->config.stepped || !shard_enter(s))
+		return;
+	shard_leave(s);
+	shard_wake(s);
+}
+
 void fanout_let_go(struct far_future *f)
 {
 	/* Besides the application's only the fan-out's own: nobody can come to see what it brings. */
@@ -368,6 +377,7 @@ void fanout_let_go(struct far_future *f)
 			return;
 		if (shard_in_handler() || agent_wait_future(f, TIME_NEVER)) { /* another shard's */
 			shard_nudge(f->shard);
+			drive_stepped(f->shard);
 			sched_yield();
 		}
 	}

@@ -174,9 +174,10 @@ enum far_status cluster_compute(uint64_t ns)
 {
 	struct cluster_worker *w = cluster_here();
 	must(w != NULL);
-	if (!w->cluster->running)
-		return FAR_OK;
-	w->cluster->running->extra_ns += ns;
+	if (w->dying)
+		return FAR_CANCELLED;
+	if (w->cluster->running)
+		w->cluster->running->extra_ns += ns;
 	/* Its core is busy for longer than this. */
 	return shard_in_fiber() ? nap_until(time_after(sim_now(w->cluster->sim), ns)) : FAR_OK;
 }

@@ -5,12 +5,17 @@
 #include "nic/sim/sim_port.h"
 
 #include <criterion/criterion.h>
+#include <farcall/fanout.h>
 #include <string.h>
 
 #define SECOND   UINT64_C(1000000000)
 #define PATIENCE (100 * SECOND)
 
-static const char *port_args; /* of the next cluster */
+/* Of the next cluster. */
+static const char *port_args;
+static enum far_connect connect_when;
+static enum sim_topology_kind kind = SIM_STAR;
+static unsigned rails = 1;
 
 static struct cluster *made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
 {
@@ -23,6 +28,11 @@ static struct cluster *made(unsigned workers, uint64_t seed, struct calls *calls
 	config.clock_skew_ppb_max = 100000;
 	config.streams.chop = SIM_CERTAIN / 4;
 	config.port_args = port_args;
+	config.opts.connect = connect_when;
+	config.sim.topology.kind = kind;
+	config.sim.topology.rails = rails;
+	config.sim.topology.leaves = config.sim.topology.spines = kind == SIM_LEAF_SPINE ? 2 : 0;
+	config.sim.topology.fabric = config.sim.topology.host;
 	calls_opts(&config.opts, calls);
 	struct cluster *c = cluster_create(&config, &err);
 	cr_assert(c, "%s", err.text);
@@ -111,6 +121,22 @@ Test(cluster, network_cards_of_all_sorts)
 	}
 }
 
+Test(cluster, networks_of_all_sorts)
+{
+	kind = SIM_PAIR;
+	all_call_all(2, 1, 4);
+	kind = SIM_LEAF_SPINE;
+	all_call_all(5, 1, 4);
+	rails = 2;
+	all_call_all(5, 2, 2);
+}
+
+Test(cluster, sessions_on_demand)
+{
+	connect_when = FAR_CONNECT_LAZY;
+	all_call_all(5, 2, 3);
+}
+
 /* Sleeps between its calls, so that both sides go to sleep and are woken again and again. */
 static void now_and_then(struct cluster_worker *w, void *ctx)
 {
@@ -137,6 +163,28 @@ Test(cluster, calls_now_and_then)
 		cr_assert_gt(stats.sleeps, 50);
 		all_leave(c);
 	}
+}
+
+/* By who runs the cluster, while its shard sleeps. */
+Test(cluster, a_fan_out_is_given_up_from_outside)
+{
+	struct calls calls = {.rounds = 2};
+	struct cluster *c = ready(2, 28, &calls, 1);
+	struct far_target targets[2] = {{.to = {0, -1}}, {.to = {1, -1}}};
+	struct far_future *f;
+	struct far_err err;
+	cr_assert_eq(far_msg_fanout(cluster_agent(cluster_worker(c, 0)), CALLS_HANG, NULL, 0, targets, 2, NULL, NULL,
+				    &f, &err),
+		     FAR_OK, "%s", err.text);
+	cluster_run_until(c, cluster_now(c) + 5 * SECOND);
+	cr_assert_eq(calls.hung, 2);
+	cr_assert(agent_asleep(cluster_agent(cluster_worker(c, 0)), 0));
+	far_future_free(f);
+	calls_spawn(&calls);
+	apps_end(c);
+	cr_assert_eq(calls.failed, 0, "%s", calls.last.text);
+	cr_assert_eq(calls.unhung, 2, "their callers have gone");
+	all_leave(c);
 }
 
 /* ---- lives ---- */
@@ -232,6 +280,18 @@ Test(cluster, destroyed_in_full_flight)
 	cr_assert_gt(calls.ok, 0);
 	cr_assert_gt(cluster_apps_all(c), 0);
 	destroy(c);
+}
+
+Test(cluster, destroyed_while_it_comes_together)
+{
+	for (uint64_t ns = 1; ns < SECOND / 1000; ns *= 3) {
+		struct calls calls = {.rounds = 1};
+		struct cluster *c = made(4, 27, &calls, 1);
+		cluster_start_all(c);
+		calls_spawn(&calls);
+		cluster_run_until(c, cluster_now(c) + ns);
+		destroy(c);
+	}
 }
 
 Test(cluster, a_pause_shorter_than_the_limit_costs_time_only)
@@ -346,6 +406,28 @@ static void keep_time(struct cluster_worker *w, void *ctx)
 	took = cluster_now(calls->c) - began;
 	cr_assert(took >= 7000000 && took < 7000000 + 5000, "%llu ns", (unsigned long long)took);
 	calls->ok += cluster_here() == w;
+}
+
+/* Ends by what it is told only. */
+static void compute_for_ever(struct cluster_worker *w, void *ctx)
+{
+	struct calls *calls = ctx;
+	(void)w;
+	while (!cluster_compute(1000))
+		;
+	calls->unhung++;
+}
+
+Test(cluster, who_computes_for_ever_dies_with_its_worker)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = ready(1, 29, &calls, 1);
+	cluster_spawn(cluster_worker(c, 0), -1, compute_for_ever, &calls);
+	cluster_run_until(c, cluster_now(c) + SECOND / 100);
+	cr_assert_eq(calls.unhung, 0);
+	cluster_crash(cluster_worker(c, 0), CLUSTER_KILL);
+	cr_assert_eq(calls.unhung, 1);
+	destroy(c);
 }
 
 /* What comes meanwhile waits. */

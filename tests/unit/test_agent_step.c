@@ -8,6 +8,7 @@
 #include "shard/fiber.h"
 
 #include <criterion/criterion.h>
+#include <farcall/fanout.h>
 #include <string.h>
 
 enum { WORKERS = 3, ECHO = 1, SLOW = 2 };
@@ -214,6 +215,30 @@ Test(agent_step, refuses_what_needs_threads)
 		turn(&g);
 	cr_assert_eq(far_future_wait(f, FAR_FOREVER, NULL, &err), FAR_OK);
 	far_future_free(f);
+	finish(&g);
+}
+
+/* Its memory is the application's again when far_future_free() returns, though nobody else drives the shard. */
+Test(agent_step, a_fan_out_is_given_up_outside_of_fibers)
+{
+	struct group g;
+	struct far_err err = {0};
+	struct far_future *f;
+	begin(&g, 2, NULL);
+	for (unsigned turns = 0; turns < 2; turns++) { /* before it has begun, and when its calls are out */
+		struct far_target targets[2] = {{.to = {0, -1}}, {.to = {1, -1}}};
+		struct far_target_result results[2] = {{.status = FAR_OK}};
+		slow_begun = 0;
+		cr_assert_eq(far_msg_fanout(g.agent[0], SLOW, NULL, 0, targets, 2, NULL, results, &f, &err), FAR_OK,
+			     "%s", err.text);
+		for (unsigned i = 0; turns && i < 1000 && slow_begun < 2; i++)
+			turn(&g);
+		far_future_free(f);
+		memset(targets, 0xee, sizeof targets);
+		memset(results, 0xee, sizeof results);
+	}
+	for (unsigned i = 0; i < 1000; i++)
+		turn(&g);
 	finish(&g);
 }
 
