@@ -40,11 +40,12 @@ struct sim_packet *sim_packet_copy(const struct sim_packet *p)
 	struct sim_packet *copy = sim_packet_new(p->sim, p->len);
 	if (!copy)
 		return NULL;
-	struct sim_packet *older = copy->older, *younger = copy->younger;
+	const struct sim_packet own = *copy;
 	*copy = *p;
 	copy->next = NULL;
-	copy->older = older;
-	copy->younger = younger;
+	copy->older = own.older;
+	copy->younger = own.younger;
+	copy->memory = own.memory;
 	copy->body = copy->room + (p->body - p->room);
 	copy->buffered = NULL;
 	copy->flying = false;
