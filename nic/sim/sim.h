@@ -304,6 +304,7 @@ struct sim_stats {
 	uint64_t dropped[SIM_DROP_N];
 	uint64_t in_flight, in_flight_bytes, in_flight_bytes_max; /* not counting receive rings */
 	uint64_t corrupted, reordered;
+	uint64_t packet_bytes, packet_bytes_max; /* memory of all packets that are somewhere in the world */
 	uint64_t events, events_pending, events_pending_max;
 };
 

@@ -206,6 +206,36 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	cr_assert_eq(balanced().corrupted, 2000);
 }
 
+/* What is damaged at one link and repeated, delayed or dropped at the next leaves nothing behind. */
+Test(sim_disturb, at_every_link_and_nothing_is_left)
+{
+	const struct sim_disturbance all = {.loss = 20 * PERCENT,
+					    .duplicate = 50 * PERCENT,
+					    .reorder = 50 * PERCENT,
+					    .corrupt = 50 * PERCENT,
+					    .cut = 50 * PERCENT};
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(up_of(0), &all), 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &all), 0);
+	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &all), 0);
+	for (unsigned i = 0; i < 5000; i++) {
+		cr_assert_eq(sb_send(0, at_1, i, 8 + i % 1465), 0);
+		sb_run(1000);
+		sb_drain(1);
+	}
+	sb_run(1000000);
+	sb_drain(1);
+	sb_drain(1); /* gives back what was in hand */
+	struct sim_stats s = balanced();
+	cr_assert_eq(s.in_flight, 0);
+	cr_assert_eq(s.in_flight_bytes, 0);
+	cr_assert_eq(s.packet_bytes, 0);
+	cr_assert(s.packet_bytes_max > 2000 && s.packet_bytes_max < 1000000);
+	cr_assert_eq(s.events_pending, 0);
+	cr_assert_eq(sim_switch_bytes(sb.sim, 0, 0, NULL), 0);
+}
+
 /* Which packets are lost does not depend on what else happens to them or to others. */
 Test(sim_disturb, kinds_draw_from_streams_of_their_own)
 {
