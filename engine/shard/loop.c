@@ -187,7 +187,7 @@ unsigned shard_take_mail(struct shard *s)
 	unsigned n = 0;
 	if (unlikely(s->unposted != NULL))
 		session_post_again(s);
-	while (n < FAR_BURST && mailbox_get(&s->mail_in, &mail)) {
+	while (n < FAR_BURST && !s->undetached_n && mailbox_get(&s->mail_in, &mail)) {
 		session_on_mail(s, &mail);
 		n++;
 	}

@@ -34,6 +34,7 @@ void session_post_again(struct shard *s)
 			if (!post(s, se, (enum mail_type)type))
 				goto full;
 			se->unposted &= (uint8_t) ~(1u << type);
+			s->undetached_n -= type == MAIL_DETACHED;
 			posted = true;
 		}
 		s->unposted = se->next_unposted;
@@ -57,6 +58,7 @@ static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se
 		*at = se;
 	}
 	se->unposted |= (uint8_t)(1u << type);
+	s->undetached_n += type == MAIL_DETACHED;
 }
 
 void session_know(struct shard *s, struct session *se)
@@ -178,6 +180,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 	waiting_fail(s, se, FAR_PEER_LOST, text);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
+	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
 }
 
 static void session_unreached(struct shard *s, const struct mail *mail)

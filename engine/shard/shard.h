@@ -297,6 +297,7 @@ struct shard {
 	struct session *known;          /* every session that was ever used */
 	_Atomic uint32_t *posts_queued; /* by session; any thread: one-ways on their way into its queue or in it */
 	struct session *unposted;       /* sessions with mails that found the mailbox full, oldest first */
+	uint32_t undetached_n;          /* of these, with a MAIL_DETACHED: until it is posted they may not open again */
 	uint64_t waiting_until;         /* no waiting call's deadline comes before; TIME_NEVER: none */
 	uint64_t now;                   /* last reading of the clock */
 	uint32_t now_pass;              /* the pass it was made in */

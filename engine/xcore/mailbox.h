@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 
+#include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,6 +27,8 @@ enum mail_type {
 	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */
 	MAIL_DETACHED  /* worker, shard, peer: may be dropped; memory: not needed any more, or NULL */
 };
+
+static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");
 
 #define MAIL_TEXT_MAX 256 /* bytes of a reason with its NUL; a longer one is cut */
 

@@ -114,6 +114,38 @@ Test(shard_session, another_life)
 	}
 }
 
+/* The control core does not read its mail while a session ends and the next life is there. Expect the end to be told of
+ * the peer that it was, before anything of the next, and what broke in the first not to be taken for the second's. */
+Test(shard_session, another_life_waits_for_the_end_to_be_told)
+{
+	struct mail filler = {.type = MAIL_PROBE, .worker = OTHER}, m;
+	struct result r;
+	while (mailbox_put(&shard->mail_out, &filler))
+		;
+	called(&r, FAR_FOREVER);
+	session_poisoned(shard, &shard->sessions[PEER]);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(r.n, 1u);
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER + 2);
+	cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD);
+	while (mailbox_get(&shard->mail_out, &m) && m.type == MAIL_PROBE)
+		;
+	shard_take_mail(shard);
+	cr_assert_eq(shard->sessions[PEER].state, SESSION_UP);
+	cr_assert_eq(shard->sessions[PEER].peer, NIC_PEER + 2u);
+	cr_assert(mailbox_get(&shard->mail_out, &m));
+	cr_assert_eq(m.type, MAIL_DETACHED);
+	cr_assert_eq(m.peer, (uint32_t)NIC_PEER);
+	cr_assert_null(m.memory, "the first life has it, and hands it on");
+	cr_assert_not(mailbox_get(&shard->mail_out, &m));
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER + 2);
+	cr_assert(mailbox_get(&shard->mail_out, &m));
+	cr_assert_eq(m.type, MAIL_DETACHED);
+	cr_assert_not_null(m.memory);
+	session_memory_free(m.memory);
+}
+
 /* A handler of the first life ends in the second, whose caller uses the same number. Expect the second's to be its own.
  */
 Test(shard_session, a_repeated_call_of_the_life_before)
