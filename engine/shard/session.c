@@ -101,6 +101,7 @@ static void take_memory(struct session *se, struct session_memory *memory)
 		se->memory = memory;
 		return;
 	}
+	session_memory_free(se->spare); /* of an end that was not told of: the shard was stopped */
 	se->spare = memory;
 	memset(old->fn_map, 0, sizeof old->fn_map);
 	memset(old->parked, 0, sizeof old->parked);
