@@ -222,6 +222,34 @@ Test(ctl_lives, a_full_mailbox_keeps_the_order)
 	cr_assert(strlen(members[0].posted[before].text) > 0);
 }
 
+/* The shard tells of the life before, late: what it broke is not the next one's. */
+Test(ctl_lives, what_the_life_before_broke)
+{
+	join(2);
+	run_ticks(5);
+	struct mail broken = *mail_last(&members[0], MAIL_PEER_UP);
+	cr_assert_eq(broken.worker, 1u);
+	broken.type = MAIL_POISONED;
+	members[0].full = true; /* the shard has not been told of the end: it still has the first life's peer */
+	again(1, 2);
+	run_ticks(30);
+	known_to_all(1, 2);
+	members[0].poisoned = broken;
+	members[0].poison = true;
+	run_ticks(5);
+	known_to_all(1, 2);
+	members[0].full = false;
+	run_ticks(10);
+	known_to_all(1, 2);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_DOWN, 0, to(1, 0)), 1u);
+	/* And what the next one breaks is. */
+	members[0].poisoned = *mail_last(&members[0], MAIL_PEER_UP);
+	members[0].poisoned.type = MAIL_POISONED;
+	members[0].poison = true;
+	run_ticks(5);
+	cr_assert_not(row(0, 1)->alive);
+}
+
 /* It was killed and started again before anybody saw the first life end. Expect its calls to end with that. */
 Test(ctl_lives, a_life_that_is_replaced_unseen)
 {
