@@ -72,8 +72,8 @@ static void life_begin(struct peer *p, const struct info *info, const uint8_t *v
 	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
 	session_expect(p, info);
 	peer_renew(p);
-	atomic_store_explicit(&m->alive, 1,
-			      memory_order_release); /* pairs with describe() of the application's threads */
+	/* Last: who sees it sees the incarnation. Pairs with describe() in api/workers.c. */
+	atomic_store_explicit(&m->alive, 1, memory_order_release);
 	leave_renew(p);
 	g->busy = true;
 }

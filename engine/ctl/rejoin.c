@@ -48,11 +48,10 @@ static bool same_as_before(struct group *g, const struct info *before)
 			"its name, not \"%.100s\"",
 			g->url.rank, g->group, before->name, g->name);
 	else if (before->shards != g->config.shards)
-		group_fail(
-			g, false, FAR_INVALID,
-			"worker \"%.100s\" had %u shards before it was started again, which the others count on; start "
-			"it with as many, not %u",
-			g->name, before->shards, g->config.shards);
+		group_fail(g, false, FAR_INVALID,
+			   "worker \"%.100s\" had %u shard%s before it was started again, which the others count on; "
+			   "start it with as many, not %u",
+			   g->name, before->shards, before->shards == 1 ? "" : "s", g->config.shards);
 	return group_joining(g);
 }
 

@@ -402,7 +402,7 @@ Test(ctl_lives, not_who_it_was)
 	shards[2] = 3;
 	start(2, 3);
 	run(false);
-	result(2, FAR_INVALID, "worker \"w2\" had 1 shards before it was started again");
+	result(2, FAR_INVALID, "worker \"w2\" had 1 shard before it was started again");
 	member_end(&members[2]);
 	shards[2] = 0;
 	start(2, 3);
