@@ -325,7 +325,7 @@ void sim_trace_note(struct sim *sim, const char *text);
 /** A line for each event of a packet; NULL: no longer. Stays the caller's. */
 void sim_trace_text(struct sim *sim, FILE *out);
 /** All packets as they leave hosts, or, with `arrived`, as they come into receive rings, in pcap's format: Ethernet,
- * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 7000 + queue, of a hash-steered port
+ * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 47000 + queue, of a hash-steered port
  * 16384 + path). -EIO: it could not be written. NULL: no longer. Stays the caller's. */
 int sim_trace_pcap(struct sim *sim, FILE *out, bool arrived);
 

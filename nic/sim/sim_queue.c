@@ -191,16 +191,19 @@ static void sim_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 
 /* ---- sending ---- */
 
-static uint32_t link_bytes_max(const struct sim_port *port)
+/* What gets there whole, as far as is known. */
+static uint32_t whole_max(const struct sim_port *port, const struct sim_place *place)
 {
-	uint32_t now = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
-	return now < port->body_max ? now : port->body_max;
+	uint32_t link = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
+	return place->bytes_max < link ? place->bytes_max : link;
 }
 
+/* Never less than the contract's least: that goes as fragments where it must. */
 static uint32_t bytes_max(const struct sim_port *port, const struct sim_place *place)
 {
-	uint32_t most = link_bytes_max(port);
-	return place->bytes_max < most ? place->bytes_max : most;
+	uint32_t most = whole_max(port, place);
+	most = most < SIM_BYTES_LEAST ? SIM_BYTES_LEAST : most;
+	return most < port->body_max ? most : port->body_max;
 }
 
 static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
@@ -259,7 +262,7 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->from_queue = (uint16_t)q->index;
 	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(place->route);
 	p->path = (uint16_t)NIC_ROUTE_PATH(place->route);
-	p->fragments = p->len > bytes_max(port, place);
+	p->fragments = p->len > whole_max(port, place);
 	p->flow = flow_of(p, place->route);
 }
 

@@ -161,7 +161,7 @@ Test(sim_trace, a_capture_is_what_wireshark_reads)
 	const uint8_t from[] = {10, 0, 0, 0}, to[] = {10, 0, 0, 1};
 	cr_assert_arr_eq(ip + 12, from, 4);
 	cr_assert_arr_eq(ip + 16, to, 4);
-	cr_assert(be16(udp) == 7001 && be16(udp + 2) == 7002 && be16(udp + 4) == 108);
+	cr_assert(be16(udp) == 47001 && be16(udp + 2) == 47002 && be16(udp + 4) == 108);
 	uint64_t seq;
 	memcpy(&seq, udp + 8, 8);
 	cr_assert_eq(seq, 0x1122334455667788);
