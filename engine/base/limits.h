@@ -170,8 +170,8 @@
 #define FAR_STORE_CONTESTS_MAX 8
 /* What waits for a client before further changes are left where they are: some of the longest frames. */
 #define FAR_STORE_WATCH_BYTES ((size_t)64 << 10)
-/* Deleted keys that are kept for clients that have not been told yet: four for each member. Beyond it the slowest one is
- * dropped. */
+/* Deleted keys that are kept for clients that have not been told yet: four for each member. Beyond it the slowest one
+ * is dropped. */
 #define FAR_STORE_DELETED_MAX 4096
 /* How long who holds a key that somebody else wants may take to give a sign of life: many times what a control core
  * takes on a machine that is busy, so that none is dropped that is merely slow. */

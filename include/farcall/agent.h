@@ -219,8 +219,9 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
  * (its handlers go on serving meanwhile), at most `timeout_ns` (0: 60 s), then stops and frees the agent, whatever is
  * returned. Rank 0 leaves last. Blocks; no other thread may be inside a call on this agent. Futures stay valid until
  * freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member that did not come; FAR_PEER_LOST, naming each that died
- * before and did not come back. FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of handlers that are still
- * there return FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it takes; stderr tells of both.
+ * before and did not come back. FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of
+ * handlers that are still there return FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it
+ * takes; stderr tells of both.
  */
 enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 

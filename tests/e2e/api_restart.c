@@ -2,7 +2,7 @@
 /** A worker dies of SIGKILL and is started again under the same name and rank, under traffic, again and again. */
 #include "api_spawn.h"
 
-#include <pthread.h>
+#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -126,12 +126,29 @@ static void start(struct far_future **pending)
 	}
 }
 
+/* Descriptors and mappings of this process: what lives leave behind. */
+static unsigned held(void)
+{
+	unsigned n = 0;
+	DIR *dir = opendir("/proc/self/fd");
+	FILE *maps = fopen("/proc/self/maps", "r");
+	CHECK(dir && maps);
+	while (readdir(dir))
+		n++;
+	for (int c; (c = getc(maps)) != EOF;)
+		n += c == '\n';
+	fclose(maps);
+	closedir(dir);
+	return n;
+}
+
 static int other(int rank)
 {
 	struct far_opts opts = options();
 	struct far_future *pending[PENDING] = {NULL};
 	struct far_worker_info before = {0}, info;
 	int seen = -1, call = 0;
+	unsigned early = 0;
 	agent = check_join(&opts);
 	while (seen < last_life) {
 		CHECK(call < CALLS_MAX);
@@ -149,6 +166,8 @@ static int other(int rank)
 		CHECK(info.incarnation != before.incarnation);
 		CHECK(strcmp(info.name, "worker2") == 0 && info.shards == 1);
 		before = info;
+		if (seen == 2)
+			early = held();
 		if (seen < last_life)
 			start(pending);
 		else
@@ -158,6 +177,9 @@ static int other(int rank)
 	CHECK(info.alive);
 	while (!atomic_load(&shared->stop))
 		CHECK(one_call(rank, call++) == last_life);
+	/* Less than one for each life; a session may be on its way out at either moment of looking. */
+	while (last_life >= LIVES && held() > early + 8)
+		usleep(1000);
 	check_leave(agent);
 	return 0;
 }
@@ -298,6 +320,57 @@ static int one_wins(void)
 	return spawn_wait(&s, -1) || bad;
 }
 
+/* ---- without a session ---- */
+
+/* Nobody has a session with it when it dies: over a network nobody would answer a set-up, for half a minute. */
+static int calls_the_dead(int rank)
+{
+	struct far_opts opts = options();
+	struct far_call_opts within = {.timeout_ns = 20 * FAR_SEC};
+	struct far_val out;
+	agent = check_join(&opts);
+	atomic_fetch_add(&shared->joined, 1);
+	if (rank == VICTIM && !life)
+		for (;;)
+			pause();
+	while (!atomic_load(&shared->life))
+		usleep(500);
+	if (rank != VICTIM && atomic_load(&shared->life) == 1) {
+		CHECK_STATUS(far_rpc_sync(agent, "worker2", "far::add", FAR_ARGS(1, 2), &within, &out, &err),
+			     FAR_PEER_LOST, &err);
+		CHECK(err.executed == FAR_EXECUTED_NO && strcmp(err.origin, "worker2") == 0);
+		atomic_fetch_add(&shared->reached[rank], 1);
+	}
+	while (!atomic_load(&shared->stop))
+		usleep(500);
+	enum far_status status;
+	while ((status = far_rpc_sync(agent, "worker2", "far::add", FAR_ARGS(1, 2), &within, &out, &err)) ==
+	       FAR_PEER_LOST)
+		usleep(500);
+	CHECK_STATUS(status, FAR_OK, &err);
+	check_leave(agent);
+	return 0;
+}
+
+static int dead_without_a_session(void)
+{
+	shared_new();
+	struct spawned s = spawn(WORLD, calls_the_dead);
+	while (atomic_load(&shared->joined) < WORLD)
+		usleep(500);
+	killed(s.pids[VICTIM]);
+	atomic_store(&shared->life, 1);
+	for (int r = 0; r < WORLD; r++)
+		while (r != VICTIM && !atomic_load(&shared->reached[r]))
+			usleep(500);
+	life = 1;
+	s.pids[VICTIM] = spawn_one(&s, VICTIM, -1, calls_the_dead);
+	while (atomic_load(&shared->joined) <= WORLD)
+		usleep(500);
+	atomic_store(&shared->stop, true);
+	return spawn_wait(&s, -1);
+}
+
 /* ---- the way out ---- */
 
 static int leaves_early(int rank)
@@ -351,6 +424,8 @@ int main(void)
 		return 1;
 	lazy = true;
 	if (again_and_again(LIVES_MORE))
+		return 1;
+	if (dead_without_a_session())
 		return 1;
 	if (one_wins())
 		return 1;
