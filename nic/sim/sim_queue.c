@@ -87,11 +87,21 @@ static struct sim_queue *arrival_queue(const struct sim_packet *p)
 	return i < port->queues_n ? port->queues[i] : NULL;
 }
 
+/* Bodies arrive as little aligned as this NIC may have them. */
+static void misalign(struct sim_packet *p, uint32_t align)
+{
+	uint32_t by = align < 64 ? align : 0;
+	if (p->len)
+		memmove(p->room + by, p->body, p->len);
+	p->body = p->room + by;
+}
+
 static void into_ring(struct sim_queue *q, struct sim_packet *p)
 {
 	struct sim *sim = p->sim;
 	struct sim_host *host = p->to;
 	p->to_queue = (uint16_t)q->index;
+	misalign(p, q->port->nic.body_align);
 	sim->stats.arrived++;
 	sim_packet_landed(p);
 	host->stats.rx_packets++;
@@ -266,16 +276,6 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->flow = flow_of(p, place->route);
 }
 
-/* Bodies arrive as little aligned as the receiver's NIC may have them. */
-static void misalign(struct sim_packet *p)
-{
-	const struct sim_port *there = p->to->rails[p->rail].port;
-	uint32_t by = there && there->nic.body_align < 64 ? there->nic.body_align : 0;
-	if (by && p->len)
-		memmove(p->room + by, p->room, p->len);
-	p->body = p->room + by;
-}
-
 static void launch(struct sim_queue *q, struct sim_packet *p)
 {
 	struct sim *sim = p->sim;
@@ -315,7 +315,6 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	const struct sim_config *c = &p->sim->config;
 	unsigned priority = c->classify ? c->classify(c->classify_ctx, p->body, p->len) : 0;
 	p->priority = (uint8_t)(priority < SIM_PRIORITIES_MAX ? priority : SIM_PRIORITIES_MAX - 1);
-	misalign(p);
 	host->stats.tx_packets++;
 	host->stats.tx_bytes += p->len;
 	q->port->stats.tx_packets++;
