@@ -44,6 +44,7 @@ if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 		flows "arm64 $o, branch protection" qemu-aarch64 "$cross" "$o" -static -mbranch-protection=standard
 	done
 	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
+	guard_s=200
 	# The whole engine, whose fibers go on on other threads: nothing thread-local may be kept across a wait.
 	bounded "$cross" -O2 -static -std=c11 -D_GNU_SOURCE -fno-strict-aliasing -pthread -I"$top/engine" -I"$top" \
 		-I"$top/include" "$top"/engine/[a-ik-z]*/*.c "$top"/nic/*.c \
