@@ -177,11 +177,12 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 	uint32_t most = member ? FAR_LINK_HALF_OPEN_MAX : FAR_LINK_STRANGERS_MAX;
 	if (!member)
 		stranger_counted(p);
-	if ((member ? p->half_open_n : p->strangers_n) >= most)
+	bool room = (member ? p->half_open_n : p->strangers_n) < most;
+	struct link_peer *peer = room ? link_peer_new(p, queue, state) : NULL;
+	if (!peer) {
+		counter_bump(&p->crowded_n);
 		return NULL;
-	struct link_peer *peer = link_peer_new(p, queue, state);
-	if (!peer)
-		return NULL;
+	}
 	*(member ? &peer->half_open : &peer->stranger) = true;
 	p->half_open_n += peer->half_open;
 	p->strangers_n += peer->stranger;
