@@ -95,7 +95,7 @@ struct nic_stats {
 	uint64_t link_refused;   /* set-ups by strangers, and words of a set-up that cannot be */
 	uint64_t link_unknown;   /* of no connection that there is: the token, or another life of the port */
 	uint64_t link_ended;     /* of a connection that is over */
-	uint64_t link_no_memory; /* there was none for its message: it comes again */
+	uint64_t link_no_memory; /* there was none for its message, or it was a part out of turn: it comes again */
 	uint64_t link_crowded;   /* of a set-up, while too many wait for the control core: it comes again */
 };
 

@@ -165,6 +165,8 @@ static void link_stats(const struct nic_port *port, struct nic_stats *out)
 	}
 	out->link_refused += counted(&p->refused_n);
 	out->link_crowded += counted(&p->crowded_n);
+	out->link_unknown += counted(&p->unknown_n);
+	out->link_duplicates += counted(&p->repeated_n);
 }
 
 static struct nic_queue *link_queue_at(struct nic_port *port, unsigned i)

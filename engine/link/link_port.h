@@ -289,10 +289,11 @@ struct link_port {
 	uint32_t queues_n;
 	uint32_t peers_n; /* indices that were ever used: all below */
 	uint32_t half_open_n, strangers_n;
-	_Atomic uint64_t refused_n; /* set-ups of strangers */
-	_Atomic uint64_t crowded_n; /* packets of set-ups for which there was no place */
-	uint64_t next_at;           /* when some set-up has something to do */
-	nic_event_fn *event;        /* of step() */
+	_Atomic uint64_t refused_n;             /* set-ups of strangers */
+	_Atomic uint64_t crowded_n;             /* packets of set-ups for which there was no place */
+	_Atomic uint64_t unknown_n, repeated_n; /* that name no peer; that come again, or too late */
+	uint64_t next_at;                       /* when some set-up has something to do */
+	nic_event_fn *event;                    /* of step() */
 	void *ctx;
 	uint64_t now;
 	struct {

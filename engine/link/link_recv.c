@@ -76,8 +76,11 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 {
 	uint32_t step = ack - p->una;
 	if (step) {
-		if (__builtin_expect(step > p->next - p->una, 0))
-			return; /* an old one, or of packets that were never sent */
+		if (__builtin_expect(step > p->next - p->una, 0)) {
+			if ((int32_t)step > 0) /* of packets that were never sent; else an old one */
+				counter_bump(&q->malformed);
+			return;
+		}
 		advance_una(q, p, ack);
 		if (__builtin_expect(p->out_next != NULL, 0))
 			link_backlog_add(q, p);
@@ -151,12 +154,18 @@ __attribute__((noinline)) static void take_other(struct link_queue *q, struct li
 			mail(q, lp);
 			return;
 		}
+		if (p->dead || p->detached) {
+			counter_bump(&q->ended);
+			return;
+		}
 		p->heard = true;
 		link_ack_soon(q, p);
 		return;
 	case WIRE_RESET:
 	case WIRE_BYE:
-		if (p)
+		if (p && p->dead)
+			counter_bump(&q->ended);
+		else if (p)
 			link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
 		else
 			mail(q, lp);

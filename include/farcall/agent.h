@@ -331,7 +331,8 @@ struct far_nic_stats {
 	 * last packets sent once more before that; packets that were sent again for nothing, as the receiver said. */
 	uint64_t timeouts, probes, needless;
 	/* Packets that came and were dropped: of no session that there is (or another life of this worker); of one that
-	 * has ended; for want of memory; set-ups while too many are under way. The last two come again. */
+	 * has ended; for want of memory or of what is before them; set-ups while too many are under way. The last two
+	 * come again. */
 	uint64_t unknown, ended, no_memory, crowded;
 };
 /** Ports of the agent, best first. Any thread. */
