@@ -200,10 +200,12 @@
 #define FAR_LINK_ACK_NS    (FAR_LINK_MARGIN_NS / 4)
 /* A time-out is longer than the round trip by this at least: above what a host with a core for each shard takes from it
  * at a time (interrupts, some 0.3 ms), and the price of a lost packet that nothing else shows. Hosts with less show
- * gaps of 2 to 4 ms 50 times a second, of 50 ms now and then: those are measured, and remembered so long, see
- * link/link_rtt.h. */
-#define FAR_LINK_MARGIN_NS UINT64_C(1000000)
-#define FAR_LINK_PEAK_NS   UINT64_C(1000000000)
+ * gaps of 2 to 4 ms 50 times a second: those are recognised, and remembered so long, see link/link_rtt.h. Longer ones
+ * are rare, and cost a few needless packets each by the back-off; time-outs as long would make every loss cost as much.
+ */
+#define FAR_LINK_MARGIN_NS   UINT64_C(1000000)
+#define FAR_LINK_PEAK_NS     UINT64_C(1000000000)
+#define FAR_LINK_PEAK_NS_MAX UINT64_C(10000000)
 /* The first time-out of a connection, before anything was measured, and the longest: of back-off, and of what is
  * measured, where the network is slow. */
 #define FAR_LINK_RESEND_NS     UINT64_C(5000000)

@@ -13,11 +13,11 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* As it is now. What a host's schedule adds is no reason to wait longer than the longest back-off. */
+/* As it is now. */
 static uint64_t peak(const struct link_rtt *r, uint64_t now)
 {
 	uint64_t halvings = now > r->peak_at ? (now - r->peak_at) / FAR_LINK_PEAK_NS : 0;
-	return halvings < 64 ? smaller(r->peak_ns, FAR_LINK_RESEND_NS_MAX) >> halvings : 0;
+	return halvings < 64 ? r->peak_ns >> halvings : 0;
 }
 
 static void peak_raise(struct link_rtt *r, uint64_t ns, uint64_t now)
@@ -48,8 +48,10 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
 
 void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now)
 {
-	r->backoff = 0; /* it was measured after all */
-	peak_raise(r, smaller(ns, FAR_LINK_RTT_NS_MAX), now);
+	/* It was measured after all; beyond that, by the back-off, which stays until a sample shows a slow network. */
+	if (ns <= FAR_LINK_PEAK_NS_MAX)
+		r->backoff = 0;
+	peak_raise(r, smaller(ns, FAR_LINK_PEAK_NS_MAX), now);
 }
 
 void rtt_back_off(struct link_rtt *r)

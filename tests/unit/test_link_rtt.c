@@ -114,5 +114,11 @@ Test(link_rtt, ceilings)
 	struct link_rtt still = {0};
 	samples(&still, 200, 20 * US, 0);
 	rtt_mend(&still, 60 * S, 0);
-	cr_assert_leq(rtt_timeout(&still, 0), FAR_LINK_RESEND_NS_MAX * 5 / 4);
+	cr_assert_eq(rtt_timeout(&still, 0), FAR_LINK_PEAK_NS_MAX * 5 / 4);
+	/* The back-off is what remembers that: it might be the network. */
+	rtt_back_off(&still);
+	rtt_mend(&still, 60 * S, 0);
+	cr_assert_eq(rtt_timeout(&still, 0), FAR_LINK_PEAK_NS_MAX * 5 / 2);
+	rtt_mend(&still, MS, 0);
+	cr_assert_eq(rtt_timeout(&still, 0), FAR_LINK_PEAK_NS_MAX * 5 / 4);
 }
