@@ -85,7 +85,18 @@ struct nic_stats {
 	uint64_t tx_dropped;   /* committed and not sent: the device or kernel would not */
 	uint64_t kicks;        /* sent to sleepers */
 	/* engine/link */
-	uint64_t link_resent, link_duplicates, link_crc_errors, link_refused;
+	uint64_t link_resent;   /* packets sent again, by evidence or time; probes are not among them */
+	uint64_t link_timeouts; /* that nothing was acknowledged for so long */
+	uint64_t link_probes;   /* last packets sent once more, before a time-out */
+	uint64_t link_needless; /* packets sent again that had arrived, as the receiver says */
+	/* Arrived and dropped: */
+	uint64_t link_duplicates; /* it was there already */
+	uint64_t link_crc_errors;
+	uint64_t link_refused;   /* set-ups by strangers, and words of a set-up that cannot be */
+	uint64_t link_unknown;   /* of no connection that there is: the token, or another life of the port */
+	uint64_t link_ended;     /* of a connection that is over */
+	uint64_t link_no_memory; /* there was none for its message, or it was a part out of turn: it comes again */
+	uint64_t link_crowded;   /* of a set-up, while too many wait for the control core: it comes again */
 };
 
 /** Where a driver reports: `text` is filled on every failure that has more to say than its errno. */

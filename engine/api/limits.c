@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 
 static const struct bound {
@@ -38,6 +39,18 @@ static unsigned to_power(unsigned n, unsigned least)
 	return n;
 }
 
+static enum far_status peer_limit_check(const struct far_opts *opts, struct far_err *err)
+{
+	uint64_t ns = opts ? opts->peer_limit_ns : 0;
+	if (ns == 0 || (ns >= FAR_PEER_LIMIT_NS_MIN && ns <= FAR_PEER_LIMIT_NS_MAX))
+		return FAR_OK;
+	return err_set(err, FAR_INVALID,
+		       "options: peer_limit_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
+		       "] (10 ms to 1 h), "
+		       "or 0 for 1 s",
+		       ns, FAR_PEER_LIMIT_NS_MIN, FAR_PEER_LIMIT_NS_MAX);
+}
+
 enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *out, struct far_err *err)
 {
 	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -49,7 +62,7 @@ enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *o
 				       b->name, v, b->max, b->by_default);
 		*(unsigned *)(void *)((char *)out + b->out) = b->least ? to_power(v, b->least) : v;
 	}
-	return FAR_OK;
+	return peer_limit_check(opts, err);
 }
 
 void far_limits_read(struct far_agent *agent, struct far_limits *out)

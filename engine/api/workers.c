@@ -246,7 +246,14 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .resent = st.link_resent,
 				      .duplicates = st.link_duplicates,
 				      .crc_errors = st.link_crc_errors,
-				      .refused = st.link_refused};
+				      .refused = st.link_refused,
+				      .timeouts = st.link_timeouts,
+				      .probes = st.link_probes,
+				      .needless = st.link_needless,
+				      .unknown = st.link_unknown,
+				      .ended = st.link_ended,
+				      .no_memory = st.link_no_memory,
+				      .crowded = st.link_crowded};
 	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
 	p->ops->address_text(&addr, out->address, sizeof out->address);
 	return FAR_OK;

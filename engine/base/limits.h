@@ -192,17 +192,36 @@
 #define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
 /* Messages of a connection that are put together at once; the last place is kept for the one that is due. */
 #define FAR_LINK_ASSEMBLIES 4u
-/* An acknowledgement goes alone after so many messages or bytes, or so long after the first of them. The messages: with
- * those that one recv() takes more, what a sender's slots may be late by. The bytes: a sender of large packets never
- * finds its window closed by what arrived. */
+/* An acknowledgement goes alone after so many messages or bytes, or so long after the first of them, a quarter
+ * of the least time-out. The messages: with those that one recv() takes more, what a sender's slots may be late by. The
+ * bytes: a sender of large packets never finds its window closed by what arrived. */
 #define FAR_LINK_ACK_EVERY 96u
 #define FAR_LINK_ACK_BYTES (FAR_LINK_WINDOW_BYTES / 4)
-#define FAR_LINK_ACK_NS    UINT64_C(1000000)
-/* Unacknowledged packets are sent again after this, doubled each time in a row up to the other. */
+#define FAR_LINK_ACK_NS    (FAR_LINK_MARGIN_NS / 4)
+/* A time-out is longer than the round trip by this at least: above what a host with a core for each shard takes from it
+ * at a time (interrupts, some 0.3 ms), and the price of a lost packet that nothing else shows. Hosts with less show
+ * gaps of 2 to 4 ms 50 times a second: those are recognised, and remembered so long, see link/link_rtt.h. Longer ones
+ * are rare, and cost a few needless packets each by the back-off; time-outs as long would make every loss cost as much.
+ */
+#define FAR_LINK_MARGIN_NS   UINT64_C(1000000)
+#define FAR_LINK_PEAK_NS     UINT64_C(1000000000)
+#define FAR_LINK_PEAK_NS_MAX UINT64_C(10000000)
+/* The first time-out of a connection, before anything was measured, and the longest: of back-off, and of what is
+ * measured, where the network is slow. */
 #define FAR_LINK_RESEND_NS     UINT64_C(5000000)
 #define FAR_LINK_RESEND_NS_MAX UINT64_C(100000000)
-/* A packet counts as lost when so many that were sent after it have arrived. */
-#define FAR_LINK_REORDER 3u
+#define FAR_LINK_RTT_NS_MAX    UINT64_C(1000000000)
+/* The round trip is measured so often at most: twice a reading of the clock. */
+#define FAR_LINK_SAMPLE_NS UINT64_C(100000)
+/* A packet counts as lost when so many that were sent after it have arrived. Doubled when that was wrong, up to half of
+ * what the bitmap shows. */
+#define FAR_LINK_REORDER     3u
+#define FAR_LINK_REORDER_MAX 32u
+/* opts.peer_limit_ns: default and bounds. Less than the gaps of a busy host would take every one of them for a death;
+ * more is no limit. */
+#define FAR_PEER_LIMIT_NS     UINT64_C(1000000000)
+#define FAR_PEER_LIMIT_NS_MIN UINT64_C(10000000)
+#define FAR_PEER_LIMIT_NS_MAX UINT64_C(3600000000000)
 /* Of payload, when large packets vanish and small ones do not: with all headers within IPv6's least MTU. */
 #define FAR_LINK_SAFE_BYTES 1120u
 /* HELLO and WELCOME are repeated after this, half as long again each time up to the other. */

@@ -152,18 +152,21 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 {
 	struct link_message *m = assembling(p, f->first);
 	link_ack_soon(q, p);
-	if (f->number != p->rx_next)
+	/* Of another packet, or what is before it was lost, or there is no memory. */
+	if (f->number == p->rx_next && !m && f->offset == 0)
+		m = message_begin(q, p, f->first, f->length, false, true);
+	if (f->number != p->rx_next || !m) {
+		counter_bump(&q->no_memory);
 		return;
-	if (!m && f->offset == 0 && !(m = message_begin(q, p, f->first, f->length, false, true)))
-		return;
-	if (!m)
-		return; /* what is before it was lost */
+	}
 	if (m->len != f->length || (p->due_message && p->due_message != m)) {
 		link_broken(q, p);
 		return;
 	}
-	if (f->offset > m->done)
+	if (f->offset > m->done) {
+		counter_bump(&q->no_memory);
 		return;
+	}
 	fragment_put(m, h, f);
 	if (f->offset + f->len > m->done)
 		m->done = f->offset + f->len;
@@ -204,6 +207,25 @@ static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p
 	return NULL;
 }
 
+/* Of a packet that is there: was it sent again for nothing? Not when the first one was lost, and only the copy came
+ * twice; and what the network repeats is not marked. */
+static void came_twice(struct link_peer *p, const struct wire_head *h, uint32_t number)
+{
+	if (p->twice || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN)
+		return;
+	for (uint32_t i = 0; i < p->again_n && i < LINK_AGAIN_KEPT; i++)
+		if (p->again[i] == number)
+			return;
+	p->twice = WIRE_TWICE | ((int32_t)(number - p->rx_told) >= 0 ? WIRE_UNTOLD : 0);
+	p->twice_number = number;
+}
+
+static void note_again(struct link_peer *p, const struct wire_head *h, uint32_t number)
+{
+	if (h->marks & WIRE_AGAIN)
+		p->again[p->again_n++ % LINK_AGAIN_KEPT] = number;
+}
+
 /* One of several messages that cannot be handed up from where it lies. */
 static void take_batch(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 		       const struct link_fragment *f, uint32_t ahead)
@@ -215,7 +237,10 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 		link_broken(q, p);
 		return;
 	}
+	if (!m)
+		counter_bump(&q->no_memory);
 	if (m) {
+		note_again(p, h, f->number);
 		p->rings->arrived[f->number % FAR_LINK_WINDOW] = (struct link_arrived){m, 0, f->len};
 		p->early_n++;
 		for (; m; m = m->next)
@@ -239,6 +264,7 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 			return;
 		}
 		counter_bump(&q->duplicates);
+		came_twice(p, h, f->number);
 		link_ack_soon(q, p);
 		return;
 	}
@@ -257,13 +283,15 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 	bool whole = f->len == f->length;
 	struct link_message *m = whole && !p->due_message ? NULL : assembling(p, f->first);
 	if (!m && !(m = message_begin(q, p, f->first, f->length, whole, ahead == 0))) {
-		link_ack_soon(q, p); /* no memory: it comes again, and hears that we live */
+		counter_bump(&q->no_memory);
+		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
 		return;
 	}
 	if (m->len != f->length) {
 		link_broken(q, p);
 		return;
 	}
+	note_again(p, h, f->number);
 	fragment_put(m, h, f);
 	*a = (struct link_arrived){m, f->offset, f->len};
 	p->early_n++;

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LIMIT_NS    UINT64_C(1000000000)
 #define DRIVERS_MAX 8
 
 static struct link_port *port_of(const struct nic_port *port)
@@ -157,10 +156,19 @@ static void link_stats(const struct nic_port *port, struct nic_stats *out)
 		out->link_resent += counted(&q->resent);
 		out->link_duplicates += counted(&q->duplicates);
 		out->link_crc_errors += counted(&q->crc_errors);
-		out->link_refused += counted(&q->refused);
+		out->link_timeouts += counted(&q->timeouts);
+		out->link_probes += counted(&q->probes);
+		out->link_needless += counted(&q->needless);
+		out->link_unknown += counted(&q->unknown);
+		out->link_ended += counted(&q->ended);
+		out->link_no_memory += counted(&q->no_memory);
+		out->link_crowded += counted(&q->crowded);
 		out->rx_malformed += counted(&q->malformed);
 	}
 	out->link_refused += counted(&p->refused_n);
+	out->link_crowded += counted(&p->crowded_n);
+	out->link_unknown += counted(&p->unknown_n);
+	out->link_duplicates += counted(&p->repeated_n);
 }
 
 static struct nic_queue *link_queue_at(struct nic_port *port, unsigned i)
@@ -295,7 +303,7 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 		return link_error(err, -ENOMEM, "%s: out of memory", lower->ops->name);
 	p->config = *config;
 	if (!p->config.limit_ns)
-		p->config.limit_ns = LIMIT_NS;
+		p->config.limit_ns = FAR_PEER_LIMIT_NS;
 	if (!p->config.clock)
 		p->config.clock = &clock_monotonic;
 	if (!p->config.random)

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "link/link.h"
 #include "link/link_mail.h"
+#include "link/link_rtt.h"
 #include "wire/head.h"
 #include "xcore/buf.h"
 
@@ -53,6 +54,12 @@ struct link_message {
 };
 static_assert(sizeof(struct link_message) <= 256, "one slab of the smallest class");
 
+/** Why a packet was sent again; 0: it was not. */
+enum link_again { LINK_BY_EVIDENCE = 1, LINK_BY_TIME = 2 };
+
+/* Packets that came first as copies that were sent again, as the receiver remembers them. */
+#define LINK_AGAIN_KEPT 16u
+
 /** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
 struct link_sent {
 	struct link_message *message; /* `last`: with those behind it, by `next`, all of them in this packet */
@@ -60,6 +67,7 @@ struct link_sent {
 	uint32_t order; /* of its last sending, among all of the peer */
 	bool arrived;   /* by the bitmap */
 	bool last;      /* of its message */
+	uint8_t again;  /* enum link_again */
 };
 
 /** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
@@ -143,14 +151,26 @@ struct link_peer {
 	uint32_t answers;       /* looks at the timers that found something heard since the first of those */
 	uint64_t out_bytes;
 	uint64_t resend_at; /* 0: to be set by the next look at the timers */
+	uint64_t armed_at;  /* when it was set for the packets that are out now */
+	struct link_rtt rtt;
+	uint32_t reorder;     /* FAR_LINK_REORDER, or more: this path has reordered so many */
+	uint32_t probed_una;  /* `probed`: there was a probe while this one was the oldest */
+	uint32_t probe_order; /* `probe_out`: what was sent before it and has not come when it has is lost */
+	uint32_t probe_number;
+	bool probed, probe_out;
+	bool probing; /* at resend_at there is a probe, and no time-out yet */
 	/* in */
 	uint32_t rx_first;                /* what they begin with */
 	uint32_t rx_next;                 /* packet number that is due */
+	uint32_t rx_told;                 /* the same as it was told last */
 	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
 	uint32_t early_n;                 /* packets that arrived before their turn */
 	uint32_t owed;                    /* messages, or parts of one, that arrived and were not acknowledged */
 	uint32_t owed_bytes;              /* and the bytes of their packets */
 	uint64_t ack_at;                  /* 0: to be set */
+	uint8_t twice; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
+	uint32_t twice_number;
+	uint32_t again[LINK_AGAIN_KEPT], again_n; /* came as sent again, and not before */
 	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
 	struct link_message *held_first, **held_last; /* whole, but not attached yet */
 	uint32_t ready_n;                             /* in the queue's list */
@@ -216,10 +236,11 @@ struct link_queue {
 	bool armed;
 	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
 	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
+	bool paused;         /* the last look came late, and took no time-out */
 	uint32_t index;
 	uint32_t passes;     /* since the last reading of the clock */
 	uint64_t scanned_at; /* last look at the timers */
-	uint64_t now;
+	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
 	uint32_t scratch_used, heads_n;
 	uint64_t in_bytes;
@@ -232,7 +253,8 @@ struct link_queue {
 	struct link_peer *backlog_first, *backlog_last; /* have messages to send, and window */
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
-	_Atomic uint64_t resent, duplicates, crc_errors, refused, malformed;
+	_Atomic uint64_t resent, timeouts, probes, needless;
+	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
 	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
 		uint32_t peer;
@@ -267,9 +289,11 @@ struct link_port {
 	uint32_t queues_n;
 	uint32_t peers_n; /* indices that were ever used: all below */
 	uint32_t half_open_n, strangers_n;
-	_Atomic uint64_t refused_n; /* set-ups of strangers */
-	uint64_t next_at;           /* when some set-up has something to do */
-	nic_event_fn *event;        /* of step() */
+	_Atomic uint64_t refused_n;             /* set-ups of strangers */
+	_Atomic uint64_t crowded_n;             /* packets of set-ups for which there was no place */
+	_Atomic uint64_t unknown_n, repeated_n; /* that name no peer; that come again, or too late */
+	uint64_t next_at;                       /* when some set-up has something to do */
+	nic_event_fn *event;                    /* of step() */
 	void *ctx;
 	uint64_t now;
 	struct {
@@ -395,6 +419,8 @@ void link_queue_end(struct link_queue *q, struct link_peer *p);
 void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m);
 /** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
 void link_resend(struct link_queue *q, struct link_peer *p, bool all);
+/** Sends the last packet that the bitmap would show once more, so that the other side says what it lacks. */
+void link_probe(struct link_queue *q, struct link_peer *p);
 /** Forgets what the bitmap has told: the other side may have let go of it for want of memory. */
 void link_doubt(struct link_peer *p);
 /** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
@@ -419,6 +445,15 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 
 /** Acknowledgements, resends, probes: whatever is due now. */
 void link_timers_run(struct link_queue *q);
+/** What the path of a packet comes to when p->rtt.watch says so. The first packet that is to be timed has left. */
+void link_timing_begin(struct link_queue *q, struct link_peer *p, uint32_t number);
+/** All packets below `ack` have arrived, as is heard now; before they are taken off. */
+void link_timing_ack(struct link_queue *q, struct link_peer *p, uint32_t ack);
+/** Packet `number` has arrived, as is heard now for the first time. */
+void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number);
+/** The other side has packet `number` as it was sent first, and once more; `untold`: this is the first acknowledgement
+ * of it. Before the acknowledgement is taken. */
+void link_sent_twice(struct link_queue *q, struct link_peer *p, uint32_t number, bool untold);
 uint64_t link_deadline(const struct nic_queue *nq);
 
 #endif

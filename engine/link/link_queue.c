@@ -73,8 +73,10 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	if (p->started)
 		return;
 	p->started = true;
-	p->rx_next = p->rx_first;
+	p->rx_next = p->rx_told = p->rx_first;
 	p->una = p->next = q->port->config.first_packet;
+	p->reorder = FAR_LINK_REORDER;
+	p->rtt.watch = RTT_WANTED;
 	p->confirmed = p->loop || !p->accepted;
 	p->told_asleep = !q->port->lower_caps.wake;
 	uint64_t lower = p->loop ? LINK_BODY_MAX : q->ops->tx_bytes_max(q->lower, p->lower_peer);

@@ -68,6 +68,7 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	} else {
 		memset(&h->type, 0, 4);
 		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
+		h->first = be32_of(p->twice ? p->twice_number : 0);
 	}
 	h->crc = be32_of(0);
 	memset(h->tag, 0, sizeof h->tag);
@@ -85,6 +86,7 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *q, st
 		return error;
 	}
 	q->unflushed = true;
+	p->rx_told = p->rx_next;
 	p->owed = 0;
 	p->owed_bytes = 0;
 	p->ack_at = 0;
@@ -129,13 +131,13 @@ static inline void body_write(uint8_t *to, const struct link_message *m)
 
 /* All messages from `m` on, which together are `len` bytes behind the head. */
 static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
-		     uint32_t len)
+		     uint32_t len, unsigned marks)
 {
 	struct nic_tx tx;
 	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, 0, WIRE_BATCH);
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, 0, marks | WIRE_BATCH);
 	uint8_t *bytes = tx.body + LINK_HEAD;
 	body_write(bytes, m);
 	uint32_t end = m->len;
@@ -154,7 +156,9 @@ static int put_batch(struct link_queue *q, struct link_peer *p, const struct lin
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	int error = put(q, p, NULL, p->next, 0, 0, 0);
+	int error = put(q, p, NULL, p->next, 0, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	if (!error)
+		p->twice = 0;
 	if (!error && p->told_asleep)
 		awake_add(q, p);
 	return error;
@@ -285,6 +289,7 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->len = len;
 	e->order = ++p->order;
 	e->arrived = false;
+	e->again = 0;
 	e->last = end != NULL;
 	p->next = number + 1;
 	p->flying += len;
@@ -294,6 +299,8 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	} else {
 		m->done += len;
 	}
+	if (__builtin_expect(p->rtt.watch & RTT_WANTED, 0))
+		link_timing_begin(q, p, number);
 	if (p->una == number) {
 		p->resend_at = 0;
 		p->resends = 0;
@@ -323,7 +330,7 @@ static inline int send_next(struct link_queue *q, struct link_peer *p)
 	if (end && end != m) {
 		struct link_message *behind = end->next;
 		end->next = NULL;
-		error = put_batch(q, p, m, p->next, len);
+		error = put_batch(q, p, m, p->next, len, 0);
 		end->next = behind;
 	} else {
 		error = put(q, p, m, p->next, m->done, len, 0);
@@ -427,15 +434,15 @@ static void send_backlog(struct link_queue *q)
 static int put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
 	if (e->last && e->message->next)
-		return put_batch(q, p, e->message, number, e->len);
-	return e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, 0);
+		return put_batch(q, p, e->message, number, e->len, WIRE_AGAIN);
+	return e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, WIRE_AGAIN);
 }
 
 static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
 	for (uint32_t at = 0; at < e->len;) {
 		uint32_t left = e->len - at, len = left < p->payload_max ? left : p->payload_max;
-		unsigned marks = WIRE_PIECE | (len < left ? WIRE_MORE : 0u);
+		unsigned marks = WIRE_AGAIN | WIRE_PIECE | (len < left ? WIRE_MORE : 0u);
 		if (put(q, p, e->message, number, e->offset + at, len, marks))
 			return;
 		at += len;
@@ -452,13 +459,42 @@ void link_doubt(struct link_peer *p)
 	}
 }
 
+/* Enough that were sent after it have arrived, or a probe, which was sent much later. */
+static bool lost(struct link_peer *p, const struct link_sent *e)
+{
+	if ((int32_t)(p->order_arrived - e->order) >= (int32_t)p->reorder)
+		return true;
+	if (!p->probe_out || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
+	    (int32_t)(p->probe_order - e->order) <= 0)
+		return false;
+	/* What waited for that has waited long. */
+	if (p->reorder > FAR_LINK_REORDER && (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
+		p->reorder--;
+	return true;
+}
+
+void link_probe(struct link_queue *q, struct link_peer *p)
+{
+	uint32_t number = p->next - p->una <= BITMAP ? p->next - 1 : p->una + BITMAP;
+	while (number != p->una && p->rings->sent[number % FAR_LINK_WINDOW].arrived)
+		number--;
+	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	if (put_again(q, p, e, number))
+		return;
+	e->order = ++p->order;
+	e->again |= LINK_BY_TIME;
+	p->probe_out = true;
+	p->probe_order = e->order;
+	p->probe_number = number;
+	counter_bump(&q->probes);
+}
+
 void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 {
 	uint32_t end = p->next - p->una <= BITMAP ? p->next : p->una + BITMAP + 1;
 	for (uint32_t number = p->una; number != end; number++) {
 		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
-		bool lost = (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER;
-		if (e->arrived || !(lost || all))
+		if (e->arrived || !(all || lost(p, e)))
 			continue;
 		int error = put_again(q, p, e, number);
 		if (error == -EMSGSIZE && e->last && e->message->next) {
@@ -473,6 +509,7 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 			return;
 		}
 		e->order = ++p->order;
+		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
 		counter_bump(&q->resent);
 		/* A peer that is silent gets one at a time. */
 		if (all && p->resends > 1)

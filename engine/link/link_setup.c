@@ -177,11 +177,12 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 	uint32_t most = member ? FAR_LINK_HALF_OPEN_MAX : FAR_LINK_STRANGERS_MAX;
 	if (!member)
 		stranger_counted(p);
-	if ((member ? p->half_open_n : p->strangers_n) >= most)
+	bool room = (member ? p->half_open_n : p->strangers_n) < most;
+	struct link_peer *peer = room ? link_peer_new(p, queue, state) : NULL;
+	if (!peer) {
+		counter_bump(&p->crowded_n);
 		return NULL;
-	struct link_peer *peer = link_peer_new(p, queue, state);
-	if (!peer)
-		return NULL;
+	}
 	*(member ? &peer->half_open : &peer->stranger) = true;
 	p->half_open_n += peer->half_open;
 	p->strangers_n += peer->stranger;
@@ -233,6 +234,7 @@ static struct link_peer *peer_accepted(const struct link_port *p, uint64_t id, u
 
 static void hello_again(struct link_port *p, struct link_peer *peer, unsigned queue, uint32_t path, uint64_t now)
 {
+	counter_bump(&p->repeated_n);
 	if (peer->state == LINK_UP && !peer->settled)
 		link_say_words(peer, WIRE_WELCOME);
 	if (peer->state != LINK_ACCEPTING || peer->way == NIC_PEER_NONE || peer->lower_pending)
@@ -294,8 +296,10 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 	}
 	if (peer->state == LINK_UP && !peer->accepted && queue == peer->owner)
 		link_order(peer, LINK_DUE_ACK);
-	if (peer->state != LINK_CONNECTING)
+	if (peer->state != LINK_CONNECTING) {
+		counter_bump(&p->repeated_n);
 		return;
+	}
 	peer->token_there = w->token;
 	if (queue != peer->owner) {
 		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, w->path);
@@ -315,23 +319,31 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 static void on_no(struct link_port *p, const struct wire_head *h, int error, uint32_t path, uint64_t now)
 {
 	struct link_peer *peer = peer_named(p, h);
-	if (!peer) {
-		stranger_counted(p); /* of a connection, or a life of ours, that is over */
-		return;
-	}
-	switch (h->kind) {
-	case WIRE_REFUSED:
-		if (peer->state == LINK_CONNECTING)
-			link_failed(p, peer, error);
-		break;
-	case WIRE_WRONG_QUEUE:
-		if (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled))
-			way_next(p, peer, path, now);
-		break;
-	default: /* RESET, BYE: at another queue than its own */
-		if (peer->state == LINK_UP)
-			link_peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
-	}
+	bool setting_up = peer && (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled));
+	if (!peer)
+		counter_bump(&p->unknown_n);
+	else if (h->kind == WIRE_REFUSED && peer->state == LINK_CONNECTING)
+		link_failed(p, peer, error);
+	else if (h->kind == WIRE_WRONG_QUEUE && setting_up)
+		way_next(p, peer, path, now);
+	else if ((h->kind == WIRE_RESET || h->kind == WIRE_BYE) && peer->state == LINK_UP)
+		/* At another queue than its own. */
+		link_peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
+	else
+		counter_bump(&p->repeated_n);
+}
+
+/* To another queue than its own, or of no connection that the queue serves. */
+static void on_ping(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
+		    uint64_t now)
+{
+	struct link_peer *peer = peer_named(p, h);
+	if (!peer || peer->state == LINK_CLOSING)
+		answer_no(p, queue, w, true, -ESTALE, now);
+	else if (peer->state == LINK_UP)
+		link_order(peer, LINK_DUE_ACK);
+	else
+		counter_bump(&p->repeated_n);
 }
 
 static void on_mail(struct link_port *p, unsigned queue, const struct link_mail *mail, uint64_t now)
@@ -355,7 +367,7 @@ static void on_mail(struct link_port *p, unsigned queue, const struct link_mail 
 	else if (h.kind == WIRE_WELCOME)
 		on_welcome(p, queue, &h, &w, now);
 	else if (h.kind == WIRE_PING)
-		answer_no(p, queue, &w, true, -ESTALE, now);
+		on_ping(p, queue, &h, &w, now);
 	else
 		on_no(p, &h, error, path, now);
 }

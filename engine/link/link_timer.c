@@ -2,22 +2,102 @@
 /**
  * Time. A peer is active from its first packet until nothing is unacknowledged, owed, or awaited from it; only active
  * ones are looked at, so idle connections cost nothing and say nothing. Times are set by the first look after their
- * reason came to be, at most LOOK_NS late: the path of a packet reads no clock.
+ * reason came to be, a LOOK_NS late: the path of a packet reads no clock, but for the few that are timed.
  */
 #include "link/link_port.h"
 
 #include <errno.h>
 
-#define LOOK_NS        UINT64_C(250000) /* between two looks at the active peers, unless somebody sleeps */
-#define FULL_NS        UINT64_C(100000) /* the driver below is full: when to try again */
-#define PROBES         4u               /* in the limit of a silent peer */
-#define NARROW_RESENDS 5u               /* time-outs in a row after which a large packet is taken to be too large */
+#define LOOK_NS        UINT64_C(32000)   /* between two looks at the active peers, unless somebody sleeps */
+#define LOOK_PEER_NS   UINT64_C(128)     /* and for each of them: a look takes some 30 ns */
+#define FULL_NS        UINT64_C(100000)  /* the driver below is full: when to try again */
+#define STALL_NS       UINT64_C(1000000) /* between two looks: this thread did not run, or was busy elsewhere */
+#define NARROW_RESENDS 5u                /* time-outs in a row after which a large packet is taken to be too large */
+/* What is owed is acknowledged by FAR_LINK_ACK_NS: one look sets the time, the next but one may be the first after. */
+#define ACK_AFTER_NS (FAR_LINK_ACK_NS - 2 * LOOK_NS)
 
-static uint64_t resend_after(uint32_t resends)
+/* ---- the round trip ---- */
+
+static uint64_t now_of(struct link_queue *q)
 {
-	uint64_t ns = FAR_LINK_RESEND_NS << (resends < 8 ? resends : 8);
-	return ns < FAR_LINK_RESEND_NS_MAX ? ns : FAR_LINK_RESEND_NS_MAX;
+	if (q->now == 0)
+		q->now = clock_now(q->clock);
+	return q->now;
 }
+
+void link_timing_begin(struct link_queue *q, struct link_peer *p, uint32_t number)
+{
+	q->now = clock_now(q->clock); /* since recv() a handler may have run */
+	p->rtt.watch = (uint8_t)((p->rtt.watch & ~RTT_WANTED) | RTT_TIMING);
+	p->rtt.number = number;
+	p->rtt.sent_at = p->rtt.sampled_at = q->now;
+}
+
+static void sample(struct link_queue *q, struct link_peer *p)
+{
+	const struct link_sent *e = &p->rings->sent[p->rtt.number % FAR_LINK_WINDOW];
+	p->rtt.watch &= (uint8_t)~RTT_TIMING;
+	/* Which of two copies is acknowledged nobody knows: Karn's rule. */
+	if (!e->arrived && !e->again)
+		rtt_sample(&p->rtt, now_of(q) - p->rtt.sent_at, now_of(q));
+}
+
+static void late_arrived(struct link_queue *q, struct link_peer *p)
+{
+	p->rtt.watch &= (uint8_t)~RTT_LATE;
+	p->rtt.late_ns = now_of(q) - p->rtt.late_from;
+	p->rtt.late_known = true;
+}
+
+__attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link_peer *p, uint32_t ack)
+{
+	if (p->rtt.watch & RTT_TIMING && (int32_t)(ack - p->rtt.number) > 0)
+		sample(q, p);
+	if (p->rtt.watch & RTT_LATE && (int32_t)(ack - p->rtt.late) > 0)
+		late_arrived(q, p);
+}
+
+void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number)
+{
+	if (p->rtt.watch & RTT_TIMING && number == p->rtt.number)
+		sample(q, p);
+	if (p->rtt.watch & RTT_LATE && number == p->rtt.late)
+		late_arrived(q, p);
+}
+
+__attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link_peer *p, uint32_t number, bool untold)
+{
+	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	if (p->next - number - 1 >= FAR_LINK_WINDOW || !e->again)
+		return; /* of long ago, or it was not */
+	counter_bump(&q->needless);
+	if (e->again & LINK_BY_EVIDENCE) {
+		p->reorder *= 2;
+		if (p->reorder > FAR_LINK_REORDER_MAX)
+			p->reorder = FAR_LINK_REORDER_MAX;
+	}
+	/* It was late, or its acknowledgement was. Else that was lost: then this one says nothing of the time. */
+	if (number == p->rtt.late && e->again & LINK_BY_TIME) {
+		if (untold && p->rtt.watch & RTT_LATE)
+			late_arrived(q, p);
+		if (p->rtt.late_known)
+			rtt_mend(&p->rtt, p->rtt.late_ns, now_of(q));
+	}
+	e->again = 0;
+}
+
+/* The last packet that was sent again by time: should that prove needless, how long it took is known. */
+static void late_begin(struct link_peer *p, uint32_t number)
+{
+	if (p->rtt.watch & RTT_LATE)
+		return;
+	p->rtt.watch |= RTT_LATE;
+	p->rtt.late = number;
+	p->rtt.late_from = p->armed_at;
+	p->rtt.late_known = false;
+}
+
+/* ---- what is unacknowledged ---- */
 
 /* Large packets vanish and small ones do not: a path that says nothing of its width. */
 static void narrow(struct link_peer *p)
@@ -27,15 +107,43 @@ static void narrow(struct link_peer *p)
 		p->payload_max = FAR_LINK_SAFE_BYTES;
 }
 
+/* From the first look after something was acknowledged, or after the first packet left. A host that is known to be slow
+ * is not probed. */
+static void arm(struct link_peer *p, uint64_t now)
+{
+	bool may = !p->resends && !p->rtt.backoff && !(p->probed && p->probed_una == p->una);
+	uint64_t probe = may ? rtt_probe(&p->rtt, now) : 0;
+	p->probing = probe != 0;
+	p->probe_out = false;
+	p->armed_at = now;
+	p->resend_at = now + (probe ? probe : rtt_timeout(&p->rtt, now));
+}
+
+static void probe(struct link_queue *q, struct link_peer *p, uint64_t now)
+{
+	p->probing = false;
+	p->probed = true;
+	p->probed_una = p->una;
+	p->resend_at = now + rtt_timeout(&p->rtt, now);
+	link_probe(q, p);
+	if (p->probe_out)
+		late_begin(p, p->probe_number);
+	link_kick(q, p);
+}
+
 static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
 	if (p->resends == 0)
 		p->answers = 0;
+	late_begin(p, p->una);
 	p->resends++;
+	p->reorder = FAR_LINK_REORDER;
+	counter_bump(&q->timeouts);
 	if (p->resends == 2)
 		link_doubt(p);
 	narrow(p);
-	p->resend_at = now + resend_after(p->resends);
+	rtt_back_off(&p->rtt);
+	p->resend_at = now + rtt_timeout(&p->rtt, now);
 	link_resend(q, p, true);
 	/* With our address in it, so that one who does not know us can say so. */
 	if (p->silent_ns)
@@ -43,15 +151,33 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	link_kick(q, p);
 }
 
+static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
+{
+	if (p->resend_at == 0)
+		arm(p, now);
+	else if (now >= p->resend_at && !paused && p->probing)
+		probe(q, p, now);
+	else if (now >= p->resend_at && !paused)
+		time_out(q, p, now);
+}
+
+/* ---- silence ---- */
+
 static bool is_awaited(const struct link_queue *q, const struct link_peer *p)
 {
 	return p->una != p->next || p->out_next || p->early_n || p->due_message ||
 	       (q->owes && p->attached && q->owes(q->owes_ctx, p->index));
 }
 
+/* Silent for so long, it is pinged: after a quarter of the limit, then after each eighth. */
+static uint64_t ping_after(const struct link_queue *q, const struct link_peer *p)
+{
+	return q->limit_ns / 4 + p->pings * (q->limit_ns / 8);
+}
+
 static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
 {
-	uint64_t probe_ns = q->limit_ns / PROBES;
+	uint64_t most = q->limit_ns / 4;
 	if (p->heard || p->fresh) {
 		p->answers += p->heard;
 		p->heard = p->fresh = false;
@@ -59,24 +185,26 @@ static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
 		p->pings = 0;
 	} else {
 		/* Longer gaps are those in which nobody listened. */
-		p->silent_ns += gap < probe_ns ? gap : probe_ns;
+		p->silent_ns += gap < most ? gap : most;
 	}
 }
 
+/* ---- looks ---- */
+
 /* false: nothing is to be done for it any more. */
-static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap)
+static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
 {
 	if (p->dead || !p->started)
 		return false;
 	listen_to(q, p, gap);
 	if (p->owed && p->ack_at == 0)
-		p->ack_at = now + FAR_LINK_ACK_NS;
+		p->ack_at = now + ACK_AFTER_NS;
 	else if (p->owed && now >= p->ack_at)
 		link_ack_soon(q, p);
-	if (p->una != p->next && p->resend_at == 0)
-		p->resend_at = now + resend_after(p->resends);
-	else if (p->una != p->next && now >= p->resend_at)
-		time_out(q, p, now);
+	if (p->una != p->next)
+		look_at_unacked(q, p, now, paused);
+	if (!(p->rtt.watch & (RTT_WANTED | RTT_TIMING)) && now - p->rtt.sampled_at >= FAR_LINK_SAMPLE_NS)
+		p->rtt.watch |= RTT_WANTED;
 	link_backlog_add(q, p);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
@@ -86,7 +214,7 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 		link_peer_dead(q, p, -ETIMEDOUT);
 		return false;
 	}
-	if (p->silent_ns >= (p->pings + 1) * (q->limit_ns / PROBES)) {
+	if (p->silent_ns >= ping_after(q, p)) {
 		p->pings++;
 		link_send_ping(q, p);
 	}
@@ -97,13 +225,16 @@ void link_timers_run(struct link_queue *q)
 {
 	uint64_t now = clock_now(q->clock), gap = now - q->scanned_at;
 	q->passes = 0;
-	if (!q->look && gap < LOOK_NS)
+	q->now = now;
+	if (!q->look && gap < LOOK_NS + q->actives_n * LOOK_PEER_NS)
 		return;
+	/* After a pause what has arrived is taken before anything is believed to be late; but not for ever. */
+	q->paused = !q->look && gap > STALL_NS && !q->paused;
 	q->look = false;
 	q->scanned_at = now;
 	for (uint32_t i = q->actives_n; i-- > 0;) {
 		struct link_peer *p = q->actives[i];
-		if (look_at(q, p, now, gap))
+		if (look_at(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
 		q->actives[i] = q->actives[--q->actives_n];
@@ -129,13 +260,15 @@ uint64_t link_deadline(const struct nic_queue *nq)
 	if (q->backlog_first || q->acks_n)
 		next = earlier(next, now + FULL_NS);
 	for (uint32_t i = 0; i < q->actives_n; i++) {
-		const struct link_peer *p = q->actives[i];
+		struct link_peer *p = q->actives[i];
 		uint64_t heard = now > q->scanned_at + p->silent_ns ? now - p->silent_ns : q->scanned_at;
 		if (p->owed)
-			next = earlier(next, p->ack_at ? p->ack_at : now + FAR_LINK_ACK_NS);
+			next = earlier(next, p->ack_at ? p->ack_at : now + ACK_AFTER_NS);
+		if (p->una != p->next && p->resend_at == 0)
+			arm(p, now);
 		if (p->una != p->next)
-			next = earlier(next, p->resend_at ? p->resend_at : now + resend_after(p->resends));
-		next = earlier(next, heard + (p->pings + 1) * (q->limit_ns / PROBES));
+			next = earlier(next, p->resend_at);
+		next = earlier(next, heard + ping_after(q, p));
 	}
 	return next;
 }

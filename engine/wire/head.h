@@ -140,7 +140,10 @@ enum wire_mark {
 	WIRE_ASLEEP = 1, /* the sender is about to sleep: to be kicked */
 	WIRE_PIECE = 2,  /* a part of the packet only: the path has become narrower since it was numbered */
 	WIRE_MORE = 4,   /* further pieces of it follow */
-	WIRE_BATCH = 8   /* whole messages; behind the first each has a struct wire_sub */
+	WIRE_BATCH = 8,  /* whole messages; behind the first each has a struct wire_sub */
+	WIRE_AGAIN = 16, /* it was sent before; ACK: with the same `ack` */
+	WIRE_TWICE = 32, /* ACK: packet `first` came as AGAIN, and had come without */
+	WIRE_UNTOLD = 64 /* and it was not acknowledged before */
 };
 
 struct wire_head {
@@ -163,7 +166,7 @@ struct wire_head {
 	be32 reserved;
 	be32 length;     /* of the message */
 	be32 offset;     /* of this packet's bytes in it */
-	be32 first;      /* packet that the message begins with */
+	be32 first;      /* packet that the message begins with; ACK: see WIRE_TWICE */
 	be32 crc;        /* CRC32C of the packet, this field as zeros; 0 with a tag, or when the driver checks */
 	uint8_t tag[16]; /* authentication tag; zeros without a key */
 };

@@ -187,8 +187,10 @@ struct far_opts {
 	/** What to publish instead of the address that was bound, behind NAT: address[:port[-port]]. Default:
 	 * FAR_ADVERTISE in the environment, else what was bound. */
 	const char *advertise;
-	uint64_t peer_limit_ns; /* a worker that owes an answer and is not heard for so long over a network is lost;
-				   default 1 s. Over shm the kernel tells at once */
+	uint64_t peer_limit_ns; /* a worker that owes an answer or an acknowledgement and is not heard for so long over
+				   a network is lost: [10 ms, 1 h], default 1 s, however many packets were lost. Shorter
+				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over
+				   shm the kernel tells at once */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -326,6 +328,13 @@ struct far_nic_stats {
 	uint64_t kicks;                          /* sent to wake peers */
 	uint64_t resent, duplicates, crc_errors; /* of drivers that may lose, repeat or damage packets */
 	uint64_t refused;                        /* set-ups of sessions */
+	/* Of drivers that may lose packets: times that nothing was acknowledged in the time that the round trip allows;
+	 * last packets sent once more before that; packets that were sent again for nothing, as the receiver said. */
+	uint64_t timeouts, probes, needless;
+	/* Packets that came and were dropped: of no session that there is (or another life of this worker); of one that
+	 * has ended; for want of memory or of what is before them; set-ups while too many are under way. The last two
+	 * come again. */
+	uint64_t unknown, ended, no_memory, crowded;
 };
 /** Ports of the agent, best first. Any thread. */
 unsigned far_nic_ports(struct far_agent *agent);

@@ -321,6 +321,13 @@ static void refused_at_init(void)
 	opts = (struct far_opts){.init_method = "tcp://127.0.0.1:1", .fiber_stack_bytes = 1};
 	CHECK_STATUS(far_init_rpc("x", 0, 1, &opts, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "fiber_stack_bytes is 1");
+	static const uint64_t limits[] = {1, 9999999, UINT64_C(3600000000001), UINT64_MAX};
+	for (unsigned i = 0; i < 4; i++) {
+		opts = (struct far_opts){.init_method = "tcp://127.0.0.1:1", .peer_limit_ns = limits[i]};
+		CHECK_STATUS(far_init_rpc("x", 0, 1, &opts, &a, &err), FAR_INVALID, &err);
+		CHECK_TEXT(&err, "peer_limit_ns is ");
+		CHECK_TEXT(&err, "[10000000, 3600000000000]");
+	}
 	CHECK(!a);
 }
 

@@ -148,11 +148,15 @@ unsigned bench_take(unsigned e, unsigned queue)
 
 void bench_turn(void)
 {
+	if (bench.before)
+		bench.before();
+	bool step = bench.turns++ % (bench.steps_every ? bench.steps_every : 1) == 0;
 	for (unsigned e = 0; e < LINK_ENDS; e++) {
 		struct link_end *end = &bench.ends[e];
 		if (!end->port)
 			continue;
-		end->next = end->port->ops->step(end->port, bench.now, on_event, end);
+		if (step)
+			end->next = end->port->ops->step(end->port, bench.now, on_event, end);
 		for (unsigned i = 0; end->port && i < end->queues; i++)
 			bench_take(e, i);
 	}

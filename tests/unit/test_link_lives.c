@@ -43,7 +43,8 @@ static uint64_t dropped(unsigned e)
 {
 	struct nic_stats st;
 	bench.ends[e].port->ops->stats(bench.ends[e].port, &st);
-	return st.link_refused + st.link_duplicates + st.link_crc_errors + st.rx_malformed;
+	return st.link_refused + st.link_unknown + st.link_ended + st.link_duplicates + st.link_crc_errors +
+	       st.rx_malformed;
 }
 
 static uint64_t any_len(uint64_t seq)
