@@ -51,7 +51,11 @@ static bool post(void *ctx, unsigned shard, const struct mail *mail)
 static bool take(void *ctx, unsigned shard, struct mail *mail)
 {
 	struct far_agent *a = ctx;
-	return mailbox_get(&a->shards[shard]->mail_out, mail);
+	if (!mailbox_get(&a->shards[shard]->mail_out, mail))
+		return false;
+	session_memory_free(mail->memory);
+	mail->memory = NULL;
+	return true;
 }
 
 static uint64_t outstanding(void *ctx)

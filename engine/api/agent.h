@@ -86,7 +86,7 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 /** Bytes of a message that a worker takes. */
 static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t worker)
 {
-	uint64_t max = a->members[worker].message_bytes_max;
+	uint64_t max = atomic_load_explicit(&a->members[worker].message_bytes_max, memory_order_relaxed);
 	return max ? max : FAR_MSG_BYTES_MAX;
 }
 

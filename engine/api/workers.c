@@ -15,8 +15,8 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 	snprintf(out->name, sizeof out->name, "%s", m->name);
 	out->rank = m->rank;
 	out->shards = m->shards;
-	out->alive = atomic_load_explicit(&m->alive, memory_order_relaxed) != 0;
-	out->incarnation = m->incarnation;
+	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* whose incarnation is seen then */
+	out->incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	const struct ctl_route *route = atomic_load_explicit(&m->route, memory_order_acquire);
 	if (!route)
 		return;

@@ -165,6 +165,17 @@
 #define FAR_STORE_VALUE_MAX   4096
 #define FAR_STORE_KEYS_MAX    65536
 #define FAR_STORE_CLIENTS_MAX 1024
+/* Watches and undecided HOLDs of one client: a member has two of the former and one of the latter. */
+#define FAR_STORE_WATCHES_MAX  4
+#define FAR_STORE_CONTESTS_MAX 8
+/* What waits for a client before further changes are left where they are: some of the longest frames. */
+#define FAR_STORE_WATCH_BYTES ((size_t)64 << 10)
+/* Deleted keys that are kept for clients that have not been told yet: four for each member. Beyond it the slowest one is
+ * dropped. */
+#define FAR_STORE_DELETED_MAX 4096
+/* How long who holds a key that somebody else wants may take to give a sign of life: many times what a control core
+ * takes on a machine that is busy, so that none is dropped that is merely slow. */
+#define FAR_STORE_SILENT_NS UINT64_C(5000000000)
 
 /* engine/link: connections of a port and queues, as shm has them. */
 #define FAR_LINK_PEERS_MAX  4096u

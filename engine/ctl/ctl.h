@@ -45,7 +45,7 @@ struct ctl_config {
 	void *ctx;
 };
 
-/** How a member is reached, or would be. Constant, and there as long as the member. */
+/** How a member is reached, or would be. Constant, and there to the end: a life of the member adds one or two. */
 struct ctl_route {
 	const char *nic;               /* driver; "": none */
 	char address[96];              /* its address, in words */
@@ -53,15 +53,18 @@ struct ctl_route {
 	const struct ctl_route *older; /* the control core's */
 };
 
-/** A member as application threads see it: all but `route` and `alive` is constant from READY on. */
+/**
+ * A member as application threads see it. Name, rank and shards are constant from READY on: another life of it has the
+ * same. The rest is the control core's to change, and each field right by itself.
+ */
 struct ctl_member {
 	const char *name; /* "": not known yet */
 	int32_t rank;
 	uint32_t shards;
-	uint64_t incarnation;
-	uint64_t message_bytes_max;              /* what it takes in one message; 0: no limit */
-	_Atomic(const struct ctl_route *) route; /* NULL: not known yet. Writer: control core; release, for who reads */
-	_Atomic int alive;                       /* writer: control core; relaxed, a hint */
+	_Atomic uint64_t incarnation;            /* of its present or last life; relaxed */
+	_Atomic uint64_t message_bytes_max;      /* what it takes in one message; 0: no limit. Relaxed */
+	_Atomic(const struct ctl_route *) route; /* NULL: not known yet. Release, for who reads */
+	_Atomic int alive;                       /* a hint; 1 is stored last of a new life: release */
 };
 
 struct ctl;
@@ -91,7 +94,7 @@ enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err);
  * names the members). */
 void ctl_leave(struct ctl *ctl, uint64_t timeout_ns);
 
-/** Members, by rank; `world` of them; constant from READY on. */
+/** Members, by rank; `world` of them; see struct ctl_member. */
 const struct ctl_member *ctl_members(const struct ctl *ctl, int *world);
 int ctl_rank(const struct ctl *ctl);
 /** Sessions of each shard that are set up at init; 0: they are set up on demand. Constant from READY on. */

@@ -64,6 +64,7 @@ void group_destroy(struct group *g)
 	for (int r = 0; g->peers && g->members && r < g->url.world; r++) {
 		route_free(&g->peers[r]);
 		free(g->peers[r].info);
+		free(g->peers[r].name);
 	}
 	free(g->members);
 	free(g->peers);
@@ -136,18 +137,21 @@ void group_fail(struct group *g, bool tell, enum far_status status, const char *
 	g->phase = PHASE_FAILING;
 	g->busy = true;
 	g->grace = time_after(g->now, GRACE_NS);
+	/* A group that runs does not end because somebody could not come back to it. */
+	tell &= !g->rejoining;
 	if (tell && g->client && store_client_link(g->client) == STORE_CONNECTED)
 		abort_publish(g);
 }
 
-void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
-	       uint64_t deadline, store_done_fn *done, void *user)
+void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
+		  store_done_fn *done, void *user)
 {
 	char key[FAR_STORE_KEY_MAX + 1];
 	int len = rank < 0 ? snprintf(key, sizeof key, "%s/%s", g->group, what)
 			   : snprintf(key, sizeof key, "%s/%s/%d", g->group, what, rank);
-	struct store_msg m = {
-		.op = op, .key = (const uint8_t *)key, .key_len = (size_t)len, .value = value, .value_len = value_len};
+	struct store_msg m = *request;
+	m.key = (const uint8_t *)key;
+	m.key_len = (size_t)len;
 	int rc = g->client ? store_client_submit(g->client, &m, g->now, deadline, done, user) : -ENOTCONN;
 	g->busy = true;
 	if (rc == 0)
@@ -157,6 +161,13 @@ void group_ask(struct group *g, enum store_op op, const char *what, int rank, co
 		g->store_lost = true;
 	else
 		group_fail(g, false, FAR_RESOURCE, "a request to the store at %s failed: %s", g->store, strerror(-rc));
+}
+
+void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
+	       uint64_t deadline, store_done_fn *done, void *user)
+{
+	struct store_msg m = {.op = op, .value = value, .value_len = value_len};
+	group_submit(g, &m, what, rank, deadline, done, user);
 }
 
 static void failing_step(struct group *g)

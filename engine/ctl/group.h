@@ -4,9 +4,10 @@
  *
  * Keys in the store, all prefixed with the group's name and '/':
  *   world        world size, set by who comes first
- *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: who holds rank r, by compare-and-set
+ *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: who holds rank r, as long as it is connected
  *   info/<r>     see info.h
  *   list/<k>     chunk k of all infos, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see list.c
+ *   running      "1": rank 0 is READY; who comes now takes the place of a member that was there before (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
  *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before
  *   byes         by rank 0, in groups that have lists: a byte for each rank, '1' (bye), 'l' (lost), '?' (not come)
@@ -64,20 +65,21 @@ enum pair_state {
 	PAIR_CONNECTING, /* our attempt is out */
 	PAIR_YIELDING,   /* the other side said that it connects itself: its hello is awaited */
 	PAIR_UP,
-	PAIR_DEAD /* for good */
+	PAIR_DEAD /* as long as this life of the member lasts, or would have */
 };
 
-/** One of our shards and one of a member's: the session between them. Made when first used. */
+/** One of our shards and one of a member's, in one life of that: the session between them. Made when first used. */
 struct pair {
 	struct peer *peer;
-	struct pair *next; /* of the peer */
+	struct pair *next; /* of the peer: `pairs`, or `old` */
+	bool is_old;       /* another life has begun; there until nobody has to do with it any more */
 	uint8_t local, remote;
 	uint8_t state;                        /* enum pair_state */
 	bool attempt;                         /* a connect() of ours will report */
 	bool wanted;                          /* the shard has asked and waits for PEER_UP or UNREACHED */
 	bool up_posted;                       /* ... or queued to be */
 	bool due_up, due_down, due_unreached; /* mails that are queued */
-	bool due_probe;
+	bool due_probe, due_back;
 	bool queued;                           /* for its shard's mailbox */
 	bool yielded;                          /* counted in group.yielding_n */
 	uint8_t status;                        /* of UNREACHED */
@@ -90,7 +92,7 @@ struct pair {
 	bool gone;                             /* an attempt found nobody there */
 	int error;                             /* of the last attempt */
 	char *failed;                          /* what came of the attempts; NULL: nothing */
-	char *text;                            /* of UNREACHED; NULL: nothing, or no memory */
+	char *text;                            /* of UNREACHED and DOWN; NULL: nothing, or no memory */
 	struct pair *next_queued;
 };
 
@@ -99,15 +101,19 @@ struct peer {
 	struct group *group;
 	int rank;
 	bool known;     /* its info has been read */
-	bool dead;      /* a session ended, or its port is gone; stays */
+	bool dead;      /* a session ended, or its port or process is gone: until another life begins */
 	bool probed;    /* ... while leaving */
+	bool asking;    /* the store was asked about its present life */
+	bool unheld;    /* its claim of the rank has ended */
 	uint8_t bye;    /* enum peer_bye */
 	uint16_t up_n;  /* sessions that are, or were, up */
 	bool common;    /* it has a driver that we have */
-	uint16_t bytes; /* of its info as published, which lies in `info` after the name */
-	uint8_t name_bytes;
+	uint16_t bytes; /* of `info`, as published */
+	char *name;
 	uint8_t *info;
-	struct pair *pairs;
+	uint64_t former;  /* incarnation of the life before; 0: none */
+	uint64_t claimed; /* of a hello that made us ask; when the store does not confirm it, it is a stranger's */
+	struct pair *pairs, *old;
 };
 
 struct group_port {
@@ -147,7 +153,9 @@ struct group {
 	int known_n;
 	bool sweeping;       /* the deadline has passed; one more look at who has come */
 	bool byes_heard;     /* rank 0's list of who has left */
-	bool lazy;           /* sessions on demand: somebody asked for it, or there would be too many */
+	bool lazy;           /* sessions on demand: somebody asked for it, there would be too many, or we rejoin */
+	bool rejoining;      /* the group ran before we came */
+	bool eager_rejoin;   /* ... and its members have sessions from the beginning */
 	unsigned shards_all; /* of all members, oneself included */
 	unsigned shards_max; /* of a member */
 	unsigned ups_posted; /* PEER_UPs in the mailboxes */
@@ -178,6 +186,9 @@ void group_abort_read(struct group *g, const struct store_msg *reply);
  * store. */
 void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
 	       uint64_t deadline, store_done_fn *done, void *user);
+/** The same with more of the request filled in; the key is made here. */
+void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
+		  store_done_fn *done, void *user);
 static inline bool group_joining(const struct group *g)
 {
 	return g->phase < PHASE_READY;
@@ -195,6 +206,31 @@ void join_step(struct group *g);
 void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
 /** A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
 bool join_reply_counts(struct group *g, int result, const struct store_msg *reply);
+
+/** Publishes ours. */
+void join_info_publish(struct group *g);
+/** The reply to a question for a member's info: `user` is its peer. */
+void join_info_read(void *user, int result, const struct store_msg *reply);
+
+/* ---- rejoin.c ---- */
+/** Asks whether the group runs already. */
+void rejoin_ask(struct group *g);
+/** We have the rank of a member that was there before, and take its place. */
+void rejoin_claimed(struct group *g);
+/** READY: connects to everybody where sessions are set up at once. */
+void rejoin_connect(struct group *g);
+
+/* ---- life.c ---- */
+/** Watches for members whose connection to the store ends: our rank is claimed, or the table is complete. */
+void life_watch_holders(struct group *g, bool complete);
+/** The table is complete: watches for new lives. */
+void life_watch_infos(struct group *g);
+/** READY: what was heard of members meanwhile. */
+void life_ready(struct group *g);
+/** Asks the store whether another life of the member has begun. */
+void life_ask(struct peer *p);
+/** Somebody says that he is this member, in a life that we do not know: -ESTALE, or -EINPROGRESS, ask again soon. */
+int life_unknown(struct peer *p, uint64_t incarnation);
 
 /* ---- list.c ---- */
 /** Does rank 0 collect and publish for the others. */
@@ -232,8 +268,12 @@ void pair_yield_end(struct pair *pair);
 void pair_unreached(struct pair *pair, enum far_status status, const char *text);
 /** The shard has let go of it. */
 void pair_drop(struct pair *pair);
-/** Ends every session with a member, for good. */
+/** Ends every session with this life of a member. */
 void peer_die(struct peer *p, const char *why);
+/** A new life begins: what there was between us belongs to the old one, and the shards may ask again. */
+void peer_renew(struct peer *p);
+/** Frees an old pair that nobody has to do with any more. */
+void pair_settle(struct pair *pair);
 void session_free(struct group *g);
 
 /* ---- session.c ---- */
@@ -250,6 +290,8 @@ bool session_probe_silent(struct peer *p);
 /** Ports, mails; READY when all sessions are up. Returns when to be called again. */
 uint64_t session_step(struct group *g);
 
+/** Sets a session up that nobody waits for. */
+void session_want(struct peer *p, unsigned local, unsigned remote);
 /** The shard asks for a session. */
 void pair_want(struct pair *pair);
 
@@ -266,6 +308,8 @@ void leave_begin(struct group *g);
 uint64_t leave_step(struct group *g);
 /** While leaving: a member's session ended. */
 void leave_ask_bye(struct peer *p);
+/** Another life of the member has begun: while leaving its bye is awaited. */
+void leave_renew(struct peer *p);
 
 /* ---- names.c ---- */
 /** A list for an error text, cut with a count when it grows long. */

@@ -104,7 +104,7 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 static void aborted(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	if (!join_reply_counts(g, result, reply))
+	if (!join_reply_counts(g, result, reply) || g->rejoining)
 		return;
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
 	group_abort_read(g, reply);
@@ -143,7 +143,12 @@ static void gathered(struct group *g)
 	/* From the same facts, so that all members come to the same end. */
 	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
 		g->lazy = true;
+	/* The others do not wait for us, nor we for them. */
+	g->eager_rejoin = g->rejoining && !g->lazy;
+	g->lazy |= g->rejoining;
 	g->phase = PHASE_CONNECT;
+	life_watch_holders(g, true);
+	life_watch_infos(g);
 	session_begin(g);
 }
 
@@ -161,18 +166,15 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
 		return;
 	}
-	size_t name_bytes = strlen(info.name) + 1;
-	uint8_t *copy = malloc(name_bytes + value_len);
-	if (!copy) {
+	p->info = malloc(value_len);
+	p->name = strdup(info.name);
+	if (!p->info || !p->name) {
 		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
 		return;
 	}
-	memcpy(copy, info.name, name_bytes);
-	memcpy(copy + name_bytes, value, value_len);
-	m->name = (const char *)copy;
-	p->info = copy;
-	p->name_bytes = (uint8_t)name_bytes;
+	memcpy(p->info, value, value_len);
 	p->bytes = (uint16_t)value_len;
+	m->name = p->name;
 	m->shards = info.shards;
 	m->incarnation = info.incarnation;
 	m->message_bytes_max = info.message_bytes_max;
@@ -188,7 +190,7 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	gathered(g);
 }
 
-static void info_read(void *user, int result, const struct store_msg *reply)
+void join_info_read(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	if (join_reply_counts(p->group, result, reply) && reply->status == STORE_OK && !p->known)
@@ -200,7 +202,7 @@ static void info_set(void *user, int result, const struct store_msg *reply)
 	join_reply_counts(user, result, reply);
 }
 
-static void info_publish(struct group *g)
+void join_info_publish(struct group *g)
 {
 	uint8_t value[FAR_STORE_VALUE_MAX];
 	struct info info = {.incarnation = g->config.incarnation,
@@ -229,13 +231,18 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	g->phase = PHASE_GATHER;
-	info_publish(g);
+	life_watch_holders(g, false);
+	if (g->rejoining) {
+		rejoin_claimed(g);
+		return;
+	}
+	join_info_publish(g);
 	if (list_used(g) && g->url.rank != 0) {
 		list_read(g);
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, info_read, &g->peers[r]);
+		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 /* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
@@ -244,7 +251,7 @@ static void sweep(struct group *g)
 	g->sweeping = true;
 	g->init_deadline = time_after(g->now, SWEEP_NS);
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, info_read, &g->peers[r]);
+		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 static void world_agreed(void *user, int result, const struct store_msg *reply)
@@ -264,7 +271,7 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
-	group_ask(g, STORE_CAS, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+	group_ask(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
 }
 
 static void store_answered(struct group *g)
@@ -272,6 +279,7 @@ static void store_answered(struct group *g)
 	char value[16];
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
+	rejoin_ask(g); /* answered before the others */
 	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
 	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
 }
@@ -291,7 +299,7 @@ static void deadline_passed(struct group *g)
 			g->store, seconds, error ? strerror(-error) : "no answer");
 		return;
 	}
-	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping) {
+	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping && !g->rejoining) {
 		sweep(g);
 		return;
 	}

@@ -13,15 +13,22 @@
 #define KV_BUCKETS 4096 /* chains of 16 when every key is used */
 
 struct kv_entry {
-	struct kv_entry *next;
+	struct kv_entry *next;          /* of its bucket */
+	struct kv_entry *older, *newer; /* by their last change */
 	uint64_t hash;
+	uint64_t change;
 	uint8_t *value; /* NULL when empty */
 	size_t value_len, key_len;
+	bool deleted; /* nobody finds it but who asks for changes */
 	uint8_t key[];
 };
 
 struct kv {
-	size_t count, keys_max;
+	size_t count, keys_max; /* count: deleted ones included */
+	size_t deleted_n;
+	uint64_t changes;
+	bool keep;
+	struct kv_entry *oldest, *newest;
 	struct kv_entry *buckets[KV_BUCKETS];
 };
 
@@ -56,7 +63,23 @@ void kv_destroy(struct kv *kv)
 
 size_t kv_count(const struct kv *kv)
 {
-	return kv->count;
+	return kv->count - kv->deleted_n;
+}
+
+static void order_out(struct kv *kv, struct kv_entry *e)
+{
+	*(e->older ? &e->older->newer : &kv->oldest) = e->newer;
+	*(e->newer ? &e->newer->older : &kv->newest) = e->older;
+}
+
+/* It has changed last of all. */
+static void order_in(struct kv *kv, struct kv_entry *e)
+{
+	e->change = ++kv->changes;
+	e->older = kv->newest;
+	e->newer = NULL;
+	*(kv->newest ? &kv->newest->newer : &kv->oldest) = e;
+	kv->newest = e;
 }
 
 /* The link that points to the key's entry, or the end of its chain. */
@@ -92,17 +115,22 @@ int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value)
 		memcpy(e->key, key.data, key.len);
 		*at = e;
 		kv->count++;
+	} else {
+		order_out(kv, *at);
+		kv->deleted_n -= (*at)->deleted;
 	}
 	free((*at)->value);
 	(*at)->value = copy;
 	(*at)->value_len = value.len;
+	(*at)->deleted = false;
+	order_in(kv, *at);
 	return 0;
 }
 
 int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value)
 {
 	const struct kv_entry *e = *slot_find((struct kv *)kv, key, hash64(key.data, key.len));
-	if (!e)
+	if (!e || e->deleted)
 		return -ENOENT;
 	*value = (struct kv_bytes){e->value, e->value_len};
 	return 0;
@@ -154,14 +182,73 @@ int kv_cas(struct kv *kv, struct kv_bytes key, struct kv_bytes expected, struct 
 	return kv_set(kv, key, value);
 }
 
+static void entry_forget(struct kv *kv, struct kv_entry **at)
+{
+	struct kv_entry *e = *at;
+	*at = e->next;
+	order_out(kv, e);
+	kv->deleted_n -= e->deleted;
+	kv->count--;
+	entry_free(e);
+}
+
 int kv_delete(struct kv *kv, struct kv_bytes key)
 {
 	struct kv_entry **at = slot_find(kv, key, hash64(key.data, key.len));
 	struct kv_entry *e = *at;
-	if (!e)
+	if (!e || e->deleted)
 		return -ENOENT;
-	*at = e->next;
-	entry_free(e);
-	kv->count--;
+	if (!kv->keep) {
+		kv->changes++;
+		entry_forget(kv, at);
+		return 0;
+	}
+	free(e->value);
+	e->value = NULL;
+	e->value_len = 0;
+	e->deleted = true;
+	kv->deleted_n++;
+	order_out(kv, e);
+	order_in(kv, e);
 	return 0;
+}
+
+/* ---- changes ---- */
+
+uint64_t kv_changes(const struct kv *kv)
+{
+	return kv->changes;
+}
+
+const struct kv_entry *kv_changes_after(const struct kv *kv, uint64_t after)
+{
+	const struct kv_entry *e = kv->newest, *first = NULL;
+	for (; e && e->change > after; e = e->older)
+		first = e;
+	return first;
+}
+
+const struct kv_entry *kv_change_read(const struct kv_entry *e, struct kv_change *out)
+{
+	*out = (struct kv_change){e->change, {e->key, e->key_len}, {e->value, e->value_len}, e->deleted};
+	return e->newer;
+}
+
+void kv_deleted_keep(struct kv *kv, bool keep)
+{
+	kv->keep = keep;
+	if (!keep)
+		kv_deleted_forget(kv, UINT64_MAX);
+}
+
+size_t kv_deleted_forget(struct kv *kv, uint64_t upto)
+{
+	struct kv_entry *e = kv->oldest;
+	while (e && kv->deleted_n && e->change <= upto) {
+		struct kv_entry *newer = e->newer;
+		if (e->deleted)
+			entry_forget(kv, slot_find(kv, (struct kv_bytes){e->key, e->key_len}, e->hash));
+		e = newer;
+	}
+	return kv->deleted_n;
 }

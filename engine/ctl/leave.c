@@ -51,7 +51,7 @@ static void bye_answered(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	bye_heard(user, result, reply);
-	if (result || reply->status != STORE_MISSING || p->bye != BYE_UNKNOWN)
+	if (result || reply->status != STORE_MISSING || p->bye != BYE_UNKNOWN || !p->dead)
 		return;
 	p->bye = BYE_NEVER;
 	if (p->group->url.rank == 0)
@@ -63,6 +63,14 @@ void leave_ask_bye(struct peer *p)
 {
 	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
 		group_ask(p->group, STORE_GET, "bye", p->rank, NULL, 0, p->group->leave_deadline, bye_answered, p);
+}
+
+void leave_renew(struct peer *p)
+{
+	struct group *g = p->group;
+	p->bye = BYE_UNKNOWN;
+	if (group_leaving(g) && !g->store_lost && !(list_used(g) && g->url.rank != 0))
+		group_ask(g, STORE_WAIT, "bye", p->rank, NULL, 0, g->leave_deadline, bye_heard, p);
 }
 
 /* Rank 0's list of who has left. */

@@ -37,7 +37,7 @@ static int chunk_fill(const struct group *g, int first, uint8_t *value, size_t *
 		const struct peer *p = &g->peers[r];
 		if (value) {
 			put16(value + *len, p->bytes);
-			memcpy(value + *len + 2, p->info + p->name_bytes, p->bytes);
+			memcpy(value + *len + 2, p->info, p->bytes);
 		}
 		*len += 2u + p->bytes;
 	}

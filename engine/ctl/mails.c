@@ -32,7 +32,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 			    .peer = pair->handle,
 			    .port = pair->port,
 			    .status = pair->status,
-			    .incarnation = g->members[pair->peer->rank].incarnation,
+			    .incarnation = pair->accepted,
 			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
 	if (!*due)
 		return true;
@@ -48,8 +48,9 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 /* A session's mails in the order of its life: one is tried again before the next is sent. */
 static bool post_all(struct pair *pair)
 {
-	return post(pair, MAIL_UNREACHED, &pair->due_unreached) && post(pair, MAIL_PEER_UP, &pair->due_up) &&
-	       post(pair, MAIL_PROBE, &pair->due_probe) && post(pair, MAIL_PEER_DOWN, &pair->due_down);
+	return post(pair, MAIL_PEER_BACK, &pair->due_back) && post(pair, MAIL_UNREACHED, &pair->due_unreached) &&
+	       post(pair, MAIL_PEER_UP, &pair->due_up) && post(pair, MAIL_PROBE, &pair->due_probe) &&
+	       post(pair, MAIL_PEER_DOWN, &pair->due_down);
 }
 
 uint64_t mails_post(struct group *g)
@@ -58,8 +59,10 @@ uint64_t mails_post(struct group *g)
 	for (unsigned shard = 0; shard < g->config.shards; shard++) {
 		struct outqueue *q = &g->out[shard];
 		while (q->head && post_all(q->head)) {
-			q->head->queued = false;
-			q->head = q->head->next_queued;
+			struct pair *pair = q->head;
+			q->head = pair->next_queued;
+			pair->queued = false;
+			pair_settle(pair);
 		}
 		if (q->head)
 			next = g->now + MAIL_RETRY_NS;
@@ -82,10 +85,12 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 	pair = pair_of_handle(g, mail->port, mail->peer);
 	if (!pair || pair->local != shard)
 		return;
-	if (mail->type == MAIL_POISONED)
+	if (mail->type == MAIL_POISONED && !pair->is_old) {
 		peer_die(pair->peer, "it broke the protocol");
-	else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD)
+	} else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD) {
 		pair_drop(pair);
+		pair_settle(pair);
+	}
 }
 
 void mails_take(struct group *g)

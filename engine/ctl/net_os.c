@@ -22,6 +22,8 @@
 #define EVENTS_MAX    64  /* taken at once; the rest stay with the kernel */
 #define BACKLOG       512 /* twice FAR_WORLD_MAX: all members at once, and their second attempts */
 #define ADDRESSES_MAX 8   /* of one name */
+#define KEEP_IDLE_S   5   /* after which a silent peer is asked, each second, until so many were not answered */
+#define KEEP_PROBES   5
 
 struct net_os {
 	struct ctl_net base;
@@ -181,10 +183,25 @@ static int os_loopback(struct ctl_net *net, const char *host, int adopt_fd)
 	return n < 0 ? n : 1;
 }
 
+/* A peer whose machine is gone says nothing: the kernel asks it, and ends the stream when it stays silent. */
+static void stream_keep_alive(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+		       {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+		       {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+		       {IPPROTO_TCP, TCP_KEEPCNT, KEEP_PROBES},
+		       {IPPROTO_TCP, TCP_USER_TIMEOUT, (KEEP_IDLE_S + KEEP_PROBES) * 1000}};
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+		setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
+}
+
 static int stream_watch(struct net_os *n, int fd, uint32_t events)
 {
 	int on = 1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	stream_keep_alive(fd);
 	int rc = watch_as(n, fd, events);
 	if (rc) {
 		close(fd);

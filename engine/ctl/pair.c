@@ -62,16 +62,40 @@ void pair_drop(struct pair *pair)
 	pair->handle = NIC_PEER_NONE;
 }
 
+static void pair_free(struct pair *pair)
+{
+	free(pair->failed);
+	free(pair->text);
+	free(pair);
+}
+
+static void pairs_free(struct pair *list)
+{
+	while (list) {
+		struct pair *pair = list;
+		list = pair->next;
+		pair_free(pair);
+	}
+}
+
+/* The port reports an attempt's end with its pair, the shard detaches from its peer, its mails go first. */
+void pair_settle(struct pair *pair)
+{
+	struct pair **at = &pair->peer->old;
+	if (!pair->is_old || pair->attempt || pair->queued || pair->handle != NIC_PEER_NONE)
+		return;
+	while (*at != pair)
+		at = &(*at)->next;
+	*at = pair->next;
+	pair_free(pair);
+}
+
 void session_free(struct group *g)
 {
 	for (int r = 0; g->peers && r < g->url.world; r++) {
-		while (g->peers[r].pairs) {
-			struct pair *pair = g->peers[r].pairs;
-			g->peers[r].pairs = pair->next;
-			free(pair->failed);
-			free(pair->text);
-			free(pair);
-		}
+		pairs_free(g->peers[r].pairs);
+		pairs_free(g->peers[r].old);
+		g->peers[r].pairs = g->peers[r].old = NULL;
 	}
 	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
 		free(g->ports[i].by_peer);
@@ -90,7 +114,7 @@ static void pair_tell(const struct pair *pair)
 	struct route route = {.port = pair->port};
 	char why[192];
 	struct info info;
-	if (info_decode(p->info + p->name_bytes, p->bytes, &info))
+	if (info_decode(p->info, p->bytes, &info))
 		return;
 	if (peer_is_self(p)) {
 		route_self(g, &route);
@@ -150,6 +174,8 @@ static void pair_end(struct pair *pair, const char *why)
 		return;
 	pair_unreached(pair, FAR_PEER_LOST, why);
 	if (up && pair->up_posted) {
+		free(pair->text);
+		pair->text = strdup(why);
 		pair->due_down = true;
 		mails_queue(pair);
 	} else if (up) {
@@ -173,4 +199,27 @@ void peer_die(struct peer *p, const char *why)
 			   g->members[p->rank].name, p->rank, why);
 	else if (group_leaving(g))
 		leave_ask_bye(p);
+}
+
+/* The pairs of the life before stay until shards and ports have let go of them. Their mails are queued before those of
+ * the new ones, so a shard hears of the end first. */
+void peer_renew(struct peer *p)
+{
+	struct pair *list = p->pairs;
+	p->pairs = NULL;
+	p->up_n = 0;
+	while (list) {
+		struct pair *old = list;
+		list = old->next;
+		struct pair *new = pair_get(p, old->local, old->remote);
+		old->is_old = true;
+		old->next = p->old;
+		p->old = old;
+		/* Without memory for it calls end with PEER_LOST, as before. */
+		if (new) {
+			new->due_back = true;
+			mails_queue(new);
+		}
+		pair_settle(old);
+	}
 }

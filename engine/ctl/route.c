@@ -185,7 +185,8 @@ void route_tell(struct peer *p, const struct route *route, const char *why)
 	snprintf(new->why, sizeof new->why, "%s", why);
 	if (port)
 		address_text(port, &route->addr, new->address, sizeof new->address);
-	/* Readers may hold an old one: they stay until the end. A session comes up once, so they are few. */
+	/* Readers may hold an old one: they stay until the end. A session comes up once in a member's life, so they are
+	 * few. */
 	atomic_store_explicit(&m->route, new, memory_order_release);
 }
 

@@ -53,10 +53,12 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 	}
 	/* It has published an address and nobody is there, or somebody else: the worker is gone. Whoever leaves waits
 	 * no longer for one that does not answer. */
-	if (!peer_is_self(p) && (is_gone(error) || (group_leaving(g) && error == -ETIMEDOUT)))
+	if (!peer_is_self(p) && (is_gone(error) || (group_leaving(g) && error == -ETIMEDOUT))) {
 		peer_die(p, is_gone(error) ? "its process is gone" : text);
-	else
+		life_ask(p);
+	} else {
 		pair_unreached(pair, FAR_UNREACHABLE, text);
+	}
 }
 
 /* What came of an attempt; the next way may do better. */
@@ -132,7 +134,7 @@ static void pair_connect(struct pair *pair)
 	uint8_t words[HELLO_BYTES];
 	struct route route;
 	struct info info;
-	if (info_decode(p->info + p->name_bytes, p->bytes, &info))
+	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
 	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
 	hello_encode(&h, words);
@@ -189,6 +191,13 @@ void pair_want(struct pair *pair)
 	if (pair->peer->dead)
 		pair_unreached(pair, FAR_PEER_LOST, "its process is gone");
 	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
+		pair_demand(pair);
+}
+
+void session_want(struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = p->dead ? NULL : pair_get(p, local, remote);
+	if (pair)
 		pair_demand(pair);
 }
 
@@ -283,9 +292,11 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 	if (!welcomes(g))
 		return -ECONNREFUSED;
 	int rc = hello_check(g, ev, &h);
+	struct peer *p = rc == 0 || rc == -ESTALE ? &g->peers[h.rank] : NULL;
+	if (rc == -ESTALE && h.to == g->config.incarnation && !peer_is_self(p))
+		return life_unknown(p, h.from);
 	if (rc)
 		return rc;
-	struct peer *p = &g->peers[h.rank];
 	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
 	if (!pair)
 		return p->dead ? -EPIPE : -ENOMEM;
@@ -310,6 +321,12 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 	struct pair *pair = ev->user;
 	struct hello h;
 	int rc = hello_check(g, ev, &h);
+	if (pair && pair->is_old) {
+		pair->attempt = false;
+		group_port_drop(g, port->index, ev->peer);
+		pair_settle(pair);
+		return;
+	}
 	if (pair) {
 		pair->attempt = false;
 		if (rc == 0 &&
@@ -349,9 +366,15 @@ static void on_failed(const struct nic_event *ev)
 	if (!pair)
 		return;
 	pair->attempt = false;
+	if (pair->is_old) {
+		pair_settle(pair);
+		return;
+	}
 	if (pair->state != PAIR_CONNECTING)
 		return; /* the other side's attempt was the one, or the worker is dead */
-	if (ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer))
+	bool yields = ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer);
+	/* Or it does not know this life of ours yet. */
+	if (yields || ev->error == -EINPROGRESS)
 		pair_yield(pair);
 	else
 		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
@@ -371,7 +394,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 		break;
 	case NIC_EVENT_DOWN:
 		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair)
+		if (pair && !pair->is_old)
 			peer_die(pair->peer, ev->text ? ev->text : strerror(-ev->error));
 		break;
 	case NIC_EVENT_FAILED:
@@ -433,7 +456,7 @@ void session_expect(struct peer *p, const struct info *info)
 void session_begin(struct group *g)
 {
 	for (int r = 0; r < g->url.world && group_joining(g); r++) {
-		atomic_store_explicit(&g->members[r].alive, 1, memory_order_relaxed);
+		atomic_store_explicit(&g->members[r].alive, !g->peers[r].dead, memory_order_relaxed);
 		early_check(&g->peers[r]);
 		if (!g->lazy)
 			connect_all(&g->peers[r]);
@@ -457,7 +480,10 @@ uint64_t session_step(struct group *g)
 	uint64_t at = yields_step(g);
 	next = at < next ? at : next;
 	at = mails_post(g);
-	if (g->phase == PHASE_CONNECT && session_all_up(g))
+	if (g->phase == PHASE_CONNECT && session_all_up(g)) {
 		g->phase = PHASE_READY;
+		life_ready(g);
+		rejoin_connect(g);
+	}
 	return at < next ? at : next;
 }

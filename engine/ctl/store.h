@@ -24,6 +24,7 @@ enum store_drop {
 	STORE_DROP_BACKLOG,  /* does not read its replies */
 	STORE_DROP_CLIENTS,  /* more than FAR_STORE_CLIENTS_MAX */
 	STORE_DROP_SHUT,     /* not greeted when the door was shut */
+	STORE_DROP_SILENT,   /* gave no sign of life when somebody else wanted a key that it held */
 	STORE_DROP_COUNT
 };
 
@@ -32,7 +33,8 @@ struct store_server *store_server_create(struct ctl_net *net, int listener);
 void store_server_destroy(struct store_server *s);
 /** Does all that is ready; `*busy` becomes true when anything was. Returns when to be called again at the latest. */
 uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy);
-/** No new clients from now on: the listener is closed and who has not said HELLO is dropped. */
+/** No new clients from now on: the listener is closed and who has not said HELLO is dropped. That clients go is told to
+ * the one in this process only: when a group leaves, each would be told of each. */
 void store_server_shut(struct store_server *s);
 /** Remote clients connected. */
 unsigned store_server_clients(const struct store_server *s);
@@ -54,6 +56,7 @@ enum store_link {
 
 /**
  * A request has ended: result 0 with the reply (borrowed), -ETIMEDOUT, or the error that the connection was lost with.
+ * Of a watch, once for each reply: it ends with its deadline, the connection, or a status other than OK and MISSING.
  * Called from store_client_step() only; may submit, must not destroy the client.
  */
 typedef void store_done_fn(void *user, int result, const struct store_msg *reply);

@@ -18,6 +18,7 @@ struct pending {
 	uint64_t id, deadline;
 	store_done_fn *done;
 	void *user;
+	bool watch; /* it has any number of replies */
 };
 
 struct store_client {
@@ -139,8 +140,20 @@ static int stream_open(struct store_client *c)
 	return outbox_put(&c->hello, frame, store_msg_encode(&m, frame));
 }
 
+/* The server asks whether anybody is here. What it says to the answer has an id that nobody waits for. */
+static void answer_ping(struct store_client *c)
+{
+	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};
+	uint8_t frame[STORE_FRAME_MAX];
+	outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+}
+
 static void reply_take(struct store_client *c, const struct store_msg *m)
 {
+	if (m->id == 0 && m->op == STORE_PING) {
+		answer_ping(c);
+		return;
+	}
 	if (m->id == 0 && m->op == STORE_HELLO) {
 		c->link = STORE_CONNECTED;
 		c->error = 0;
@@ -150,7 +163,9 @@ static void reply_take(struct store_client *c, const struct store_msg *m)
 	while (*at && (*at)->id != m->id)
 		at = &(*at)->next;
 	/* An unknown id is a reply that crossed its deadline. */
-	if (*at)
+	if (*at && (*at)->watch && m->op == STORE_WATCH && (m->status == STORE_OK || m->status == STORE_MISSING))
+		(*at)->done((*at)->user, 0, m);
+	else if (*at)
 		pending_end(c, at, 0, m);
 }
 
@@ -278,7 +293,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	m.reply = false;
 	m.id = c->id_next;
 	m.timeout_ns = deadline == TIME_NEVER ? UINT64_MAX : deadline > now ? deadline - now : 0;
-	int rc = m.op == STORE_HELLO ? -EINVAL : store_msg_check(&m);
+	int rc = m.op == STORE_HELLO || m.op == STORE_PING ? -EINVAL : store_msg_check(&m);
 	if (rc)
 		return rc;
 	if (c->pending_n >= STORE_REQUESTS_MAX)
@@ -291,7 +306,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 		free(p);
 		return rc;
 	}
-	*p = (struct pending){c->pending, c->id_next++, deadline, done, user};
+	*p = (struct pending){c->pending, c->id_next++, deadline, done, user, m.op == STORE_WATCH};
 	c->pending = p;
 	c->pending_n++;
 	return 0;

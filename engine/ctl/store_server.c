@@ -1,52 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/hash.h"
-#include "ctl/kv.h"
-#include "ctl/outbox.h"
-#include "ctl/store.h"
+#include "ctl/store_conn.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_BUCKETS  1024
 #define ACCEPTS_MAX   64                 /* of one step, so that clients are served while more come */
 #define READS_MAX     16                 /* of one client in one step, likewise */
 #define ACCEPT_REST   UINT64_C(50000000) /* after accept failed for want of descriptors */
 #define HANDLE_LOCAL  (-1)               /* the client in this process */
 #define LISTENER_NONE (-1)
-
-struct conn {
-	int handle;
-	bool greeted; /* HELLO has come */
-	bool wants_write;
-	unsigned waits; /* parked */
-	size_t rx_len;
-	struct outbox tx;
-	uint8_t rx[STORE_FRAME_MAX];
-};
-
-/* A parked WAIT, in the bucket of its key. */
-struct wait {
-	struct wait *next;
-	struct conn *conn;
-	uint64_t id, deadline, hash;
-	size_t key_len;
-	uint8_t key[];
-};
-
-struct store_server {
-	struct ctl_net *net;
-	int listener;
-	uint64_t accept_again; /* when to try a listener that failed; TIME_NEVER: when it has news */
-	struct kv *kv;
-	unsigned conns_n;
-	struct conn *conns[FAR_STORE_CLIENTS_MAX];
-	struct conn local;
-	unsigned waits_n;
-	uint64_t waits_until; /* no wait ends before; TIME_NEVER without waits */
-	struct wait *waits[WAIT_BUCKETS];
-	uint64_t drops[STORE_DROP_COUNT];
-};
 
 struct store_server *store_server_create(struct ctl_net *net, int listener)
 {
@@ -68,7 +32,7 @@ struct store_server *store_server_create(struct ctl_net *net, int listener)
 
 static void waits_forget(struct store_server *s, const struct conn *c)
 {
-	for (size_t b = 0; c->waits && b < WAIT_BUCKETS; b++) {
+	for (size_t b = 0; c->waits && b < STORE_WAIT_BUCKETS; b++) {
 		struct wait **at = &s->waits[b];
 		while (*at) {
 			struct wait *w = *at;
@@ -90,6 +54,8 @@ static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason
 	struct conn *c = s->conns[i];
 	s->drops[reason]++;
 	waits_forget(s, c);
+	watches_forget(s, c);
+	holds_release(s, c);
 	s->net->ops->close(s->net, c->handle);
 	outbox_fini(&c->tx);
 	free(c);
@@ -102,6 +68,7 @@ void store_server_shut(struct store_server *s)
 		s->net->ops->close(s->net, s->listener);
 	s->listener = LISTENER_NONE;
 	s->accept_again = TIME_NEVER;
+	s->shut = true;
 	for (unsigned i = s->conns_n; i-- > 0;) {
 		if (!s->conns[i]->greeted)
 			conn_drop(s, i, STORE_DROP_SHUT);
@@ -116,6 +83,8 @@ void store_server_destroy(struct store_server *s)
 	while (s->conns_n)
 		conn_drop(s, s->conns_n - 1, STORE_DROP_SHUT);
 	waits_forget(s, &s->local);
+	watches_forget(s, &s->local);
+	holds_release(s, &s->local);
 	outbox_fini(&s->local.tx);
 	kv_destroy(s->kv);
 	free(s);
@@ -131,25 +100,33 @@ uint64_t store_server_drops(const struct store_server *s, enum store_drop reason
 	return s->drops[reason];
 }
 
-static int conn_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes value,
-		      int64_t number)
+int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
+		struct kv_bytes value, int64_t number)
 {
 	struct store_msg m = {.op = op,
 			      .reply = true,
 			      .status = status,
 			      .id = id,
 			      .number = number,
+			      .key = key.data,
+			      .key_len = key.len,
 			      .value = value.data,
 			      .value_len = value.len};
 	uint8_t frame[STORE_FRAME_MAX];
 	return outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
 }
 
+static int conn_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes value,
+		      int64_t number)
+{
+	return store_reply(c, op, id, status, (struct kv_bytes){0}, value, number);
+}
+
 /* Answers whoever waits for a key that exists now. A reply that finds no room ends with the client's own deadline. */
-static void waits_answer(struct store_server *s, struct kv_bytes key)
+void store_written(struct store_server *s, struct kv_bytes key)
 {
 	uint64_t hash = hash64(key.data, key.len);
-	struct wait **at = &s->waits[hash % WAIT_BUCKETS];
+	struct wait **at = &s->waits[hash % STORE_WAIT_BUCKETS];
 	struct kv_bytes value;
 	if (!*at || kv_get(s->kv, key, &value))
 		return;
@@ -174,7 +151,7 @@ static void waits_expire(struct store_server *s, uint64_t now, bool *busy)
 	if (now < s->waits_until)
 		return;
 	s->waits_until = TIME_NEVER;
-	for (size_t b = 0; b < WAIT_BUCKETS; b++) {
+	for (size_t b = 0; b < STORE_WAIT_BUCKETS; b++) {
 		struct wait **at = &s->waits[b];
 		while (*at) {
 			struct wait *w = *at;
@@ -205,8 +182,8 @@ static int wait_park(struct store_server *s, struct conn *c, const struct store_
 	w->hash = hash64(m->key, m->key_len);
 	w->key_len = m->key_len;
 	memcpy(w->key, m->key, m->key_len);
-	w->next = s->waits[w->hash % WAIT_BUCKETS];
-	s->waits[w->hash % WAIT_BUCKETS] = w;
+	w->next = s->waits[w->hash % STORE_WAIT_BUCKETS];
+	s->waits[w->hash % STORE_WAIT_BUCKETS] = w;
 	if (w->deadline < s->waits_until)
 		s->waits_until = w->deadline;
 	s->waits_n++;
@@ -236,6 +213,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 {
 	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len}, out = {NULL, 0};
 	struct kv_bytes expected = {m->expected, m->expected_len};
+	enum store_status status;
 	int64_t number = 0;
 	int rc = 0;
 	if (m->reply || c->greeted == (m->op == STORE_HELLO))
@@ -255,6 +233,23 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		break;
 	case STORE_DELETE:
 		rc = kv_delete(s->kv, key);
+		hold_end(s, key);
+		break;
+	case STORE_PING:
+		break;
+	case STORE_WATCH:
+		rc = watch_begin(s, c, m);
+		break;
+	case STORE_HOLD:
+		rc = hold_run(s, c, m, now, &status, &out);
+		if (rc == 0)
+			return 0;
+		if (rc > 0 && conn_reply(c, m->op, m->id, status, out, 0))
+			return STORE_DROP_BACKLOG + 1;
+		if (rc > 0 && status == STORE_OK)
+			store_written(s, key);
+		if (rc > 0)
+			return 0;
 		break;
 	case STORE_GET:
 		rc = kv_get(s->kv, key, &out);
@@ -273,7 +268,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 	if (conn_reply(c, m->op, m->id, status_of(rc), out, number))
 		return STORE_DROP_BACKLOG + 1;
 	if (rc == 0 && (m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_CAS))
-		waits_answer(s, key);
+		store_written(s, key);
 	return 0;
 }
 
@@ -316,6 +311,7 @@ static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool 
 		if (n <= 0)
 			return STORE_DROP_CLOSED + 1;
 		c->rx_len += (size_t)n;
+		holds_alive(s, c);
 		int drop = frames_run(s, c, now);
 		if (drop)
 			return drop;
@@ -333,7 +329,17 @@ static int conn_write(struct store_server *s, struct conn *c, bool *busy)
 	if (want != c->wants_write)
 		s->net->ops->want_write(s->net, c->handle, want);
 	c->wants_write = want;
+	*busy |= watches_wait(s, c);
 	return 0;
+}
+
+static void conn_drop_it(struct store_server *s, const struct conn *c, enum store_drop reason)
+{
+	for (unsigned i = 0; i < s->conns_n; i++)
+		if (s->conns[i] == c) {
+			conn_drop(s, i, reason);
+			return;
+		}
 }
 
 static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
@@ -364,6 +370,13 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 {
 	clients_accept(s, now, busy);
 	waits_expire(s, now, busy);
+	struct conn *c;
+	uint64_t until = TIME_NEVER;
+	while ((c = contests_expire(s, now, &until, busy))) {
+		conn_drop_it(s, c, STORE_DROP_SILENT);
+		until = TIME_NEVER;
+		*busy = true;
+	}
 	/* The local client is trusted with its frames: it is this library's. A drop of it only leaves it unanswered. */
 	if (s->local.rx_len) {
 		frames_run(s, &s->local, now);
@@ -375,12 +388,15 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
 	/* After all reads: what one client set answers the waits of others. */
+	while ((c = watches_tell(s)))
+		conn_drop_it(s, c, STORE_DROP_BACKLOG);
 	for (unsigned i = s->conns_n; i-- > 0;) {
 		int drop = conn_write(s, s->conns[i], busy);
 		if (drop)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
-	return s->waits_until < s->accept_again ? s->waits_until : s->accept_again;
+	until = s->waits_until < until ? s->waits_until : until;
+	return until < s->accept_again ? until : s->accept_again;
 }
 
 long store_server_local_send(struct store_server *s, const void *data, size_t len)

@@ -18,6 +18,13 @@ static uint64_t get_be(const uint8_t *p, size_t bytes)
 	return v;
 }
 
+static bool number_fits(const struct store_msg *msg)
+{
+	if (msg->op == STORE_WATCH)
+		return (msg->number & ~(int64_t)(STORE_WATCH_FROM_NOW | STORE_WATCH_EXACT)) == 0;
+	return msg->number == 0 || msg->op == STORE_ADD;
+}
+
 int store_msg_check(const struct store_msg *msg)
 {
 	if (msg->op < STORE_HELLO || msg->op >= STORE_OP_COUNT || msg->status >= STORE_STATUS_COUNT)
@@ -25,13 +32,14 @@ int store_msg_check(const struct store_msg *msg)
 	if (msg->key_len > FAR_STORE_KEY_MAX || msg->value_len > FAR_STORE_VALUE_MAX ||
 	    msg->expected_len > FAR_STORE_VALUE_MAX)
 		return -EMSGSIZE;
-	if (msg->reply ? msg->key_len != 0 : (msg->key_len == 0) != (msg->op == STORE_HELLO))
+	bool keyless = msg->op == STORE_HELLO || msg->op == STORE_PING;
+	if (msg->reply ? msg->key_len != 0 && msg->op != STORE_WATCH : (msg->key_len == 0) != keyless)
 		return -EINVAL;
 	if (msg->expected_len && (msg->reply || msg->op != STORE_CAS))
 		return -EINVAL;
-	if (!msg->reply && (msg->status != STORE_OK || (msg->number && msg->op != STORE_ADD)))
+	if (!msg->reply && (msg->status != STORE_OK || !number_fits(msg)))
 		return -EINVAL;
-	if (!msg->reply && msg->value_len && msg->op != STORE_SET && msg->op != STORE_CAS)
+	if (!msg->reply && msg->value_len && msg->op != STORE_SET && msg->op != STORE_CAS && msg->op != STORE_HOLD)
 		return -EINVAL;
 	return 0;
 }

@@ -5,14 +5,14 @@
  *
  *   offset bytes field
  *    0     4     magic "FCST"
- *    4     1     version, 1
+ *    4     1     version, 2
  *    5     1     operation; a reply has bit 7 set
  *    6     1     status; 0 in a request
  *    7     1     0
  *    8     8     id: chosen by the client, repeated in the reply; not reused while the request is outstanding
  *   16     8     remaining time of the request in ns, 2^64-1 for none; 0 in a reply
- *   24     8     number: what ADD adds, and in its reply the sum, two's complement; 0 otherwise
- *   32     2     key bytes [1, 255]; 0 in HELLO and in replies
+ *   24     8     number: what ADD adds, and in its reply the sum, two's complement; of WATCH, below; 0 otherwise
+ *   32     2     key bytes [1, 255]; 0 in HELLO and PING, and in replies but those of WATCH
  *   34     2     value bytes [0, 4096]
  *   36     2     expected bytes [0, 4096]; 0 but in CAS
  *   38     2     0
@@ -29,6 +29,17 @@
  *       expected   reply value: what it holds otherwise                                  OK, DIFFERS, FULL
  *   WAIT key       answers as soon as key exists; reply value                            OK, TIMEOUT
  *   DELETE key                                                                           OK, MISSING
+ *   HOLD key value makes key hold value for as long as this connection lives; its end    OK, DIFFERS, TIMEOUT, FULL
+ *                  deletes the key. DIFFERS, with the value held: somebody else holds
+ *                  it and has just given a sign of life (PING), or nobody holds it and
+ *                  it is there. Who gives none for FAR_STORE_SILENT_NS is dropped
+ *   WATCH key      begins a watch of all keys that begin with this one; the first reply  OK, FULL; MISSING
+ *         number   has no key. Each change is told in a further one of the same id, with
+ *                  the key: OK and the value, or MISSING when it is gone. In the order
+ *                  in which the keys changed last, each with what it holds by then: who
+ *                  is slow misses what lies between. Number: 1 leaves out what is there
+ *                  already, 2 watches this very key; their sum both
+ *   PING           a sign of life. A reply with id 0 is the server's question for one    OK
  */
 #ifndef FAR_CTL_STORE_WIRE_H
 #define FAR_CTL_STORE_WIRE_H
@@ -40,7 +51,7 @@
 #include <stdint.h>
 
 #define STORE_MAGIC      UINT32_C(0x46435354)
-#define STORE_VERSION    1
+#define STORE_VERSION    2
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
@@ -48,13 +59,29 @@
  */
 #define STORE_REQUESTS_MAX (2 * FAR_WORLD_MAX + 32)
 
-enum store_op { STORE_HELLO = 1, STORE_SET, STORE_GET, STORE_ADD, STORE_CAS, STORE_WAIT, STORE_DELETE, STORE_OP_COUNT };
+/* WATCH's number. */
+#define STORE_WATCH_FROM_NOW 1
+#define STORE_WATCH_EXACT    2
+
+enum store_op {
+	STORE_HELLO = 1,
+	STORE_SET,
+	STORE_GET,
+	STORE_ADD,
+	STORE_CAS,
+	STORE_WAIT,
+	STORE_DELETE,
+	STORE_HOLD,
+	STORE_WATCH,
+	STORE_PING,
+	STORE_OP_COUNT
+};
 
 enum store_status {
 	STORE_OK,
 	STORE_MISSING, /* no such key */
 	STORE_DIFFERS, /* CAS: holds something else, or is missing */
-	STORE_TIMEOUT, /* WAIT: the key did not come in time */
+	STORE_TIMEOUT, /* WAIT: the key did not come in time; HOLD: it was not decided in time */
 	STORE_FULL,    /* keys or memory are used up */
 	STORE_BAD,     /* ADD: the value is no number, or the sum has no room */
 	STORE_STATUS_COUNT

@@ -256,6 +256,8 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 		return;
 	}
 	int error = refused_before(p, w->id, w->token);
+	if (error)
+		stranger_counted(p);
 	if (!error && w->want >= p->queues_n)
 		error = -ECHRNG;
 	unsigned owner = w->want < p->queues_n ? w->want : 0;
@@ -313,8 +315,10 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 static void on_no(struct link_port *p, const struct wire_head *h, int error, uint32_t path, uint64_t now)
 {
 	struct link_peer *peer = peer_named(p, h);
-	if (!peer)
+	if (!peer) {
+		stranger_counted(p); /* of a connection, or a life of ours, that is over */
 		return;
+	}
 	switch (h->kind) {
 	case WIRE_REFUSED:
 		if (peer->state == LINK_CONNECTING)

@@ -90,6 +90,7 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 						memory_order_relaxed);
 	if (unlikely(d->retry_seq))
 		retry_answered(&s->sessions[d->session], d);
+	d->retry_seq = 0; /* a number of this session: the next one begins anew */
 	if (d->fiber)
 		fiber_cancel(d->fiber);
 }

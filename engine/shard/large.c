@@ -141,6 +141,15 @@ unsigned large_pump(struct shard *s)
 
 /* ---- sessions ---- */
 
+void large_clear(struct large_peer *p)
+{
+	struct large_peer *next = p->next;
+	bool listed = p->listed;
+	memset(p, 0, sizeof *p);
+	p->next = next;
+	p->listed = listed;
+}
+
 void large_open(struct session *se)
 {
 	struct large_peer *p = se->large;

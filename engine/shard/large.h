@@ -212,6 +212,8 @@ void large_list(struct shard *s, struct large_peer *p);
 /** A packet about a lane: GRANT, REFUSE (with the units that are done), ABORT. */
 void large_tell(struct shard *s, struct large_peer *p, enum head_type type, unsigned lane, uint32_t life,
 		uint64_t granted);
+/** As new, but for its place in the shard's list. Nothing of it is under way. */
+void large_clear(struct large_peer *p);
 void large_open(struct session *se);
 void large_close(struct shard *s, struct session *se);
 

@@ -9,11 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool post(struct shard *s, const struct session *se, enum mail_type type)
+static bool post(struct shard *s, struct session *se, enum mail_type type)
 {
 	struct mail mail = {
 		.type = type, .worker = se->worker, .shard = (uint8_t)se->shard, .peer = se->peer, .port = se->port};
-	return mailbox_put(&s->mail_out, &mail);
+	if (type == MAIL_DETACHED)
+		mail.memory = se->spare;
+	if (!mailbox_put(&s->mail_out, &mail))
+		return false;
+	if (type == MAIL_DETACHED)
+		se->spare = NULL;
+	return true;
 }
 
 void session_post_again(struct shard *s)
@@ -84,6 +90,22 @@ bool session_owes(const struct session *se)
 	return false;
 }
 
+/* What was one life's serves the next: others may still have it in a list. The control core gets the new memory back
+ * with the session's end. */
+static void take_memory(struct session *se, struct session_memory *memory)
+{
+	struct session_memory *old = se->memory;
+	if (!old) {
+		se->memory = memory;
+		return;
+	}
+	se->spare = memory;
+	memset(old->fn_map, 0, sizeof old->fn_map);
+	memset(old->parked, 0, sizeof old->parked);
+	large_clear(old->large);
+	se->parked_head = 0;
+}
+
 static void session_open(struct shard *s, const struct mail *mail)
 {
 	uint32_t index = session_index(s, mail->worker, mail->shard);
@@ -103,7 +125,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
 	se->poisoned = false;
-	se->memory = mail->memory;
+	take_memory(se, mail->memory);
 	se->fn_map = se->memory->fn_map;
 	se->parked = se->memory->parked;
 	se->large = se->memory->large;
@@ -137,7 +159,7 @@ static void session_close(struct shard *s, struct session *se)
 
 static void session_down(struct shard *s, const struct mail *mail)
 {
-	static const char text[] = "the worker's process is gone";
+	char text[MAIL_TEXT_MAX + 64];
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (se->state != SESSION_UP || se->peer != mail->peer)
 		return;
@@ -149,6 +171,8 @@ static void session_down(struct shard *s, const struct mail *mail)
 	} while (n && ++passes < 4096);
 	if (se->state != SESSION_UP)
 		return;
+	snprintf(text, sizeof text, "connection to the worker lost: %s",
+		 mail->text[0] ? mail->text : "its process is gone");
 	session_close(s, se);
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
@@ -167,6 +191,13 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 	snprintf(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
 		 mail->text);
 	waiting_fail(s, se, status, text);
+}
+
+static void session_back(struct shard *s, const struct mail *mail)
+{
+	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
+	if (se->state == SESSION_DEAD && !s->stopped)
+		se->state = SESSION_CLOSED;
 }
 
 static void session_ask(struct shard *s, const struct mail *mail)
@@ -192,6 +223,9 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 		break;
 	case MAIL_PROBE:
 		session_ask(s, mail);
+		break;
+	case MAIL_PEER_BACK:
+		session_back(s, mail);
 		break;
 	default:
 		break;

@@ -140,11 +140,15 @@ void shard_destroy(struct shard *s)
 		return;
 	fiber_pool_free(s);
 	call_drop_cancels(s);
-	for (struct session *se = s->known; se; se = se->next_known)
+	for (struct session *se = s->known; se; se = se->next_known) {
 		session_memory_free(se->memory);
+		session_memory_free(se->spare);
+	}
 	for (struct mail mail; s->mail_in.slots && mailbox_get(&s->mail_in, &mail);)
 		if (mail.type == MAIL_PEER_UP)
 			session_memory_free(mail.memory);
+	for (struct mail mail; s->mail_out.slots && mailbox_get(&s->mail_out, &mail);)
+		session_memory_free(mail.memory);
 	zeroed_free(s->sessions);
 	queues_free(s);
 	zeroed_free(s->calls);

@@ -160,7 +160,7 @@ enum session_state {
 	SESSION_CLOSED,     /* nobody has asked for it yet, or its set-up failed: the next call asks again */
 	SESSION_CONNECTING, /* the control core was asked; calls wait */
 	SESSION_UP,
-	SESSION_DEAD /* for good */
+	SESSION_DEAD /* until another life of the worker begins */
 };
 
 /** What only an open session needs; made by whoever posts MAIL_PEER_UP, freed with the shard. */
@@ -199,8 +199,8 @@ struct session {
 	uint32_t waiting_n; /* [0, limits.peer_calls] */
 	struct waiting_call *waiting, *waiting_last;
 	struct session *next_known, *next_unposted;
-	struct session_memory *memory;
-	struct retry_caller *retry_caller; /* NULL: no call could be repeated yet */
+	struct session_memory *memory, *spare; /* spare: goes back with the session's end */
+	struct retry_caller *retry_caller;     /* NULL: no call could be repeated yet */
 	struct retry_callee *retry_callee;
 	uint64_t message_max;                         /* bytes of a message that the peer takes */
 	struct large_peer *large;                     /* large.h: fragments, one-way messages */

@@ -16,14 +16,15 @@
 enum mail_type {
 	/* control core → shard */
 	MAIL_PEER_UP,   /* worker, shard, peer, incarnation, memory: attach the peer and open the session */
-	MAIL_PEER_DOWN, /* worker, shard, peer: receive what is left, fail what is pending, detach, answer
+	MAIL_PEER_DOWN, /* worker, shard, peer, text: receive what is left, fail what is pending, detach, answer
 			   MAIL_DETACHED */
 	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed */
 	MAIL_PROBE,     /* worker, shard, peer: send it something, so that its silence is noticed */
+	MAIL_PEER_BACK, /* worker, shard: another life of the worker has begun; the next call asks for a session */
 	/* shard → control core */
 	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */
 	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */
-	MAIL_DETACHED  /* worker, shard, peer: may be dropped */
+	MAIL_DETACHED  /* worker, shard, peer: may be dropped; memory: not needed any more, or NULL */
 };
 
 #define MAIL_TEXT_MAX 256 /* bytes of a reason with its NUL; a longer one is cut */
@@ -38,7 +39,8 @@ struct mail {
 	uint8_t shard;   /* the worker's */
 	uint8_t status;  /* enum far_status */
 	uint64_t incarnation;
-	struct session_memory *memory; /* PEER_UP: what only an open session needs; the shard's from now on */
+	struct session_memory *memory; /* PEER_UP: what only an open session needs; the shard's from now on. DETACHED:
+					  the control core's */
 	char text[MAIL_TEXT_MAX];
 	uint64_t message_bytes_max; /* PEER_UP: what the peer takes; 0: it sets no limit */
 };

@@ -202,6 +202,13 @@ struct far_opts {
  * (on a listening socket it inherited when FAR_STORE_FD names one). `opts` may be NULL. On FAR_OK `*agent` is the
  * caller's until far_shutdown(). On failure nothing is left behind and `err` names who or what is missing.
  * After fork() without exec() only the parent may use the agent; peers see its death when the child has ended too.
+ *
+ * A worker whose process ended may be started again while the group runs, with the same name, rank, number of shards,
+ * group and init_method: it takes its former place, returns as soon as it has read who there is, and is reached under
+ * its name by all others. What was pending between them and the life before ends with PEER_LOST. Not so rank 0: the
+ * store ends with it, nobody can come back after that, and one that is started again waits for a new group. While the
+ * former process lives, or its machine has been silent for less than 5 s, its rank is taken: NOT_UNIQUE. Once rank 0 is
+ * in far_shutdown() nobody is taken in.
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */
 enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
@@ -212,7 +219,7 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
  * (its handlers go on serving meanwhile), at most `timeout_ns` (0: 60 s), then stops and frees the agent, whatever is
  * returned. Rank 0 leaves last. Blocks; no other thread may be inside a call on this agent. Futures stay valid until
  * freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member that did not come; FAR_PEER_LOST, naming each that died
- * before. FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of handlers that are still
+ * before and did not come back. FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of handlers that are still
  * there return FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it takes; stderr tells of both.
  */
 enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
@@ -224,8 +231,8 @@ struct far_worker_info {
 	char name[FAR_NAME_MAX];
 	int32_t rank;
 	uint32_t shards;
-	bool alive;           /* false after its connection was lost */
-	uint64_t incarnation; /* random, one per life of a worker */
+	bool alive;           /* false after its connection was lost, until another life of it has begun */
+	uint64_t incarnation; /* random, one per life of a worker; of the last one while none is alive */
 	char nic[16];         /* driver that reaches it, or would; "": none */
 	char nic_address[96]; /* its address there, in words */
 	char nic_why[192];    /* why it is this driver */

@@ -16,7 +16,7 @@
 enum { SPAWN_MAX = 8 };
 
 struct spawned {
-	int world;
+	int world, port;
 	pid_t pids[SPAWN_MAX];
 };
 
@@ -54,25 +54,30 @@ static inline void spawn_env(int rank, int world, int port, int listener)
 		unsetenv("FAR_STORE_FD");
 }
 
+/** One worker, which inherits the listener (−1: there is none) when it is rank 0. Another life of it later, say. */
+static inline pid_t spawn_one(const struct spawned *s, int rank, int listener, spawn_main *body)
+{
+	pid_t parent = getpid();
+	fflush(NULL);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	spawn_env(rank, s->world, s->port, listener);
+	if (rank && listener >= 0)
+		close(listener);
+	_exit(body(rank));
+}
+
 static inline struct spawned spawn(int world, spawn_main *body)
 {
 	struct spawned s = {.world = world};
-	int port, listener = spawn_listen(&port);
-	pid_t parent = getpid();
-	fflush(NULL);
-	for (int rank = 0; rank < world; rank++) {
-		s.pids[rank] = fork();
-		CHECK(s.pids[rank] >= 0);
-		if (s.pids[rank] > 0)
-			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(1);
-		spawn_env(rank, world, port, listener);
-		if (rank)
-			close(listener);
-		_exit(body(rank));
-	}
+	int listener = spawn_listen(&s.port);
+	for (int rank = 0; rank < world; rank++)
+		s.pids[rank] = spawn_one(&s, rank, listener, body);
 	close(listener);
 	return s;
 }

@@ -271,6 +271,39 @@ Test(cluster, a_fiber_crashes_its_own_worker)
 	destroy(c);
 }
 
+static void again(enum cluster_end how)
+{
+	struct calls calls = {.rounds = 3, .typed = true};
+	struct cluster *c = ready(4, 30, &calls, 1);
+	struct cluster_worker *w = cluster_worker(c, 2);
+	calls_spawn(&calls);
+	apps_end(c);
+	cluster_crash(w, how);
+	cluster_run_until(c, cluster_now(c) + SECOND / 10);
+	cluster_start(w);
+	cr_assert_eq(cluster_run_ready(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
+	cr_assert_eq(cluster_lives(w), 2);
+	/* The others have heard of it by now. */
+	cluster_run_until(c, cluster_now(c) + SECOND);
+	calls.ok = 0;
+	calls_spawn(&calls);
+	apps_end(c);
+	cr_assert_eq(calls.failed, 0, "%s", calls.last.text);
+	cr_assert_eq(calls.wrong, 0);
+	cr_assert_eq(calls.ok, 2 * 3 * 4 * 4);
+	all_leave(c);
+}
+
+Test(cluster, killed_and_started_again)
+{
+	again(CLUSTER_KILL);
+}
+
+Test(cluster, without_power_and_started_again)
+{
+	again(CLUSTER_POWER);
+}
+
 Test(cluster, destroyed_in_full_flight)
 {
 	struct calls calls = {.rounds = 1000, .typed = true};

@@ -137,7 +137,8 @@ uint64_t round_robin(void)
 {
 	uint64_t next = TIME_NEVER;
 	for (int i = 0; i < MEMBERS_MAX; i++) {
-		uint64_t at = members[i].ctl ? ctl_step(members[i].ctl, world->now) : TIME_NEVER;
+		bool runs = members[i].ctl && !members[i].frozen;
+		uint64_t at = runs ? ctl_step(members[i].ctl, world->now) : TIME_NEVER;
 		next = at < next ? at : next;
 	}
 	world->now += TICK;

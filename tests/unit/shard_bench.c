@@ -309,8 +309,10 @@ bool posted(enum mail_type type)
 {
 	struct mail m;
 	bool found = false;
-	while (mailbox_get(&shard->mail_out, &m))
+	while (mailbox_get(&shard->mail_out, &m)) {
 		found |= m.type == type && m.worker == PEER;
+		session_memory_free(m.memory);
+	}
 	return found;
 }
 

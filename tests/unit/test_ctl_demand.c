@@ -255,7 +255,8 @@ Test(ctl_demand, dead_before_it_was_ever_connected)
 	join_lazily(3);
 	member_end(&members[2]);
 	run_ticks(5);
-	cr_assert(alive(0, 2), "nobody can know yet");
+	cr_assert_not(alive(0, 2), "its connection to the store has ended");
+	cr_assert_not(alive(1, 2));
 	ask(&members[0], 0, 2, 0);
 	run_ticks(5);
 	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
@@ -438,7 +439,9 @@ Test(ctl_demand, receive_hello_when_ready)
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -EPROTO, "it has three");
 	h = good;
 	h.from++;
-	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE);
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EINPROGRESS, "the store is asked");
+	run_ticks(5);
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE, "the store knows another");
 	h = good;
 	h.rank = 0;
 	h.from = m[0].incarnation;

@@ -40,7 +40,8 @@
  *                                   e2e/api_limits: every agent there has mailboxes of one
  * sleepers                          driver: places_are_bounded_and_come_back
  * store                             limits: clients_of_the_store; ctl_store: limits_of_key_and_value, keys_are_bounded,
- *                                   requests_outstanding_are_bounded
+ *                                   requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
+ *                                   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
  */
 #include "api/agent.h"
 #include "api/limits.h"

@@ -86,14 +86,13 @@ static void teardown(void)
 
 TestSuite(shard_fiber, .init = setup, .fini = teardown);
 
-/* A session that ended does not come back in an agent's life; here it does, instead of a new bench. */
+/* Another life of the worker, instead of a new bench. */
 static void reopen(uint32_t worker, uint32_t peer)
 {
-	struct session *se = &shard->sessions[session_index(shard, worker, 0)];
-	if (se->state == SESSION_UP)
+	if (shard->sessions[session_index(shard, worker, 0)].state == SESSION_UP)
 		return;
-	session_memory_free(se->memory);
-	se->state = SESSION_CLOSED;
+	posted(MAIL_DETACHED);
+	mail(MAIL_PEER_BACK, worker, peer);
 	mail(MAIL_PEER_UP, worker, peer);
 }
 

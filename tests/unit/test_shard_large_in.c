@@ -241,7 +241,14 @@ Test(shard_large_in, the_peer_dies_in_the_middle)
 	cr_assert_eq(shard->counters.large_active, 0u);
 	cr_assert_eq(shard->wheel.armed_n, 0u);
 	/* Another life of it begins anew. */
+	cr_assert(posted(MAIL_DETACHED));
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	passes(1);
+	cr_assert_eq(shard->counters.large_active, 1u);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(shard->counters.large_active, 0u);
 }
 
 /* All of it had arrived when the peer went. Expect it run. */

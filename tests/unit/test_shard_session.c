@@ -63,6 +63,87 @@ Test(shard_session, answers_that_came_before_the_end_count)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
+/* PEER dies with everything under way, and lives again. Expect nothing of the first life in the second: neither calls,
+ * requests, numbers of functions, nor what is answered late. */
+Test(shard_session, another_life)
+{
+	struct result r[2], after;
+	for (int life = 0; life < 3; life++) {
+		kept_n = 0;
+		called(&r[0], FAR_FOREVER);
+		struct shm_head late = called(&r[1], FAR_FOREVER);
+		put_request(MSG_DEFER, 1, NULL, 0);
+		passes(1);
+		shard->sessions[PEER].fn_map[3] = 7;
+		queue->no_bulk = true;
+		put_request(MSG_BIG, 3, NULL, 0);
+		put_request(MSG_ECHO, 5, "x", 1);
+		passes(1);
+		cr_assert_eq(shard->sessions[PEER].parked_n, 1u);
+		mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+		queue->no_bulk = false;
+		for (int i = 0; i < 2; i++) {
+			cr_assert_eq(r[i].n, 1u);
+			cr_assert_eq(r[i].status, FAR_PEER_LOST);
+			cr_assert_eq(r[i].executed, FAR_EXECUTED_MAYBE);
+		}
+		cr_assert(posted(MAIL_DETACHED));
+		cr_assert_eq(call(&after, FAR_SEC, NULL, 0), -EPIPE);
+		mail(MAIL_PEER_UP, PEER, NIC_PEER);
+		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD, "it was not told that there is another life");
+		mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+		mail(MAIL_PEER_UP, PEER, NIC_PEER);
+		cr_assert_eq(shard->sessions[PEER].fn_map[3], 0u);
+		while (fake_queue_sent(queue, &(struct shm_head){0}))
+			;
+		/* Late: an answer of ours to the first life, its answer to a call of ours. */
+		cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
+		uint64_t before = dropped();
+		put(NIC_PEER, (struct shm_head){.type = HEAD_REPLY, .call = late.call, .gen = late.gen}, "no", 2);
+		passes(1);
+		cr_assert_eq(dropped(), before + 1);
+		expect_nothing();
+		/* It works, from the beginning. */
+		struct shm_head h = called(&after, FAR_SEC);
+		answer(h, HEAD_REPLY, 0, 0, "yes");
+		cr_assert_eq(after.status, FAR_OK);
+		put_request(MSG_ECHO, 1, "again", 5);
+		passes(1);
+		expect_reply(1, "again", 5);
+		cr_assert_eq(shard->sessions[PEER].calls_active, 0u);
+	}
+}
+
+/* A handler of the first life ends in the second, whose caller uses the same number. Expect the second's to be its own.
+ */
+Test(shard_session, a_repeated_call_of_the_life_before)
+{
+	struct head_retry trailer = {.seq = 1, .floor = 1};
+	struct shm_head h = request(MSG_DEFER, 1, UINT64_MAX);
+	h.flags |= HEAD_RETRY;
+	put(NIC_PEER, h, &trailer, sizeof trailer);
+	passes(1);
+	cr_assert_eq(kept_n, 1u);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert(posted(MAIL_DETACHED));
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	put(NIC_PEER, h, &trailer, sizeof trailer);
+	passes(1);
+	cr_assert_eq(kept_n, 2u, "it runs: it is another call");
+	cr_assert_eq(far_deferred_reply(kept[0], "old", 3), FAR_CANCELLED);
+	passes(1);
+	expect_nothing();
+	/* A repeat of the second's says nothing while it runs, and gets the answer afterwards. */
+	put(NIC_PEER, h, &trailer, sizeof trailer);
+	passes(1);
+	expect_nothing();
+	cr_assert_eq(far_deferred_reply(kept[1], "new", 3), FAR_OK);
+	passes(1);
+	expect_reply(1, "new", 3);
+	cr_assert_eq(kept_n, 2u);
+}
+
 Test(shard_session, down_of_another_peer_is_ignored)
 {
 	mail(MAIL_PEER_DOWN, PEER, NIC_OTHER);

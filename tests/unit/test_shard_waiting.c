@@ -230,6 +230,30 @@ Test(shard_waiting, a_lost_worker_stays_lost)
 	connects();
 }
 
+/* Another life of it has begun. Expect the next call to ask for a session, and nothing of the life before to matter. */
+Test(shard_waiting, a_lost_worker_comes_back)
+{
+	struct result r;
+	tell(MAIL_PEER_BACK, FAR_OK);
+	cr_assert_eq(far_session()->state, SESSION_CLOSED, "nobody had asked for it");
+	call_far(&r, FAR_FOREVER, "a", 1);
+	cr_assert_eq(connects(), 1u);
+	tell(MAIL_PEER_BACK, FAR_OK);
+	cr_assert_eq(far_session()->state, SESSION_CONNECTING);
+	tell(MAIL_UNREACHED, FAR_PEER_LOST);
+	cr_assert_eq(r.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
+	tell(MAIL_PEER_BACK, FAR_OK);
+	cr_assert_eq(call_far(&r, FAR_FOREVER, "b", 1), 0);
+	cr_assert_eq(connects(), 1u);
+	tell(MAIL_PEER_UP, FAR_OK);
+	sent_and_answered("b", 1);
+	passes(1);
+	cr_assert_eq(r.status, FAR_OK);
+	tell(MAIL_PEER_BACK, FAR_OK);
+	cr_assert_eq(far_session()->state, SESSION_UP);
+}
+
 /* As many as the session will have credits for. */
 Test(shard_waiting, the_list_is_bounded)
 {
@@ -293,7 +317,8 @@ Test(shard_waiting, the_worker_dies_while_some_wait_for_room)
 	tell(MAIL_PEER_DOWN, FAR_OK);
 	cr_assert_eq(r[0].status, FAR_PEER_LOST);
 	cr_assert_eq(r[0].executed, FAR_EXECUTED_MAYBE);
-	ended(&r[1], FAR_PEER_LOST, "gone");
+	ended(&r[1], FAR_PEER_LOST, "connection to the worker lost: of a reason");
+	cr_assert_eq(r[1].executed, FAR_EXECUTED_NO);
 	cr_assert_eq(shard->blocked_n, 0u);
 }
 

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** One end is killed and begins another life at the same address. Every packet of the first life comes once more. */
+#include "link_bench.h"
+
+#include "base/limits.h"
+#include "wire/head.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT_MAX = 4096, KINDS = WIRE_BYE + 1 };
+
+/* What was sent in the first life, as it was put on the wire. */
+static struct kept {
+	unsigned to, queue;
+	uint32_t len;
+	uint8_t *bytes;
+} kept[KEPT_MAX];
+static unsigned kept_n;
+static bool keeping, killed; /* killed: end 1 says nothing more */
+static uint32_t at_0, at_1;
+
+static bool keep(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx;
+	if (keeping && kept_n < KEPT_MAX) {
+		struct kept *k = &kept[kept_n++];
+		*k = (struct kept){to, queue, *len, malloc(*len)};
+		memcpy(k->bytes, bytes, *len);
+	}
+	return !(killed && from == 1);
+}
+
+static void turns(unsigned n)
+{
+	while (n-- > 0)
+		bench_turn();
+}
+
+static uint64_t dropped(unsigned e)
+{
+	struct nic_stats st;
+	bench.ends[e].port->ops->stats(bench.ends[e].port, &st);
+	return st.link_refused + st.link_duplicates + st.link_crc_errors + st.rx_malformed;
+}
+
+static uint64_t any_len(uint64_t seq)
+{
+	return seq % 7 == 0 ? 5000 : seq % 90;
+}
+
+/* A connection both ways, calls of all sizes, losses, pings and endings: one packet of each kind at least. */
+static void first_life(unsigned from)
+{
+	uint32_t near, far, extra_0, extra_1;
+	bench_init();
+	bench.limit_ns = 50 * BENCH_MS;
+	bench.fabric.hook = keep;
+	keeping = true;
+	end_open(0, 1);
+	end_open(1, 1);
+	bench_pair(from, 1 - from, &near, &far);
+	at_0 = from ? far : near;
+	at_1 = from ? near : far;
+	cr_assert(bench_stream(0, at_0, 1, 40, any_len, 20000));
+	cr_assert(bench_stream(1, at_1, 0, 40, any_len, 20000));
+	turns(50);
+	/* One that ends in order, one that is refused, one whose end was lost. */
+	for (unsigned by = 0; by < 2; by++) {
+		unsigned downs = bench.ends[1 - by].downs;
+		bench_pair(by, 1 - by, by ? &extra_1 : &extra_0, by ? &extra_0 : &extra_1);
+		turns(20);
+		bench.ends[by].q->ops->detach(bench.ends[by].q, by ? extra_1 : extra_0);
+		bench.ends[by].port->ops->drop(bench.ends[by].port, by ? extra_1 : extra_0);
+		cr_assert(bench_until(&bench.ends[1 - by].downs, downs + 1, 1000));
+		bench.ends[1 - by].q->ops->detach(bench.ends[1 - by].q, by ? extra_0 : extra_1);
+		bench.ends[1 - by].port->ops->drop(bench.ends[1 - by].port, by ? extra_0 : extra_1);
+		bench.ends[by].refuse = -EACCES;
+		unsigned fails = bench.ends[1 - by].fails;
+		cr_assert_eq(bench_connect(1 - by, 0, by, 0, 100 * BENCH_MS), 0);
+		cr_assert(bench_until(&bench.ends[1 - by].fails, fails + 1, 1000));
+		bench.ends[by].refuse = 0;
+	}
+	turns(20);
+}
+
+static bool never(void *ctx, uint32_t peer)
+{
+	(void)ctx;
+	(void)peer;
+	return true;
+}
+
+/* End 1 is killed: nobody hears of it. End 0 finds out, and the next life is there. */
+static void second_life(unsigned from)
+{
+	uint32_t near, far;
+	unsigned downs = bench.ends[0].downs;
+	bench.ends[0].q->ops->watch(bench.ends[0].q, never, NULL);
+	killed = true;
+	cr_assert_eq(bench_send(0, at_0, 1000, 10), 0);
+	cr_assert(bench_until(&bench.ends[0].downs, downs + 1, 10000));
+	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+	end_close(1);
+	killed = false;
+	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	turns(20);
+	keeping = false;
+	end_open(1, 1);
+	bench_pair(from, 1 - from, &near, &far);
+	at_0 = from ? far : near;
+	at_1 = from ? near : far;
+	bench.ends[0].got = bench.ends[1].got = 0;
+	cr_assert(bench_stream(0, at_0, 1, 10, any_len, 20000));
+	cr_assert(bench_stream(1, at_1, 0, 10, any_len, 20000));
+	turns(50);
+}
+
+static void forget(void)
+{
+	while (kept_n)
+		free(kept[--kept_n].bytes);
+	bench_fini();
+}
+
+/* Receive each packet of the first life in the second. Expect it counted, and nothing else. */
+static void replay(unsigned from, unsigned *kinds)
+{
+	first_life(from);
+	second_life(from);
+	struct link_end was[2] = {bench.ends[0], bench.ends[1]};
+	for (unsigned i = 0; i < kept_n; i++) {
+		const struct kept *k = &kept[i];
+		uint64_t before = dropped(k->to);
+		dgram_inject(&bench.fabric, k->to, k->queue, k->bytes, k->len);
+		turns(3);
+		cr_assert_geq(dropped(k->to), before + 1, "packet %u of kind %u to %u", i, k->bytes[1], k->to);
+		kinds[k->bytes[1]]++;
+		for (unsigned e = 0; e < 2; e++) {
+			cr_assert_eq(bench.ends[e].got, was[e].got, "packet %u of kind %u", i, k->bytes[1]);
+			cr_assert_eq(bench.ends[e].hellos, was[e].hellos, "packet %u of kind %u", i, k->bytes[1]);
+			cr_assert_eq(bench.ends[e].ups, was[e].ups);
+			cr_assert_eq(bench.ends[e].downs, was[e].downs, "packet %u of kind %u", i, k->bytes[1]);
+			cr_assert_eq(bench.ends[e].fails, was[e].fails);
+		}
+	}
+	/* And all at once. */
+	for (unsigned i = 0; i < kept_n; i++)
+		dgram_inject(&bench.fabric, kept[i].to, kept[i].queue, kept[i].bytes, kept[i].len);
+	turns(100);
+	cr_assert(bench_stream(0, at_0, 1, 30, any_len, 20000));
+	cr_assert(bench_stream(1, at_1, 0, 30, any_len, 20000));
+	for (unsigned e = 0; e < 2; e++) {
+		cr_assert_eq(bench.ends[e].downs, was[e].downs);
+		cr_assert_eq(bench.ends[e].ups, was[e].ups);
+		cr_assert_eq(bench.ends[e].hellos, was[e].hellos);
+	}
+	forget();
+}
+
+Test(link_lives, packets_of_the_life_before)
+{
+	unsigned kinds[KINDS] = {0};
+	replay(0, kinds);
+	replay(1, kinds);
+	static const uint8_t all[] = {WIRE_MESSAGE, WIRE_ACK,     WIRE_PING, WIRE_HELLO,
+				      WIRE_WELCOME, WIRE_REFUSED, WIRE_BYE};
+	for (unsigned i = 0; i < sizeof all; i++)
+		cr_assert_gt(kinds[all[i]], 0u, "no packet of kind %u", all[i]);
+}
+
+/* The two kinds that the first life had no cause to send, made of others: their tokens are what counts. */
+Test(link_lives, refusals_of_the_life_before)
+{
+	first_life(0);
+	second_life(0);
+	struct link_end was[2] = {bench.ends[0], bench.ends[1]};
+	unsigned n = 0;
+	for (unsigned i = 0; i < kept_n; i++) {
+		struct wire_head *h = (struct wire_head *)(void *)kept[i].bytes;
+		if (h->kind != WIRE_BYE)
+			continue;
+		static const uint8_t made[] = {WIRE_RESET, WIRE_WRONG_QUEUE, WIRE_REFUSED};
+		for (unsigned k = 0; k < sizeof made; k++) {
+			uint64_t before = dropped(kept[i].to);
+			h->kind = made[k];
+			bench.fabric.crc = true;
+			dgram_inject(&bench.fabric, kept[i].to, kept[i].queue, kept[i].bytes, kept[i].len);
+			turns(3);
+			cr_assert_eq(dropped(kept[i].to), before + 1);
+			n++;
+		}
+	}
+	cr_assert_gt(n, 0u);
+	for (unsigned e = 0; e < 2; e++) {
+		cr_assert_eq(bench.ends[e].downs, was[e].downs);
+		cr_assert_eq(bench.ends[e].ups, was[e].ups);
+	}
+	forget();
+}
