@@ -294,6 +294,28 @@ static void again(enum cluster_end how)
 	all_leave(c);
 }
 
+/* What was pending with the life before ends when the next has come, not by silence. */
+Test(cluster, calls_on_the_life_before)
+{
+	struct calls calls = {.rounds = 0};
+	struct cluster *c = ready(3, 31, &calls, 1);
+	struct cluster_worker *w = cluster_worker(c, 1);
+	cluster_spawn(cluster_worker(c, 0), -1, hanging, &calls);
+	cluster_run_until(c, cluster_now(c) + SECOND / 100);
+	cr_assert_eq(calls.hung, 1);
+	cluster_crash(w, CLUSTER_POWER);
+	cluster_start(w);
+	uint64_t began = cluster_now(c);
+	apps_end(c);
+	cr_assert_eq(calls.failed, 1);
+	cr_assert_eq(calls.last_status, FAR_PEER_LOST, "%s", calls.last.text);
+	cr_assert(strstr(calls.last.text, "restarted"), "%s", calls.last.text);
+	cr_assert_eq(calls.last.executed, FAR_EXECUTED_MAYBE);
+	cr_assert_lt(cluster_now(c) - began, SECOND / 2);
+	cr_assert_eq(cluster_run_ready(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
+	all_leave(c);
+}
+
 Test(cluster, killed_and_started_again)
 {
 	again(CLUSTER_KILL);
