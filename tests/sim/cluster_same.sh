@@ -9,7 +9,7 @@ set -eu
 	exit 2
 }
 # Where a system takes addresses from the program's own environment and arguments, these differ too.
-for run in "2 1 3" "3 2 2 20000000" "10 3 1 5000000" "20 4 1"; do
+for run in "2 1 3" "3 2 2 20000000" "10 3 1 5000000" "20 4 1" "--restart 6 5 20 5000000"; do
 	expected=
 	for program in "$@"; do
 		for round in 1 2; do

@@ -2,8 +2,8 @@
 /**
  * Runs a cluster in which all call all, and prints the SHA-256 of its packets: the same line in every process and from
  * every compiler.
- * usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS [PEERS]]]; ROUNDS 0: nobody calls; LOSS in parts of 10^9;
- * PEERS that each calls, 0: all. exit status: 0; 1: the run failed, or an answer was wrong; 2: usage.
+ * usage: cluster_trace [--measure] [--restart] WORKERS SEED [ROUNDS [LOSS [PEERS]]]; ROUNDS 0: nobody calls; LOSS in
+ * parts of 10^9; PEERS that each calls, 0: all. exit status: 0; 1: the run failed, or an answer was wrong; 2: usage.
  */
 #include "cluster_calls.h"
 
@@ -45,7 +45,17 @@ static void disturb(struct cluster *c, uint32_t loss)
 		sim_link_disturb(sim_uplink(cluster_host(cluster_worker(c, i)), 0), &d);
 }
 
-static int run(struct cluster *c, struct calls *calls, uint32_t loss, bool measure)
+static bool restart_last(struct cluster *c)
+{
+	struct cluster_worker *w = cluster_worker(c, cluster_workers(c) - 1);
+	cluster_run_until(c, cluster_now(c) + 30000);
+	cluster_crash(w, CLUSTER_KILL);
+	cluster_run_until(c, cluster_now(c) + 1000000);
+	cluster_start(w);
+	return cluster_run_ready(c, UINT64_C(600000000000)) == CLUSTER_RUN_DONE;
+}
+
+static int run(struct cluster *c, struct calls *calls, uint32_t loss, bool measure, bool restart)
 {
 	const uint64_t patience = UINT64_C(600000000000);
 	double since = seconds();
@@ -59,6 +69,8 @@ static int run(struct cluster *c, struct calls *calls, uint32_t loss, bool measu
 	disturb(c, loss);
 	if (calls->rounds)
 		calls_spawn(calls);
+	if (restart && !restart_last(c))
+		return failed(c, "the join of who was started again");
 	if (cluster_run_apps(c, patience) != CLUSTER_RUN_DONE)
 		return failed(c, "the calls");
 	if (measure)
@@ -84,8 +96,11 @@ int main(int argc, char **argv)
 	bool measure = argc > 1 && strcmp(argv[1], "--measure") == 0;
 	argv += measure;
 	argc -= measure;
+	bool restart = argc > 1 && strcmp(argv[1], "--restart") == 0;
+	argv += restart;
+	argc -= restart;
 	if (argc < 3 || argc > 6) {
-		fprintf(stderr, "usage: cluster_trace [--measure] WORKERS SEED [ROUNDS [LOSS [PEERS]]]\n");
+		fprintf(stderr, "usage: cluster_trace [--measure] [--restart] WORKERS SEED [ROUNDS [LOSS [PEERS]]]\n");
 		return 2;
 	}
 	struct calls calls = {.rounds = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 0) : 1, .typed = true};
@@ -104,7 +119,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	calls.c = c;
-	int status = run(c, &calls, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 0) : 0, measure);
+	int status = run(c, &calls, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 0) : 0, measure, restart);
 	sim_trace_hash(cluster_sim(c), hash);
 	printf("%s %llu ok %llu failed %llu wrong at %llu ns\n", hash, (unsigned long long)calls.ok,
 	       (unsigned long long)calls.failed, (unsigned long long)calls.wrong, (unsigned long long)cluster_now(c));
