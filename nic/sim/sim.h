@@ -304,6 +304,7 @@ struct sim_stats {
 	uint64_t dropped[SIM_DROP_N];
 	uint64_t in_flight, in_flight_bytes, in_flight_bytes_max; /* not counting receive rings */
 	uint64_t corrupted, reordered;
+	uint64_t packet_bytes, packet_bytes_max; /* memory of all packets that are somewhere in the world */
 	uint64_t events, events_pending, events_pending_max;
 };
 
@@ -325,7 +326,7 @@ void sim_trace_note(struct sim *sim, const char *text);
 /** A line for each event of a packet; NULL: no longer. Stays the caller's. */
 void sim_trace_text(struct sim *sim, FILE *out);
 /** All packets as they leave hosts, or, with `arrived`, as they come into receive rings, in pcap's format: Ethernet,
- * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 7000 + queue, of a hash-steered port
+ * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 47000 + queue, of a hash-steered port
  * 16384 + path). -EIO: it could not be written. NULL: no longer. Stays the caller's. */
 int sim_trace_pcap(struct sim *sim, FILE *out, bool arrived);
 

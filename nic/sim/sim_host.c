@@ -26,7 +26,7 @@ uint64_t sim_host_when(const struct sim_host *host, uint64_t local)
 		return host->born;
 	/* Its clock runs between 0.9 and 1.1 times as fast: the time is within this. */
 	uint64_t ahead = local - sim_host_local(host, host->born), low = 0, high = ahead + ahead / 8 + 2;
-	if (high > (uint64_t)INT64_MAX / 2)
+	if (ahead > (uint64_t)INT64_MAX / 4)
 		return TIME_NEVER;
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;

@@ -15,7 +15,7 @@ struct sim_packet *sim_packet_new(struct sim *sim, uint32_t len)
 {
 	/* Room for a body that is moved by as much as it may be misaligned. */
 	size_t size = (sizeof(struct sim_packet) + len + 127) & ~(size_t)63;
-	if (sim->packet_bytes + size > sim->config.packet_bytes_max) {
+	if (sim->stats.packet_bytes + size > sim->config.packet_bytes_max) {
 		sim_fail(sim, "packets take more than %llu bytes (packet_bytes_max)",
 			 (unsigned long long)sim->config.packet_bytes_max);
 		return NULL;
@@ -31,7 +31,9 @@ struct sim_packet *sim_packet_new(struct sim *sim, uint32_t len)
 	if (sim->packets)
 		sim->packets->younger = p;
 	sim->packets = p;
-	sim->packet_bytes += size;
+	sim->stats.packet_bytes += size;
+	if (sim->stats.packet_bytes > sim->stats.packet_bytes_max)
+		sim->stats.packet_bytes_max = sim->stats.packet_bytes;
 	return p;
 }
 
@@ -40,11 +42,12 @@ struct sim_packet *sim_packet_copy(const struct sim_packet *p)
 	struct sim_packet *copy = sim_packet_new(p->sim, p->len);
 	if (!copy)
 		return NULL;
-	struct sim_packet *older = copy->older, *younger = copy->younger;
+	const struct sim_packet own = *copy;
 	*copy = *p;
 	copy->next = NULL;
-	copy->older = older;
-	copy->younger = younger;
+	copy->older = own.older;
+	copy->younger = own.younger;
+	copy->memory = own.memory;
 	copy->body = copy->room + (p->body - p->room);
 	copy->buffered = NULL;
 	copy->flying = false;
@@ -60,7 +63,7 @@ void sim_packet_free(struct sim_packet *p)
 		p->sim->packets = p->older;
 	if (p->older)
 		p->older->younger = p->younger;
-	p->sim->packet_bytes -= p->memory;
+	p->sim->stats.packet_bytes -= p->memory;
 	free(p);
 }
 

@@ -9,7 +9,7 @@
 #define PCAP_MAGIC_NS 0xa1b23c4du /* the byte order tells the reader ours */
 #define PCAP_ETHERNET 1u
 #define HEADERS       42u
-#define PORT_BASE     7000u
+#define PORT_BASE     47000u
 #define PATH_BASE     16384u
 
 struct pcap_file_head {

@@ -5,7 +5,8 @@
 
 #include "nic/sim/sim_world.h"
 
-#define SIM_ADDR_BYTES 20u
+#define SIM_ADDR_BYTES  20u
+#define SIM_BYTES_LEAST 1216u /* tx_bytes_max() does not sink below it */
 
 struct sim_addr {
 	uint64_t world;
@@ -20,7 +21,7 @@ struct sim_place {
 	enum sim_place_state state;
 	struct sim_host *to;
 	uint32_t queue, route;
-	uint32_t bytes_max; /* of its path, as far as is known */
+	uint32_t bytes_max; /* that its path takes whole, as far as is known */
 	uint32_t lives;
 	uint32_t next; /* pending */
 	bool attached;

@@ -87,11 +87,21 @@ static struct sim_queue *arrival_queue(const struct sim_packet *p)
 	return i < port->queues_n ? port->queues[i] : NULL;
 }
 
+/* Bodies arrive as little aligned as this NIC may have them. */
+static void misalign(struct sim_packet *p, uint32_t align)
+{
+	uint32_t by = align < 64 ? align : 0;
+	if (p->len)
+		memmove(p->room + by, p->body, p->len);
+	p->body = p->room + by;
+}
+
 static void into_ring(struct sim_queue *q, struct sim_packet *p)
 {
 	struct sim *sim = p->sim;
 	struct sim_host *host = p->to;
 	p->to_queue = (uint16_t)q->index;
+	misalign(p, q->port->nic.body_align);
 	sim->stats.arrived++;
 	sim_packet_landed(p);
 	host->stats.rx_packets++;
@@ -191,16 +201,19 @@ static void sim_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 
 /* ---- sending ---- */
 
-static uint32_t link_bytes_max(const struct sim_port *port)
+/* What gets there whole, as far as is known. */
+static uint32_t whole_max(const struct sim_port *port, const struct sim_place *place)
 {
-	uint32_t now = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
-	return now < port->body_max ? now : port->body_max;
+	uint32_t link = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
+	return place->bytes_max < link ? place->bytes_max : link;
 }
 
+/* Never less than the contract's least: that goes as fragments where it must. */
 static uint32_t bytes_max(const struct sim_port *port, const struct sim_place *place)
 {
-	uint32_t most = link_bytes_max(port);
-	return place->bytes_max < most ? place->bytes_max : most;
+	uint32_t most = whole_max(port, place);
+	most = most < SIM_BYTES_LEAST ? SIM_BYTES_LEAST : most;
+	return most < port->body_max ? most : port->body_max;
 }
 
 static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
@@ -259,18 +272,8 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->from_queue = (uint16_t)q->index;
 	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(place->route);
 	p->path = (uint16_t)NIC_ROUTE_PATH(place->route);
-	p->fragments = p->len > bytes_max(port, place);
+	p->fragments = p->len > whole_max(port, place);
 	p->flow = flow_of(p, place->route);
-}
-
-/* Bodies arrive as little aligned as the receiver's NIC may have them. */
-static void misalign(struct sim_packet *p)
-{
-	const struct sim_port *there = p->to->rails[p->rail].port;
-	uint32_t by = there && there->nic.body_align < 64 ? there->nic.body_align : 0;
-	if (by && p->len)
-		memmove(p->room + by, p->room, p->len);
-	p->body = p->room + by;
 }
 
 static void launch(struct sim_queue *q, struct sim_packet *p)
@@ -312,7 +315,6 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	const struct sim_config *c = &p->sim->config;
 	unsigned priority = c->classify ? c->classify(c->classify_ctx, p->body, p->len) : 0;
 	p->priority = (uint8_t)(priority < SIM_PRIORITIES_MAX ? priority : SIM_PRIORITIES_MAX - 1);
-	misalign(p);
 	host->stats.tx_packets++;
 	host->stats.tx_bytes += p->len;
 	q->port->stats.tx_packets++;

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define BUFFER_BYTES_MAX ((uint64_t)1 << 40)
+
 int sim_shape_check(const char *what, const struct sim_shape *shape, struct nic_err *err)
 {
 	if (shape->mtu < SIM_MTU_MIN || shape->mtu > SIM_MTU_MAX)
@@ -39,6 +41,9 @@ int sim_topology_check(struct sim_topology *t, struct nic_err *err)
 	if (!error && (unsigned)t->kind > SIM_LEAF_SPINE)
 		error = sim_error(err, -EINVAL, "sim: no such kind of topology");
 	error = error ? error : sim_shape_check("the hosts' links", &t->host, err);
+	if (!error && t->buffer_bytes > BUFFER_BYTES_MAX)
+		error = sim_error(err, -EINVAL, "sim: buffer_bytes %llu is more than 1 TiB",
+				  (unsigned long long)t->buffer_bytes);
 	error = error ? error : within("rails", t->rails, SIM_RAILS_MAX, err);
 	error = error ? error : within("priorities", t->priorities, SIM_PRIORITIES_MAX, err);
 	return error ? error : within("percent of alpha", t->alpha_percent, 100000, err);

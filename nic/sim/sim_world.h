@@ -166,7 +166,7 @@ struct sim {
 	struct sim_link **fabric;   /* per rail, leaf and spine: up, down */
 	uint32_t *spray;            /* per rail and leaf: the next spine */
 	struct sim_packet *packets; /* all, youngest first */
-	uint64_t packets_sent, packet_bytes;
+	uint64_t packets_sent;
 	struct sim_stats stats;
 	char failure[NIC_TEXT_BYTES_MAX];
 	struct sha256 trace;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { MANY = 100000, PERCENT = SIM_CERTAIN / 100 };
+enum { MANY = 30000, PERCENT = SIM_CERTAIN / 100 };
 
 TestSuite(sim_disturb, .init = sb_init, .fini = sb_fini);
 
@@ -99,8 +99,8 @@ Test(sim_disturb, loss)
 	struct seen seen = stream_with(&loss);
 	struct sim_stats s = balanced();
 	cr_assert_eq(seen.came + s.dropped[SIM_DROP_LOSS], MANY);
-	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 10));
-	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 1025);
+	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 20));
+	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 331);
 	cr_assert_leq(seen.longest_gap, 3);
 }
 
@@ -111,8 +111,8 @@ Test(sim_disturb, bursts_of_loss)
 	struct seen seen = stream_with(&bursts);
 	struct sim_stats s = balanced();
 	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 30), "%llu", (unsigned long long)s.dropped[SIM_DROP_LOSS]);
-	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 976);
-	cr_assert_eq(seen.longest_gap, 72);
+	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 243);
+	cr_assert_eq(seen.longest_gap, 44);
 	sb_fini();
 	/* In a burst only a half of them is lost. */
 	sb_init();
@@ -120,7 +120,7 @@ Test(sim_disturb, bursts_of_loss)
 	half.burst_loss = SIM_CERTAIN / 2;
 	stream_with(&half);
 	struct sim_stats h = balanced();
-	cr_assert(near(h.dropped[SIM_DROP_LOSS], s.dropped[SIM_DROP_LOSS] / 2, 10));
+	cr_assert(near(h.dropped[SIM_DROP_LOSS], s.dropped[SIM_DROP_LOSS] / 2, 20));
 }
 
 Test(sim_disturb, duplicates)
@@ -128,11 +128,11 @@ Test(sim_disturb, duplicates)
 	const struct sim_disturbance twice = {.duplicate = PERCENT};
 	struct seen seen = stream_with(&twice);
 	struct sim_stats s = balanced();
-	cr_assert_eq(s.duplicated, 1008);
+	cr_assert_eq(s.duplicated, 305);
 	cr_assert_eq(seen.twice, s.duplicated);
 	cr_assert_eq(seen.came, MANY + s.duplicated);
 	cr_assert_eq(seen.intact, seen.came);
-	cr_assert(near(s.duplicated, MANY / 100, 10));
+	cr_assert(near(s.duplicated, MANY / 100, 20));
 }
 
 Test(sim_disturb, reordering)
@@ -141,8 +141,8 @@ Test(sim_disturb, reordering)
 	struct seen seen = stream_with(&late);
 	struct sim_stats s = balanced();
 	cr_assert_eq(seen.intact, MANY);
-	cr_assert(near(s.reordered, MANY / 100, 10));
-	cr_assert_eq(s.reordered, 933);
+	cr_assert(near(s.reordered, MANY / 100, 20));
+	cr_assert_eq(s.reordered, 264);
 	/* But for the few whose delay is shorter than the next frame. */
 	cr_assert_leq(seen.late, s.reordered);
 	cr_assert_gt(seen.late, s.reordered * 90 / 100);
@@ -156,10 +156,10 @@ Test(sim_disturb, corruption_and_cuts)
 	struct sim_link_stats link;
 	sim_link_stats(up_of(0), &link);
 	cr_assert_eq(seen.came, MANY);
-	cr_assert_eq(link.corrupted, 971);
-	cr_assert_eq(link.cut, 1022);
+	cr_assert_eq(link.corrupted, 297);
+	cr_assert_eq(link.cut, 308);
 	cr_assert_eq(s.corrupted, link.corrupted);
-	cr_assert(near(link.corrupted, MANY / 100, 10) && near(link.cut, MANY / 100, 10));
+	cr_assert(near(link.corrupted, MANY / 100, 20) && near(link.cut, MANY / 100, 20));
 	/* A cut one is intact as far as it goes, unless it is shorter than its number. */
 	cr_assert_geq(MANY - seen.intact, link.corrupted);
 	cr_assert_leq(MANY - seen.intact, link.corrupted + link.cut);
@@ -204,6 +204,36 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	sb_run(10000);
 	cr_assert_eq(sb_drain(1), 1);
 	cr_assert_eq(balanced().corrupted, 2000);
+}
+
+/* What is damaged at one link and repeated, delayed or dropped at the next leaves nothing behind. */
+Test(sim_disturb, at_every_link_and_nothing_is_left)
+{
+	const struct sim_disturbance all = {.loss = 20 * PERCENT,
+					    .duplicate = 50 * PERCENT,
+					    .reorder = 50 * PERCENT,
+					    .corrupt = 50 * PERCENT,
+					    .cut = 50 * PERCENT};
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(up_of(0), &all), 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &all), 0);
+	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &all), 0);
+	for (unsigned i = 0; i < 5000; i++) {
+		cr_assert_eq(sb_send(0, at_1, i, 8 + i % 1465), 0);
+		sb_run(1000);
+		sb_drain(1);
+	}
+	sb_run(1000000);
+	sb_drain(1);
+	sb_drain(1); /* gives back what was in hand */
+	struct sim_stats s = balanced();
+	cr_assert_eq(s.in_flight, 0);
+	cr_assert_eq(s.in_flight_bytes, 0);
+	cr_assert_eq(s.packet_bytes, 0);
+	cr_assert(s.packet_bytes_max > 2000 && s.packet_bytes_max < 1000000);
+	cr_assert_eq(s.events_pending, 0);
+	cr_assert_eq(sim_switch_bytes(sb.sim, 0, 0, NULL), 0);
 }
 
 /* Which packets are lost does not depend on what else happens to them or to others. */

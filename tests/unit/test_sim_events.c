@@ -260,6 +260,8 @@ Test(sim_events, a_hosts_clock_has_offset_and_skew)
 	struct sim_host *hosts[] = {even, fast, slow};
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert_eq(sim_host_when(hosts[i], TIME_NEVER), TIME_NEVER);
+		cr_assert_eq(sim_host_when(hosts[i], TIME_NEVER - 1), TIME_NEVER);
+		cr_assert_eq(sim_host_when(hosts[i], 0), SIM_START_NS);
 		uint64_t before = 0;
 		for (uint64_t local = UINT64_C(1800000000000); local < UINT64_C(1800000000000) + 200; local++) {
 			uint64_t when = sim_host_when(hosts[i], local);
@@ -385,6 +387,7 @@ Test(sim_events, worlds_that_make_no_sense_are_refused)
 	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.leaves = 0), "leaves");
 	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.spines = 65), "spines");
 	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.fabric.mtu = 0), "fabric");
+	REFUSED(config.topology.buffer_bytes = UINT64_MAX, "buffer_bytes");
 	REFUSED(config.events_max = UINT32_MAX, "events_max");
 	struct sim *sim = world(0);
 	struct sim_host_config host;

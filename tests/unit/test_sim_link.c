@@ -271,3 +271,43 @@ Test(sim_link, partitions_are_survived_or_noticed)
 	cr_assert(overs[0].downs == 1 && overs[1].downs == 1);
 	down();
 }
+
+/* The path becomes narrower while messages are on their way, below what a link cuts to as well; and wide again. */
+Test(sim_link, a_path_that_becomes_narrow)
+{
+	static const uint32_t mtus[] = {9000, 4000, 1500, 1400, 1000, 576, 9000};
+	struct sim_shape shape;
+	sb.config.topology.host.mtu = 9000;
+	sb_open(2);
+	up();
+	for (unsigned i = 0; i < sizeof mtus / sizeof *mtus; i++) {
+		for (unsigned e = 0; e < 2; e++) {
+			sim_link_shape(sim_downlink(sb.ends[e].host, 0), &shape);
+			shape.mtu = mtus[i];
+			cr_assert_eq(sim_link_reshape(sim_downlink(sb.ends[e].host, 0), &shape), 0);
+		}
+		cr_assert(exchange(overs[0].got_bytes + 1000000, UINT64_C(30000000000)), "MTU %u", mtus[i]);
+	}
+	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
+	down();
+}
+
+/* A pause shorter than the limit: the receive ring overflows, and what was lost comes again. */
+Test(sim_link, a_pause_loses_nothing)
+{
+	sb.args = "rx=16";
+	sb_open(2);
+	up();
+	cr_assert(exchange(100000, UINT64_C(10000000000)));
+	for (unsigned i = 0; i < 5; i++) {
+		sim_host_pause(sb.ends[1].host);
+		cr_assert_not(exchange(UINT64_MAX, 200000000));
+		sim_host_resume(sb.ends[1].host);
+		cr_assert(exchange(overs[0].got_bytes + 200000, UINT64_C(20000000000)));
+	}
+	struct sim_host_stats stats;
+	sim_host_stats(sb.ends[1].host, &stats);
+	cr_assert_gt(stats.dropped[SIM_DROP_RING], 0);
+	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
+	down();
+}

@@ -444,22 +444,32 @@ Test(sim_net, a_narrow_path_is_learned)
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
 	cr_assert_eq(sb_send(0, at_1, 1, 1473), -EMSGSIZE);
 	struct sim_shape narrow = shape_of(UINT64_C(100000000000), 1000);
-	narrow.mtu = 1000;
+	narrow.mtu = 1400;
 	struct sim_link *down = sim_downlink(sb.ends[1].host, 0);
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
-	cr_assert_eq(sb_send(0, at_1, 2, 973), 0);
-	uint64_t took = 83 + 1000; /* 1039 bytes to the switch */
+	cr_assert_eq(sb_send(0, at_1, 2, 1373), 0);
+	uint64_t took = 115 + 1000; /* 1439 bytes to the switch */
 	sb_run(2 * took - 1);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
 	sb_run(1);
-	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 972);
+	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1372);
 	cr_assert_eq(stats_of(down).dropped[SIM_DROP_MTU], 1);
-	cr_assert_eq(sb_send(0, at_1, 3, 972), 0);
+	cr_assert_eq(sb_send(0, at_1, 3, 1372), 0);
 	/* What was numbered before goes on, in fragments. */
 	cr_assert_eq(sb_send(0, at_1, 4, 1472), 0);
 	sb_run(100000);
 	cr_assert_eq(sb_drain(1), 2);
-	cr_assert_eq(stats_of(down).wire_bytes, sim_wire_bytes(972, 1000) + sim_wire_bytes(1472, 1000));
+	cr_assert_eq(stats_of(down).wire_bytes, sim_wire_bytes(1372, 1400) + sim_wire_bytes(1472, 1400));
+	/* It does not sink below what a link may have cut its packets to; IP cuts those further. */
+	narrow.mtu = 1000;
+	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
+	cr_assert_eq(sb_send(0, at_1, 5, 1300), 0);
+	sb_run(100000);
+	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1216);
+	cr_assert_eq(sb_drain(1), 0);
+	cr_assert_eq(sb_send(0, at_1, 6, 1216), 0);
+	sb_run(100000);
+	cr_assert_eq(sb_drain(1), 1);
 	narrow.mtu = 500;
 	cr_assert_eq(sim_link_reshape(down, &narrow), -EINVAL);
 }
@@ -471,7 +481,7 @@ Test(sim_net, a_narrow_path_may_be_silent)
 	struct nic_queue *q = sb.ends[0].q;
 	uint32_t at_1 = sb_place(0, 0, 1, 0);
 	struct sim_shape narrow = shape_of(0, 1000);
-	narrow.mtu = 1000;
+	narrow.mtu = 1400;
 	cr_assert_eq(sim_link_reshape(sim_downlink(sb.ends[1].host, 0), &narrow), 0);
 	cr_assert_eq(sb_send(0, at_1, 2, 1400), 0);
 	sb_run(1000000);
@@ -479,7 +489,7 @@ Test(sim_net, a_narrow_path_may_be_silent)
 	cr_assert_eq(sb_drain(1), 0);
 	/* One's own link is known. */
 	cr_assert_eq(sim_link_reshape(sim_uplink(sb.ends[0].host, 0), &narrow), 0);
-	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 972);
+	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1372);
 }
 
 /* ---- rails ---- */

@@ -3,6 +3,7 @@
 #include "sim_bench.h"
 
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -437,4 +438,43 @@ Test(sim_port, packets_are_bounded)
 	cr_assert(n > 50 && n < 72);
 	cr_assert(strstr(sim_failure(sb.sim), "packet_bytes_max"));
 	cr_assert_not(sim_step(sb.sim));
+}
+
+static unsigned open_descriptors(void)
+{
+	unsigned n = 0;
+	DIR *d = opendir("/proc/self/fd");
+	cr_assert(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* They cost no descriptors as long as nobody asks for any. */
+Test(sim_port, a_thousand_hosts)
+{
+	enum { THOUSAND = 1000 };
+	static struct nic_port *ports[THOUSAND];
+	struct nic_err err = {""};
+	const struct nic_config config = {.queues = 4};
+	unsigned before = open_descriptors();
+	sb_open(1);
+	sb.host.hooks = (struct sim_hooks){0};
+	for (unsigned i = 1; i < THOUSAND; i++)
+		cr_assert(sim_host_add(sb.sim, &sb.host, &err), "%s", err.text);
+	for (unsigned i = 1; i < THOUSAND; i++)
+		cr_assert_eq(sim_port_open(sim_host(sb.sim, i), 0, &config, &ports[i], &err), 0, "%s", err.text);
+	/* All of them send to the first. */
+	for (unsigned i = 1; i < THOUSAND; i++) {
+		sb.ends[1] = (struct sim_end){.host = sim_host(sb.sim, i), .port = ports[i]};
+		uint32_t place = sb_place(1, 3, 0, 0);
+		cr_assert_eq(sb_send_from(1, 3, place, i, 1000), 0);
+	}
+	sb.ends[1] = (struct sim_end){0};
+	sb_run(1000000);
+	cr_assert_eq(sb_drain(0), THOUSAND - 1);
+	cr_assert_eq(open_descriptors(), before);
+	for (unsigned i = 1; i < THOUSAND; i++)
+		ports[i]->ops->close(ports[i]);
 }

@@ -161,7 +161,7 @@ Test(sim_trace, a_capture_is_what_wireshark_reads)
 	const uint8_t from[] = {10, 0, 0, 0}, to[] = {10, 0, 0, 1};
 	cr_assert_arr_eq(ip + 12, from, 4);
 	cr_assert_arr_eq(ip + 16, to, 4);
-	cr_assert(be16(udp) == 7001 && be16(udp + 2) == 7002 && be16(udp + 4) == 108);
+	cr_assert(be16(udp) == 47001 && be16(udp + 2) == 47002 && be16(udp + 4) == 108);
 	uint64_t seq;
 	memcpy(&seq, udp + 8, 8);
 	cr_assert_eq(seq, 0x1122334455667788);
@@ -186,4 +186,57 @@ Test(sim_trace, a_capture_that_cannot_be_written_ends_the_run)
 	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
 	cr_assert(strstr(sim_failure(sb.sim), "capture"));
 	fclose(small);
+}
+
+/* ---- worlds beside each other ---- */
+
+static void traffic(unsigned step)
+{
+	for (unsigned i = 0; i < 4; i++)
+		cr_assert_eq(sb_send(i, 0, step * 4 + i, 64 + step % 1000), 0);
+	sb_run(500 + step % 7 * 100);
+	for (unsigned i = 0; step % 5 == 0 && i < 4; i++)
+		sb_drain(i);
+}
+
+static void lossy_world(uint64_t seed)
+{
+	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 10, .duplicate = SIM_CERTAIN / 10};
+	sb_init();
+	sb.config.seed = seed;
+	sb_open(4);
+	for (unsigned i = 0; i < 4; i++) {
+		cr_assert_eq(sb_place(i, 0, (i + 1) % 4, 0), 0);
+		cr_assert_eq(sim_link_disturb(sim_uplink(sb.ends[i].host, 0), &some), 0);
+	}
+}
+
+Test(sim_trace, worlds_do_not_know_of_each_other)
+{
+	char alone[2][SHA256_TEXT_BYTES], beside[2][SHA256_TEXT_BYTES];
+	static struct sim_bench worlds[2];
+	for (unsigned w = 0; w < 2; w++) {
+		lossy_world(w + 1);
+		for (unsigned step = 0; step < 500; step++)
+			traffic(step);
+		hash_of(alone[w]);
+		sb_fini();
+	}
+	for (unsigned w = 0; w < 2; w++) {
+		lossy_world(w + 1);
+		worlds[w] = sb;
+	}
+	for (unsigned step = 0; step < 500; step++)
+		for (unsigned w = 0; w < 2; w++) {
+			sb = worlds[w];
+			traffic(step);
+			worlds[w] = sb;
+		}
+	for (unsigned w = 0; w < 2; w++) {
+		sb = worlds[w];
+		hash_of(beside[w]);
+		sb_fini();
+		cr_assert_str_eq(alone[w], beside[w]);
+	}
+	cr_assert_str_neq(alone[0], alone[1]);
 }
