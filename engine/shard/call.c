@@ -4,6 +4,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 #include "shard/fanout.h"
 #include "shard/retry.h"
 
@@ -243,7 +244,8 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 {
 	if (c->state == CALL_ENDED) {
 		counter_add(&s->counters.replies_late, 1);
-		call_give(s, c);
+		if (!MUTANT(SLOT_LEAKED))
+			call_give(s, c);
 		return;
 	}
 	large_detach(s, se, c);
@@ -477,7 +479,7 @@ int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
 	struct outcome o = {.status = status,
-			    .executed = FAR_EXECUTED_MAYBE,
+			    .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
 			    .origin = se ? (int16_t)se->worker : -1,
 			    .data = text,
 			    .len = strlen(text)};

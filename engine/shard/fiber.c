@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/mutant.h"
 #include "shard/large.h"
 
 #include <errno.h>
@@ -276,6 +277,8 @@ static void make_ready(struct fiber *fb)
 	fb->wait = NULL;
 	fb->state = FIBER_READY;
 	fb->next = NULL;
+	if (MUTANT_ONE_IN(WAKE_LOST, 16))
+		return;
 	*s->ready_tail = fb;
 	s->ready_tail = &fb->next;
 }

@@ -3,6 +3,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +88,8 @@ static void lane_grant(struct shard *s, struct large_peer *p, unsigned lane)
 	struct large_lane *l = &p->in[lane];
 	uint64_t ahead = l->in->copied + FAR_LARGE_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
-	large_tell(s, p, HEAD_GRANT, lane, l->life, l->granted);
+	uint64_t told = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
+	large_tell(s, p, HEAD_GRANT, lane, l->life, told);
 }
 
 /* The lane's message will not be delivered: its sender is told, and who awaits it. Executed NO; a reply was. */

@@ -6,6 +6,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -226,7 +227,7 @@ void post_received(struct shard *s, struct large_peer *p)
 {
 	p->posts_received++;
 	counter_add(&s->counters.posts_received, 1);
-	if (p->posts_received - p->posts_told >= FAR_POSTS_BATCH)
+	if (p->posts_received - p->posts_told >= FAR_POSTS_BATCH && !MUTANT(CREDIT_LOST))
 		post_credit(s, p, 0);
 }
 

@@ -2,6 +2,7 @@
 #include "shard/retry.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -290,7 +291,7 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	if (unlikely(h.seq >= w->floor && h.seq - w->floor >= FAR_RETRY_WINDOW)) /* it spoke of a lower floor before */
 		return malformed(req);
 	struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
-	if (h.seq < w->floor || e->state != ENTRY_NONE) {
+	if ((h.seq < w->floor || e->state != ENTRY_NONE) && !MUTANT(RETRY_RUN_AGAIN)) {
 		counter_add(&s->counters.requests_repeated, 1);
 		if (h.seq >= w->floor && e->call == req->call && e->gen == req->gen)
 			answer_again(s, se, e);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Defects to be planted, each one line of the engine behind MUTANT(name): the simulator's checkers must find every one
+ * of them (tests/sim/mutants.sh). MUTANT() is the constant 0, and leaves no code, but in the copy of the engine that is
+ * compiled with FAR_MUTANTS for that test, where the one to be planted is chosen at start.
+ */
+#ifndef FAR_BASE_MUTANT_H
+#define FAR_BASE_MUTANT_H
+
+/* Name, what is broken. */
+#define MUTANT_LIST(X)                                                                                                 \
+	X(DEDUP_SKIPPED, "dedup-skipped", "a packet that arrives again is handed up again")                            \
+	X(RETRY_RUN_AGAIN, "retry-run-again", "a repeated request runs again")                                         \
+	X(OLD_LIFE_ACCEPTED, "old-life-accepted", "the token and the incarnation in a packet are not looked at")       \
+	X(GRANT_DOUBLED, "grant-doubled", "twice as much is granted as there is room for")                             \
+	X(CREDIT_LOST, "credit-lost", "one-way messages are not acknowledged when half of a window has come")          \
+	X(SLOT_LEAKED, "slot-leaked", "the slot of a call whose answer comes late is not given back")                  \
+	X(CHECKSUM_IGNORED, "checksum-ignored", "a packet is taken whatever its checksum says")                        \
+	X(WAKE_LOST, "wake-lost", "a fiber whose wait ends is not made ready, once in sixteen")                        \
+	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer says that it did not run")
+
+enum mutant {
+	MUTANT_NONE,
+#define MUTANT_ENUM(id, name, text) MUTANT_##id,
+	MUTANT_LIST(MUTANT_ENUM)
+#undef MUTANT_ENUM
+		MUTANT_COUNT
+};
+
+#ifdef FAR_MUTANTS
+/** The defect that this process has; written once, before there is any agent. */
+extern enum mutant mutant_planted;
+/** Counts the times that a rare defect was asked about. */
+extern unsigned mutant_turn;
+#define MUTANT(id)           __builtin_expect(mutant_planted == MUTANT_##id, 0)
+#define MUTANT_ONE_IN(id, n) (MUTANT(id) && ++mutant_turn % (n) == 0)
+#else
+#define MUTANT(id)           0
+#define MUTANT_ONE_IN(id, n) 0
+#endif
+
+#endif
