@@ -108,6 +108,15 @@ struct far_future *future_alloc(struct shard *shard)
 	return f;
 }
 
+uint32_t future_used(void)
+{
+	uint32_t idle = 0, ever = atomic_load_explicit(&pool_used, memory_order_relaxed);
+	uint32_t next = (uint32_t)atomic_load_explicit(&free_head, memory_order_acquire);
+	for (; next && idle < ever; idle++)
+		next = atomic_load_explicit(&at(next - 1)->next, memory_order_relaxed);
+	return ever - idle;
+}
+
 void future_reset(struct far_future *f)
 {
 	buf_unref(f->buf);

@@ -114,6 +114,9 @@ struct far_future *future_reserve(void);
  * for. Lock-free once they are reserved. */
 struct far_future *future_alloc(struct shard *shard);
 
+/** Futures in use in the process, by a walk over the free ones: exact when nobody takes or frees one meanwhile. */
+uint32_t future_used(void);
+
 /** Makes a done future pending again, for a call that was not sent and is tried once more. By its only waiter; what it
  * had listening to the future has been called. */
 void future_reset(struct far_future *f);

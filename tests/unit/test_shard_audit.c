@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
+#include "large_bench.h"
+#include "shard/audit.h"
+
+TestSuite(shard_audit, .init = setup, .fini = teardown);
+
+static unsigned found_n;
+static char found[4096]; /* all of it */
+
+static void on_found(void *ctx, const char *text)
+{
+	(void)ctx;
+	size_t n = found_n++ ? strlen(found) : 0;
+	snprintf(found + n, sizeof found - n, "%s\n", text);
+}
+
+static void fine(const char *when)
+{
+	found_n = 0;
+	audit_shard(shard, on_found, NULL);
+	cr_assert_eq(found_n, 0, "%s: %s", when, found);
+}
+
+/* Something is said, with these words. */
+static void finds(const char *words)
+{
+	found_n = 0;
+	audit_shard(shard, on_found, NULL);
+	cr_assert_gt(found_n, 0, "nothing was found: %s", words);
+	cr_assert(strstr(found, words), "no \"%s\" in: %s", words, found);
+}
+
+static uint64_t left(void)
+{
+	struct audit_level l;
+	audit_level_read(shard, &l);
+	return l.calls + l.waiting + l.deferred + l.fibers + l.parked + l.large_in + l.large_out + l.posts;
+}
+
+Test(shard_audit, calls_in_every_state)
+{
+	struct result r[3];
+	fine("new");
+	cr_assert_eq(left(), 0);
+	struct shm_head first = called(&r[0], 1000000), second = called(&r[1], 1000000);
+	cr_assert_eq(call(&r[2], 5000000000, NULL, 0), 0);
+	fine("three under way");
+	cr_assert_eq(left(), 3);
+	answer(second, HEAD_REPLY, 0, 0, "");
+	fine("one answered");
+	advance(2000000);
+	fine("one ended, and awaits its answer");
+	cr_assert_eq(left(), 2);
+	answer(first, HEAD_REPLY, 0, 0, "");
+	fine("that came");
+	cr_assert_eq(left(), 1);
+	cr_assert_eq(r[2].n, 0);
+}
+
+Test(shard_audit, a_leaked_slot)
+{
+	struct result r;
+	called(&r, 1000000);
+	shard->sessions[PEER].calls_active--;
+	finds("");
+	shard->sessions[PEER].calls_active += 2;
+	finds("");
+	shard->sessions[PEER].calls_active--;
+	fine("as it was");
+	uint32_t first = shard->calls_free;
+	shard->calls_free = 1;
+	finds("call slot 0 is in the list of free ones and taken");
+	shard->calls_free = first;
+}
+
+Test(shard_audit, a_slot_that_no_list_has)
+{
+	struct result r[2];
+	struct shm_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
+	answer(a, HEAD_REPLY, 0, 0, "");
+	answer(b, HEAD_REPLY, 0, 0, "");
+	fine("both free");
+	uint32_t first = shard->calls_free;
+	shard->calls_free = shard->calls_used + 1;
+	finds("free call slots: counted 2, found 0");
+	shard->calls_free = first;
+}
+
+Test(shard_audit, open_requests)
+{
+	put_request(MSG_DEFER, 1, NULL, 0);
+	put_request(MSG_DEFER, 2, NULL, 0);
+	passes(2);
+	fine("two open");
+	cr_assert_eq(left(), 2);
+	shard->sessions[PEER].open_n++;
+	finds("open requests: counted 3, found 2");
+	shard->sessions[PEER].open_n--;
+	counter_add(&shard->counters.requests_active, 1);
+	finds("records of open requests: counted 3, found 2");
+	counter_add(&shard->counters.requests_active, (uint64_t)-1);
+	far_deferred_reply(kept[0], NULL, 0);
+	far_deferred_reply(kept[1], NULL, 0);
+	passes(2);
+	fine("answered");
+	cr_assert_eq(left(), 0);
+}
+
+Test(shard_audit, windows)
+{
+	struct large_peer *p = shard->sessions[PEER].large;
+	fine("nothing sent");
+	p->posts_acked++;
+	finds("more one-way messages are acknowledged than were sent");
+	p->posts_acked--;
+	p->posts_sent = FAR_POSTS_WINDOW + 1;
+	finds("more one-way messages are out than the window takes");
+	p->posts_sent = 0;
+	p->posts_received = FAR_POSTS_BATCH;
+	finds("was not acknowledged");
+	p->posts_received = 0;
+	p->units_sent = FAR_LARGE_UNITS + 1;
+	finds("more fragments are out");
+	p->units_sent = 0;
+}
+
+Test(shard_audit, grants)
+{
+	struct large_lane *l = &shard->sessions[PEER].large->in[1];
+	announce(LARGE_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
+	passes(1);
+	expect_grant(1, 1, TOTAL);
+	fine("announced");
+	cr_assert_eq(left(), 1);
+	l->granted = TOTAL + 1;
+	finds("more of a long message was granted than there is");
+	l->granted = 10;
+	l->accepted = 11;
+	finds("more of a long message has come than was granted");
+	l->accepted = 0;
+	l->granted = TOTAL;
+	put_about(HEAD_ABORT, 1, 1, 0, 0);
+	passes(1);
+	fine("given up");
+	cr_assert_eq(left(), 0);
+}
+
+/* The other end is this shard's own session with somebody else, as if it were the peer's with us. */
+Test(shard_audit, both_ends)
+{
+	struct large_peer *here = shard->sessions[PEER].large, *there = shard->sessions[OTHER].large;
+	struct shard other = *shard;
+	struct session sessions[2] = {shard->sessions[OTHER], shard->sessions[OTHER]};
+	other.sessions = sessions;
+	other.world = 2;
+	found_n = 0;
+	audit_pair(shard, 0, &other, PEER, on_found, NULL);
+	cr_assert_eq(found_n, 0, "%s", found);
+	here->posts_sent = 3;
+	there->posts_received = 3;
+	audit_pair(shard, 0, &other, PEER, on_found, NULL);
+	cr_assert_eq(found_n, 0, "%s", found);
+	there->posts_received = 2;
+	audit_pair(shard, 0, &other, PEER, on_found, NULL);
+	cr_assert(found_n == 1 && strstr(found, "one-way messages that the peer has received: counted 3, found 2"),
+		  "%s", found);
+	there->posts_received = 3;
+	here->posts_acked = 1;
+	audit_pair(shard, 0, &other, PEER, on_found, NULL);
+	cr_assert(found_n == 2 && strstr(found, "credits that the peer has returned: counted 1, found 0"), "%s", found);
+	here->posts_sent = here->posts_acked = there->posts_received = 0;
+	struct result r;
+	struct shm_head h = called(&r, 1000000);
+	found_n = 0;
+	audit_pair(shard, 0, &other, PEER, on_found, NULL);
+	cr_assert(found_n == 1 && strstr(found, "awaits an answer of worker 1, which has no such request"), "%s",
+		  found);
+	answer(h, HEAD_REPLY, 0, 0, "");
+}
