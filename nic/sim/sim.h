@@ -72,6 +72,9 @@ struct sim_topology {
  * there is. Sees the bytes as they were committed. */
 typedef unsigned sim_classify_fn(void *ctx, const uint8_t *body, uint32_t len);
 
+/** Whether a packet is lost as it leaves its host, whatever chance says. Sees the bytes as they were committed. */
+typedef bool sim_lose_fn(void *ctx, const uint8_t *body, uint32_t len);
+
 struct sim_config {
 	uint64_t seed;
 	struct sim_topology topology;
@@ -79,6 +82,8 @@ struct sim_config {
 	uint64_t packet_bytes_max; /* of all packets that are somewhere in the world; 0: 4 GiB */
 	sim_classify_fn *classify; /* NULL: all packets have priority 0 */
 	void *classify_ctx;
+	sim_lose_fn *lose; /* NULL: none */
+	void *lose_ctx;
 	bool untraced; /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
 };
 

@@ -167,6 +167,9 @@ static struct sim_fate fate_of(struct sim_link *link, const struct sim_packet *p
 	struct sim_disturber *pair = sim_pair_of(p->from, p->to);
 	if (pair && pair->active)
 		sim_disturber_draw(pair, p, &fate);
+	const struct sim_config *config = &link->sim->config;
+	if (config->lose && config->lose(config->lose_ctx, p->body, p->len))
+		fate.drop = SIM_DROP_LOSS;
 	if (sim_is_cut(p->from, p->to))
 		fate.drop = SIM_DROP_PARTITION;
 	return fate;
