@@ -22,6 +22,7 @@ static const struct command commands[] = {
 	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
+	{"sim", cmd_sim, "run clusters under a simulated network, and judge every run"},
 	{"train", cmd_train, "train logistic regression on a parameter server"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)

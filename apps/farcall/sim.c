@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall sim`: whole clusters under a simulated network, any number of seeds. */
+#include "base/mutant.h"
+#include "commands.h"
+#include "options.h"
+#include "sim/runner.h"
+
+#include <farcall/future.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME          "farcall sim"
+#define SCENARIOS_MAX 128
+#define SEEDS         10
+#define LIMIT_NS      (120 * FAR_SEC)
+#define FAILURES      "farcall-sim-failures.txt"
+
+static unsigned cpus(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+	return n < 1 ? 1 : n > RUNNER_JOBS_MAX ? RUNNER_JOBS_MAX : (unsigned)n;
+}
+
+static void list(void)
+{
+	char err[WORDS_ERR_MAX];
+	for (unsigned i = 0; scenario_builtin(i); i++) {
+		char name[WORDS_NAME_MAX];
+		struct scenario s;
+		snprintf(name, sizeof name, "%s", scenario_builtin(i));
+		if (scenario_load(name, &s, err) == 0)
+			printf("%-22s %s (%u workers; %s, %s, %s)\n", name, s.about, s.workers, s.workload_name,
+			       s.disturbance_name, s.checkers_name);
+		else
+			printf("%-22s %s\n", name, err);
+	}
+}
+
+/* Those that are asked for, read. Their number; 0: the mistake was printed. */
+static unsigned load(const char *which, struct scenario *scenarios, char (*names)[WORDS_NAME_MAX],
+		     const char **pointers)
+{
+	char err[WORDS_ERR_MAX];
+	unsigned n = 0;
+	bool all = strcmp(which, "all") == 0;
+	for (; n < SCENARIOS_MAX && (all ? scenario_builtin(n) != NULL : n == 0); n++) {
+		if (all)
+			snprintf(names[n], sizeof names[n], "%s", scenario_builtin(n));
+		pointers[n] = all ? names[n] : which;
+		if (scenario_load(pointers[n], &scenarios[n], err) < 0) {
+			fprintf(stderr, NAME ": %s\n", err);
+			return 0;
+		}
+	}
+	return n;
+}
+
+/* In the copy of the engine that has them (tests/sim). */
+static int plant(const char *name)
+{
+#ifdef FAR_MUTANTS
+	static const char *const names[] = {"none",
+#define MUTANT_NAME(id, text, about) text,
+					    MUTANT_LIST(MUTANT_NAME)
+#undef MUTANT_NAME
+	};
+	for (unsigned i = 0; i < MUTANT_COUNT; i++)
+		if (strcmp(names[i], name) == 0) {
+			mutant_planted = (enum mutant)i;
+			return 0;
+		}
+	if (strcmp(name, "list") == 0) {
+		for (unsigned i = 1; i < MUTANT_COUNT; i++)
+			printf("%s\n", names[i]);
+		exit(0);
+	}
+#endif
+	return options_wrong(NAME, "--mutant '%s': this program has no such defect", name);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+	static struct scenario scenarios[SCENARIOS_MAX];
+	static char names[SCENARIOS_MAX][WORDS_NAME_MAX];
+	static const char *pointers[SCENARIOS_MAX];
+	uint64_t seeds = SEEDS, from = 1, jobs = cpus(), limit = LIMIT_NS;
+	const char *which = "all", *failures = FAILURES, *mutant = NULL;
+	bool trace = false, show = false, hashes = false;
+	const struct option_spec specs[] = {
+		{"seeds", 'n', OPTION_COUNT, &seeds, 1, 1000000000, "N",
+		 "runs of each scenario, each with the next seed (default 10)", NULL},
+		{"from", 0, OPTION_COUNT, &from, 0, UINT64_C(1) << 62, "SEED", "the first seed (default 1)", NULL},
+		{"scenario", 's', OPTION_TEXT, &which, 0, 0, "NAME",
+		 "one of --list, a file of one's own, or 'all' (default)", NULL},
+		{"jobs", 'j', OPTION_COUNT, &jobs, 1, RUNNER_JOBS_MAX, "N",
+		 "processes at once (default: as many as CPUs)", NULL},
+		{"trace", 0, OPTION_FLAG, &trace, 0, 0, NULL,
+		 "print a line for each packet; of one scenario and one seed", NULL},
+		{"hashes", 0, OPTION_FLAG, &hashes, 0, 0, NULL, "print the SHA-256 of the packets of each run", NULL},
+		{"limit", 0, OPTION_DURATION, &limit, FAR_SEC, 86400 * FAR_SEC, "TIME",
+		 "real time after which a run has failed (default 120s)", NULL},
+		{"failures", 0, OPTION_TEXT, &failures, 0, 0, "FILE",
+		 "what failed is written there (default " FAILURES ")", NULL},
+		{"list", 0, OPTION_FLAG, &show, 0, 0, NULL, "list the scenarios", NULL},
+		{"mutant", 0, OPTION_TEXT, &mutant, 0, 0, "NAME", NULL, NULL},
+		{.name = ""}};
+	const struct option_command command = {
+		NAME, "[OPTIONS]",
+		"Runs whole clusters of the engine under a simulated network and a virtual clock, and judges each "
+		"run:\n"
+		"were calls run once, in time, with the right bytes and the right errors, is nothing left behind. A "
+		"run\n"
+		"depends on its scenario and seed only; what fails is printed with the command that repeats it. Exit\n"
+		"status 0 when all runs passed.",
+		specs};
+	int rest;
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (rest < argc)
+		return options_wrong(NAME, "unexpected argument '%s'", argv[rest]);
+	if (show) {
+		list();
+		return 0;
+	}
+	if (mutant && plant(mutant))
+		return OPTIONS_EXIT_USAGE;
+	struct runner r = {.scenarios = scenarios,
+			   .names = pointers,
+			   .scenarios_n = load(which, scenarios, names, pointers),
+			   .seeds = seeds,
+			   .from = from,
+			   .jobs = (unsigned)jobs,
+			   .limit_ns = limit,
+			   .failures_file = failures,
+			   .repeat_more = "",
+			   .trace = trace,
+			   .hashes = hashes,
+			   .trial = trial_run};
+	char more[80];
+	if (r.scenarios_n == 0)
+		return OPTIONS_EXIT_USAGE;
+	if (trace && (r.scenarios_n > 1 || seeds > 1))
+		return options_wrong(NAME,
+				     "--trace prints one run; give --scenario NAME --from SEED --seeds 1 with it");
+	if (mutant) {
+		snprintf(more, sizeof more, " --mutant '%.60s'", mutant);
+		r.repeat_more = more;
+	}
+	return runner_run(&r);
+}

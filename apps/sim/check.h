@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The checkers: was a run right. Pure functions of its history. */
+#ifndef SIM_CHECK_H
+#define SIM_CHECK_H
+
+#include "sim/history.h"
+
+#define CHECK_TEXT_MAX 512
+
+struct check_failure {
+	enum checker checker;
+	char text[CHECK_TEXT_MAX];
+};
+
+/**
+ * Has the checkers that `checks` names judge the history, in the order of enum checker. Each tells its first objection:
+ * how many there are, of which the first `max` are in `out`.
+ *
+ *   once         a call that ended well ran once; none ran twice, on another worker, or was made up
+ *   reply        the reply is the one that this call's handler made
+ *   bytes        requests arrived as they were sent
+ *   deadline     every call ended, once, by its deadline and the slack (its worker's pauses do not count)
+ *   class        an error fits what happened: TIMEOUT at the deadline, PEER_LOST after an incident, …
+ *   executed     NO: it never ran; YES: it did
+ *   incarnation  what was sent to one life of a worker did not run in the next, nor what a dead caller's next life did
+ *                not send
+ *   order        one-way messages of one worker to another ran in order
+ *   delivered    one-way messages ran, unless an incident excuses it
+ *   conserved    credits, grants, slots agree (what the walk over the engines found)
+ *   level        nothing is left allocated (likewise)
+ *   no-death     no call ended with PEER_LOST or UNREACHABLE
+ *   no-timeout   none with TIMEOUT
+ *   resends      at most `checks->resends` packets were sent again
+ *   quiet        the engines came to rest, and said nothing unexpected
+ */
+unsigned check_history(const struct history *h, const struct checks *checks, struct check_failure *out, unsigned max);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "sim/disturb.h"
+
+#include "base/must.h"
+#include "wire/head.h"
+
+#include <stdlib.h>
+
+/* Packets of several messages (engine/PROTOCOL.md, "Packets"): a mark, and sub-heads with a type at 0 and a length at
+ * 28. */
+#define BATCH     8u
+#define SUB_BYTES 32u
+
+static uint64_t between(struct sim_random *r, struct range range)
+{
+	return range.min + (range.max > range.min ? sim_random_below(r, range.max - range.min + 1) : 0);
+}
+
+/* ---- packets ---- */
+
+static void disturb_links(struct disturb *d, const struct sim_disturbance *what)
+{
+	for (unsigned i = 0; i < sim_hosts(cluster_sim(d->cluster)); i++)
+		must(sim_link_disturb(sim_uplink(sim_host(cluster_sim(d->cluster), i), 0), what) == 0);
+}
+
+static void packets_begin(void *ctx)
+{
+	struct disturb *d = ctx;
+	const struct disturbance *what = &d->scenario->disturbance;
+	struct sim_disturbance s = {.loss = what->loss,
+				    .burst_begin = what->burst,
+				    .burst_end = WORDS_CHANCE / what->burst_packets,
+				    .duplicate = what->duplicate,
+				    .reorder = what->reorder,
+				    .reorder_ns = what->reorder_by.max,
+				    .corrupt = what->corrupt};
+	if (!d->over)
+		disturb_links(d, &s);
+}
+
+static uint64_t aligned(uint64_t at, uint64_t to)
+{
+	return (at + to - 1) & ~(to - 1);
+}
+
+/* The types of the engine's messages that begin in a packet, as bits. */
+static uint32_t types_of(const uint8_t *body, uint32_t len)
+{
+	struct wire_head h;
+	if (len < sizeof h)
+		return 0;
+	memcpy(&h, body, sizeof h);
+	if (h.kind != WIRE_MESSAGE || be32_get(h.offset) != 0)
+		return 0;
+	uint32_t types = h.type < 32 ? 1u << h.type : 0;
+	const uint8_t *rest = body + sizeof h;
+	uint64_t room = len - sizeof h, at = aligned(be32_get(h.length), SUB_BYTES);
+	while (h.marks & BATCH && at + SUB_BYTES <= room) {
+		be32 length;
+		memcpy(&length, rest + at + 28, sizeof length);
+		uint64_t bytes = be32_get(length), begin = at + SUB_BYTES;
+		types |= rest[at] < 32 ? 1u << rest[at] : 0;
+		at = aligned((bytes > FAR_LINE_PAYLOAD ? aligned(begin, 64) : begin) + bytes, SUB_BYTES);
+	}
+	return types;
+}
+
+/* One in two packets that have a message of a type which is to be lost, as long as there are some to lose. */
+bool disturb_lose(void *ctx, const uint8_t *body, uint32_t len)
+{
+	struct disturb *d = ctx;
+	if (!d->dropping)
+		return false;
+	uint32_t types = types_of(body, len);
+	for (unsigned k = 0; k < DISTURB_DROPS; k++) {
+		if (!(types >> (k + 1) & 1) || !d->drops_left[k] || sim_random_below(&d->random, 2))
+			continue;
+		d->drops_left[k]--;
+		return true;
+	}
+	return false;
+}
+
+void disturb_packets(struct disturb *d)
+{
+	struct sim *sim = cluster_sim(d->cluster);
+	sim_at(sim, sim_now(sim) + d->scenario->disturbance.during.min, packets_begin, d);
+}
+
+/* ---- incidents ---- */
+
+static struct cluster_worker *worker(const struct disturb *d, uint32_t rank)
+{
+	return cluster_worker(d->cluster, rank);
+}
+
+static void cut(const struct disturb_incident *i, bool on)
+{
+	cluster_partition(worker(i->disturb, i->a), worker(i->disturb, i->b), on);
+	if (!i->one_way)
+		cluster_partition(worker(i->disturb, i->b), worker(i->disturb, i->a), on);
+}
+
+static void incident_ends(void *ctx)
+{
+	struct disturb_incident *i = ctx;
+	struct disturb *d = i->disturb;
+	d->under_way--;
+	if (i->kind == INCIDENT_CUT && !d->over)
+		cut(i, false);
+	if (i->kind == INCIDENT_CRASH)
+		cluster_start(worker(d, i->a));
+	history_incident_over(d->history, i->number, sim_now(cluster_sim(d->cluster)));
+}
+
+static void incident_begins(void *ctx)
+{
+	struct disturb_incident *i = ctx;
+	struct disturb *d = i->disturb;
+	uint64_t now = sim_now(cluster_sim(d->cluster));
+	if (d->over || (i->kind != INCIDENT_CUT && cluster_state(worker(d, i->a)) != CLUSTER_READY)) {
+		d->under_way--;
+		return;
+	}
+	bool lasts = i->kind != INCIDENT_CRASH || i->restart;
+	i->number = history_incident(
+		d->history, &(struct history_incident){
+				    .kind = i->kind, .a = i->a, .b = i->b, .from = now, .until = HISTORY_TIME_NONE});
+	if (i->kind == INCIDENT_CUT) {
+		cut(i, true);
+	} else if (i->kind == INCIDENT_PAUSE) {
+		cluster_pause(worker(d, i->a), i->lasts_ns);
+	} else {
+		load_killed(&d->load->workers[i->a]);
+		cluster_crash(worker(d, i->a), sim_random_below(&d->random, 2) ? CLUSTER_KILL : CLUSTER_POWER);
+	}
+	if (lasts)
+		sim_at(cluster_sim(d->cluster), now + i->lasts_ns, incident_ends, i);
+	else
+		d->under_way--;
+}
+
+/* Workers that die are different ones, and not the first, which has the store. */
+static uint32_t draw_victim(struct disturb *d, bool *dead)
+{
+	uint32_t n = d->scenario->workers, rank;
+	do
+		rank = 1 + (uint32_t)sim_random_below(&d->random, n - 1);
+	while (dead[rank]);
+	dead[rank] = true;
+	return rank;
+}
+
+static void draw(struct disturb *d, struct disturb_incident incident, struct range lasts)
+{
+	struct sim *sim = cluster_sim(d->cluster);
+	if (d->incidents_n == DISTURB_MAX)
+		return;
+	struct disturb_incident *i = &d->incidents[d->incidents_n++];
+	*i = incident;
+	i->disturb = d;
+	i->lasts_ns = between(&d->random, lasts);
+	d->under_way++;
+	sim_at(sim, sim_now(sim) + between(&d->random, d->scenario->disturbance.during), incident_begins, i);
+}
+
+static void draw_cuts(struct disturb *d, uint32_t n, bool one_way)
+{
+	uint32_t workers = d->scenario->workers;
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t a = (uint32_t)sim_random_below(&d->random, workers);
+		uint32_t b = (a + 1 + (uint32_t)sim_random_below(&d->random, workers - 1)) % workers;
+		draw(d, (struct disturb_incident){.kind = INCIDENT_CUT, .a = a, .b = b, .one_way = one_way},
+		     d->scenario->disturbance.partition_for);
+	}
+}
+
+void disturb_begin(struct disturb *d)
+{
+	const struct disturbance *what = &d->scenario->disturbance;
+	bool *dead = calloc(d->scenario->workers, sizeof *dead);
+	must(dead != NULL);
+	draw_cuts(d, what->partitions, false);
+	draw_cuts(d, what->one_way, true);
+	for (uint32_t k = 0; k < what->crashes; k++)
+		draw(d, (struct disturb_incident){.kind = INCIDENT_CRASH, .a = draw_victim(d, dead)}, what->down_for);
+	for (uint32_t k = 0; k < what->restarts; k++)
+		draw(d, (struct disturb_incident){.kind = INCIDENT_CRASH, .a = draw_victim(d, dead), .restart = true},
+		     what->down_for);
+	for (uint32_t k = 0; k < what->pauses; k++)
+		draw(d,
+		     (struct disturb_incident){.kind = INCIDENT_PAUSE,
+					       .a = (uint32_t)sim_random_below(&d->random, d->scenario->workers)},
+		     what->pause_for);
+	free(dead);
+}
+
+void disturb_end(struct disturb *d)
+{
+	d->over = true;
+	disturb_links(d, &(struct sim_disturbance){0});
+	cluster_heal(d->cluster);
+	d->dropping = false;
+}
+
+void disturb_init(struct disturb *d, const struct scenario *scenario, struct cluster *cluster, struct load *load,
+		  struct history *history)
+{
+	*d = (struct disturb){.scenario = scenario, .cluster = cluster, .load = load, .history = history};
+	d->incidents = calloc(DISTURB_MAX, sizeof *d->incidents);
+	must(d->incidents != NULL);
+	memcpy(d->drops_left, scenario->disturbance.drop, sizeof d->drops_left);
+	for (unsigned k = 0; k < DISTURB_DROPS; k++)
+		d->dropping |= d->drops_left[k] > 0;
+	sim_random_init(&d->random, sim_seed(cluster_sim(cluster)), "disturbances", 0);
+}
+
+void disturb_fini(struct disturb *d)
+{
+	free(d->incidents);
+}

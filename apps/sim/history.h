@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What happened in a run, as the applications and the one who disturbs them saw it: each call and how it ended, each
+ * run of a handler, each incident. The checkers of check.h judge nothing else. Times are the world's.
+ */
+#ifndef SIM_HISTORY_H
+#define SIM_HISTORY_H
+
+#include "sim/scenario.h"
+
+#include <farcall/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HISTORY_TIME_NONE UINT64_MAX
+#define HISTORY_SAID      96
+#define HISTORY_RUNS      3 /* runs of one call that are remembered; more are counted */
+
+/** One run of a call's handler. */
+struct history_run {
+	uint64_t at;
+	uint64_t order; /* among all runs; set by history_run() */
+	uint32_t worker, life;
+};
+
+/** One call, one-way message or target of a fan-out. Its number is its place in the history. */
+struct history_call {
+	uint8_t kind;             /* enum load_kind */
+	uint8_t status, executed; /* of its end */
+	uint8_t ends;             /* how often it ended */
+	bool wrong_request;       /* a handler found other bytes than were sent */
+	bool wrong_reply;         /* its caller found another reply than the one of this call */
+	bool orphaned;            /* its caller's process ended first: nobody waits */
+	uint32_t from, from_life, to;
+	uint32_t sequence; /* one-ways: number of those of this life of the caller towards `to` */
+	uint32_t runs_n;
+	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
+	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */
+	struct history_run runs[HISTORY_RUNS];
+	char said[HISTORY_SAID]; /* the beginning of its error's text */
+};
+
+enum incident_kind {
+	INCIDENT_CRASH, /* of `a`; `until`: when it began its next life; never: HISTORY_TIME_NONE */
+	INCIDENT_PAUSE, /* of `a` */
+	INCIDENT_CUT,   /* `a` hears nothing of `b`, or b of a */
+	INCIDENT_LOSS   /* packets are lost by chance, everywhere */
+};
+
+struct history_incident {
+	enum incident_kind kind;
+	uint32_t a, b;
+	uint64_t from, until;
+};
+
+/** What something else than a checker found, in the name of one. */
+struct history_finding {
+	enum checker checker;
+	char text[256];
+};
+
+struct history {
+	struct history_call *calls;
+	size_t calls_n, calls_cap;
+	struct history_incident *incidents;
+	size_t incidents_n, incidents_cap;
+	struct history_finding *findings;
+	size_t findings_n, findings_cap;
+	uint64_t strays;  /* requests that arrived and name no call */
+	uint64_t runs;    /* of handlers, ever */
+	uint64_t resends; /* of the whole run */
+	uint64_t end;     /* of the run */
+	uint64_t peer_limit_ns;
+	uint64_t packets; /* that were sent */
+};
+
+void history_fini(struct history *h);
+/** A new call that has begun; its number. The memory is the process's: it ends it when there is none. */
+size_t history_begin(struct history *h, const struct history_call *call);
+/** A handler runs for a number that came with its request. false: there is no such call, which is counted. */
+bool history_run(struct history *h, uint64_t number, const struct history_run *run);
+/** `text`: of its error; NULL: none. */
+void history_end(struct history *h, size_t number, uint64_t now, enum far_status status, enum far_executed executed,
+		 const char *text);
+/** All calls of that life of a worker that have not ended are orphans. */
+void history_orphan(struct history *h, uint32_t worker, uint32_t life);
+/** Its number, for history_incident_over(). */
+size_t history_incident(struct history *h, const struct history_incident *incident);
+void history_incident_over(struct history *h, size_t number, uint64_t now);
+__attribute__((format(printf, 3, 4))) void history_finding(struct history *h, enum checker checker, const char *format,
+							   ...);
+
+#endif

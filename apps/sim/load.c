@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The callers of a simulated application. */
+#include "sim/load.h"
+
+#include "base/must.h"
+#include "sim/load_bytes.h"
+#include "sim/load_inner.h"
+
+#include <stdlib.h>
+
+#define BUSY_NS UINT64_C(50000) /* between two tries of what is not waited for */
+
+/* One call of an application. */
+struct job {
+	struct load_worker *w;
+	const struct load_life *alive;
+	enum load_kind kind;
+	uint32_t to;
+	uint64_t timeout_ns;
+	size_t number;
+	uint8_t *request;
+	size_t len;
+	struct far_call_opts opts;
+};
+
+/* ---- what is drawn ---- */
+
+static uint64_t between(struct sim_random *r, struct range range)
+{
+	return range.min + (range.max > range.min ? sim_random_below(r, range.max - range.min + 1) : 0);
+}
+
+/* Every power of two as likely as the next. */
+static uint64_t sized(struct sim_random *r, struct range range)
+{
+	unsigned low = 0, high = 0;
+	while (high < 40 && UINT64_C(1) << (high + 1) <= range.max + 1)
+		high++;
+	while (low < high && UINT64_C(1) << (low + 1) <= range.min + 1)
+		low++;
+	unsigned power = low + (unsigned)sim_random_below(r, high - low + 1u);
+	uint64_t base = UINT64_C(1) << power, n = base - 1 + sim_random_below(r, base);
+	return n < range.min ? range.min : n > range.max ? range.max : n;
+}
+
+static enum load_kind draw_kind(struct load_worker *w)
+{
+	const uint32_t *mix = w->load->scenario->workload.mix;
+	uint64_t sum = 0;
+	for (unsigned i = 0; i < LOAD_KINDS; i++)
+		sum += mix[i];
+	uint64_t x = sim_random_below(&w->random, sum);
+	unsigned kind = 0;
+	while (x >= mix[kind])
+		x -= mix[kind++];
+	return (enum load_kind)kind;
+}
+
+static uint32_t draw_other(struct load_worker *w)
+{
+	uint32_t n = w->load->scenario->workers;
+	return (w->rank + 1 + (uint32_t)sim_random_below(&w->random, n - 1)) % n;
+}
+
+static uint32_t draw_target(struct load_worker *w)
+{
+	switch (w->load->scenario->workload.pattern) {
+	case PATTERN_PAIRS:
+		return w->rank ^ 1;
+	case PATTERN_FIRST:
+		return 0;
+	default:
+		return draw_other(w);
+	}
+}
+
+/* ---- records ---- */
+
+static size_t begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth)
+{
+	struct load *load = w->load;
+	const struct workload *wl = &load->scenario->workload;
+	uint64_t now = sim_now(load->sim);
+	size_t number = history_begin(load->history, &(struct history_call){.kind = (uint8_t)kind,
+									    .from = w->rank,
+									    .from_life = w->life,
+									    .to = to,
+									    .begun = now,
+									    .deadline = now + timeout_ns});
+	if (number >= load->plans_cap) {
+		load->plans_cap = load->history->calls_cap;
+		load->plans = realloc(load->plans, load->plans_cap * sizeof *load->plans);
+		must(load->plans != NULL);
+	}
+	load->plans[number] = (struct load_plan){.request = (uint32_t)sized(&w->random, wl->request),
+						 .reply = (uint32_t)sized(&w->random, wl->reply),
+						 .depth = depth,
+						 .work_ns = between(&w->random, wl->work)};
+	return number;
+}
+
+static uint8_t *request_of(const struct load *load, size_t number, size_t *len)
+{
+	uint64_t n = number;
+	*len = LOAD_NUMBER + load->plans[number].request;
+	uint8_t *bytes = malloc(*len);
+	must(bytes != NULL);
+	memcpy(bytes, &n, LOAD_NUMBER);
+	load_fill(number, bytes + LOAD_NUMBER, *len - LOAD_NUMBER);
+	return bytes;
+}
+
+/* The process is gone, and its fibers are only being cleaned up. */
+static bool over(const struct load_worker *w, uint32_t life)
+{
+	return !w->agent || w->life != life;
+}
+
+static void end_call(struct load_worker *w, uint32_t life, size_t number, enum far_status status,
+		     const struct far_err *err)
+{
+	struct load *load = w->load;
+	if (over(w, life))
+		return;
+	history_end(load->history, number, sim_now(load->sim), status,
+		    status == FAR_OK ? FAR_EXECUTED_YES : err->executed, status == FAR_OK ? NULL : err->text);
+}
+
+static void judge_reply(struct load *load, size_t number, const void *reply, size_t len)
+{
+	if (len != load->plans[number].reply || !load_fits(LOAD_REPLY((uint64_t)number), reply, len))
+		load->history->calls[number].wrong_reply = true;
+}
+
+/* ---- calls ---- */
+
+void load_sleep(uint64_t ns)
+{
+	if (ns)
+		cluster_sleep(ns);
+}
+
+static void message_call(const struct job *j, uint16_t id)
+{
+	struct load *load = j->w->load;
+	uint32_t cap = load->plans[j->number].reply;
+	size_t len = 0;
+	struct far_err err = {0};
+	void *reply = malloc(cap + 1);
+	must(reply != NULL);
+	enum far_status status = far_msg_call(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, id, j->request,
+					      j->len, &j->opts, reply, cap, &len, &err);
+	if (status == FAR_OK)
+		judge_reply(load, j->number, reply, len);
+	if (status == FAR_TOO_LARGE && err.executed == FAR_EXECUTED_YES)
+		load->history->calls[j->number].wrong_reply = true;
+	if (j->kind == LOAD_FAIL && status == FAR_REMOTE && err.code != LOAD_CODE(j->number))
+		load->history->calls[j->number].wrong_reply = true;
+	end_call(j->w, j->alive->life, j->number, status, &err);
+	free(reply);
+}
+
+static void oneway(const struct job *j)
+{
+	struct load_worker *w = j->w;
+	struct load *load = w->load;
+	struct far_err err = {0};
+	uint64_t until = sim_now(load->sim) + j->timeout_ns;
+	enum far_status status;
+	while ((status = far_msg_post(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, LOAD_ID_ONEWAY, j->request,
+				      j->len, &j->opts, &err)) == FAR_BUSY &&
+	       sim_now(load->sim) < until && !over(w, j->alive->life))
+		load_sleep(BUSY_NS);
+	if (status == FAR_BUSY) {
+		err.executed = FAR_EXECUTED_NO;
+		status = FAR_TIMEOUT;
+	}
+	if (status == FAR_OK)
+		load->history->calls[j->number].sequence = w->sequences[j->to]++;
+	else
+		end_call(j->w, j->alive->life, j->number, status, &err);
+}
+
+static void typed(const struct job *j)
+{
+	struct load_worker *w = j->w;
+	struct load *load = w->load;
+	struct far_err err = {0};
+	struct far_future *f = NULL;
+	struct far_val arg = far_bytes(j->request, j->len), out = {0};
+	const char *name = j->kind == LOAD_CANCEL ? LOAD_FN_SLOW : LOAD_FN_ECHO;
+	uint64_t until = sim_now(load->sim) + j->timeout_ns;
+	enum far_status status;
+	while ((status = far_rpc_async_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, name, &arg, 1, &j->opts,
+					  &f, &err)) == FAR_BUSY &&
+	       sim_now(load->sim) < until && !over(w, j->alive->life))
+		load_sleep(BUSY_NS);
+	if (status == FAR_BUSY) {
+		err.executed = FAR_EXECUTED_NO;
+		status = FAR_TIMEOUT;
+	}
+	if (status == FAR_OK && j->kind == LOAD_CANCEL) {
+		load_sleep(between(&w->random, load->scenario->workload.cancel_after));
+		load->history->calls[j->number].cancelled = sim_now(load->sim);
+		far_future_cancel(f, NULL);
+	}
+	if (status == FAR_OK)
+		status = far_future_wait(f, FAR_FOREVER, &out, &err);
+	if (status == FAR_OK && out.type != FAR_TYPE_BYTES)
+		load->history->calls[j->number].wrong_reply = true;
+	else if (status == FAR_OK)
+		judge_reply(load, j->number, out.u.s.data, out.u.s.len);
+	end_call(j->w, j->alive->life, j->number, status, &err);
+	far_val_fini(&out);
+	far_future_free(f);
+}
+
+/* All others at once. `j` is the call of the first. */
+static void fanout(const struct job *j)
+{
+	struct load_worker *w = j->w;
+	struct load *load = w->load;
+	uint32_t n = load->scenario->workers - 1;
+	struct far_target *targets = calloc(n, sizeof *targets);
+	struct far_target_result *results = calloc(n, sizeof *results);
+	struct far_fanout_opts opts = {.timeout_ns = j->timeout_ns, .errors = FAR_ERRORS_COLLECT};
+	size_t *numbers = calloc(n, sizeof *numbers);
+	struct far_future *f = NULL;
+	struct far_err err = {0};
+	must(targets && results && numbers);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t to = (w->rank + 1 + i) % load->scenario->workers;
+		numbers[i] = begin_call(w, LOAD_FANOUT, to, j->timeout_ns, 0);
+		uint32_t cap = load->plans[numbers[i]].reply;
+		targets[i] = (struct far_target){.to = {(int32_t)to, 0}, .second = {-1, 0}, .cap = cap};
+		targets[i].data = request_of(load, numbers[i], &targets[i].len);
+		targets[i].into = malloc(cap + 1);
+		must(targets[i].into != NULL);
+	}
+	enum far_status status =
+		far_msg_fanout(j->alive->agent, LOAD_ID_ECHO, NULL, 0, targets, n, &opts, results, &f, &err);
+	if (status == FAR_OK)
+		far_future_wait(f, FAR_FOREVER, NULL, NULL);
+	far_future_free(f);
+	for (uint32_t i = 0; i < n; i++) {
+		struct far_err own = {.executed = f ? results[i].executed : FAR_EXECUTED_NO};
+		snprintf(own.text, sizeof own.text, "%s", f ? results[i].text : err.text);
+		enum far_status ended = f ? results[i].status : status;
+		if (ended == FAR_OK)
+			judge_reply(load, numbers[i], targets[i].into, results[i].len);
+		end_call(w, j->alive->life, numbers[i], ended, &own);
+		free((void *)(uintptr_t)targets[i].data);
+		free(targets[i].into);
+	}
+	free(targets);
+	free(results);
+	free(numbers);
+}
+
+enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t depth)
+{
+	struct load *load = w->load;
+	uint64_t left = far_req_time_left(req);
+	uint64_t timeout = between(&w->random, load->scenario->workload.timeout);
+	uint32_t to = draw_other(w);
+	uint32_t life = w->life;
+	struct far_err err = {0};
+	size_t len, reply_len = 0;
+	if (left < timeout)
+		timeout = left ? left : 1;
+	size_t number = begin_call(w, LOAD_NESTED, to, timeout, depth);
+	uint8_t *request = request_of(load, number, &len);
+	uint32_t cap = load->plans[number].reply;
+	void *reply = malloc(cap + 1);
+	must(reply != NULL);
+	enum far_status status =
+		far_msg_call(far_req_agent(req), (struct far_to){(int32_t)to, 0}, LOAD_ID_NESTED, request, len,
+			     &(struct far_call_opts){.timeout_ns = timeout}, reply, cap, &reply_len, &err);
+	if (status == FAR_OK)
+		judge_reply(load, number, reply, reply_len);
+	if (status == FAR_CANCELLED && far_req_cancelled(req))
+		load->history->calls[number].cancelled = sim_now(load->sim);
+	end_call(w, life, number, status, &err);
+	free(reply);
+	free(request);
+	return status;
+}
+
+static void make_call(struct load_worker *w, const struct load_life *alive)
+{
+	static const uint16_t ids[LOAD_KINDS] = {
+		[LOAD_ECHO] = LOAD_ID_ECHO,         [LOAD_FIBER] = LOAD_ID_FIBER,   [LOAD_SLOW] = LOAD_ID_SLOW,
+		[LOAD_DEFERRED] = LOAD_ID_DEFERRED, [LOAD_NESTED] = LOAD_ID_NESTED, [LOAD_RETRY] = LOAD_ID_SLOW,
+		[LOAD_FAIL] = LOAD_ID_FAIL};
+	const struct workload *wl = &w->load->scenario->workload;
+	struct job j = {.w = w, .alive = alive, .kind = draw_kind(w), .to = draw_target(w)};
+	j.timeout_ns = between(&w->random, wl->timeout);
+	j.opts.timeout_ns = j.timeout_ns;
+	if (j.kind == LOAD_FANOUT) {
+		fanout(&j);
+		return;
+	}
+	j.number = begin_call(w, j.kind, j.to, j.timeout_ns, wl->depth);
+	j.request = request_of(w->load, j.number, &j.len);
+	if (j.kind == LOAD_RETRY) {
+		j.opts.retry = true;
+		j.opts.retry_after_ns = between(&w->random, (struct range){FAR_MS, 50 * FAR_MS});
+	}
+	if (j.kind == LOAD_ONEWAY)
+		oneway(&j);
+	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL)
+		typed(&j);
+	else
+		message_call(&j, ids[j.kind]);
+	free(j.request);
+}
+
+/* ---- callers ---- */
+
+void load_run(struct cluster_worker *cw, void *arg)
+{
+	struct load_life *life = arg;
+	struct load_worker *w = life->worker;
+	(void)cw;
+	while (!over(w, life->life) && !w->load->stop && w->left) {
+		w->left--;
+		make_call(w, life);
+		if (!over(w, life->life))
+			load_sleep(between(&w->random, w->load->scenario->workload.pause));
+	}
+	if (!over(w, life->life))
+		w->busy--;
+}
+
+unsigned load_callers(const struct load_worker *w)
+{
+	const struct workload *wl = &w->load->scenario->workload;
+	if (wl->pattern == PATTERN_FIRST && w->rank == 0)
+		return 0;
+	return wl->in_flight;
+}
+
+struct load_life *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host, uint32_t number)
+{
+	struct load_life *life = malloc(sizeof *life);
+	must(life != NULL);
+	*life = (struct load_life){w->load->lives, w, agent, number};
+	w->load->lives = life;
+	w->agent = agent;
+	w->host = host;
+	w->life = number;
+	w->busy = load_callers(w);
+	memset(w->sequences, 0, w->load->scenario->workers * sizeof *w->sequences);
+	return life;
+}
+
+void load_killed(struct load_worker *w)
+{
+	history_orphan(w->load->history, w->rank, w->life);
+	w->agent = NULL;
+	w->busy = 0;
+	load_forget_laters(w);
+}
+
+bool load_done(const struct load *load)
+{
+	for (uint32_t i = 0; i < load->scenario->workers; i++)
+		if (load->workers[i].busy)
+			return false;
+	return true;
+}
+
+void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history)
+{
+	*load = (struct load){.scenario = scenario, .sim = sim, .history = history};
+	load->workers = calloc(scenario->workers, sizeof *load->workers);
+	must(load->workers != NULL);
+	for (uint32_t i = 0; i < scenario->workers; i++) {
+		struct load_worker *w = &load->workers[i];
+		w->load = load;
+		w->rank = i;
+		w->left = scenario->workload.calls;
+		w->sequences = calloc(scenario->workers, sizeof *w->sequences);
+		must(w->sequences != NULL);
+		sim_random_init(&w->random, sim_seed(sim), "application", i);
+	}
+}
+
+void load_fini(struct load *load)
+{
+	for (uint32_t i = 0; i < load->scenario->workers; i++) {
+		load_forget_laters(&load->workers[i]);
+		free(load->workers[i].sequences);
+	}
+	while (load->lives) {
+		struct load_life *life = load->lives;
+		load->lives = life->next;
+		free(life);
+	}
+	free(load->workers);
+	free(load->plans);
+}

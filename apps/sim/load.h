@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The applications of a simulated run: handlers that answer with bytes which follow from the number of the call, and
+ * callers on fibers, which record what they did and what came of it. They use the public interface only.
+ */
+#ifndef SIM_LOAD_H
+#define SIM_LOAD_H
+
+#include "nic/sim/cluster.h"
+#include "sim/history.h"
+
+#include <farcall/farcall.h>
+
+struct load;
+
+/** A request that is answered later. */
+struct load_later {
+	struct load_later *next, **prev;
+	struct load_worker *worker;
+	struct far_deferred *deferred;
+	uint64_t number;
+};
+
+/** One worker's application, over all of its lives. */
+struct load_worker {
+	struct load *load;
+	struct far_agent *agent; /* NULL: not there */
+	struct sim_host *host;
+	uint32_t rank, life;
+	uint32_t left; /* calls that it has still to make */
+	uint32_t busy; /* fibers of callers under way */
+	struct sim_random random;
+	uint32_t *sequences; /* [workers]: one-ways that this life has sent */
+	struct load_later *laters;
+	struct far_msg_handler messages[7];
+	struct far_function functions[2];
+};
+
+/** What the callers of one life share. */
+struct load_life {
+	struct load_life *next; /* of the load, which frees them */
+	struct load_worker *worker;
+	struct far_agent *agent;
+	uint32_t life;
+};
+
+/** What a call is made of; by its number. */
+struct load_plan {
+	uint32_t request, reply; /* bytes; the request's number comes before them */
+	uint32_t depth;
+	uint64_t work_ns;
+};
+
+struct load {
+	const struct scenario *scenario;
+	struct sim *sim;
+	struct history *history;
+	struct load_plan *plans; /* of the history's calls */
+	size_t plans_cap;
+	struct load_worker *workers; /* [scenario->workers] */
+	struct load_life *lives;
+	bool stop; /* no further calls */
+};
+
+void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history);
+void load_fini(struct load *load);
+
+/** Fills in the handlers of a worker; `opts` points into the worker's own static tables afterwards. */
+void load_opts(struct load_worker *w, struct far_opts *opts);
+
+/** The worker has an agent that is ready. load_run() is to run with what is returned, on as many fibers of it as
+ * load_callers() says. */
+struct load_life *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host, uint32_t life);
+unsigned load_callers(const struct load_worker *w);
+void load_run(struct cluster_worker *cw, void *life);
+/** Its process is about to die. */
+void load_killed(struct load_worker *w);
+/** Every caller has made its calls, and all have ended. */
+bool load_done(const struct load *load);
+
+#endif

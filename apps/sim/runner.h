@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Many runs, each in a process of its own, so that one that crashes or hangs is a failure like any other. */
+#ifndef SIM_RUNNER_H
+#define SIM_RUNNER_H
+
+#include "sim/trial.h"
+
+#define RUNNER_JOBS_MAX 1024
+
+struct runner {
+	const struct scenario *scenarios;
+	const char *const *names; /* as they were asked for: what repeats a failure */
+	unsigned scenarios_n;
+	uint64_t seeds, from;
+	unsigned jobs;             /* [1, RUNNER_JOBS_MAX] */
+	uint64_t limit_ns;         /* of a run, in real time */
+	const char *failures_file; /* written when something fails */
+	const char *repeat_more;   /* further options of the command that repeats a failure; "" */
+	bool trace;                /* there is one run; its packets go to stdout */
+	bool hashes;               /* a line for each run, with its hash */
+	bool (*trial)(const struct scenario *scenario, uint64_t seed, FILE *trace, struct trial_verdict *out,
+		      char err[WORDS_ERR_MAX]);
+};
+
+/** Runs all, tells of what failed and a summary on stdout, and of progress on stderr when that is a terminal. The exit
+ * status: 0: all passed; 1; 128 + the signal that ended it. The caller has one thread. */
+int runner_run(const struct runner *r);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Scenario files: their words, and where they are found. */
+#include "sim/scenario.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+#define HOUR   (3600 * SECOND)
+
+const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",  "fiber", "slow",   "deferred", "nested", "oneway",
+						     "typed", "retry", "fanout", "cancel",   "fail",   NULL};
+const char *const disturb_drop_names[DISTURB_DROPS + 1] = {"request", "reply",  "error", "cancel", "cancelled",
+							   "oneway",  "credit", "ask",   "large",  "data",
+							   "grant",   "refuse", "abort", NULL};
+const char *const checker_names[CHECKS + 1] = {
+	[CHECK_ONCE] = "once",
+	[CHECK_REPLY] = "reply",
+	[CHECK_BYTES] = "bytes",
+	[CHECK_DEADLINE] = "deadline",
+	[CHECK_CLASS] = "class",
+	[CHECK_EXECUTED] = "executed",
+	[CHECK_INCARNATION] = "incarnation",
+	[CHECK_ORDER] = "order",
+	[CHECK_DELIVERED] = "delivered",
+	[CHECK_CONSERVED] = "conserved",
+	[CHECK_LEVEL] = "level",
+	[CHECK_NO_DEATH] = "no-death",
+	[CHECK_NO_TIMEOUT] = "no-timeout",
+	[CHECK_RESENDS] = "resends",
+	[CHECK_QUIET] = "quiet",
+};
+
+static const char *const patterns[] = {"pairs", "all", "first", NULL};
+static const char *const topologies[] = {"pair", "star", "leaf-spine", NULL};
+
+/* clang-format off */
+#define FIELD(type, field) offsetof(struct type, field)
+static const struct word workload_words[] = {
+	{"mix", WORD_PICK, FIELD(workload, mix), 0, 1000000, load_kind_names, true},
+	{"pattern", WORD_CHOICE, FIELD(workload, pattern), 0, 0, patterns, false},
+	{"calls", WORD_COUNT, FIELD(workload, calls), 1, 1000000, NULL, true},
+	{"in-flight", WORD_COUNT, FIELD(workload, in_flight), 1, 256, NULL, false},
+	{"request", WORD_SIZES, FIELD(workload, request), 0, UINT64_C(64) << 20, NULL, false},
+	{"reply", WORD_SIZES, FIELD(workload, reply), 0, UINT64_C(64) << 20, NULL, false},
+	{"timeout", WORD_TIMES, FIELD(workload, timeout), 1000, HOUR, NULL, false},
+	{"pause", WORD_TIMES, FIELD(workload, pause), 0, HOUR, NULL, false},
+	{"work", WORD_TIMES, FIELD(workload, work), 0, HOUR, NULL, false},
+	{"cancel-after", WORD_TIMES, FIELD(workload, cancel_after), 0, HOUR, NULL, false},
+	{"depth", WORD_COUNT, FIELD(workload, depth), 1, 16, NULL, false},
+	{"fibers", WORD_COUNT, FIELD(workload, fibers), 1, 65536, NULL, false},
+	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+
+static const struct word disturbance_words[] = {
+	{"loss", WORD_CHANCE, FIELD(disturbance, loss), 0, WORDS_CHANCE, NULL, false},
+	{"duplicate", WORD_CHANCE, FIELD(disturbance, duplicate), 0, WORDS_CHANCE, NULL, false},
+	{"reorder", WORD_CHANCE, FIELD(disturbance, reorder), 0, WORDS_CHANCE, NULL, false},
+	{"reorder-by", WORD_TIMES, FIELD(disturbance, reorder_by), 0, SECOND, NULL, false},
+	{"corrupt", WORD_CHANCE, FIELD(disturbance, corrupt), 0, WORDS_CHANCE, NULL, false},
+	{"burst", WORD_CHANCE, FIELD(disturbance, burst), 0, WORDS_CHANCE, NULL, false},
+	{"burst-packets", WORD_COUNT, FIELD(disturbance, burst_packets), 1, 10000, NULL, false},
+	{"partitions", WORD_COUNT, FIELD(disturbance, partitions), 0, 1000, NULL, false},
+	{"one-way", WORD_COUNT, FIELD(disturbance, one_way), 0, 1000, NULL, false},
+	{"partition-for", WORD_TIMES, FIELD(disturbance, partition_for), 0, HOUR, NULL, false},
+	{"crashes", WORD_COUNT, FIELD(disturbance, crashes), 0, 1000, NULL, false},
+	{"restarts", WORD_COUNT, FIELD(disturbance, restarts), 0, 1000, NULL, false},
+	{"down-for", WORD_TIMES, FIELD(disturbance, down_for), 0, HOUR, NULL, false},
+	{"pauses", WORD_COUNT, FIELD(disturbance, pauses), 0, 1000, NULL, false},
+	{"pause-for", WORD_TIMES, FIELD(disturbance, pause_for), 0, HOUR, NULL, false},
+	{"during", WORD_TIMES, FIELD(disturbance, during), 0, HOUR, NULL, false},
+	{"drop", WORD_PICK, FIELD(disturbance, drop), 0, 1000000, disturb_drop_names, false},
+	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+
+static const struct word checks_words[] = {
+	{"check", WORD_SET, FIELD(checks, check), 0, 0, checker_names, true},
+	{"slack", WORD_TIME, FIELD(checks, slack_ns), 0, HOUR, NULL, false},
+	{"resends", WORD_COUNT, FIELD(checks, resends), 0, 1000000000, NULL, false},
+	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+
+static const struct word scenario_words[] = {
+	{"about", WORD_TEXT, FIELD(scenario, about), 0, 0, NULL, true},
+	{"workload", WORD_NAME, FIELD(scenario, workload_name), 0, 0, NULL, true},
+	{"disturbance", WORD_NAME, FIELD(scenario, disturbance_name), 0, 0, NULL, true},
+	{"checkers", WORD_NAME, FIELD(scenario, checkers_name), 0, 0, NULL, true},
+	{"topology", WORD_CHOICE, FIELD(scenario, topology), 0, 0, topologies, false},
+	{"workers", WORD_COUNT, FIELD(scenario, workers), 2, 1000, NULL, false},
+	{"time", WORD_TIME, FIELD(scenario, time_ns), 1000000, 24 * HOUR, NULL, false},
+	{"rate", WORD_RATE, FIELD(scenario, rate), 1000000, 1000 * SECOND, NULL, false},
+	{"delay", WORD_TIME, FIELD(scenario, delay_ns), 0, SECOND, NULL, false},
+	{"queue", WORD_SIZE, FIELD(scenario, queue), 4096, UINT64_C(1) << 30, NULL, false},
+	{"packet", WORD_SIZE, FIELD(scenario, packet), 544, 65000, NULL, false},
+	{"peer-limit", WORD_TIME, FIELD(scenario, peer_limit_ns), 1000000, HOUR, NULL, false},
+	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+/* clang-format on */
+
+static const struct scenario scenario_defaults = {
+	.topology = TOPOLOGY_STAR,
+	.workers = 4,
+	.time_ns = 60 * SECOND,
+	.rate = 25 * SECOND,
+	.delay_ns = 1000,
+	.packet = 1472,
+	.peer_limit_ns = SECOND,
+	.workload = {.in_flight = 4,
+		     .request = {8, 64},
+		     .reply = {0, 64},
+		     .timeout = {10 * SECOND, 10 * SECOND},
+		     .work = {100000, 1000000},
+		     .cancel_after = {0, 1000000},
+		     .depth = 3},
+	.disturbance = {.burst_packets = 8,
+			.reorder_by = {1000, 100000},
+			.partition_for = {1000000, 100000000},
+			.down_for = {SECOND, 3 * SECOND},
+			.pause_for = {1000000, 100000000},
+			.during = {0, HOUR}},
+	.checks = {.slack_ns = 100000000, .resends = UINT32_MAX},
+};
+
+/* ---- where the files are ---- */
+
+static const char *builtin(const char *path)
+{
+	for (const struct scenario_text *t = scenario_texts; t->path; t++)
+		if (strcmp(t->path, path) == 0)
+			return t->text;
+	return NULL;
+}
+
+const char *scenario_builtin(unsigned i)
+{
+	static char name[WORDS_NAME_MAX];
+	for (const struct scenario_text *t = scenario_texts; t->path; t++) {
+		size_t len = strlen(t->path);
+		if (strchr(t->path, '/') || i--)
+			continue;
+		snprintf(name, sizeof name, "%.*s", (int)(len - 4), t->path);
+		return name;
+	}
+	return NULL;
+}
+
+static int read_disk(const char *path, char text[WORDS_FILE_MAX], char err[WORDS_ERR_MAX])
+{
+	FILE *f = fopen(path, "r");
+	if (!f) {
+		int error = errno;
+		snprintf(err, WORDS_ERR_MAX, "cannot read %s: %s", path, strerror(error));
+		return -error;
+	}
+	size_t n = fread(text, 1, WORDS_FILE_MAX, f);
+	int error = ferror(f) ? -EIO : n == WORDS_FILE_MAX ? -EFBIG : memchr(text, 0, n) ? -EINVAL : 0;
+	fclose(f);
+	if (error) {
+		snprintf(err, WORDS_ERR_MAX, "%s: %s", path,
+			 error == -EFBIG    ? "longer than 64 KiB"
+			 : error == -EINVAL ? "no text: it has a byte 0"
+					    : strerror(-error));
+		return error;
+	}
+	text[n] = '\0';
+	return 0;
+}
+
+/* The built-in files of one kind, for an error. */
+static void list_builtin(const char *folder, char *out, size_t cap)
+{
+	size_t n = 0, len = strlen(folder);
+	out[0] = '\0';
+	for (const struct scenario_text *t = scenario_texts; t->path && n < cap; t++) {
+		const char *name = t->path + len;
+		if (strncmp(t->path, folder, len) != 0 || strchr(name, '/'))
+			continue;
+		n += (size_t)snprintf(out + n, cap - n, "%s%.*s", n ? ", " : "", (int)(strlen(name) - 4), name);
+	}
+}
+
+struct source {
+	const char *what;   /* "workload" */
+	const char *folder; /* "workloads/"; "" for scenarios */
+	const char *dir;    /* of the scenario's file; NULL: it is built in */
+	const struct word *table;
+};
+
+static int read_part(const struct source *src, const char *name, void *out, char err[WORDS_ERR_MAX])
+{
+	static char text[WORDS_FILE_MAX];
+	char path[1024], all[480];
+	if (src->dir) {
+		snprintf(path, sizeof path, "%s%s%s.txt", src->dir, src->folder, name);
+		int error = read_disk(path, text, err);
+		if (!error)
+			return words_read(src->what, path, text, src->table, out, err);
+		if (error != -ENOENT)
+			return error;
+	}
+	snprintf(path, sizeof path, "%s%s.txt", src->folder, name);
+	const char *known = builtin(path);
+	if (known)
+		return words_read(src->what, path, known, src->table, out, err);
+	list_builtin(src->folder, all, sizeof all);
+	snprintf(err, WORDS_ERR_MAX, "there is no %s '%s'%s; built in are: %s", src->what, name,
+		 src->dir ? " beside the scenario" : "", all);
+	return -ENOENT;
+}
+
+/* ---- what the parts mean together ---- */
+
+static int check_together(const char *file, const struct scenario *s, char err[WORDS_ERR_MAX])
+{
+	uint64_t weights = 0;
+	for (unsigned i = 0; i < LOAD_KINDS; i++)
+		weights += s->workload.mix[i];
+	if (weights == 0) {
+		snprintf(err, WORDS_ERR_MAX, "%s: every 'mix' of the workload is 0; give one a weight", file);
+		return -EINVAL;
+	}
+	if (s->topology == TOPOLOGY_PAIR && s->workers != 2) {
+		snprintf(err, WORDS_ERR_MAX, "%s: topology pair has 2 workers, not %u; say 'workers 2' or star", file,
+			 s->workers);
+		return -EINVAL;
+	}
+	if (s->workload.pattern == PATTERN_PAIRS && s->workers % 2) {
+		snprintf(err, WORDS_ERR_MAX, "%s: pattern pairs needs an even number of workers, not %u", file,
+			 s->workers);
+		return -EINVAL;
+	}
+	const struct disturbance *d = &s->disturbance;
+	if (d->crashes + d->restarts >= s->workers) {
+		snprintf(err, WORDS_ERR_MAX,
+			 "%s: %u workers cannot have %u crashes and restarts: worker 0, which has the store, stays",
+			 file, s->workers, d->crashes + d->restarts);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static bool is_path(const char *name)
+{
+	size_t len = strlen(name);
+	return strchr(name, '/') || (len > 4 && strcmp(name + len - 4, ".txt") == 0);
+}
+
+int scenario_load(const char *name, struct scenario *out, char err[WORDS_ERR_MAX])
+{
+	static char text[WORDS_FILE_MAX];
+	char dir[900] = "";
+	const char *slash = strrchr(name, '/');
+	struct scenario s = scenario_defaults;
+	struct source src = {"scenario", "", NULL, scenario_words};
+	int error;
+	if (is_path(name)) {
+		if (strlen(name) >= sizeof dir) {
+			snprintf(err, WORDS_ERR_MAX, "the file's name is longer than %zu bytes", sizeof dir - 1);
+			return -ENAMETOOLONG;
+		}
+		snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - name + 1) : 0, name);
+		src.dir = dir;
+		error = read_disk(name, text, err);
+		if (!error)
+			error = words_read("scenario", name, text, scenario_words, &s, err);
+	} else {
+		error = read_part(&src, name, &s, err);
+	}
+	if (error)
+		return error;
+	snprintf(s.name, sizeof s.name, "%s", slash ? slash + 1 : name);
+	if ((error = read_part(&(struct source){"workload", "workloads/", src.dir, workload_words}, s.workload_name,
+			       &s.workload, err)) ||
+	    (error = read_part(&(struct source){"disturbance", "disturbances/", src.dir, disturbance_words},
+			       s.disturbance_name, &s.disturbance, err)) ||
+	    (error = read_part(&(struct source){"checker file", "checkers/", src.dir, checks_words}, s.checkers_name,
+			       &s.checks, err)) ||
+	    (error = check_together(name, &s, err)))
+		return error;
+	*out = s;
+	return 0;
+}

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Every planted defect (engine/base/mutant.h) must be found by the simulator's checkers within 200 seeds of all
+# scenarios, those first that are most likely to meet it; and the program without one must pass what finds them.
+# usage: mutants.sh FARCALL_MUTANTS [SEEDS]
+set -u
+program=$1
+most=${2:-200}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# Where a defect shows soonest; the rest of the seeds go to all scenarios.
+scenario_of() {
+	case $1 in
+	dedup-skipped) echo all-to-all-disturbed ;;
+	retry-run-again) echo retry ;;
+	old-life-accepted) echo restart ;;
+	grant-doubled) echo lost-grant ;;
+	credit-lost) echo oneway ;;
+	slot-leaked) echo deadlines ;;
+	checksum-ignored) echo slow ;;
+	wake-lost) echo nested ;;
+	executed-no) echo crash ;;
+	*) echo mixed ;;
+	esac
+}
+
+# found MUTANT SCENARIO FROM SEEDS: do those seeds find it.
+found() {
+	"$program" sim --mutant "$1" --scenario "$2" --from "$3" --seeds "$4" --limit 60 --failures "$dir/failures" \
+		>"$dir/out" 2>&1
+	[ $? -eq 1 ]
+}
+
+for mutant in $("$program" sim --mutant list); do
+	scenario=$(scenario_of "$mutant")
+	from=1
+	step=4
+	caught=0
+	while [ "$from" -le "$most" ]; do
+		if found "$mutant" "$scenario" "$from" "$step"; then
+			caught=$(sed -n 's/^FAIL .*, seed \([0-9]*\): .*/\1/p' "$dir/out" | sort -n | head -n 1)
+			break
+		fi
+		from=$((from + step))
+		step=16
+	done
+	if [ "$caught" -gt 0 ]; then
+		printf 'caught %-18s in %s after %s seeds: %s\n' "$mutant" "$scenario" "$caught" \
+			"$(sed -n 's/^FAIL [^:]*: //p' "$dir/out" | head -n 1 | cut -c1-100)"
+	else
+		echo "MISSED $mutant: $scenario passed $most seeds"
+		failed=1
+	fi
+	if ! "$program" sim --scenario "$scenario" --seeds 1 --failures "$dir/failures" >"$dir/out" 2>&1; then
+		echo "BROKEN: $scenario fails without a defect"
+		cat "$dir/out"
+		failed=1
+	fi
+done
+exit $failed

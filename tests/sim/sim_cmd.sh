@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The command `farcall sim`: what it takes, says and returns.
+# usage: sim_cmd.sh FARCALL
+set -u
+farcall=$1
+. "$(dirname "$0")/../e2e/cases.sh"
+guard_s=100
+cd "$dir" || exit 1
+
+bounded "$farcall" sim --list
+[ $rc -eq 0 ] && grep -q '^loss-without-death ' "$dir/out" && grep -q '^ten-seconds ' "$dir/out"
+ok "the scenarios are listed" $?
+
+bounded "$farcall" sim --help
+[ $rc -eq 0 ] && grep -q -- '--seeds' "$dir/out" && ! grep -q mutant "$dir/out"
+ok "help" $?
+
+bounded "$farcall" sim --scenario pair-loss --seeds 3 --from 5 --jobs 2
+[ $rc -eq 0 ] && grep -q '^3 of 3 runs done, 0 failed: 1 scenario, seeds 5 to 7' "$dir/out" && [ ! -s "$dir/err" ] &&
+	[ ! -e farcall-sim-failures.txt ]
+ok "runs that pass: a summary, no file, nothing on stderr" $?
+
+bounded "$farcall" sim --scenario pair-loss --seeds 2 --hashes
+cp "$dir/out" "$dir/first"
+bounded "$farcall" sim --scenario pair-loss --seeds 2 --hashes --jobs 1
+[ $rc -eq 0 ] && grep '^pair-loss' "$dir/first" | sort >"$dir/a" && grep '^pair-loss' "$dir/out" | sort >"$dir/b" &&
+	cmp "$dir/a" "$dir/b" && [ "$(cut -d' ' -f3 "$dir/a" | sort -u | wc -l)" -eq 2 ]
+ok "the same seed has the same packets, another one others" $?
+
+bounded "$farcall" sim --scenario pair-loss --seeds 1 --trace
+[ $rc -eq 0 ] && [ "$(wc -l <"$dir/out")" -gt 100 ]
+ok "a trace" $?
+
+# A checker that cannot be content: each packet is lost now and then, and none may be sent again.
+mkdir -p workloads disturbances checkers
+printf 'mix echo 1\ncalls 200\n' >workloads/w.txt
+printf 'loss 20%%\n' >disturbances/d.txt
+printf 'check resends\nresends 0\n' >checkers/c.txt
+printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkers 2\n' >mine.txt
+bounded "$farcall" sim --scenario ./mine.txt --seeds 2
+[ $rc -eq 1 ] && grep -q '^FAIL ./mine.txt, seed 1: resends: ' "$dir/out" &&
+	grep -q "repeat: farcall sim --scenario './mine.txt' --from 2 --seeds 1\$" "$dir/out" &&
+	grep -q '^2 of 2 runs done, 2 failed' "$dir/out" && grep -q 'farcall-sim-failures.txt' "$dir/out" &&
+	grep -q '^FAIL ./mine.txt, seed 2: ' farcall-sim-failures.txt
+ok "what fails is told, with what repeats it, and written" $?
+rm -f farcall-sim-failures.txt
+
+# What the message says to repeat it does.
+command=$(sed -n 's/^  repeat: farcall //p' "$dir/out" | head -n 1)
+bounded sh -c "\"$farcall\" $command"
+[ $rc -eq 1 ] && grep -q '^FAIL ./mine.txt' "$dir/out"
+ok "the command repeats it" $?
+
+printf 'check once\n' >checkers/c.txt
+bounded "$farcall" sim --scenario ./mine.txt --seeds 1
+[ $rc -eq 0 ]
+ok "another checker is content" $?
+
+refuses() {
+	name=$1
+	text=$2
+	shift 2
+	bounded "$@"
+	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ]
+	ok "$name" $?
+}
+refuses "no such scenario" "there is no scenario 'nothing'; built in are: " "$farcall" sim --scenario nothing
+refuses "no such file" "cannot read ./none.txt" "$farcall" sim --scenario ./none.txt
+printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkrs 2\n' >bad.txt
+refuses "a word that is none" "bad.txt:5: 'workrs' is no word of a scenario; allowed are: about, workload" \
+	"$farcall" sim --scenario bad.txt
+refuses "a trace of many" "--trace prints one run" "$farcall" sim --trace --seeds 2 --scenario echo
+refuses "a defect that is not there" "this program has no such defect" "$farcall" sim --mutant slot-leaked
+refuses "no seeds" "from 1 to" "$farcall" sim --seeds 0
+refuses "an argument too many" "unexpected argument 'more'" "$farcall" sim more
+
+# A run that hangs for us: virtual hours.
+printf 'mix slow 1\ncalls 100000\nin-flight 64\nwork 1us\npattern all\n' >workloads/w.txt
+printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkers 64\ntime 3600s\n' >mine.txt
+bounded "$farcall" sim --scenario ./mine.txt --seeds 1 --limit 1
+[ $rc -eq 1 ] && grep -q 'watchdog: it did not end within 1 s of real time' "$dir/out"
+ok "the watchdog" $?
+
+"$farcall" sim --scenario ./mine.txt --seeds 100 --jobs 2 >"$dir/out" 2>"$dir/err" &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+rc=$?
+[ $rc -eq 130 ] && grep -q '^interrupted by signal 2: 0 of 100 runs done, 0 failed' "$dir/out"
+ok "an interrupt ends the runs, and says what was done" $?
+finish
