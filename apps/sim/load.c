@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-#define BUSY_NS UINT64_C(50000) /* between two tries of what is not waited for */
+#define BUSY_NS UINT64_C(50000)   /* between two tries of what is not waited for */
+#define HOLD_NS UINT64_C(1000000) /* between two looks whether calls may be made again */
 
 /* One call of an application. */
 struct job {
@@ -323,6 +324,10 @@ void load_run(struct cluster_worker *cw, void *arg)
 	struct load_worker *w = life->worker;
 	(void)cw;
 	while (!over(w, life->life) && !w->load->stop && w->left) {
+		if (w->load->hold) {
+			load_sleep(HOLD_NS);
+			continue;
+		}
 		w->left--;
 		make_call(w, life);
 		if (!over(w, life->life))

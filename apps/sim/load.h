@@ -60,6 +60,7 @@ struct load {
 	struct load_worker *workers; /* [scenario->workers] */
 	struct load_life *lives;
 	bool stop; /* no further calls */
+	bool hold; /* none for now */
 };
 
 void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history);

@@ -33,6 +33,7 @@ const char *const checker_names[CHECKS + 1] = {
 };
 
 static const char *const patterns[] = {"pairs", "all", "first", NULL};
+static const char *const no_yes[] = {"no", "yes", NULL};
 static const char *const topologies[] = {"pair", "star", "leaf-spine", NULL};
 
 /* clang-format off */
@@ -90,6 +91,9 @@ static const struct word scenario_words[] = {
 	{"delay", WORD_TIME, FIELD(scenario, delay_ns), 0, SECOND, NULL, false},
 	{"queue", WORD_SIZE, FIELD(scenario, queue), 4096, UINT64_C(1) << 30, NULL, false},
 	{"packet", WORD_SIZE, FIELD(scenario, packet), 544, 65000, NULL, false},
+	{"receive-ring", WORD_COUNT, FIELD(scenario, receive_ring), 2, 65536, NULL, false},
+	{"send-ring", WORD_COUNT, FIELD(scenario, send_ring), 2, 65536, NULL, false},
+	{"zero-copy", WORD_CHOICE, FIELD(scenario, zero_copy), 0, 0, no_yes, false},
 	{"peer-limit", WORD_TIME, FIELD(scenario, peer_limit_ns), 1000000, HOUR, NULL, false},
 	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
 /* clang-format on */
@@ -100,7 +104,7 @@ static const struct scenario scenario_defaults = {
 	.time_ns = 60 * SECOND,
 	.rate = 25 * SECOND,
 	.delay_ns = 1000,
-	.packet = 1472,
+	.packet = 1500,
 	.peer_limit_ns = SECOND,
 	.workload = {.in_flight = 4,
 		     .request = {8, 64},

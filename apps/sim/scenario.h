@@ -103,8 +103,10 @@ struct scenario {
 	uint64_t time_ns; /* limit of the run, in virtual time */
 	uint64_t rate;    /* of every link, bits per second */
 	uint64_t delay_ns;
-	uint64_t queue;  /* bytes of a switch port's buffer; 0: the simulator's own default */
-	uint64_t packet; /* largest packet */
+	uint64_t queue;                   /* bytes of a switch port's buffer; 0: the simulator's own default */
+	uint64_t packet;                  /* largest packet */
+	uint32_t receive_ring, send_ring; /* packets; 0: the simulator's own default */
+	uint32_t zero_copy;               /* received packets may be held */
 	uint64_t peer_limit_ns;
 	struct workload workload;
 	struct disturbance disturbance;

@@ -14,11 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOIN_NS      (60 * FAR_SEC)
-#define LOOK_NS      (20 * FAR_MS)  /* between two walks over the engines */
-#define REST_NS      (60 * FAR_SEC) /* for what callers have given up to end */
-#define LEAVE_NS     (20 * FAR_SEC)
-#define FINDINGS_MAX 32 /* more of them tell nothing new */
+#define JOIN_NS  (60 * FAR_SEC)
+#define LOOK_NS  (20 * FAR_MS)  /* between two walks over the engines */
+#define REST_NS  (60 * FAR_SEC) /* for what callers have given up to end */
+#define LEAVE_NS (20 * FAR_SEC)
+#define ACKED_NS (400 * FAR_MS) /* the last acknowledgements have come */
+#define QUIET_NS (3 * FAR_SEC)  /* for a quiet moment in between */
+/* When that is: most workloads are done soon, if nothing disturbs them. */
+#define QUIET_WITHIN_NS (2 * FAR_MS)
+#define FINDINGS_MAX    32 /* more of them tell nothing new */
 
 struct trial {
 	const struct scenario *scenario;
@@ -27,7 +31,9 @@ struct trial {
 	struct load load;
 	struct disturb disturb;
 	enum checker finding;
-	bool working; /* the applications have begun */
+	char port_args[64];
+	bool working;  /* the applications have begun */
+	uint64_t idle; /* fibers that wait for nothing that is under way */
 };
 
 /* ---- the cluster ---- */
@@ -70,6 +76,15 @@ static void configure(struct cluster_config *config, const struct scenario *s, u
 	net->leaves = net->spines = 2;
 	if (s->queue)
 		net->buffer_bytes = s->queue;
+	unsigned n = 0;
+	if (s->receive_ring)
+		n += (unsigned)snprintf(t->port_args + n, sizeof t->port_args - n, ",rx=%u", s->receive_ring);
+	if (s->send_ring)
+		n += (unsigned)snprintf(t->port_args + n, sizeof t->port_args - n, ",tx=%u", s->send_ring);
+	if (s->zero_copy)
+		n += (unsigned)snprintf(t->port_args + n, sizeof t->port_args - n, ",hold");
+	if (n)
+		config->port_args = t->port_args + 1;
 	config->workers = s->workers;
 	config->opts_of = on_opts;
 	config->on_state = on_state;
@@ -99,19 +114,6 @@ static void look(struct trial *t)
 		for (unsigned k = 0; a && k < a->shards_n; k++)
 			audit_shard(a->shards[k], on_finding, t);
 	}
-}
-
-/* Until the callers are done, the disturbances over, or the time has come. */
-static void run_work(struct trial *t, uint64_t until)
-{
-	while (!cluster_failure(t->cluster) && (!load_done(&t->load) || t->disturb.under_way) &&
-	       cluster_now(t->cluster) < until) {
-		cluster_run_until(t->cluster, cluster_now(t->cluster) + LOOK_NS);
-		look(t);
-	}
-	if (!load_done(&t->load))
-		history_finding(&t->history, CHECK_QUIET, "the workers had not made their calls after %" PRIu64 " ms",
-				t->scenario->time_ns / FAR_MS);
 }
 
 static uint64_t level_sum(const struct audit_level *l)
@@ -148,30 +150,80 @@ static void tell_level(struct trial *t, unsigned rank, const struct audit_level 
 	on_finding(t, text);
 }
 
-/* Handlers whose callers have given up go on for a while, and so do acknowledgements. */
-static void come_to_rest(struct trial *t)
+/* Nothing is under way: both ends of every session must agree. */
+static void look_at_pairs(struct trial *t)
 {
-	uint64_t until = cluster_now(t->cluster) + REST_NS;
-	do
-		cluster_run_until(t->cluster, cluster_now(t->cluster) + 5 * LOOK_NS);
-	while (in_use(t) && !cluster_failure(t->cluster) && cluster_now(t->cluster) < until);
-	cluster_run_until(t->cluster, cluster_now(t->cluster) + FAR_SEC);
-	look(t);
+	unsigned n = t->scenario->workers;
+	t->finding = CHECK_CONSERVED;
+	for (unsigned i = 0; i < n * n; i++) {
+		struct far_agent *a = agent_of(t, i / n), *b = i / n == i % n ? NULL : agent_of(t, i % n);
+		for (unsigned k = 0; a && b && k < a->shards_n * b->shards_n; k++)
+			audit_pair(a->shards[k / b->shards_n], i / n, b->shards[k % b->shards_n], i % n, on_finding, t);
+	}
+}
+
+static void look_at_levels(struct trial *t)
+{
+	t->finding = CHECK_LEVEL;
 	for (unsigned i = 0; i < t->scenario->workers; i++) {
 		struct far_agent *a = agent_of(t, i);
 		for (unsigned k = 0; a && k < a->shards_n; k++) {
 			struct audit_level l;
 			audit_level_read(a->shards[k], &l);
-			t->finding = CHECK_LEVEL;
 			tell_level(t, i, &l);
-			t->finding = CHECK_CONSERVED;
-			for (unsigned j = 0; j < t->scenario->workers; j++) {
-				struct far_agent *b = j == i ? NULL : agent_of(t, j);
-				for (unsigned m = 0; b && m < b->shards_n; m++)
-					audit_pair(a->shards[k], i, b->shards[m], j, on_finding, t);
-			}
 		}
 	}
+}
+
+/* Runs until nothing but `idle` fibers is in use, and then until acknowledgements have come. false: it never was. */
+static bool settle(struct trial *t, uint64_t most_ns, uint64_t step_ns)
+{
+	uint64_t until = cluster_now(t->cluster) + most_ns;
+	while (in_use(t) > t->idle && !cluster_failure(t->cluster) && cluster_now(t->cluster) < until)
+		cluster_run_until(t->cluster, cluster_now(t->cluster) + step_ns);
+	cluster_run_until(t->cluster, cluster_now(t->cluster) + ACKED_NS);
+	return in_use(t) <= t->idle;
+}
+
+/* In the middle of the work callers hold on, so that there is a moment without anything under way. Where calls take too
+ * long, or something is just being disturbed, there is none. */
+static void pause_and_look(struct trial *t)
+{
+	t->load.hold = true;
+	for (unsigned i = 0; i < t->scenario->workers; i++)
+		t->idle += agent_of(t, i) ? t->load.workers[i].busy : 0;
+	if (settle(t, QUIET_NS, FAR_MS) && t->disturb.under_way == 0)
+		look_at_pairs(t);
+	t->idle = 0;
+	t->load.hold = false;
+}
+
+/* Handlers whose callers have given up go on for a while, and so do acknowledgements. */
+static void come_to_rest(struct trial *t)
+{
+	settle(t, REST_NS, 5 * LOOK_NS);
+	cluster_run_until(t->cluster, cluster_now(t->cluster) + FAR_SEC);
+	look(t);
+	look_at_levels(t);
+	look_at_pairs(t);
+}
+
+/* Until the callers are done, the disturbances over, or the time has come. */
+static void run_work(struct trial *t, uint64_t until)
+{
+	struct sim_random random;
+	sim_random_init(&random, sim_seed(cluster_sim(t->cluster)), "quiet", 0);
+	cluster_run_until(t->cluster, cluster_now(t->cluster) + sim_random_below(&random, QUIET_WITHIN_NS));
+	if (!load_done(&t->load))
+		pause_and_look(t);
+	while (!cluster_failure(t->cluster) && (!load_done(&t->load) || t->disturb.under_way) &&
+	       cluster_now(t->cluster) < until) {
+		cluster_run_until(t->cluster, cluster_now(t->cluster) + LOOK_NS);
+		look(t);
+	}
+	if (!load_done(&t->load))
+		history_finding(&t->history, CHECK_QUIET, "the workers had not made their calls after %" PRIu64 " ms",
+				t->scenario->time_ns / FAR_MS);
 }
 
 static void count(struct trial *t)

@@ -8,6 +8,7 @@
 
 #include "base/crash_stack.h"
 #include "base/must.h"
+#include "base/mutant.h"
 #include "shard/fiber.h"
 
 #include <errno.h>
@@ -80,7 +81,8 @@ static unsigned full_pass(struct shard *s)
 static bool go_to_sleep(struct shard *s)
 {
 	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
-	queues_arm(s);
+	if (!MUTANT(SLEEP_UNARMED))
+		queues_arm(s);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
 	if (full_pass(s) == 0 && !s->ready_head)
 		return true;

@@ -21,6 +21,7 @@ scenario_of() {
 	slot-leaked) echo deadlines ;;
 	checksum-ignored) echo slow ;;
 	wake-lost) echo nested ;;
+	sleep-unarmed) echo pauses ;;
 	executed-no) echo crash ;;
 	*) echo mixed ;;
 	esac
