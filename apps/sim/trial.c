@@ -23,6 +23,7 @@
 /* When that is: most workloads are done soon, if nothing disturbs them. */
 #define QUIET_WITHIN_NS (2 * FAR_MS)
 #define FINDINGS_MAX    32 /* more of them tell nothing new */
+#define TOLD_MAX        20 /* incidents */
 
 struct trial {
 	const struct scenario *scenario;
@@ -251,6 +252,23 @@ static void note_failure(struct trial *t)
 				cluster_failure(t->cluster));
 }
 
+/* Those who have come back are in, as everybody was in the beginning. */
+static void join_again(struct trial *t)
+{
+	uint64_t until = cluster_now(t->cluster) + JOIN_NS;
+	for (unsigned i = 0; i < t->scenario->workers; i++) {
+		struct cluster_worker *w = cluster_worker(t->cluster, i);
+		struct far_err why = {0};
+		while (cluster_state(w) == CLUSTER_JOINING && cluster_now(t->cluster) < until &&
+		       !cluster_failure(t->cluster))
+			cluster_run_until(t->cluster, cluster_now(t->cluster) + LOOK_NS);
+		if (cluster_state(w) == CLUSTER_JOINING)
+			history_finding(&t->history, CHECK_QUIET, "worker %u did not come back into the group", i);
+		else if (cluster_state(w) == CLUSTER_FAILED && cluster_why(w, &why))
+			history_finding(&t->history, CHECK_QUIET, "worker %u could not come back: %s", i, why.text);
+	}
+}
+
 static void leave(struct trial *t)
 {
 	cluster_leave_all(t->cluster, LEAVE_NS);
@@ -275,6 +293,7 @@ static void run(struct trial *t)
 	run_work(t, cluster_now(t->cluster) + t->scenario->time_ns);
 	disturb_end(&t->disturb);
 	t->load.stop = true;
+	join_again(t);
 	come_to_rest(t);
 	count(t);
 	for (unsigned i = 0; i < t->scenario->workers; i++)
@@ -295,6 +314,26 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 		history_finding(&t->history, CHECK_LEVEL,
 				"after the end %" PRIu32 " futures are in use, %" PRIu32 " were before", future_used(),
 				futures);
+}
+
+/* What went before a failure, on stderr: whoever reads of it sees this. */
+static void tell_incidents(const struct history *h)
+{
+	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",
+					    [INCIDENT_PAUSE] = "pause",
+					    [INCIDENT_CUT] = "cut",
+					    [INCIDENT_LOSS] = "loss"};
+	for (size_t k = 0; k < h->incidents_n && k < TOLD_MAX; k++) {
+		const struct history_incident *i = &h->incidents[k];
+		fprintf(stderr, "%s of worker %" PRIu32, kinds[i->kind], i->a);
+		if (i->kind == INCIDENT_CUT)
+			fprintf(stderr, " and %" PRIu32, i->b);
+		fprintf(stderr, " at %.6f s", (double)i->from / 1e9);
+		if (i->until == HISTORY_TIME_NONE)
+			fprintf(stderr, ", for good\n");
+		else
+			fprintf(stderr, ", for %.6f s\n", (double)(i->until - i->from) / 1e9);
+	}
 }
 
 bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, struct trial_verdict *out,
@@ -325,6 +364,8 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 	load_fini(&t.load);
 	check_memory(&t, slabs, futures);
 	out->failures_n = check_history(&t.history, &scenario->checks, out->failures, TRIAL_FAILURES);
+	if (out->failures_n)
+		tell_incidents(&t.history);
 	history_fini(&t.history);
 	return true;
 }
