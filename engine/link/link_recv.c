@@ -274,8 +274,9 @@ static inline struct link_peer *peer_of(const struct link_queue *q, const struct
 {
 	uint64_t token = be64_get(h->token);
 	struct link_peer *p = q->peers[LINK_INDEX(token)];
-	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED));
-	return ours && p->started && !p->loop ? p : NULL;
+	if (!p || !p->started || p->loop)
+		return NULL;
+	return (p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED) ? p : NULL;
 }
 
 static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
