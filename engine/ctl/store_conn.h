@@ -107,7 +107,7 @@ int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, 
 	     struct kv_bytes *held);
 /** The key was deleted by somebody: nobody holds it any more. */
 void hold_end(struct store_server *s, struct kv_bytes key);
-/** The client has said something. */
+/** The client has answered the question whether it lives. */
 void holds_alive(struct store_server *s, struct conn *c);
 /** The client goes: what it holds goes to who wants it, or is deleted. */
 void holds_release(struct store_server *s, struct conn *c);

@@ -235,7 +235,8 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		rc = kv_delete(s->kv, key);
 		hold_end(s, key);
 		break;
-	case STORE_PING:
+	case STORE_PING: /* anything else may be what it said before it died */
+		holds_alive(s, c);
 		break;
 	case STORE_WATCH:
 		rc = watch_begin(s, c, m);
@@ -311,7 +312,6 @@ static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool 
 		if (n <= 0)
 			return STORE_DROP_CLOSED + 1;
 		c->rx_len += (size_t)n;
-		holds_alive(s, c);
 		int drop = frames_run(s, c, now);
 		if (drop)
 			return drop;

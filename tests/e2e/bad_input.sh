@@ -44,7 +44,7 @@ refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data
 refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
 refuses "unknown command, nearly right" 2 "did you mean 'train'?" "$farcall" trian
 refuses "unknown measurement" 2 "did you mean 'latency'?" "$farcall" perf latncy
-for command in run claim health info pserver train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
+for command in run claim health info pserver sim train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
 	# shellcheck disable=SC2086 # words of a command
 	refuses "farcall $command: unknown flag" 2 "farcall $command: unknown option --frobnicate" \
 		"$farcall" $command --frobnicate

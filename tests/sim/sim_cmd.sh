@@ -3,7 +3,7 @@
 # The command `farcall sim`: what it takes, says and returns.
 # usage: sim_cmd.sh FARCALL
 set -u
-farcall=$(readlink -f -- "$1")
+farcall=$(cd "$(dirname "$1")" && pwd)/$(basename "$1") # the cases have a directory of their own
 . "$(dirname "$0")/../e2e/cases.sh"
 guard_s=100
 cd "$dir" || exit 1

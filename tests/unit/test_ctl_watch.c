@@ -447,6 +447,26 @@ Test(ctl_watch, malformed_requests_drop_their_client)
 	}
 }
 
+/* What a process said before it died may arrive after the question whether it lives. */
+Test(ctl_watch, words_of_the_dead_are_no_sign_of_life)
+{
+	uint8_t f[STORE_FRAME_MAX];
+	int h = net->ops->connect(net, "h", PORT);
+	net->ops->send(net, h, f, raw(f, STORE_HELLO, "", 0));
+	net->ops->send(net, h, f, raw(f, STORE_HOLD, "k", 0));
+	steps();
+	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	steps();
+	net->ops->send(net, h, f, raw(f, STORE_GET, "k", 0));
+	steps();
+	cr_assert_eq(heard[0].n, 0u, "decided by %s", heard[0].news[0]);
+	net->ops->close(net, h);
+	steps();
+	cr_assert_eq(heard[0].n, 1u);
+	cr_assert_str_eq(heard[0].news[0], "0:");
+	tell(here, STORE_GET, "k", "", "0:c");
+}
+
 /* ---- the table ---- */
 
 static struct kv_bytes text(const char *s)
