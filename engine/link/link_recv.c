@@ -32,9 +32,11 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
-static inline void advance_una(struct link_peer *p, uint32_t ack)
+static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
 {
 	uint32_t una = p->una;
+	if (__builtin_expect(p->rtt.watch & (RTT_TIMING | RTT_LATE | RTT_BACKED), 0))
+		link_timing_ack(q, p, ack);
 	do {
 		struct link_sent *e = &p->rings->sent[una % FAR_LINK_WINDOW];
 		if (__builtin_expect(!e->arrived, 1)) {
@@ -60,6 +62,8 @@ __attribute__((noinline)) static void take_bits(struct link_queue *q, struct lin
 		struct link_sent *e = &p->rings->sent[(p->una + i) % FAR_LINK_WINDOW];
 		if (!(bits & 1) || e->arrived)
 			continue;
+		if (p->rtt.watch & (RTT_TIMING | RTT_LATE))
+			link_timing_arrived(q, p, p->una + i);
 		e->arrived = true;
 		p->flying -= e->len;
 		if ((int32_t)(e->order - p->order_arrived) > 0)
@@ -73,9 +77,12 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 {
 	uint32_t step = ack - p->una;
 	if (step) {
-		if (__builtin_expect(step > p->next - p->una, 0))
-			return; /* an old one, or of packets that were never sent */
-		advance_una(p, ack);
+		if (__builtin_expect(step > p->next - p->una, 0)) {
+			if ((int32_t)step > 0) /* of packets that were never sent; else an old one */
+				counter_bump(&q->malformed);
+			return;
+		}
+		advance_una(q, p, ack);
 		if (__builtin_expect(p->out_next != NULL, 0))
 			link_backlog_add(q, p);
 		if (__builtin_expect(p->una != p->next, 0))
@@ -126,8 +133,10 @@ __attribute__((noinline)) static void mail(struct link_queue *q, const struct ni
 {
 	if (lp->body_len <= LINK_MAIL_BYTES && link_mail_put(&q->mail, lp->body, (uint32_t)lp->body_len))
 		link_port_signal(q->port);
+	else if (lp->body_len > LINK_MAIL_BYTES)
+		counter_bump(&q->malformed);
 	else
-		counter_bump(&q->refused);
+		counter_bump(&q->crowded);
 }
 
 /* Everything but messages and acknowledgements of a connection. */
@@ -146,19 +155,25 @@ __attribute__((noinline)) static void take_other(struct link_queue *q, struct li
 			mail(q, lp);
 			return;
 		}
+		if (p->dead || p->detached) {
+			counter_bump(&q->ended);
+			return;
+		}
 		p->heard = true;
 		link_ack_soon(q, p);
 		return;
 	case WIRE_RESET:
 	case WIRE_BYE:
-		if (p)
+		if (p && p->dead)
+			counter_bump(&q->ended);
+		else if (p)
 			link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
 		else
 			mail(q, lp);
 		return;
 	case WIRE_MESSAGE:
 	case WIRE_ACK:
-		counter_bump(&q->refused);
+		counter_bump(&q->unknown);
 		return;
 	default:
 		counter_bump(&q->malformed);
@@ -170,6 +185,18 @@ static void confirm(struct link_queue *q, struct link_peer *p)
 	p->confirmed = true;
 	link_news_post(q, p, LINK_NEWS_CONFIRMED);
 	link_backlog_add(q, p);
+}
+
+__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct wire_head *h)
+{
+	if (!p->confirmed)
+		confirm(q, p);
+	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
+		link_sent_twice(q, p, be32_get(h->first), h->marks & WIRE_UNTOLD);
+	if (h->marks & WIRE_AGAIN) { /* it acknowledges what was acknowledged before, and that was lost: no measure */
+		p->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
+		p->rtt.late_known = false;
+	}
 }
 
 /* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
@@ -254,8 +281,8 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 {
 	bool batch = h->marks & WIRE_BATCH;
 	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || f->offset != 0 || p->early_n ||
-				     p->ready_n || !p->attached || p->due_message || h->marks & WIRE_PIECE ||
-				     f->len > LINK_BODY_MAX,
+				     p->ready_n || !p->attached || p->due_message ||
+				     h->marks & (WIRE_PIECE | WIRE_AGAIN) || f->len > LINK_BODY_MAX,
 			     0))
 		return false;
 	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))
@@ -274,9 +301,8 @@ static inline struct link_peer *peer_of(const struct link_queue *q, const struct
 {
 	uint64_t token = be64_get(h->token);
 	struct link_peer *p = q->peers[LINK_INDEX(token)];
-	if (!p || !p->started || p->loop)
-		return NULL;
-	return (p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED) ? p : NULL;
+	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED));
+	return ours && p->started && !p->loop ? p : NULL;
 }
 
 static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
@@ -309,12 +335,14 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 		take_other(q, p, &h, lp);
 		return 0;
 	}
-	if (__builtin_expect(p->dead || p->detached, 0))
+	if (__builtin_expect(p->dead || p->detached, 0)) {
+		counter_bump(&q->ended);
 		return 0;
+	}
 	p->heard = true;
 	p->asleep_there = h.marks & WIRE_ASLEEP;
-	if (__builtin_expect(!p->confirmed, 0))
-		confirm(q, p);
+	if (__builtin_expect(!p->confirmed || h.marks & (WIRE_TWICE | WIRE_AGAIN), 0))
+		take_news(q, p, &h);
 	take_ack(q, p, be32_get(h.ack), be64_get(h.ack_bits));
 	/* It went to sleep before it saw what is under way. */
 	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
@@ -389,6 +417,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 {
 	struct link_queue *q = (struct link_queue *)nq;
 	unsigned n = 0, got = 0;
+	q->now = 0;
 	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);

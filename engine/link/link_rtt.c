@@ -58,6 +58,14 @@ void rtt_back_off(struct link_rtt *r)
 {
 	if (r->backoff < 16)
 		r->backoff++;
+	r->watch |= RTT_BACKED;
+}
+
+void rtt_progress(struct link_rtt *r)
+{
+	r->backoff /= 2;
+	if (r->backoff == 0)
+		r->watch &= (uint8_t)~RTT_BACKED;
 }
 
 uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now)

@@ -2,7 +2,8 @@
 /**
  * What is known of the round trip to a peer, and the time-outs that follow from it. The shape is RFC 6298's: a smoothed
  * round trip and its mean deviation, Karn's rule (a packet that was sent twice is no sample), and a back-off that stays
- * until there is a fresh sample. Two things are added.
+ * until there is a fresh sample, but is halved whenever something is acknowledged: where much is lost, as at a receiver
+ * whose ring is small, the timed packet may be among the lost ones for ever. Two things are added.
  *
  * The margin above the round trip is FAR_LINK_MARGIN_NS at least, not a second: the network is measured in
  * microseconds. What is longer is the peer's host, which may run something else for milliseconds, rarely, so that the
@@ -22,6 +23,7 @@ enum rtt_watch {
 	RTT_WANTED = 1, /* the next packet that is sent first is timed */
 	RTT_TIMING = 2, /* packet `number` is on its way since sent_at */
 	RTT_LATE = 4,   /* packet `late` was sent again by time; its acknowledgement is awaited */
+	RTT_BACKED = 8, /* there is a back-off */
 };
 
 /** All times in ns. */
@@ -47,6 +49,8 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now);
 void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now);
 /** A time-out: the next one is twice as long. */
 void rtt_back_off(struct link_rtt *r);
+/** Something was acknowledged after that. */
+void rtt_progress(struct link_rtt *r);
 /** Unacknowledged for so long, packets are sent again: [FAR_LINK_MARGIN_NS, FAR_LINK_RTT_NS_MAX]. */
 uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now);
 /** Unacknowledged for so long, the last packet is sent once more, to ask what is missing; 0: the time-out is as soon,

@@ -55,6 +55,8 @@ __attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link
 		sample(q, p);
 	if (p->rtt.watch & RTT_LATE && (int32_t)(ack - p->rtt.late) > 0)
 		late_arrived(q, p);
+	if (p->rtt.watch & RTT_BACKED)
+		rtt_progress(&p->rtt);
 }
 
 void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number)
