@@ -188,7 +188,8 @@ struct far_opts {
 	 * FAR_ADVERTISE in the environment, else what was bound. */
 	const char *advertise;
 	uint64_t peer_limit_ns; /* a worker that owes an answer and is not heard for so long over a network is lost;
-				   default 1 s. Over shm the kernel tells at once */
+				   default 1 s. Over shm the kernel tells at once. One that lives on stays lost, here
+				   and there, until it is started again */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
