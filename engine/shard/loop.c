@@ -185,11 +185,16 @@ unsigned shard_take_mail(struct shard *s)
 {
 	struct mail mail;
 	unsigned n = 0;
-	if (unlikely(s->unposted != NULL))
+	if (unlikely(s->unposted != NULL)) {
 		session_post_again(s);
-	while (n < FAR_BURST && !s->undetached_n && mailbox_get(&s->mail_in, &mail)) {
+		if (s->undetached_n)
+			return 0;
+	}
+	while (n < FAR_BURST && mailbox_get(&s->mail_in, &mail)) {
 		session_on_mail(s, &mail);
 		n++;
+		if (s->undetached_n)
+			break;
 	}
 	return n;
 }

@@ -190,7 +190,8 @@ struct far_opts {
 	uint64_t peer_limit_ns; /* a worker that owes an answer or an acknowledgement and is not heard for so long over
 				   a network is lost: [10 ms, 1 h], default 1 s, however many packets were lost. Shorter
 				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over
-				   shm the kernel tells at once */
+				   shm the kernel tells at once. One that lives on stays lost, here and there, until it
+				   is started again */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
