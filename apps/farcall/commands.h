@@ -11,5 +11,6 @@ int cmd_claim(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
+int cmd_decode(int argc, char **argv);
 
 #endif

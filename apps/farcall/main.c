@@ -20,6 +20,7 @@ static const struct command commands[] = {
 	{"claim", cmd_claim, "start a program with a rank that nobody else has, as a container's replicas need"},
 	{"health", cmd_health, "is the worker of this container alive and joined"},
 	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
+	{"decode", cmd_decode, "show the packets of a capture, field by field"},
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
 	{"sim", cmd_sim, "run clusters under a simulated network, and judge every run"},

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Packets of engine/link in words, by the engine's own structures and checks. */
+#ifndef FARCALL_DECODE_H
+#define FARCALL_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. The bytes may be anything. */
+void decode_packet(FILE *out, const uint8_t *bytes, uint32_t len);
+/** May it be one: length, version, kind and the tag of no key. Others' datagrams seldom are like that. */
+bool decode_likely(const uint8_t *bytes, uint32_t len);
+
+/** Bytes, as their number and the first of them in hexadecimal. */
+void decode_data(FILE *out, const uint8_t *bytes, uint64_t len);
+/** Text in quotes, all but printable ASCII escaped. */
+void decode_text(FILE *out, const char *text, size_t len);
+/** A payload of typed values; false: it is malformed, and nothing was printed. */
+bool decode_values(FILE *out, const uint8_t *bytes, size_t len);
+
+#endif

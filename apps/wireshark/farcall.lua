@@ -1,0 +1,837 @@
+-- SPDX-License-Identifier: BSD-3-Clause
+-- A Wireshark dissector of the packets that workers exchange over datagram drivers (udp, dpdk). Use it with
+--
+--	tshark -X lua_script:farcall.lua -r FILE -Y 'farcall.call == 3'
+--
+-- or copy it into Wireshark's folder of personal plugins (Help, About, Folders). Packets are recognised by what they
+-- look like; "Decode As" and -d udp.port==N,farcall show every datagram of a port. Fields are farcall.NAME for the head
+-- of a packet and farcall.LAYOUT.NAME for the rest, by the names of engine/PROTOCOL.md; farcall.line is the whole packet as
+-- `farcall decode` prints it, farcall.verdict "ok" or what is wrong with it.
+
+-- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.
+local layouts = {
+	head = { size = 96, little = false, fields = {
+		{ name = "version", bytes = 1, as = "number", low = "1", high = "1" },
+		{ name = "kind", bytes = 1, as = "code kind", low = "1", high = "9" },
+		{ name = "marks", bytes = 1, as = "bits mark" },
+		{ name = "lane_phase", bytes = 1, as = "number" },
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
+		{ name = "incarnation", bytes = 8, as = "id" },
+		{ name = "token", bytes = 8, as = "id" },
+		{ name = "packet", bytes = 4, as = "number" },
+		{ name = "ack", bytes = 4, as = "number" },
+		{ name = "ack_bits", bytes = 8, as = "id" },
+		{ name = "call", bytes = 4, as = "number" },
+		{ name = "gen", bytes = 4, as = "number" },
+		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+		{ name = "length", bytes = 4, as = "number" },
+		{ name = "offset", bytes = 4, as = "number" },
+		{ name = "first", bytes = 4, as = "number" },
+		{ name = "crc", bytes = 4, as = "id" },
+		{ name = "tag", bytes = 16, as = "bytes" },
+	} },
+	sub = { size = 32, little = false, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
+		{ name = "call", bytes = 4, as = "number" },
+		{ name = "gen", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
+		{ name = "reserved", bytes = 4, as = "number" },
+		{ name = "length", bytes = 4, as = "number" },
+	} },
+	words = { size = 32, little = false, fields = {
+		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
+		{ name = "token", bytes = 8, as = "id", low = "1" },
+		{ name = "queue", bytes = 2, as = "number", high = "15" },
+		{ name = "want", bytes = 2, as = "number" },
+		{ name = "path", bytes = 4, as = "number", high = "65535" },
+		{ name = "packet_max", bytes = 4, as = "number", low = "544" },
+		{ name = "words", bytes = 2, as = "number", high = "128" },
+		{ name = "addr", bytes = 2, as = "number", high = "224" },
+		{ name = "hello", bytes = "words", as = "hello" },
+		{ name = "address", bytes = "addr", as = "bytes" },
+	} },
+	no = { size = 8, little = false, fields = {
+		{ name = "error", bytes = 4, as = "number" },
+		{ name = "path", bytes = 4, as = "number" },
+	} },
+	hello = { size = 40, little = false, fields = {
+		{ name = "magic", bytes = 4, as = "id", low = "1178814540", high = "1178814540" },
+		{ name = "version", bytes = 2, as = "number", low = "2", high = "2" },
+		{ name = "from_shard", bytes = 1, as = "number" },
+		{ name = "to_shard", bytes = 1, as = "number" },
+		{ name = "group", bytes = 8, as = "id" },
+		{ name = "world", bytes = 4, as = "number" },
+		{ name = "rank", bytes = 4, as = "number" },
+		{ name = "from", bytes = 8, as = "id" },
+		{ name = "to", bytes = 8, as = "id" },
+	} },
+	large = { size = 24, little = true, fields = {
+		{ name = "total", bytes = 8, as = "number", low = "1" },
+		{ name = "lane", bytes = 4, as = "number", high = "3" },
+		{ name = "life", bytes = 4, as = "number" },
+		{ name = "kind", bytes = 4, as = "code large_kind", low = "1", high = "3" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	units = { size = 8, little = true, fields = {
+		{ name = "done", bytes = 8, as = "number" },
+	} },
+	hash = { size = 16, little = true, fields = {
+		{ name = "name", bytes = 8, as = "id" },
+		{ name = "signature", bytes = 8, as = "id" },
+	} },
+	retry = { size = 16, little = true, fields = {
+		{ name = "seq", bytes = 8, as = "number", low = "1" },
+		{ name = "floor", bytes = 8, as = "number", low = "1" },
+	} },
+}
+local codes = {
+	kind = {
+		{ value = 1, name = "MESSAGE", body = "message" },
+		{ value = 2, name = "ACK", body = "none" },
+		{ value = 3, name = "PING", body = "words" },
+		{ value = 4, name = "HELLO", body = "words" },
+		{ value = 5, name = "WELCOME", body = "words" },
+		{ value = 6, name = "REFUSED", body = "no" },
+		{ value = 7, name = "WRONG_QUEUE", body = "no" },
+		{ value = 8, name = "RESET", body = "no" },
+		{ value = 9, name = "BYE", body = "no" },
+	},
+	mark = {
+		{ value = 1, name = "ASLEEP" },
+		{ value = 2, name = "PIECE" },
+		{ value = 4, name = "MORE" },
+		{ value = 8, name = "BATCH" },
+		{ value = 16, name = "AGAIN" },
+		{ value = 32, name = "TWICE" },
+		{ value = 64, name = "UNTOLD" },
+	},
+	type = {
+		{ value = 1, name = "REQUEST", body = "payload" },
+		{ value = 2, name = "REPLY", body = "payload" },
+		{ value = 3, name = "ERROR", body = "text" },
+		{ value = 4, name = "CANCEL", body = "payload" },
+		{ value = 5, name = "CANCELLED", body = "payload" },
+		{ value = 6, name = "ONEWAY", body = "payload" },
+		{ value = 7, name = "CREDIT", body = "units" },
+		{ value = 8, name = "ASK", body = "payload" },
+		{ value = 9, name = "LARGE", body = "large" },
+		{ value = 10, name = "DATA", body = "payload" },
+		{ value = 11, name = "GRANT", body = "units" },
+		{ value = 12, name = "REFUSE", body = "units" },
+		{ value = 13, name = "ABORT", body = "payload" },
+	},
+	flag = {
+		{ value = 1, name = "TYPED", types = { REQUEST = true, LARGE = true } },
+		{ value = 1, name = "ASKED", types = { CREDIT = true } },
+		{ value = 2, name = "HASHED", types = { REQUEST = true, REPLY = true, LARGE = true } },
+		{ value = 4, name = "TLV", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true, ONEWAY = true, CREDIT = true, ASK = true, LARGE = true, DATA = true, GRANT = true, REFUSE = true, ABORT = true } },
+		{ value = 8, name = "RETRY", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true } },
+		{ value = 64, name = "MAYBE", types = { ERROR = true, CANCELLED = true } },
+		{ value = 128, name = "YES", types = { ERROR = true, CANCELLED = true } },
+	},
+	status = {
+		{ value = 0, name = "OK" },
+		{ value = 1, name = "INVALID" },
+		{ value = 2, name = "UNKNOWN_WORKER" },
+		{ value = 3, name = "NO_FUNCTION" },
+		{ value = 4, name = "SIGNATURE" },
+		{ value = 5, name = "BAD_ARGS" },
+		{ value = 6, name = "TIMEOUT" },
+		{ value = 7, name = "PENDING" },
+		{ value = 8, name = "PEER_LOST" },
+		{ value = 9, name = "REMOTE" },
+		{ value = 10, name = "RESOURCE" },
+		{ value = 11, name = "BUSY" },
+		{ value = 12, name = "TOO_LARGE" },
+		{ value = 13, name = "UNSUPPORTED" },
+		{ value = 14, name = "WOULD_DEADLOCK" },
+		{ value = 15, name = "CANCELLED" },
+		{ value = 16, name = "SHUTDOWN" },
+		{ value = 17, name = "ALREADY_INITIALIZED" },
+		{ value = 18, name = "NOT_UNIQUE" },
+		{ value = 19, name = "PROTOCOL" },
+		{ value = 20, name = "DENIED" },
+		{ value = 21, name = "UNREACHABLE" },
+		{ value = 22, name = "SYSTEM" },
+	},
+	large_kind = {
+		{ value = 1, name = "REQUEST" },
+		{ value = 2, name = "ONEWAY" },
+		{ value = 3, name = "REPLY" },
+	},
+	value_type = {
+		{ value = 0, name = "none" },
+		{ value = 1, name = "bool" },
+		{ value = 2, name = "int" },
+		{ value = 3, name = "float" },
+		{ value = 4, name = "string" },
+		{ value = 5, name = "bytes" },
+		{ value = 6, name = "tensor" },
+		{ value = 7, name = "list" },
+		{ value = 8, name = "dict" },
+		{ value = 9, name = "custom" },
+	},
+	dtype = {
+		{ value = 1, name = "f32", bytes = 4 },
+		{ value = 2, name = "f64", bytes = 8 },
+		{ value = 3, name = "i8", bytes = 1 },
+		{ value = 4, name = "i16", bytes = 2 },
+		{ value = 5, name = "i32", bytes = 4 },
+		{ value = 6, name = "i64", bytes = 8 },
+		{ value = 7, name = "u8", bytes = 1 },
+		{ value = 8, name = "u64", bytes = 8 },
+		{ value = 9, name = "bool", bytes = 1 },
+		{ value = 10, name = "bf16", bytes = 2 },
+		{ value = 11, name = "f16", bytes = 2 },
+	},
+}
+-- The end of the tables.
+
+local SHOWN = 32
+local LINE, LENGTH_MAX, BATCH_MAX = 32, 16 * 1024 * 1024 + 64, 1120
+local CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
+
+local farcall = Proto("farcall", "Farcall")
+local fields = {}
+
+-- ---- names ----
+
+local function code_row(set, value)
+	for _, row in ipairs(codes[set]) do
+		if row.value == value then
+			return row
+		end
+	end
+end
+
+local function code_name(set, value)
+	local row = code_row(set, value)
+	return row and row.name or string.format("%d", value)
+end
+
+local function code_value(set, name)
+	for _, row in ipairs(codes[set]) do
+		if row.name == name then
+			return row.value
+		end
+	end
+	return 0
+end
+
+local function has(value, set, name)
+	return bit32.band(value, code_value(set, name)) ~= 0
+end
+
+local function bits_text(set, value, message_type)
+	local names = {}
+	for _, row in ipairs(codes[set]) do
+		if bit32.band(value, row.value) ~= 0 and (not row.types or row.types[message_type]) then
+			names[#names + 1] = row.name
+			value = bit32.band(value, bit32.bnot(row.value))
+		end
+	end
+	if value ~= 0 then
+		names[#names + 1] = string.format("0x%x", value)
+	end
+	return #names > 0 and table.concat(names, "+") or "-"
+end
+
+-- ---- the fields that can be filtered by ----
+
+local function declare(layout, f)
+	local abbrev = layout == "head" and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
+	if f.as == "bytes" or f.as == "hello" then
+		return ProtoField.bytes(abbrev, f.name)
+	end
+	local base = f.as == "id" and base.HEX or base.DEC
+	local names
+	local set = f.as:match("^code (.+)")
+	if set then
+		names = {}
+		for _, row in ipairs(codes[set]) do
+			names[row.value] = row.name
+		end
+	end
+	local make = { [1] = ProtoField.uint8, [2] = ProtoField.uint16, [4] = ProtoField.uint32, [8] = ProtoField.uint64 }
+	return make[f.bytes](abbrev, f.name, base, names)
+end
+
+for layout, l in pairs(layouts) do
+	for _, f in ipairs(l.fields) do
+		f.proto = declare(layout, f)
+		fields[#fields + 1] = f.proto
+	end
+end
+local data_field = ProtoField.bytes("farcall.data", "data")
+local text_field = ProtoField.string("farcall.text", "text")
+local values_field = ProtoField.string("farcall.values", "values")
+local verdict_field = ProtoField.string("farcall.verdict", "verdict")
+local line_field = ProtoField.string("farcall.line", "line")
+for _, f in ipairs({ data_field, text_field, values_field, verdict_field, line_field }) do
+	fields[#fields + 1] = f
+end
+farcall.fields = fields
+
+-- ---- bytes ----
+
+local crc_table = {}
+for n = 0, 255 do
+	local x = n
+	for _ = 1, 8 do
+		local odd = bit32.band(x, 1) == 1
+		x = bit32.rshift(x, 1)
+		if odd then
+			x = bit32.bxor(x, 0x82f63b78)
+		end
+	end
+	crc_table[n] = x
+end
+
+-- CRC32C of all bytes, those of the sum itself as 0.
+local function crc32c(raw, at)
+	local crc = 0xffffffff
+	for i = 1, #raw do
+		local byte = i > at and i <= at + 4 and 0 or raw:byte(i)
+		crc = bit32.bxor(crc_table[bit32.band(bit32.bxor(crc, byte), 0xff)], bit32.rshift(crc, 8))
+	end
+	return bit32.bnot(crc)
+end
+
+local function hex(raw)
+	return (raw:gsub(".", function(c)
+		return string.format("%02x", c:byte())
+	end))
+end
+
+local function data_text(raw)
+	return string.format("%d:%s%s", #raw, hex(raw:sub(1, SHOWN)), #raw > SHOWN and ".." or "")
+end
+
+local function string_text(raw)
+	local text = raw:gsub(".", function(c)
+		local b = c:byte()
+		return (b < 32 or b > 126 or c == '"' or c == "\\") and string.format("\\x%02x", b) or c
+	end)
+	return '"' .. text .. '"'
+end
+
+local function align(at, to)
+	return math.ceil(at / to) * to
+end
+
+local function bad(why)
+	error({ bad = why }, 0)
+end
+
+-- ---- typed values ----
+
+-- Positions are offsets in the payload. A length beyond it is as good as any other that is: it is never read.
+local Values = {}
+Values.__index = Values
+
+function Values:take(n)
+	if n > #self.raw - self.at then
+		bad("values")
+	end
+	self.at = self.at + n
+	return self.raw:sub(self.at - n + 1, self.at)
+end
+
+function Values:byte()
+	return self:take(1):byte()
+end
+
+-- As 64 bits.
+function Values:varint()
+	local x = UInt64(0)
+	for i = 0, 9 do
+		local b = self:byte()
+		x = x:bor(UInt64(b % 128):lshift(7 * i))
+		if b < 128 then
+			if i > 0 and b == 0 or i == 9 and b > 1 then
+				break
+			end
+			return x
+		end
+	end
+	bad("values")
+end
+
+-- As a number: all that are larger than a payload can be are the same.
+function Values:size()
+	local x = self:varint()
+	return x:higher() > 0 and 2 ^ 53 or x:lower()
+end
+
+function Values:children(per, depth)
+	local n = self:size()
+	if depth == DEPTH_MAX or n * per > self.items then
+		bad("values")
+	end
+	self.items = self.items - n * per
+	local items = {}
+	for i = 1, n * per do
+		items[i] = self:value(depth + 1)
+	end
+	return items
+end
+
+local function check_keys(items)
+	local seen = {}
+	if #items > 2 * DICT_MAX then
+		bad("values")
+	end
+	for i = 1, #items, 2 do
+		local k = items[i]
+		if not k.key or seen[k.key] then
+			bad("values")
+		end
+		seen[k.key] = true
+	end
+end
+
+local read = {}
+
+function read.none(_, v)
+	v.text = "none"
+end
+
+function read.bool(self, v)
+	local b = self:byte()
+	if b > 1 then
+		bad("values")
+	end
+	v.text = b == 1 and "true" or "false"
+	v.key = "b" .. v.text
+end
+
+function read.int(self, v)
+	local x = self:varint()
+	local half = x:rshift(1)
+	v.text = x:band(1) == UInt64(0) and tostring(half) or tostring(Int64.new(half:bnot():lower(), half:bnot():higher()))
+	v.key = "i" .. v.text
+end
+
+function read.float(self, v)
+	local range = ByteArray.new(self:take(8), true):tvb("float")
+	local x = range:range(0, 8):le_float()
+	v.text = x ~= x and "nan" or string.format("%.17g", x)
+	v.key = x == x and "f" .. (x == 0 and "0" or v.text) or nil
+end
+
+function read.string(self, v)
+	local s = self:take(self:size())
+	if self:byte() ~= 0 then
+		bad("values")
+	end
+	v.text = string_text(s)
+	v.key = "s" .. s
+end
+
+function read.bytes(self, v)
+	v.size, v.align, v.form = self:size(), 1, "%s"
+end
+
+function read.tensor(self, v)
+	local form, domain = self:byte(), self:byte()
+	local dtype = code_row("dtype", math.floor(form / 16))
+	if not dtype or form % 16 > DIMS_MAX or domain ~= 0 then
+		bad("values")
+	end
+	local shape, empty = {}, false
+	v.size, v.align = dtype.bytes, dtype.bytes
+	for i = 1, form % 16 do
+		local n = self:varint()
+		shape[i] = tostring(n)
+		n = n:higher() > 0 and 2 ^ 53 or n:lower()
+		empty = empty or n == 0
+		v.size = v.size * n
+	end
+	v.size = empty and 0 or v.size
+	v.form = dtype.name .. "[" .. table.concat(shape, ",") .. "](%s)"
+end
+
+function read.list(self, v, depth)
+	v.items = self:children(1, depth)
+end
+
+function read.dict(self, v, depth)
+	v.items, v.dict = self:children(2, depth), true
+	check_keys(v.items)
+end
+
+function read.custom(self, v)
+	self.customs = self.customs + 1
+	if self.customs > CUSTOMS_MAX then
+		bad("values")
+	end
+	local hash = hex(self:take(8):reverse())
+	v.size, v.align, v.form = self:size(), 8, "custom(" .. hash .. ",%s)"
+end
+
+function Values:value(depth)
+	local row = code_row("value_type", self:byte())
+	if not row or not read[row.name] then
+		bad("values")
+	end
+	local v = {}
+	read[row.name](self, v, depth)
+	return v
+end
+
+function Values:place(v)
+	if v.size then
+		local raw = ""
+		if v.size > 0 then
+			self.at = align(self.at, self.wide and 64 or v.align)
+			raw = self:take(v.size)
+		end
+		return (v.form:gsub("%%s", function()
+			return data_text(raw)
+		end))
+	end
+	if not v.items then
+		return v.text
+	end
+	local texts = {}
+	for i, item in ipairs(v.items) do
+		local between = i == 1 and "" or v.dict and i % 2 == 0 and ":" or ","
+		texts[i] = between .. self:place(item)
+	end
+	local all = table.concat(texts)
+	return v.dict and "{" .. all .. "}" or "[" .. all .. "]"
+end
+
+local function values_text(raw)
+	local self = setmetatable({ raw = raw, at = 0, customs = 0, items = 0 }, Values)
+	local head = self:byte()
+	local n, wide = head % 32, head >= 128
+	self.wide = wide
+	if bit32.band(head, 0x40) ~= 0 or n > VALUES_MAX or wide ~= (#raw > LINE) then
+		bad("values")
+	end
+	if bit32.band(head, 0x20) ~= 0 then
+		self.items = self:size()
+		if self.items == 0 or self.items > ITEMS_MAX or self.items > #raw - self.at then
+			bad("values")
+		end
+	end
+	local values, texts = {}, {}
+	for i = 1, n do
+		values[i] = self:value(0)
+	end
+	if self.items ~= 0 then
+		bad("values")
+	end
+	for i = 1, n do
+		texts[i] = self:place(values[i])
+	end
+	if self.at ~= #raw then
+		bad("values")
+	end
+	return "(" .. table.concat(texts, ",") .. ")"
+end
+
+-- ---- packets ----
+
+-- What is being dissected: the texts of the line, and the tree.
+local Packet = {}
+Packet.__index = Packet
+
+function Packet:say(text)
+	self.line[#self.line + 1] = text
+end
+
+local function field_text(f, little, range, value, message_type)
+	local as = f.types and f.types[message_type] or f.as
+	if as == "id" then
+		return hex(little and range:raw():reverse() or range:raw())
+	end
+	if as == "signed" then
+		local low = value:lower()
+		return string.format("%d", low >= 2 ^ 31 and low - 2 ^ 32 or low)
+	end
+	if as == "status" then
+		return code_name("status", value)
+	end
+	local code, bits = as:match("^code (.+)"), as:match("^bits (.+)")
+	if code then
+		return code_name(code, value)
+	end
+	if bits then
+		return bits_text(bits, value, message_type)
+	end
+	return tostring(value)
+end
+
+local function whole(layout, range, f)
+	if f.bytes == 8 then
+		return layout.little and range:le_uint64() or range:uint64()
+	end
+	return layout.little and range:le_uint() or range:uint()
+end
+
+local function out_of_range(f, value)
+	if f.low and UInt64(f.low) > (f.bytes == 8 and value or UInt64(value)) then
+		return true
+	end
+	return f.high and UInt64(f.high) < (f.bytes == 8 and value or UInt64(value))
+end
+
+-- Numbers of 8 bytes that a layout holds are UInt64, others plain.
+function Packet:layout(name, tvb, exact)
+	local layout = layouts[name]
+	local values, at, wrong = {}, 0, nil
+	if tvb:len() < layout.size then
+		bad(name .. ".size")
+	end
+	local tree = self.tree:add(farcall, tvb(0, layout.size), name)
+	self:say("[" .. name .. "]")
+	for _, f in ipairs(layout.fields) do
+		local size = type(f.bytes) == "number" and f.bytes or values[f.bytes]
+		if size > tvb:len() - at then
+			bad(wrong or name .. ".size")
+		end
+		if f.as == "bytes" or f.as == "hello" then
+			local raw = size > 0 and tvb(at, size):raw() or ""
+			if size > 0 then
+				tree:add(f.proto, tvb(at, size))
+			end
+			values[f.name] = { at = at, raw = raw }
+			self:say(f.name .. "=" .. data_text(raw))
+		else
+			local range = tvb(at, size)
+			local value = whole(layout, range, f)
+			values[f.name] = value
+			local message_type = values.type and code_name("type", values.type)
+			local text = field_text(f, layout.little, range, value, message_type)
+			local item = layout.little and tree:add_le(f.proto, range) or tree:add(f.proto, range)
+			if f.as ~= "number" then
+				item:append_text(" [" .. text .. "]")
+			end
+			self:say(f.name .. "=" .. text)
+			if not wrong and out_of_range(f, value) then
+				wrong = name .. "." .. f.name
+			end
+		end
+		at = at + size
+	end
+	if wrong then
+		bad(wrong)
+	end
+	if exact and at ~= tvb:len() then
+		bad(name .. ".size")
+	end
+	return values
+end
+
+-- The rest of a tvb from `at` on; nil when nothing is left.
+local function part(tvb, at, len)
+	len = len or (tvb and tvb:len() or 0) - at
+	return len > 0 and tvb:range(at, len):tvb() or nil
+end
+
+local function size_of(tvb)
+	return tvb and tvb:len() or 0
+end
+
+function Packet:data(name, tvb)
+	if not tvb and name == "payload" then
+		return
+	end
+	self:say("[" .. name .. "]")
+	self:say("data=" .. data_text(tvb and tvb():raw() or ""))
+	if tvb then
+		self.tree:add(data_field, tvb())
+	end
+end
+
+-- A layout that may have no bytes at all.
+function Packet:body(name, tvb)
+	if not tvb then
+		bad(name .. ".size")
+	end
+	return self:layout(name, tvb, true)
+end
+
+function Packet:request(flags, tvb)
+	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" } }) do
+		local name, flag = trailer[1], trailer[2]
+		if has(flags, "flag", flag) then
+			local rest = size_of(tvb) - layouts[name].size
+			if rest < 0 then
+				bad(name .. ".size")
+			end
+			local values = self:layout(name, part(tvb, rest), true)
+			tvb = part(tvb, 0, rest)
+			if name == "retry" and (values.floor > values.seq or values.seq - values.floor >= UInt64(1024)) then
+				bad("retry.window")
+			end
+		end
+	end
+	if not has(flags, "flag", "TYPED") then
+		self:data("payload", tvb)
+		return
+	end
+	local text = values_text(tvb and tvb():raw() or "")
+	self:say("[values]")
+	self:say(text)
+	self.tree:add(values_field, tvb(), text)
+end
+
+function Packet:message(layout, value, flags, tvb)
+	local row = code_row("type", value)
+	if not row then
+		bad(layout .. ".type")
+	end
+	self.names[#self.names + 1] = row.name
+	if row.body == "text" then
+		local text = string_text(tvb and tvb():raw() or "")
+		self:say("[text]")
+		self:say(text)
+		if tvb then
+			self.tree:add(text_field, tvb(), text)
+		end
+	elseif row.body ~= "payload" then
+		self:body(row.body, tvb)
+	elseif row.name == "REQUEST" then
+		self:request(flags, tvb)
+	else
+		self:data("payload", tvb)
+	end
+end
+
+function Packet:batch(head, tvb)
+	local last, at = size_of(tvb), head.length
+	if head.packet ~= head.first or head.offset ~= 0 or at >= last or last > BATCH_MAX then
+		bad("batch")
+	end
+	self:message("head", head.type, head.flags, part(tvb, 0, at))
+	while at < last do
+		local sub, size = align(at, 32), layouts.sub.size
+		if sub + size > last then
+			bad("sub.size")
+		end
+		local values = self:layout("sub", part(tvb, sub, size), true)
+		local length = values.length
+		at = length <= LINE and sub + size or align(sub + size, 64)
+		if length > last or at > last - length then
+			bad("sub.length")
+		end
+		self:message("sub", values.type, values.flags, part(tvb, at, length))
+		at = at + length
+	end
+end
+
+function Packet:bytes_of_message(head, tvb)
+	local piece = has(head.marks, "mark", "PIECE")
+	if has(head.marks, "mark", "BATCH") then
+		if piece then
+			bad("batch")
+		end
+		self:batch(head, tvb)
+		return
+	end
+	local n, before = size_of(tvb), (head.packet - head.first) % 2 ^ 32
+	if head.length > LENGTH_MAX or head.offset + n > head.length or n == 0 and head.length ~= 0 or before > head.offset then
+		bad("fragment")
+	end
+	if not piece and (head.offset == 0) ~= (before == 0) then
+		bad("fragment")
+	end
+	if n == head.length and not piece then
+		self:message("head", head.type, head.flags, tvb)
+	else
+		self:data("fragment", tvb)
+	end
+end
+
+function Packet:words(tvb)
+	local words = self:body("words", tvb).hello
+	if #words.raw == 0 then
+		return
+	end
+	local layout = layouts.hello
+	if #words.raw < layout.size then
+		bad("hello")
+	end
+	local at, hello = 0, part(tvb, words.at, #words.raw)
+	for _, f in ipairs(layout.fields) do
+		if out_of_range(f, whole(layout, hello(at, f.bytes), f)) then
+			bad("hello")
+		end
+		at = at + f.bytes
+	end
+	self:layout("hello", hello, false)
+end
+
+function Packet:dissect(tvb)
+	local head = self:layout("head", tvb, false)
+	local kind = code_row("kind", head.kind)
+	self.names[#self.names + 1] = code_name("kind", head.kind)
+	local at = 0
+	for _, f in ipairs(layouts.head.fields) do
+		if f.name == "crc" then
+			break
+		end
+		at = at + f.bytes
+	end
+	if head.crc ~= 0 and crc32c(tvb():raw(), at) ~= head.crc then
+		bad("crc")
+	end
+	local rest = part(tvb, layouts.head.size)
+	if not kind or kind.body == "none" then
+		return
+	end
+	if kind.body == "message" then
+		self:bytes_of_message(head, rest)
+	elseif kind.body == "words" then
+		self:words(rest)
+	else
+		self:body(kind.body, rest)
+	end
+end
+
+local function host(address)
+	local text = tostring(address)
+	return text:find(":") and "[" .. text .. "]" or text
+end
+
+function farcall.dissector(tvb, pinfo, root)
+	local packet = setmetatable({ line = {}, names = {} }, Packet)
+	packet.tree = root:add(farcall, tvb())
+	local fine, why = pcall(packet.dissect, packet, tvb)
+	if not fine and not (type(why) == "table" and why.bad) then
+		error(why, 0)
+	end
+	local verdict = fine and "ok" or "bad=" .. why.bad
+	packet.tree:add(verdict_field, verdict)
+	packet:say(verdict)
+	local line = string.format("%d %.6f %s:%d > %s:%d %d %s", pinfo.number, pinfo.rel_ts, host(pinfo.src), pinfo.src_port,
+		host(pinfo.dst), pinfo.dst_port, tvb:len(), table.concat(packet.line, " "))
+	packet.tree:add(line_field, line):set_hidden()
+	pinfo.cols.protocol = "FARCALL"
+	pinfo.cols.info = table.concat(packet.names, " ") .. (fine and "" or " " .. verdict)
+	return tvb:len()
+end
+
+local function likely(tvb, pinfo, root)
+	if tvb:len() < layouts.head.size or tvb(0, 1):uint() ~= 1 or not code_row("kind", tvb(1, 1):uint()) then
+		return false
+	end
+	if tvb(80, 16):raw() ~= string.rep("\0", 16) then
+		return false
+	end
+	farcall.dissector(tvb, pinfo, root)
+	return true
+end
+
+farcall:register_heuristic("udp", likely)
+DissectorTable.get("udp.port"):add_for_decode_as(farcall)

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Writes a capture of what two shards say to each other over a link, and then of what is seldom said: the same bytes
+ * in every run. Ethernet, IPv4 and UDP around the packets are made up. usage: protocol_trace FILE.pcap [damaged]
+ */
+#include "base/must.h"
+#include "base/random.h"
+#include "capture.h"
+#include "ctl/info.h"
+#include "fake_dgram.h"
+#include "link/link_port.h"
+#include "shard/large.h"
+#include "shard/shard.h"
+#include "wire/values.h"
+
+#include <errno.h>
+#include <farcall/message.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 0 and 1 have shards, 2 is refused, 3 and 4 say by hand what shards seldom say. */
+enum { ENDS = 5, SHARDS = 2, QUEUES = 1 };
+enum { MSG_ECHO = 1, MSG_KEEP, MSG_FAIL, MSG_NOTE };
+#define TICK_NS UINT64_C(20000)
+#define MSEC    UINT64_C(1000000)
+
+struct end {
+	unsigned index;
+	struct nic_port *port;
+	struct nic_queue *q;
+	struct registry registry;
+	struct shard *shard;
+	uint32_t peer;
+	bool up, deaf; /* deaf: what is sent to it is lost */
+};
+
+/* Packets whose bytes are worth changing: the first of each kind that was sent. */
+enum sample_of { SAMPLE_HELLO, SAMPLE_BATCH, SAMPLE_HASHED, SAMPLE_LARGE, SAMPLE_VALUES, SAMPLES };
+enum { SAMPLE_MAX = 2048 };
+struct sample {
+	uint32_t len;
+	uint8_t bytes[SAMPLE_MAX];
+};
+
+static struct dgram_fabric fabric;
+static struct sample samples[SAMPLES];
+static bool sample_values; /* the next message is one */
+static struct end ends[ENDS];
+static uint64_t now_ns = UINT64_C(1700000000000000000);
+static unsigned ended, lose; /* calls that ended; packets of end 0 that are to be lost next */
+static struct far_deferred *kept[4];
+static unsigned kept_n;
+
+static uint64_t random_read(void *ctx)
+{
+	static uint64_t x = UINT64_C(0x9e3779b97f4a7c15);
+	(void)ctx;
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return x;
+}
+
+static const struct random_source fake_random = {random_read, NULL};
+
+static uint64_t clock_read(void *ctx)
+{
+	(void)ctx;
+	return now_ns;
+}
+
+static const struct clock_source fake_clock = {clock_read, NULL};
+
+/* ---- the capture ---- */
+
+/* A microsecond passes with each packet, so that no two have one time. */
+static void capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len)
+{
+	capture_packet(from, to, now_ns, bytes, len);
+	now_ns += 1000;
+}
+
+static void sample(const uint8_t *bytes, uint32_t len)
+{
+	struct wire_head h;
+	must(len >= sizeof h && len <= SAMPLE_MAX);
+	memcpy(&h, bytes, sizeof h);
+	enum sample_of of = SAMPLES;
+	if (h.kind == WIRE_HELLO)
+		of = SAMPLE_HELLO;
+	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
+		of = SAMPLE_BATCH;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && h.flags & HEAD_HASHED)
+		of = SAMPLE_HASHED;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_LARGE)
+		of = SAMPLE_LARGE;
+	else if (h.kind == WIRE_MESSAGE && sample_values)
+		of = SAMPLE_VALUES;
+	if (of == SAMPLES || samples[of].len)
+		return;
+	samples[of].len = len;
+	memcpy(samples[of].bytes, bytes, len);
+}
+
+/* Every packet that is sent; false: it is lost. */
+static bool on_packet(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx;
+	(void)queue;
+	capture(from, to, bytes, *len);
+	sample(bytes, *len);
+	if (ends[to].deaf)
+		return false;
+	if (lose && from == 0) {
+		lose--;
+		return false;
+	}
+	return true;
+}
+
+/* ---- ends ---- */
+
+static void on_message(struct far_req *req, const void *data, size_t len, void *user)
+{
+	switch ((uintptr_t)user) {
+	case MSG_ECHO:
+		far_reply(req, data, len);
+		break;
+	case MSG_KEEP:
+		must(far_defer(req, &kept[kept_n++]) == FAR_OK);
+		break;
+	case MSG_FAIL:
+		far_fail(req, FAR_REMOTE, -42, "%s", "no \"such\" \\ row: \xc3\xa4");
+		break;
+	default:
+		break;
+	}
+}
+
+static enum far_status add(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	(void)user;
+	struct far_val sum = far_int(args[0].u.i + args[1].u.i);
+	return far_return(req, &sum);
+}
+
+static void ctl_wake(void *ctx)
+{
+	(void)ctx;
+}
+
+static void words_of(const struct end *e, unsigned to, uint8_t out[HELLO_BYTES])
+{
+	struct hello hello = {.group = UINT64_C(0x1122334455667788),
+			      .world = SHARDS,
+			      .rank = e->index,
+			      .from = 0xa0 + e->index,
+			      .to = 0xa0 + to,
+			      .from_shard = 1,
+			      .to_shard = 2};
+	hello_encode(&hello, out);
+}
+
+static int on_event(void *ctx, const struct nic_event *ev)
+{
+	struct end *e = ctx;
+	if (ev->type == NIC_EVENT_HELLO) {
+		words_of(e, 0, ev->reply);
+		*ev->reply_len = HELLO_BYTES;
+		return e->index == 0 ? -EBUSY : 0;
+	}
+	if (ev->type == NIC_EVENT_UP) {
+		e->peer = ev->peer;
+		e->up = true;
+	}
+	return 0;
+}
+
+static void end_open(unsigned i)
+{
+	struct end *e = &ends[i];
+	struct nic_err err = {""};
+	struct link_config config = {.queues = QUEUES,
+				     .head_bytes = sizeof(struct shm_head),
+				     .clock = &fake_clock,
+				     .random = &fake_random,
+				     .first_packet = 100 * i};
+	e->index = i;
+	must(link_open(dgram_open(&fabric, QUEUES), &config, &e->port, &err) == 0);
+	e->q = e->port->ops->queue(e->port, 0);
+}
+
+static void shard_open(struct end *e)
+{
+	struct nic_caps caps;
+	e->port->ops->caps(e->port, &caps);
+	registry_init(&e->registry);
+	for (uint16_t m = MSG_ECHO; m <= MSG_NOTE; m++) {
+		struct far_msg_handler h = {m, FAR_KIND_INLINE, on_message, (void *)(uintptr_t)m};
+		must(registry_add_message(&e->registry, &h, NULL) == FAR_OK);
+	}
+	struct far_function f = {"t::add(int a, int b) -> int", FAR_KIND_INLINE, add, NULL};
+	must(registry_add(&e->registry, &f, NULL) == FAR_OK);
+	struct shard_config config = {.ports = {{e->q, caps.slots, caps.peers_max, caps.poll_costs}},
+				      .ports_n = 1,
+				      .world = SHARDS,
+				      .name = e->index ? "callee" : "caller",
+				      .clock = &fake_clock,
+				      .registry = &e->registry,
+				      .ctl_wake = ctl_wake};
+	e->shard = shard_create(&config);
+	must(e->shard);
+	must(shard_enter(e->shard));
+	struct mail m = {.type = MAIL_PEER_UP,
+			 .worker = !e->index,
+			 .peer = e->peer,
+			 .incarnation = 1,
+			 .memory = session_memory_new()};
+	must(mailbox_put(&e->shard->mail_in, &m));
+	shard_take_mail(e->shard);
+	shard_leave(e->shard);
+}
+
+static void turn(void)
+{
+	for (unsigned i = 0; i < ENDS; i++) {
+		struct end *e = &ends[i];
+		struct nic_pkt pkts[16];
+		if (!e->port)
+			continue;
+		e->port->ops->step(e->port, now_ns, on_event, e);
+		if (e->shard) {
+			must(shard_enter(e->shard));
+			shard_pass(e->shard);
+			shard_leave(e->shard);
+			continue;
+		}
+		unsigned n = e->q->ops->recv(e->q, pkts, 16);
+		for (unsigned k = 0; k < n; k++)
+			if (pkts[k].cookie)
+				e->q->ops->release(e->q, pkts[k].peer, pkts[k].cookie);
+		e->q->ops->flush(e->q);
+	}
+	now_ns += TICK_NS;
+}
+
+static void turns(unsigned n)
+{
+	while (n--)
+		turn();
+}
+
+static void ends_connect(unsigned from, unsigned to)
+{
+	uint8_t words[HELLO_BYTES];
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	ends[to].port->ops->address(ends[to].port, &addr);
+	words_of(&ends[from], to, words);
+	must(ends[from].port->ops->connect(ends[from].port, 0, &addr, 0, words, sizeof words,
+					   now_ns + UINT64_C(1000000000), &ends[from], &err) == 0);
+	turns(20);
+}
+
+/* ---- what shards say ---- */
+
+static void on_done(void *user, const struct outcome *o)
+{
+	(void)user;
+	(void)o;
+	ended++;
+}
+
+static struct call_start call_of(uint16_t fn, const void *data, size_t len, uint64_t timeout)
+{
+	return (struct call_start){.worker = 1,
+				   .fn = fn,
+				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
+				   .left = timeout,
+				   .done = on_done,
+				   .data = data,
+				   .len = len};
+}
+
+static void start(const struct call_start *s)
+{
+	must(shard_enter(ends[0].shard));
+	must(shard_call(ends[0].shard, s) == 0);
+	shard_leave(ends[0].shard);
+}
+
+/* And waits for its end. */
+static void call(const struct call_start *s)
+{
+	unsigned before = ended;
+	start(s);
+	for (unsigned i = 0; i < 100000 && ended == before; i++)
+		turn();
+	must(ended == before + 1);
+}
+
+static void call_typed(int64_t a, int64_t b)
+{
+	alignas(64) uint8_t body[64];
+	struct far_val v[] = {far_int(a), far_int(b)};
+	struct values_plan plan;
+	size_t len = values_size(v, 2, &plan, NULL);
+	values_write(v, 2, &plan, body);
+	struct call_start s = call_of(0, body, len, FAR_SEC);
+	s.typed = true;
+	call(&s);
+}
+
+static void call_large(uint16_t fn, size_t len, uint64_t timeout)
+{
+	static uint8_t bytes[4096];
+	struct large_out *o = large_out_new();
+	must(o && len <= sizeof bytes);
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)(i * 7 + i / 256);
+	o->parts[0] = (struct far_part){bytes, len};
+	o->parts_n = 1;
+	o->total = len;
+	struct call_start s = call_of(fn, NULL, len, timeout);
+	s.ready = o->self;
+	call(&s);
+	large_out_unref(o);
+}
+
+static void conversation(void)
+{
+	static uint8_t bytes[5000];
+	struct shard *s = ends[0].shard;
+	struct call_start note = call_of(MSG_NOTE, "note", 4, FAR_FOREVER);
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (uint8_t)(i * 13);
+	call_typed(2, 3);
+	call_typed(-2, INT64_MAX);
+	struct call_start echo = call_of(MSG_ECHO, bytes, 100, FAR_FOREVER);
+	call(&echo);
+	echo.len = sizeof bytes; /* in fragments of the link */
+	call(&echo);
+	lose = 2;
+	call(&echo);
+	struct call_start few = call_of(MSG_ECHO, bytes, 20, FAR_SEC);
+	for (unsigned i = 0; i < 5; i++) /* in one packet */
+		start(&few);
+	few.len = 50;
+	start(&few);
+	turns(200);
+	struct call_start fail = call_of(MSG_FAIL, NULL, 0, FAR_SEC);
+	call(&fail);
+	struct call_start none = call_of(99, NULL, 0, FAR_SEC);
+	call(&none);
+	/* A deadline; CANCEL crosses CANCELLED. */
+	struct call_start keep = call_of(MSG_KEEP, NULL, 0, MSEC);
+	call(&keep);
+	turns(200);
+	/* Repeated, and repeated calls cancelled. */
+	few.retry_ns = 2 * MSEC;
+	call(&few);
+	keep.retry_ns = MSEC;
+	keep.left = 4 * MSEC;
+	keep.deadline = now_ns + keep.left;
+	call(&keep);
+	turns(1000);
+	/* One-way messages, and what acknowledges them. */
+	note.done = NULL;
+	must(shard_enter(s));
+	for (unsigned i = 0; i < 30; i++)
+		post_queue(s, 1, 0, post_new(&note, NULL));
+	shard_leave(s);
+	turns(200);
+	must(shard_enter(s));
+	post_ask_all(s);
+	shard_leave(s);
+	turns(200);
+	/* Beyond a packet: announced, granted, refused. */
+	s->sessions[1].whole_max = 2000;
+	call_large(MSG_ECHO, 4000, FAR_SEC);
+	ends[1].shard->config.message_bytes_max = 2500;
+	call_large(MSG_ECHO, 3000, FAR_SEC);
+	turns(200);
+	/* The path becomes narrower than a packet that was lost. */
+	echo.len = 1200;
+	lose = 1;
+	start(&echo);
+	fabric.packet_max = 700;
+	turns(2000);
+	/* The caller sleeps, where nobody can wake it but by a packet. */
+	ends[0].q->ops->arm(ends[0].q);
+	turns(200);
+	/* Nobody is there for a while: it is pinged. */
+	ends[1].deaf = true;
+	few.retry_ns = 0;
+	start(&few);
+	turns(30000);
+	ends[1].deaf = false;
+	turns(200);
+}
+
+/* ---- what is said seldom, by hand ---- */
+
+static void say(struct shm_head h, const void *body, size_t len)
+{
+	struct nic_queue *q = ends[3].q;
+	struct nic_tx tx;
+	must(q->ops->tx_reserve(q, ends[3].peer, len, &tx) == 0);
+	memcpy(tx.head, &h, sizeof h);
+	if (len)
+		memcpy(tx.body, body, len);
+	must(q->ops->tx_commit(q, &tx) == 0);
+	q->ops->flush(q);
+	turn();
+}
+
+static void say_values(const struct far_val *v, size_t n)
+{
+	struct values_plan plan;
+	struct far_err err;
+	size_t len = values_size(v, n, &plan, &err);
+	must(len != SIZE_MAX);
+	uint8_t *body = aligned_alloc(64, (len + 63) & ~(size_t)63);
+	must(body);
+	values_write(v, n, &plan, body);
+	say((struct shm_head){.type = HEAD_REQUEST, .flags = HEAD_TYPED, .fn = 7, .call = 1, .gen = 2}, body, len);
+	free(body);
+}
+
+static size_t custom_size(void *user, const void *object)
+{
+	(void)user;
+	return strlen(object);
+}
+
+static void custom_encode(void *user, const void *object, void *dst, size_t len)
+{
+	(void)user;
+	memcpy(dst, object, len);
+}
+
+static void every_value(void)
+{
+	static uint8_t elements[6 * 8];
+	for (unsigned i = 0; i < sizeof elements; i++)
+		elements[i] = (uint8_t)(i + 1);
+	for (unsigned dtype = FAR_F32; dtype < FAR_DTYPE_COUNT; dtype++) {
+		uint64_t shape[] = {1u + dtype % 2, 3};
+		struct far_tensor tensor = far_tensor_nd((enum far_dtype)dtype, elements, 2, shape, NULL);
+		struct far_val v[2] = {far_tensor_val(&tensor), far_int(-(int64_t)dtype)};
+		say_values(v, 2);
+	}
+	static const struct far_custom_type type = {.name = "t::Custom", .size = custom_size, .encode = custom_encode};
+	struct far_val items[] = {far_none(), far_bool(true), far_bool(false), far_float(-0.1), far_str("a \"b\"\n")};
+	struct far_dict_entry entries[] = {{far_str("k"), far_list(items, 5)},
+					   {far_float(1.5), far_bytes(elements, 40)}};
+	struct far_val v[] = {far_dict(entries, 2), far_list(NULL, 0), far_float(1e300), far_int(INT64_MIN),
+			      far_custom(&type, "encoded")};
+	sample_values = true;
+	say_values(v, 5);
+	sample_values = false;
+	say_values(v, 0);
+	uint64_t none[] = {0, UINT64_MAX};
+	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
+	struct far_val nothing = far_tensor_val(&empty);
+	say_values(&nothing, 1);
+}
+
+static void every_message(void)
+{
+	static const struct head_large announced[] = {{1000, 0, 1, LARGE_ONEWAY, 0},
+						      {UINT64_C(1) << 33, 3, 9, LARGE_REPLY, 0},
+						      {1, 4, 1, LARGE_REQUEST, 0},
+						      {0, 0, 1, 9, 5}};
+	static const struct head_units units = {77};
+	static const struct head_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
+	struct shm_head h = {.call = 3, .gen = 4, .time_low = UINT32_MAX, .time_high = UINT32_MAX};
+	for (unsigned status = FAR_OK; status <= FAR_STATUS_COUNT; status++) {
+		h.type = HEAD_ERROR;
+		h.flags = (uint8_t)(status % 4 << HEAD_EXECUTED_SHIFT);
+		h.fn = (uint16_t)status;
+		h.tlv_bytes = h.reserved = 0;
+		say(h, "text", status % 5);
+	}
+	for (unsigned type = 0; type <= HEAD_ABORT + 1; type++) {
+		h.type = (uint8_t)type;
+		h.flags = HEAD_TLV | 16;
+		h.fn = 0x1234;
+		h.tlv_bytes = 0x01020304;
+		h.reserved = 0x05060708;
+		say(h, &units, sizeof units);
+	}
+	h.flags = 0;
+	h.tlv_bytes = h.reserved = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		h.type = HEAD_LARGE;
+		h.flags = HEAD_TYPED | HEAD_HASHED;
+		say(h, &announced[i], sizeof announced[i]);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		h.type = HEAD_REQUEST;
+		h.flags = HEAD_RETRY;
+		say(h, &retries[i], sizeof retries[i]);
+	}
+	h.flags = HEAD_RETRY | HEAD_HASHED;
+	say(h, &retries[0], sizeof retries[0]);
+	h.flags = HEAD_TYPED;
+	say(h, "\x01\x0a", 2);
+	say(h, NULL, 0);
+}
+
+/* The engine's own words for a set-up, to nobody in particular. */
+static void every_no(void)
+{
+	uint8_t out[LINK_MAIL_BYTES];
+	for (enum wire_kind kind = WIRE_REFUSED; kind <= WIRE_BYE; kind++)
+		capture(3, 4, out,
+			link_no_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123), -ECHRNG - (int)kind,
+				      kind, true));
+}
+
+/* Each byte of a packet changed in turn, without a checksum, so that what it says is looked at; then cut short. */
+static void damage(const struct sample *s)
+{
+	uint8_t bytes[SAMPLE_MAX];
+	must(s->len);
+	for (uint32_t i = 0; i < s->len; i++) {
+		memcpy(bytes, s->bytes, s->len);
+		memset(bytes + offsetof(struct wire_head, crc), 0, sizeof(be32));
+		bytes[i] ^= i % 2 ? 0x41 : 0x05;
+		capture(3, 4, bytes, s->len);
+	}
+	for (uint32_t cut = 1; cut < s->len; cut += 7)
+		capture(3, 4, s->bytes, cut);
+}
+
+static void ends_close(void)
+{
+	for (unsigned i = 0; i < SHARDS; i++) {
+		struct end *e = &ends[i];
+		must(shard_enter(e->shard));
+		session_close_all(e->shard);
+		shard_pass(e->shard);
+		shard_leave(e->shard);
+		e->port->ops->drop(e->port, e->peer);
+		for (unsigned k = 0; k < 5; k++) {
+			e->port->ops->step(e->port, now_ns, on_event, e);
+			must(shard_enter(e->shard));
+			shard_pass(e->shard);
+			shard_leave(e->shard);
+		}
+		shard_destroy(e->shard);
+		e->shard = NULL;
+		registry_fini(&e->registry);
+	}
+	for (unsigned i = 0; i < ENDS; i++)
+		ends[i].port->ops->close(ends[i].port);
+}
+
+int main(int argc, char **argv)
+{
+	bool damaged = argc == 3 && strcmp(argv[2], "damaged") == 0;
+	if (argc != 2 && !damaged) {
+		fprintf(stderr, "usage: %s FILE.pcap [damaged]\n", argv[0]);
+		return 2;
+	}
+	capture_begin(argv[1]);
+	dgram_fabric_init(&fabric);
+	fabric.hook = on_packet;
+	fabric.wake = false;
+	for (unsigned i = 0; i < ENDS; i++)
+		end_open(i);
+	ends_connect(0, 1);
+	must(ends[0].up && ends[1].up);
+	ends_connect(2, 0); /* which refuses */
+	must(!ends[2].up);
+	for (unsigned i = 0; i < SHARDS; i++)
+		shard_open(&ends[i]);
+	conversation();
+	ends_connect(3, 4);
+	must(ends[3].up && ends[4].up);
+	must(ends[3].q->ops->attach(ends[3].q, ends[3].peer) == 0 &&
+	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
+	every_value();
+	every_message();
+	every_no();
+	for (unsigned i = 0; damaged && i < SAMPLES; i++)
+		damage(&samples[i]);
+	ends_close();
+	capture_end();
+	return 0;
+}
