@@ -501,12 +501,11 @@ static void send_backlog(struct link_queue *q)
 		if (!q->backlog_first)
 			q->backlog_last = NULL;
 		p->backlogged = false;
-		bool again = pump(q, p, TURN_BYTES, false, &left);
-		if (again)
+		if (pump(q, p, TURN_BYTES, false, &left))
 			link_backlog_add(q, p);
 		if (left != before)
 			stuck = NULL;
-		else if (again && !stuck)
+		else if (p->backlogged && !stuck)
 			stuck = p;
 	}
 	q->stalled = q->backlog_first != NULL;
