@@ -53,7 +53,7 @@ enum nic_ip {
 struct nic_caps {
 	bool connected;     /* see above */
 	bool reliable;      /* what is committed arrives exactly once, or the peer is reported down */
-	bool ordered;       /* per peer, in the order of commit */
+	bool ordered;       /* per peer, in the order of commit, but for what nic_tx.order allows */
 	bool crc;           /* a body arrives as it was sent, or not at all */
 	bool authenticated; /* a packet is from the peer it names */
 	bool one_sided;     /* bulk by remote read or write */
@@ -199,6 +199,16 @@ struct nic_pkt {
 	uint32_t peer;       /* datagram drivers: NIC_PEER_NONE */
 };
 
+/**
+ * What a packet may pass, and be passed by, on its way to the same peer. All drivers may keep all packets in the order
+ * of their commits; a link lets small ones pass larger ones that have not left yet, as far as this allows.
+ */
+enum nic_order {
+	NIC_ORDER_ALL,    /* behind all that was committed before it */
+	NIC_ORDER_STREAM, /* behind all of ALL and STREAM that was committed before it */
+	NIC_ORDER_NONE    /* small ones among themselves only */
+};
+
 /** A packet being written. */
 struct nic_tx {
 	uint8_t *head; /* aligned to 4; head_bytes to be written before commit; may lie in head_room, so the struct must
@@ -209,6 +219,8 @@ struct nic_tx {
 	uint64_t cookie; /* the driver's, as is link */
 	void *link;
 	uint32_t peer;
+	uint8_t order; /* enum nic_order: tx_reserve() of a driver that looks at it says ALL, the caller what it needs
+			*/
 	alignas(8) uint8_t head_room[48];
 };
 

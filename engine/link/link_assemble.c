@@ -54,6 +54,7 @@ static void early_forget(struct link_queue *q, struct link_peer *p)
 			p->assembling[k] = NULL;
 		}
 	p->early_n = 0;
+	p->pieces = false;
 }
 
 /* Memory for a message of which this is the first packet that came; NULL: none now. */
@@ -87,7 +88,8 @@ static void message_end(struct link_queue *q, struct link_peer *p, struct link_m
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
 		if (p->assembling[i] == m)
 			p->assembling[i] = NULL;
-	p->due_message = NULL;
+	if (p->due_message == m)
+		p->due_message = NULL;
 	deliver(q, p, m);
 }
 
@@ -100,29 +102,41 @@ static void deliver_all(struct link_queue *q, struct link_peer *p, struct link_m
 	}
 }
 
+/* The packet that is due has come, up to `end` of its message. One message at a time is not whole; between its packets
+ * there may be others that are. */
+static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t end)
+{
+	p->rx_next++;
+	p->pieces = false;
+	m->done = end;
+	if (end == m->len) {
+		message_end(q, p, m);
+		return true;
+	}
+	if (p->due_message && p->due_message != m)
+		return false;
+	p->due_message = m;
+	return true;
+}
+
 /* Takes in order what has arrived; false: it does not fit together. */
 static bool advance_rx(struct link_queue *q, struct link_peer *p)
 {
 	struct link_arrived *a;
 	while ((a = &p->rings->arrived[p->rx_next % FAR_LINK_WINDOW])->message) {
 		struct link_message *m = a->message;
-		if (m->next && !p->due_message) {
-			a->message = NULL;
-			p->early_n--;
-			p->rx_next++;
-			deliver_all(q, p, m);
-			continue;
-		}
+		uint32_t end = a->offset + a->len;
 		/* More than is missing may come: pieces of the packet came before it. */
-		if ((p->due_message && p->due_message != m) || a->offset > m->done || a->offset + a->len < m->done)
+		if (!m->next && (a->offset > m->done || end < m->done))
 			return false;
 		a->message = NULL;
 		p->early_n--;
-		p->rx_next++;
-		m->done = a->offset + a->len;
-		p->due_message = m;
-		if (m->done == m->len)
-			message_end(q, p, m);
+		if (m->next) {
+			p->rx_next++;
+			deliver_all(q, p, m);
+		} else if (!packet_end(q, p, m, end)) {
+			return false;
+		}
 	}
 	return true;
 }
@@ -132,8 +146,7 @@ static bool fragment_sane(const struct link_fragment *f, bool piece)
 	uint64_t end = (uint64_t)f->offset + f->len;
 	if (f->length > LINK_BODY_MAX || end > f->length || (f->len == 0 && f->length != 0))
 		return false;
-	/* Each packet before it has a byte at least. */
-	if (f->number - f->first > f->offset)
+	if ((int32_t)(f->number - f->first) < 0)
 		return false;
 	return piece || (f->offset == 0) == (f->number == f->first);
 }
@@ -159,7 +172,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 		counter_bump(&q->no_memory);
 		return;
 	}
-	if (m->len != f->length || (p->due_message && p->due_message != m)) {
+	if (m->len != f->length || (f->first != f->number && p->due_message != m)) {
 		link_broken(q, p);
 		return;
 	}
@@ -170,13 +183,8 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 	fragment_put(m, h, f);
 	if (f->offset + f->len > m->done)
 		m->done = f->offset + f->len;
-	p->due_message = m;
-	if (h->marks & WIRE_MORE)
-		return;
-	p->rx_next++;
-	if (m->done == m->len)
-		message_end(q, p, m);
-	if (!advance_rx(q, p))
+	p->pieces = true;
+	if (!(h->marks & WIRE_MORE) && (!packet_end(q, p, m, m->done) || !advance_rx(q, p)))
 		link_broken(q, p);
 }
 
@@ -232,7 +240,7 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 {
 	bool malformed, kept = false;
 	struct link_message *m = batch_copy(q, p, h, f, ahead == 0, &malformed);
-	if (malformed || (m && !ahead && p->due_message)) {
+	if (malformed || (m && !ahead && p->pieces)) {
 		link_messages_in_free(q, m);
 		link_broken(q, p);
 		return;
@@ -281,7 +289,7 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 		return;
 	}
 	bool whole = f->len == f->length;
-	struct link_message *m = whole && !p->due_message ? NULL : assembling(p, f->first);
+	struct link_message *m = whole && !p->pieces ? NULL : assembling(p, f->first);
 	if (!m && !(m = message_begin(q, p, f->first, f->length, whole, ahead == 0))) {
 		counter_bump(&q->no_memory);
 		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */

@@ -164,7 +164,9 @@ static void drop_out(struct link_peer *p)
 			out_free_all(p, e->message);
 	}
 	out_free_all(p, p->out_next);
-	p->out_next = p->out_last = NULL;
+	out_free_all(p, p->bulk_next);
+	p->out_next = p->bulk_next = NULL;
+	p->bulk_strict = 0;
 	p->out_n = 0;
 	p->una = p->next;
 	p->flying = 0;

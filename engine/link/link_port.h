@@ -47,8 +47,9 @@ struct link_message {
 	uint8_t *body;
 	uint32_t len;
 	uint32_t done;  /* out: bytes that have packet numbers; in: bytes that arrived, without a gap */
-	uint32_t first; /* packet number that it begins with */
+	uint32_t first; /* packet number that it begins with; out, until it has: peer->small_n at its commit */
 	uint32_t charged;
+	uint8_t order; /* out: enum nic_order */
 	struct shm_head head;
 	alignas(64) uint8_t room[128];
 };
@@ -138,8 +139,13 @@ struct link_peer {
 	bool ack_now;      /* in the queue's acks */
 	uint32_t payload_max;
 	/* out */
-	struct link_message *out_next; /* not all numbered, oldest first; those that are are in rings->sent */
-	struct link_message *out_last;
+	/* Not all numbered, oldest first, those that are are in rings->sent: small ones, one packet each at most; and
+	 * the others, with what must not pass them. Of these only the first may be numbered in part. */
+	struct link_message *out_next, *out_last;
+	struct link_message *bulk_next, *bulk_last;
+	uint32_t bulk_strict;         /* of those in the second list, not NIC_ORDER_NONE */
+	uint32_t small_n, small_sent; /* ever: of the first list */
+	uint32_t small_bytes;         /* sent since the last packet of the second, which waits */
 	struct link_message *out_free;
 	uint32_t carved; /* of rings->messages: those below were used */
 	uint32_t out_n;
@@ -164,6 +170,7 @@ struct link_peer {
 	uint32_t rx_next;                 /* packet number that is due */
 	uint32_t rx_told;                 /* the same as it was told last */
 	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
+	bool pieces;                      /* of the packet that is due some came */
 	uint32_t early_n;                 /* packets that arrived before their turn */
 	uint32_t owed;                    /* messages, or parts of one, that arrived and were not acknowledged */
 	uint32_t owed_bytes;              /* and the bytes of their packets */
@@ -385,6 +392,11 @@ static inline uint32_t link_batch_body(uint32_t sub, uint32_t len)
 {
 	uint32_t at = sub + (uint32_t)sizeof(struct wire_sub);
 	return len > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at;
+}
+
+static inline bool link_has_unsent(const struct link_peer *p)
+{
+	return p->out_next || p->bulk_next;
 }
 
 /* link_message.c: the shard */

@@ -270,6 +270,7 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	tx->cookie = 1;
 	tx->link = m;
 	tx->peer = peer;
+	tx->order = NIC_ORDER_ALL;
 	return 0;
 }
 
@@ -294,6 +295,7 @@ static int link_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 		return -EPIPE;
 	if (__builtin_expect(p->out_n >= FAR_LINK_SLOTS, 0))
 		return -EAGAIN;
+	m->order = tx->order;
 	link_send(queue_of(nq), p, m);
 	return 0;
 }

@@ -83,7 +83,7 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 			return;
 		}
 		advance_una(q, p, ack);
-		if (__builtin_expect(p->out_next != NULL, 0))
+		if (__builtin_expect(link_has_unsent(p), 0))
 			link_backlog_add(q, p);
 		if (__builtin_expect(p->una != p->next, 0))
 			send_due_pieces(q, p);
@@ -281,8 +281,8 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 {
 	bool batch = h->marks & WIRE_BATCH;
 	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || f->offset != 0 || p->early_n ||
-				     p->ready_n || !p->attached || p->due_message ||
-				     h->marks & (WIRE_PIECE | WIRE_AGAIN) || f->len > LINK_BODY_MAX,
+				     p->ready_n || !p->attached || p->pieces || h->marks & (WIRE_PIECE | WIRE_AGAIN) ||
+				     f->len > LINK_BODY_MAX,
 			     0))
 		return false;
 	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))

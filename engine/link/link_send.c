@@ -17,6 +17,7 @@
 
 /* Bytes of the backlog that a flush sends: some 25 us of copying, then the shard receives again. */
 #define PUMP_BYTES (256u << 10)
+#define TURN_BYTES (64u << 10) /* of them, in a row to one peer */
 #define BITMAP     64u
 
 /* ---- one packet ---- */
@@ -228,9 +229,12 @@ void link_kick(struct link_queue *q, struct link_peer *p)
 
 /* ---- messages ---- */
 
-static inline bool window_open(const struct link_peer *p, uint32_t len)
+/* Part of it is for small ones alone. */
+static inline bool window_open(const struct link_peer *p, uint32_t len, bool bulk)
 {
-	return p->next - p->una < FAR_LINK_WINDOW && (p->flying + len <= FAR_LINK_WINDOW_BYTES || p->flying == 0);
+	uint32_t packets = bulk ? FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS : FAR_LINK_WINDOW;
+	uint32_t bytes = bulk ? FAR_LINK_WINDOW_BYTES : FAR_LINK_WINDOW_BYTES + FAR_LINK_SMALL_IN_WINDOW;
+	return p->next - p->una < packets && (p->flying + len <= bytes || p->flying == 0);
 }
 
 static inline void backlog_append(struct link_queue *q, struct link_peer *p)
@@ -246,7 +250,7 @@ static inline void backlog_append(struct link_queue *q, struct link_peer *p)
 
 void link_backlog_add(struct link_queue *q, struct link_peer *p)
 {
-	if (p->backlogged || !p->out_next || !p->confirmed || p->dead)
+	if (p->backlogged || !link_has_unsent(p) || !p->confirmed || p->dead)
 		return;
 	backlog_append(q, p);
 	q->stalled = true;
@@ -262,8 +266,9 @@ __attribute__((noinline)) static bool narrower(struct link_queue *q, struct link
 	return true;
 }
 
-/* Messages from `first` on that fit one packet: the last of them, and the bytes that they take together. */
-static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *len)
+/* Messages from `first` on that fit one packet: the last of them, how many, and the bytes that they take together. */
+static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *n,
+					  uint32_t *len)
 {
 	uint32_t most = p->payload_max < LINK_BATCH_BYTES ? p->payload_max : LINK_BATCH_BYTES, end = first->len;
 	struct link_message *last = first, *m;
@@ -273,14 +278,14 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 			break;
 		end = at + m->len;
 		last = m;
+		++*n;
 	}
 	*len = end;
 	return last;
 }
 
-/* What was sent has the next number; `len` bytes of it, which are `m` from where it was done to, or all up to `end`. */
-static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m,
-			     struct link_message *end, uint32_t len)
+/* The next number is that of `len` bytes from `m`, where it is done to; `last`: of the last of its message. */
+static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last)
 {
 	uint32_t number = p->next;
 	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
@@ -290,15 +295,9 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->order = ++p->order;
 	e->arrived = false;
 	e->again = 0;
-	e->last = end != NULL;
+	e->last = last;
 	p->next = number + 1;
 	p->flying += len;
-	if (end) {
-		p->out_next = end->next;
-		end->next = NULL;
-	} else {
-		m->done += len;
-	}
 	if (__builtin_expect(p->rtt.watch & RTT_WANTED, 0))
 		link_timing_begin(q, p, number);
 	if (p->una == number) {
@@ -313,31 +312,111 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 		awake_add(q, p);
 }
 
-/* Sends the next packet: 0, or -errno of the driver below, -EAGAIN when the window is closed. */
-static inline int send_next(struct link_queue *q, struct link_peer *p)
+static inline void small_sent(struct link_peer *p, struct link_message *end, uint32_t n, uint32_t len)
+{
+	p->out_next = end->next;
+	end->next = NULL;
+	p->small_sent += n;
+	if (__builtin_expect(p->bulk_next != NULL, 0))
+		p->small_bytes += LINK_HEAD + len;
+}
+
+static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
+
+/* The path has become narrower than a small message: it gets a number, and goes in pieces when that is the oldest. */
+__attribute__((noinline)) static void send_wide(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	uint32_t number = p->next;
+	m->first = number;
+	sent_note(q, p, m, m->len, true);
+	small_sent(p, m, 1, m->len);
+	if (p->una == number)
+		resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
+}
+
+/* 0; SHUT: the window is; or -errno of the driver below. */
+#define SHUT 1
+
+/* A packet of small messages. */
+static inline int send_small(struct link_queue *q, struct link_peer *p)
 {
 	struct link_message *m = p->out_next, *end = m;
-	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max;
-	if (m->next && m->done == 0 && m->len < LINK_BATCH_BYTES && m->len <= p->payload_max)
-		end = gather(p, m, &len);
-	else if (len < left)
-		end = NULL;
-	if (__builtin_expect(!window_open(p, len), 0))
-		return -EAGAIN;
-	if (m->done == 0)
-		m->first = p->next;
+	uint32_t len = m->len, n = 1;
+	if (m->next && len < LINK_BATCH_BYTES && len <= p->payload_max)
+		end = gather(p, m, &n, &len);
+	if (__builtin_expect(!window_open(p, len, false), 0))
+		return SHUT;
+	if (__builtin_expect(len > p->payload_max, 0)) {
+		send_wide(q, p, m);
+		return 0;
+	}
+	m->first = p->next;
 	int error;
-	if (end && end != m) {
+	if (end == m) {
+		error = put(q, p, m, p->next, 0, len, 0);
+	} else {
 		struct link_message *behind = end->next;
 		end->next = NULL;
 		error = put_batch(q, p, m, p->next, len, 0);
 		end->next = behind;
-	} else {
-		error = put(q, p, m, p->next, m->done, len, 0);
 	}
-	if (__builtin_expect(!error, 1))
-		sent_note(q, p, m, end, len);
+	if (__builtin_expect(!error, 1)) {
+		sent_note(q, p, m, len, true);
+		small_sent(p, end, n, len);
+	}
 	return error;
+}
+
+/* Does the first of the others wait for small ones that were committed before it? */
+static inline bool bulk_held(const struct link_peer *p)
+{
+	const struct link_message *m = p->bulk_next;
+	return m->done == 0 && m->order != NIC_ORDER_NONE && (int32_t)(p->small_sent - m->first) < 0;
+}
+
+/* The next packet of the first of the others. */
+static int send_bulk(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message *m = p->bulk_next;
+	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
+	if (!window_open(p, len, true))
+		return SHUT;
+	if (m->done == 0)
+		m->first = p->next;
+	int error = put(q, p, m, p->next, m->done, len, 0);
+	if (error) {
+		m->first = waited_for;
+		return error;
+	}
+	sent_note(q, p, m, len, len == left);
+	m->done += len;
+	p->small_bytes = 0;
+	if (len == left) {
+		p->bulk_next = m->next;
+		m->next = NULL;
+		p->bulk_strict -= m->order != NIC_ORDER_NONE;
+	}
+	return 0;
+}
+
+static inline int send_next(struct link_queue *q, struct link_peer *p)
+{
+	if (__builtin_expect(p->bulk_next != NULL, 0) && !bulk_held(p) &&
+	    (!p->out_next || p->small_bytes >= FAR_LINK_SMALL_SHARE)) {
+		int error = send_bulk(q, p);
+		if (error != SHUT || !p->out_next)
+			return error;
+	}
+	return send_small(q, p);
+}
+
+static inline void append(struct link_message **first, struct link_message **last, struct link_message *m)
+{
+	if (*first)
+		(*last)->next = m;
+	else
+		*first = m;
+	*last = m;
 }
 
 static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
@@ -358,36 +437,41 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 			deliver_here(q, p, m);
 		return;
 	}
-	if (p->out_next)
-		p->out_last->next = m;
-	else
-		p->out_next = m;
-	p->out_last = m;
+	/* Small ones pass the others, as far as their order allows. */
+	if (__builtin_expect(m->len <= FAR_LINK_SMALL_BYTES && m->len <= p->payload_max &&
+				     (!p->bulk_next || m->order == NIC_ORDER_NONE ||
+				      (m->order == NIC_ORDER_STREAM && !p->bulk_strict)),
+			     1)) {
+		append(&p->out_next, &p->out_last, m);
+		p->small_n++;
+	} else {
+		append(&p->bulk_next, &p->bulk_last, m);
+		m->first = p->small_n;
+		p->bulk_strict += m->order != NIC_ORDER_NONE;
+	}
 	p->out_n++;
 	if (!p->backlogged && p->confirmed)
 		backlog_append(q, p);
 }
 
-/* As far as it may; true: it is to have another turn. */
-static bool pump(struct link_queue *q, struct link_peer *p, uint32_t *left)
+/* As far as it may, `most` bytes at most; true: it is to have another turn. */
+static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool small_only, uint32_t *left)
 {
-	while (p->out_next && !p->dead) {
+	uint32_t sent = 0;
+	while ((small_only ? p->out_next != NULL : link_has_unsent(p)) && !p->dead) {
+		if (sent >= most || *left == 0)
+			return true;
 		uint32_t before = p->flying;
 		int error = send_next(q, p);
 		if (error == -EMSGSIZE && narrower(q, p))
 			continue;
+		/* Shut: its opening puts the peer back. Anything else: the driver below is full, or does not know the
+		 * way now. */
 		if (error)
-			/* The window: its opening puts the peer back. Anything else: the driver below is full, or does
-			 * not know the way now. */
-			return window_open(p, p->payload_max < p->out_next->len - p->out_next->done
-						      ? p->payload_max
-						      : p->out_next->len - p->out_next->done);
-		uint32_t sent = p->flying - before + LINK_HEAD;
-		if (sent >= *left) {
-			*left = 0;
-			return p->out_next != NULL;
-		}
-		*left -= sent;
+			return error != SHUT;
+		uint32_t bytes = p->flying - before + LINK_HEAD;
+		sent += bytes;
+		*left -= bytes < *left ? bytes : *left;
 	}
 	return false;
 }
@@ -397,33 +481,39 @@ static inline bool send_lone(struct link_queue *q)
 {
 	struct link_peer *p = q->backlog_first;
 	struct link_message *m = p->out_next;
-	if (p->next_backlog || !m || m->next || m->done || m->len > p->payload_max || !window_open(p, m->len) ||
-	    p->dead)
+	if (p->next_backlog || p->bulk_next || !m || m->next || m->len > p->payload_max ||
+	    !window_open(p, m->len, false) || p->dead)
 		return false;
 	m->first = p->next;
 	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0), 0))
 		return false;
-	sent_note(q, p, m, m, m->len);
+	sent_note(q, p, m, m->len, true);
+	small_sent(p, m, 1, m->len);
 	q->backlog_first = q->backlog_last = NULL;
 	p->backlogged = q->stalled = false;
 	return true;
 }
 
+/* Small messages of all first. Then each has its turn, until a whole round of them changes nothing. */
 static void send_backlog(struct link_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
-	struct link_peer *last = q->backlog_last;
-	q->stalled = false;
-	while (q->backlog_first && left) {
-		struct link_peer *p = q->backlog_first;
+	struct link_peer *p, *stuck = NULL;
+	for (p = q->backlog_first; p && left; p = p->next_backlog)
+		pump(q, p, PUMP_BYTES, true, &left);
+	left = PUMP_BYTES;
+	while ((p = q->backlog_first) && left && p != stuck) {
+		uint32_t before = left;
 		q->backlog_first = p->next_backlog;
 		if (!q->backlog_first)
 			q->backlog_last = NULL;
 		p->backlogged = false;
-		if (pump(q, p, &left))
+		if (pump(q, p, TURN_BYTES, false, &left))
 			link_backlog_add(q, p);
-		if (p == last)
-			break;
+		if (left != before)
+			stuck = NULL;
+		else if (p->backlogged && !stuck)
+			stuck = p;
 	}
 	q->stalled = q->backlog_first != NULL;
 }

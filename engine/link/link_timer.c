@@ -167,7 +167,7 @@ static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t 
 
 static bool is_awaited(const struct link_queue *q, const struct link_peer *p)
 {
-	return p->una != p->next || p->out_next || p->early_n || p->due_message ||
+	return p->una != p->next || link_has_unsent(p) || p->early_n || p->due_message ||
 	       (q->owes && p->attached && q->owes(q->owes_ctx, p->index));
 }
 

@@ -39,6 +39,15 @@ void answer_no_room(struct shard *s, struct session *se)
 	session_poisoned(s, se);
 }
 
+/* A cancel is behind its request, what belongs to fragments behind what was said of them; ASK is behind what it asks
+ * for. Answers, grants and credits are behind nothing but smaller ones. */
+static inline enum nic_order order_of(enum head_type type)
+{
+	if (type == HEAD_CANCEL)
+		return NIC_ORDER_ALL;
+	return type == HEAD_ASK || type == HEAD_LARGE || type == HEAD_ABORT ? NIC_ORDER_STREAM : NIC_ORDER_NONE;
+}
+
 static int send_now(struct shard *s, struct session *se, enum head_type type, unsigned flags, unsigned fn,
 		    uint32_t call, uint32_t gen, uint64_t time, const void *data, size_t len)
 {
@@ -48,6 +57,7 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 		return error;
 	fill(tx.head, type, flags, fn, call, gen, time);
 	copy_body(tx.body, data, len);
+	tx.order = (uint8_t)order_of(type);
 	error = session_commit(s, se, &tx);
 	if (unlikely(error)) {
 		se->q->ops->tx_cancel(se->q, &tx);

@@ -214,6 +214,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, start->len);
+	tx.order = NIC_ORDER_NONE;
 	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
 		se->q->ops->tx_cancel(se->q, &tx);
 		retry_abandon(retry);

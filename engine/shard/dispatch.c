@@ -101,6 +101,7 @@ void dispatch_flush(struct far_req *req)
 		return;
 	case ANSWER_RESERVED:
 		answer_fill_head(req->tx.head, req);
+		req->tx.order = NIC_ORDER_NONE;
 		if (unlikely(session_commit(s, req->session, &req->tx))) {
 			req->session->q->ops->tx_cancel(req->session->q, &req->tx);
 			answer_no_room(s, req->session);

@@ -331,6 +331,7 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 			       .gen = p->out[o->lane].life,
 			       .time_low = (uint32_t)o->sent,
 			       .time_high = (uint32_t)(o->sent >> 32)};
+	tx.order = NIC_ORDER_STREAM;
 	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
 		se->q->ops->tx_cancel(se->q, &tx);
 		answer_no_room(s, se);

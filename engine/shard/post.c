@@ -62,6 +62,7 @@ static int send_post(struct shard *s, struct large_peer *p, const struct call_st
 		start->write(start->data, tx.body, start->len);
 	else
 		copy_body(tx.body, start->data, start->len);
+	tx.order = NIC_ORDER_STREAM;
 	if (session_commit(s, se, &tx)) {
 		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;

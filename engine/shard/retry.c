@@ -83,6 +83,7 @@ static void resend(struct shard *s, struct retry *r)
 	if (hash_bytes)
 		call_write_hash(s, r->fn, tx.body + r->len);
 	memcpy(tx.body + r->len + hash_bytes, &repeat, sizeof repeat);
+	tx.order = NIC_ORDER_NONE;
 	if (session_commit(s, se, &tx)) {
 		se->q->ops->tx_cancel(se->q, &tx);
 		return;

@@ -115,7 +115,7 @@ static void on_made(void *user, enum far_status status, const void *data, size_t
 static void traffic(unsigned n)
 {
 	struct far_err err;
-	uint8_t bytes[2000];
+	uint8_t bytes[2000] = {0};
 	uint64_t ok;
 	while (n-- > 0) {
 		size_t len = n * 37 % sizeof bytes;

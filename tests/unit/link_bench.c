@@ -95,6 +95,15 @@ static uint8_t byte_of(uint64_t seq, uint64_t i)
 	return (uint8_t)((seq * 31 + i * 7 + (i >> 8) * 3 + (i >> 16)) ^ 0x5a);
 }
 
+void bench_fill(struct nic_tx *tx, uint64_t seq, uint64_t len)
+{
+	memset(tx->head, 0xc3, LINK_BENCH_HEAD);
+	memcpy(tx->head, &seq, sizeof seq);
+	memcpy(tx->head + 8, &len, sizeof len);
+	for (uint64_t i = 0; i < len; i++)
+		tx->body[i] = byte_of(seq, i);
+}
+
 int bench_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 {
 	struct nic_queue *q = bench.ends[e].q;
@@ -103,11 +112,7 @@ int bench_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 	if (error)
 		return error;
 	must((uintptr_t)tx.head % 4 == 0 && (uintptr_t)tx.body % 64 == 0);
-	memset(tx.head, 0xc3, LINK_BENCH_HEAD);
-	memcpy(tx.head, &seq, sizeof seq);
-	memcpy(tx.head + 8, &len, sizeof len);
-	for (uint64_t i = 0; i < len; i++)
-		tx.body[i] = byte_of(seq, i);
+	bench_fill(&tx, seq, len);
 	return q->ops->tx_commit(q, &tx);
 }
 

@@ -58,6 +58,8 @@ void bench_two(uint32_t *at_0, uint32_t *at_1);
 
 /** Sends message number `seq` of `len` bytes, which the receiver checks by its head: 0 or -errno. */
 int bench_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len);
+/** Fills what was reserved as message number `seq`. */
+void bench_fill(struct nic_tx *tx, uint64_t seq, uint64_t len);
 /** Is it message number `seq` as bench_send() sent it. */
 bool bench_is(const struct nic_pkt *pkt, uint64_t seq);
 /** Takes what there is, of queue `queue`: how many. */

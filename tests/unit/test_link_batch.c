@@ -438,7 +438,7 @@ Test(link_batch_hostile, early)
 	bench_fini();
 }
 
-/* In the middle of a message of two packets. */
+/* Between the packets of another message: they do not wait for its end. */
 Test(link_batch_hostile, within_a_message)
 {
 	begin_hostile();
@@ -452,7 +452,25 @@ Test(link_batch_hostile, within_a_message)
 	cr_assert_eq(bench.ends[1].downs, 0);
 	memcpy(seen.bytes, batch, len);
 	inject(2, len);
-	expect_broken(0, "within", 0);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert(bench.ends[1].got == 5 && !bench.ends[1].bad);
+	bench_fini();
+}
+
+/* When some of the same packet came in pieces, which packets of several never do. */
+Test(link_batch_hostile, after_a_piece)
+{
+	begin_hostile();
+	uint8_t batch[sizeof seen.bytes];
+	memcpy(batch, seen.bytes, seen.len);
+	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	h->marks = WIRE_PIECE | WIRE_MORE;
+	h->length = be32_of(3000);
+	inject(1, seen.len);
+	cr_assert_eq(bench.ends[1].downs, 0);
+	memcpy(seen.bytes, batch, seen.len);
+	inject(1, seen.len);
+	expect_broken(0, "after a piece", 0);
 	bench_fini();
 }
 

@@ -191,6 +191,70 @@ Test(link_hostile, two_lengths)
 	bench_fini();
 }
 
+/* A second message in fragments begins before the first is whole. */
+Test(link_hostile, two_at_once)
+{
+	for (unsigned late = 0; late < 2; late++) {
+		begin(WIRE_MESSAGE);
+		head()->length = be32_of(300);
+		for (unsigned i = 0; i < 2; i++) {
+			head()->packet = head()->first = be32_of(late ? 2 - i : 1 + i);
+			inject();
+		}
+		cr_assert_eq(bench.ends[1].downs, 1);
+		cr_assert_eq(bench.ends[1].error, -EPROTO);
+		cr_assert_eq(bench.ends[1].got, 1);
+		bench_fini();
+	}
+}
+
+/* Whole ones, of which the middle one comes in pieces, between the fragments of another: they do not wait for it. */
+Test(link_hostile, pieces_within_a_message)
+{
+	begin(WIRE_MESSAGE);
+	bench.ends[1].got = 0; /* numbered so, it comes again */
+	uint8_t bytes[100];
+	memcpy(bytes, caught + 96, 100);
+	head()->length = be32_of(200); /* of some other message */
+	head()->packet = head()->first = be32_of(1);
+	inject();
+	head()->length = be32_of(100);
+	for (uint32_t offset = 0; offset < 100; offset += 50) {
+		head()->packet = head()->first = be32_of(2);
+		head()->offset = be32_of(offset);
+		head()->marks = (uint8_t)(WIRE_PIECE | (offset ? 0 : WIRE_MORE));
+		memmove(caught + 96, bytes + offset, 50);
+		caught_len = 96 + 50;
+		inject();
+	}
+	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	/* The whole packet again is one that was taken. */
+	head()->marks = 0;
+	head()->offset = be32_of(0);
+	memcpy(caught + 96, bytes, 100);
+	caught_len = 196;
+	uint64_t duplicates = stats_of_1().link_duplicates;
+	inject();
+	cr_assert_eq(stats_of_1().link_duplicates, duplicates + 1);
+	/* A piece, and then the whole, often: nothing of the piece stays behind. At last a piece and the rest. */
+	for (uint32_t packet = 3; packet <= 9; packet++) {
+		bench.ends[1].got = 0;
+		head()->packet = head()->first = be32_of(packet);
+		head()->marks = WIRE_PIECE | WIRE_MORE;
+		caught_len = 96 + 50;
+		inject();
+		head()->marks = packet == 9 ? WIRE_PIECE : 0;
+		head()->offset = be32_of(packet == 9 ? 50 : 0);
+		memcpy(caught + 96, bytes + (packet == 9 ? 50 : 0), packet == 9 ? 50 : 100);
+		caught_len = packet == 9 ? 96 + 50 : 196;
+		inject();
+		cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad, "packet %u", packet);
+	}
+	cr_assert_eq(bench.ends[1].downs, 0);
+	bench_fini();
+}
+
 /* Fragments that leave a gap, or overlap. */
 Test(link_hostile, gap_in_a_message)
 {

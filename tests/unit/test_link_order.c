@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What passes what: small messages and large ones that leave at the same time. */
+#include "link_bench.h"
+
+#include "base/limits.h"
+#include "wire/head.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+enum { SEQS = 4096 };
+
+static uint32_t at_0, at_1;
+static struct {
+	uint64_t seqs[SEQS]; /* in the order in which they came */
+	unsigned n;
+	bool bad;
+} got;
+
+static struct nic_queue *queue(unsigned e)
+{
+	return bench.ends[e].q;
+}
+
+static int commit(unsigned e, uint32_t peer, uint64_t seq, uint64_t len, enum nic_order order)
+{
+	struct nic_queue *q = queue(e);
+	struct nic_tx tx;
+	int error = q->ops->tx_reserve(q, peer, len, &tx);
+	if (error)
+		return error;
+	cr_assert_eq(tx.order, NIC_ORDER_ALL);
+	bench_fill(&tx, seq, len);
+	tx.order = (uint8_t)order;
+	return q->ops->tx_commit(q, &tx);
+}
+
+static void flush(unsigned e)
+{
+	queue(e)->ops->flush(queue(e));
+}
+
+/* Takes what there is at `e`. */
+static void take(unsigned e)
+{
+	struct nic_pkt pkts[16];
+	unsigned n;
+	while ((n = queue(e)->ops->recv(queue(e), pkts, 16)))
+		for (unsigned i = 0; i < n; i++) {
+			uint64_t seq;
+			memcpy(&seq, pkts[i].head, sizeof seq);
+			got.bad |= !bench_is(&pkts[i], seq) || got.n == SEQS;
+			if (got.n < SEQS)
+				got.seqs[got.n++] = seq;
+			if (pkts[i].cookie)
+				queue(e)->ops->release(queue(e), pkts[i].peer, pkts[i].cookie);
+		}
+	flush(e);
+}
+
+/* Steps both until `n` have come at end 1. */
+static void run_until(unsigned n, unsigned turns)
+{
+	while (turns-- > 0 && got.n < n) {
+		flush(0);
+		take(1);
+		bench_take(0, 0);
+		bench.now += 100000;
+	}
+	cr_assert(got.n >= n && !got.bad, "%u of %u", got.n, n);
+}
+
+static void begin(void)
+{
+	bench_init();
+	bench_two(&at_0, &at_1);
+	for (unsigned i = 0; i < 50; i++)
+		bench_turn();
+	memset(&got, 0, sizeof got);
+}
+
+static bool may_pass(enum nic_order small, enum nic_order large)
+{
+	return small == NIC_ORDER_NONE || (small == NIC_ORDER_STREAM && large == NIC_ORDER_NONE);
+}
+
+/* One large one and a small one behind it, of all orders; the large one not begun, or under way. */
+Test(link_order, pairs)
+{
+	for (unsigned i = 0; i < 18; i++) {
+		enum nic_order large = i % 3, small = i / 3 % 3;
+		begin();
+		cr_assert_eq(commit(0, at_0, 0, UINT64_C(3) << 20, large), 0);
+		if (i >= 9)
+			flush(0);
+		cr_assert_eq(commit(0, at_0, 1, 30, small), 0);
+		run_until(2, 1000);
+		cr_assert_eq(got.seqs[0], may_pass(small, large) ? 1 : 0, "%u passes %u", small, large);
+		bench_fini();
+	}
+}
+
+/* What must not pass keeps those back that must not pass it. */
+Test(link_order, chain)
+{
+	static const uint64_t expected[] = {4, 6, 0, 1, 2, 3, 5};
+	begin();
+	cr_assert_eq(commit(0, at_0, 0, 1 << 20, NIC_ORDER_NONE), 0);
+	cr_assert_eq(commit(0, at_0, 1, 10, NIC_ORDER_ALL), 0);
+	cr_assert_eq(commit(0, at_0, 2, 10, NIC_ORDER_STREAM), 0);
+	cr_assert_eq(commit(0, at_0, 3, 1 << 20, NIC_ORDER_STREAM), 0);
+	cr_assert_eq(commit(0, at_0, 4, 10, NIC_ORDER_NONE), 0);
+	cr_assert_eq(commit(0, at_0, 5, 10, NIC_ORDER_STREAM), 0);
+	cr_assert_eq(commit(0, at_0, 6, 10, NIC_ORDER_NONE), 0);
+	run_until(7, 1000);
+	for (unsigned i = 0; i < 7; i++)
+		cr_assert_eq(got.seqs[i], expected[i], "%u: %u", i, (unsigned)got.seqs[i]);
+	bench_fini();
+}
+
+/* A large one has filled its window, and nobody receives. Expect small ones to leave at once none the less. */
+Test(link_order, window_left)
+{
+	begin();
+	cr_assert_eq(commit(0, at_0, 0, UINT64_C(4) << 20, NIC_ORDER_NONE), 0);
+	for (unsigned i = 0; i < 10; i++)
+		flush(0);
+	unsigned waiting = dgram_waiting(&bench.fabric);
+	cr_assert_leq(waiting * 1304, FAR_LINK_WINDOW_BYTES);
+	for (uint64_t i = 1; i <= 10; i++) {
+		cr_assert_eq(commit(0, at_0, i, 1000, NIC_ORDER_NONE), 0);
+		flush(0);
+		cr_assert_eq(dgram_waiting(&bench.fabric), waiting + i);
+	}
+	run_until(11, 1000);
+	for (uint64_t i = 0; i < 10; i++)
+		cr_assert_eq(got.seqs[i], i + 1);
+	bench_fini();
+}
+
+/* Small ones without end. Expect the large one to come all the same, of any order, and after those that it waits for.
+ */
+Test(link_order, share)
+{
+	for (enum nic_order large = NIC_ORDER_ALL; large <= NIC_ORDER_NONE; large++) {
+		bench_init();
+		bench.fabric.packet_max = 9000;
+		bench_two(&at_0, &at_1);
+		uint64_t seq = 0, at = 500;
+		bool there = false;
+		for (unsigned turn = 0; turn < 2000 && !there; turn++) {
+			uint64_t most = seq + 600;
+			for (; seq < most; seq++)
+				if (commit(0, at_0, seq, seq == at ? 5000 : 2000,
+					   seq == at ? large : NIC_ORDER_NONE))
+					break;
+			flush(0);
+			got.n = 0;
+			take(1);
+			bench_take(0, 0);
+			for (unsigned i = 0; i < got.n; i++) {
+				there |= got.seqs[i] == at;
+				cr_assert(large == NIC_ORDER_NONE || !there || got.seqs[i] >= at);
+			}
+			cr_assert(!got.bad);
+			bench.now += 10000;
+		}
+		cr_assert(there, "order %u, after %u", large, (unsigned)seq);
+		bench_fini();
+	}
+}
+
+static struct {
+	unsigned to[4096];
+	unsigned n;
+} left;
+
+static bool log_peer(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx;
+	(void)q;
+	(void)len;
+	if (from == 0 && bytes[1] == WIRE_MESSAGE && left.n < 4096)
+		left.to[left.n++] = to;
+	return true;
+}
+
+/* Large ones to two peers, a small one to a third, in one flush. Expect the small one first, and turns of the others.
+ */
+Test(link_order, across_peers)
+{
+	uint32_t to_1, to_2, to_3, ignored;
+	bench_init();
+	for (unsigned e = 0; e < 4; e++)
+		end_open(e, 1);
+	bench_pair(0, 1, &to_1, &ignored);
+	bench_pair(0, 2, &to_2, &ignored);
+	bench_pair(0, 3, &to_3, &ignored);
+	for (unsigned i = 0; i < 50; i++)
+		bench_turn();
+	memset(&left, 0, sizeof left);
+	bench.fabric.hook = log_peer;
+	cr_assert_eq(commit(0, to_1, 0, 1 << 20, NIC_ORDER_NONE), 0);
+	cr_assert_eq(commit(0, to_2, 0, 1 << 20, NIC_ORDER_NONE), 0);
+	cr_assert_eq(commit(0, to_3, 0, 32, NIC_ORDER_ALL), 0);
+	flush(0);
+	cr_assert_gt(left.n, 100);
+	cr_assert_eq(left.to[0], 3);
+	unsigned n[4] = {0};
+	for (unsigned i = 0; i < left.n; i++)
+		n[left.to[i]]++;
+	cr_assert(n[1] > left.n / 3 && n[2] > left.n / 3, "%u and %u", n[1], n[2]);
+	for (unsigned i = 0; i < 1000 && bench.ends[1].got + bench.ends[2].got + bench.ends[3].got < 3; i++)
+		bench_turn();
+	for (unsigned e = 1; e < 4; e++)
+		cr_assert(bench.ends[e].got == 1 && !bench.ends[e].bad);
+	bench_fini();
+}
+
+static uint64_t mixed_len(uint64_t seq)
+{
+	uint64_t x = (seq + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+	return x % 12 == 0 ? x % 100000 : x % 5 == 0 ? x % 5000 : x % 129;
+}
+
+static enum nic_order mixed_order(uint64_t seq)
+{
+	return (enum nic_order)((seq * UINT64_C(0xd1342543de82ef95) >> 40) % 3);
+}
+
+/* Each once, and none before one that it must not pass. */
+static void check_order(unsigned n)
+{
+	static bool came[SEQS];
+	memset(came, 0, sizeof came);
+	cr_assert_eq(got.n, n);
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t seq = got.seqs[i];
+		cr_assert(seq < n && !came[seq]);
+		came[seq] = true;
+		enum nic_order order = mixed_order(seq);
+		bool small = mixed_len(seq) <= 1000;
+		for (uint64_t before = 0; before < seq; before++) {
+			bool behind = order == NIC_ORDER_ALL || mixed_order(before) == NIC_ORDER_ALL
+					      ? order == NIC_ORDER_ALL || (order == NIC_ORDER_STREAM &&
+									   mixed_order(before) == NIC_ORDER_ALL)
+					      : order == NIC_ORDER_STREAM && mixed_order(before) == NIC_ORDER_STREAM;
+			behind |= order == NIC_ORDER_NONE && mixed_order(before) == NIC_ORDER_NONE && small &&
+				  mixed_len(before) <= 1000;
+			cr_assert(!behind || came[before], "%u before %u", (unsigned)seq, (unsigned)before);
+		}
+	}
+}
+
+Test(link_order, everything_happens)
+{
+	enum { MESSAGES = 600 };
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		begin();
+		bench.fabric.seed = seed;
+		bench.fabric.drop = bench.fabric.repeat = bench.fabric.overtake = bench.fabric.damage = 50;
+		bench.fabric.misalign = (unsigned)(seed * 7 % 64);
+		bench.fabric.full_every = seed % 3 ? 0 : 7;
+		uint64_t seq = 0;
+		for (unsigned turn = 0; turn < 100000 && got.n < MESSAGES; turn++) {
+			for (unsigned i = 0; seq < MESSAGES && i < seed * 3; i++, seq++)
+				if (commit(0, at_0, seq, mixed_len(seq), mixed_order(seq)))
+					break;
+			flush(0);
+			take(1);
+			bench_take(0, 0);
+			bench.now += 100000;
+		}
+		cr_assert(!got.bad);
+		check_order(MESSAGES);
+		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+		bench_fini();
+	}
+}
+
+/* The path becomes narrower than small ones are, while a large one is under way. */
+Test(link_order, narrower_path)
+{
+	for (unsigned drop = 0; drop <= 50; drop += 25) {
+		enum { SMALL = 40 };
+		begin();
+		bench_fini();
+		bench_init();
+		bench.fabric.packet_max = 60000;
+		bench_two(&at_0, &at_1);
+		bench.fabric.drop = drop;
+		memset(&got, 0, sizeof got);
+		bench.fabric.black_hole = 1300; /* what is under way is lost */
+		for (uint64_t i = 0; i < SMALL; i++) {
+			cr_assert_eq(commit(0, at_0, i, i % 10 ? 4000 : 200000, NIC_ORDER_NONE), 0);
+			if (i % 8 == 7)
+				flush(0);
+			if (i == SMALL / 2)
+				bench.fabric.packet_max = 1300;
+		}
+		for (unsigned i = 0; i < 200000 && got.n < SMALL; i++) {
+			flush(0);
+			take(1);
+			bench_take(0, 0);
+			bench.now += 100000;
+		}
+		cr_assert(got.n == SMALL && !got.bad, "%u", got.n);
+		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+		bench_fini();
+	}
+}
+
+/* What waits goes with the peer, begun or not. */
+Test(link_order, detached)
+{
+	begin();
+	for (uint64_t i = 0; i < 30; i++)
+		cr_assert_eq(commit(0, at_0, i, i % 3 ? 100 : 300000, (enum nic_order)(i % 3)), 0);
+	flush(0);
+	queue(0)->ops->detach(queue(0), at_0);
+	flush(0);
+	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	for (unsigned i = 0; i < 50; i++)
+		bench_turn();
+	cr_assert_eq(bench.ends[1].downs, 1);
+	bench_fini();
+}
