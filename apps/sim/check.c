@@ -52,8 +52,6 @@ static unsigned runs_kept(const struct history_call *c)
 
 static bool touches(const struct history_incident *i, uint32_t a, uint32_t b)
 {
-	if (i->kind == INCIDENT_LOSS)
-		return false;
 	if (i->kind == INCIDENT_CUT)
 		return (i->a == a && i->b == b) || (i->a == b && i->b == a);
 	return i->a == a || i->a == b;

@@ -34,7 +34,8 @@ static void packets_begin(void *ctx)
 				    .duplicate = what->duplicate,
 				    .reorder = what->reorder,
 				    .reorder_ns = what->reorder_by.max,
-				    .corrupt = what->corrupt};
+				    .corrupt = what->corrupt,
+				    .cut = what->cut};
 	if (!d->over)
 		disturb_links(d, &s);
 }

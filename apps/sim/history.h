@@ -44,8 +44,7 @@ struct history_call {
 enum incident_kind {
 	INCIDENT_CRASH, /* of `a`; `until`: when it began its next life; never: HISTORY_TIME_NONE */
 	INCIDENT_PAUSE, /* of `a` */
-	INCIDENT_CUT,   /* `a` hears nothing of `b`, or b of a */
-	INCIDENT_LOSS   /* packets are lost by chance, everywhere */
+	INCIDENT_CUT    /* `a` hears nothing of `b`, or b of a */
 };
 
 struct history_incident {

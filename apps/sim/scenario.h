@@ -52,9 +52,9 @@ struct workload {
 extern const char *const disturb_drop_names[DISTURB_DROPS + 1];
 
 struct disturbance {
-	uint32_t loss, duplicate, reorder, corrupt; /* chances of a packet */
-	uint32_t burst;                             /* chance that a burst of losses begins with a packet */
-	uint32_t burst_packets;                     /* its mean length */
+	uint32_t loss, duplicate, reorder, corrupt, cut; /* chances of a packet; cut: its end is missing */
+	uint32_t burst;                                  /* chance that a burst of losses begins with a packet */
+	uint32_t burst_packets;                          /* its mean length */
 	struct range reorder_by;
 	uint32_t partitions, one_way, crashes, restarts, pauses; /* how many in a run */
 	struct range partition_for, down_for, pause_for;

@@ -319,10 +319,8 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 /* What went before a failure, on stderr: whoever reads of it sees this. */
 static void tell_incidents(const struct history *h)
 {
-	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",
-					    [INCIDENT_PAUSE] = "pause",
-					    [INCIDENT_CUT] = "cut",
-					    [INCIDENT_LOSS] = "loss"};
+	static const char *const kinds[] = {
+		[INCIDENT_CRASH] = "crash", [INCIDENT_PAUSE] = "pause", [INCIDENT_CUT] = "cut"};
 	for (size_t k = 0; k < h->incidents_n && k < TOLD_MAX; k++) {
 		const struct history_incident *i = &h->incidents[k];
 		fprintf(stderr, "%s of worker %" PRIu32, kinds[i->kind], i->a);

@@ -32,6 +32,13 @@ bounded "$farcall" sim --scenario pair-loss --seeds 1 --trace
 [ $rc -eq 0 ] && [ "$(wc -l <"$dir/out")" -gt 100 ]
 ok "a trace" $?
 
+# A trap is one only if its packets are lost: as many as the disturbance says.
+for trap in lost-grant lost-credit; do
+	bounded "$farcall" sim --scenario $trap --seeds 1 --trace
+	[ $rc -eq 0 ] && [ "$(grep -c ' dropped .*loss' "$dir/out")" -eq 12 ]
+	ok "$trap: twelve packets are lost" $?
+done
+
 # A checker that cannot be content: each packet is lost now and then, and none may be sent again.
 mkdir -p workloads disturbances checkers
 printf 'mix echo 1\ncalls 200\n' >workloads/w.txt
