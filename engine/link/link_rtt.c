@@ -54,16 +54,24 @@ void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now)
 	peak_raise(r, smaller(ns, FAR_LINK_PEAK_NS_MAX), now);
 }
 
-void rtt_back_off(struct link_rtt *r)
+void rtt_back_off(struct link_rtt *r, uint64_t now)
 {
 	if (r->backoff < 16)
 		r->backoff++;
 	r->watch |= RTT_BACKED;
+	r->backed_at = now;
 }
 
-void rtt_progress(struct link_rtt *r)
+/* Above what was measured. */
+static uint64_t margin(const struct link_rtt *r)
 {
-	r->backoff /= 2;
+	return larger(4 * r->var_ns, FAR_LINK_MARGIN_NS);
+}
+
+void rtt_progress(struct link_rtt *r, uint64_t now)
+{
+	if (r->smooth_ns && now - r->backed_at <= r->smooth_ns + margin(r))
+		r->backoff /= 2;
 	if (r->backoff == 0)
 		r->watch &= (uint8_t)~RTT_BACKED;
 }
@@ -72,7 +80,7 @@ uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now)
 {
 	uint64_t ns = FAR_LINK_RESEND_NS, late = peak(r, now);
 	if (r->smooth_ns)
-		ns = r->smooth_ns + larger(4 * r->var_ns, FAR_LINK_MARGIN_NS);
+		ns = r->smooth_ns + margin(r);
 	ns = smaller(larger(ns, late + late / 4), FAR_LINK_RTT_NS_MAX);
 	return larger(ns, smaller(ns << r->backoff, FAR_LINK_RESEND_NS_MAX));
 }

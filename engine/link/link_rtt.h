@@ -2,8 +2,9 @@
 /**
  * What is known of the round trip to a peer, and the time-outs that follow from it. The shape is RFC 6298's: a smoothed
  * round trip and its mean deviation, Karn's rule (a packet that was sent twice is no sample), and a back-off that stays
- * until there is a fresh sample, but is halved whenever something is acknowledged: where much is lost, as at a receiver
- * whose ring is small, the timed packet may be among the lost ones for ever. Two things are added.
+ * until there is a fresh sample. But where much is lost, as at a receiver whose ring is small, the timed packet may be
+ * among the lost ones for ever: so it is halved by what is acknowledged as soon after a time-out as the network, as it
+ * was measured, can answer what was sent then. Two things are added.
  *
  * The margin above the round trip is FAR_LINK_MARGIN_NS at least, not a second: the network is measured in
  * microseconds. What is longer is the peer's host, which may run something else for milliseconds, rarely, so that the
@@ -39,6 +40,7 @@ struct link_rtt {
 	uint64_t peak_at;
 	uint64_t sent_at;    /* TIMING */
 	uint64_t sampled_at; /* last sample, or its beginning */
+	uint64_t backed_at;  /* last time-out */
 	uint64_t late_from;  /* when `late` was sent first, or a little later */
 	uint64_t late_ns;    /* from then to its acknowledgement */
 };
@@ -48,9 +50,9 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now);
 /** A packet was sent again for nothing: it was acknowledged `ns` after it had been sent first. */
 void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now);
 /** A time-out: the next one is twice as long. */
-void rtt_back_off(struct link_rtt *r);
+void rtt_back_off(struct link_rtt *r, uint64_t now);
 /** Something was acknowledged after that. */
-void rtt_progress(struct link_rtt *r);
+void rtt_progress(struct link_rtt *r, uint64_t now);
 /** Unacknowledged for so long, packets are sent again: [FAR_LINK_MARGIN_NS, FAR_LINK_RTT_NS_MAX]. */
 uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now);
 /** Unacknowledged for so long, the last packet is sent once more, to ask what is missing; 0: the time-out is as soon,

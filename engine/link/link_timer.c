@@ -56,7 +56,7 @@ __attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link
 	if (p->rtt.watch & RTT_LATE && (int32_t)(ack - p->rtt.late) > 0)
 		late_arrived(q, p);
 	if (p->rtt.watch & RTT_BACKED)
-		rtt_progress(&p->rtt);
+		rtt_progress(&p->rtt, now_of(q));
 }
 
 void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number)
@@ -144,7 +144,7 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	if (p->resends == 2)
 		link_doubt(p);
 	narrow(p);
-	rtt_back_off(&p->rtt);
+	rtt_back_off(&p->rtt, now);
 	p->resend_at = now + rtt_timeout(&p->rtt, now);
 	link_resend(q, p, true);
 	/* With our address in it, so that one who does not know us can say so. */

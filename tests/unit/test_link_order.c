@@ -152,8 +152,7 @@ Test(link_order, share)
 		for (unsigned turn = 0; turn < 2000 && !there; turn++) {
 			uint64_t most = seq + 600;
 			for (; seq < most; seq++)
-				if (commit(0, at_0, seq, seq == at ? 5000 : 2000,
-					   seq == at ? large : NIC_ORDER_NONE))
+				if (commit(0, at_0, seq, seq == at ? 5000 : 2000, seq == at ? large : NIC_ORDER_NONE))
 					break;
 			flush(0);
 			got.n = 0;

@@ -92,12 +92,20 @@ Test(link_rtt, back_off)
 	samples(&r, 200, 20 * US, 0);
 	uint64_t now = 10 * FAR_LINK_PEAK_NS, base = rtt_timeout(&r, now), before = base;
 	for (unsigned i = 1; i < 100; i++) {
-		rtt_back_off(&r);
+		rtt_back_off(&r, 0);
 		uint64_t ns = rtt_timeout(&r, now);
 		cr_assert(ns == 2 * before || ns == FAR_LINK_RESEND_NS_MAX, "%u", i);
 		before = ns;
 	}
 	cr_assert_eq(before, FAR_LINK_RESEND_NS_MAX);
+	/* An answer that the network cannot have given so soon to what was sent last may be one to what was sent first;
+	 * of those that it can have given, each halves it. */
+	rtt_progress(&r, 20 * US + 2 * FAR_LINK_MARGIN_NS);
+	cr_assert_eq(rtt_timeout(&r, now), FAR_LINK_RESEND_NS_MAX);
+	rtt_progress(&r, 20 * US);
+	rtt_progress(&r, 20 * US);
+	cr_assert_eq(r.backoff, 4);
+	cr_assert_eq(rtt_timeout(&r, now), 16 * base);
 	rtt_sample(&r, 20 * US, now);
 	cr_assert_eq(rtt_timeout(&r, now), base);
 }
@@ -107,7 +115,7 @@ Test(link_rtt, ceilings)
 {
 	struct link_rtt r = {0};
 	samples(&r, 200, 300 * MS, 0);
-	rtt_back_off(&r);
+	rtt_back_off(&r, 0);
 	cr_assert_geq(rtt_timeout(&r, 0), 300 * MS);
 	samples(&r, 200, UINT64_MAX, 0);
 	cr_assert_eq(rtt_timeout(&r, 0), FAR_LINK_RTT_NS_MAX);
@@ -116,7 +124,7 @@ Test(link_rtt, ceilings)
 	rtt_mend(&still, 60 * S, 0);
 	cr_assert_eq(rtt_timeout(&still, 0), FAR_LINK_PEAK_NS_MAX * 5 / 4);
 	/* The back-off is what remembers that: it might be the network. */
-	rtt_back_off(&still);
+	rtt_back_off(&still, 0);
 	rtt_mend(&still, 60 * S, 0);
 	cr_assert_eq(rtt_timeout(&still, 0), FAR_LINK_PEAK_NS_MAX * 5 / 2);
 	rtt_mend(&still, MS, 0);
