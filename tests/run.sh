@@ -6,7 +6,7 @@ set -u
 packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2
 libdpdk-dev tshark tcpdump ethtool iputils-ping"
-suites="unit models nic e2e e2e-udp install"
+suites="unit models nic sim e2e e2e-udp install"
 
 usage() {
 	cat <<'END'
@@ -16,8 +16,8 @@ Installs the packages that the tests need (only what is missing; as root, or wit
 build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
 The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
 
-  --suite NAME     only this one: unit, models, nic, e2e, e2e-udp, install; asan and tsan are those builds' own tests,
-                   docker is docker/test.sh
+  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, install; asan and tsan are those builds' own
+                   tests, docker is docker/test.sh
   --no-sanitizers  without build-asan/ and build-tsan/
   --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
                    skip
@@ -202,6 +202,18 @@ gate() { # directory
 		"$(($(seconds) - from)) s"
 }
 
+# What both compilers make of the simulator's clusters: the same packets.
+same() {
+	from=$(seconds)
+	if sh "$top/tests/sim/cluster_same.sh" "$builds/build/tests/sim/cluster_trace" "$builds/build-clang/tests/sim/cluster_trace"; then
+		echo "1 0 0" >>"$counts"
+	else
+		echo "0 1 0" >>"$counts"
+	fi
+	say "gcc and clang, simulated packets: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed"}')," \
+		"$(($(seconds) - from)) s"
+}
+
 # The image and the groups of containers.
 containers() {
 	from=$(seconds)
@@ -230,6 +242,7 @@ if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ] && [ "$only" != 
 		run build-clang unit
 		run build-clang clang
 		gate build-clang
+		[ ! -d "$builds/build/tests" ] || same
 	fi
 fi
 if [ -n "$sanitizers" ]; then
