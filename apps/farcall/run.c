@@ -48,7 +48,7 @@ struct run {
 
 /* A killed worker's sockets close before it can be reaped, so one that fails because of it may end first. So long one
  * that was killed can still take the blame from one that merely failed. */
-#define BLAME_NS UINT64_C(50000000)
+#define BLAME_NS UINT64_C(250000000)
 
 static uint64_t now_ns(void)
 {
