@@ -6,7 +6,8 @@ usage: tally.py LOG LABEL COUNTS
 
 A test that prints TAP (Criterion) counts by its cases; one whose last line is "N passed, N failed, N skipped" counts as
 it says; any other is one case. Its skips are the lines "SKIP: ..." (with FAR_TESTS_STRICT=1 they count as failed) and
-"SKIP-DATA: ..." (missing external data). One line of counts is appended to the file COUNTS.
+"SKIP-DATA: ..." (missing external data). One line of counts is appended to the file COUNTS. The tests that took longest
+are named.
 """
 import json
 import os
@@ -17,6 +18,8 @@ STRICT = os.environ.get("FAR_TESTS_STRICT") == "1"
 OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
 TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
 OUTPUT_LINES = 60  # of a failed test
+SLOW = 6  # tests that are named
+SLOW_S = 10.0  # when they took so long at least
 
 
 def count_own(lines):
@@ -64,12 +67,14 @@ def count_test(test):
 def main():
     log, label, out = sys.argv[1:]
     total = [0, 0, 0]
+    times = []
     with open(log, encoding="utf-8", errors="replace") as f:
         for line in f:
             test = json.loads(line)
             name = test["name"].split(" / ")[-1]
             counts, skips = count_test(test)
             total = [a + b for a, b in zip(total, counts)]
+            times.append((test["duration"], name))
             for skip in skips:
                 print(skip)
             if not counts[1]:
@@ -78,6 +83,9 @@ def main():
             for stream in "stdout", "stderr":
                 for text in test.get(stream, "").splitlines()[-OUTPUT_LINES:]:
                     print(f"  {text}")
+    slow = [f"{name} {s:.0f} s" for s, name in sorted(times, reverse=True)[:SLOW] if s >= SLOW_S]
+    if slow:
+        print(f"tests: {label}: longest: {', '.join(slow)}")
     with open(out, "a", encoding="utf-8") as f:
         print(*total, file=f)
 
