@@ -103,13 +103,19 @@ static uint64_t paused(const struct history *h, uint32_t worker, uint64_t from)
 	return sum;
 }
 
+/* Of no calls there is no array. */
+static const struct history_call *end_of(const struct history *h)
+{
+	return h->calls ? h->calls + h->calls_n : NULL;
+}
+
 /* ---- the checkers ---- */
 
 static bool check_once(struct judge *j)
 {
 	if (j->h->strays)
 		return object(j, "%" PRIu64 " requests arrived that nobody has sent", j->h->strays);
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++) {
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
 		if (c->runs_n > 1)
 			return object_call(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
 		if (c->ends && c->status == FAR_OK && c->kind != LOAD_ONEWAY && c->runs_n != 1)
@@ -124,7 +130,7 @@ static bool check_once(struct judge *j)
 
 static bool check_reply(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++)
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
 		if (c->wrong_reply)
 			return object_call(j, c, "the reply is not the one that its handler made");
 	return true;
@@ -132,7 +138,7 @@ static bool check_reply(struct judge *j)
 
 static bool check_bytes(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++)
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
 		if (c->wrong_request)
 			return object_call(j, c, "the request arrived with other bytes");
 	return true;
@@ -140,7 +146,7 @@ static bool check_bytes(struct judge *j)
 
 static bool check_deadline(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++) {
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
 		if (c->orphaned)
 			continue;
 		if (c->ends > 1)
@@ -181,7 +187,7 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 
 static bool check_class(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++)
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
 		if (c->ends && !class_fits(j, c))
 			return false;
 	return true;
@@ -189,7 +195,7 @@ static bool check_class(struct judge *j)
 
 static bool check_executed(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++) {
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
 		if (!c->ends || c->status == FAR_OK)
 			continue;
 		const char *name = far_status_name((enum far_status)c->status);
@@ -216,7 +222,7 @@ static bool was_connected(const struct history *h, const struct history_call *c,
 static bool check_incarnation(struct judge *j)
 {
 	const struct history *h = j->h;
-	for (const struct history_call *c = h->calls; c < h->calls + h->calls_n; c++) {
+	for (const struct history_call *c = h->calls; c < end_of(h); c++) {
 		for (unsigned r = 0; r < runs_kept(c); r++)
 			for (size_t k = 0; k < h->incidents_n; k++) {
 				const struct history_incident *i = &h->incidents[k];
@@ -263,7 +269,7 @@ static bool check_order(struct judge *j)
 	bool fits = true;
 	if (!sorted)
 		return object(j, "no memory to judge");
-	for (const struct history_call *c = h->calls; c < h->calls + h->calls_n; c++)
+	for (const struct history_call *c = h->calls; c < end_of(h); c++)
 		if (c->kind == LOAD_ONEWAY && c->runs_n)
 			sorted[n++] = c;
 	qsort(sorted, n, sizeof *sorted, by_run);
@@ -277,7 +283,7 @@ static bool check_order(struct judge *j)
 
 static bool check_delivered(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++)
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
 		if (c->kind == LOAD_ONEWAY && !c->ends && !c->runs_n && !c->orphaned &&
 		    !disturbed(j->h, c->from, c->to, c->begun, j->h->end))
 			return object_call(j, c, "it was never delivered");
@@ -294,7 +300,7 @@ static bool check_findings(struct judge *j, enum checker checker)
 
 static bool check_without(struct judge *j, enum far_status a, enum far_status b)
 {
-	for (const struct history_call *c = j->h->calls; c < j->h->calls + j->h->calls_n; c++)
+	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
 		if (c->ends && (c->status == a || c->status == b))
 			return object_call(j, c, "%s", far_status_name((enum far_status)c->status));
 	return true;
