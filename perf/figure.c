@@ -36,14 +36,14 @@ static const struct figure_kind kinds[] = {
 	 figure_incast,
 	 INCAST,
 	 {.gbps = 25,
-	  .bytes = 1 << 20,
+	  .bytes = 256 << 10,
 	  .messages = 10,
 	  .workers = 100,
 	  .buffer_bytes = 1000000,
 	  .priorities = {{1, 8}, 2}},
 	 "many workers send to one, and another calls it",
 	 "Many workers send long messages to one, each the next when the last was taken, and one more worker makes "
-	 "small\ncalls of it. Measured from the first message of all until every sender has had so many taken."},
+	 "small\ncalls of it. Measured until every sender has had so many taken, or the limit has come."},
 	{"mix",
 	 figure_mix,
 	 MIX,
@@ -77,7 +77,11 @@ static void tell_conditions(const struct figure_opts *o, const struct cluster_co
 	else
 		fprintf(f, "cores that take no time, ");
 	fprintf(f, "simulator %d of farcall %s\n", SIM_MODEL, FAR_VERSION);
-	fprintf(f, "of the line's rate messages can have %.3f\n", figure_framing(o));
+	fprintf(f, "of the line's rate messages can have %.3f; %" PRIu64 " packets in a transmit ring",
+		figure_framing(o), o->tx_slots);
+	if (o->buffer_bytes)
+		fprintf(f, ", %" PRIu64 " bytes in the switch", o->buffer_bytes);
+	fprintf(f, "\n");
 }
 
 static void put_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns,
@@ -90,6 +94,7 @@ static void put_conditions(const struct figure_opts *o, const struct cluster_cos
 	json_u64(j, "mtu", o->mtu);
 	json_u64(j, "rate_bits_per_s", o->gbps * UINT64_C(1000000000));
 	json_u64(j, "delay_ns", o->delay_ns);
+	json_u64(j, "tx_ring_packets", o->tx_slots);
 	json_u64(j, "base_rtt_ns", rtt_ns);
 	json_double(j, "framing_limit", figure_framing(o));
 	json_u64(j, "ghz", o->ghz);
@@ -188,8 +193,9 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 	o.what = name;
 	o.seed = 1;
 	o.mtu = 1500;
+	o.tx_slots = 512;
 	o.delay_ns = 1000;
-	o.limit_ns = 10 * FAR_SEC;
+	o.limit_ns = k->taker == INCAST ? FAR_SEC : 10 * FAR_SEC;
 	const struct {
 		unsigned takers;
 		struct option_spec spec;
@@ -205,11 +211,14 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		 {"delay", 0, OPTION_DURATION, &o.delay_ns, 1, 10 * MILLIS, "TIME", "of every cable, one way (1us)",
 		  NULL}},
 		{ALL,
+		 {"ring", 0, OPTION_COUNT, &o.tx_slots, 8, 16384, "N",
+		  "packets that wait for the wire in a NIC of a worker, in one line (512)", NULL}},
+		{ALL,
 		 {"ghz", 0, OPTION_COUNT, &o.ghz, 1, 100, "N",
 		  "cores of so many GHz, two instructions in a cycle (a core takes no time)", NULL}},
 		{ALL,
 		 {"limit", 0, OPTION_DURATION, &o.limit_ns, MILLIS, HOUR_NS, "TIME",
-		  "virtual time of a run at most (10s)", NULL}},
+		  "virtual time of a run (incast 1s, else 10s)", NULL}},
 		{GOODPUT,
 		 {"loss", 0, OPTION_COUNTS, &o.losses, 0, 1000000, "N,...",
 		  "packets lost of a million, a run with each (0,10,100,1000)", NULL}},
@@ -223,7 +232,7 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		{SWITCHED, {"workers", 0, OPTION_COUNT, &o.workers, 2, 1000, "N", "workers that send (100)", NULL}},
 		{GOODPUT | INCAST,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 1, FAR_MSG_WHOLE_MAX, "SIZE",
-		  "of a message (goodput 8M, incast 1M)", NULL}},
+		  "of a message (goodput 8M, incast 256K)", NULL}},
 		{GOODPUT | INCAST,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 1000000, "N",
 		  "that are measured: all (100), or of each sender at the least (incast 10)", NULL}},

@@ -25,6 +25,7 @@ struct figure_opts {
 	uint64_t buffer_bytes;         /* of the switch, shared: a queue may have eight times what is free */
 	struct option_list priorities; /* of the switch, one run with each */
 	struct option_list losses;     /* goodput: packets of a million, one run with each */
+	uint64_t tx_slots;             /* of a NIC's transmit ring */
 	uint64_t ghz;                  /* of the cores; 0: a core is never what one waits for */
 	uint64_t workers;              /* incast: senders */
 	uint64_t bytes, messages, depth;
@@ -50,6 +51,7 @@ struct figure_world {
 	uint64_t failed_n;
 	struct far_err failed; /* the first call that failed */
 	uint64_t priorities;
+	char port_args[16];
 };
 
 struct figure_setup {

@@ -61,13 +61,15 @@ static void configure(struct figure_world *w, const struct figure_setup *setup, 
 	config->sim.classify = classify;
 	config->sim.classify_ctx = w;
 	config->sim.untraced = true;
+	snprintf(w->port_args, sizeof w->port_args, "tx=%u", (unsigned)o->tx_slots);
+	config->port_args = w->port_args;
 	config->workers = setup->workers;
 	config->cost = o->ghz ? cluster_cost_default : no_cost;
 	if (o->ghz)
 		config->cost.per_us = (uint32_t)o->ghz * 2000; /* two instructions in a cycle */
 	config->opts.connect = setup->connect;
 	config->opts.fibers = FIBERS;
-	config->opts.rpc_timeout_ns = o->limit_ns;
+	config->opts.rpc_timeout_ns = 2 * o->limit_ns;
 	config->opts.messages = &w->handler;
 	config->opts.messages_n = 1;
 }
@@ -156,7 +158,7 @@ uint64_t figure_now(const struct figure_world *w)
 
 int figure_run(struct figure_world *w)
 {
-	enum cluster_run end = cluster_run_apps(w->c, 2 * w->o->limit_ns);
+	enum cluster_run end = cluster_run_apps(w->c, 4 * w->o->limit_ns);
 	if (end == CLUSTER_RUN_DONE)
 		return 0;
 	if (end == CLUSTER_RUN_FAILED)
@@ -164,7 +166,7 @@ int figure_run(struct figure_world *w)
 	else
 		fprintf(stderr,
 			"%s: after %.3f s of virtual time %u of its callers still wait; give a longer --limit\n",
-			w->o->what, (double)(2 * w->o->limit_ns) / 1e9, cluster_apps_all(w->c));
+			w->o->what, (double)(4 * w->o->limit_ns) / 1e9, cluster_apps_all(w->c));
 	return 1;
 }
 

@@ -56,8 +56,10 @@ if ! ip link add far0 netns "$a" type veth peer name far0 netns "$b"; then
 	skip lossy_veth "to make a veth pair"
 	finish
 fi
+is_up() { at "$1" ip link show far0 | grep -q 'state UP'; }
 interface "$a" 1
 interface "$b" 2
+eventually is_up "$a" && eventually is_up "$b"
 
 # Both workers; their output in out and err. $rc as of the one that failed.
 both() { # arguments...
