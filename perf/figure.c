@@ -13,7 +13,7 @@
 #define HOUR_NS UINT64_C(3600000000000)
 #define MILLIS  UINT64_C(1000000)
 
-enum taker { GOODPUT = 1, INCAST = 2, MIX = 4, SWITCHED = INCAST | MIX, ALL = 7 };
+enum taker { GOODPUT = 1, INCAST = 2, MIX = 4, SESSIONS = 8, SWITCHED = INCAST | MIX, ALL = 15 };
 
 struct figure_kind {
 	const char *name;
@@ -52,6 +52,13 @@ static const struct figure_kind kinds[] = {
 	 "All workers send to all, at random times, messages with the sizes of a mix of the Homa paper (SIGCOMM "
 	 "2018).\nThe slowdown is how many times longer one takes, the empty answer included, than its bytes do on an "
 	 "idle network."},
+	{"sessions",
+	 figure_sessions,
+	 SESSIONS,
+	 {.gbps = 100, .messages = 100000, .workers = 255, .buffer_bytes = 4 << 20},
+	 "one worker calls shards of many others, at random",
+	 "One worker calls the 16 shards of each of many others, over a session each, at random and then always the "
+	 "same one.\nMemory and time are this machine's, and vary; both ends of all sessions are in this process."},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -236,6 +243,11 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		{GOODPUT | INCAST,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 1000000, "N",
 		  "that are measured: all (100), or of each sender at the least (incast 10)", NULL}},
+		{SESSIONS,
+		 {"workers", 0, OPTION_COUNT, &o.workers, 1, 255, "N", "other workers, of 16 shards each (255)", NULL}},
+		{SESSIONS,
+		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 100000000, "N", "calls of each measurement (100000)",
+		  NULL}},
 		{MIX,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 10, 1000000, "N",
 		  "of each worker (as many as make 2 GB of all)", NULL}},
@@ -283,5 +295,5 @@ int perf_sim(int argc, char **argv)
 	const char *near = options_suggest(argv[1], words);
 	if (near)
 		return options_wrong(NAME, "unknown figure '%s'; did you mean '%s'?", argv[1], near);
-	return options_wrong(NAME, "unknown figure '%s'; give goodput, incast or mix", argv[1]);
+	return options_wrong(NAME, "unknown figure '%s'; give goodput, incast, mix or sessions", argv[1]);
 }

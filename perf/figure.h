@@ -38,6 +38,7 @@ struct figure_opts {
 int figure_goodput(const struct figure_opts *o);
 int figure_incast(const struct figure_opts *o);
 int figure_mix(const struct figure_opts *o);
+int figure_sessions(const struct figure_opts *o);
 
 /* ---- a world (figure_world.c) ---- */
 
@@ -59,6 +60,7 @@ struct figure_setup {
 	unsigned workers;
 	uint64_t priorities;
 	enum far_connect connect;
+	unsigned shards; /* of each worker; 0: 1 */
 };
 
 /** Everybody is READY, and the round trip has been measured. 1: it could not be made, stderr says why; close all the

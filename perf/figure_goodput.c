@@ -36,7 +36,7 @@ static double target(uint64_t loss)
 static void tell(const struct goodput *g, uint64_t loss, struct json *j)
 {
 	const struct figure_opts *o = g->w.o;
-	double seconds = (double)(g->until_ns - g->from_ns) / 1e9;
+	double seconds = g->until_ns ? (double)(g->until_ns - g->from_ns) / 1e9 : 0;
 	double bits = seconds > 0 ? (double)o->messages * (double)o->bytes * 8 / seconds : 0;
 	double share = bits / ((double)o->gbps * 1e9) / figure_framing(o), wanted = target(loss);
 	bool pass = g->w.failed_n == 0 && share >= wanted;

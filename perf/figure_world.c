@@ -13,6 +13,7 @@
 #define RTT_CALLS   30u
 #define SMALL_BYTES 32u
 #define FIBERS      32u
+#define FIBERS_EACH 4u /* of many shards: the process has so many mappings only */
 
 /* A core that is never waited for: it looks again after 20 ns, so that time goes on, and nothing else takes any. */
 static const struct cluster_cost no_cost = {.per_us = 1000, .pass = 20, .wake = 20};
@@ -68,7 +69,8 @@ static void configure(struct figure_world *w, const struct figure_setup *setup, 
 	if (o->ghz)
 		config->cost.per_us = (uint32_t)o->ghz * 2000; /* two instructions in a cycle */
 	config->opts.connect = setup->connect;
-	config->opts.fibers = FIBERS;
+	config->opts.shards = setup->shards;
+	config->opts.fibers = setup->shards > 1 ? FIBERS_EACH : FIBERS;
 	config->opts.rpc_timeout_ns = 2 * o->limit_ns;
 	config->opts.messages = &w->handler;
 	config->opts.messages_n = 1;

@@ -17,7 +17,7 @@ counts='all(r["calls_failed"] == 0 and all(k in r for k in ("packets", "lost", "
 bounded "$farcall" perf sim --help
 [ $rc -eq 0 ] && has out '^  goodput ' && has out '^  incast ' && has out '^  mix ' && [ ! -s "$dir/err" ]
 ok "perf sim --help names the figures" $?
-for figure in goodput incast mix; do
+for figure in goodput incast mix sessions; do
 	bounded "$farcall" perf sim $figure --help
 	[ $rc -eq 0 ] && has out "^usage: farcall perf sim $figure "
 	ok "perf sim $figure --help" $?
@@ -76,6 +76,15 @@ bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --p
 	has out '^priorities 4, 100 messages' && has out '<= 3 \(PASS\|MISS\)'
 ok "mix: text" $?
 
+bounded "$farcall" perf sim sessions --workers 2 --messages 200 --json
+[ $rc -eq 0 ] && json "$conditions and j['sessions'] == 32 and j['calls'] == 200 and j['target'] == 512 and
+	j['pass'] == (j['bytes_each'] <= 512) and positive(j, 'sessions_max', 'one_ns', 'any_ns') and 'added_ns' in j and
+	j['calls_failed'] == 0"
+ok "sessions --json" $?
+bounded "$farcall" perf sim sessions --workers 1 --messages 10
+[ $rc -eq 0 ] && has out '^16 sessions of one worker' && has out '<= 512 \(PASS\|MISS\)'
+ok "sessions: text" $?
+
 bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
 [ $rc -eq 0 ] && json 'len(j["looks"]) == 3 and j["nic"] == "shm" and j["looks"][1]["calls"] >= 30000 and
 	j["looks"][2]["calls"] >= 60000 and j["pass"] == (j["grown_bytes"] <= j["target"]) and
@@ -96,7 +105,7 @@ bounded "$farcall" perf sim
 [ $rc -eq 2 ] && has err '^usage: farcall perf sim FIGURE'
 ok "perf sim alone" $?
 refuses "did you mean 'incast'" sim incats
-refuses "give goodput, incast or mix" sim xyzzy
+refuses "give goodput, incast, mix or sessions" sim xyzzy
 refuses "arguments are not expected" sim goodput 5
 refuses "--loss: 200000 of a million is more than a tenth" sim goodput --loss 200000
 refuses "--loss" sim goodput --loss x
@@ -106,6 +115,7 @@ refuses "--priorities: 9 is out of range" sim incast --priorities 1,9
 refuses "--workers" sim mix --workers 1
 refuses "--mix" sim mix --mix W6
 refuses "--load: 100 is out of range" sim mix --load 100
+refuses "--workers: 256 is out of range" sim sessions --workers 256
 refuses "--loss" sim incast --loss 1
 refuses "ever larger numbers" memory --calls 50000,50000
 refuses "ever larger numbers" memory --calls 10
