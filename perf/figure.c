@@ -2,6 +2,7 @@
 /* `farcall perf sim`: its options, and the conditions that every figure states. */
 #include "figure.h"
 
+#include "base/must.h"
 #include "perf.h"
 
 #include <farcall/version.h>
@@ -115,8 +116,8 @@ void figure_begin(struct figure_report *r, const struct figure_world *w)
 		return;
 	r->begun = true;
 	tell_conditions(r->o, &cluster_cost_default, w->rtt_ns, figure_human(r->o));
-	if (!(r->f = open_memstream(&r->text, &r->size)))
-		abort(); /* no memory for a page of text */
+	r->f = open_memstream(&r->text, &r->size);
+	must(r->f != NULL);
 	json_begin(&r->json, r->f);
 	put_conditions(r->o, &cluster_cost_default, w->rtt_ns, &r->json);
 }
@@ -176,7 +177,8 @@ void figure_tell_world(const struct figure_world *w, struct json *j)
 static void print_help(FILE *f)
 {
 	fprintf(f, "usage: farcall perf sim FIGURE [OPTIONS]\n\n"
-		   "What the transport does on simulated networks. The same options and seed give the same numbers.\n\n"
+		   "What the transport does on simulated networks. The same options and seed give the same\n"
+		   "numbers, but for those of sessions, which are this machine's.\n\n"
 		   "figures:\n");
 	for (size_t i = 0; i < KINDS; i++)
 		fprintf(f, "  %-10s %s\n", kinds[i].name, kinds[i].help);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `farcall perf sim`: what the transport does on networks that this machine does not have. Whole workers run on a
- * simulated network (nic/sim), so every figure follows from the options and the seed: the same command prints the same
- * numbers anywhere.
+ * simulated network (nic/sim), so every figure but that of sessions follows from the options and the seed: the same
+ * command prints the same numbers anywhere.
  *
  * A figure may consist of several runs, each of a world of its own. Times are the world's, in ns.
  */

@@ -2,6 +2,8 @@
 /* Many workers send to one whose port is the narrow place, beside small calls of another one. */
 #include "figure.h"
 
+#include "base/must.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -184,12 +186,10 @@ static int measure(const struct figure_opts *o, uint64_t priorities, struct figu
 					   .workers = (unsigned)o->workers + 2,
 					   .priorities = priorities,
 					   .connect = FAR_CONNECT_LAZY};
-	if (!in)
-		abort();
+	must(in != NULL);
 	in->senders = (unsigned)o->workers;
 	in->taken = calloc(in->senders, sizeof *in->taken);
-	if (!in->taken)
-		abort();
+	must(in->taken != NULL);
 	int bad = figure_open(&in->w, o, &setup);
 	if (!bad && !r->begun) {
 		figure_begin(r, &in->w);

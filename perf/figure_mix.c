@@ -2,6 +2,8 @@
 /* All workers send to all, at random times, messages whose lengths are those of data centres. */
 #include "figure.h"
 
+#include "base/must.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -68,8 +70,7 @@ static void record(struct tenth *t, double slowdown, uint64_t bytes)
 	if (t->n == t->cap) {
 		size_t cap = t->cap ? 2 * t->cap : 256;
 		double *more = realloc(t->slowdown, cap * sizeof *more);
-		if (!more)
-			abort();
+		must(more != NULL);
 		t->slowdown = more;
 		t->cap = cap;
 	}
@@ -136,8 +137,7 @@ static void worker_main(struct cluster_worker *worker, void *ctx)
 		unsigned other = (unsigned)sim_random_below(&random, n - 1);
 		double u = uniform(&random);
 		struct message *msg = malloc(sizeof *msg);
-		if (!msg)
-			abort();
+		must(msg != NULL);
 		sleep_until(m, (uint64_t)at);
 		*msg = (struct message){.mix = m,
 					.begun_ns = (uint64_t)at,
