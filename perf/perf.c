@@ -27,10 +27,11 @@ enum taker {
 	ATTACHED = 128,
 	FANOUT = 256,
 	WAKE = 512,
+	MEMORY = 1024,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	SPAWNING = PAIRS | FANOUT | WAKE | FLOOR, /* those that start the other process themselves */
-	ALL = 1023
+	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | FLOOR, /* those that start the other process themselves */
+	ALL = 2047
 };
 
 struct measurement {
@@ -71,6 +72,9 @@ static const struct measurement measurements[] = {
 	{"wake", perf_wake, WAKE, 3000, "the first call after a silence, to a worker that sleeps",
 	 "Starts a second process that sleeps when there is nothing to do, and calls it after silences. The floor is "
 	 "what\nan eventfd takes to wake a thread of it; for udp also what a packet takes that wakes epoll_wait()."},
+	{"memory", perf_memory, MEMORY, 0, "what two workers hold, after ever more calls",
+	 "Starts a second process, calls it many times, a tenth of the time with 64 KiB, and prints what both have\n"
+	 "resident after so many calls. It must not grow."},
 	{"floor", perf_floor, FLOOR, 2000, "what this machine can do at best, without any engine",
 	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
 	 "wake-up.\nWith --nic raw packets instead: round trips, rate, bytes one way, and what a packet takes to wake "
@@ -149,6 +153,7 @@ static void print_help(FILE *f)
 	for (size_t i = 0; i < MEASUREMENTS; i++)
 		if (measurements[i].help)
 			fprintf(f, "  %-10s %s\n", measurements[i].name, measurements[i].help);
+	fprintf(f, "  %-10s %s\n", "sim", "what the transport does on simulated networks, by figure");
 	fprintf(f, "\n'farcall perf MEASUREMENT --help' lists the options.\n");
 }
 
@@ -236,6 +241,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .peers = 1,
 			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
 			      .depths = {{1, 4}, 2},
+			      .marks = {{1000000, 10000000}, 2},
 			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
 	const struct {
 		unsigned takers;
@@ -261,7 +267,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{SPAWNING,
 		 {"server-netns", 0, OPTION_TEXT, &o.server_netns, 0, 0, "NAME",
 		  "network namespace of the other process (the present one)", NULL}},
-		{CALLS | FANOUT,
+		{MEMORY,
+		 {"calls", 0, OPTION_COUNTS, &o.marks, 1, UINT64_C(1000000000000), "N,...",
+		  "after how many to look (1000000,10000000)", NULL}},
+		{CALLS | FANOUT | MEMORY,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
 		{BANDWIDTH,
@@ -270,7 +279,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{BANDWIDTH,
 		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...", "messages in flight (1,4)",
 		  NULL}},
-		{RATE | FLOOR,
+		{RATE | FLOOR | MEMORY,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
 		{CALLS,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
@@ -308,7 +317,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
 		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 		{FANOUT,
@@ -357,8 +366,10 @@ int cmd_perf(int argc, char **argv)
 		print_help(stderr);
 		return OPTIONS_EXIT_USAGE;
 	}
-	const char *words[MEASUREMENTS + 1];
-	size_t n = 0;
+	const char *words[MEASUREMENTS + 2] = {"sim"};
+	size_t n = 1;
+	if (strcmp(argv[1], words[0]) == 0)
+		return perf_sim(argc - 1, argv + 1);
 	for (size_t i = 0; i < MEASUREMENTS; i++) {
 		if (strcmp(argv[1], measurements[i].name) == 0)
 			return measure(&measurements[i], argc - 1, argv + 1);
@@ -381,6 +392,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, idle, wake or floor",
+			     "fanout, idle, wake, memory, floor or sim",
 			     argv[1]);
 }

@@ -35,6 +35,7 @@ struct perf_opts {
 	uint64_t duration_ns;
 	bool floor, json;
 	struct option_list sizes, depths; /* bandwidth */
+	struct option_list marks;         /* memory: numbers of calls */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
 	const char *security;             /* NULL or "none" */
 	uint64_t timeout_ns;              /* with the two above; 0: each its default */
@@ -56,7 +57,10 @@ int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_wake(const struct perf_opts *o);
+int perf_memory(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
+/** `farcall perf sim`, with a command line of its own (figure.c). */
+int perf_sim(int argc, char **argv);
 /** The floors of a NIC, o->nic, instead of memory's. */
 int perf_floor_nic(const struct perf_opts *o);
 

@@ -18,6 +18,8 @@
 
 #include <stdio.h>
 
+/** What is published of a run names it; raised by whatever changes what the same seed does to the same packets. */
+#define SIM_MODEL          1
 #define SIM_START_NS       UINT64_C(1000000000) /* what a new world's clock shows */
 #define SIM_PRIORITIES_MAX 8u
 #define SIM_RAILS_MAX      4u

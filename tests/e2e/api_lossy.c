@@ -6,10 +6,12 @@
  * kinds, payloads of 0 bytes to 8 MiB, lists, tensors, cancels, tiny deadlines and repeats, until so many bytes were
  * carried.
  *
- *   api_lossy [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--packet BYTES] [--nic NIC]
+ *   api_lossy [--over DRIVER] [--args ARGS] [--bytes N[m|g]] [--seed N] [--chance P] [--packet BYTES] [--nic NIC]
+ *             [--member LISTEN]
  *
- * By default 64m over udp at 1%, seed 1, in packets as large as they may be; --nic is nic= as it is, instead of
- * --over, --chance and --packet.
+ * By default 64m over udp at 1%, seed 1, in packets as large as they may be; --args are the driver's own; --nic is nic=
+ * as it is, instead of --over, --args, --chance and --packet. With --member it starts nobody: it is the worker that the
+ * environment names, and is reached at LISTEN (far_opts.listen; "-": anywhere).
  */
 #include "api_lossy.h"
 
@@ -21,7 +23,7 @@ enum { THREADS = 3, LARGEST = 8 << 20, GROUP = 6, TENSOR = 5000 };
 #define DEADLINE_NS (40 * FAR_SEC)
 #define GRACE_NS    (15 * FAR_SEC)
 
-static const char *over = "udp", *chance = "1%", *packet = "65535", *nic;
+static const char *over = "udp", *lower_args, *chance = "1%", *packet = "65535", *nic, *member;
 static uint64_t seed = 1, bytes_wanted = UINT64_C(64) << 20;
 static struct far_agent *agent;
 static int other;
@@ -269,12 +271,15 @@ static void *client_main(void *arg)
 
 static const char *nic_text(int rank)
 {
-	static char text[256];
+	static char text[512];
 	if (nic)
 		return nic;
-	snprintf(text, sizeof text,
-		 "lossy:over=%s,drop=%s,duplicate=%s,delay=%s:2ms,reorder=%s,corrupt=%s,bytes=%s,seed=%" PRIu64, over,
-		 chance, chance, chance, chance, chance, packet, seed + (uint64_t)rank);
+	int n = snprintf(text, sizeof text,
+			 "lossy:over=%s,drop=%s,duplicate=%s,delay=%s:2ms,reorder=%s,corrupt=%s,bytes=%s,seed=%" PRIu64
+			 "%s%s",
+			 over, chance, chance, chance, chance, chance, packet, seed + (uint64_t)rank,
+			 lower_args ? ",args=" : "", lower_args ? lower_args : "");
+	CHECK(n > 0 && (size_t)n < sizeof text);
 	return text;
 }
 
@@ -344,6 +349,8 @@ static int worker(int rank)
 				.messages_n = 1,
 				.nic = nic_text(rank),
 				.fibers = 256,
+				.security = member ? "none" : NULL,
+				.listen = member && strcmp(member, "-") ? member : NULL,
 				/* A process that gets no time for long is not lost. */
 				.peer_limit_ns = 20 * FAR_SEC};
 	pthread_t answerer;
@@ -383,22 +390,29 @@ int main(int argc, char **argv)
 			packet = value;
 		else if (value && strcmp(argv[i], "--nic") == 0)
 			nic = value;
+		else if (value && strcmp(argv[i], "--args") == 0)
+			lower_args = value;
+		else if (value && strcmp(argv[i], "--member") == 0)
+			member = value;
 		else if (value && strcmp(argv[i], "--seed") == 0)
 			seed = strtoull(value, NULL, 10);
 		else if (!value || strcmp(argv[i], "--bytes") != 0 || !read_bytes(value, &bytes_wanted)) {
 			fprintf(stderr,
-				"usage: %s [--over DRIVER] [--bytes N[m|g]] [--seed N] [--chance P] [--packet BYTES] "
-				"[--nic NIC]\n",
+				"usage: %s [--over DRIVER] [--args ARGS] [--bytes N[m|g]] [--seed N] [--chance P] "
+				"[--packet BYTES] [--nic NIC] [--member LISTEN]\n",
 				argv[0]);
 			return 2;
 		}
 	}
+	if (member)
+		return worker(check_rank());
 	struct spawned s = spawn(WORLD, worker);
 	int bad = spawn_wait(&s, -1);
 	if (nic)
 		printf("again: api_lossy --nic '%s'", nic);
 	else
-		printf("again: api_lossy --over %s --chance %s --packet %s", over, chance, packet);
+		printf("again: api_lossy --over %s%s%s --chance %s --packet %s", over, lower_args ? " --args " : "",
+		       lower_args ? lower_args : "", chance, packet);
 	printf(" --bytes %" PRIu64 " --seed %" PRIu64 "\n", bytes_wanted, seed);
 	return bad;
 }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Long messages from one worker to another over a cable that loses packets. */
+#include "figure.h"
+
+#include <inttypes.h>
+
+#define WARM 4u /* messages before the clock is started */
+
+struct goodput {
+	struct figure_world w;
+	uint64_t begun, ended, from_ns, until_ns;
+};
+
+static void sender(struct cluster_worker *worker, void *ctx)
+{
+	struct goodput *g = ctx;
+	(void)worker;
+	while (g->begun < WARM + g->w.o->messages) {
+		g->begun++;
+		if (!figure_call(&g->w, 0, g->w.o->bytes))
+			return;
+		g->ended++;
+		if (g->ended == WARM)
+			g->from_ns = figure_now(&g->w);
+		if (g->ended == WARM + g->w.o->messages)
+			g->until_ns = figure_now(&g->w);
+	}
+}
+
+/* 0: none is set. */
+static double target(uint64_t loss)
+{
+	return loss == 0 ? 0.97 : loss == 10 ? 0.95 : loss == 100 ? 0.90 : loss == 1000 ? 0.75 : 0;
+}
+
+static void tell(const struct goodput *g, uint64_t loss, struct json *j)
+{
+	const struct figure_opts *o = g->w.o;
+	double seconds = g->until_ns ? (double)(g->until_ns - g->from_ns) / 1e9 : 0;
+	double bits = seconds > 0 ? (double)o->messages * (double)o->bytes * 8 / seconds : 0;
+	double share = bits / ((double)o->gbps * 1e9) / figure_framing(o), wanted = target(loss);
+	bool pass = g->w.failed_n == 0 && share >= wanted;
+	fprintf(figure_human(o), "loss %-8g goodput %7.2f Gb/s, %.3f of the framing limit", (double)loss / 1e6,
+		bits / 1e9, share);
+	if (wanted > 0)
+		fprintf(figure_human(o), "  >= %.2f %s", wanted, figure_verdict(pass));
+	fprintf(figure_human(o), "\n");
+	json_object(j, NULL);
+	json_double(j, "loss", (double)loss / 1e6);
+	json_double(j, "goodput_bits_per_s", bits);
+	json_double(j, "of_framing_limit", share);
+	json_double(j, "of_line_rate", bits / ((double)o->gbps * 1e9));
+	if (wanted > 0) {
+		json_double(j, "target", wanted);
+		json_bool(j, "pass", pass);
+	}
+	figure_tell_world(&g->w, j);
+	json_close(j);
+}
+
+static int run(struct goodput *g, uint64_t loss)
+{
+	struct cluster_worker *from = cluster_worker(g->w.c, 1);
+	const struct sim_disturbance lossy = {.loss = (uint32_t)(loss * (SIM_CERTAIN / 1000000))};
+	for (unsigned i = 0; i < 2; i++)
+		sim_link_disturb(sim_uplink(cluster_host(cluster_worker(g->w.c, i)), 0), &lossy);
+	for (uint64_t i = 0; i < g->w.o->depth; i++)
+		if (cluster_spawn(from, 0, sender, g) < 0) {
+			fprintf(stderr, "%s: no memory\n", g->w.o->what);
+			return 1;
+		}
+	return figure_run(&g->w);
+}
+
+static void conditions(struct figure_report *r, const struct figure_world *w)
+{
+	const struct figure_opts *o = w->o;
+	if (r->begun)
+		return;
+	figure_begin(r, w);
+	json_u64(&r->json, "depth", o->depth);
+	json_u64(&r->json, "messages", o->messages);
+	json_u64(&r->json, "bytes", o->bytes);
+	json_array(&r->json, "results");
+}
+
+int figure_goodput(const struct figure_opts *o)
+{
+	struct figure_report r = {.o = o};
+	const struct figure_setup setup = {
+		.kind = SIM_PAIR, .workers = 2, .priorities = 1, .connect = FAR_CONNECT_AUTO};
+	int bad = 0;
+	for (unsigned i = 0; i < o->losses.n && !bad; i++) {
+		struct goodput g = {.begun = 0};
+		bad = figure_open(&g.w, o, &setup);
+		if (!bad)
+			conditions(&r, &g.w);
+		bad = bad || run(&g, o->losses.value[i]);
+		if (!bad)
+			tell(&g, o->losses.value[i], &r.json);
+		figure_close(&g.w);
+	}
+	return figure_end(&r, bad);
+}

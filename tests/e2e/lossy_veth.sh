@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Mixed traffic between two network namespaces with a virtual cable between them, over udp as it is, and with 1 % of the
+# packets lost, repeated, delayed, reordered and damaged each: everything arrives intact.
+# usage: lossy_veth.sh API_LOSSY [BYTES]
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+
+# Who is not root is root of a user namespace.
+if [ "$(id -u)" -ne 0 ] && [ -z "${FAR_TEST_INSIDE:-}" ]; then
+	if ! unshare -Urn true 2>/dev/null; then
+		echo "SKIP: lossy_veth: missing right: user namespaces for an unprivileged user"
+		echo "0 passed, 0 failed, 1 skipped"
+		exit 0
+	fi
+	FAR_TEST_INSIDE=1 exec unshare -Urn sh "$0" "$@"
+fi
+
+. "$here/cases.sh"
+api_lossy=$1
+bytes=${2:-128m}
+case $bytes in *g) guard_s=900 ;; *) guard_s=120 ;; esac
+
+# Namespaces, each held by a process that does nothing: they end with the test, or a while after it was killed.
+holders=
+cleanup() {
+	# shellcheck disable=SC2086 # numbers
+	[ -z "$holders" ] || kill $holders 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+is_apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+new_ns() { # leaves its holder in $ns
+	unshare -n sleep $((3 * guard_s)) &
+	ns=$!
+	holders="$holders $ns"
+	eventually is_apart "$ns"
+}
+at() { # holder, command...
+	where=$1
+	shift
+	nsenter -t "$where" -n "$@"
+}
+interface() { # holder, number
+	at "$1" ip addr add "10.91.8.$2/24" dev far0
+	at "$1" ip link set far0 up
+	at "$1" ip link set lo up
+}
+
+new_ns
+a=$ns
+new_ns
+b=$ns
+if ! ip link add far0 netns "$a" type veth peer name far0 netns "$b"; then
+	skip lossy_veth "to make a veth pair"
+	finish
+fi
+is_up() { at "$1" ip link show far0 | grep -q 'state UP'; }
+interface "$a" 1
+interface "$b" 2
+eventually is_up "$a" && eventually is_up "$b"
+
+# Both workers; their output in out and err. $rc as of the one that failed.
+both() { # arguments...
+	rc=0
+	at "$b" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.91.8.1 MASTER_PORT=7711 \
+		timeout -k 3 "$guard_s" "$api_lossy" --member far0 --bytes "$bytes" "$@" >"$dir/out1" 2>"$dir/err1" </dev/null &
+	second=$!
+	at "$a" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.91.8.1 MASTER_PORT=7711 \
+		timeout -k 3 "$guard_s" "$api_lossy" --member far0 --bytes "$bytes" "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+	wait "$second" || rc=$?
+	cat "$dir/out1" >>"$dir/out"
+	cat "$dir/err1" >>"$dir/err"
+	[ $rc -eq 0 ] && cat "$dir/out"
+}
+
+both --nic udp
+ok "$bytes over udp on veth" $rc
+both --over udp --packet 1400
+ok "$bytes over udp on veth, 1 % lost" $rc
+finish

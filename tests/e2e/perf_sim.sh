@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `farcall perf sim` and `farcall perf memory`: each figure in a tiny form, that its object has what it must, that a seed
+# says all, and what is refused.
+# usage: perf_sim.sh FARCALL
+set -u
+farcall=$1
+. "$(dirname "$0")/cases.sh"
+# Tables of which little is used: a malloc that fills its memory would touch them all.
+unset MALLOC_PERTURB_
+
+conditions='positive(j, "simulator", "mtu", "rate_bits_per_s", "delay_ns", "base_rtt_ns", "framing_limit") and
+	0.5 < j["framing_limit"] < 1 and j["version"] and j["seed"] >= 0 and "instructions_per_packet" in j'
+counts='all(r["calls_failed"] == 0 and all(k in r for k in ("packets", "lost", "dropped_by_queues", "resent", "needless",
+	"timeouts")) for r in j["results"])'
+
+bounded "$farcall" perf sim --help
+[ $rc -eq 0 ] && has out '^  goodput ' && has out '^  incast ' && has out '^  mix ' && [ ! -s "$dir/err" ]
+ok "perf sim --help names the figures" $?
+for figure in goodput incast mix sessions; do
+	bounded "$farcall" perf sim $figure --help
+	[ $rc -eq 0 ] && has out "^usage: farcall perf sim $figure "
+	ok "perf sim $figure --help" $?
+done
+
+goodput="perf sim goodput --bytes 100000 --messages 20 --loss 0,5000 --seed 7"
+# shellcheck disable=SC2086 # words
+bounded "$farcall" $goodput --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$conditions and $counts and j['figure'] == 'goodput' and
+	[r['loss'] for r in j['results']] == [0, 0.005] and j['results'][0]['target'] == 0.97 and
+	j['results'][0]['pass'] == (j['results'][0]['of_framing_limit'] >= 0.97) and 'target' not in j['results'][1] and
+	j['results'][0]['lost'] == 0 and j['results'][1]['lost'] > 0 and
+	0 < j['results'][1]['of_framing_limit'] < j['results'][0]['of_framing_limit'] <= 1 and
+	j['instructions_per_packet'] == 0" && has err 'MTU 1500' && has err 'base round trip' && has err 'simulator'
+ok "goodput --json" $?
+cp "$dir/out" "$dir/first"
+# shellcheck disable=SC2086
+bounded "$farcall" $goodput --json
+[ $rc -eq 0 ] && cmp -s "$dir/out" "$dir/first"
+ok "the same seed: the same object" $?
+# shellcheck disable=SC2086
+bounded "$farcall" $goodput --seed 8 --json
+[ $rc -eq 0 ] && ! cmp -s "$dir/out" "$dir/first"
+ok "another seed: another one" $?
+bounded "$farcall" perf sim goodput --bytes 100000 --messages 20 --loss 0 --ghz 1 --mtu 9000 --rate 10 --delay 5us
+[ $rc -eq 0 ] && has out 'cores of 1 GHz, [0-9]* instructions a packet' && has out 'MTU 9000, 10 Gb/s' &&
+	has out '>= 0.97 \(PASS\|MISS\)'
+ok "goodput: text, with cores that take time" $?
+
+bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --buffer 200000 --json
+[ $rc -eq 0 ] && json "$conditions and $counts and j['figure'] == 'incast' and j['senders'] == 4 and
+	[r['priorities'] for r in j['results']] == [1, 8] and
+	all(r['finished'] and r['messages_fewest'] >= 10 and 0 < r['jain_index'] <= 1 and
+		0 < r['of_line_rate_less_framing'] <= 1.1 and r['target'] == 0.95 and
+		r['pass'] == (r['of_line_rate_less_framing'] >= 0.95) and
+		positive(r, 'bystander_calls', 'bystander_p50_ns', 'bystander_p99_ns') and 'port_drops' in r
+		for r in j['results']) and 'bystander_pass' not in j['results'][0] and
+	j['results'][1]['bystander_target_ns'] == 100000"
+ok "incast --json" $?
+bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --priorities 2
+[ $rc -eq 0 ] && has out "^priorities 2: " && has out "Jain's index" && has out 'p99 <= 100 us \(PASS\|MISS\)'
+ok "incast: text" $?
+
+for mix in W1 W5; do
+	bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix $mix --json
+	[ $rc -eq 0 ] && json "$conditions and $counts and j['figure'] == 'mix' and j['mix'] == '$mix' and
+		j['load_percent'] == 80 and positive(j, 'mean_bytes') and len(j['results']) == 1 and
+		all(r['finished'] and r['messages'] == 100 and len(r['tenths']) == 10 and
+			sum(t['messages'] for t in r['tenths']) == 80 and
+			all(t['messages'] == 0 or 0.9 < t['slowdown_p50'] <= t['slowdown_p99'] for t in r['tenths']) and
+			r['tenths'][0]['target'] == 3 for r in j['results'])"
+	ok "mix $mix --json" $?
+done
+bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --priorities 1,4
+[ $rc -eq 0 ] && has out 'W3, .* 5 workers at 20 % load' && has out '^priorities 1, 100 messages' &&
+	has out '^priorities 4, 100 messages' && has out '<= 3 \(PASS\|MISS\)'
+ok "mix: text" $?
+
+bounded "$farcall" perf sim sessions --workers 2 --messages 200 --json
+[ $rc -eq 0 ] && json "$conditions and j['sessions'] == 32 and j['calls'] == 200 and j['target'] == 512 and
+	j['pass'] == (j['bytes_each'] <= 512) and positive(j, 'sessions_max', 'one_ns', 'any_ns') and 'added_ns' in j and
+	j['calls_failed'] == 0"
+ok "sessions --json" $?
+bounded "$farcall" perf sim sessions --workers 1 --messages 10
+[ $rc -eq 0 ] && has out '^16 sessions of one worker' && has out '<= 512 \(PASS\|MISS\)'
+ok "sessions: text" $?
+
+bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
+[ $rc -eq 0 ] && json 'len(j["looks"]) == 3 and j["nic"] == "shm" and j["looks"][1]["calls"] >= 30000 and
+	j["looks"][2]["calls"] >= 60000 and j["pass"] == (j["grown_bytes"] <= j["target"]) and
+	all(positive(l, "resident_bytes", "server_resident_bytes") for l in j["looks"])'
+ok "memory --json" $?
+bounded "$farcall" perf memory --nic udp --calls 30000
+[ $rc -eq 0 ] && has out 'nic udp: grown by .* \(PASS\|MISS\)'
+ok "memory: text" $?
+
+refuses() { # text, arguments...
+	text=$1
+	shift
+	bounded "$farcall" perf "$@"
+	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ]
+	ok "perf $*: refused" $?
+}
+bounded "$farcall" perf sim
+[ $rc -eq 2 ] && has err '^usage: farcall perf sim FIGURE'
+ok "perf sim alone" $?
+refuses "did you mean 'incast'" sim incats
+refuses "give goodput, incast, mix or sessions" sim xyzzy
+refuses "arguments are not expected" sim goodput 5
+refuses "--loss: 200000 of a million is more than a tenth" sim goodput --loss 200000
+refuses "--loss" sim goodput --loss x
+refuses "--mtu: 100 is out of range" sim goodput --mtu 100
+refuses "--ghz: 0 is out of range" sim incast --ghz 0
+refuses "--priorities: 9 is out of range" sim incast --priorities 1,9
+refuses "--workers" sim mix --workers 1
+refuses "--mix" sim mix --mix W6
+refuses "--load: 100 is out of range" sim mix --load 100
+refuses "--workers: 256 is out of range" sim sessions --workers 256
+refuses "--loss" sim incast --loss 1
+refuses "ever larger numbers" memory --calls 50000,50000
+refuses "ever larger numbers" memory --calls 10
+finish
