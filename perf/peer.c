@@ -73,6 +73,7 @@ int peer_main(const struct perf_opts *o)
 				.driver = FAR_DRIVER_SHARED,
 				.pin_cpu = o->peer_asleep ? (int)o->peer_cpu : 0,
 				.init_timeout_ns = join_ns(o),
+				.peer_limit_ns = PEER_LIMIT_NS,
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = handlers,
@@ -248,6 +249,7 @@ static void *join_handed(void *arg)
 				.driver = FAR_DRIVER_OWN,
 				.pin_cpu = cpu + 1,
 				.init_timeout_ns = join_ns(j->o),
+				.peer_limit_ns = PEER_LIMIT_NS,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
 				.messages_n = SERVER_BOTH_ENDS};
@@ -265,6 +267,7 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 				.security = o->security,
 				.driver = own ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED,
 				.init_timeout_ns = join_ns(o),
+				.peer_limit_ns = PEER_LIMIT_NS,
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
