@@ -3,6 +3,7 @@
 #include "api/into.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "shard/call.h"
 #include "wire/values.h"
 #include "xcore/tree.h"
 

@@ -22,6 +22,7 @@
 /* A message of 16 MiB and what the engine adds to it. */
 #define LINK_BODY_MAX (((uint64_t)16 << 20) + 64)
 #define LINK_BURST    32u /* packets taken from the driver below at once */
+#define LINK_BITMAP   64u /* packets after the acknowledged ones of which it tells */
 #define LINK_ID_BYTES 8u  /* of the port's identity, at the end of its address */
 /* An identity is random but for its last four bits, which tell the queues. */
 #define LINK_ID_QUEUES(id) ((uint32_t)(id) % 16 + 1)
@@ -429,12 +430,11 @@ void link_queue_end(struct link_queue *q, struct link_peer *p);
 
 /** Takes the message. */
 void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m);
-/** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
-void link_resend(struct link_queue *q, struct link_peer *p, bool all);
-/** Sends the last packet that the bitmap would show once more, so that the other side says what it lacks. */
-void link_probe(struct link_queue *q, struct link_peer *p);
-/** Forgets what the bitmap has told: the other side may have let go of it for want of memory. */
-void link_doubt(struct link_peer *p);
+/** Packet `number` as it was, or `len` bytes of its message's from `at` on. 0 or -errno of the driver below; -EMSGSIZE,
+ * too, when it is wider than the path is now. */
+int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
+int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
+		   uint32_t len);
 /** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
  * below. */
 int link_send_ack(struct link_queue *q, struct link_peer *p);
@@ -445,6 +445,19 @@ void link_send_acks(struct link_queue *q);
 void link_flush(struct nic_queue *nq);
 void link_backlog_add(struct link_queue *q, struct link_peer *p);
 void link_kick(struct link_queue *q, struct link_peer *p);
+
+/* link_resend.c: the shard */
+
+/** Sends packets that are lost again: those that `order` shows, or with `all` each that the bitmap would show. */
+void link_resend(struct link_queue *q, struct link_peer *p, bool all);
+/** Sends the last packet that the bitmap would show once more, so that the other side says what it lacks. */
+void link_probe(struct link_queue *q, struct link_peer *p);
+/** Forgets what the bitmap has told: the other side may have let go of it for want of memory. */
+void link_doubt(struct link_peer *p);
+/** All of a packet, in pieces that the path takes. */
+void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
+/** Learns what the driver below takes now: true when that is less than it was. */
+bool link_narrower(struct link_queue *q, struct link_peer *p);
 
 /* link_recv.c: the shard */
 

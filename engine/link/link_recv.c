@@ -58,7 +58,7 @@ static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32
 __attribute__((noinline)) static void take_bits(struct link_queue *q, struct link_peer *p, uint64_t bits)
 {
 	uint32_t flying = p->next - p->una;
-	for (uint32_t i = 1; bits && i < flying && i <= 64; i++, bits >>= 1) {
+	for (uint32_t i = 1; bits && i < flying && i <= LINK_BITMAP; i++, bits >>= 1) {
 		struct link_sent *e = &p->rings->sent[(p->una + i) % FAR_LINK_WINDOW];
 		if (!(bits & 1) || e->arrived)
 			continue;

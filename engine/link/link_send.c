@@ -4,9 +4,6 @@
  * acknowledged. A message waits in its order, and the peer in the queue's backlog, until the flush, so that small ones
  * that follow each other share a packet; or longer, while the window is closed or the driver below full. Every packet
  * carries the acknowledgement.
- *
- * Packets keep their numbers and bytes when they are sent again. When the path has become too narrow for one meanwhile,
- * it is sent in pieces, one packet at a time: only the one that is due is taken so.
  */
 #include "link/link_port.h"
 
@@ -18,14 +15,13 @@
 /* Bytes of the backlog that a flush sends: some 25 us of copying, then the shard receives again. */
 #define PUMP_BYTES (256u << 10)
 #define TURN_BYTES (64u << 10) /* of them, in a row to one peer */
-#define BITMAP     64u
 
 /* ---- one packet ---- */
 
 static uint64_t ack_bits(const struct link_peer *p)
 {
 	uint64_t bits = 0;
-	for (uint32_t i = 0; i < BITMAP; i++)
+	for (uint32_t i = 0; i < LINK_BITMAP; i++)
 		if (p->rings->arrived[(p->rx_next + 1 + i) % FAR_LINK_WINDOW].message)
 			bits |= UINT64_C(1) << i;
 	return bits;
@@ -256,16 +252,6 @@ void link_backlog_add(struct link_queue *q, struct link_peer *p)
 	q->stalled = true;
 }
 
-/* Learns what the driver below takes now: true when that is less than it was. */
-__attribute__((noinline)) static bool narrower(struct link_queue *q, struct link_peer *p)
-{
-	uint64_t most = q->ops->tx_bytes_max(q->lower, p->lower_peer);
-	if (most >= LINK_HEAD + p->payload_max || most < LINK_PACKET_MIN)
-		return false;
-	p->payload_max = (uint32_t)most - LINK_HEAD;
-	return true;
-}
-
 /* Messages from `first` on that fit one packet: the last of them, how many, and the bytes that they take together. */
 static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *n,
 					  uint32_t *len)
@@ -321,8 +307,6 @@ static inline void small_sent(struct link_peer *p, struct link_message *end, uin
 		p->small_bytes += LINK_HEAD + len;
 }
 
-static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
-
 /* The path has become narrower than a small message: it gets a number, and goes in pieces when that is the oldest. */
 __attribute__((noinline)) static void send_wide(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
@@ -331,7 +315,7 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 	sent_note(q, p, m, m->len, true);
 	small_sent(p, m, 1, m->len);
 	if (p->una == number)
-		resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
+		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
 }
 
 /* 0; SHUT: the window is; or -errno of the driver below. */
@@ -463,7 +447,7 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 			return true;
 		uint32_t before = p->flying;
 		int error = send_next(q, p);
-		if (error == -EMSGSIZE && narrower(q, p))
+		if (error == -EMSGSIZE && link_narrower(q, p))
 			continue;
 		/* Shut: its opening puts the peer back. Anything else: the driver below is full, or does not know the
 		 * way now. */
@@ -518,93 +502,18 @@ static void send_backlog(struct link_queue *q)
 	q->stalled = q->backlog_first != NULL;
 }
 
-/* ---- again ---- */
-
-/* As it was. */
-static int put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
 	if (e->last && e->message->next)
 		return put_batch(q, p, e->message, number, e->len, WIRE_AGAIN);
 	return e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, WIRE_AGAIN);
 }
 
-static void resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
+		   uint32_t len)
 {
-	for (uint32_t at = 0; at < e->len;) {
-		uint32_t left = e->len - at, len = left < p->payload_max ? left : p->payload_max;
-		unsigned marks = WIRE_AGAIN | WIRE_PIECE | (len < left ? WIRE_MORE : 0u);
-		if (put(q, p, e->message, number, e->offset + at, len, marks))
-			return;
-		at += len;
-	}
-}
-
-void link_doubt(struct link_peer *p)
-{
-	for (uint32_t number = p->una; number != p->next; number++) {
-		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
-		if (e->arrived)
-			p->flying += e->len;
-		e->arrived = false;
-	}
-}
-
-/* Enough that were sent after it have arrived, or a probe, which was sent much later. */
-static bool lost(struct link_peer *p, const struct link_sent *e)
-{
-	if ((int32_t)(p->order_arrived - e->order) >= (int32_t)p->reorder)
-		return true;
-	if (!p->probe_out || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
-	    (int32_t)(p->probe_order - e->order) <= 0)
-		return false;
-	/* What waited for that has waited long. */
-	if (p->reorder > FAR_LINK_REORDER && (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
-		p->reorder--;
-	return true;
-}
-
-void link_probe(struct link_queue *q, struct link_peer *p)
-{
-	uint32_t number = p->next - p->una <= BITMAP ? p->next - 1 : p->una + BITMAP;
-	while (number != p->una && p->rings->sent[number % FAR_LINK_WINDOW].arrived)
-		number--;
-	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
-	if (put_again(q, p, e, number))
-		return;
-	e->order = ++p->order;
-	e->again |= LINK_BY_TIME;
-	p->probe_out = true;
-	p->probe_order = e->order;
-	p->probe_number = number;
-	counter_bump(&q->probes);
-}
-
-void link_resend(struct link_queue *q, struct link_peer *p, bool all)
-{
-	uint32_t end = p->next - p->una <= BITMAP ? p->next : p->una + BITMAP + 1;
-	for (uint32_t number = p->una; number != end; number++) {
-		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
-		if (e->arrived || !(all || lost(p, e)))
-			continue;
-		int error = put_again(q, p, e, number);
-		if (error == -EMSGSIZE && e->last && e->message->next) {
-			link_peer_dead(q, p, error); /* narrower than any path may become */
-			return;
-		}
-		if (error == -EMSGSIZE) {
-			narrower(q, p);
-			if (number == p->una)
-				resend_pieces(q, p, e, number);
-		} else if (error) {
-			return;
-		}
-		e->order = ++p->order;
-		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
-		counter_bump(&q->resent);
-		/* A peer that is silent gets one at a time. */
-		if (all && p->resends > 1)
-			return;
-	}
+	return put(q, p, e->message, number, e->offset + at, len,
+		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u));
 }
 
 void link_flush(struct nic_queue *nq)

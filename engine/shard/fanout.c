@@ -5,7 +5,6 @@
 #include "shard/scatter.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Between two tries of what found no room and hears of none by its own answers. */
@@ -13,39 +12,7 @@
 #define RETRY_NS_MAX FAR_NAP_NS
 
 static const char gone[] = "the worker is gone";
-static const char stopped[] = "the agent is shut down";
 static const char no_memory[] = "no memory to keep the request until there is room";
-
-/* ---- results ---- */
-
-static struct far_target_result *result_of(const struct fanout *fo, uint32_t i)
-{
-	return fo->results ? &fo->results[i] : NULL;
-}
-
-static void note_failure(struct fanout *fo, uint32_t i, const struct outcome *o)
-{
-	struct fanout_failure *f = &fo->failure;
-	f->status = o->status;
-	f->code = o->code;
-	f->origin = o->origin;
-	f->target = (uint16_t)i;
-	snprintf(f->text, sizeof f->text, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
-}
-
-static void write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
-{
-	struct far_target_result *r = result_of(fo, i);
-	if (!r)
-		return;
-	r->status = o->status;
-	r->executed = o->executed;
-	r->code = o->code;
-	r->from = from;
-	r->text[0] = '\0';
-	if (o->status != FAR_OK)
-		snprintf(r->text, sizeof r->text, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
-}
 
 static void request_done(struct fanout_target *t)
 {
@@ -140,7 +107,7 @@ static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int er
 	struct outcome o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
 	o.origin = (int16_t)attempt_to(fo, at).worker;
 	if (error == -ESHUTDOWN) {
-		o = (struct outcome){.status = FAR_SHUTDOWN, .origin = -1, .data = stopped};
+		o = (struct outcome){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
 	} else if (error == -EMSGSIZE) {
 		static const char text[] = "the request is larger than a message can be";
 		o = (struct outcome){.status = FAR_TOO_LARGE, .origin = -1, .data = text};
@@ -180,7 +147,7 @@ static void try_kept(struct fanout *fo, struct fanout_attempt *at)
 static void hedge(struct fanout *fo, uint32_t i)
 {
 	struct fanout_target *t = &fo->target[i];
-	struct far_target_result *r = result_of(fo, i);
+	struct far_target_result *r = fanout_result_of(fo, i);
 	counter_add(&fo->shard->counters.hedges_sent, 1);
 	if (r)
 		r->hedged = true;
@@ -233,7 +200,7 @@ static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, con
 {
 	struct fanout_target *t = &fo->target[i];
 	fo->touched |= o->executed != FAR_EXECUTED_NO;
-	write_result(fo, i, from, o);
+	fanout_write_result(fo, i, from, o);
 	bool answered = o->executed == FAR_EXECUTED_YES;
 	bool over = o->status == FAR_TIMEOUT || o->status == FAR_SHUTDOWN;
 	for (unsigned a = 0; a < 2 && !answered; a++)
@@ -249,7 +216,7 @@ static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, con
 		return;
 	}
 	if (!fo->failed_n++)
-		note_failure(fo, i, o);
+		fanout_note_failure(fo, i, o);
 	target_ended(fo, i);
 }
 
@@ -268,41 +235,17 @@ static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
 	struct fanout_target *t = &fo->target[i];
 	bool sent = t->attempt[0].state == ATTEMPT_FLYING || t->attempt[1].state == ATTEMPT_FLYING;
 	const char *text = status == FAR_TIMEOUT    ? "no answer within the time-out"
-			   : status == FAR_SHUTDOWN ? stopped
+			   : status == FAR_SHUTDOWN ? FANOUT_STOPPED
 						    : "cancelled: it is not needed any more";
-	struct far_target_result *r = result_of(fo, i);
+	struct far_target_result *r = fanout_result_of(fo, i);
 	struct outcome o = {.status = status,
 			    .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
 			    .origin = -1,
 			    .data = text,
 			    .len = strlen(text)};
 	fo->touched |= sent;
-	write_result(fo, i, t->to, &o);
+	fanout_write_result(fo, i, t->to, &o);
 	target_ended(fo, i);
-}
-
-static void outcome_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o)
-{
-	const struct fanout_failure *f = &fo->failure;
-	int n;
-	*o = (struct outcome){.status = status,
-			      .executed = fo->touched ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
-			      .origin = -1,
-			      .data = text};
-	if (status == FAR_OK) { /* that of the first failure */
-		o->status = f->status;
-		o->code = f->code;
-		o->origin = f->origin;
-		n = snprintf(text, cap, "%u of %u targets failed, %u succeeded, %u had to; the first, target %u: %s",
-			     fo->failed_n, fo->n, fo->ok_n, fo->k, f->target, f->text);
-	} else {
-		n = snprintf(text, cap, "%s: %u of %u targets had succeeded, %u failed, %u had to succeed",
-			     status == FAR_TIMEOUT    ? "the deadline passed"
-			     : status == FAR_SHUTDOWN ? stopped
-						      : "the fan-out was cancelled here",
-			     fo->ok_n, fo->n, fo->failed_n, fo->k);
-	}
-	o->len = n < 0 ? 0 : (size_t)n < cap ? (size_t)n : cap - 1;
 }
 
 /* Completes the future with what is asked for. `failed`: not with the count. `why`: the reason, or OK: the first
@@ -326,7 +269,7 @@ static void conclude(struct fanout *fo, bool failed, enum far_status why)
 	struct far_future *f = fo->future;
 	s->context.handler = "a completion callback";
 	if (failed)
-		outcome_error(fo, why, text, sizeof text, &o);
+		fanout_error(fo, why, text, sizeof text, &o);
 	else
 		o = (struct outcome){.executed = FAR_EXECUTED_YES,
 				     .origin = -1,
@@ -448,7 +391,7 @@ static void answered(struct fanout *fo, struct fanout_attempt *at, const struct 
 	struct outcome end = *o;
 	if (likely(o->status == FAR_OK)) {
 		const char *text = NULL;
-		end.status = scatter(fo, i, o->data, o->len, result_of(fo, i), &text);
+		end.status = scatter(fo, i, o->data, o->len, fanout_result_of(fo, i), &text);
 		end.data = text;
 		end.len = text ? strlen(text) : 0;
 	}
@@ -456,7 +399,7 @@ static void answered(struct fanout *fo, struct fanout_attempt *at, const struct 
 		target_failed(fo, i, from, &end);
 		return;
 	}
-	write_result(fo, i, from, &end);
+	fanout_write_result(fo, i, from, &end);
 	fo->touched = true;
 	fo->ok_n++;
 	if (at->second)
@@ -556,9 +499,9 @@ void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const 
 {
 	struct outcome o = {
 		.status = status, .executed = FAR_EXECUTED_NO, .origin = -1, .data = text, .len = strlen(text)};
-	write_result(fo, i, fo->target[i].to, &o);
+	fanout_write_result(fo, i, fo->target[i].to, &o);
 	if (!fo->failed_n++)
-		note_failure(fo, i, &o);
+		fanout_note_failure(fo, i, &o);
 	fo->target[i].ended = true;
 }
 

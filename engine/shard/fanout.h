@@ -16,9 +16,11 @@
 #ifndef FAR_SHARD_FANOUT_H
 #define FAR_SHARD_FANOUT_H
 
-#include "shard/shard.h"
+#include "shard/call.h"
 
 #include <farcall/fanout.h>
+
+#define FANOUT_STOPPED "the agent is shut down"
 
 #define FANOUT_QUEUES 32u /* of those that wait, by worker and shard */
 
@@ -100,5 +102,16 @@ void fanout_hand_over(struct fanout *fo);
 bool fanout_cancel(struct shard *s, const void *f);
 /** Ends all with SHUTDOWN. */
 void fanout_end_all(struct shard *s);
+
+/* fanout_report.c */
+/** Of target `i`; NULL: the caller wants none. */
+struct far_target_result *fanout_result_of(const struct fanout *fo, uint32_t i);
+/** The failure of target `i` is the first. */
+void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o);
+/** How target `i` ended, and where it was asked. */
+void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o);
+/** What the future of a fan-out that failed is told: `status`, or OK for the first failure's. The text lies in
+ * text[0, cap), which `o` points to. */
+void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/crash_stack.h"
 #include "base/must.h"
 #include "base/mutant.h"
+#include "shard/call.h"
 #include "shard/fiber.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@
 #ifndef FAR_SHARD_LARGE_H
 #define FAR_SHARD_LARGE_H
 
-#include "shard/shard.h"
+#include "shard/call.h"
 
 /* `source` of a large_out. */
 enum large_source {

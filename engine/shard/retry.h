@@ -15,7 +15,7 @@
 #ifndef FAR_SHARD_RETRY_H
 #define FAR_SHARD_RETRY_H
 
-#include "shard/shard.h"
+#include "shard/call.h"
 
 struct retry;
 

@@ -3,7 +3,6 @@
 
 #include "base/must.h"
 #include "shard/fanout.h"
-#include "shard/large.h"
 #include "shard/retry.h"
 
 #include <stdio.h>

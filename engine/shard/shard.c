@@ -4,7 +4,6 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
-#include "shard/large.h"
 #include "xcore/tree.h"
 
 #include <stdlib.h>

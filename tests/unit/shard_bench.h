@@ -5,7 +5,7 @@
 #define SHARD_BENCH_H
 
 #include "fake_queue.h"
-#include "shard/shard.h"
+#include "shard/call.h"
 
 /* PEER and OTHER have sessions; the NIC calls them 5 and 6. There are as many workers as it takes to use up all
  * deferred records. */

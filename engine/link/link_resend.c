@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What is sent again. Packets keep their numbers and bytes. When the path has become too narrow for one meanwhile, it
+ * is sent in pieces, one packet at a time: only the one that is due is taken so.
+ */
+#include "link/link_port.h"
+
+#include <errno.h>
+
+bool link_narrower(struct link_queue *q, struct link_peer *p)
+{
+	uint64_t most = q->ops->tx_bytes_max(q->lower, p->lower_peer);
+	if (most >= LINK_HEAD + p->payload_max || most < LINK_PACKET_MIN)
+		return false;
+	p->payload_max = (uint32_t)most - LINK_HEAD;
+	return true;
+}
+
+void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+{
+	for (uint32_t at = 0; at < e->len;) {
+		uint32_t left = e->len - at, len = left < p->payload_max ? left : p->payload_max;
+		if (link_put_piece(q, p, e, number, at, len))
+			return;
+		at += len;
+	}
+}
+
+void link_doubt(struct link_peer *p)
+{
+	for (uint32_t number = p->una; number != p->next; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->arrived)
+			p->flying += e->len;
+		e->arrived = false;
+	}
+}
+
+/* Enough that were sent after it have arrived, or a probe, which was sent much later. */
+static bool lost(struct link_peer *p, const struct link_sent *e)
+{
+	if ((int32_t)(p->order_arrived - e->order) >= (int32_t)p->reorder)
+		return true;
+	if (!p->probe_out || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
+	    (int32_t)(p->probe_order - e->order) <= 0)
+		return false;
+	/* What waited for that has waited long. */
+	if (p->reorder > FAR_LINK_REORDER && (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
+		p->reorder--;
+	return true;
+}
+
+void link_probe(struct link_queue *q, struct link_peer *p)
+{
+	uint32_t number = p->next - p->una <= LINK_BITMAP ? p->next - 1 : p->una + LINK_BITMAP;
+	while (number != p->una && p->rings->sent[number % FAR_LINK_WINDOW].arrived)
+		number--;
+	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	if (link_put_again(q, p, e, number))
+		return;
+	e->order = ++p->order;
+	e->again |= LINK_BY_TIME;
+	p->probe_out = true;
+	p->probe_order = e->order;
+	p->probe_number = number;
+	counter_bump(&q->probes);
+}
+
+void link_resend(struct link_queue *q, struct link_peer *p, bool all)
+{
+	uint32_t end = p->next - p->una <= LINK_BITMAP ? p->next : p->una + LINK_BITMAP + 1;
+	for (uint32_t number = p->una; number != end; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->arrived || !(all || lost(p, e)))
+			continue;
+		int error = link_put_again(q, p, e, number);
+		if (error == -EMSGSIZE && e->last && e->message->next) {
+			link_peer_dead(q, p, error); /* narrower than any path may become */
+			return;
+		}
+		if (error == -EMSGSIZE) {
+			link_narrower(q, p);
+			if (number == p->una)
+				link_resend_pieces(q, p, e, number);
+		} else if (error) {
+			return;
+		}
+		e->order = ++p->order;
+		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
+		counter_bump(&q->resent);
+		/* A peer that is silent gets one at a time. */
+		if (all && p->resends > 1)
+			return;
+	}
+}
