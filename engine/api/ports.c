@@ -241,10 +241,10 @@ enum far_status ports_adopt(const struct ports_config *config, struct ports *out
 			 env->ports_n, env->self, FAR_PORTS_MAX);
 	for (unsigned i = 0; i < env->ports_n; i++) {
 		struct nic_port *port = env->ports[i];
-		if (!error && !(error = complete(config, &port, &why)))
-			out->at[out->n++] = port;
-		else if (port == env->ports[i] && error)
+		if (error)
 			port->ops->close(port);
+		else if (!(error = complete(config, &port, &why))) /* it closes what it refuses */
+			out->at[out->n++] = port;
 	}
 	env->ports_n = 0;
 	out->published = out->n;

@@ -170,6 +170,13 @@ void group_ask(struct group *g, enum store_op op, const char *what, int rank, co
 	group_submit(g, &m, what, rank, deadline, done, user);
 }
 
+void group_ignore(void *user, int result, const struct store_msg *reply)
+{
+	(void)result;
+	(void)reply;
+	((struct group *)user)->busy = true;
+}
+
 static void failing_step(struct group *g)
 {
 	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;

@@ -189,6 +189,8 @@ void group_ask(struct group *g, enum store_op op, const char *what, int rank, co
 /** The same with more of the request filled in; the key is made here. */
 void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
 		  store_done_fn *done, void *user);
+/** The reply does not matter: `user` is the group. */
+void group_ignore(void *user, int result, const struct store_msg *reply);
 static inline bool group_joining(const struct group *g)
 {
 	return g->phase < PHASE_READY;

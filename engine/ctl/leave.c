@@ -40,13 +40,6 @@ static void bye_heard(void *user, int result, const struct store_msg *reply)
 	p->group->busy = true;
 }
 
-static void ignored(void *user, int result, const struct store_msg *reply)
-{
-	(void)result;
-	(void)reply;
-	((struct group *)user)->busy = true;
-}
-
 static void bye_answered(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
@@ -56,7 +49,7 @@ static void bye_answered(void *user, int result, const struct store_msg *reply)
 	p->bye = BYE_NEVER;
 	if (p->group->url.rank == 0)
 		group_ask(p->group, STORE_CAS, "bye", p->rank, lost_value, sizeof lost_value - 1,
-			  p->group->leave_deadline, ignored, p->group);
+			  p->group->leave_deadline, group_ignore, p->group);
 }
 
 void leave_ask_bye(struct peer *p)
@@ -96,7 +89,7 @@ static void byes_publish(struct group *g)
 		return;
 	for (int r = 0; r < g->url.world; r++)
 		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? '1' : g->peers[r].bye == BYE_NEVER ? 'l' : '?';
-	group_ask(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, g->leave_deadline, ignored, g);
+	group_ask(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, g->leave_deadline, group_ignore, g);
 }
 
 static void bye_stored(void *user, int result, const struct store_msg *reply)

@@ -22,21 +22,13 @@ static bool lives_matter(const struct group *g)
 	return g->phase >= PHASE_CONNECT && g->phase <= PHASE_BYE;
 }
 
-static bool has_session(const struct peer *p)
-{
-	for (const struct pair *pair = p->pairs; pair; pair = pair->next)
-		if (pair->state == PAIR_UP)
-			return true;
-	return false;
-}
-
 static void hung_up(struct peer *p)
 {
 	struct group *g = p->group;
 	/* While joining the sessions tell, or fail to come up: the reason that is told is theirs. */
 	if (p->dead || group_joining(g))
 		return;
-	if (has_session(p))
+	if (p->up_n)
 		session_probe_silent(p);
 	else
 		peer_die(p, "its process is gone, or its connection to the store");

@@ -114,13 +114,9 @@ static void pair_tell(const struct pair *pair)
 	struct route route = {.port = pair->port};
 	char why[192];
 	struct info info;
-	if (info_decode(p->info, p->bytes, &info))
+	/* The one way to oneself has been told: session_expect(). */
+	if (peer_is_self(p) || info_decode(p->info, p->bytes, &info))
 		return;
-	if (peer_is_self(p)) {
-		route_self(g, &route);
-		route_tell(p, &route, ROUTE_WHY_SELF);
-		return;
-	}
 	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);
 	for (unsigned from = 0; !found && route_next(g, &info, from, &route); from = route.number + 1)
 		found = route.port == pair->port;

@@ -24,13 +24,6 @@ void rejoin_ask(struct group *g)
 		group_ask(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
 }
 
-static void ignored(void *user, int result, const struct store_msg *reply)
-{
-	(void)result;
-	(void)reply;
-	((struct group *)user)->busy = true;
-}
-
 /* A member that nobody holds the rank of: its process is gone, and what it published is what it was. */
 static void holder_read(void *user, int result, const struct store_msg *reply)
 {
@@ -65,7 +58,7 @@ static void former_read(void *user, int result, const struct store_msg *reply)
 	    !same_as_before(g, &before))
 		return;
 	/* What it said at the end of its life before is not said of this one. */
-	group_ask(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, ignored, g);
+	group_ask(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, group_ignore, g);
 	join_info_publish(g);
 	/* The holder after what he published, so that one who comes meanwhile is not taken for dead; ours last, since
 	 * the table is complete with the last info. */
@@ -87,7 +80,7 @@ void rejoin_claimed(struct group *g)
 void rejoin_connect(struct group *g)
 {
 	if (g->url.rank == 0)
-		group_ask(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, ignored, g);
+		group_ask(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, group_ignore, g);
 	for (int r = 0; r < g->url.world && g->eager_rejoin; r++) {
 		for (unsigned local = 0; local < g->config.shards && r != g->url.rank; local++)
 			for (unsigned remote = 0; remote < g->members[r].shards; remote++)

@@ -21,8 +21,7 @@ struct route {
 /** The best from `from` on whose driver says that it can reach the member; `info` as the member published it. false:
  * none. */
 bool route_next(const struct group *g, const struct info *info, unsigned from, struct route *out);
-/** The one to oneself, and why. */
-#define ROUTE_WHY_SELF "sessions with oneself stay in the process"
+/** The one to oneself. */
 void route_self(const struct group *g, struct route *out);
 /** Have we a driver in common, be it in reach or not. */
 bool route_common(const struct group *g, const struct info *info);

@@ -203,9 +203,8 @@ void session_want(struct peer *p, unsigned local, unsigned remote)
 
 void session_probe(struct peer *p)
 {
-	struct pair *pair = p->up_n || p->dead || peer_is_self(p) ? NULL : pair_get(p, 0, 0);
-	if (pair)
-		pair_demand(pair);
+	if (!p->up_n && !peer_is_self(p))
+		session_want(p, 0, 0);
 }
 
 bool session_probe_silent(struct peer *p)
@@ -445,7 +444,7 @@ void session_expect(struct peer *p, const struct info *info)
 	p->common = peer_is_self(p) || route_common(p->group, info);
 	if (peer_is_self(p)) {
 		route_self(p->group, &route);
-		route_tell(p, &route, ROUTE_WHY_SELF);
+		route_tell(p, &route, "sessions with oneself stay in the process");
 		return;
 	}
 	bool found = route_next(p->group, info, 0, &route);

@@ -159,16 +159,11 @@ static void audit_windows(const struct auditor *a, const struct session *se)
 	}
 }
 
-static uint32_t waiting_of(const struct shard *s, const struct session *se)
-{
-	return se->waiting_n <= s->config.limits.peer_calls ? se->waiting_n : UINT32_MAX;
-}
-
 static void audit_session(const struct auditor *a, const struct session *se)
 {
 	same_of(a, se, "calls", se->calls_active, calls_of(a->s, se));
 	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls, "more calls than credits");
-	fits(a, se, waiting_of(a->s, se) != UINT32_MAX, "more calls wait for it than may");
+	fits(a, se, se->waiting_n <= a->s->config.limits.peer_calls, "more calls wait for it than may");
 	if (se->state != SESSION_UP)
 		return;
 	same_of(a, se, "open requests", se->open_n, open_of(se));

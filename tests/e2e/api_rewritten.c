@@ -351,23 +351,10 @@ static void round_of(enum what what)
 	unmap();
 }
 
-/* In a process of its own: a crash ends one round, and says which. */
-static void round_apart(unsigned i)
+static void round_numbered(unsigned i)
 {
-	int status;
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		alarm(HANG_GUARD_S);
-		seed += i * UINT64_C(1000003);
-		together_listen();
-		round_of(i < 2 * REFERENCES ? (enum what)(i % REFERENCES) : REFERENCES);
-		exit(0);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid);
-	if (status)
-		fprintf(stderr, "round %u of seed %" PRIu64 ": status %#x\n", i, seed, (unsigned)status);
-	CHECK(status == 0);
+	seed += i * UINT64_C(1000003);
+	round_of(i < 2 * REFERENCES ? (enum what)(i % REFERENCES) : REFERENCES);
 }
 
 int main(int argc, char **argv)
@@ -377,7 +364,7 @@ int main(int argc, char **argv)
 	counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(counts != MAP_FAILED);
 	for (unsigned i = 0; i < ROUNDS; i++)
-		round_apart(i);
+		together_apart(i, seed, round_numbered);
 	printf("%" PRIu64 " lines rewritten, %" PRIu64 " calls answered well, %" PRIu64 " with other bytes, %" PRIu64
 	       " failed\n",
 	       counts->rewritten, counts->well, counts->altered, counts->failed);

@@ -233,24 +233,12 @@ static void round_of(enum what what)
 		far_shutdown_local(ends[i].agent, &err);
 }
 
-static void round_apart(unsigned i)
+static void round_numbered(unsigned i)
 {
-	int status;
-	pid_t pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		struct sigaction sa = {.sa_handler = on_step};
-		alarm(HANG_GUARD_S);
-		dice_state = seed + i * UINT64_C(1000003);
-		CHECK(sigaction(SIGTRAP, &sa, NULL) == 0);
-		together_listen();
-		round_of(i % 4 ? IN_REFERENCE : (enum what)(i / 4 % WHATS));
-		exit(0);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid);
-	if (status)
-		fprintf(stderr, "round %u of seed %" PRIu64 ": status %#x\n", i, seed, (unsigned)status);
-	CHECK(status == 0);
+	struct sigaction sa = {.sa_handler = on_step};
+	dice_state = seed + i * UINT64_C(1000003);
+	CHECK(sigaction(SIGTRAP, &sa, NULL) == 0);
+	round_of(i % 4 ? IN_REFERENCE : (enum what)(i / 4 % WHATS));
 }
 
 int main(int argc, char **argv)
@@ -260,7 +248,7 @@ int main(int argc, char **argv)
 	counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(counts != MAP_FAILED);
 	for (unsigned i = 0; i < ROUNDS; i++)
-		round_apart(i);
+		together_apart(i, seed, round_numbered);
 	printf("%" PRIu64 " calls in %" PRIu64 " steps, between which %" PRIu64 " changes; %" PRIu64
 	       " answered, %" PRIu64 " failed\n",
 	       counts->calls, counts->steps, counts->changes, counts->well, counts->lost);

@@ -5,6 +5,7 @@
 
 #include "api_spawn.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 
 struct together {
@@ -51,6 +52,25 @@ static inline void together_listen(void)
 	snprintf(together_url, sizeof together_url, "tcp://127.0.0.1:%d", port);
 	snprintf(text, sizeof text, "%d", fd);
 	setenv("FAR_STORE_FD", text, 1);
+}
+
+/** Runs body(i) in a process and a group of its own, within bounds of its own: a crash ends one round, and says which.
+ */
+static inline void together_apart(unsigned i, uint64_t seed, void (*body)(unsigned i))
+{
+	int status;
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		alarm(HANG_GUARD_S);
+		together_listen();
+		body(i);
+		exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	if (status)
+		fprintf(stderr, "round %u of seed %" PRIu64 ": status %#x\n", i, seed, (unsigned)status);
+	CHECK(status == 0);
 }
 
 #endif

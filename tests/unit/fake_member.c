@@ -181,6 +181,13 @@ void join(int n)
 			     (ctl_wait_settled(members[i].ctl, &members[i].err), members[i].err.text));
 }
 
+void join_lazily(int n)
+{
+	for (int i = 0; i < n; i++)
+		lazy[i] = true;
+	join(n);
+}
+
 void leave_all(int n, uint64_t timeout)
 {
 	for (int i = 0; i < n; i++) {

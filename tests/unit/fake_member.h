@@ -49,6 +49,11 @@ extern unsigned shards[MEMBERS_MAX]; /* 0: one */
 extern bool lazy[MEMBERS_MAX];
 extern uint64_t incarnation; /* of the member started last */
 
+static inline struct far_to to(int worker, int shard)
+{
+	return (struct far_to){worker, shard};
+}
+
 void members_setup(void);
 void members_teardown(void);
 void member_end(struct member *m);
@@ -61,6 +66,8 @@ void run_ticks(int n);
 void run(bool leaving);
 /* Starts n members and has them READY. */
 void join(int n);
+/* The same with sessions on demand. */
+void join_lazily(int n);
 void leave_all(int n, uint64_t timeout);
 /* Member i ended with this status and a text that has `part`. */
 void result(int i, enum far_status status, const char *part);

@@ -11,18 +11,6 @@
 
 TestSuite(ctl_demand, .init = members_setup, .fini = members_teardown);
 
-static void join_lazily(int n)
-{
-	for (int i = 0; i < n; i++)
-		lazy[i] = true;
-	join(n);
-}
-
-static struct far_to to(int worker, int shard)
-{
-	return (struct far_to){worker, shard};
-}
-
 static bool alive(int seen_by, int rank)
 {
 	return ctl_members(members[seen_by].ctl, NULL)[rank].alive;

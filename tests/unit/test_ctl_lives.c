@@ -16,18 +16,6 @@ static const struct ctl_member *row(int seen_by, int rank)
 	return &ctl_members(members[seen_by].ctl, NULL)[rank];
 }
 
-static void join_lazily(int n)
-{
-	for (int i = 0; i < n; i++)
-		lazy[i] = true;
-	join(n);
-}
-
-static struct far_to to(int worker, int shard)
-{
-	return (struct far_to){worker, shard};
-}
-
 /* The member's process is killed, and started again. */
 static void again(int i, int n)
 {

@@ -63,9 +63,11 @@ Test(shard_audit, a_leaked_slot)
 	struct result r;
 	called(&r, 1000000);
 	shard->sessions[PEER].calls_active--;
-	finds("");
+	finds(": calls: counted 0, found 1");
+	finds("calls of all sessions: counted 0, found 1");
 	shard->sessions[PEER].calls_active += 2;
-	finds("");
+	finds(": calls: counted 2, found 1");
+	finds("calls of all sessions: counted 2, found 1");
 	shard->sessions[PEER].calls_active--;
 	fine("as it was");
 	uint32_t first = shard->calls_free;
