@@ -141,10 +141,10 @@ struct udp_queue {
 	uint32_t trains_n, next_train;
 	bool busy;             /* several datagrams are read at once, with receive offload where that is allowed */
 	bool armed, watched;   /* sockets are in the epoll set */
-	uint32_t full_reads;   /* in a row, each of which found something */
+	uint32_t full_reads;   /* in a row, each of which found something; busy: as many as it asked for */
 	uint32_t lonely_reads; /* in a row, each of which found one packet */
 	uint32_t unarmed_reads;
-	uint32_t reads_max; /* of the next one: few when packets are large, they stay in the cache */
+	uint32_t reads_max; /* of the next one: as many as there were, and few when packets are large */
 	uint8_t *rx;        /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
 	struct udp_reads reads;

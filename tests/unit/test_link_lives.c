@@ -2,6 +2,7 @@
 /** One end is killed and begins another life at the same address. Every packet of the first life comes once more. */
 #include "link_bench.h"
 
+#include "base/crc32c.h"
 #include "base/limits.h"
 #include "wire/head.h"
 
@@ -188,7 +189,8 @@ Test(link_lives, refusals_of_the_life_before)
 		for (unsigned k = 0; k < sizeof made; k++) {
 			uint64_t before = dropped(kept[i].to);
 			h->kind = made[k];
-			bench.fabric.crc = true;
+			h->crc = be32_of(0);
+			h->crc = be32_of(crc32c(0, kept[i].bytes, kept[i].len));
 			dgram_inject(&bench.fabric, kept[i].to, kept[i].queue, kept[i].bytes, kept[i].len);
 			turns(3);
 			cr_assert_eq(dropped(kept[i].to), before + 1);
@@ -197,6 +199,9 @@ Test(link_lives, refusals_of_the_life_before)
 	}
 	cr_assert_gt(n, 0u);
 	for (unsigned e = 0; e < 2; e++) {
+		struct nic_stats st;
+		bench.ends[e].port->ops->stats(bench.ends[e].port, &st);
+		cr_assert_eq(st.link_crc_errors, 0);
 		cr_assert_eq(bench.ends[e].downs, was[e].downs);
 		cr_assert_eq(bench.ends[e].ups, was[e].ups);
 	}

@@ -283,8 +283,6 @@ Test(link_order, narrower_path)
 {
 	for (unsigned drop = 0; drop <= 50; drop += 25) {
 		enum { SMALL = 40 };
-		begin();
-		bench_fini();
 		bench_init();
 		bench.fabric.packet_max = 60000;
 		bench_two(&at_0, &at_1);
