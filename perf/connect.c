@@ -99,7 +99,8 @@ int connect_open(struct peer *p, const struct perf_opts *o)
 				.security = o->security,
 				.driver = o->via == PERF_VIA_DIRECT ? FAR_DRIVER_SHARED : FAR_DRIVER_OWN,
 				.shards = (unsigned)o->shards,
-				.init_timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS};
+				.init_timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS,
+				.peer_limit_ns = PEER_LIMIT_NS};
 	if (far_init_rpc("measurer", 1, 2, &opts, &p->agent, &err) != FAR_OK)
 		return peer_complain(o, &err);
 	p->connected = true;

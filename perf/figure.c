@@ -205,10 +205,7 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 	o.tx_slots = 512;
 	o.delay_ns = 1000;
 	o.limit_ns = k->taker == INCAST ? FAR_SEC : 10 * FAR_SEC;
-	const struct {
-		unsigned takers;
-		struct option_spec spec;
-	} table[] = {
+	const struct perf_option table[] = {
 		{ALL,
 		 {"seed", 0, OPTION_COUNT, &o.seed, 0, UINT64_C(1) << 62, "N", "what all chance follows from (1)",
 		  NULL}},
@@ -261,20 +258,9 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 	};
-	struct option_spec specs[OPTIONS_MAX + 1];
-	size_t n = 0;
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		if (table[i].takers & k->taker)
-			specs[n++] = table[i].spec;
-	specs[n] = (struct option_spec){.name = ""};
-	const struct option_command command = {name, "[OPTIONS]", k->about, specs};
-	int rest;
-	enum options_result parsed = options_parse(&command, argc, argv, &rest);
-	if (parsed != OPTIONS_GO)
-		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
-	if (rest < argc)
-		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
-	int wrong = check(&o, k);
+	int wrong = perf_options(name, k->about, k->taker, table, sizeof table / sizeof *table, argc, argv);
+	if (wrong < 0)
+		wrong = check(&o, k);
 	return wrong ? wrong : k->run(&o);
 }
 

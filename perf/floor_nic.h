@@ -52,7 +52,7 @@ int floor_nic_stream(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
  * -1. */
 int floor_nic_wake(struct floor_shared *s, struct floor_nic *n, unsigned samples, struct hist *h);
 
-/** Server: FLOOR_NIC_ECHO and those behind it; returns when `mode` changes. 0 or -errno. */
+/** Server: FLOOR_NIC_RTT and those behind it; returns when `mode` changes. 0 or -errno. */
 int floor_nic_serve(struct floor_shared *s, struct floor_nic *n, uint64_t mode);
 
 #endif

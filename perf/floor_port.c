@@ -14,11 +14,6 @@
 #define UP_NS       UINT64_C(10000000000) /* for a device, and for what is between the two, to be up */
 #define LOOK_NAP_NS 1000000
 
-static const char *server_nic(const struct perf_opts *o)
-{
-	return o->server_nic ? o->server_nic : o->nic;
-}
-
 /* The one driver that a side has. */
 static int read_spec(const char *nic, struct nic_spec_entry *out, const struct nic_port_ops **ops,
 		     char text[FLOOR_TEXT_BYTES])
@@ -194,7 +189,7 @@ static void accept_end(struct floor_shared *s, const struct perf_opts *o)
 		floor_udp_accept(&served.nic, s);
 		return;
 	}
-	m->error = open_port(&served, server_nic(o), o, m->text);
+	m->error = open_port(&served, perf_server_nic(o), o, m->text);
 	if (m->error == 0 && m->what == FLOOR_MEET_TELL)
 		served.port->ops->address(served.port, &m->server);
 	else if (m->error == 0)
@@ -224,7 +219,7 @@ static int meet(struct floor_port *p, struct floor_shared *s, const struct perf_
 	struct nic_spec_entry e;
 	int rc = read_spec(o->nic, &e, &ops, text);
 	if (rc == 0)
-		rc = read_spec(server_nic(o), &e, &ops, text);
+		rc = read_spec(perf_server_nic(o), &e, &ops, text);
 	/* The server comes first: a memif server makes the socket that the client looks for. */
 	if (rc == 0)
 		rc = floor_nic_meet(s, FLOOR_MEET_TELL, text);

@@ -107,11 +107,6 @@ static int world_of(const struct perf_opts *o)
 	return 1 + (int)servers_of(o) + both(o) + (int)attached_agents(o);
 }
 
-static const char *server_nic(const struct perf_opts *o)
-{
-	return o->server_nic ? o->server_nic : o->nic;
-}
-
 static void unshare_peer(struct floor_shared *shared)
 {
 	if (shared->wake_fd >= 0)
@@ -151,9 +146,10 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	snprintf(world_text, sizeof world_text, "%d", world_of(o));
 	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)o->shards);
 	snprintf(peers_text, sizeof peers_text, "%u", (unsigned)o->peers);
-	const char *argv[32] = {"farcall",     "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",
-				cpu_text,      "--peer-rank", rank_text,   "--peer-world", world_text, "--nic",
-				server_nic(o), "--shards",    shards_text, "--peers",      peers_text};
+	const char *argv[32] = {
+		"farcall",          "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",
+		cpu_text,           "--peer-rank", rank_text,   "--peer-world", world_text, "--nic",
+		perf_server_nic(o), "--shards",    shards_text, "--peers",      peers_text};
 	add_options(argv, 17, o);
 	struct spawn_child child = {.group = &p->group,
 				    .announce_fd = -1,

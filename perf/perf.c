@@ -230,6 +230,25 @@ static int check(const struct perf_opts *o, const struct measurement *m)
 	return 0;
 }
 
+int perf_options(const char *name, const char *about, unsigned taker, const struct perf_option *table, size_t n,
+		 int argc, char **argv)
+{
+	struct option_spec specs[OPTIONS_MAX + 1];
+	const struct option_command command = {name, "[OPTIONS]", about, specs};
+	size_t taken = 0;
+	int rest;
+	for (size_t i = 0; i < n; i++)
+		if (table[i].takers & taker)
+			specs[taken++] = table[i].spec;
+	specs[taken] = (struct option_spec){.name = ""};
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (rest < argc)
+		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
+	return -1;
+}
+
 static int measure(const struct measurement *m, int argc, char **argv)
 {
 	char name[64];
@@ -243,10 +262,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .depths = {{1, 4}, 2},
 			      .marks = {{1000000, 10000000}, 2},
 			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
-	const struct {
-		unsigned takers;
-		struct option_spec spec;
-	} table[] = {
+	const struct perf_option table[] = {
 		{ALL & ~FLOOR & ~SPAWNING,
 		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
 		  "NIC drivers, best first: auto, shm, udp, dpdk:... (FAR_NIC, else auto)", NULL}},
@@ -333,22 +349,12 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PEER | ATTACHED,
 		 {"peer-world", 0, OPTION_COUNT, &o.peer_world, 2, ATTACHED_PEERS_MAX, "N", NULL, NULL}},
 	};
-	struct option_spec specs[OPTIONS_MAX + 1];
-	size_t n = 0;
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		if (table[i].takers & m->taker)
-			specs[n++] = table[i].spec;
-	specs[n] = (struct option_spec){.name = ""};
-	const struct option_command command = {name, "[OPTIONS]", m->about, specs};
-	int rest;
-	enum options_result parsed = options_parse(&command, argc, argv, &rest);
-	if (parsed != OPTIONS_GO)
-		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
-	if (rest < argc)
-		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
+	int wrong = perf_options(name, m->about, m->taker, table, sizeof table / sizeof *table, argc, argv);
+	if (wrong >= 0)
+		return wrong;
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
-	int wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
+	wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
 	if (!wrong)
 		wrong = check(&o, m);
 	if (!wrong && m->taker & SPAWNING)

@@ -64,6 +64,25 @@ int perf_sim(int argc, char **argv);
 /** The floors of a NIC, o->nic, instead of memory's. */
 int perf_floor_nic(const struct perf_opts *o);
 
+/** One row of a table of options that several commands share: by which of them it is taken, as a bit of each. */
+struct perf_option {
+	unsigned takers;
+	struct option_spec spec;
+};
+
+/**
+ * Parses the command line of `name`, which takes those of the `n` options that have a bit of `taker`. -1: go on; else
+ * the exit status, after printing.
+ */
+int perf_options(const char *name, const char *about, unsigned taker, const struct perf_option *table, size_t n,
+		 int argc, char **argv);
+
+/** Drivers of the processes that serve. */
+static inline const char *perf_server_nic(const struct perf_opts *o)
+{
+	return o->server_nic ? o->server_nic : o->nic;
+}
+
 /** Where text for people goes: stdout, or stderr when stdout is for the object. */
 static inline FILE *perf_human(const struct perf_opts *o)
 {

@@ -72,6 +72,7 @@ static enum far_status join(struct server *s, const struct perf_opts *o, const s
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.init_timeout_ns = now + FAR_SEC < until ? until - now : FAR_SEC,
+				.peer_limit_ns = PEER_LIMIT_NS,
 				.messages = handlers,
 				.messages_n = SERVER_HANDLERS};
 	return far_init_rpc("server", 0, 2, &opts, &s->agent, err);
