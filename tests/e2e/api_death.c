@@ -110,10 +110,19 @@ static int worker(int rank)
 	return 0;
 }
 
+/* Of the second who asks: both have joined then. The first is not answered either. */
+static enum far_status die_second(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	static struct far_deferred *kept;
+	if (kept)
+		return die(req, args, n, user);
+	return far_defer(req, &kept);
+}
+
 /* Rank 0 dies, and the store with it. */
 static int headless(int rank)
 {
-	static const struct far_function table[] = {{"t::die() -> none", FAR_KIND_INLINE, die, NULL}};
+	static const struct far_function table[] = {{"t::die() -> none", FAR_KIND_INLINE, die_second, NULL}};
 	struct far_opts opts = {.functions = table, .functions_n = 1};
 	agent = check_join(&opts);
 	if (rank == 0)
