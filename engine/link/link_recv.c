@@ -203,7 +203,7 @@ __attribute__((noinline)) static void take_news(struct link_queue *q, struct lin
 static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
 {
 	p->owed_bytes += bytes;
-	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+	if (__builtin_expect(p->owed >= p->ack_every || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
 		link_ack_soon(q, p);
 }
 
@@ -347,8 +347,10 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 	/* It went to sleep before it saw what is under way. */
 	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
 		link_kick(q, p);
-	if (h.kind == WIRE_ACK)
+	if (h.kind == WIRE_ACK) {
+		link_bulk_told(q, p, &h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
 		return 0;
+	}
 	struct link_fragment f = {be32_get(h.packet),
 				  be32_get(h.first),
 				  be32_get(h.length),
@@ -429,6 +431,8 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		if (__builtin_expect(q->ready_first != NULL, 0))
 			n += hand_up(q, pkts + n, max - n);
 	}
+	if (__builtin_expect(q->grants.due, 0))
+		link_grants_run(q);
 	if (__builtin_expect(q->acks_n, 0))
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
