@@ -43,7 +43,8 @@ static void timing_end(struct link_queue *q)
 	g->timed = NULL;
 	if (g->rtt_ns && ns >= g->rtt_ns && now - g->rtt_at < FAR_LINK_GRANT_RTT_NS)
 		return;
-	g->rtt_ns = ns;
+	/* What is longer than before may have waited in a queue: a path is believed to have become twice as long. */
+	g->rtt_ns = g->rtt_ns && ns > 2 * g->rtt_ns ? 2 * g->rtt_ns : ns;
 	g->rtt_at = now;
 }
 

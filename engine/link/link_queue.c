@@ -80,7 +80,9 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	p->window = FAR_LINK_WINDOW;
 	p->window_bulk = FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS;
 	link_bulk_window(p, p->window_there);
-	p->ack_every = FAR_LINK_ACK_EVERY;
+	uint32_t often =
+		q->port->ring && q->port->ring / 4 < FAR_LINK_ACK_EVERY ? q->port->ring / 4 : FAR_LINK_ACK_EVERY;
+	p->ack_every = often ? often : 1;
 	link_bulk_forget(p);
 	p->rtt.watch = RTT_WANTED;
 	p->confirmed = p->loop || !p->accepted;
