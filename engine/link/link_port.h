@@ -72,6 +72,7 @@ struct link_sent {
 	uint32_t order; /* of its last sending, among all of the peer */
 	bool arrived;   /* by the bitmap */
 	bool last;      /* of its message */
+	bool bulk;      /* of the second list's: where the network has priorities, others overtake it */
 	uint8_t again;  /* enum link_again */
 };
 
@@ -161,6 +162,7 @@ struct link_peer {
 	uint32_t flying;        /* bytes of those that have not arrived */
 	uint32_t order;         /* sendings */
 	uint32_t order_arrived; /* latest of those that arrived */
+	uint32_t bulk_arrived;  /* the same of `bulk` ones */
 	uint32_t resends;       /* time-outs in a row */
 	uint32_t answers;       /* looks at the timers that found something heard since the first of those */
 	uint64_t out_bytes;

@@ -32,6 +32,14 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
+static inline void order_note(struct link_peer *p, const struct link_sent *e)
+{
+	if ((int32_t)(e->order - p->order_arrived) > 0)
+		p->order_arrived = e->order;
+	if (__builtin_expect(e->bulk, 0) && (int32_t)(e->order - p->bulk_arrived) > 0)
+		p->bulk_arrived = e->order;
+}
+
 static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
 {
 	uint32_t una = p->una;
@@ -41,8 +49,7 @@ static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32
 		struct link_sent *e = &p->rings->sent[una % FAR_LINK_WINDOW];
 		if (__builtin_expect(!e->arrived, 1)) {
 			p->flying -= e->len;
-			if ((int32_t)(e->order - p->order_arrived) > 0)
-				p->order_arrived = e->order;
+			order_note(p, e);
 		}
 		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
 			next = m->next;
@@ -66,8 +73,7 @@ __attribute__((noinline)) static void take_bits(struct link_queue *q, struct lin
 			link_timing_arrived(q, p, p->una + i);
 		e->arrived = true;
 		p->flying -= e->len;
-		if ((int32_t)(e->order - p->order_arrived) > 0)
-			p->order_arrived = e->order;
+		order_note(p, e);
 	}
 	link_resend(q, p, false);
 	link_backlog_add(q, p);
