@@ -72,7 +72,8 @@ struct nic_caps {
 	uint64_t reap_ns;          /* what was committed is let go of within this time without further traffic;
 				      0: by tx_commit(), which copies. UINT64_MAX: unbounded, so no zero_copy_tx */
 	uint32_t slots;            /* packets that can be in flight towards one peer, at least, before -EAGAIN */
-	uint32_t peers_max;        /* their numbers are below it */
+	uint32_t rx_slots;  /* packets that a queue holds until recv(), all peers together; 0: many, or unknown */
+	uint32_t peers_max; /* their numbers are below it */
 	uint32_t queues_max;
 };
 
@@ -89,6 +90,7 @@ struct nic_stats {
 	uint64_t link_timeouts; /* that nothing was acknowledged for so long */
 	uint64_t link_probes;   /* last packets sent once more, before a time-out */
 	uint64_t link_needless; /* packets sent again that had arrived, as the receiver says */
+	uint64_t link_regrants; /* times that grants were said again, since nothing had come of them */
 	/* Arrived and dropped: */
 	uint64_t link_duplicates; /* it was there already */
 	uint64_t link_crc_errors;

@@ -93,6 +93,9 @@ static const struct layout words_layout = LAYOUT("words", wire_words, false, wor
 static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER)};
 static const struct layout no_layout = LAYOUT("no", wire_no, false, no_fields);
 
+static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER)};
+static const struct layout grant_layout = LAYOUT("grant", wire_grant, false, grant_fields);
+
 static const struct field large_fields[] = {
 	FIELD_MUST(head_large, total, NUMBER, 1, ANY),
 	FIELD_MUST(head_large, lane, NUMBER, 0, FAR_LARGE_LANES - 1),
@@ -369,7 +372,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 	bool piece = h->marks & WIRE_PIECE;
 	if (h->marks & WIRE_BATCH)
 		return print_batch(p, h, bytes, len);
-	if (length > LINK_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) || before > offset)
+	if (length > LINK_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) || before > INT32_MAX)
 		return wrong(p, "fragment", NULL);
 	if (!piece && (offset == 0) != (before == 0))
 		return wrong(p, "fragment", NULL);
@@ -377,6 +380,15 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 		return print_message(p, "head", h->type, h->flags, bytes, len);
 	fputs(" [fragment] data=", p->out);
 	decode_data(p->out, bytes, len);
+	return true;
+}
+
+static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)
+{
+	if (len % sizeof(struct wire_grant) || len > FAR_LINK_OPEN * sizeof(struct wire_grant))
+		return wrong(p, "grants", NULL);
+	for (uint32_t at = 0; at < len; at += (uint32_t)sizeof(struct wire_grant))
+		print_layout(p, &grant_layout, bytes + at, sizeof(struct wire_grant), 0);
 	return true;
 }
 
@@ -453,7 +465,7 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	case WIRE_BYE:
 		return print_exactly(p, &no_layout, bytes, len, 0);
 	case WIRE_ACK:
-		break;
+		return print_grants(p, bytes, len);
 	}
 	return true;
 }

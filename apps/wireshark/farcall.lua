@@ -45,6 +45,10 @@ local layouts = {
 		{ name = "reserved", bytes = 4, as = "number" },
 		{ name = "length", bytes = 4, as = "number" },
 	} },
+	grant = { size = 8, little = false, fields = {
+		{ name = "first", bytes = 4, as = "number" },
+		{ name = "offset", bytes = 4, as = "number" },
+	} },
 	words = { size = 32, little = false, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
 		{ name = "token", bytes = 8, as = "id", low = "1" },
@@ -94,7 +98,7 @@ local layouts = {
 local codes = {
 	kind = {
 		{ value = 1, name = "MESSAGE", body = "message" },
-		{ value = 2, name = "ACK", body = "none" },
+		{ value = 2, name = "ACK", body = "grants" },
 		{ value = 3, name = "PING", body = "words" },
 		{ value = 4, name = "HELLO", body = "words" },
 		{ value = 5, name = "WELCOME", body = "words" },
@@ -195,7 +199,7 @@ local codes = {
 -- The end of the tables.
 
 local SHOWN = 32
-local LINE, LENGTH_MAX, BATCH_MAX = 32, 16 * 1024 * 1024 + 64, 1120
+local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX = 32, 16 * 1024 * 1024 + 64, 1120, 4
 local CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
 
 local farcall = Proto("farcall", "Farcall")
@@ -740,7 +744,7 @@ function Packet:bytes_of_message(head, tvb)
 		return
 	end
 	local n, before = size_of(tvb), (head.packet - head.first) % 2 ^ 32
-	if head.length > LENGTH_MAX or head.offset + n > head.length or n == 0 and head.length ~= 0 or before > head.offset then
+	if head.length > LENGTH_MAX or head.offset + n > head.length or n == 0 and head.length ~= 0 or before >= 2 ^ 31 then
 		bad("fragment")
 	end
 	if not piece and (head.offset == 0) ~= (before == 0) then
@@ -750,6 +754,16 @@ function Packet:bytes_of_message(head, tvb)
 		self:message("head", head.type, head.flags, tvb)
 	else
 		self:data("fragment", tvb)
+	end
+end
+
+function Packet:grants(tvb)
+	local n, size = size_of(tvb), layouts.grant.size
+	if n % size ~= 0 or n > GRANTS_MAX * size then
+		bad("grants")
+	end
+	for at = 0, n - size, size do
+		self:layout("grant", part(tvb, at, size), true)
 	end
 end
 
@@ -794,6 +808,8 @@ function Packet:dissect(tvb)
 		self:bytes_of_message(head, rest)
 	elseif kind.body == "words" then
 		self:words(rest)
+	elseif kind.body == "grants" then
+		self:grants(rest)
 	else
 		self:body(kind.body, rest)
 	end

@@ -197,8 +197,31 @@
 /* Their memory, by connection, and that of what arrived and was not taken or is not whole yet, by queue. */
 #define FAR_LINK_OUT_BYTES (UINT64_C(64) << 20)
 #define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
-/* Messages of a connection that are put together at once; the last place is kept for the one that is due. */
-#define FAR_LINK_ASSEMBLIES 4u
+/* Messages of a connection that are under way in fragments at once: a short one need not wait for the end of a long
+ * one, nor for a grant to it. Those and as many that came before their turn are put together at once; the last place is
+ * kept for the one that is due. */
+#define FAR_LINK_OPEN       4u
+#define FAR_LINK_ASSEMBLIES (2 * FAR_LINK_OPEN + 1)
+/* Of the messages that wait at a sender, so many from the oldest on are looked at for the shortest. One packet in
+ * FAR_LINK_GRANT_SHARE goes to the oldest in any case, and so does that part of what a receiver grants. */
+#define FAR_LINK_LOOK        16u
+#define FAR_LINK_GRANT_SHARE 16u
+/* Incoming messages of a queue that are granted at once beside the oldest, each half of what the shorter one before it
+ * gets: when the sender of one is slow, the next ones fill the link. */
+#define FAR_LINK_GRANTED_MAX 8u
+/* Bytes that a queue has granted and that have not arrived: twice what the path was seen to hold, and this at least:
+ * what a connection's window holds, twice. The most is what the memory of a queue allows eight of. */
+#define FAR_LINK_GRANT_BYTES     (2 * (uint64_t)FAR_LINK_WINDOW_BYTES)
+#define FAR_LINK_GRANT_BYTES_MAX (FAR_LINK_IN_BYTES / 8)
+/* The round trip under those grants is measured anew after so long, since a path may have become longer. */
+#define FAR_LINK_GRANT_RTT_NS UINT64_C(1000000000)
+/* Bytes of a message that leave without a grant: of a sender that was told nothing, so that a hundred of them fit the
+ * buffer of a switch's port; and all senders' together, as the receiver divides them. */
+#define FAR_LINK_UNASKED     6144u
+#define FAR_LINK_UNASKED_MAX FAR_LINK_WINDOW_BYTES
+/* Packets of a receive ring that a sender may fill at least, however many share it: a loss among three is found by the
+ * fourth. Beyond that many senders a drop is repaired. */
+#define FAR_LINK_RING_LEAST 4u
 /* An acknowledgement goes alone after so many messages or bytes, or so long after the first of them, a quarter
  * of the least time-out. The messages: with those that one recv() takes more, what a sender's slots may be late by. The
  * bytes: a sender of large packets never finds its window closed by what arrived. */

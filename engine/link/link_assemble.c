@@ -49,7 +49,7 @@ static void early_forget(struct link_queue *q, struct link_peer *p)
 			link_messages_in_free(q, m);
 	}
 	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
-		if (p->assembling[k] && p->assembling[k] != p->due_message) {
+		if (p->assembling[k] && !p->assembling[k]->begun) {
 			link_message_in_free(q, p->assembling[k]);
 			p->assembling[k] = NULL;
 		}
@@ -61,14 +61,14 @@ static void early_forget(struct link_queue *q, struct link_peer *p)
 static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
 					  bool whole, bool due)
 {
-	unsigned used = 0, at = FAR_LINK_ASSEMBLIES;
+	unsigned early = 0, at = FAR_LINK_ASSEMBLIES;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
 		if (p->assembling[i])
-			used++;
+			early += !p->assembling[i]->begun;
 		else
 			at = i;
 	}
-	if (!whole && used >= FAR_LINK_ASSEMBLIES - (due ? 0 : 1))
+	if (!whole && (at == FAR_LINK_ASSEMBLIES || (!due && early >= FAR_LINK_ASSEMBLIES - FAR_LINK_OPEN - 1)))
 		return NULL;
 	struct link_message *m = link_message_in(q, p, length, due);
 	if (!m && due && p->early_n) {
@@ -88,8 +88,7 @@ static void message_end(struct link_queue *q, struct link_peer *p, struct link_m
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
 		if (p->assembling[i] == m)
 			p->assembling[i] = NULL;
-	if (p->due_message == m)
-		p->due_message = NULL;
+	link_grants_end(q, m);
 	deliver(q, p, m);
 }
 
@@ -102,20 +101,17 @@ static void deliver_all(struct link_queue *q, struct link_peer *p, struct link_m
 	}
 }
 
-/* The packet that is due has come, up to `end` of its message. One message at a time is not whole; between its packets
+/* The packet that is due has come, up to `end` of its message. So many are not whole at a time; between their packets
  * there may be others that are. */
 static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t end)
 {
 	p->rx_next++;
 	p->pieces = false;
-	m->done = end;
-	if (end == m->len) {
-		message_end(q, p, m);
-		return true;
-	}
-	if (p->due_message && p->due_message != m)
+	if (end != m->len && !m->begun && !link_grants_begin(q, m))
 		return false;
-	p->due_message = m;
+	link_grants_progress(q, m, end);
+	if (end == m->len)
+		message_end(q, p, m);
 	return true;
 }
 
@@ -172,7 +168,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 		counter_bump(&q->no_memory);
 		return;
 	}
-	if (m->len != f->length || (f->first != f->number && p->due_message != m)) {
+	if (m->len != f->length || (f->first != f->number && !m->begun)) {
 		link_broken(q, p);
 		return;
 	}
@@ -182,7 +178,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 	}
 	fragment_put(m, h, f);
 	if (f->offset + f->len > m->done)
-		m->done = f->offset + f->len;
+		link_grants_progress(q, m, f->offset + f->len);
 	p->pieces = true;
 	if (!(h->marks & WIRE_MORE) && (!packet_end(q, p, m, m->done) || !advance_rx(q, p)))
 		link_broken(q, p);
@@ -295,7 +291,7 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
 		return;
 	}
-	if (m->len != f->length) {
+	if (m->len != f->length || (f->offset >= FAR_LINK_UNASKED_MAX && f->offset >= m->granted)) {
 		link_broken(q, p);
 		return;
 	}

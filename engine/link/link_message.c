@@ -98,6 +98,8 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 		m->body = buf_data(m->buf);
 	}
 	m->charged = charge;
+	m->granted = 0;
+	m->begun = m->stalled = false;
 	q->in_bytes += charge;
 	return m;
 }
@@ -166,7 +168,7 @@ static void drop_out(struct link_peer *p)
 	out_free_all(p, p->out_next);
 	out_free_all(p, p->bulk_next);
 	p->out_next = p->bulk_next = NULL;
-	p->bulk_strict = 0;
+	p->bulk_strict = p->bulk_open = 0;
 	p->out_n = 0;
 	p->una = p->next;
 	p->flying = 0;
@@ -181,8 +183,10 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 		for (unsigned k = 0; m && k < FAR_LINK_WINDOW; k++)
 			if (p->rings->arrived[k].message == m)
 				p->rings->arrived[k].message = NULL;
-		if (m)
-			link_message_in_free(q, m);
+		if (!m)
+			continue;
+		link_grants_end(q, m);
+		link_message_in_free(q, m);
 	}
 	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
 		struct link_message *m = p->rings->arrived[k].message;

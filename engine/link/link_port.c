@@ -159,6 +159,7 @@ static void link_stats(const struct nic_port *port, struct nic_stats *out)
 		out->link_timeouts += counted(&q->timeouts);
 		out->link_probes += counted(&q->probes);
 		out->link_needless += counted(&q->needless);
+		out->link_regrants += counted(&q->regrants);
 		out->link_unknown += counted(&q->unknown);
 		out->link_ended += counted(&q->ended);
 		out->link_no_memory += counted(&q->no_memory);
@@ -311,6 +312,7 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	p->epoll_fd = p->event_fd = -1;
 	p->lower = lower;
 	p->lower_caps = caps;
+	p->ring = caps.rx_slots - caps.rx_slots / 4;
 	p->own = own;
 	p->id = (random_next(p->config.random) & ~UINT64_C(15)) | (config->queues - 1);
 	if (p->id < 16) /* 0 is no identity */

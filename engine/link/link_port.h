@@ -50,7 +50,11 @@ struct link_message {
 	uint32_t done;  /* out: bytes that have packet numbers; in: bytes that arrived, without a gap */
 	uint32_t first; /* packet number that it begins with; out, until it has: peer->small_n at its commit */
 	uint32_t charged;
-	uint8_t order; /* out: enum nic_order */
+	uint32_t granted; /* packets that begin below it may be sent: out, by us; in, as was said */
+	uint8_t order;    /* out: enum nic_order */
+	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
+	bool stalled;     /* in: nothing came of its grants for long; they do not count */
+	struct link_message *in_next, *in_prev;
 	struct shm_head head;
 	alignas(64) uint8_t room[128];
 };
@@ -69,6 +73,7 @@ struct link_sent {
 	uint32_t order; /* of its last sending, among all of the peer */
 	bool arrived;   /* by the bitmap */
 	bool last;      /* of its message */
+	bool bulk;      /* of the second list's: where the network has priorities, others overtake it */
 	uint8_t again;  /* enum link_again */
 };
 
@@ -141,10 +146,14 @@ struct link_peer {
 	uint32_t payload_max;
 	/* out */
 	/* Not all numbered, oldest first, those that are are in rings->sent: small ones, one packet each at most; and
-	 * the others, with what must not pass them. Of these only the first may be numbered in part. */
+	 * the others, with what must not pass them (link_bulk.c). */
 	struct link_message *out_next, *out_last;
 	struct link_message *bulk_next, *bulk_last;
 	uint32_t bulk_strict;         /* of those in the second list, not NIC_ORDER_NONE */
+	uint32_t bulk_open;           /* of those, numbered in part */
+	uint32_t bulk_turn;           /* packets of them, ever */
+	uint32_t unasked;             /* bytes of one that leave without a grant, as the other side says */
+	uint32_t window, window_bulk; /* packets that may be unacknowledged, those of the second list below the other */
 	uint32_t small_n, small_sent; /* ever: of the first list */
 	uint32_t small_bytes;         /* sent since the last packet of the second, which waits */
 	struct link_message *out_free;
@@ -154,6 +163,7 @@ struct link_peer {
 	uint32_t flying;        /* bytes of those that have not arrived */
 	uint32_t order;         /* sendings */
 	uint32_t order_arrived; /* latest of those that arrived */
+	uint32_t bulk_arrived;  /* the same of `bulk` ones */
 	uint32_t resends;       /* time-outs in a row */
 	uint32_t answers;       /* looks at the timers that found something heard since the first of those */
 	uint64_t out_bytes;
@@ -167,15 +177,18 @@ struct link_peer {
 	bool probed, probe_out;
 	bool probing; /* at resend_at there is a probe, and no time-out yet */
 	/* in */
-	uint32_t rx_first;                /* what they begin with */
-	uint32_t rx_next;                 /* packet number that is due */
-	uint32_t rx_told;                 /* the same as it was told last */
-	struct link_message *due_message; /* of the packets before it, the message that is not whole; NULL: none */
-	bool pieces;                      /* of the packet that is due some came */
-	uint32_t early_n;                 /* packets that arrived before their turn */
-	uint32_t owed;                    /* messages, or parts of one, that arrived and were not acknowledged */
-	uint32_t owed_bytes;              /* and the bytes of their packets */
-	uint64_t ack_at;                  /* 0: to be set */
+	uint32_t rx_first;   /* what they begin with */
+	uint32_t rx_next;    /* packet number that is due */
+	uint32_t rx_told;    /* the same as it was told last */
+	bool pieces;         /* of the packet that is due some came */
+	uint32_t early_n;    /* packets that arrived before their turn */
+	uint32_t owed;       /* messages, or parts of one, that arrived and were not acknowledged */
+	uint32_t owed_bytes; /* and the bytes of their packets */
+	uint32_t ack_every;  /* of them one acknowledgement at least, so that its window stays open */
+	uint64_t ack_at;     /* 0: to be set */
+	uint32_t begun_n;    /* of `assembling`: begun */
+	uint32_t regrants;   /* in a row */
+	uint64_t grant_at;   /* when grants that nothing came of are said again; 0: to be set */
 	uint8_t twice; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
 	uint32_t twice_number;
 	uint32_t again[LINK_AGAIN_KEPT], again_n; /* came as sent again, and not before */
@@ -215,6 +228,7 @@ struct link_peer {
 	uint32_t way, way_old;     /* peers of the driver below: the one that is used, the one before */
 	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
 	uint32_t packet_max_there;
+	uint32_t window_there; /* packets; 0: not said */
 	uint32_t hellos;
 	uint64_t deadline, repeat_at, repeat_ns;
 	void *user;
@@ -223,6 +237,26 @@ struct link_peer {
 	uint16_t hello_len;
 	uint8_t hello[NIC_HELLO_BYTES_MAX]; /* what they said */
 	struct nic_addr addr;               /* for the driver below */
+};
+
+/** What a queue has granted for the messages that come in fragments, of all peers. The shard's. */
+struct link_grants {
+	struct link_message *first, *last; /* begun and not whole, oldest first */
+	uint32_t n;
+	uint32_t senders_n; /* peers that have some among them */
+	uint32_t chosen_n;  /* the shortest first */
+	struct link_message *chosen[FAR_LINK_GRANTED_MAX];
+	uint64_t out; /* granted and not arrived, of those that are not stalled */
+	bool choose;  /* they are to be chosen anew */
+	bool due;     /* something is to be granted, perhaps */
+	/* The path: how long from a grant to what came of it, at least, and how many bytes come in a second, at most.
+	 */
+	const struct link_message *timed; /* NULL: none is */
+	uint32_t timed_offset;
+	uint64_t timed_at;
+	uint64_t rtt_ns, rtt_at; /* 0: not measured */
+	uint64_t rate;           /* bytes per second, sinking slowly */
+	uint64_t came, came_at;  /* bytes since then */
 };
 
 /** A packet of several messages that is being handed up. */
@@ -261,7 +295,8 @@ struct link_queue {
 	struct link_peer *backlog_first, *backlog_last; /* have messages to send, and window */
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
-	_Atomic uint64_t resent, timeouts, probes, needless;
+	struct link_grants grants;
+	_Atomic uint64_t resent, timeouts, probes, needless, regrants;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
 	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
@@ -289,6 +324,7 @@ struct link_port {
 	struct nic_queue_ops queue_ops;
 	struct nic_port *lower;
 	struct nic_caps lower_caps;
+	uint32_t ring; /* packets of a queue below, less those that acknowledgements and set-ups need */
 	struct link_config config;
 	uint64_t id;
 	struct nic_addr own; /* lower's */
@@ -458,6 +494,41 @@ void link_doubt(struct link_peer *p);
 void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
 /** Learns what the driver below takes now: true when that is less than it was. */
 bool link_narrower(struct link_queue *q, struct link_peer *p);
+
+/* link_bulk.c: the shard */
+
+/** Of the second list, the message of which a packet may leave now; NULL: none. */
+struct link_message *link_bulk_pick(const struct link_peer *p);
+/** All of it has packet numbers. */
+void link_bulk_done(struct link_peer *p, struct link_message *m);
+/** So many packets may be unacknowledged, as the other side says; 0: it does not say. */
+void link_bulk_window(struct link_peer *p, uint32_t packets);
+/** What an ACK says of grants and windows. */
+void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const uint8_t *body,
+		    uint64_t len);
+/** Forgets what was told of the bytes that leave without a grant: it is old. */
+static inline void link_bulk_forget(struct link_peer *p)
+{
+	p->unasked = FAR_LINK_UNASKED;
+}
+
+/* link_grant.c: the shard */
+
+/** A message of which the first packet, and not the last, has come in turn; false: the peer has too many. */
+bool link_grants_begin(struct link_queue *q, struct link_message *m);
+/** All bytes of a message below `done` have come in turn. */
+void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t done);
+/** It is whole, or dropped. No effect when it was not begun. */
+void link_grants_end(struct link_queue *q, struct link_message *m);
+/** The same of all of a peer. */
+void link_grants_end_all(struct link_queue *q, struct link_peer *p);
+/** Grants what may be granted now; acknowledgements carry it. */
+void link_grants_run(struct link_queue *q);
+/** When nothing came of a peer's grants for long, says them again. */
+void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now);
+/** Bytes of the body of an ACK, and what is in it; `h` has its length and offset from this. */
+uint32_t link_grants_bytes(const struct link_peer *p);
+void link_grants_write(const struct link_queue *q, struct link_peer *p, struct wire_head *h, uint8_t *body);
 
 /* link_recv.c: the shard */
 

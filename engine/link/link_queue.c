@@ -32,6 +32,7 @@ void link_peer_dead(struct link_queue *q, struct link_peer *p, int error)
 	if (p->dead)
 		return;
 	p->dead = true;
+	link_grants_end_all(q, p);
 	atomic_store_explicit(&p->why, error, memory_order_relaxed);
 	link_news_post(q, p, LINK_NEWS_DOWN);
 }
@@ -76,6 +77,13 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	p->rx_next = p->rx_told = p->rx_first;
 	p->una = p->next = q->port->config.first_packet;
 	p->reorder = FAR_LINK_REORDER;
+	p->window = FAR_LINK_WINDOW;
+	p->window_bulk = FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS;
+	link_bulk_window(p, p->window_there);
+	uint32_t often =
+		q->port->ring && q->port->ring / 4 < FAR_LINK_ACK_EVERY ? q->port->ring / 4 : FAR_LINK_ACK_EVERY;
+	p->ack_every = often ? often : 1;
+	link_bulk_forget(p);
 	p->rtt.watch = RTT_WANTED;
 	p->confirmed = p->loop || !p->accepted;
 	p->told_asleep = !q->port->lower_caps.wake;

@@ -32,6 +32,14 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
+static inline void order_note(struct link_peer *p, const struct link_sent *e)
+{
+	if ((int32_t)(e->order - p->order_arrived) > 0)
+		p->order_arrived = e->order;
+	if (__builtin_expect(e->bulk, 0) && (int32_t)(e->order - p->bulk_arrived) > 0)
+		p->bulk_arrived = e->order;
+}
+
 static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
 {
 	uint32_t una = p->una;
@@ -41,8 +49,7 @@ static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32
 		struct link_sent *e = &p->rings->sent[una % FAR_LINK_WINDOW];
 		if (__builtin_expect(!e->arrived, 1)) {
 			p->flying -= e->len;
-			if ((int32_t)(e->order - p->order_arrived) > 0)
-				p->order_arrived = e->order;
+			order_note(p, e);
 		}
 		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
 			next = m->next;
@@ -66,8 +73,7 @@ __attribute__((noinline)) static void take_bits(struct link_queue *q, struct lin
 			link_timing_arrived(q, p, p->una + i);
 		e->arrived = true;
 		p->flying -= e->len;
-		if ((int32_t)(e->order - p->order_arrived) > 0)
-			p->order_arrived = e->order;
+		order_note(p, e);
 	}
 	link_resend(q, p, false);
 	link_backlog_add(q, p);
@@ -203,7 +209,7 @@ __attribute__((noinline)) static void take_news(struct link_queue *q, struct lin
 static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
 {
 	p->owed_bytes += bytes;
-	if (__builtin_expect(p->owed >= FAR_LINK_ACK_EVERY || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+	if (__builtin_expect(p->owed >= p->ack_every || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
 		link_ack_soon(q, p);
 }
 
@@ -347,8 +353,10 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 	/* It went to sleep before it saw what is under way. */
 	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
 		link_kick(q, p);
-	if (h.kind == WIRE_ACK)
+	if (h.kind == WIRE_ACK) {
+		link_bulk_told(q, p, &h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
 		return 0;
+	}
 	struct link_fragment f = {be32_get(h.packet),
 				  be32_get(h.first),
 				  be32_get(h.length),
@@ -429,6 +437,8 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		if (__builtin_expect(q->ready_first != NULL, 0))
 			n += hand_up(q, pkts + n, max - n);
 	}
+	if (__builtin_expect(q->grants.due, 0))
+		link_grants_run(q);
 	if (__builtin_expect(q->acks_n, 0))
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))

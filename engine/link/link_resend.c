@@ -39,7 +39,8 @@ void link_doubt(struct link_peer *p)
 /* Enough that were sent after it have arrived, or a probe, which was sent much later. */
 static bool lost(struct link_peer *p, const struct link_sent *e)
 {
-	if ((int32_t)(p->order_arrived - e->order) >= (int32_t)p->reorder)
+	uint32_t arrived = e->bulk ? p->bulk_arrived : p->order_arrived;
+	if ((int32_t)(arrived - e->order) >= (int32_t)p->reorder)
 		return true;
 	if (!p->probe_out || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
 	    (int32_t)(p->probe_order - e->order) <= 0)

@@ -90,7 +90,7 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *q, st
 	return 0;
 }
 
-/* 0 or -errno of the driver below. `m` NULL: a bare acknowledgement. */
+/* 0 or -errno of the driver below. */
 static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
 						     const struct link_message *m, uint32_t number, uint32_t offset,
 						     uint32_t len, unsigned marks)
@@ -153,7 +153,15 @@ static int put_batch(struct link_queue *q, struct link_peer *p, const struct lin
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	int error = put(q, p, NULL, p->next, 0, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	struct nic_tx tx;
+	uint32_t len = link_grants_bytes(p);
+	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (error)
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	head_write(q, p, h, NULL, p->next, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	link_grants_write(q, p, h, tx.body + LINK_HEAD);
+	error = commit(q, p, &tx, len);
 	if (!error)
 		p->twice = 0;
 	if (!error && p->told_asleep)
@@ -228,7 +236,7 @@ void link_kick(struct link_queue *q, struct link_peer *p)
 /* Part of it is for small ones alone. */
 static inline bool window_open(const struct link_peer *p, uint32_t len, bool bulk)
 {
-	uint32_t packets = bulk ? FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS : FAR_LINK_WINDOW;
+	uint32_t packets = bulk ? p->window_bulk : p->window;
 	uint32_t bytes = bulk ? FAR_LINK_WINDOW_BYTES : FAR_LINK_WINDOW_BYTES + FAR_LINK_SMALL_IN_WINDOW;
 	return p->next - p->una < packets && (p->flying + len <= bytes || p->flying == 0);
 }
@@ -282,6 +290,7 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->arrived = false;
 	e->again = 0;
 	e->last = last;
+	e->bulk = m->len > FAR_LINK_SMALL_BYTES;
 	p->next = number + 1;
 	p->flying += len;
 	if (__builtin_expect(p->rtt.watch & RTT_WANTED, 0))
@@ -351,17 +360,12 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 	return error;
 }
 
-/* Does the first of the others wait for small ones that were committed before it? */
-static inline bool bulk_held(const struct link_peer *p)
-{
-	const struct link_message *m = p->bulk_next;
-	return m->done == 0 && m->order != NIC_ORDER_NONE && (int32_t)(p->small_sent - m->first) < 0;
-}
-
-/* The next packet of the first of the others. */
+/* The next packet of one of the others. */
 static int send_bulk(struct link_queue *q, struct link_peer *p)
 {
-	struct link_message *m = p->bulk_next;
+	struct link_message *m = link_bulk_pick(p);
+	if (!m)
+		return SHUT;
 	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
 	if (!window_open(p, len, true))
 		return SHUT;
@@ -373,20 +377,19 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 		return error;
 	}
 	sent_note(q, p, m, len, len == left);
-	m->done += len;
+	p->bulk_turn++;
 	p->small_bytes = 0;
-	if (len == left) {
-		p->bulk_next = m->next;
-		m->next = NULL;
-		p->bulk_strict -= m->order != NIC_ORDER_NONE;
-	}
+	if (m->done == 0)
+		m->granted = p->bulk_open++ ? 0 : p->unasked;
+	m->done += len;
+	if (len == left)
+		link_bulk_done(p, m);
 	return 0;
 }
 
 static inline int send_next(struct link_queue *q, struct link_peer *p)
 {
-	if (__builtin_expect(p->bulk_next != NULL, 0) && !bulk_held(p) &&
-	    (!p->out_next || p->small_bytes >= FAR_LINK_SMALL_SHARE)) {
+	if (__builtin_expect(p->bulk_next != NULL, 0) && (!p->out_next || p->small_bytes >= FAR_LINK_SMALL_SHARE)) {
 		int error = send_bulk(q, p);
 		if (error != SHUT || !p->out_next)
 			return error;

@@ -268,6 +268,7 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 		return; /* it says it again */
 	peer->refuse = error;
 	peer->rx_first = be32_get(h->packet);
+	peer->window_there = be32_get(h->offset);
 	/* What to say of this HELLO when the way is there. */
 	peer->came_to = queue;
 	peer->came_by = w->path;
@@ -307,6 +308,7 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 	}
 	peer->packet_max_there = w->packet_max;
 	peer->rx_first = be32_get(h->packet);
+	peer->window_there = be32_get(h->offset);
 	peer->hello_len = (uint16_t)w->words_len;
 	if (w->words_len)
 		memcpy(peer->hello, w->words, w->words_len);

@@ -167,7 +167,7 @@ static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t 
 
 static bool is_awaited(const struct link_queue *q, const struct link_peer *p)
 {
-	return p->una != p->next || link_has_unsent(p) || p->early_n || p->due_message ||
+	return p->una != p->next || link_has_unsent(p) || p->early_n || p->begun_n ||
 	       (q->owes && p->attached && q->owes(q->owes_ctx, p->index));
 }
 
@@ -205,6 +205,8 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 		link_ack_soon(q, p);
 	if (p->una != p->next)
 		look_at_unacked(q, p, now, paused);
+	if (p->begun_n)
+		link_grants_look(q, p, now);
 	if (!(p->rtt.watch & (RTT_WANTED | RTT_TIMING)) && now - p->rtt.sampled_at >= FAR_LINK_SAMPLE_NS)
 		p->rtt.watch |= RTT_WANTED;
 	link_backlog_add(q, p);
@@ -239,9 +241,12 @@ void link_timers_run(struct link_queue *q)
 		if (look_at(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
+		link_bulk_forget(p);
 		q->actives[i] = q->actives[--q->actives_n];
 		q->actives[i]->active_at = i;
 	}
+	if (q->grants.due)
+		link_grants_run(q);
 	link_send_acks(q);
 }
 
@@ -270,6 +275,8 @@ uint64_t link_deadline(const struct nic_queue *nq)
 			arm(p, now);
 		if (p->una != p->next)
 			next = earlier(next, p->resend_at);
+		if (p->begun_n)
+			next = earlier(next, p->grant_at ? p->grant_at : now + FAR_LINK_MARGIN_NS);
 		next = earlier(next, heard + ping_after(q, p));
 	}
 	return next;

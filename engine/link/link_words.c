@@ -24,7 +24,8 @@ uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kin
 			      .kind = (uint8_t)kind,
 			      .incarnation = be64_of(p->id_there),
 			      .token = be64_of(p->token_there),
-			      .packet = be32_of(port->config.first_packet)};
+			      .packet = be32_of(port->config.first_packet),
+			      .offset = be32_of(port->ring < FAR_LINK_WINDOW ? port->ring : FAR_LINK_WINDOW)};
 	struct wire_words w = {.incarnation = be64_of(port->id),
 			       .token = be64_of(p->token),
 			       .queue = be16_of((uint16_t)p->queue->index),

@@ -126,7 +126,7 @@ static inline uint64_t be64_get(be64 b)
 /** What a packet is to engine/link. */
 enum wire_kind {
 	WIRE_MESSAGE = 1, /* a message of the engine, or a fragment of one */
-	WIRE_ACK,         /* nothing but the acknowledgement */
+	WIRE_ACK,         /* the acknowledgement, and grants: struct wire_grant */
 	WIRE_PING,        /* answer at once; body: struct wire_words */
 	WIRE_HELLO,       /* asks for a connection; body: struct wire_words; its token is 0 */
 	WIRE_WELCOME,     /* it is there; body: struct wire_words */
@@ -164,8 +164,8 @@ struct wire_head {
 	be64 time;
 	be32 tlv_bytes;
 	be32 reserved;
-	be32 length;     /* of the message */
-	be32 offset;     /* of this packet's bytes in it */
+	be32 length;     /* of the message; ACK: bytes of one that may be sent without a grant, 0: it is not said */
+	be32 offset;     /* of this packet's bytes in it; ACK: packets that may be unacknowledged, 0: it is not said */
 	be32 first;      /* packet that the message begins with; ACK: see WIRE_TWICE */
 	be32 crc;        /* CRC32C of the packet, this field as zeros; 0 with a tag, or when the driver checks */
 	uint8_t tag[16]; /* authentication tag; zeros without a key */
@@ -200,6 +200,14 @@ struct wire_sub {
 static_assert(sizeof(struct wire_sub) == 32, "");
 static_assert(offsetof(struct wire_sub, time) == 16, "");
 static_assert(offsetof(struct wire_sub, length) == 28, "");
+
+/** Body of an ACK: one for each message that the other side has under way in fragments and was granted bytes of.
+ * Cumulative: the highest offset holds. */
+struct wire_grant {
+	be32 first;  /* packet that the message begins with */
+	be32 offset; /* packets that begin below it may be sent */
+};
+static_assert(sizeof(struct wire_grant) == 8, "");
 
 /** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
 struct wire_words {

@@ -117,6 +117,7 @@ static void sim_caps(const struct nic_port *nic_port, struct nic_caps *out)
 		.body_align = port->nic.body_align,
 		.body_bytes_max = port->body_max,
 		.slots = port->nic.tx_slots,
+		.rx_slots = port->nic.rx_slots,
 		.peers_max = port->nic.peers_max,
 		.queues_max = port->nic.queues_max,
 	};

@@ -259,7 +259,7 @@ def codes_lies(lines, name):
         cells = tables.cells_of(lines[row])
         yield f"{cells[1]}: its name", with_cells(lines, row, c1=cells[1] + "x")
         yield f"{cells[1]}: its value", with_cells(lines, row, c0={"flag": "32", "mark": "128"}.get(name, "99"))
-        if "body" in header and cells[1] not in ("ACK",):
+        if "body" in header:
             at = header.index("body")
             yield f"{cells[1]}: its body", with_cells(lines, row, **{f"c{at}": "units" if cells[at] != "units" else "text"})
         if name == "dtype":

@@ -16,6 +16,7 @@ import tables
 
 SHOWN = 32  # bytes of data that are printed
 BATCH_MAX = 1120
+GRANTS_MAX = 4
 LENGTH_MAX = (16 << 20) + 64
 CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
 LINE = 32  # bytes of a compact payload
@@ -307,7 +308,7 @@ class Decoder:
             return
         offset, length, n = head["offset"], head["length"], len(data)
         before = (head["packet"] - head["first"]) % (1 << 32)
-        if length > LENGTH_MAX or offset + n > length or (n == 0 and length) or before > offset:
+        if length > LENGTH_MAX or offset + n > length or (n == 0 and length) or before >= 1 << 31:
             raise Bad("fragment")
         if not piece and (offset == 0) != (before == 0):
             raise Bad("fragment")
@@ -315,6 +316,13 @@ class Decoder:
             self.message("head", head["type"], head["flags"], data)
         else:
             self.out += ["[fragment]", "data=" + data_text(data)]
+
+    def grants(self, data):
+        size = self.layouts["grant"].size
+        if len(data) % size or len(data) > GRANTS_MAX * size:
+            raise Bad("grants")
+        for at in range(0, len(data), size):
+            self.read("grant", data[at:at + size])
 
     def words(self, data):
         words = self.read("words", data)["hello"]
@@ -339,6 +347,8 @@ class Decoder:
             self.bytes_of_message(head, data)
         elif body == "words":
             self.words(data)
+        elif body == "grants":
+            self.grants(data)
         elif body != "none":
             self.read(body, data)
 

@@ -36,7 +36,7 @@ struct end {
 };
 
 /* Packets whose bytes are worth changing: the first of each kind that was sent. */
-enum sample_of { SAMPLE_HELLO, SAMPLE_BATCH, SAMPLE_HASHED, SAMPLE_LARGE, SAMPLE_VALUES, SAMPLES };
+enum sample_of { SAMPLE_HELLO, SAMPLE_BATCH, SAMPLE_HASHED, SAMPLE_LARGE, SAMPLE_VALUES, SAMPLE_GRANTS, SAMPLES };
 enum { SAMPLE_MAX = 2048 };
 struct sample {
 	uint32_t len;
@@ -95,6 +95,8 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = SAMPLE_HASHED;
 	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_LARGE)
 		of = SAMPLE_LARGE;
+	else if (h.kind == WIRE_ACK && len > sizeof h)
+		of = SAMPLE_GRANTS;
 	else if (h.kind == WIRE_MESSAGE && sample_values)
 		of = SAMPLE_VALUES;
 	if (of == SAMPLES || samples[of].len)
@@ -511,6 +513,19 @@ static void every_message(void)
 	say(h, NULL, 0);
 }
 
+/* Some that come in fragments at once, and so need grants. */
+static void long_ones(void)
+{
+	static uint8_t body[12000];
+	struct shm_head h = {.type = HEAD_REQUEST, .call = 3, .gen = 4};
+	for (size_t i = 0; i < sizeof body; i++)
+		body[i] = (uint8_t)i;
+	for (unsigned i = 0; i < 3; i++)
+		say(h, body, sizeof body - i * 1000);
+	for (unsigned i = 0; i < 200; i++)
+		turn();
+}
+
 /* The engine's own words for a set-up, to nobody in particular. */
 static void every_no(void)
 {
@@ -585,6 +600,7 @@ int main(int argc, char **argv)
 	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
 	every_value();
 	every_message();
+	long_ones();
 	every_no();
 	for (unsigned i = 0; damaged && i < SAMPLES; i++)
 		damage(&samples[i]);

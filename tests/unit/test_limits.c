@@ -20,6 +20,7 @@
  * long messages of a session        shard_large: fragments_stay_within_the_window
  * long messages with memory         shard_large_in: lanes_wait_for_memory
  * memory of a long message          shard_large_in: without_memory_it_is_refused
+ * bytes granted over a link         link_grant, link_incast: every turn is audited
  * memory of the process             mem: exhaustion_is_an_error_of_that_call; buf: exhaustion_…; e2e/api_memory
  * deferred records                  limits: deferred_requests, an_answer_without_a_record; shard_answer:
  *                                   deferred_records_are_bounded; shard_fiber: without_a_record_it_cannot_wait;

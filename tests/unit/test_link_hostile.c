@@ -191,14 +191,15 @@ Test(link_hostile, two_lengths)
 	bench_fini();
 }
 
-/* A second message in fragments begins before the first is whole. */
-Test(link_hostile, two_at_once)
+/* One message in fragments more than may be under way begins before the others are whole. */
+Test(link_hostile, too_many_at_once)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		begin(WIRE_MESSAGE);
 		head()->length = be32_of(300);
-		for (unsigned i = 0; i < 2; i++) {
-			head()->packet = head()->first = be32_of(late ? 2 - i : 1 + i);
+		for (unsigned i = 0; i <= FAR_LINK_OPEN; i++) {
+			cr_assert_eq(bench.ends[1].downs, 0);
+			head()->packet = head()->first = be32_of(late ? FAR_LINK_OPEN + 1 - i : 1 + i);
 			inject();
 		}
 		cr_assert_eq(bench.ends[1].downs, 1);

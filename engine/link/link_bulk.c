@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Which of the larger messages of a peer gets the next packet. Up to FAR_LINK_OPEN are under way at once, each as far
+ * as the other side has granted: the one with the least left goes first, the oldest one now and then. What must keep
+ * its order begins when what it must not pass has all its packet numbers, since the other side takes packets by number.
+ */
+#include "link/link_port.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
+static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
+{
+	if (m->len > p->payload_max && p->bulk_open >= FAR_LINK_OPEN)
+		return false;
+	if (m->order == NIC_ORDER_NONE)
+		return true;
+	if (m->order == NIC_ORDER_ALL ? m != p->bulk_next : strict)
+		return false;
+	return (int32_t)(p->small_sent - m->first) >= 0;
+}
+
+static inline uint32_t left_of(const struct link_message *m)
+{
+	return m->len - m->done;
+}
+
+struct link_message *link_bulk_pick(const struct link_peer *p)
+{
+	bool strict = false, oldest = p->bulk_turn % FAR_LINK_GRANT_SHARE == 0;
+	struct link_message *best = NULL, *m = p->bulk_next;
+	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
+		bool may = m->done ? m->done < m->granted : may_begin(p, m, strict);
+		strict |= m->order != NIC_ORDER_NONE;
+		if (may && (!best || left_of(m) < left_of(best)))
+			best = m;
+		if (best && oldest)
+			break;
+	}
+	return best;
+}
+
+void link_bulk_done(struct link_peer *p, struct link_message *m)
+{
+	struct link_message **at = &p->bulk_next, *before = NULL;
+	while (*at != m) {
+		before = *at;
+		at = &before->next;
+	}
+	*at = m->next;
+	if (p->bulk_last == m)
+		p->bulk_last = before;
+	m->next = NULL;
+	p->bulk_open--;
+	p->bulk_strict -= m->order != NIC_ORDER_NONE;
+}
+
+/* A grant of a message that has left altogether is old. false: there is no such. */
+static bool granted(struct link_peer *p, const struct wire_grant *g)
+{
+	uint32_t first = be32_get(g->first), offset = be32_get(g->offset);
+	struct link_message *m = p->bulk_next;
+	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
+		if (m->done == 0 || m->first != first)
+			continue;
+		if (offset > m->len)
+			return false;
+		if (offset > m->granted)
+			m->granted = offset;
+		break;
+	}
+	return true;
+}
+
+void link_bulk_window(struct link_peer *p, uint32_t packets)
+{
+	if (packets == 0)
+		return;
+	p->window = packets < FAR_LINK_WINDOW ? packets : FAR_LINK_WINDOW;
+	uint32_t small = p->window / (FAR_LINK_WINDOW / FAR_LINK_SMALL_PACKETS);
+	p->window_bulk = p->window > 1 ? p->window - (small ? small : 1) : 1;
+}
+
+void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const uint8_t *body,
+		    uint64_t len)
+{
+	uint32_t unasked = be32_get(h->length);
+	link_bulk_window(p, be32_get(h->offset));
+	if (unasked)
+		p->unasked = unasked < FAR_LINK_UNASKED_MAX ? unasked : FAR_LINK_UNASKED_MAX;
+	if (len % sizeof(struct wire_grant) || len > FAR_LINK_OPEN * sizeof(struct wire_grant)) {
+		counter_bump(&q->malformed);
+		link_peer_dead(q, p, -EPROTO);
+		return;
+	}
+	for (struct wire_grant g; len; len -= sizeof g, body += sizeof g) {
+		memcpy(&g, body, sizeof g);
+		if (granted(p, &g))
+			continue;
+		counter_bump(&q->malformed);
+		link_peer_dead(q, p, -EPROTO);
+		return;
+	}
+	if (p->bulk_next)
+		link_backlog_add(q, p);
+}
