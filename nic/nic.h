@@ -91,6 +91,7 @@ struct nic_stats {
 	uint64_t link_probes;   /* last packets sent once more, before a time-out */
 	uint64_t link_needless; /* packets sent again that had arrived, as the receiver says */
 	uint64_t link_regrants; /* times that grants were said again, since nothing had come of them */
+	uint64_t link_moves;    /* connections that went on by another way */
 	/* Arrived and dropped: */
 	uint64_t link_duplicates; /* it was there already */
 	uint64_t link_crc_errors;
@@ -123,16 +124,17 @@ struct nic_config {
 enum nic_event_type {
 	NIC_EVENT_HELLO, /* somebody wants to connect: return 0 to accept (and fill reply), -errno to refuse */
 	NIC_EVENT_UP, /* `peer` can be attached to its queue; for the connecting side `hello` is the acceptor's reply */
-	NIC_EVENT_DOWN,  /* the peer's process or link is gone; what had arrived can still be received */
-	NIC_EVENT_FAILED /* a connect() failed; `error` and `text` say why */
+	NIC_EVENT_DOWN,   /* the peer's process or link is gone; what had arrived can still be received */
+	NIC_EVENT_FAILED, /* a connect() failed; `error` and `text` say why */
+	NIC_EVENT_MOVED   /* links only: what is sent to `peer` leaves by another way: link_way_taken() */
 };
 
 struct nic_event {
 	enum nic_event_type type;
-	uint32_t peer;     /* UP, DOWN: [0, caps.peers_max), the only one of this number until drop(); NIC_PEER_NONE
-			      otherwise */
-	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer belongs to */
-	void *user;        /* connect()'s, NULL on the accepting side */
+	uint32_t peer;  /* UP, DOWN, MOVED: [0, caps.peers_max), the only one of this number until drop(); NIC_PEER_NONE
+			   otherwise */
+	uint32_t queue; /* HELLO, UP, DOWN, MOVED: this port's, that the peer belongs to */
+	void *user;     /* connect()'s, NULL on the accepting side */
 	const void *hello; /* HELLO, UP */
 	size_t hello_len;
 	void *reply; /* HELLO: room of NIC_HELLO_BYTES_MAX for the acceptor's words */

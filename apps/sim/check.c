@@ -72,7 +72,7 @@ static bool death_excused(const struct history *h, uint32_t a, uint32_t b, uint6
 		/* Who is given up by one may be taken out of the group. */
 		if (i->from <= when &&
 		    (long_cut ? i->a == a || i->b == a || i->a == b || i->b == b
-			      : touches(i, a, b) && i->kind != INCIDENT_CUT &&
+			      : touches(i, a, b) && i->kind != INCIDENT_CUT && i->kind != INCIDENT_OUTAGE &&
 					(i->kind == INCIDENT_CRASH || lasted(i) >= h->peer_limit_ns / 4 * 3)))
 			return true;
 	}

@@ -20,8 +20,10 @@ static uint64_t between(struct sim_random *r, struct range range)
 
 static void disturb_links(struct disturb *d, const struct sim_disturbance *what)
 {
-	for (unsigned i = 0; i < sim_hosts(cluster_sim(d->cluster)); i++)
-		must(sim_link_disturb(sim_uplink(sim_host(cluster_sim(d->cluster), i), 0), what) == 0);
+	struct sim *sim = cluster_sim(d->cluster);
+	for (unsigned i = 0; i < sim_hosts(sim); i++)
+		for (unsigned rail = 0; rail < d->scenario->rails; rail++)
+			must(sim_link_disturb(sim_uplink(sim_host(sim, i), rail), what) == 0);
 }
 
 static void packets_begin(void *ctx)
@@ -103,6 +105,13 @@ static void cut(const struct disturb_incident *i, bool on)
 		cluster_partition(worker(i->disturb, i->b), worker(i->disturb, i->a), on);
 }
 
+static void cable(const struct disturb *d, uint32_t rank, bool up)
+{
+	struct sim_host *host = sim_host(cluster_sim(d->cluster), rank);
+	sim_link_set_up(sim_uplink(host, d->rail), up);
+	sim_link_set_up(sim_downlink(host, d->rail), up);
+}
+
 static void incident_ends(void *ctx)
 {
 	struct disturb_incident *i = ctx;
@@ -112,6 +121,8 @@ static void incident_ends(void *ctx)
 		cut(i, false);
 	if (i->kind == INCIDENT_CRASH)
 		cluster_start(worker(d, i->a));
+	if (i->kind == INCIDENT_OUTAGE)
+		cable(d, i->a, true);
 	history_incident_over(d->history, i->number, sim_now(cluster_sim(d->cluster)));
 }
 
@@ -120,7 +131,8 @@ static void incident_begins(void *ctx)
 	struct disturb_incident *i = ctx;
 	struct disturb *d = i->disturb;
 	uint64_t now = sim_now(cluster_sim(d->cluster));
-	if (d->over || (i->kind != INCIDENT_CUT && cluster_state(worker(d, i->a)) != CLUSTER_READY)) {
+	bool of_network = i->kind == INCIDENT_CUT || i->kind == INCIDENT_OUTAGE;
+	if (d->over || (!of_network && cluster_state(worker(d, i->a)) != CLUSTER_READY)) {
 		d->under_way--;
 		return;
 	}
@@ -130,6 +142,8 @@ static void incident_begins(void *ctx)
 				    .kind = i->kind, .a = i->a, .b = i->b, .from = now, .until = HISTORY_TIME_NONE});
 	if (i->kind == INCIDENT_CUT) {
 		cut(i, true);
+	} else if (i->kind == INCIDENT_OUTAGE) {
+		cable(d, i->a, false);
 	} else if (i->kind == INCIDENT_PAUSE) {
 		cluster_pause(worker(d, i->a), i->lasts_ns);
 	} else {
@@ -194,12 +208,21 @@ void disturb_begin(struct disturb *d)
 		     (struct disturb_incident){.kind = INCIDENT_PAUSE,
 					       .a = (uint32_t)sim_random_below(&d->random, d->scenario->workers)},
 		     what->pause_for);
+	/* All of one rail: two workers have the others in common at any time. */
+	d->rail = what->outages ? (unsigned)sim_random_below(&d->random, d->scenario->rails) : 0;
+	for (uint32_t k = 0; k < what->outages; k++)
+		draw(d,
+		     (struct disturb_incident){.kind = INCIDENT_OUTAGE,
+					       .a = (uint32_t)sim_random_below(&d->random, d->scenario->workers)},
+		     what->outage_for);
 	free(dead);
 }
 
 void disturb_end(struct disturb *d)
 {
 	d->over = true;
+	for (uint32_t i = 0; d->scenario->disturbance.outages && i < d->scenario->workers; i++)
+		cable(d, i, true);
 	disturb_links(d, &(struct sim_disturbance){0});
 	cluster_heal(d->cluster);
 	d->dropping = false;

@@ -10,7 +10,7 @@
 
 struct disturb;
 
-/** One partition, crash or pause. */
+/** One partition, crash, pause or outage. */
 struct disturb_incident {
 	struct disturb *disturb;
 	enum incident_kind kind;
@@ -29,6 +29,7 @@ struct disturb {
 	struct disturb_incident *incidents;
 	unsigned incidents_n, under_way;
 	uint32_t drops_left[DISTURB_DROPS];
+	unsigned rail; /* of all outages */
 	bool dropping; /* some packets are to be lost by their type */
 	bool over;
 };

@@ -44,7 +44,8 @@ struct history_call {
 enum incident_kind {
 	INCIDENT_CRASH, /* of `a`; `until`: when it began its next life; never: HISTORY_TIME_NONE */
 	INCIDENT_PAUSE, /* of `a` */
-	INCIDENT_CUT    /* `a` hears nothing of `b`, or b of a */
+	INCIDENT_CUT,   /* `a` hears nothing of `b`, or b of a */
+	INCIDENT_OUTAGE /* of one of the cables of `a`, who has others: no excuse for a death */
 };
 
 struct history_incident {

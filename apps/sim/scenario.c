@@ -70,6 +70,8 @@ static const struct word disturbance_words[] = {
 	{"down-for", WORD_TIMES, FIELD(disturbance, down_for), 0, HOUR, NULL, false},
 	{"pauses", WORD_COUNT, FIELD(disturbance, pauses), 0, 1000, NULL, false},
 	{"pause-for", WORD_TIMES, FIELD(disturbance, pause_for), 0, HOUR, NULL, false},
+	{"outages", WORD_COUNT, FIELD(disturbance, outages), 0, 1000, NULL, false},
+	{"outage-for", WORD_TIMES, FIELD(disturbance, outage_for), 0, HOUR, NULL, false},
 	{"during", WORD_TIMES, FIELD(disturbance, during), 0, HOUR, NULL, false},
 	{"drop", WORD_PICK, FIELD(disturbance, drop), 0, 1000000, disturb_drop_names, false},
 	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
@@ -86,6 +88,7 @@ static const struct word scenario_words[] = {
 	{"disturbance", WORD_NAME, FIELD(scenario, disturbance_name), 0, 0, NULL, true},
 	{"checkers", WORD_NAME, FIELD(scenario, checkers_name), 0, 0, NULL, true},
 	{"topology", WORD_CHOICE, FIELD(scenario, topology), 0, 0, topologies, false},
+	{"rails", WORD_COUNT, FIELD(scenario, rails), 1, 4, NULL, false},
 	{"workers", WORD_COUNT, FIELD(scenario, workers), 2, 1000, NULL, false},
 	{"time", WORD_TIME, FIELD(scenario, time_ns), 1000000, 24 * HOUR, NULL, false},
 	{"rate", WORD_RATE, FIELD(scenario, rate), 1000000, 1000 * SECOND, NULL, false},
@@ -101,6 +104,7 @@ static const struct word scenario_words[] = {
 
 static const struct scenario scenario_defaults = {
 	.topology = TOPOLOGY_STAR,
+	.rails = 1,
 	.workers = 4,
 	.time_ns = 60 * SECOND,
 	.rate = 25 * SECOND,
@@ -119,6 +123,7 @@ static const struct scenario scenario_defaults = {
 			.partition_for = {1000000, 100000000},
 			.down_for = {SECOND, 3 * SECOND},
 			.pause_for = {1000000, 100000000},
+			.outage_for = {1000000, 100000000},
 			.during = {0, HOUR}},
 	.checks = {.slack_ns = 100000000, .resends = UINT32_MAX},
 };
@@ -232,6 +237,10 @@ static int check_together(const char *file, const struct scenario *s, char err[W
 		return -EINVAL;
 	}
 	const struct disturbance *d = &s->disturbance;
+	if (d->outages && s->rails < 2) {
+		snprintf(err, WORDS_ERR_MAX, "%s: outages need another network to go on by; say 'rails 2'", file);
+		return -EINVAL;
+	}
 	if (d->crashes + d->restarts >= s->workers) {
 		snprintf(err, WORDS_ERR_MAX,
 			 "%s: %u workers cannot have %u crashes and restarts: worker 0, which has the store, stays",

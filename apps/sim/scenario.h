@@ -56,8 +56,8 @@ struct disturbance {
 	uint32_t burst;                                  /* chance that a burst of losses begins with a packet */
 	uint32_t burst_packets;                          /* its mean length */
 	struct range reorder_by;
-	uint32_t partitions, one_way, crashes, restarts, pauses; /* how many in a run */
-	struct range partition_for, down_for, pause_for;
+	uint32_t partitions, one_way, crashes, restarts, pauses, outages; /* how many in a run */
+	struct range partition_for, down_for, pause_for, outage_for;
 	struct range during;          /* when they begin; packets are disturbed from during.min to during.max */
 	uint32_t drop[DISTURB_DROPS]; /* of these types, so many packets of the run */
 };
@@ -99,6 +99,7 @@ struct scenario {
 	char about[WORDS_TEXT_MAX];
 	char workload_name[WORDS_NAME_MAX], disturbance_name[WORDS_NAME_MAX], checkers_name[WORDS_NAME_MAX];
 	uint32_t topology; /* enum scenario_topology */
+	uint32_t rails;    /* of these side by side */
 	uint32_t workers;
 	uint64_t time_ns; /* limit of the run, in virtual time */
 	uint64_t rate;    /* of every link, bits per second */

@@ -71,6 +71,7 @@ static void configure(struct cluster_config *config, const struct scenario *s, u
 	config->sim.lose = disturb_lose;
 	config->sim.lose_ctx = &t->disturb;
 	net->kind = kinds[s->topology];
+	net->rails = s->rails;
 	net->host.rate_bps = net->fabric.rate_bps = s->rate;
 	net->host.delay_ns = net->fabric.delay_ns = s->delay_ns;
 	net->host.mtu = net->fabric.mtu = (uint32_t)s->packet;
@@ -319,8 +320,10 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 /* What went before a failure, on stderr: whoever reads of it sees this. */
 static void tell_incidents(const struct history *h)
 {
-	static const char *const kinds[] = {
-		[INCIDENT_CRASH] = "crash", [INCIDENT_PAUSE] = "pause", [INCIDENT_CUT] = "cut"};
+	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",
+					    [INCIDENT_PAUSE] = "pause",
+					    [INCIDENT_CUT] = "cut",
+					    [INCIDENT_OUTAGE] = "outage of a cable"};
 	for (size_t k = 0; k < h->incidents_n && k < TOLD_MAX; k++) {
 		const struct history_incident *i = &h->incidents[k];
 		fprintf(stderr, "%s of worker %" PRIu32, kinds[i->kind], i->a);

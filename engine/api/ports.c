@@ -227,6 +227,8 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 		status = add_self(&config, out, err);
 	if (status)
 		ports_close(out);
+	else
+		link_join(out->at, out->n);
 	return status;
 }
 
@@ -249,8 +251,10 @@ enum far_status ports_adopt(const struct ports_config *config, struct ports *out
 	env->ports_n = 0;
 	out->published = out->n;
 	out->self = env->self;
-	if (!error)
+	if (!error) {
+		link_join(out->at, out->n);
 		return FAR_OK;
+	}
 	ports_close(out);
 	return err_set(err, error == -ENOMEM ? FAR_RESOURCE : FAR_INVALID, "the ports cannot be used: %s", why.text);
 }

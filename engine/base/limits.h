@@ -266,6 +266,14 @@
 #define FAR_LINK_REFUSED_KEPT 256u
 /* Paths that are tried to a queue that is chosen by a hash: of 16 queues, all miss once in 10^7. */
 #define FAR_LINK_PATHS_MAX 256u
+/* Ways of a connection beside its own: through the agent's other ports, an address of the peer's each. */
+#define FAR_LINK_WAYS_MAX 7u
+/* One that has left its own way asks after it so often; one that hears its peer by another way than it sends asks
+ * whether its own still leads there, so often at most. */
+#define FAR_LINK_BACK_NS UINT64_C(1000000000)
+#define FAR_LINK_ASK_NS  UINT64_C(50000000)
+/* Another port's queue, whose empty polls cost a system call, is polled for those in every pass so long. */
+#define FAR_LINK_VISITS_EMPTY 512u
 /* Peers that are told that a queue goes to sleep. Those beyond kick when they send again. */
 #define FAR_LINK_TOLD_MAX 64u
 

@@ -47,10 +47,10 @@ struct ctl_config {
 
 /** How a member is reached, or would be. Constant, and there to the end: a life of the member adds one or two. */
 struct ctl_route {
-	const char *nic;               /* driver; "": none */
-	char address[96];              /* its address, in words */
-	char why[192];                 /* it is this driver, or there is none */
-	const struct ctl_route *older; /* the control core's */
+	const char *nic;         /* driver; "": none */
+	char address[96];        /* its address, in words */
+	char why[192];           /* it is this driver, or there is none */
+	struct ctl_route *older; /* the control core's */
 };
 
 /**

@@ -114,6 +114,7 @@ struct peer {
 	uint64_t former;  /* incarnation of the life before; 0: none */
 	uint64_t claimed; /* of a hello that made us ask; when the store does not confirm it, it is a stranger's */
 	struct pair *pairs, *old;
+	struct ctl_route *routes; /* all that were ever told, by `older` */
 };
 
 struct group_port {
@@ -265,6 +266,8 @@ struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handl
 bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair);
 /** It is up: its shard gets PEER_UP. */
 void pair_attach(struct pair *pair);
+/** It goes on by another way: application threads see which. */
+void pair_moved(struct pair *pair);
 void pair_yield_end(struct pair *pair);
 /** There will be no session now: the shard is told, if it waits. */
 void pair_unreached(struct pair *pair, enum far_status status, const char *text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A pair: one of our shards and one of a member's. The table of them, and how each ends. */
 #include "ctl/group.h"
+#include "link/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,9 +126,44 @@ static void pair_tell(const struct pair *pair)
 	route_tell(p, &route, found ? why : "the other side connected by it");
 }
 
+/* Through the other ports of ours that lead there: should its own fail, the session goes on by one of them. */
+static void pair_add_ways(const struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	struct nic_port *own = g->config.ports[pair->port];
+	struct route route;
+	struct info info;
+	if (peer_is_self(pair->peer) || info_decode(pair->peer->info, pair->peer->bytes, &info))
+		return;
+	for (unsigned from = 0; route_next(g, &info, from, &route); from = route.number + 1) {
+		struct nic_err err;
+		/* What cannot be a way, shm or a place that the driver will not make, is none. */
+		if (route.port != pair->port)
+			link_way_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number, &err);
+	}
+}
+
+void pair_moved(struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	struct nic_port *own = g->config.ports[pair->port];
+	uint32_t number = link_way_taken(own, pair->handle);
+	struct route route;
+	struct info info;
+	char why[192];
+	if (number == LINK_WAY_OWN) {
+		pair_tell(pair);
+	} else if (!info_decode(p->info, p->bytes, &info) && route_next(g, &info, number, &route)) {
+		snprintf(why, sizeof why, "nothing came back by its first way, over %s", own->ops->name);
+		route_tell(p, &route, why);
+	}
+}
+
 void pair_attach(struct pair *pair)
 {
 	pair_tell(pair);
+	pair_add_ways(pair);
 	pair->up_posted = true;
 	pair->wanted = false;
 	pair->due_up = true;

@@ -169,35 +169,46 @@ void route_none(const struct group *g, const struct info *info, char *out, size_
 	}
 }
 
+static struct ctl_route *route_told(const struct peer *p, const struct ctl_route *like)
+{
+	struct ctl_route *r = p->routes;
+	while (r && (strcmp(r->nic, like->nic) != 0 || strcmp(r->why, like->why) != 0 ||
+		     strcmp(r->address, like->address) != 0))
+		r = r->older;
+	return r;
+}
+
 void route_tell(struct peer *p, const struct route *route, const char *why)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
-	const struct ctl_route *old = atomic_load_explicit(&m->route, memory_order_relaxed);
 	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
-	const char *nic = port ? port->ops->name : "";
-	if (old && strcmp(old->nic, nic) == 0 && strcmp(old->why, why) == 0)
-		return;
-	struct ctl_route *new = calloc(1, sizeof *new);
-	if (!new)
-		return;
-	new->nic = nic;
-	new->older = old;
-	snprintf(new->why, sizeof new->why, "%s", why);
+	struct ctl_route like = {.nic = port ? port->ops->name : ""};
+	snprintf(like.why, sizeof like.why, "%s", why);
 	if (port)
-		address_text(port, &route->addr, new->address, sizeof new->address);
-	/* Readers may hold an old one: they stay until the end. A session comes up once in a member's life, so they are
-	 * few. */
-	atomic_store_explicit(&m->route, new, memory_order_release);
+		address_text(port, &route->addr, like.address, sizeof like.address);
+	/* Readers may hold an old one: they stay until the end. One that is told again, since a session comes and goes
+	 * by the same ways, is the same: so there are as many as there are ways, and reasons for them. */
+	struct ctl_route *told = route_told(p, &like);
+	if (!told) {
+		told = malloc(sizeof *told);
+		if (!told)
+			return;
+		*told = like;
+		told->older = p->routes;
+		p->routes = told;
+	}
+	atomic_store_explicit(&m->route, told, memory_order_release);
 }
 
 void route_free(struct peer *p)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
-	const struct ctl_route *r = atomic_load_explicit(&m->route, memory_order_relaxed);
+	struct ctl_route *r = p->routes;
 	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
+	p->routes = NULL;
 	while (r) {
-		const struct ctl_route *older = r->older;
-		free((void *)(uintptr_t)r);
+		struct ctl_route *older = r->older;
+		free(r);
 		r = older;
 	}
 }

@@ -399,6 +399,11 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	case NIC_EVENT_FAILED:
 		on_failed(ev);
 		break;
+	case NIC_EVENT_MOVED:
+		pair = pair_of_handle(g, port->index, ev->peer);
+		if (pair && !pair->is_old && pair->state == PAIR_UP)
+			pair_moved(pair);
+		break;
 	}
 	return 0;
 }

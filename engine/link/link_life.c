@@ -38,7 +38,10 @@ struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_s
 	peer->index = i;
 	peer->state = state;
 	peer->owner = queue;
-	peer->queue = p->queues[queue];
+	peer->queue = peer->via = p->queues[queue];
+	peer->sides[0].peer = peer;
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
+		atomic_store_explicit(&peer->sides[k].lower_peer, NIC_PEER_NONE, memory_order_relaxed);
 	peer->lower_peer = peer->lower_next = peer->way = peer->way_old = NIC_PEER_NONE;
 	peer->deadline = peer->repeat_at = UINT64_MAX;
 	peer->repeat_ns = FAR_LINK_HELLO_NS;
@@ -94,8 +97,9 @@ void link_way_drop(struct link_port *p, uint32_t *way)
 /* When neither the shard nor the driver below has to do with it any more. */
 void link_peer_let_go(struct link_port *p, struct link_peer *peer)
 {
-	if (!peer->closed || peer->lower_pending)
+	if (!peer->closed || peer->lower_pending || link_sides_pending(peer))
 		return;
+	link_sides_drop(peer);
 	link_way_drop(p, &peer->way_old);
 	link_way_drop(p, &peer->way);
 	link_peer_free(p, peer);
@@ -155,8 +159,8 @@ static void setup_post(struct link_peer *peer, uint32_t len)
 void link_say_words(struct link_peer *peer, enum wire_kind kind)
 {
 	if (setup_begin(peer))
-		setup_post(peer, link_words_write(peer->setup, peer, kind, peer->want, peer->path, peer->words,
-						  peer->words_len));
+		setup_post(peer, link_words_write(peer->setup, peer, peer->queue, kind, peer->want, peer->path,
+						  peer->words, peer->words_len));
 }
 
 void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path)
@@ -220,6 +224,12 @@ void link_report_up(struct link_port *p, struct link_peer *peer)
 			       .hello_len = peer->hello_len};
 	uncount(p, peer);
 	peer->state = LINK_UP;
+	p->event(p->ctx, &ev);
+}
+
+void link_report_moved(struct link_port *p, struct link_peer *peer)
+{
+	struct nic_event ev = {.type = NIC_EVENT_MOVED, .peer = peer->index, .queue = peer->owner, .user = peer->user};
 	p->event(p->ctx, &ev);
 }
 

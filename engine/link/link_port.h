@@ -110,6 +110,7 @@ enum link_due {
 	LINK_DUE_ACK = 16,   /* say something */
 	LINK_DUE_DEAD = 32,  /* the other side has ended it, as another queue heard */
 	LINK_DUE_CLOSE = 64, /* say BYE, and let go of it */
+	LINK_DUE_WAY = 128   /* a side has its lower_peer */
 };
 
 /** News from the shard. */
@@ -117,7 +118,25 @@ enum link_news {
 	LINK_NEWS_CONFIRMED = 1, /* the other side has used its token */
 	LINK_NEWS_MOVED = 2,     /* way_old is not used any more */
 	LINK_NEWS_DOWN = 4,      /* `why` */
-	LINK_NEWS_CLOSED = 8     /* nothing of it is touched by the shard any more */
+	LINK_NEWS_CLOSED = 8,    /* nothing of it is touched by the shard any more */
+	LINK_NEWS_WAY = 16       /* `way_taken` */
+};
+
+/** A way to a peer, as the shard knows it (link_way.c): a place of the driver below a queue. Number 0 is the
+ * connection's own, the others lead through the queues of the agent's other ports that the same shard holds. */
+struct link_way {
+	struct link_queue *via;
+	uint32_t lower_peer;
+	bool attached;
+};
+
+/** The same as the control core knows it. */
+struct link_side {
+	struct link_peer *peer;
+	struct link_port *port; /* NULL: there is none */
+	uint32_t number;        /* the caller's */
+	bool pending;           /* connect() of the driver below `port` is under way */
+	_Atomic uint32_t lower_peer;
 };
 
 struct link_peer {
@@ -128,11 +147,13 @@ struct link_peer {
 	struct link_rings *rings;
 	struct link_queue *queue;
 	uint32_t index;
+	struct link_queue *via; /* the way that is used: whose lower driver, and its peer */
 	uint32_t lower_peer;
 	bool loop;   /* a queue to itself: nothing below is used */
 	bool opened; /* lower_peer is attached */
 	bool started;
 	bool confirmed;    /* something came with our token: messages may leave */
+	bool special;      /* not confirmed, or with another way: looked at more closely when it is heard */
 	bool attached;     /* by the engine */
 	bool detached;     /* and let go of */
 	bool dead;         /* nothing is sent or taken any more */
@@ -195,6 +216,15 @@ struct link_peer {
 	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
 	struct link_message *held_first, **held_last; /* whole, but not attached yet */
 	uint32_t ready_n;                             /* in the queue's list */
+	/* ways: ways[0] is its own */
+	struct link_way ways[1 + FAR_LINK_WAYS_MAX];
+	uint8_t taken;            /* the one that is used */
+	uint8_t others;           /* bits of those beyond the first that can be used */
+	uint8_t asked, answered;  /* bits of ways: PING left by it; its answer came back by it */
+	bool abroad;              /* counted in the queue's abroad_n: not all of it goes by its own way */
+	bool visited;             /* something came by another queue since the last look */
+	uint64_t decide_at;       /* `asked`: who has not answered by then does not count */
+	uint64_t ask_at, back_at; /* not to be asked before, for having heard by another way; for the better ones */
 	/* liveness */
 	uint64_t silent_ns; /* that somebody listened and heard nothing, though there was something to be heard */
 	uint32_t pings;     /* since it was heard */
@@ -209,6 +239,7 @@ struct link_peer {
 	uint32_t setup_len;
 	_Atomic int why;      /* NEWS_DOWN: -errno */
 	_Atomic int dead_why; /* DUE_DEAD: -errno */
+	_Atomic uint32_t way_taken;
 	uint8_t setup[LINK_MAIL_BYTES];
 	uint32_t lower_next; /* DUE_OPEN, DUE_MOVE */
 
@@ -231,6 +262,7 @@ struct link_peer {
 	uint32_t window_there; /* packets; 0: not said */
 	uint32_t hellos;
 	uint64_t deadline, repeat_at, repeat_ns;
+	struct link_side sides[1 + FAR_LINK_WAYS_MAX]; /* [0]: of `way`, only peer is set */
 	void *user;
 	uint16_t words_len;
 	uint8_t words[NIC_HELLO_BYTES_MAX]; /* what we say: hello, or reply */
@@ -285,6 +317,9 @@ struct link_queue {
 	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
 	uint32_t scratch_used, heads_n;
+	uint32_t abroad_n, visits_empty;
+	uint32_t siblings_n;
+	struct link_queue *siblings[FAR_PORTS_MAX - 1]; /* of the agent's other ports, that the same shard holds */
 	uint64_t in_bytes;
 	uint64_t limit_ns;
 	const struct clock_source *clock;
@@ -296,7 +331,7 @@ struct link_queue {
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
 	struct link_grants grants;
-	_Atomic uint64_t resent, timeouts, probes, needless, regrants;
+	_Atomic uint64_t resent, timeouts, probes, needless, regrants, moves;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
 	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
@@ -333,11 +368,13 @@ struct link_port {
 	uint32_t queues_n;
 	uint32_t peers_n; /* indices that were ever used: all below */
 	uint32_t half_open_n, strangers_n;
-	_Atomic uint64_t refused_n;             /* set-ups of strangers */
-	_Atomic uint64_t crowded_n;             /* packets of set-ups for which there was no place */
-	_Atomic uint64_t unknown_n, repeated_n; /* that name no peer; that come again, or too late */
-	uint64_t next_at;                       /* when some set-up has something to do */
-	nic_event_fn *event;                    /* of step() */
+	_Atomic uint64_t refused_n;                    /* set-ups of strangers */
+	_Atomic uint64_t crowded_n;                    /* packets of set-ups for which there was no place */
+	_Atomic uint64_t unknown_n, repeated_n;        /* that name no peer; that come again, or too late */
+	struct link_port *siblings[FAR_PORTS_MAX - 1]; /* link_join() */
+	uint32_t siblings_n;
+	uint64_t next_at;    /* when some set-up has something to do */
+	nic_event_fn *event; /* of step() */
 	void *ctx;
 	uint64_t now;
 	struct {
@@ -382,6 +419,7 @@ void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now);
 void link_report_failed(struct link_port *p, struct link_peer *peer, int error, const char *text);
 void link_failed(struct link_port *p, struct link_peer *peer, int error);
 void link_report_up(struct link_port *p, struct link_peer *peer);
+void link_report_moved(struct link_port *p, struct link_peer *peer);
 void link_report_down(struct link_port *p, struct link_peer *peer, int error);
 /** A HELLO of this set-up that comes late is not to begin a new one. */
 void link_remember(struct link_port *p, const struct link_peer *peer, int error);
@@ -396,9 +434,9 @@ void link_leave(struct link_port *p); /* close(): the queues are idle */
 
 /* link_words.c: what the packets of the set-up say; either thread */
 
-/** Writes a packet with a body of struct wire_words; its length. */
-uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kind kind, unsigned want, uint32_t path,
-			  const void *words, uint16_t words_len);
+/** Writes a packet with a body of struct wire_words, to leave through the driver below `via`; its length. */
+uint32_t link_words_write(uint8_t *out, const struct link_peer *p, const struct link_queue *via, enum wire_kind kind,
+			  unsigned want, uint32_t path, const void *words, uint16_t words_len);
 /** The same with a struct wire_no. */
 uint32_t link_no_write(uint8_t *out, enum wire_kind kind, uint64_t id, uint64_t token, int error, uint32_t path,
 		       bool crc);
@@ -474,8 +512,10 @@ int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_
 /** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
  * below. */
 int link_send_ack(struct link_queue *q, struct link_peer *p);
-int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *bytes, uint32_t len);
+int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len);
 void link_send_ping(struct link_queue *q, struct link_peer *p);
+/** The acknowledgement that answers a PING with this `path`. */
+void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path);
 void link_ack_soon(struct link_queue *q, struct link_peer *p);
 void link_send_acks(struct link_queue *q);
 void link_flush(struct nic_queue *nq);
@@ -493,7 +533,7 @@ void link_doubt(struct link_peer *p);
 /** All of a packet, in pieces that the path takes. */
 void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
 /** Learns what the driver below takes now: true when that is less than it was. */
-bool link_narrower(struct link_queue *q, struct link_peer *p);
+bool link_narrower(struct link_peer *p);
 
 /* link_bulk.c: the shard */
 
@@ -536,6 +576,30 @@ void link_grants_write(const struct link_queue *q, struct link_peer *p, struct w
 void link_batch_end(struct link_queue *q);
 unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
+
+/* link_way.c: the shard, but for those that name the control core */
+
+/** The control core: a place below a sibling's port, or none, was made for it. */
+void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev);
+/** The control core: lets go of them. */
+void link_sides_drop(struct link_peer *peer);
+bool link_sides_pending(const struct link_peer *peer);
+/** close(): nobody has a way through this port any more. */
+void link_part(struct link_port *p);
+void link_ways_attach(struct link_queue *q, struct link_peer *p);
+void link_ways_detach(struct link_queue *q, struct link_peer *p);
+/** Not all of the peer's packets go by its own way, or may not. */
+void link_abroad(struct link_queue *q, struct link_peer *p, bool is);
+/** Asks by every way whether it leads there. */
+void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now);
+/** An answer to question number `path` came back. */
+void link_way_answered(struct link_peer *p, uint32_t path);
+/** The peer was heard by another queue than the one that it is sent to by. */
+void link_way_heard(struct link_queue *q, struct link_peer *p);
+/** PING with a number in it, which came by `via`: false: that is no way of ours. */
+bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path);
+/** Once in each look at the timers, while there is more than one way. */
+void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused);
 
 /* link_timer.c: the shard */
 

@@ -46,15 +46,21 @@ static void peer_open(struct link_queue *q, struct link_peer *p)
 		p->lower_peer = p->lower_next;
 		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
 	}
+	p->ways[0] = (struct link_way){q, p->lower_peer, p->opened};
 	p->held_last = &p->held_first;
 }
 
 static void peer_move(struct link_queue *q, struct link_peer *p)
 {
-	if (p->opened && p->lower_peer != p->lower_next) {
-		q->ops->detach(q->lower, p->lower_peer);
-		p->lower_peer = p->lower_next;
-		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
+	struct link_way *w = &p->ways[0];
+	if (p->opened && w->lower_peer != p->lower_next) {
+		q->ops->detach(q->lower, w->lower_peer);
+		w->lower_peer = p->lower_next;
+		w->attached = q->ops->attach(q->lower, w->lower_peer) == 0;
+		if (p->taken == 0) {
+			p->lower_peer = w->lower_peer;
+			p->opened = w->attached;
+		}
 	}
 	link_news_post(q, p, LINK_NEWS_MOVED);
 }
@@ -64,7 +70,7 @@ static void peer_setup(struct link_queue *q, struct link_peer *p)
 	if (!atomic_load_explicit(&p->setup_full, memory_order_acquire)) /* pairs with setup_post() */
 		return;
 	if (p->opened)
-		link_send_raw(q, p, p->setup, p->setup_len);
+		link_send_raw(p, p->setup, p->setup_len);
 	link_kick(q, p);
 	atomic_store_explicit(&p->setup_full, false, memory_order_release);
 }
@@ -86,6 +92,7 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	link_bulk_forget(p);
 	p->rtt.watch = RTT_WANTED;
 	p->confirmed = p->loop || !p->accepted;
+	p->special = !p->confirmed;
 	p->told_asleep = !q->port->lower_caps.wake;
 	uint64_t lower = p->loop ? LINK_BODY_MAX : q->ops->tx_bytes_max(q->lower, p->lower_peer);
 	uint64_t most = lower < p->packet_max_there ? lower : p->packet_max_there;
@@ -134,18 +141,18 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 {
 	if (p->opened) {
 		uint8_t bye[LINK_HEAD + sizeof(struct wire_no)];
-		uint32_t len = link_no_write(bye, WIRE_BYE, p->id_there, p->token_there, 0, 0, q->crc);
+		uint32_t len = link_no_write(bye, WIRE_BYE, p->id_there, p->token_there, 0, 0, p->via->crc);
 		if (p->started) {
-			link_send_raw(q, p, bye, len);
+			link_send_raw(p, bye, len);
 			link_flush(&q->base);
-			if (q->ops->kick && p->asleep_there)
-				q->ops->kick(q->lower, p->lower_peer);
+			if (p->via->ops->kick && p->asleep_there)
+				p->via->ops->kick(p->via->lower, p->lower_peer);
 		}
-		if (q->unflushed) /* a refusal, that detach() might lose */
+		if (p->via->unflushed) /* a refusal, that detach() might lose */
 			link_flush(&q->base);
-		q->ops->detach(q->lower, p->lower_peer);
-		p->opened = false;
 	}
+	link_ways_detach(q, p);
+	p->opened = false;
 	link_messages_drop(q, p);
 	if (p->loop)
 		burst_forget(q, p);
@@ -172,6 +179,8 @@ static void order_serve(struct link_queue *q, struct link_peer *p, uint32_t due)
 		peer_start(q, p);
 	if (due & LINK_DUE_SETUP)
 		peer_setup(q, p);
+	if (due & LINK_DUE_WAY && p->started)
+		link_ways_attach(q, p);
 	if (due & LINK_DUE_ACK && p->started && !p->loop && !p->dead)
 		link_ack_soon(q, p);
 	if (due & LINK_DUE_DEAD && p->started)
@@ -376,7 +385,7 @@ static unsigned link_raw_tx(struct nic_queue *nq, uint32_t peer, uint64_t first,
 {
 	struct link_queue *q = queue_of(nq);
 	const struct link_peer *p = attached_peer(q, peer);
-	return p && p->opened ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
+	return p && p->opened && p->taken == 0 ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
 }
 
 static unsigned link_raw_rx(struct nic_queue *nq, unsigned max, uint64_t *last)

@@ -145,9 +145,33 @@ __attribute__((noinline)) static void mail(struct link_queue *q, const struct ni
 		counter_bump(&q->crowded);
 }
 
+/* It came by `via`. With a number in it, it asks whether that way leads here, and back. */
+static void take_ping(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct nic_pkt *lp)
+{
+	struct wire_words w;
+	if (p->dead || p->detached) {
+		counter_bump(&q->ended);
+		return;
+	}
+	p->heard = true;
+	if (p->others && lp->body_len >= LINK_HEAD + sizeof w) {
+		memcpy(&w, lp->body + LINK_HEAD, sizeof w);
+		if (be32_get(w.path) && link_way_answer(q, p, via, be32_get(w.path)))
+			return;
+	}
+	link_ack_soon(q, p);
+}
+
+static void take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h)
+{
+	if (p->dead)
+		counter_bump(&q->ended);
+	else
+		link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
+}
+
 /* Everything but messages and acknowledgements of a connection. */
-__attribute__((noinline)) static void take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-						 const struct nic_pkt *lp)
+static void take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
 {
 	switch (h->kind) {
 	case WIRE_HELLO:
@@ -157,23 +181,15 @@ __attribute__((noinline)) static void take_other(struct link_queue *q, struct li
 		mail(q, lp);
 		return;
 	case WIRE_PING:
-		if (!p) {
+		if (p)
+			take_ping(q, p, q, lp);
+		else
 			mail(q, lp);
-			return;
-		}
-		if (p->dead || p->detached) {
-			counter_bump(&q->ended);
-			return;
-		}
-		p->heard = true;
-		link_ack_soon(q, p);
 		return;
 	case WIRE_RESET:
 	case WIRE_BYE:
-		if (p && p->dead)
-			counter_bump(&q->ended);
-		else if (p)
-			link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
+		if (p)
+			take_end(q, p, h);
 		else
 			mail(q, lp);
 		return;
@@ -189,12 +205,16 @@ __attribute__((noinline)) static void take_other(struct link_queue *q, struct li
 static void confirm(struct link_queue *q, struct link_peer *p)
 {
 	p->confirmed = true;
+	p->special = p->taken != 0;
 	link_news_post(q, p, LINK_NEWS_CONFIRMED);
 	link_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct wire_head *h)
+__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct link_queue *via,
+						const struct wire_head *h)
 {
+	if (p->via != via)
+		link_way_heard(q, p);
 	if (!p->confirmed)
 		confirm(q, p);
 	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
@@ -319,8 +339,118 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
 }
 
-/* 1 when `pkt` was filled. */
-static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
+/* What the head of a MESSAGE or ACK says of the connection. */
+static inline __attribute__((always_inline)) void take_head(struct link_queue *q, const struct link_queue *via,
+							    struct link_peer *p, const struct wire_head *h)
+{
+	p->heard = true;
+	p->asleep_there = h->marks & WIRE_ASLEEP;
+	if (__builtin_expect(p->special || h->marks & (WIRE_TWICE | WIRE_AGAIN), 0))
+		take_news(q, p, via, h);
+	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
+	/* It went to sleep before it saw what is under way. */
+	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
+		link_kick(q, p);
+}
+
+static inline struct link_fragment fragment_of(const struct wire_head *h, const struct nic_pkt *lp)
+{
+	return (struct link_fragment){be32_get(h->packet),
+				      be32_get(h->first),
+				      be32_get(h->length),
+				      be32_get(h->offset),
+				      (uint32_t)lp->body_len - LINK_HEAD,
+				      lp->body + LINK_HEAD};
+}
+
+/* What an ACK says beside that. */
+static void take_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
+{
+	if (__builtin_expect(p->asked, 0))
+		link_way_answered(p, be32_get(h->call));
+	link_bulk_told(q, p, h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
+}
+
+/* ---- other ways ---- */
+
+/* MESSAGE or ACK: as to its own queue, but that what it brings is copied. */
+static void take_abroad(struct link_queue *q, struct link_queue *via, struct link_peer *p, const struct wire_head *h,
+			const struct nic_pkt *lp)
+{
+	p->special |= p->others != 0;
+	take_head(q, via, p, h);
+	/* What it says is true of its own port; where nobody can be woken but by us, it is. */
+	p->asleep_there |= p->taken && p->via->ops->kick;
+	p->visited = true;
+	if (h->kind == WIRE_ACK) {
+		take_told(q, p, h, lp);
+		if (!p->active && !p->dead) /* the looks end its being abroad */
+			link_peer_activate(q, p);
+		return;
+	}
+	/* One that came before it is not all handed up: it comes again. */
+	if (q->batch.peer == p) {
+		counter_bump(&q->no_memory);
+		return;
+	}
+	struct link_fragment f = fragment_of(h, lp);
+	link_assemble(q, p, h, &f);
+	if (!p->active)
+		link_peer_activate(q, p);
+	ack_many(q, p, f.len);
+}
+
+/* It came to `via` for a connection of `q`, both of one shard. */
+static void take_visitor(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
+			 const struct nic_pkt *lp)
+{
+	struct link_peer *p = peer_of(q, h);
+	if (!p) {
+		if (h->kind == WIRE_PING || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
+			mail(q, lp);
+		else
+			counter_bump(&q->unknown);
+		return;
+	}
+	if (h->kind == WIRE_PING) {
+		take_ping(q, p, via, lp);
+	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
+		take_end(q, p, h);
+	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
+		counter_bump(&q->unknown);
+	} else if (p->dead || p->detached) {
+		counter_bump(&q->ended);
+	} else {
+		q->now = 0; /* of the last recv() */
+		link_abroad(q, p, p->others != 0);
+		take_abroad(q, via, p, h, lp);
+	}
+	/* What it brought leaves, and goes up, though nobody may look at this queue soon. */
+	if (q->grants.due)
+		link_grants_run(q);
+	if (q->acks_n)
+		link_send_acks(q);
+	link_flush(&q->base);
+	if (q->ready_first && q->armed)
+		q->ops->wake(q->lower);
+}
+
+/* No connection of this queue is named, or its kind is none of theirs. */
+__attribute__((noinline)) static void take_rest(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+						const struct nic_pkt *lp)
+{
+	uint64_t id = be64_get(h->incarnation);
+	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
+		if (q->siblings[i]->id == id) {
+			take_visitor(q->siblings[i], q, h, lp);
+			return;
+		}
+	take_other(q, p, h, lp);
+}
+
+/* 1 when `pkt` was filled; NULL: all are to be put together. */
+static inline __attribute__((always_inline)) unsigned take(struct link_queue *q, const struct nic_pkt *lp,
+							   struct nic_pkt *pkt, bool *kept)
 {
 	struct wire_head h;
 	if (__builtin_expect(!lp->body || lp->body_len < LINK_HEAD || lp->body_len > UINT32_MAX, 0)) {
@@ -338,32 +468,20 @@ static inline unsigned take(struct link_queue *q, const struct nic_pkt *lp, stru
 	}
 	struct link_peer *p = peer_of(q, &h);
 	if (__builtin_expect(!p || h.kind > WIRE_ACK || h.kind == 0, 0)) {
-		take_other(q, p, &h, lp);
+		take_rest(q, p, &h, lp);
 		return 0;
 	}
 	if (__builtin_expect(p->dead || p->detached, 0)) {
 		counter_bump(&q->ended);
 		return 0;
 	}
-	p->heard = true;
-	p->asleep_there = h.marks & WIRE_ASLEEP;
-	if (__builtin_expect(!p->confirmed || h.marks & (WIRE_TWICE | WIRE_AGAIN), 0))
-		take_news(q, p, &h);
-	take_ack(q, p, be32_get(h.ack), be64_get(h.ack_bits));
-	/* It went to sleep before it saw what is under way. */
-	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
-		link_kick(q, p);
+	take_head(q, q, p, &h);
 	if (h.kind == WIRE_ACK) {
-		link_bulk_told(q, p, &h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
+		take_told(q, p, &h, lp);
 		return 0;
 	}
-	struct link_fragment f = {be32_get(h.packet),
-				  be32_get(h.first),
-				  be32_get(h.length),
-				  be32_get(h.offset),
-				  (uint32_t)lp->body_len - LINK_HEAD,
-				  lp->body + LINK_HEAD};
-	if (__builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
+	struct link_fragment f = fragment_of(&h, lp);
+	if (pkt && __builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
 		p->rx_next++;
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
@@ -421,6 +539,42 @@ static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsi
 	return n;
 }
 
+/* What has come by a sibling's port, whose own burst is over: all of it is put together. */
+static void visit(struct link_queue *s)
+{
+	bool kept = false;
+	unsigned n = s->ops->recv(s->lower, s->lower_pkts, LINK_BURST);
+	s->lower_n = s->lower_at = 0;
+	for (unsigned i = 0; i < n; i++) {
+		const struct nic_pkt *lp = &s->lower_pkts[i];
+		take(s, lp, NULL, &kept);
+		if (lp->cookie)
+			s->ops->release(s->lower, lp->peer, lp->cookie);
+	}
+	s->visits_empty = n ? 0 : s->visits_empty + 1;
+	if (s->acks_n)
+		link_send_acks(s);
+	if (s->unflushed && n)
+		link_flush(&s->base);
+	/* For its own, which are handed up in its own time. */
+	if (s->ready_first && s->armed)
+		s->ops->wake(s->lower);
+}
+
+__attribute__((noinline)) static void visit_siblings(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->siblings_n; i++) {
+		struct link_queue *s = q->siblings[i];
+		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
+			continue;
+		if (s->port->lower_caps.poll_costs && s->visits_empty > FAR_LINK_VISITS_EMPTY &&
+		    s->visits_empty % 16 != 0)
+			s->visits_empty++;
+		else
+			visit(s);
+	}
+}
+
 unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 {
 	struct link_queue *q = (struct link_queue *)nq;
@@ -430,6 +584,9 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
 	give_back(q);
+	uint32_t abroad_n = q->abroad_n;
+	if (__builtin_expect(abroad_n, 0) && !q->batch.peer)
+		visit_siblings(q);
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
 	if (n < max) {
@@ -443,7 +600,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_send_acks(q);
 	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
 		link_timers_run(q);
-	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got), 0))
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || abroad_n, 0))
 		link_flush(nq);
 	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))

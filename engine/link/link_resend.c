@@ -7,9 +7,9 @@
 
 #include <errno.h>
 
-bool link_narrower(struct link_queue *q, struct link_peer *p)
+bool link_narrower(struct link_peer *p)
 {
-	uint64_t most = q->ops->tx_bytes_max(q->lower, p->lower_peer);
+	uint64_t most = p->via->ops->tx_bytes_max(p->via->lower, p->lower_peer);
 	if (most >= LINK_HEAD + p->payload_max || most < LINK_PACKET_MIN)
 		return false;
 	p->payload_max = (uint32_t)most - LINK_HEAD;
@@ -80,7 +80,7 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 			return;
 		}
 		if (error == -EMSGSIZE) {
-			link_narrower(q, p);
+			link_narrower(p);
 			if (number == p->una)
 				link_resend_pieces(q, p, e, number);
 		} else if (error) {

@@ -71,18 +71,18 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	memset(h->tag, 0, sizeof h->tag);
 }
 
-static inline __attribute__((always_inline)) int commit(struct link_queue *q, struct link_peer *p, struct nic_tx *tx,
+static inline __attribute__((always_inline)) int commit(struct link_queue *via, struct link_peer *p, struct nic_tx *tx,
 							uint32_t len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)tx->body;
-	if (q->crc)
+	if (via->crc)
 		h->crc = be32_of(crc32c(0, tx->body, LINK_HEAD + len));
-	int error = q->ops->tx_commit(q->lower, tx);
+	int error = via->ops->tx_commit(via->lower, tx);
 	if (__builtin_expect(error, 0)) {
-		q->ops->tx_cancel(q->lower, tx);
+		via->ops->tx_cancel(via->lower, tx);
 		return error;
 	}
-	q->unflushed = true;
+	via->unflushed = true;
 	p->rx_told = p->rx_next;
 	p->owed = 0;
 	p->owed_bytes = 0;
@@ -95,14 +95,15 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 						     const struct link_message *m, uint32_t number, uint32_t offset,
 						     uint32_t len, unsigned marks)
 {
+	struct link_queue *via = p->via;
 	struct nic_tx tx;
-	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
 	if (len)
 		memcpy(tx.body + LINK_HEAD, m->body + offset, len);
-	return commit(q, p, &tx, len);
+	return commit(via, p, &tx, len);
 }
 
 static inline void sub_write(struct wire_sub *s, const struct link_message *m)
@@ -130,8 +131,9 @@ static inline void body_write(uint8_t *to, const struct link_message *m)
 static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
 		     uint32_t len, unsigned marks)
 {
+	struct link_queue *via = p->via;
 	struct nic_tx tx;
-	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, 0, marks | WIRE_BATCH);
@@ -148,20 +150,27 @@ static int put_batch(struct link_queue *q, struct link_peer *p, const struct lin
 		body_write(bytes + at, m);
 		end = at + m->len;
 	}
-	return commit(q, p, &tx, len);
+	return commit(via, p, &tx, len);
+}
+
+static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, unsigned marks)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	uint32_t len = link_grants_bytes(p);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (error)
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	head_write(q, p, h, NULL, p->next, 0, marks);
+	h->call = be32_of(path);
+	link_grants_write(q, p, h, tx.body + LINK_HEAD);
+	return commit(via, p, &tx, len);
 }
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	struct nic_tx tx;
-	uint32_t len = link_grants_bytes(p);
-	int error = q->ops->tx_reserve(q->lower, p->lower_peer, LINK_HEAD + len, &tx);
-	if (error)
-		return error;
-	struct wire_head *h = (struct wire_head *)(void *)tx.body;
-	head_write(q, p, h, NULL, p->next, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
-	link_grants_write(q, p, h, tx.body + LINK_HEAD);
-	error = commit(q, p, &tx, len);
+	int error = put_ack(q, p, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
 	if (!error)
 		p->twice = 0;
 	if (!error && p->told_asleep)
@@ -169,28 +178,34 @@ int link_send_ack(struct link_queue *q, struct link_peer *p)
 	return error;
 }
 
-int link_send_raw(struct link_queue *q, struct link_peer *p, const uint8_t *bytes, uint32_t len)
+int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
 {
+	struct link_queue *via = p->via;
 	struct nic_tx tx;
-	int error = q->ops->tx_reserve(q->lower, p->lower_peer, len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, len, &tx);
 	if (error)
 		return error;
 	memcpy(tx.body, bytes, len);
-	error = q->ops->tx_commit(q->lower, &tx);
+	error = via->ops->tx_commit(via->lower, &tx);
 	if (error) {
-		q->ops->tx_cancel(q->lower, &tx);
+		via->ops->tx_cancel(via->lower, &tx);
 		return error;
 	}
-	q->unflushed = true;
+	via->unflushed = true;
 	return 0;
 }
 
 void link_send_ping(struct link_queue *q, struct link_peer *p)
 {
 	uint8_t bytes[LINK_MAIL_BYTES];
-	uint32_t len = link_words_write(bytes, p, WIRE_PING, 0, 0, NULL, 0);
-	link_send_raw(q, p, bytes, len);
+	uint32_t len = link_words_write(bytes, p, p->via, WIRE_PING, 0, 0, NULL, 0);
+	link_send_raw(p, bytes, len);
 	link_kick(q, p);
+}
+
+void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
+{
+	put_ack(q, p, path, WIRE_AGAIN);
 }
 
 /* ---- acknowledgements and kicks that wait for the end of a burst ---- */
@@ -223,7 +238,7 @@ void link_send_acks(struct link_queue *q)
 /* Where the driver below cannot wake: the peer is asleep, or may be. */
 void link_kick(struct link_queue *q, struct link_peer *p)
 {
-	if (!q->ops->kick || q->port->lower_caps.wake || p->kick || !p->opened)
+	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
 		return;
 	if (q->kicks_n == LINK_BURST)
 		link_flush(&q->base);
@@ -450,7 +465,7 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 			return true;
 		uint32_t before = p->flying;
 		int error = send_next(q, p);
-		if (error == -EMSGSIZE && link_narrower(q, p))
+		if (error == -EMSGSIZE && link_narrower(p))
 			continue;
 		/* Shut: its opening puts the peer back. Anything else: the driver below is full, or does not know the
 		 * way now. */
@@ -519,6 +534,25 @@ int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_
 		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u));
 }
 
+/* What left by other ways, and kicks. */
+__attribute__((noinline)) static void flush_rest(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->siblings_n && q->abroad_n; i++) {
+		struct link_queue *s = q->siblings[i];
+		if (!s->unflushed)
+			continue;
+		s->unflushed = false;
+		s->ops->flush(s->lower);
+	}
+	for (uint32_t i = 0; i < q->kicks_n; i++) {
+		struct link_peer *p = q->kicks[i];
+		p->kick = false;
+		if (p->via->ops->kick)
+			p->via->ops->kick(p->via->lower, p->lower_peer);
+	}
+	q->kicks_n = 0;
+}
+
 void link_flush(struct nic_queue *nq)
 {
 	struct link_queue *q = (struct link_queue *)nq;
@@ -528,11 +562,6 @@ void link_flush(struct nic_queue *nq)
 		q->unflushed = false;
 		q->ops->flush(q->lower);
 	}
-	if (__builtin_expect(q->kicks_n, 0)) {
-		for (uint32_t i = 0; i < q->kicks_n; i++) {
-			q->kicks[i]->kick = false;
-			q->ops->kick(q->lower, q->kicks[i]->lower_peer);
-		}
-		q->kicks_n = 0;
-	}
+	if (__builtin_expect(q->abroad_n | q->kicks_n, 0))
+		flush_rest(q);
 }

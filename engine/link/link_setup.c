@@ -32,7 +32,7 @@ static int way_begin(struct link_port *p, struct link_peer *peer, uint64_t deadl
 	peer->lower_pending = true;
 	peer->paths_tried++;
 	int error = p->lower->ops->connect(p->lower, peer->owner, &peer->addr, NIC_ROUTE(there, peer->path), NULL, 0,
-					   deadline, peer, err);
+					   deadline, peer->sides, err);
 	if (error)
 		peer->lower_pending = false;
 	return error;
@@ -395,9 +395,14 @@ static void way_up(struct link_port *p, struct link_peer *peer, uint32_t lower_p
 static int lower_event(void *ctx, const struct nic_event *ev)
 {
 	struct link_port *p = ctx;
-	struct link_peer *peer = ev->user;
-	if (!peer || (ev->type != NIC_EVENT_UP && ev->type != NIC_EVENT_FAILED))
+	struct link_side *side = ev->user;
+	if (!side || (ev->type != NIC_EVENT_UP && ev->type != NIC_EVENT_FAILED))
 		return -EPROTO;
+	struct link_peer *peer = side->peer;
+	if (side != peer->sides) {
+		link_side_event(p, side, ev);
+		return 0;
+	}
 	peer->lower_pending = false;
 	if (peer->state == LINK_CLOSING) {
 		if (ev->type == NIC_EVENT_UP)
@@ -426,6 +431,8 @@ static void news_take(struct link_port *p, struct link_peer *peer)
 		peer->settled = true;
 		peer->repeat_at = peer->deadline = UINT64_MAX;
 	}
+	if (news & LINK_NEWS_WAY && peer->state == LINK_UP)
+		link_report_moved(p, peer);
 	if (news & LINK_NEWS_DOWN && peer->state == LINK_UP)
 		link_report_down(p, peer, atomic_load_explicit(&peer->why, memory_order_relaxed));
 	if (news & LINK_NEWS_CLOSED && peer->state == LINK_CLOSING) {
@@ -510,12 +517,14 @@ void link_leave(struct link_port *p)
 	/* Nobody drives the queues any more: what was ordered and not done is done here. */
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		link_orders_serve(p->queues[i]);
+	link_part(p);
 	for (uint32_t i = 0; i < p->peers_n; i++) {
 		struct link_peer *peer = p->peers[i];
 		if (peer->state == LINK_FREE)
 			continue;
 		if (peer->queue->peers[peer->index] == peer)
 			link_queue_end(peer->queue, peer);
+		link_sides_drop(peer);
 		link_way_drop(p, &peer->way_old);
 		link_way_drop(p, &peer->way);
 	}

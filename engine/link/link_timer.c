@@ -147,6 +147,8 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	rtt_back_off(&p->rtt, now);
 	p->resend_at = now + rtt_timeout(&p->rtt, now);
 	link_resend(q, p, true);
+	if (p->others && p->resends > 1)
+		link_way_ask(q, p, now);
 	/* With our address in it, so that one who does not know us can say so. */
 	if (p->silent_ns)
 		link_send_ping(q, p);
@@ -207,12 +209,14 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 		look_at_unacked(q, p, now, paused);
 	if (p->begun_n)
 		link_grants_look(q, p, now);
+	if (__builtin_expect(p->others, 0))
+		link_way_look(q, p, now, paused);
 	if (!(p->rtt.watch & (RTT_WANTED | RTT_TIMING)) && now - p->rtt.sampled_at >= FAR_LINK_SAMPLE_NS)
 		p->rtt.watch |= RTT_WANTED;
 	link_backlog_add(q, p);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
-		return p->owed != 0;
+		return p->owed != 0 || p->asked != 0 || (p->abroad && !p->taken);
 	}
 	if (p->silent_ns >= q->limit_ns) {
 		link_peer_dead(q, p, -ETIMEDOUT);
@@ -221,6 +225,8 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 	if (p->silent_ns >= ping_after(q, p)) {
 		p->pings++;
 		link_send_ping(q, p);
+		if (p->others)
+			link_way_ask(q, p, now);
 	}
 	return true;
 }
@@ -277,6 +283,8 @@ uint64_t link_deadline(const struct nic_queue *nq)
 			next = earlier(next, p->resend_at);
 		if (p->begun_n)
 			next = earlier(next, p->grant_at ? p->grant_at : now + FAR_LINK_MARGIN_NS);
+		if (p->asked)
+			next = earlier(next, p->decide_at);
 		next = earlier(next, heard + ping_after(q, p));
 	}
 	return next;

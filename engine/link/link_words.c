@@ -15,11 +15,11 @@ static void seal(uint8_t *out, uint32_t len, const struct wire_head *h, bool crc
 	memcpy(out + offsetof(struct wire_head, crc), &sum, sizeof sum);
 }
 
-uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kind kind, unsigned want, uint32_t path,
-			  const void *words, uint16_t words_len)
+uint32_t link_words_write(uint8_t *out, const struct link_peer *p, const struct link_queue *via, enum wire_kind kind,
+			  unsigned want, uint32_t path, const void *words, uint16_t words_len)
 {
 	const struct link_port *port = p->queue->port;
-	const struct nic_addr *own = &port->own;
+	const struct nic_addr *own = &via->port->own;
 	struct wire_head h = {.version = WIRE_VERSION,
 			      .kind = (uint8_t)kind,
 			      .incarnation = be64_of(p->id_there),
@@ -31,7 +31,7 @@ uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kin
 			       .queue = be16_of((uint16_t)p->queue->index),
 			       .want = be16_of((uint16_t)want),
 			       .path = be32_of(path),
-			       .packet_max = be32_of(port->packet_max),
+			       .packet_max = be32_of(via->port->packet_max),
 			       .words = be16_of(words_len),
 			       .addr = be16_of(own->len)};
 	uint8_t *at = out + LINK_HEAD;
@@ -41,7 +41,7 @@ uint32_t link_words_write(uint8_t *out, const struct link_peer *p, enum wire_kin
 		memcpy(at, words, words_len);
 	memcpy(at + words_len, own->blob, own->len);
 	uint32_t len = LINK_HEAD + (uint32_t)sizeof w + words_len + own->len;
-	seal(out, len, &h, p->queue->crc);
+	seal(out, len, &h, via->crc);
 	return len;
 }
 

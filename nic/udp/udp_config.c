@@ -50,9 +50,10 @@ static int arg_parse(const char *arg, size_t len, uint64_t values[KEYS], bool gi
 	size_t name_len = equals ? (size_t)(equals - arg) : len;
 	int k = key_find(arg, name_len);
 	if (k < 0)
-		return udp_error(err, -EINVAL,
-				 "udp: nic=udp:%.*s is not understood; there are port, mtu, gso, rcvbuf, sndbuf",
-				 (int)(len < 60 ? len : 60), arg);
+		return udp_error(
+			err, -EINVAL,
+			"udp: nic=udp:%.*s is not understood; there are port, mtu, gso, rcvbuf, sndbuf, listen",
+			(int)(len < 60 ? len : 60), arg);
 	uint64_t value = 0;
 	if (!equals || !number_parse(equals + 1, len - name_len - 1, &value) || value < keys[k].least ||
 	    value > keys[k].most)
@@ -66,14 +67,37 @@ static int arg_parse(const char *arg, size_t len, uint64_t values[KEYS], bool gi
 	return 0;
 }
 
+/* false: it is another key. */
+static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES], int *error, struct nic_err *err)
+{
+	static const char key[] = "listen=";
+	size_t before = sizeof key - 1;
+	if (len < before || memcmp(arg, key, before) != 0)
+		return false;
+	size_t n = len - before;
+	if (n == 0 || n >= UDP_LISTEN_BYTES)
+		*error = udp_error(
+			err, -EINVAL,
+			"udp: nic=udp:%.*s: listen is an interface, a subnet or an address, of 1 to %zu bytes",
+			(int)(len < 60 ? len : 60), arg, (size_t)UDP_LISTEN_BYTES - 1);
+	else if (out[0])
+		*error = udp_error(err, -EINVAL, "udp: nic=udp: says listen twice");
+	else
+		memcpy(out, arg + before, n);
+	return true;
+}
+
 int udp_args_parse(const char *args, unsigned queues, struct udp_args *out, struct nic_err *err)
 {
 	uint64_t values[KEYS] = {
 		[KEY_MTU] = UDP_MTU_MAX, [KEY_RCVBUF] = UDP_BUFFER_BYTES, [KEY_SNDBUF] = UDP_BUFFER_BYTES};
 	bool given[KEYS] = {false};
+	char listen[UDP_LISTEN_BYTES] = "";
 	for (const char *at = args; at && *at;) {
 		size_t len = strcspn(at, ",");
-		int error = arg_parse(at, len, values, given, err);
+		int error = 0;
+		if (!listen_parse(at, len, listen, &error, err))
+			error = arg_parse(at, len, values, given, err);
 		if (error)
 			return error;
 		at += len;
@@ -87,6 +111,7 @@ int udp_args_parse(const char *args, unsigned queues, struct udp_args *out, stru
 	out->offload = !given[KEY_GSO] ? UDP_OFFLOAD_AUTO : values[KEY_GSO] ? UDP_OFFLOAD_ALWAYS : UDP_OFFLOAD_NEVER;
 	out->rcvbuf = (unsigned)values[KEY_RCVBUF];
 	out->sndbuf = (unsigned)values[KEY_SNDBUF];
+	memcpy(out->listen, listen, sizeof listen);
 	return 0;
 }
 

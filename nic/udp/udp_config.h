@@ -13,6 +13,8 @@
 #define UDP_BUFFER_BYTES     (4u << 20)
 #define UDP_BUFFER_BYTES_MAX (1u << 30)
 
+#define UDP_LISTEN_BYTES 64 /* of listen= in nic=udp:..., with its end */
+
 enum udp_offload {
 	UDP_OFFLOAD_AUTO, /* segmentation where the kernel takes it, receive offload by load */
 	UDP_OFFLOAD_NEVER,
@@ -23,7 +25,8 @@ struct udp_args {
 	unsigned port; /* of queue 0; 0: the kernel's choice for each queue */
 	unsigned mtu;  /* bound on the path's, in bytes of IP packet; UDP_MTU_MAX: none */
 	enum udp_offload offload;
-	unsigned rcvbuf, sndbuf; /* bytes */
+	unsigned rcvbuf, sndbuf;       /* bytes */
+	char listen[UDP_LISTEN_BYTES]; /* in place of nic_config.listen; empty: that */
 };
 
 /** Where to be reached. */

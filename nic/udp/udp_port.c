@@ -53,7 +53,8 @@ static int config_read(const struct nic_config *config, struct udp_port *p, stru
 	error = udp_ifaces_read(&p->ifaces);
 	if (error)
 		return udp_error(err, error, "udp: the network interfaces cannot be read: %s", strerror(-error));
-	return udp_listen_choose(&p->ifaces, config->listen, config->beyond_host, &p->listen, err);
+	return udp_listen_choose(&p->ifaces, p->args.listen[0] ? p->args.listen : config->listen, config->beyond_host,
+				 &p->listen, err);
 }
 
 /* Who we are, or at least nobody else: without /proc nobody is on our host. */

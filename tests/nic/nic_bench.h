@@ -124,6 +124,8 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		e->downs++;
 		e->last_down = ev->peer;
 		break;
+	case NIC_EVENT_MOVED:
+		break;
 	case NIC_EVENT_FAILED:
 		e->fails++;
 		e->last_user = ev->user;

@@ -190,13 +190,20 @@ static void q_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 	(void)cookie;
 }
 
+static uint32_t packet_max(const struct dgram_queue *q)
+{
+	struct dgram_fabric *f = q->port->fabric;
+	uint32_t most = atomic_load(&f->packet_max), narrow = f->narrow[q->port->index];
+	return narrow && narrow < most ? narrow : most;
+}
+
 static int q_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct dgram_queue *q = queue_of(nq);
 	struct dgram_fabric *f = q->port->fabric;
 	if (peer >= DGRAM_PLACES || !q->port->places[peer].attached)
 		return -EPIPE;
-	if (body_len > atomic_load(&f->packet_max))
+	if (body_len > packet_max(q))
 		return -EMSGSIZE;
 	if (f->full_every && atomic_fetch_add(&f->reserves, 1) % f->full_every == 0)
 		return -EAGAIN;
@@ -217,7 +224,7 @@ static uint32_t q_room(struct nic_queue *nq, uint32_t peer)
 static uint64_t q_bytes_max(struct nic_queue *nq, uint32_t peer)
 {
 	(void)peer;
-	return atomic_load(&queue_of(nq)->port->fabric->packet_max);
+	return packet_max(queue_of(nq));
 }
 
 static int q_commit(struct nic_queue *nq, struct nic_tx *tx)

@@ -55,6 +55,7 @@ struct dgram_fabric {
 	uint64_t seed;
 	unsigned drop, repeat, overtake, damage; /* of 1000 */
 	_Atomic uint32_t packet_max;             /* what tx_bytes_max() says, and tx_reserve() checks */
+	uint32_t narrow[DGRAM_PORTS];            /* the same of what this port sends, when it is less; 0: it is not */
 	uint32_t black_hole;                     /* longer ones vanish; 0: none do */
 	unsigned room;                           /* packets that a queue holds; more are lost */
 	unsigned full_every;                     /* each so-manieth tx_reserve() says -EAGAIN; 0: none */

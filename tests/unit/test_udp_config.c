@@ -21,6 +21,10 @@ Test(udp_config, args)
 	cr_assert_eq(udp_args_parse("gso=1", 1, &a, &err), 0);
 	cr_assert_eq(a.offload, UDP_OFFLOAD_ALWAYS);
 	cr_assert_eq(udp_args_parse("port=65520", 16, &a, &err), 0);
+	cr_assert_eq(a.listen[0], 0);
+	cr_assert_eq(udp_args_parse("mtu=1400,listen=10.0.0.0/24,port=7", 1, &a, &err), 0);
+	cr_assert_str_eq(a.listen, "10.0.0.0/24");
+	cr_assert(a.mtu == 1400 && a.port == 7);
 }
 
 Test(udp_config, args_wrong)
@@ -44,6 +48,9 @@ Test(udp_config, args_wrong)
 		{"rcvbuf=10", "rcvbuf is a number"},
 		{"sndbuf=4294967296", "sndbuf is a number"},
 		{"=7", "is not understood"},
+		{"listen=", "listen is an interface, a subnet or an address"},
+		{"listen=eth0,listen=eth1", "says listen twice"},
+		{"listen=0123456789012345678901234567890123456789012345678901234567890123", "of 1 to 63 bytes"},
 		{"por=7", "nic=udp:por=7"},
 		{"ports=7", "is not understood"},
 	};

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Ways. Whom a packet is from is told by the token in it, never by where it came from: so a connection may use any
+ * place from which its peer can be reached, and its numbers, windows and messages know nothing of it. Beside its own it
+ * has ways through the agent's other ports, whose queues are held by the same shard. Each end chooses for what it
+ * sends, and takes what comes by any.
+ *
+ * Evidence is what comes back. When nothing is acknowledged for two time-outs in a row, when the peer is silent, or
+ * when it is heard by another way than it is sent to by, a PING with the way's number leaves by each of them, and is
+ * answered by the way that it came: an answer shows that both directions work. Who does not get one by the present way
+ * within a time-out, but by another, goes on by that, with all that is not acknowledged; a better way that answers is
+ * taken back. So an interface that is down here, there or between is one case, and no driver has to report it; and a
+ * peer that is merely slow answers by no way, and none changes. It is dead when it is not heard by any.
+ */
+#include "link/link_port.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what the shard knows of them ---- */
+
+void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
+{
+	if (p->abroad == is)
+		return;
+	p->abroad = is;
+	q->abroad_n += is ? 1u : UINT32_MAX;
+}
+
+void link_ways_attach(struct link_queue *q, struct link_peer *p)
+{
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		/* Pairs with link_side_event(). */
+		uint32_t lower = atomic_load_explicit(&p->sides[k].lower_peer, memory_order_acquire);
+		struct link_way *w = &p->ways[k];
+		if (lower == NIC_PEER_NONE || w->attached)
+			continue;
+		struct link_queue *via = p->sides[k].port->queues[q->index];
+		*w = (struct link_way){via, lower, via->ops->attach(via->lower, lower) == 0};
+		p->others |= (uint8_t)((unsigned)w->attached << k);
+	}
+}
+
+void link_ways_detach(struct link_queue *q, struct link_peer *p)
+{
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->ways[k];
+		if (w->attached)
+			w->via->ops->detach(w->via->lower, w->lower_peer);
+		w->attached = false;
+	}
+	p->others = p->asked = p->answered = 0;
+	link_abroad(q, p, false);
+}
+
+/* ---- packets by a way that may not be the one that is used ---- */
+
+static void way_use(struct link_peer *p, unsigned k)
+{
+	p->via = p->ways[k].via;
+	p->lower_peer = p->ways[k].lower_peer;
+}
+
+/* What was sent by it leaves at once, and the one that is used is that again. */
+static void way_used(struct link_peer *p)
+{
+	struct link_queue *via = p->via;
+	via->unflushed = false;
+	via->ops->flush(via->lower);
+	if (via->ops->kick && !via->port->lower_caps.wake)
+		via->ops->kick(via->lower, p->lower_peer);
+	way_use(p, p->taken);
+}
+
+static void send_ask(struct link_peer *p, unsigned k)
+{
+	uint8_t bytes[LINK_MAIL_BYTES];
+	way_use(p, k);
+	link_send_raw(p, bytes, link_words_write(bytes, p, p->via, WIRE_PING, 0, k + 1, NULL, 0));
+	way_used(p);
+}
+
+static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t path)
+{
+	way_use(p, k);
+	link_send_answer(q, p, path);
+	way_used(p);
+}
+
+/* ---- questions and answers ---- */
+
+/* As long as somebody whom nothing keeps would take to answer, however often nothing came back before. */
+static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
+{
+	struct link_rtt r = p->rtt;
+	r.backoff = 0;
+	return rtt_timeout(&r, now);
+}
+
+void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
+{
+	if (p->asked || p->dead)
+		return;
+	p->answered = 0;
+	p->decide_at = now + answer_ns(p, now);
+	p->ask_at = now + FAR_LINK_ASK_NS;
+	p->back_at = now + FAR_LINK_BACK_NS;
+	link_abroad(q, p, true);
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
+		if (!p->ways[k].attached)
+			continue;
+		p->asked |= (uint8_t)(1u << k);
+		send_ask(p, k);
+	}
+	if (!p->active)
+		link_peer_activate(q, p);
+}
+
+void link_way_answered(struct link_peer *p, uint32_t path)
+{
+	if (path > 0 && path <= 1 + FAR_LINK_WAYS_MAX)
+		p->answered |= (uint8_t)(p->asked & 1u << (path - 1));
+}
+
+void link_way_heard(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->others || p->asked)
+		return;
+	uint64_t now = clock_now(q->clock);
+	if (now >= p->ask_at)
+		link_way_ask(q, p, now);
+}
+
+bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path)
+{
+	bool any = false;
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started; k++) {
+		if (!p->ways[k].attached || p->ways[k].via != via)
+			continue;
+		send_answer(q, p, k, path);
+		any = true;
+	}
+	return any;
+}
+
+/* Nothing is known of the new way; what was under way on the old one may have arrived or not. */
+static void take(struct link_queue *q, struct link_peer *p, unsigned k)
+{
+	const struct link_way *w = &p->ways[k];
+	p->taken = (uint8_t)k;
+	p->special = k || !p->confirmed;
+	p->via = w->via;
+	p->lower_peer = w->lower_peer;
+	p->rtt = (struct link_rtt){.watch = RTT_WANTED};
+	p->reorder = FAR_LINK_REORDER;
+	p->probing = p->probed = p->probe_out = false;
+	p->resends = 0;
+	p->resend_at = 0;
+	p->grant_at = 0;
+	p->regrants = 0;
+	link_bulk_forget(p);
+	uint64_t most = w->via->ops->tx_bytes_max(w->via->lower, w->lower_peer);
+	if (most > p->packet_max_there)
+		most = p->packet_max_there;
+	p->payload_max = most > LINK_PACKET_MIN ? (uint32_t)most - LINK_HEAD : LINK_PACKET_MIN - LINK_HEAD;
+	counter_bump(&q->moves);
+	atomic_store_explicit(&p->way_taken, k, memory_order_relaxed);
+	link_news_post(q, p, LINK_NEWS_WAY);
+	if (p->una != p->next)
+		link_resend(q, p, true);
+	link_backlog_add(q, p);
+	link_ack_soon(q, p);
+}
+
+static void decide(struct link_queue *q, struct link_peer *p)
+{
+	unsigned answered = p->answered;
+	p->asked = p->answered = 0;
+	if (!answered)
+		return;
+	unsigned best = (unsigned)__builtin_ctz(answered);
+	if (best < p->taken || !(answered >> p->taken & 1))
+		take(q, p, best);
+}
+
+void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
+{
+	if (p->asked && now >= p->decide_at && !paused)
+		decide(q, p);
+	else if (!p->asked && p->taken && now >= p->back_at)
+		link_way_ask(q, p, now);
+	link_abroad(q, p, p->taken || p->asked || p->visited);
+	p->special = p->abroad || !p->confirmed;
+	p->visited = false;
+}
+
+/* ---- the control core ---- */
+
+static struct link_port *link_of(struct nic_port *port)
+{
+	return link_lower(port) == port ? NULL : (struct link_port *)port;
+}
+
+static bool is_sibling(const struct link_port *p, const struct link_port *of)
+{
+	bool found = false;
+	for (uint32_t i = 0; i < p->siblings_n; i++)
+		found |= p->siblings[i] == of;
+	return found;
+}
+
+void link_join(struct nic_port *const ports[], unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct link_port *p = link_of(ports[i]);
+		for (unsigned k = 0; p && k < n; k++) {
+			struct link_port *s = link_of(ports[k]);
+			if (!s || s == p || s->queues_n != p->queues_n || p->siblings_n == FAR_PORTS_MAX - 1)
+				continue;
+			p->siblings[p->siblings_n++] = s;
+			for (uint32_t j = 0; j < p->queues_n; j++)
+				p->queues[j]->siblings[p->queues[j]->siblings_n++] = s->queues[j];
+		}
+	}
+}
+
+int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
+		 uint32_t name, struct nic_err *err)
+{
+	struct link_port *p = link_of(port), *via = link_of(through);
+	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
+	struct nic_addr lower;
+	uint64_t id;
+	if (!p || !via || !is_sibling(p, via))
+		return link_error(err, -EINVAL, "%s: no other way leads through %s, which is no link beside it",
+				  port->ops->name, through->ops->name);
+	if (!peer || peer->state != LINK_UP || peer->loop)
+		return link_error(err, -EINVAL, "%s: there is no connection %u to have another way", port->ops->name,
+				  number);
+	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
+		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
+	unsigned k = 1;
+	while (k <= FAR_LINK_WAYS_MAX && peer->sides[k].port)
+		k++;
+	if (k > FAR_LINK_WAYS_MAX)
+		return link_error(err, -ENOSPC, "%s: a connection has %u ways beside its own at most", port->ops->name,
+				  FAR_LINK_WAYS_MAX);
+	struct link_side *side = &peer->sides[k];
+	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
+	side->peer = peer;
+	side->port = via;
+	side->number = name;
+	side->pending = true;
+	uint32_t there = peer->accepted ? peer->their_queue : peer->want;
+	int error = via->lower->ops->connect(via->lower, peer->owner, &lower, NIC_ROUTE(there, 0), NULL, 0,
+					     clock_now(p->config.clock) + FAR_LINK_HALF_OPEN_NS, side, err);
+	if (error) {
+		side->pending = false;
+		side->port = NULL;
+	}
+	return error;
+}
+
+void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev)
+{
+	struct link_peer *peer = side->peer;
+	side->pending = false;
+	if (peer->state == LINK_CLOSING || ev->type != NIC_EVENT_UP) {
+		if (ev->type == NIC_EVENT_UP)
+			via->lower->ops->drop(via->lower, ev->peer);
+		side->port = NULL;
+		if (peer->state == LINK_CLOSING)
+			link_peer_let_go(peer->queue->port, peer);
+		return;
+	}
+	/* Pairs with link_ways_attach(). */
+	atomic_store_explicit(&side->lower_peer, ev->peer, memory_order_release);
+	link_order(peer, LINK_DUE_WAY);
+}
+
+bool link_sides_pending(const struct link_peer *peer)
+{
+	bool pending = false;
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
+		pending |= peer->sides[k].pending;
+	return pending;
+}
+
+static void side_drop(struct link_side *side)
+{
+	uint32_t lower = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
+	if (side->port && !side->pending && lower != NIC_PEER_NONE)
+		side->port->lower->ops->drop(side->port->lower, lower);
+	side->port = NULL;
+	side->pending = false;
+	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
+}
+
+void link_sides_drop(struct link_peer *peer)
+{
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
+		side_drop(&peer->sides[k]);
+}
+
+/* The shard's part is done here too: nobody drives the queues any more. */
+static void peer_part(struct link_peer *peer, const struct link_port *p)
+{
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &peer->ways[k];
+		if (peer->sides[k].port != p)
+			continue;
+		if (w->attached)
+			w->via->ops->detach(w->via->lower, w->lower_peer);
+		w->attached = false;
+		peer->others &= (uint8_t) ~(1u << k);
+		if (peer->taken == k) {
+			peer->taken = 0;
+			peer->via = peer->ways[0].via;
+			peer->lower_peer = peer->ways[0].lower_peer;
+		}
+		side_drop(&peer->sides[k]);
+	}
+}
+
+void link_part(struct link_port *p)
+{
+	for (uint32_t i = 0; i < p->siblings_n; i++) {
+		struct link_port *s = p->siblings[i];
+		for (uint32_t k = 0; k < s->peers_n; k++)
+			if (s->peers[k]->state != LINK_FREE)
+				peer_part(s->peers[k], p);
+		for (uint32_t k = 0; k < s->siblings_n; k++) {
+			if (s->siblings[k] != p)
+				continue;
+			s->siblings[k] = s->siblings[--s->siblings_n];
+			for (uint32_t j = 0; j < s->queues_n; j++)
+				s->queues[j]->siblings[k] = s->queues[j]->siblings[--s->queues[j]->siblings_n];
+			break;
+		}
+	}
+	p->siblings_n = 0;
+}
+
+uint32_t link_way_taken(struct nic_port *port, uint32_t number)
+{
+	struct link_port *p = link_of(port);
+	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
+	uint32_t k = peer ? atomic_load_explicit(&peer->way_taken, memory_order_relaxed) : 0;
+	return k && peer->sides[k].port ? peer->sides[k].number : LINK_WAY_OWN;
+}
