@@ -337,7 +337,7 @@ struct link_queue {
 	struct {
 		uint32_t peer;
 		uint64_t cookie;
-	} given[LINK_BURST + 1];               /* of the driver below, for the last burst, and a batch that ended then */
+	} given[LINK_BURST + 1]; /* of the driver below, for the last burst, and a batch that ended then */
 	struct nic_pkt lower_pkts[LINK_BURST]; /* what it gave; those from lower_at on were not looked at */
 	uint32_t lower_n, lower_at;
 	struct link_batch batch; /* lower_pkts[lower_at - 1], of which not all was handed up */

@@ -104,14 +104,33 @@ bool fanout_cancel(struct shard *s, const void *f);
 void fanout_end_all(struct shard *s);
 
 /* fanout_report.c */
-/** Of target `i`; NULL: the caller wants none. */
-struct far_target_result *fanout_result_of(const struct fanout *fo, uint32_t i);
 /** The failure of target `i` is the first. */
 void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o);
-/** How target `i` ended, and where it was asked. */
-void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o);
 /** What the future of a fan-out that failed is told: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o);
+/** What the outcome says. */
+void fanout_write_text(char *text, size_t cap, const struct outcome *o);
+
+/** Of target `i`; NULL: the caller wants none. */
+static inline struct far_target_result *fanout_result_of(const struct fanout *fo, uint32_t i)
+{
+	return fo->results ? &fo->results[i] : NULL;
+}
+
+/** How target `i` ended, and where it was asked. */
+static inline void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
+{
+	struct far_target_result *r = fanout_result_of(fo, i);
+	if (!r)
+		return;
+	r->status = o->status;
+	r->executed = o->executed;
+	r->code = o->code;
+	r->from = from;
+	r->text[0] = '\0';
+	if (o->status != FAR_OK)
+		fanout_write_text(r->text, sizeof r->text, o);
+}
 
 #endif

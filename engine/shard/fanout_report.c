@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-struct far_target_result *fanout_result_of(const struct fanout *fo, uint32_t i)
+void fanout_write_text(char *text, size_t cap, const struct outcome *o)
 {
-	return fo->results ? &fo->results[i] : NULL;
+	snprintf(text, cap, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
 }
 
 void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o)
@@ -16,21 +16,7 @@ void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o)
 	f->code = o->code;
 	f->origin = o->origin;
 	f->target = (uint16_t)i;
-	snprintf(f->text, sizeof f->text, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
-}
-
-void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
-{
-	struct far_target_result *r = fanout_result_of(fo, i);
-	if (!r)
-		return;
-	r->status = o->status;
-	r->executed = o->executed;
-	r->code = o->code;
-	r->from = from;
-	r->text[0] = '\0';
-	if (o->status != FAR_OK)
-		snprintf(r->text, sizeof r->text, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
+	fanout_write_text(f->text, sizeof f->text, o);
 }
 
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o)
