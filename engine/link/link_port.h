@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "link/link.h"
+#include "link/link_grant.h"
 #include "link/link_mail.h"
 #include "link/link_rtt.h"
 #include "wire/head.h"
@@ -271,26 +272,6 @@ struct link_peer {
 	struct nic_addr addr;               /* for the driver below */
 };
 
-/** What a queue has granted for the messages that come in fragments, of all peers. The shard's. */
-struct link_grants {
-	struct link_message *first, *last; /* begun and not whole, oldest first */
-	uint32_t n;
-	uint32_t senders_n; /* peers that have some among them */
-	uint32_t chosen_n;  /* the shortest first */
-	struct link_message *chosen[FAR_LINK_GRANTED_MAX];
-	uint64_t out; /* granted and not arrived, of those that are not stalled */
-	bool choose;  /* they are to be chosen anew */
-	bool due;     /* something is to be granted, perhaps */
-	/* The path: how long from a grant to what came of it, at least, and how many bytes come in a second, at most.
-	 */
-	const struct link_message *timed; /* NULL: none is */
-	uint32_t timed_offset;
-	uint64_t timed_at;
-	uint64_t rtt_ns, rtt_at; /* 0: not measured */
-	uint64_t rate;           /* bytes per second, sinking slowly */
-	uint64_t came, came_at;  /* bytes since then */
-};
-
 /** A packet of several messages that is being handed up. */
 struct link_batch {
 	struct link_peer *peer; /* NULL: none is */
@@ -535,40 +516,24 @@ void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct 
 /** Learns what the driver below takes now: true when that is less than it was. */
 bool link_narrower(struct link_peer *p);
 
-/* link_bulk.c: the shard */
+/* link_bulk.c, link_grant.c: link_grant.h */
 
-/** Of the second list, the message of which a packet may leave now; NULL: none. */
-struct link_message *link_bulk_pick(const struct link_peer *p);
-/** All of it has packet numbers. */
-void link_bulk_done(struct link_peer *p, struct link_message *m);
-/** So many packets may be unacknowledged, as the other side says; 0: it does not say. */
-void link_bulk_window(struct link_peer *p, uint32_t packets);
-/** What an ACK says of grants and windows. */
-void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const uint8_t *body,
-		    uint64_t len);
 /** Forgets what was told of the bytes that leave without a grant: it is old. */
 static inline void link_bulk_forget(struct link_peer *p)
 {
 	p->unasked = FAR_LINK_UNASKED;
 }
 
-/* link_grant.c: the shard */
+/* link_other.c: the shard */
 
-/** A message of which the first packet, and not the last, has come in turn; false: the peer has too many. */
-bool link_grants_begin(struct link_queue *q, struct link_message *m);
-/** All bytes of a message below `done` have come in turn. */
-void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t done);
-/** It is whole, or dropped. No effect when it was not begun. */
-void link_grants_end(struct link_queue *q, struct link_message *m);
-/** The same of all of a peer. */
-void link_grants_end_all(struct link_queue *q, struct link_peer *p);
-/** Grants what may be granted now; acknowledgements carry it. */
-void link_grants_run(struct link_queue *q);
-/** When nothing came of a peer's grants for long, says them again. */
-void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now);
-/** Bytes of the body of an ACK, and what is in it; `h` has its length and offset from this. */
-uint32_t link_grants_bytes(const struct link_peer *p);
-void link_grants_write(const struct link_queue *q, struct link_peer *p, struct wire_head *h, uint8_t *body);
+/** To the control core; it is sent again when that has no room. */
+void link_mail_on(struct link_queue *q, const struct nic_pkt *lp);
+/** A PING that came by `via`. With a number in it, it asks whether that way leads here, and back. */
+void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct nic_pkt *lp);
+/** A RESET or BYE. */
+void link_take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h);
+/** Everything but messages and acknowledgements of a connection; `p` NULL: it names none. */
+void link_take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp);
 
 /* link_recv.c: the shard */
 

@@ -134,74 +134,6 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 
 /* ---- packets ---- */
 
-/* To the control core; it is sent again when that has no room. */
-__attribute__((noinline)) static void mail(struct link_queue *q, const struct nic_pkt *lp)
-{
-	if (lp->body_len <= LINK_MAIL_BYTES && link_mail_put(&q->mail, lp->body, (uint32_t)lp->body_len))
-		link_port_signal(q->port);
-	else if (lp->body_len > LINK_MAIL_BYTES)
-		counter_bump(&q->malformed);
-	else
-		counter_bump(&q->crowded);
-}
-
-/* It came by `via`. With a number in it, it asks whether that way leads here, and back. */
-static void take_ping(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct nic_pkt *lp)
-{
-	struct wire_words w;
-	if (p->dead || p->detached) {
-		counter_bump(&q->ended);
-		return;
-	}
-	p->heard = true;
-	if (p->others && lp->body_len >= LINK_HEAD + sizeof w) {
-		memcpy(&w, lp->body + LINK_HEAD, sizeof w);
-		if (be32_get(w.path) && link_way_answer(q, p, via, be32_get(w.path)))
-			return;
-	}
-	link_ack_soon(q, p);
-}
-
-static void take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h)
-{
-	if (p->dead)
-		counter_bump(&q->ended);
-	else
-		link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
-}
-
-/* Everything but messages and acknowledgements of a connection. */
-static void take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
-{
-	switch (h->kind) {
-	case WIRE_HELLO:
-	case WIRE_WELCOME:
-	case WIRE_REFUSED:
-	case WIRE_WRONG_QUEUE:
-		mail(q, lp);
-		return;
-	case WIRE_PING:
-		if (p)
-			take_ping(q, p, q, lp);
-		else
-			mail(q, lp);
-		return;
-	case WIRE_RESET:
-	case WIRE_BYE:
-		if (p)
-			take_end(q, p, h);
-		else
-			mail(q, lp);
-		return;
-	case WIRE_MESSAGE:
-	case WIRE_ACK:
-		counter_bump(&q->unknown);
-		return;
-	default:
-		counter_bump(&q->malformed);
-	}
-}
-
 static void confirm(struct link_queue *q, struct link_peer *p)
 {
 	p->confirmed = true;
@@ -407,15 +339,15 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 	struct link_peer *p = peer_of(q, h);
 	if (!p) {
 		if (h->kind == WIRE_PING || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
-			mail(q, lp);
+			link_mail_on(q, lp);
 		else
 			counter_bump(&q->unknown);
 		return;
 	}
 	if (h->kind == WIRE_PING) {
-		take_ping(q, p, via, lp);
+		link_take_ping(q, p, via, lp);
 	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
-		take_end(q, p, h);
+		link_take_end(q, p, h);
 	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
 		counter_bump(&q->unknown);
 	} else if (p->dead || p->detached) {
@@ -445,7 +377,7 @@ __attribute__((noinline)) static void take_rest(struct link_queue *q, struct lin
 			take_visitor(q->siblings[i], q, h, lp);
 			return;
 		}
-	take_other(q, p, h, lp);
+	link_take_other(q, p, h, lp);
 }
 
 /* 1 when `pkt` was filled; NULL: all are to be put together. */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What arrives and is no message or acknowledgement: packets of a set-up, questions, ends. */
+#include "link/link_port.h"
+
+#include <errno.h>
+#include <string.h>
+
+void link_mail_on(struct link_queue *q, const struct nic_pkt *lp)
+{
+	if (lp->body_len <= LINK_MAIL_BYTES && link_mail_put(&q->mail, lp->body, (uint32_t)lp->body_len))
+		link_port_signal(q->port);
+	else if (lp->body_len > LINK_MAIL_BYTES)
+		counter_bump(&q->malformed);
+	else
+		counter_bump(&q->crowded);
+}
+
+void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct nic_pkt *lp)
+{
+	struct wire_words w;
+	if (p->dead || p->detached) {
+		counter_bump(&q->ended);
+		return;
+	}
+	p->heard = true;
+	if (p->others && lp->body_len >= LINK_HEAD + sizeof w) {
+		memcpy(&w, lp->body + LINK_HEAD, sizeof w);
+		if (be32_get(w.path) && link_way_answer(q, p, via, be32_get(w.path)))
+			return;
+	}
+	link_ack_soon(q, p);
+}
+
+void link_take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h)
+{
+	if (p->dead)
+		counter_bump(&q->ended);
+	else
+		link_peer_dead(q, p, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
+}
+
+void link_take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
+{
+	switch (h->kind) {
+	case WIRE_HELLO:
+	case WIRE_WELCOME:
+	case WIRE_REFUSED:
+	case WIRE_WRONG_QUEUE:
+		link_mail_on(q, lp);
+		return;
+	case WIRE_PING:
+		if (p)
+			link_take_ping(q, p, q, lp);
+		else
+			link_mail_on(q, lp);
+		return;
+	case WIRE_RESET:
+	case WIRE_BYE:
+		if (p)
+			link_take_end(q, p, h);
+		else
+			link_mail_on(q, lp);
+		return;
+	case WIRE_MESSAGE:
+	case WIRE_ACK:
+		counter_bump(&q->unknown);
+		return;
+	default:
+		counter_bump(&q->malformed);
+	}
+}
