@@ -44,16 +44,16 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 void link_join(struct nic_port *const ports[], unsigned n);
 
 /**
- * Another way to `peer`, which is UP at `port`: to the address `addr` of the driver below `via`, a sibling. It is used
- * when the better ones, which are its own and those that were added before, do not lead there any more; the peer has to
- * add a way of its own through the port at that address. `number` is the caller's name of it. Control core, which steps
+ * Another way to peer `number`, which is UP at `port`: to the address `addr` of the driver below `through`, a sibling.
+ * It is used when the better ones, which are its own and those that were added before, do not lead there any more; the
+ * peer has to add a way of its own through the port at that address. `name` is the caller's. Control core, which steps
  * both ports. -EINVAL: no siblings, no such peer, malformed; -ENOSPC: FAR_LINK_WAYS_MAX; or the driver's, with its
  * reason.
  */
-int link_way_add(struct nic_port *port, uint32_t peer, struct nic_port *via, const struct nic_addr *addr,
-		 uint32_t number, struct nic_err *err);
+int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
+		 uint32_t name, struct nic_err *err);
 
-/** The `number` of the way by which what is sent to this peer, UP at `port`, leaves now; LINK_WAY_OWN: its own. Control
+/** The `name` of the way by which what is sent to this peer, UP at `port`, leaves now; LINK_WAY_OWN: its own. Control
  * core. */
 uint32_t link_way_taken(struct nic_port *port, uint32_t peer);
 #define LINK_WAY_OWN UINT32_MAX
