@@ -253,7 +253,9 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .unknown = st.link_unknown,
 				      .ended = st.link_ended,
 				      .no_memory = st.link_no_memory,
-				      .crowded = st.link_crowded};
+				      .crowded = st.link_crowded,
+				      .regrants = st.link_regrants,
+				      .moves = st.link_moves};
 	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
 	p->ops->address_text(&addr, out->address, sizeof out->address);
 	return FAR_OK;

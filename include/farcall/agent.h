@@ -336,6 +336,9 @@ struct far_nic_stats {
 	 * has ended; for want of memory or of what is before them; set-ups while too many are under way. The last two
 	 * come again. */
 	uint64_t unknown, ended, no_memory, crowded;
+	/* Grants of larger messages that were said again, since nothing had come of them; sessions of this port that
+	 * went on by another one, or came back. */
+	uint64_t regrants, moves;
 };
 /** Ports of the agent, best first. Any thread. */
 unsigned far_nic_ports(struct far_agent *agent);

@@ -133,6 +133,13 @@ static int worker(int rank)
 		}
 		atomic_store(&shared->done, call + 1);
 	}
+	uint64_t moves = 0;
+	for (unsigned port = 0; port < far_nic_ports(a); port++) {
+		struct far_nic_stats stats;
+		CHECK_STATUS(far_nic_stats_read(a, port, &stats, &err), FAR_OK, &err);
+		moves += stats.moves;
+	}
+	CHECK(rank == 0 || moves > 0);
 	check_leave(a);
 	return 0;
 }
