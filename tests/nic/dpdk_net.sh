@@ -340,12 +340,15 @@ neighbours() { # name, device, address of b, where
 	cat "$run/client" "$run/foreign" "$run/malformed" >>"$dir/err"
 	[ $good -eq 0 ] && grep -q 'moved [1-9]' "$run/client" && grep -q 'of each' "$run/foreign"
 	ok "$1: the kernel's own traffic goes on" $?
+	each=$(sed -n 's/^sent \([0-9]*\) of each.*/\1/p' "$run/foreign")
 	kinds=$(sed -n 's/^sent \([0-9]*\) kinds$/\1/p' "$run/malformed")
 	case $device in
 	net_af_xdp*) # what is broken in its headers, and what is not for us, is the kernel's
 		above 1 rx_malformed 9
 		;;
-	*) above 1 rx_malformed $((kinds * 10)) && above 1 rx_foreign 500 ;;
+	*) # 9 kinds of the latter, some of which may find a ring full; a busy machine sends few of each
+		above 1 rx_malformed $((kinds * 10)) && above 1 rx_foreign $((each * 2))
+		;;
 	esac
 	ok "$1: foreign and malformed frames are counted" $?
 	uncaptured "$1: none of our frames is refused" && return
