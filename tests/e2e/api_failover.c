@@ -4,13 +4,13 @@
  * this program makes, with a udp port at each of two cables; a third one is the store's. Skipped where namespaces are
  * not to be had, or iproute2 is not there.
  */
+#include "../nic/netns.h"
 #include "check.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -28,45 +28,9 @@ struct shared {
 static struct shared *shared;
 static struct far_err err;
 
-__attribute__((format(printf, 1, 2))) static bool ip(const char *format, ...)
-{
-	char command[256] = "ip ";
-	va_list args;
-	va_start(args, format);
-	vsnprintf(command + 3, sizeof command - 3, format, args);
-	va_end(args);
-	int status = system(command);
-	if (status)
-		fprintf(stderr, "%s: status %d\n", command, status);
-	return status == 0;
-}
-
-static bool set(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool ok = fd >= 0 && write(fd, value, strlen(value)) > 0;
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-static bool as_root_of_a_new_user_namespace(void)
-{
-	char map[64];
-	unsigned uid = geteuid(), gid = getegid();
-	if (unshare(CLONE_NEWUSER) < 0)
-		return false;
-	set("/proc/self/setgroups", "deny");
-	snprintf(map, sizeof map, "0 %u 1", uid);
-	if (!set("/proc/self/uid_map", map))
-		return false;
-	snprintf(map, sizeof map, "0 %u 1", gid);
-	return set("/proc/self/gid_map", map);
-}
-
 static const char *namespace_of_our_own(void)
 {
-	if (unshare(CLONE_NEWNET) < 0 && (!as_root_of_a_new_user_namespace() || unshare(CLONE_NEWNET) < 0))
+	if (!netns_enter_new())
 		return "no network namespace of our own";
 	if (system("command -v ip >/dev/null 2>&1"))
 		return "iproute2 is not installed";

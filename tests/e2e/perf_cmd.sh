@@ -6,7 +6,7 @@
 set -u
 farcall=$1
 other=$2
-. "$(dirname "$0")/cases.sh"
+. "$(dirname "$0")/perf_cases.sh"
 
 for command in 'perf bandwidth' 'perf serve'; do
 	# shellcheck disable=SC2086 # words of a command
@@ -215,14 +215,6 @@ ok "--connect: a listener of another version" $?
 
 # ---- what is refused ----
 
-refuses() { # name, text, command...
-	name=$1
-	text=$2
-	shift 2
-	bounded "$farcall" perf "$@"
-	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ]
-	ok "refused: $name" $?
-}
 refuses "an unknown flag, bandwidth" "unknown option --frobnicate" bandwidth --frobnicate
 refuses "an unknown flag, serve" "unknown option --frobnicate" serve --frobnicate
 refuses "a flag of another measurement" "unknown option --inflight" latency --inflight 3

@@ -5,16 +5,8 @@
 # usage: perf_nic.sh FARCALL
 set -u
 farcall=$1
-. "$(dirname "$0")/cases.sh"
+. "$(dirname "$0")/perf_cases.sh"
 
-refuses() { # name, text, command...
-	name=$1
-	text=$2
-	shift 2
-	bounded "$farcall" perf "$@"
-	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ]
-	ok "refused: $name" $?
-}
 fails() { # name, text, command...
 	name=$1
 	text=$2

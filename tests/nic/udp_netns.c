@@ -3,11 +3,8 @@
  * The udp driver across network namespaces, which this program makes: A and B with a router R between them. Towards A
  * packets of 9000 bytes fit, towards B of 1280. Skipped where namespaces are not to be had, or iproute2 is not there.
  */
+#include "netns.h"
 #include "udp_bench.h"
-
-#include <fcntl.h>
-#include <sched.h>
-#include <stdarg.h>
 
 enum { A, R, B, BARE, SPACES };
 
@@ -16,42 +13,6 @@ static int spaces[SPACES];
 static void enter(int space)
 {
 	REQUIRE(setns(spaces[space], CLONE_NEWNET) == 0);
-}
-
-__attribute__((format(printf, 1, 2))) static bool ip(const char *format, ...)
-{
-	char command[256] = "ip ";
-	va_list args;
-	va_start(args, format);
-	vsnprintf(command + 3, sizeof command - 3, format, args);
-	va_end(args);
-	int status = system(command);
-	if (status)
-		fprintf(stderr, "%s: status %d\n", command, status);
-	return status == 0;
-}
-
-static bool set(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool ok = fd >= 0 && write(fd, value, strlen(value)) > 0;
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-static bool as_root_of_a_new_user_namespace(void)
-{
-	char map[64];
-	unsigned uid = geteuid(), gid = getegid();
-	if (unshare(CLONE_NEWUSER) < 0)
-		return false;
-	set("/proc/self/setgroups", "deny");
-	snprintf(map, sizeof map, "0 %u 1", uid);
-	if (!set("/proc/self/uid_map", map))
-		return false;
-	snprintf(map, sizeof map, "0 %u 1", gid);
-	return set("/proc/self/gid_map", map);
 }
 
 /* One end of the cable between the router and a neighbour, and its mirror image there. */
@@ -69,7 +30,7 @@ static bool cable(int space, const char *name, unsigned net, unsigned mtu)
 
 static const char *build(void)
 {
-	if (unshare(CLONE_NEWNET) < 0 && (!as_root_of_a_new_user_namespace() || unshare(CLONE_NEWNET) < 0))
+	if (!netns_enter_new())
 		return "no network namespace of our own";
 	for (unsigned i = 0; i < SPACES; i++) {
 		if (i && unshare(CLONE_NEWNET) < 0)
