@@ -122,6 +122,9 @@ static bool check_once(struct judge *j)
 			return object_call(j, c, "it ended well, and its handler never ran");
 		if (c->runs_n && c->runs[0].worker != c->to)
 			return object_call(j, c, "its handler ran on worker %" PRIu32, c->runs[0].worker);
+		if (c->runs_n && c->runs[0].shard != c->to_shard)
+			return object_call(j, c, "its handler ran on shard %u, it was for %u", c->runs[0].shard,
+					   c->to_shard);
 		if (c->runs_n && c->runs[0].at < c->begun)
 			return object_call(j, c, "its handler ran before it was made");
 	}
@@ -244,7 +247,8 @@ static bool check_incarnation(struct judge *j)
 
 static bool later(const struct history_call *a, const struct history_call *b)
 {
-	return a->from == b->from && a->from_life == b->from_life && a->to == b->to && a->sequence > b->sequence;
+	return a->from == b->from && a->from_life == b->from_life && a->to == b->to && a->from_shard == b->from_shard &&
+	       a->to_shard == b->to_shard && a->sequence > b->sequence;
 }
 
 /* Per pair the last one that ran, in order of time of running: quadratic in the pairs, not in the calls. */
@@ -258,6 +262,10 @@ static int by_run(const void *x, const void *y)
 		return a->from_life < b->from_life ? -1 : 1;
 	if (a->to != b->to)
 		return a->to < b->to ? -1 : 1;
+	if (a->from_shard != b->from_shard)
+		return a->from_shard < b->from_shard ? -1 : 1;
+	if (a->to_shard != b->to_shard)
+		return a->to_shard < b->to_shard ? -1 : 1;
 	return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 

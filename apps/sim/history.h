@@ -22,6 +22,7 @@ struct history_run {
 	uint64_t at;
 	uint64_t order; /* among all runs; set by history_run() */
 	uint32_t worker, life;
+	uint8_t shard;
 };
 
 /** One call, one-way message or target of a fan-out. Its number is its place in the history. */
@@ -32,8 +33,9 @@ struct history_call {
 	bool wrong_request;       /* a handler found other bytes than were sent */
 	bool wrong_reply;         /* its caller found another reply than the one of this call */
 	bool orphaned;            /* its caller's process ended first: nobody waits */
+	uint8_t from_shard, to_shard;
 	uint32_t from, from_life, to;
-	uint32_t sequence; /* one-ways: number of those of this life of the caller towards `to` */
+	uint32_t sequence; /* one-ways: number of those of this life of the caller, from this shard to that */
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
 	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */

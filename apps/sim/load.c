@@ -2,7 +2,9 @@
 /** The callers of a simulated application. */
 #include "sim/load.h"
 
+#include "api/agent_env.h"
 #include "base/must.h"
+#include "shard/shard.h"
 #include "sim/load_bytes.h"
 #include "sim/load_inner.h"
 
@@ -75,7 +77,36 @@ static uint32_t draw_target(struct load_worker *w)
 	}
 }
 
+static uint8_t draw_shard(struct load_worker *w)
+{
+	uint32_t n = w->load->scenario->shards;
+	return n > 1 ? (uint8_t)sim_random_below(&w->random, n) : 0;
+}
+
+uint8_t load_shard(void)
+{
+	return (uint8_t)agent_shard_here()->config.index;
+}
+
+/* Those of one-ways from the shard that this runs on. */
+static uint32_t *sequence_of(struct load_worker *w, const struct history_call *c)
+{
+	uint32_t shards = w->load->scenario->shards;
+	return &w->sequences[(c->to * shards + c->from_shard) * shards + c->to_shard];
+}
+
+static size_t sequences_bytes(const struct load *load)
+{
+	return (size_t)load->scenario->workers * load->scenario->shards * load->scenario->shards * sizeof(uint32_t);
+}
+
 /* ---- records ---- */
+
+static struct far_to to_of(const struct load *load, size_t number)
+{
+	const struct history_call *c = &load->history->calls[number];
+	return (struct far_to){(int32_t)c->to, c->to_shard};
+}
 
 static size_t begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth)
 {
@@ -85,6 +116,8 @@ static size_t begin_call(struct load_worker *w, enum load_kind kind, uint32_t to
 	size_t number = history_begin(load->history, &(struct history_call){.kind = (uint8_t)kind,
 									    .from = w->rank,
 									    .from_life = w->life,
+									    .from_shard = load_shard(),
+									    .to_shard = draw_shard(w),
 									    .to = to,
 									    .begun = now,
 									    .deadline = now + timeout_ns});
@@ -149,8 +182,8 @@ static void message_call(const struct job *j, uint16_t id)
 	struct far_err err = {0};
 	void *reply = malloc(cap + 1);
 	must(reply != NULL);
-	enum far_status status = far_msg_call(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, id, j->request,
-					      j->len, &j->opts, reply, cap, &len, &err);
+	enum far_status status = far_msg_call(j->alive->agent, to_of(load, j->number), id, j->request, j->len, &j->opts,
+					      reply, cap, &len, &err);
 	if (status == FAR_OK)
 		judge_reply(load, j->number, reply, len);
 	if (status == FAR_TOO_LARGE && err.executed == FAR_EXECUTED_YES)
@@ -168,8 +201,8 @@ static void oneway(const struct job *j)
 	struct far_err err = {0};
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	while ((status = far_msg_post(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, LOAD_ID_ONEWAY, j->request,
-				      j->len, &j->opts, &err)) == FAR_BUSY &&
+	while ((status = far_msg_post(j->alive->agent, to_of(load, j->number), LOAD_ID_ONEWAY, j->request, j->len,
+				      &j->opts, &err)) == FAR_BUSY &&
 	       sim_now(load->sim) < until && !over(w, j->alive->life))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
@@ -177,7 +210,7 @@ static void oneway(const struct job *j)
 		status = FAR_TIMEOUT;
 	}
 	if (status == FAR_OK)
-		load->history->calls[j->number].sequence = w->sequences[j->to]++;
+		load->history->calls[j->number].sequence = (*sequence_of(w, &load->history->calls[j->number]))++;
 	else
 		end_call(j->w, j->alive->life, j->number, status, &err);
 }
@@ -192,8 +225,8 @@ static void typed(const struct job *j)
 	const char *name = j->kind == LOAD_CANCEL ? LOAD_FN_SLOW : LOAD_FN_ECHO;
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	while ((status = far_rpc_async_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, name, &arg, 1, &j->opts,
-					  &f, &err)) == FAR_BUSY &&
+	while ((status = far_rpc_async_to(j->alive->agent, to_of(load, j->number), name, &arg, 1, &j->opts, &f,
+					  &err)) == FAR_BUSY &&
 	       sim_now(load->sim) < until && !over(w, j->alive->life))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
@@ -233,7 +266,7 @@ static void fanout(const struct job *j)
 		uint32_t to = (w->rank + 1 + i) % load->scenario->workers;
 		numbers[i] = begin_call(w, LOAD_FANOUT, to, j->timeout_ns, 0);
 		uint32_t cap = load->plans[numbers[i]].reply;
-		targets[i] = (struct far_target){.to = {(int32_t)to, 0}, .second = {-1, 0}, .cap = cap};
+		targets[i] = (struct far_target){.to = to_of(load, numbers[i]), .second = {-1, 0}, .cap = cap};
 		targets[i].data = request_of(load, numbers[i], &targets[i].len);
 		targets[i].into = malloc(cap + 1);
 		must(targets[i].into != NULL);
@@ -275,7 +308,7 @@ enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t
 	void *reply = malloc(cap + 1);
 	must(reply != NULL);
 	enum far_status status =
-		far_msg_call(far_req_agent(req), (struct far_to){(int32_t)to, 0}, LOAD_ID_NESTED, request, len,
+		far_msg_call(far_req_agent(req), to_of(load, number), LOAD_ID_NESTED, request, len,
 			     &(struct far_call_opts){.timeout_ns = timeout}, reply, cap, &reply_len, &err);
 	if (status == FAR_OK)
 		judge_reply(load, number, reply, reply_len);
@@ -355,7 +388,7 @@ struct load_life *load_begin(struct load_worker *w, struct far_agent *agent, str
 	w->host = host;
 	w->life = number;
 	w->busy = load_callers(w);
-	memset(w->sequences, 0, w->load->scenario->workers * sizeof *w->sequences);
+	memset(w->sequences, 0, sequences_bytes(w->load));
 	return life;
 }
 
@@ -385,7 +418,7 @@ void load_init(struct load *load, const struct scenario *scenario, struct sim *s
 		w->load = load;
 		w->rank = i;
 		w->left = scenario->workload.calls;
-		w->sequences = calloc(scenario->workers, sizeof *w->sequences);
+		w->sequences = calloc(1, sequences_bytes(load));
 		must(w->sequences != NULL);
 		sim_random_init(&w->random, sim_seed(sim), "application", i);
 	}

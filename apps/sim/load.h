@@ -30,7 +30,8 @@ struct load_worker {
 	uint32_t left; /* calls that it has still to make */
 	uint32_t busy; /* fibers of callers under way */
 	struct sim_random random;
-	uint32_t *sequences; /* [workers]: one-ways that this life has sent */
+	uint32_t *sequences; /* [workers][shards][shards]: one-ways that this life has sent, to whom, from and to which
+			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
 	struct far_function functions[2];

@@ -20,6 +20,8 @@ enum load_id {
 	LOAD_ID_NESTED
 };
 
+/** The shard that this runs on. */
+uint8_t load_shard(void);
 /** On a fiber: until that time has passed, or whoever waits for the fiber has given up. */
 void load_sleep(uint64_t ns);
 /** A call from inside the handler of `req` to another worker. */

@@ -10,7 +10,8 @@
 static bool arrived(struct load_worker *w, const void *data, size_t len, uint64_t *number)
 {
 	struct history *h = w->load->history;
-	struct history_run run = {.at = sim_now(w->load->sim), .worker = w->rank, .life = w->life};
+	struct history_run run = {
+		.at = sim_now(w->load->sim), .worker = w->rank, .life = w->life, .shard = load_shard()};
 	if (len < LOAD_NUMBER) {
 		h->strays++;
 		return false;
@@ -178,5 +179,6 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	opts->functions_n = sizeof w->functions / sizeof *w->functions;
 	if (w->load->scenario->workload.fibers)
 		opts->fibers = w->load->scenario->workload.fibers;
+	opts->shards = w->load->scenario->shards;
 	opts->peer_limit_ns = w->load->scenario->peer_limit_ns;
 }

@@ -48,7 +48,8 @@ struct workload {
 /* ---- disturbances ---- */
 
 /** Packets of the engine that may be lost on purpose. The order is that of enum head_type. */
-#define DISTURB_DROPS 13
+#define DISTURB_DROPS       13
+#define SCENARIO_SHARDS_MAX 16
 extern const char *const disturb_drop_names[DISTURB_DROPS + 1];
 
 struct disturbance {
@@ -101,6 +102,7 @@ struct scenario {
 	uint32_t topology; /* enum scenario_topology */
 	uint32_t rails;    /* of these side by side */
 	uint32_t workers;
+	uint32_t shards;  /* of each */
 	uint64_t time_ns; /* limit of the run, in virtual time */
 	uint64_t rate;    /* of every link, bits per second */
 	uint64_t delay_ns;

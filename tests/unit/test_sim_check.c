@@ -351,6 +351,27 @@ Test(sim_check, oneways_out_of_order)
 	refused_by(CHECK_ORDER, 0, "it ran before call 0");
 }
 
+Test(sim_check, oneways_of_other_shards_have_an_order_of_their_own)
+{
+	size_t a = oneway(0), b = oneway(1);
+	h.calls[b].from_shard = 1;
+	run_at(b, SECOND + MS, 1, 0);
+	run_at(a, SECOND + MS, 1, 0);
+	fine("from two shards");
+	h.calls[b].from_shard = 0;
+	h.calls[b].to_shard = h.calls[b].runs[0].shard = 2;
+	fine("to two shards");
+	h.calls[a].to_shard = h.calls[a].runs[0].shard = 2;
+	refused_by(CHECK_ORDER, 0, "it ran before call 0");
+}
+
+Test(sim_check, ran_on_another_shard)
+{
+	size_t c = good_call();
+	h.calls[c].to_shard = 1;
+	refused_by(CHECK_ONCE, 0, "its handler ran on shard 0, it was for 1");
+}
+
 Test(sim_check, a_oneway_that_is_lost)
 {
 	oneway(0);
