@@ -112,6 +112,9 @@ static enum far_status init_options(struct init *in)
 			       o->key_file);
 	if (o->security && strcmp(o->security, "none") != 0)
 		return err_set(in->err, FAR_INVALID, "security is \"%s\"; it can be \"none\" or left out", o->security);
+	enum far_status status = ports_check_checksum(o->checksum, in->err);
+	if (status)
+		return status;
 	if (o->shards == 0)
 		o->shards = 1;
 	if (o->shards > FAR_SHARDS_MAX)
@@ -120,7 +123,7 @@ static enum far_status init_options(struct init *in)
 	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
 	    (unsigned)o->connect > FAR_CONNECT_LAZY)
 		return err_set(in->err, FAR_INVALID, "options: driver, idle or connect is out of range");
-	enum far_status status = pin_check(o, in->err);
+	status = pin_check(o, in->err);
 	if (status)
 		return status;
 	struct far_agent *a = in->a;
@@ -196,6 +199,7 @@ static enum far_status init_ports(struct init *in)
 	const struct ports_config config = {.nic = in->opts.nic,
 					    .listen = in->opts.listen,
 					    .advertise = in->opts.advertise,
+					    .checksum = in->opts.checksum,
 					    .id = in->a->incarnation,
 					    .peer_limit_ns = in->opts.peer_limit_ns,
 					    .open_to_all = in->opts.security != NULL,

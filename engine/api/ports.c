@@ -56,6 +56,13 @@ static void automatic(struct nic_spec *spec)
 	}
 }
 
+enum far_status ports_check_checksum(const char *word, struct far_err *err)
+{
+	if (!word || strcmp(word, "on") == 0 || strcmp(word, "off") == 0)
+		return FAR_OK;
+	return err_set(err, FAR_INVALID, "checksum is \"%.64s\"; it can be \"on\", \"off\" or left out", word);
+}
+
 /* A port below the engine's needs gets a link; one that cannot be used all the same is closed. */
 static int complete(const struct ports_config *config, struct nic_port **port, struct nic_err *why)
 {
@@ -66,6 +73,7 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 		const struct link_config link = {.queues = config->queues,
 						 .head_bytes = sizeof(struct shm_head),
 						 .limit_ns = config->peer_limit_ns,
+						 .unchecked = config->checksum && strcmp(config->checksum, "off") == 0,
 						 .clock = config->env ? config->env->clock : NULL,
 						 .random = config->env ? config->env->random : NULL,
 						 .signal = config->env ? config->env->ctl_due : NULL,
@@ -212,8 +220,11 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 	config.nic = from_env(asked->nic, "FAR_NIC");
 	config.listen = from_env(asked->listen, "FAR_LISTEN");
 	config.advertise = from_env(asked->advertise, "FAR_ADVERTISE");
+	config.checksum = from_env(asked->checksum, "FAR_CHECKSUM");
 	memset(out, 0, sizeof *out);
-	enum far_status status = nic_spec_parse(config.nic ? config.nic : "auto", &spec, err);
+	enum far_status status = ports_check_checksum(config.checksum, err);
+	if (!status)
+		status = nic_spec_parse(config.nic ? config.nic : "auto", &spec, err);
 	if (status)
 		return status;
 	if (spec.automatic)

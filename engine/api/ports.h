@@ -14,6 +14,7 @@ struct ports_config {
 	uint64_t id;                          /* the incarnation */
 	uint64_t peer_limit_ns;               /* 0: the default */
 	bool open_to_all;                     /* security=none */
+	const char *checksum;                 /* of far_opts; NULL: the environment, else "on" */
 	bool quiet;                           /* nothing on stderr */
 	unsigned queues;
 	struct agent_env *env; /* NULL: the machine's */
@@ -41,6 +42,9 @@ enum far_status ports_open(const struct ports_config *config, struct ports *out,
  * are closed on failure: INVALID, RESOURCE. */
 enum far_status ports_adopt(const struct ports_config *config, struct ports *out, struct far_err *err);
 void ports_close(struct ports *ports);
+
+/** INVALID unless this is what far_opts.checksum can be. */
+enum far_status ports_check_checksum(const char *word, struct far_err *err);
 
 /** The drivers that "auto" tries here, best first: false for one that it does not, with the reason. */
 bool ports_automatic(const char *driver, const char **why);

@@ -15,8 +15,10 @@
 #include "nic/nic.h"
 
 struct link_config {
-	unsigned queues;                  /* of the lower port, all of them */
-	unsigned head_bytes;              /* of the packets above: sizeof(struct shm_head) */
+	unsigned queues;     /* of the lower port, all of them */
+	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
+	bool unchecked; /* where the driver below does not check, packets of and to those that say the same have no CRC
+			 */
 	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
 	const struct clock_source *clock; /* NULL: the machine's */
 	const struct random_source *random; /* of identity and tokens; NULL: the kernel's */

@@ -240,6 +240,7 @@ static int queue_open(struct link_port *p, unsigned i)
 	q->id = p->id;
 	q->index = i;
 	q->crc = !p->lower_caps.crc;
+	q->unchecked = p->config.unchecked;
 	q->limit_ns = p->config.limit_ns;
 	q->clock = p->config.clock;
 	q->ready_last = &q->ready_first;

@@ -165,6 +165,7 @@ struct link_peer {
 	bool active;       /* in the queue's actives */
 	bool backlogged;   /* in the queue's backlog */
 	bool ack_now;      /* in the queue's acks */
+	bool unchecked;    /* both ends said so: no CRC */
 	uint32_t payload_max;
 	/* out */
 	/* Not all numbered, oldest first, those that are are in rings->sent: small ones, one packet each at most; and
@@ -261,6 +262,7 @@ struct link_peer {
 	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
 	uint32_t packet_max_there;
 	uint32_t window_there; /* packets; 0: not said */
+	bool unchecked_there;
 	uint32_t hellos;
 	uint64_t deadline, repeat_at, repeat_ns;
 	struct link_side sides[1 + FAR_LINK_WAYS_MAX]; /* [0]: of `way`, only peer is set */
@@ -286,6 +288,7 @@ struct link_queue {
 	struct link_port *port;
 	uint64_t id;    /* the port's */
 	bool crc;       /* to be computed: the driver below does not check */
+	bool unchecked; /* but none is missed of who sends none */
 	bool unflushed; /* something was committed below */
 	bool stalled;   /* somebody in the backlog has waited longer than for the flush */
 	bool armed;

@@ -85,6 +85,7 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	p->reorder = FAR_LINK_REORDER;
 	p->window = FAR_LINK_WINDOW;
 	p->window_bulk = FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS;
+	p->unchecked = q->unchecked && p->unchecked_there;
 	link_bulk_window(p, p->window_there);
 	uint32_t often =
 		q->port->ring && q->port->ring / 4 < FAR_LINK_ACK_EVERY ? q->port->ring / 4 : FAR_LINK_ACK_EVERY;

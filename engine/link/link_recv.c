@@ -394,7 +394,8 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 		counter_bump(&q->malformed);
 		return 0;
 	}
-	if (q->crc && __builtin_expect(!crc_fits(&h, lp), 0) && !MUTANT(CHECKSUM_IGNORED)) {
+	if (q->crc && __builtin_expect(!crc_fits(&h, lp), 0) && !(q->unchecked && be32_get(h.crc) == 0) &&
+	    !MUTANT(CHECKSUM_IGNORED)) {
 		counter_bump(&q->crc_errors);
 		return 0;
 	}

@@ -269,6 +269,7 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 	peer->refuse = error;
 	peer->rx_first = be32_get(h->packet);
 	peer->window_there = be32_get(h->offset);
+	peer->unchecked_there = be32_get(h->length) & WIRE_UNCHECKED;
 	/* What to say of this HELLO when the way is there. */
 	peer->came_to = queue;
 	peer->came_by = w->path;
@@ -309,6 +310,7 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 	peer->packet_max_there = w->packet_max;
 	peer->rx_first = be32_get(h->packet);
 	peer->window_there = be32_get(h->offset);
+	peer->unchecked_there = be32_get(h->length) & WIRE_UNCHECKED;
 	peer->hello_len = (uint16_t)w->words_len;
 	if (w->words_len)
 		memcpy(peer->hello, w->words, w->words_len);

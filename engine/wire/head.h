@@ -221,6 +221,7 @@ struct wire_words {
 	be16 addr;        /* bytes of the sender's address, which the driver below reads */
 };
 static_assert(sizeof(struct wire_words) == 32, "");
+#define WIRE_UNCHECKED 1u /* in `length` of a HELLO's or WELCOME's head: packets without a CRC are taken */
 
 struct wire_no {
 	be32 error; /* errno of Linux; 0: none */

@@ -187,6 +187,10 @@ struct far_opts {
 	/** What to publish instead of the address that was bound, behind NAT: address[:port[-port]]. Default:
 	 * FAR_ADVERTISE in the environment, else what was bound. */
 	const char *advertise;
+	/** "off": no checksum is computed of packets that a network might damage (CRC32C, over udp and dpdk), towards
+	 * those workers that say the same; for networks whose own checks are trusted. Default: FAR_CHECKSUM in the
+	 * environment, else "on". */
+	const char *checksum;
 	uint64_t peer_limit_ns; /* a worker that owes an answer or an acknowledgement and is not heard for so long over
 				   a network is lost: [10 ms, 1 h], default 1 s, however many packets were lost. Shorter
 				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over

@@ -275,6 +275,12 @@ static int alone(int rank)
 	refused(&opts, FAR_UNREACHABLE, "no-such-interface0");
 	opts.nic = "auto";
 	refused(&opts, FAR_UNREACHABLE, "no-such-interface0");
+	opts = (struct far_opts){.checksum = "maybe"};
+	refused(&opts, FAR_INVALID, "checksum is \"maybe\"; it can be");
+	setenv("FAR_CHECKSUM", "no", 1);
+	opts = (struct far_opts){.nic = "udp"};
+	refused(&opts, FAR_INVALID, "checksum is \"no\"; it can be");
+	unsetenv("FAR_CHECKSUM");
 	setenv("FAR_LISTEN", "no-such-interface0", 1);
 	opts = (struct far_opts){.nic = NULL};
 	refused(&opts, FAR_UNREACHABLE, "no-such-interface0");

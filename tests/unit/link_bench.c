@@ -38,6 +38,7 @@ void end_open(unsigned e, unsigned queues)
 	struct link_config config = {.queues = queues,
 				     .head_bytes = LINK_BENCH_HEAD,
 				     .limit_ns = bench.limit_ns,
+				     .unchecked = bench.unchecked[e],
 				     .clock = &bench_clock,
 				     .first_packet = bench.first_packet};
 	struct nic_port *lower = dgram_open(&bench.fabric, queues);

@@ -32,6 +32,7 @@ struct link_bench {
 	uint64_t now;
 	uint32_t first_packet;
 	uint64_t limit_ns;
+	bool unchecked[LINK_ENDS];
 	uint64_t step_ns;     /* by which a turn moves the clock */
 	void (*before)(void); /* each turn; NULL: nothing */
 	unsigned steps_every; /* turns there is a step(); 0: in each */
