@@ -3,6 +3,7 @@
 #include "api/agent_init.h"
 
 #include "api/builtin.h"
+#include "api/gather.h"
 #include "api/limits.h"
 #include "api/pin.h"
 #include "api/quota.h"
@@ -171,6 +172,8 @@ static enum far_status init_registry(struct init *in)
 		builtin.kind |= FAR_IDEMPOTENT; /* they compute and keep nothing */
 		status = registry_add(&in->a->registry, &builtin, in->err);
 	}
+	if (!status)
+		status = registry_add(&in->a->registry, &gather_function, in->err);
 	for (size_t i = 0; i < in->opts.types_n && !status; i++)
 		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
 	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
@@ -338,6 +341,7 @@ static enum far_status init_shards(struct init *in)
 			   .retry_window = a->limits.retry_window},
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
+		.closing = gathers_end,
 		.place = message_place,
 	};
 	for (unsigned i = 0; i < in->opts.shards; i++) {
@@ -352,6 +356,17 @@ static enum far_status init_shards(struct init *in)
 		a->shards_n = i + 1;
 	}
 	return FAR_OK;
+}
+
+static enum far_status init_gathers(struct init *in)
+{
+	in->a->gathers = gathers_create();
+	return in->a->gathers ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+}
+
+static void fini_gathers(struct far_agent *a)
+{
+	gathers_destroy(a->gathers);
 }
 
 static enum far_status init_names(struct init *in)
@@ -405,6 +420,7 @@ static const struct {
 	{"ports", init_ports, fini_ports},
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
+	{"gathers", init_gathers, fini_gathers},
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},

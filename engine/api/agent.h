@@ -13,6 +13,8 @@
 #include <farcall/farcall.h>
 #include <pthread.h>
 
+struct gathers;
+
 struct far_agent {
 	unsigned shards_n;
 	_Atomic uint32_t plain_world; /* `world` once every member is known to have one shard: a route is soon found */
@@ -32,6 +34,7 @@ struct far_agent {
 	void *env_ctx;                            /* of a stepped one: agent_env.ctx */
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
 	struct registry registry;
+	struct gathers *gathers;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
 	struct far_limits limits;
 	size_t fiber_stack_bytes;

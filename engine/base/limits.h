@@ -7,6 +7,10 @@
 
 /* Members of a static group: what one store serves (FAR_STORE_CLIENTS_MAX) with each member's tables still small. */
 #define FAR_WORLD_MAX 1024
+/* Sets of workers whose rounds of far_all_gather() one worker gathers, and rounds that are open: 24 bytes a worker, and
+ * 128 with its value. */
+#define FAR_GATHER_SETS_MAX  1024u
+#define FAR_GATHERS_OPEN_MAX 4096u
 
 /* Shards of a worker, as <farcall/agent.h> says too: a session table of shards × world stays small. */
 #define FAR_SHARDS_MAX 16

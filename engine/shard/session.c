@@ -254,6 +254,8 @@ void session_poisoned(struct shard *s, struct session *se)
 
 void session_close_all(struct shard *s)
 {
+	if (s->config.closing)
+		s->config.closing(s);
 	s->stopped = true;
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_close(s, se);

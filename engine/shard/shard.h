@@ -227,6 +227,7 @@ struct shard_limits {
 
 struct shard_config {
 	struct far_agent *agent;
+	void (*closing)(struct shard *s); /* its sessions are about to be closed for good; NULL: nobody cares */
 	uint32_t index;  /* among the agent's shards */
 	bool cpu_scarce; /* a quota leaves it less than a CPU: it must not spin */
 	bool stepped;    /* no thread drives it: by shard_turn() only, and threads outside of fibers do not wait */

@@ -6,6 +6,7 @@
 #include <farcall/agent.h>
 #include <farcall/fanout.h>
 #include <farcall/future.h>
+#include <farcall/group.h>
 #include <farcall/memory.h>
 #include <farcall/message.h>
 #include <farcall/rpc.h>
