@@ -93,7 +93,8 @@ static const struct layout words_layout = LAYOUT("words", wire_words, false, wor
 static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER)};
 static const struct layout no_layout = LAYOUT("no", wire_no, false, no_fields);
 
-static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER)};
+static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
+					    FIELD(wire_grant, priority, NUMBER)};
 static const struct layout grant_layout = LAYOUT("grant", wire_grant, false, grant_fields);
 
 static const struct field large_fields[] = {

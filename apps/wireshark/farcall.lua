@@ -45,9 +45,10 @@ local layouts = {
 		{ name = "reserved", bytes = 4, as = "number" },
 		{ name = "length", bytes = 4, as = "number" },
 	} },
-	grant = { size = 8, little = false, fields = {
+	grant = { size = 12, little = false, fields = {
 		{ name = "first", bytes = 4, as = "number" },
 		{ name = "offset", bytes = 4, as = "number" },
+		{ name = "priority", bytes = 4, as = "number" },
 	} },
 	words = { size = 32, little = false, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },

@@ -59,7 +59,7 @@ void link_bulk_done(struct link_peer *p, struct link_message *m)
 /* A grant of a message that has left altogether is old. false: there is no such. */
 static bool granted(struct link_peer *p, const struct wire_grant *g)
 {
-	uint32_t first = be32_get(g->first), offset = be32_get(g->offset);
+	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);
 	struct link_message *m = p->bulk_next;
 	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
 		if (m->done == 0 || m->first != first)
@@ -68,9 +68,18 @@ static bool granted(struct link_peer *p, const struct wire_grant *g)
 			return false;
 		if (offset > m->granted)
 			m->granted = offset;
+		if (offset == m->granted)
+			m->priority = priority < LINK_GRANTED ? (uint8_t)priority : LINK_GRANTED;
 		break;
 	}
 	return true;
+}
+
+uint8_t link_bulk_priority(uint32_t len)
+{
+	return len <= FAR_LINK_MEDIUM_BYTES ? LINK_URGENT - 1
+	       : len <= FAR_LINK_LONG_BYTES ? LINK_URGENT - 2
+					    : LINK_URGENT - 3;
 }
 
 void link_bulk_window(struct link_peer *p, uint32_t packets)

@@ -40,6 +40,8 @@ struct link_grants {
 struct link_message *link_bulk_pick(const struct link_peer *p);
 /** All of it has packet numbers. */
 void link_bulk_done(struct link_peer *p, struct link_message *m);
+/** nic_tx.priority of the packets of a message of `len` bytes that leave unasked. */
+uint8_t link_bulk_priority(uint32_t len);
 /** So many packets may be unacknowledged, as the other side says; 0: it does not say. */
 void link_bulk_window(struct link_peer *p, uint32_t packets);
 /** What an ACK says of grants and windows. */

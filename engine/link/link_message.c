@@ -99,6 +99,7 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	}
 	m->charged = charge;
 	m->granted = 0;
+	m->priority = 0;
 	m->begun = m->stalled = false;
 	q->in_bytes += charge;
 	return m;

@@ -32,12 +32,20 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
+/* More urgent ones, too, should have come before it. */
+__attribute__((cold, noinline)) static void order_note_below(struct link_peer *p, const struct link_sent *e)
+{
+	for (unsigned i = e->priority; i < LINK_URGENT; i++)
+		if ((int32_t)(e->order - p->below_arrived[i]) > 0)
+			p->below_arrived[i] = e->order;
+}
+
 static inline void order_note(struct link_peer *p, const struct link_sent *e)
 {
 	if ((int32_t)(e->order - p->order_arrived) > 0)
 		p->order_arrived = e->order;
-	if (__builtin_expect(e->bulk, 0) && (int32_t)(e->order - p->bulk_arrived) > 0)
-		p->bulk_arrived = e->order;
+	if (__builtin_expect(e->priority != LINK_URGENT, 0))
+		order_note_below(p, e);
 }
 
 static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)

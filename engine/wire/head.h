@@ -204,10 +204,11 @@ static_assert(offsetof(struct wire_sub, length) == 28, "");
 /** Body of an ACK: one for each message that the other side has under way in fragments and was granted bytes of.
  * Cumulative: the highest offset holds. */
 struct wire_grant {
-	be32 first;  /* packet that the message begins with */
-	be32 offset; /* packets that begin below it may be sent */
+	be32 first;    /* packet that the message begins with */
+	be32 offset;   /* packets that begin below it may be sent */
+	be32 priority; /* of those packets, where the network has such; 3 the most urgent, as is what is more */
 };
-static_assert(sizeof(struct wire_grant) == 8, "");
+static_assert(sizeof(struct wire_grant) == 12, "");
 
 /** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
 struct wire_words {
