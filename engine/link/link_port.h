@@ -61,6 +61,7 @@ struct link_message {
 	uint8_t priority; /* of larger ones, nic_tx.priority: out, of the next packet; in, as was said */
 	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
 	bool stalled;     /* in: nothing came of its grants for long; they do not count */
+	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
 	struct link_message *in_next, *in_prev;
 	struct shm_head head;
 	alignas(64) uint8_t room[128];
@@ -76,19 +77,20 @@ enum link_again { LINK_BY_EVIDENCE = 1, LINK_BY_TIME = 2 };
 /** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
 struct link_sent {
 	struct link_message *message; /* `last`: with those behind it, by `next`, all of them in this packet */
-	uint32_t offset, len;
-	uint32_t order;   /* of its last sending, among all of the peer */
-	bool arrived;     /* by the bitmap */
-	bool last;        /* of its message */
-	uint8_t priority; /* nic_tx.priority: where the network has such, more urgent ones overtake it */
-	uint8_t again;    /* enum link_again */
+	uint32_t offset, len;         /* offset of one that link_sent_loose(): as WIRE_LOOSE has it */
+	uint32_t order;               /* of its last sending, among all of the peer */
+	bool arrived;                 /* by the bitmap */
+	bool last;                    /* of its message */
+	uint8_t priority;             /* nic_tx.priority: where the network has such, more urgent ones overtake it */
+	uint8_t again;                /* enum link_again */
 };
 
 /** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
 struct link_arrived {
-	struct link_message *message; /* of a packet of several all, by `next` */
-	uint32_t offset, len;
+	struct link_message *message; /* of a packet of several all, by `next`; &link_handed_up: they went up */
+	uint32_t offset, len;         /* offset of one that is `loose`: as WIRE_LOOSE has it */
 };
+extern struct link_message link_handed_up;
 
 /** What only open connections need. */
 struct link_rings {
@@ -177,9 +179,13 @@ struct link_peer {
 	 * the others, with what must not pass them (link_bulk.c). */
 	struct link_message *out_next, *out_last;
 	struct link_message *bulk_next, *bulk_last;
-	uint32_t bulk_strict;         /* of those in the second list, not NIC_ORDER_NONE */
-	uint32_t bulk_open;           /* of those, numbered in part */
-	uint32_t bulk_turn;           /* packets of them, ever */
+	uint32_t bulk_strict; /* of those in the second list, not NIC_ORDER_NONE */
+	uint32_t bulk_open;   /* of those, numbered in part */
+	uint32_t bulk_turn;   /* packets of them, ever */
+	/* `bulk_out`: beyond the last packets of them, of those that keep an order, and the last packet of the first
+	 * list; false: none is unacknowledged. */
+	uint32_t bulk_end, strict_end, small_last;
+	bool bulk_out;
 	uint32_t unasked;             /* bytes of one that leave without a grant, as the other side says */
 	uint32_t window, window_bulk; /* packets that may be unacknowledged, those of the second list below the other */
 	uint32_t small_n, small_sent; /* ever: of the first list */
@@ -211,6 +217,7 @@ struct link_peer {
 	uint32_t rx_told;    /* the same as it was told last */
 	bool pieces;         /* of the packet that is due some came */
 	uint32_t early_n;    /* packets that arrived before their turn */
+	uint32_t loose_n;    /* of those: `loose` */
 	uint32_t owed;       /* messages, or parts of one, that arrived and were not acknowledged */
 	uint32_t owed_bytes; /* and the bytes of their packets */
 	uint32_t ack_every;  /* of them one acknowledgement at least, so that its window stays open */
@@ -455,6 +462,12 @@ static inline uint32_t link_batch_body(uint32_t sub, uint32_t len)
 {
 	uint32_t at = sub + (uint32_t)sizeof(struct wire_sub);
 	return len > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at;
+}
+
+/** A packet of small messages, which no other one is as urgent as, that is WIRE_LOOSE. */
+static inline bool link_sent_loose(const struct link_sent *e)
+{
+	return e->priority == LINK_URGENT && e->offset;
 }
 
 static inline bool link_has_unsent(const struct link_peer *p)
