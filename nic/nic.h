@@ -213,6 +213,9 @@ enum nic_order {
 	NIC_ORDER_NONE    /* small ones among themselves only */
 };
 
+/* Of a packet, how urgent it is: 0 the least, which is what nobody has said anything of, to this. */
+#define NIC_PRIORITY_MAX 7u
+
 /** A packet being written. */
 struct nic_tx {
 	uint8_t *head; /* aligned to 4; head_bytes to be written before commit; may lie in head_room, so the struct must
@@ -225,6 +228,8 @@ struct nic_tx {
 	uint32_t peer;
 	uint8_t order; /* enum nic_order: tx_reserve() of a driver that looks at it says ALL, the caller what it needs
 			*/
+	uint8_t priority; /* [0, NIC_PRIORITY_MAX], likewise 0: what the network is to send first where packets wait. Of
+			     packets of different ones the later may arrive first */
 	alignas(8) uint8_t head_room[48];
 };
 

@@ -18,27 +18,6 @@
 /* A core that is never waited for: it looks again after 20 ns, so that time goes on, and nothing else takes any. */
 static const struct cluster_cost no_cost = {.per_us = 1000, .pass = 20, .wake = 20};
 
-/**
- * What a switch would read from a DSCP, if packets had one: 7 for what is not part of a message, and for messages that
- * fit a packet of the smallest path; then less with every factor of eight. The engine marks nothing yet, so the rule is
- * the figures' own.
- */
-static unsigned classify(void *ctx, const uint8_t *body, uint32_t len)
-{
-	const struct figure_world *w = ctx;
-	struct wire_head head;
-	unsigned priority = SIM_PRIORITIES_MAX - 1;
-	if (len >= sizeof head) {
-		memcpy(&head, body, sizeof head);
-		uint64_t most = 1024, bytes = be32_get(head.length);
-		if (head.kind == WIRE_MESSAGE && (head.type == HEAD_LARGE || head.type == HEAD_DATA))
-			bytes = FAR_MSG_WHOLE_MAX;
-		for (; head.kind == WIRE_MESSAGE && bytes > most && priority; most *= 8)
-			priority--;
-	}
-	return priority * (unsigned)w->priorities / SIM_PRIORITIES_MAX;
-}
-
 static void on_sink(struct far_req *req, const void *data, size_t len, void *user)
 {
 	(void)data;
@@ -59,8 +38,6 @@ static void configure(struct figure_world *w, const struct figure_setup *setup, 
 	net->priorities = (unsigned)setup->priorities;
 	net->buffer_bytes = o->buffer_bytes;
 	net->alpha_percent = 800;
-	config->sim.classify = classify;
-	config->sim.classify_ctx = w;
 	config->sim.untraced = true;
 	snprintf(w->port_args, sizeof w->port_args, "tx=%u", (unsigned)o->tx_slots);
 	config->port_args = w->port_args;

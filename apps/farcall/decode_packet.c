@@ -93,7 +93,8 @@ static const struct layout words_layout = LAYOUT("words", wire_words, false, wor
 static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER)};
 static const struct layout no_layout = LAYOUT("no", wire_no, false, no_fields);
 
-static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER)};
+static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
+					    FIELD(wire_grant, priority, NUMBER)};
 static const struct layout grant_layout = LAYOUT("grant", wire_grant, false, grant_fields);
 
 static const struct field large_fields[] = {
@@ -155,7 +156,7 @@ struct bit {
 #define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
 static const struct bit marks[] = {
 	{WIRE_ASLEEP, "ASLEEP", 0}, {WIRE_PIECE, "PIECE", 0}, {WIRE_MORE, "MORE", 0},     {WIRE_BATCH, "BATCH", 0},
-	{WIRE_AGAIN, "AGAIN", 0},   {WIRE_TWICE, "TWICE", 0}, {WIRE_UNTOLD, "UNTOLD", 0},
+	{WIRE_AGAIN, "AGAIN", 0},   {WIRE_TWICE, "TWICE", 0}, {WIRE_UNTOLD, "UNTOLD", 0}, {WIRE_LOOSE, "LOOSE", 0},
 };
 static const struct bit flags[] = {
 	{HEAD_TYPED, "TYPED", OF(REQUEST) | OF(LARGE)},
@@ -370,6 +371,11 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 	uint32_t length = be32_get(h->length), offset = be32_get(h->offset);
 	uint32_t before = be32_get(h->packet) - be32_get(h->first);
 	bool piece = h->marks & WIRE_PIECE;
+	if (h->marks & WIRE_LOOSE) {
+		if (piece || before || offset - 1 >= FAR_LINK_WINDOW || (!(h->marks & WIRE_BATCH) && len != length))
+			return wrong(p, "loose", NULL);
+		offset = 0;
+	}
 	if (h->marks & WIRE_BATCH)
 		return print_batch(p, h, bytes, len);
 	if (length > LINK_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) || before > INT32_MAX)

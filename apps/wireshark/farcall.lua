@@ -45,9 +45,10 @@ local layouts = {
 		{ name = "reserved", bytes = 4, as = "number" },
 		{ name = "length", bytes = 4, as = "number" },
 	} },
-	grant = { size = 8, little = false, fields = {
+	grant = { size = 12, little = false, fields = {
 		{ name = "first", bytes = 4, as = "number" },
 		{ name = "offset", bytes = 4, as = "number" },
+		{ name = "priority", bytes = 4, as = "number" },
 	} },
 	words = { size = 32, little = false, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
@@ -115,6 +116,7 @@ local codes = {
 		{ value = 16, name = "AGAIN" },
 		{ value = 32, name = "TWICE" },
 		{ value = 64, name = "UNTOLD" },
+		{ value = 128, name = "LOOSE" },
 	},
 	type = {
 		{ value = 1, name = "REQUEST", body = "payload" },
@@ -199,7 +201,7 @@ local codes = {
 -- The end of the tables.
 
 local SHOWN = 32
-local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX = 32, 16 * 1024 * 1024 + 64, 1120, 4
+local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX, WINDOW = 32, 16 * 1024 * 1024 + 64, 1120, 4, 256
 local CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
 
 local farcall = Proto("farcall", "Farcall")
@@ -712,9 +714,9 @@ function Packet:message(layout, value, flags, tvb)
 	end
 end
 
-function Packet:batch(head, tvb)
+function Packet:batch(head, offset, tvb)
 	local last, at = size_of(tvb), head.length
-	if head.packet ~= head.first or head.offset ~= 0 or at >= last or last > BATCH_MAX then
+	if head.packet ~= head.first or offset ~= 0 or at >= last or last > BATCH_MAX then
 		bad("batch")
 	end
 	self:message("head", head.type, head.flags, part(tvb, 0, at))
@@ -735,19 +737,25 @@ function Packet:batch(head, tvb)
 end
 
 function Packet:bytes_of_message(head, tvb)
-	local piece = has(head.marks, "mark", "PIECE")
-	if has(head.marks, "mark", "BATCH") then
+	local piece, batch = has(head.marks, "mark", "PIECE"), has(head.marks, "mark", "BATCH")
+	local n, before, offset = size_of(tvb), (head.packet - head.first) % 2 ^ 32, head.offset
+	if has(head.marks, "mark", "LOOSE") then
+		if piece or before ~= 0 or offset < 1 or offset > WINDOW or not batch and n ~= head.length then
+			bad("loose")
+		end
+		offset = 0
+	end
+	if batch then
 		if piece then
 			bad("batch")
 		end
-		self:batch(head, tvb)
+		self:batch(head, offset, tvb)
 		return
 	end
-	local n, before = size_of(tvb), (head.packet - head.first) % 2 ^ 32
-	if head.length > LENGTH_MAX or head.offset + n > head.length or n == 0 and head.length ~= 0 or before >= 2 ^ 31 then
+	if head.length > LENGTH_MAX or offset + n > head.length or n == 0 and head.length ~= 0 or before >= 2 ^ 31 then
 		bad("fragment")
 	end
-	if not piece and (head.offset == 0) ~= (before == 0) then
+	if not piece and (offset == 0) ~= (before == 0) then
 		bad("fragment")
 	end
 	if n == head.length and not piece then

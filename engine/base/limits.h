@@ -196,6 +196,11 @@
 #define FAR_LINK_SMALL_PACKETS   32u
 #define FAR_LINK_SMALL_IN_WINDOW (32u << 10)
 #define FAR_LINK_SMALL_SHARE     (16u << 10)
+/* Where the network has priorities: of larger messages, those up to the first come before those up to the second, and
+ * these before others, as long as their bytes leave unasked. What a message of the next kind adds to the first kind's
+ * time is some eight times what that takes by itself. */
+#define FAR_LINK_MEDIUM_BYTES 8192u
+#define FAR_LINK_LONG_BYTES   65536u
 /* Messages of one direction that are not acknowledged: what shard/shard.h counts on, SHARD_RING_SLOTS. */
 #define FAR_LINK_SLOTS 1024u
 /* Their memory, by connection, and that of what arrived and was not taken or is not whole yet, by queue. */

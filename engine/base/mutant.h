@@ -18,6 +18,7 @@
 	X(CHECKSUM_IGNORED, "checksum-ignored", "a packet is taken whatever its checksum says")                        \
 	X(WAKE_LOST, "wake-lost", "a fiber whose wait ends is not made ready, once in sixteen")                        \
 	X(SLEEP_UNARMED, "sleep-unarmed", "a shard goes to sleep without arming its queues")                           \
+	X(LOOSE_FORGOTTEN, "loose-forgotten", "that a packet went up before its turn is forgotten")                    \
 	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer says that it did not run")
 
 enum mutant {

@@ -5,8 +5,12 @@
  */
 #include "link/link_assemble.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
+
+struct link_message link_handed_up;
 
 static void deliver(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
@@ -36,11 +40,17 @@ static struct link_message *assembling(struct link_peer *p, uint32_t first)
 	return NULL;
 }
 
-/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. */
-static void early_forget(struct link_queue *q, struct link_peer *p)
+/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. What went up is not
+ * forgotten: it would go up once more. False: there was nothing else. */
+static bool early_forget(struct link_queue *q, struct link_peer *p)
 {
+	uint32_t handed_up = 0, before = p->early_n;
 	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
 		struct link_message *m = p->rings->arrived[i].message;
+		if (m == &link_handed_up) {
+			handed_up++;
+			continue;
+		}
 		p->rings->arrived[i].message = NULL;
 		bool part = false;
 		for (unsigned k = 0; m && k < FAR_LINK_ASSEMBLIES; k++)
@@ -53,8 +63,10 @@ static void early_forget(struct link_queue *q, struct link_peer *p)
 			link_message_in_free(q, p->assembling[k]);
 			p->assembling[k] = NULL;
 		}
-	p->early_n = 0;
+	p->early_n = handed_up;
+	p->loose_n = 0;
 	p->pieces = false;
+	return handed_up < before;
 }
 
 /* Memory for a message of which this is the first packet that came; NULL: none now. */
@@ -71,10 +83,8 @@ static struct link_message *message_begin(struct link_queue *q, struct link_peer
 	if (!whole && (at == FAR_LINK_ASSEMBLIES || (!due && early >= FAR_LINK_ASSEMBLIES - FAR_LINK_OPEN - 1)))
 		return NULL;
 	struct link_message *m = link_message_in(q, p, length, due);
-	if (!m && due && p->early_n) {
-		early_forget(q, p);
+	if (!m && due && p->early_n && early_forget(q, p))
 		return message_begin(q, p, first, length, whole, due);
-	}
 	if (!m)
 		return NULL;
 	m->first = first;
@@ -115,6 +125,38 @@ static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_me
 	return true;
 }
 
+/* Has the one that packet `number` may not pass gone up. */
+static bool may_go_up(const struct link_peer *p, uint32_t number, uint32_t offset)
+{
+	uint32_t before = number - offset;
+	return (int32_t)(before - p->rx_next) < 0 ||
+	       p->rings->arrived[before % FAR_LINK_WINDOW].message == &link_handed_up;
+}
+
+/* Before its turn; its place says so, until that comes. */
+static void hand_up_early(struct link_queue *q, struct link_peer *p, struct link_arrived *a)
+{
+	deliver_all(q, p, a->message);
+	a->message = &link_handed_up;
+	if (MUTANT(LOOSE_FORGOTTEN)) {
+		a->message = NULL;
+		p->early_n--;
+	}
+}
+
+/* Those that waited for one that has gone up. */
+static void loose_run(struct link_queue *q, struct link_peer *p)
+{
+	for (uint32_t i = 1; p->loose_n && i < FAR_LINK_WINDOW; i++) {
+		struct link_arrived *a = &p->rings->arrived[(p->rx_next + i) % FAR_LINK_WINDOW];
+		if (!a->message || !a->message->loose || !may_go_up(p, p->rx_next + i, a->offset))
+			continue;
+		a->message->loose = false;
+		p->loose_n--;
+		hand_up_early(q, p, a);
+	}
+}
+
 /* Takes in order what has arrived; false: it does not fit together. */
 static bool advance_rx(struct link_queue *q, struct link_peer *p)
 {
@@ -122,18 +164,25 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 	while ((a = &p->rings->arrived[p->rx_next % FAR_LINK_WINDOW])->message) {
 		struct link_message *m = a->message;
 		uint32_t end = a->offset + a->len;
+		bool whole = m->next || m->loose;
 		/* More than is missing may come: pieces of the packet came before it. */
-		if (!m->next && (a->offset > m->done || end < m->done))
+		if (!whole && m != &link_handed_up && (a->offset > m->done || end < m->done))
 			return false;
 		a->message = NULL;
 		p->early_n--;
-		if (m->next) {
+		if (m == &link_handed_up) {
 			p->rx_next++;
+		} else if (whole) {
+			p->rx_next++;
+			p->loose_n -= m->loose;
+			m->loose = false;
 			deliver_all(q, p, m);
 		} else if (!packet_end(q, p, m, end)) {
 			return false;
 		}
 	}
+	if (p->loose_n)
+		loose_run(q, p);
 	return true;
 }
 
@@ -257,11 +306,51 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 		link_broken(q, p);
 }
 
+/* A WIRE_LOOSE packet before its turn: it goes up when the one that it may not pass has. */
+static void take_loose(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		       const struct link_fragment *f)
+{
+	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
+	bool malformed;
+	struct link_message *m = batch_copy(q, p, h, f, false, &malformed);
+	if (malformed) {
+		link_broken(q, p);
+		return;
+	}
+	if (!m) {
+		counter_bump(&q->no_memory);
+		link_ack_soon(q, p);
+		return;
+	}
+	note_again(p, h, f->number);
+	*a = (struct link_arrived){m, f->offset, f->len};
+	p->early_n++;
+	for (; m; m = m->next)
+		p->owed++;
+	if (may_go_up(p, f->number, f->offset)) {
+		hand_up_early(q, p, a);
+		loose_run(q, p);
+	} else {
+		a->message->loose = true;
+		p->loose_n++;
+		link_ack_soon(q, p);
+	}
+}
+
+static bool loose_sane(const struct link_fragment *f, unsigned marks)
+{
+	if (f->offset - 1 >= FAR_LINK_WINDOW || f->number != f->first || marks & WIRE_PIECE)
+		return false;
+	return marks & WIRE_BATCH ? link_batch_sane(f, marks) : f->len == f->length && f->length <= LINK_BODY_MAX;
+}
+
+static void take_any(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		     const struct link_fragment *f, uint32_t ahead);
+
 void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f)
 {
 	uint32_t ahead = f->number - p->rx_next;
-	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
-	bool piece = h->marks & WIRE_PIECE;
+	const struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
 	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
 		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* beyond any window */
 			link_broken(q, p);
@@ -272,6 +361,24 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 		link_ack_soon(q, p);
 		return;
 	}
+	if (!(h->marks & WIRE_LOOSE)) {
+		take_any(q, p, h, f, ahead);
+	} else if (!loose_sane(f, h->marks)) {
+		link_broken(q, p);
+	} else if (ahead) {
+		take_loose(q, p, h, f);
+	} else {
+		struct link_fragment due = *f;
+		due.offset = 0;
+		take_any(q, p, h, &due, ahead);
+	}
+}
+
+static void take_any(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		     const struct link_fragment *f, uint32_t ahead)
+{
+	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
+	bool piece = h->marks & WIRE_PIECE;
 	if (h->marks & WIRE_BATCH && link_batch_sane(f, h->marks)) {
 		take_batch(q, p, h, f, ahead);
 		return;

@@ -30,8 +30,8 @@ static inline void link_head_read(const struct wire_head *h, struct shm_head *ou
 /** Of a packet of several messages: its first one, and that there are others. Those are checked as they are taken. */
 static inline bool link_batch_sane(const struct link_fragment *f, unsigned marks)
 {
-	return f->number == f->first && f->offset == 0 && f->length < f->len && f->len <= LINK_BATCH_BYTES &&
-	       !(marks & WIRE_PIECE);
+	return f->number == f->first && (f->offset == 0 || marks & WIRE_LOOSE) && f->length < f->len &&
+	       f->len <= LINK_BATCH_BYTES && !(marks & WIRE_PIECE);
 }
 
 /** The next message of such a packet: 1, its head, and its bytes, the `len` before b->at; 0: there is none; -1: it is

@@ -56,10 +56,41 @@ void link_bulk_done(struct link_peer *p, struct link_message *m)
 	p->bulk_strict -= m->order != NIC_ORDER_NONE;
 }
 
+void link_bulk_note(struct link_peer *p, unsigned order)
+{
+	if (!p->bulk_out) {
+		p->bulk_out = true;
+		p->small_last = p->next - 1;
+		p->strict_end = p->next;
+	}
+	p->bulk_end = p->next + 1;
+	if (order != NIC_ORDER_NONE)
+		p->strict_end = p->next + 1;
+}
+
+unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, const struct link_message *end,
+			  uint32_t *offset)
+{
+	if ((int32_t)(p->bulk_end - p->una) <= 0) {
+		p->bulk_out = false;
+		return 0;
+	}
+	bool stream = (int32_t)(p->strict_end - p->una) <= 0;
+	for (;; m = m->next) {
+		if (m->order != NIC_ORDER_NONE && !(m->order == NIC_ORDER_STREAM && stream))
+			return 0;
+		if (m == end)
+			break;
+	}
+	uint32_t before = (int32_t)(p->small_last - p->una) >= 0 ? p->small_last : p->una - 1;
+	*offset = p->next - before;
+	return WIRE_LOOSE;
+}
+
 /* A grant of a message that has left altogether is old. false: there is no such. */
 static bool granted(struct link_peer *p, const struct wire_grant *g)
 {
-	uint32_t first = be32_get(g->first), offset = be32_get(g->offset);
+	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);
 	struct link_message *m = p->bulk_next;
 	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
 		if (m->done == 0 || m->first != first)
@@ -68,9 +99,18 @@ static bool granted(struct link_peer *p, const struct wire_grant *g)
 			return false;
 		if (offset > m->granted)
 			m->granted = offset;
+		if (offset == m->granted)
+			m->priority = priority < LINK_GRANTED ? (uint8_t)priority : LINK_GRANTED;
 		break;
 	}
 	return true;
+}
+
+uint8_t link_bulk_priority(uint32_t len)
+{
+	return len <= FAR_LINK_MEDIUM_BYTES ? LINK_URGENT - 1
+	       : len <= FAR_LINK_LONG_BYTES ? LINK_URGENT - 2
+					    : LINK_URGENT - 3;
 }
 
 void link_bulk_window(struct link_peer *p, uint32_t packets)

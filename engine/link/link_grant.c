@@ -63,20 +63,31 @@ static void rate_look(struct link_queue *q)
 	g->came_at = now;
 }
 
+/* What the path was seen to hold, twice; 0: it was not. */
+static uint64_t path_twice(const struct link_grants *g)
+{
+	uint64_t ns = g->rtt_ns < FAR_LINK_GRANT_RTT_NS ? g->rtt_ns : FAR_LINK_GRANT_RTT_NS;
+	return 2 * (g->rate / 1000 * ns / 1000000);
+}
+
 /* Bytes that may be granted and not here. */
 static uint64_t budget(const struct link_grants *g)
 {
-	uint64_t ns = g->rtt_ns < FAR_LINK_GRANT_RTT_NS ? g->rtt_ns : FAR_LINK_GRANT_RTT_NS;
-	uint64_t bytes = 2 * (g->rate / 1000 * ns / 1000000);
+	uint64_t bytes = path_twice(g);
 	if (bytes < FAR_LINK_GRANT_BYTES)
 		return FAR_LINK_GRANT_BYTES;
 	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
 }
 
-/* Bytes of a message that its sender may send before it is granted any, as it is told next. */
+/* Bytes of a message that its sender may send before it is granted any, as it is told next: until a grant can be there.
+ * More would only be out of our control: where the network has priorities, what leaves unasked comes before what was
+ * granted. */
 static inline uint32_t unasked(const struct link_grants *g)
 {
-	return FAR_LINK_UNASKED_MAX / (g->senders_n ? g->senders_n : 1);
+	uint64_t senders = g->senders_n ? g->senders_n : 1, bytes = path_twice(g) / senders;
+	if (bytes < FAR_LINK_UNASKED)
+		bytes = FAR_LINK_UNASKED;
+	return (uint32_t)(bytes < FAR_LINK_UNASKED_MAX / senders ? bytes : FAR_LINK_UNASKED_MAX / senders);
 }
 
 /* ---- the messages ---- */
@@ -179,6 +190,11 @@ static void choose(struct link_grants *g)
 	}
 	g->chosen_n = n;
 	g->choose = false;
+	/* From 0 up, and no more levels than there are messages: a shorter one that begins meanwhile finds one above.
+	 */
+	unsigned levels = n < LINK_GRANTED + 1 ? n : LINK_GRANTED + 1;
+	for (unsigned i = 0; i < n; i++)
+		g->chosen[i]->priority = (uint8_t)(i < levels ? levels - 1 - i : 0);
 }
 
 /* Up to `share` bytes beyond what has come, when that is worth saying. */
@@ -304,7 +320,7 @@ void link_grants_write(const struct link_queue *q, struct link_peer *p, struct w
 		const struct link_message *m = p->assembling[i];
 		if (!m || !m->begun || !m->granted)
 			continue;
-		struct wire_grant grant = {be32_of(m->first), be32_of(m->granted)};
+		struct wire_grant grant = {be32_of(m->first), be32_of(m->granted), be32_of(m->priority)};
 		memcpy(body, &grant, sizeof grant);
 		body += sizeof grant;
 	}

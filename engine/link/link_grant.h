@@ -40,6 +40,14 @@ struct link_grants {
 struct link_message *link_bulk_pick(const struct link_peer *p);
 /** All of it has packet numbers. */
 void link_bulk_done(struct link_peer *p, struct link_message *m);
+/** The next packet is of the second list: until it is acknowledged small ones say which packets they may pass. */
+void link_bulk_note(struct link_peer *p, unsigned order);
+/** Of a packet of the messages from `m` to `end` of the first list, while p->bulk_out: WIRE_LOOSE and its offset; or
+ * 0, and none. */
+unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, const struct link_message *end,
+			  uint32_t *offset) __attribute__((cold));
+/** nic_tx.priority of the packets of a message of `len` bytes that leave unasked. */
+uint8_t link_bulk_priority(uint32_t len);
 /** So many packets may be unacknowledged, as the other side says; 0: it does not say. */
 void link_bulk_window(struct link_peer *p, uint32_t packets);
 /** What an ACK says of grants and windows. */

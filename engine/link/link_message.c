@@ -99,7 +99,8 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	}
 	m->charged = charge;
 	m->granted = 0;
-	m->begun = m->stalled = false;
+	m->priority = 0;
+	m->begun = m->stalled = m->loose = false;
 	q->in_bytes += charge;
 	return m;
 }
@@ -171,6 +172,7 @@ static void drop_out(struct link_peer *p)
 	p->bulk_strict = p->bulk_open = 0;
 	p->out_n = 0;
 	p->una = p->next;
+	p->bulk_out = false;
 	p->flying = 0;
 }
 
@@ -191,9 +193,10 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
 		struct link_message *m = p->rings->arrived[k].message;
 		p->rings->arrived[k].message = NULL;
-		link_messages_in_free(q, m);
+		if (m != &link_handed_up)
+			link_messages_in_free(q, m);
 	}
-	p->early_n = 0;
+	p->early_n = p->loose_n = 0;
 }
 
 void link_messages_drop(struct link_queue *q, struct link_peer *p)

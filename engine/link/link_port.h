@@ -35,6 +35,11 @@
 /* Bytes of a packet of several messages behind its head. No path becomes narrower, so it is never to be cut. */
 #define LINK_BATCH_BYTES FAR_LINK_SAFE_BYTES
 
+/* nic_tx.priority: of small messages, acknowledgements and all that is said of a connection; below it of the bytes of
+ * larger ones that leave unasked, less the longer they are; and of granted ones, as the receiver says. */
+#define LINK_URGENT  NIC_PRIORITY_MAX
+#define LINK_GRANTED 3u /* at most */
+
 /* Messages of a peer that are out, and rooms that are open beside them. */
 #define LINK_MESSAGES (FAR_LINK_SLOTS + 256u)
 
@@ -53,8 +58,10 @@ struct link_message {
 	uint32_t charged;
 	uint32_t granted; /* packets that begin below it may be sent: out, by us; in, as was said */
 	uint8_t order;    /* out: enum nic_order */
+	uint8_t priority; /* of larger ones, nic_tx.priority: out, of the next packet; in, as was said */
 	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
 	bool stalled;     /* in: nothing came of its grants for long; they do not count */
+	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
 	struct link_message *in_next, *in_prev;
 	struct shm_head head;
 	alignas(64) uint8_t room[128];
@@ -70,19 +77,20 @@ enum link_again { LINK_BY_EVIDENCE = 1, LINK_BY_TIME = 2 };
 /** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
 struct link_sent {
 	struct link_message *message; /* `last`: with those behind it, by `next`, all of them in this packet */
-	uint32_t offset, len;
-	uint32_t order; /* of its last sending, among all of the peer */
-	bool arrived;   /* by the bitmap */
-	bool last;      /* of its message */
-	bool bulk;      /* of the second list's: where the network has priorities, others overtake it */
-	uint8_t again;  /* enum link_again */
+	uint32_t offset, len;         /* offset of one that link_sent_loose(): as WIRE_LOOSE has it */
+	uint32_t order;               /* of its last sending, among all of the peer */
+	bool arrived;                 /* by the bitmap */
+	bool last;                    /* of its message */
+	uint8_t priority;             /* nic_tx.priority: where the network has such, more urgent ones overtake it */
+	uint8_t again;                /* enum link_again */
 };
 
 /** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
 struct link_arrived {
-	struct link_message *message; /* of a packet of several all, by `next` */
-	uint32_t offset, len;
+	struct link_message *message; /* of a packet of several all, by `next`; &link_handed_up: they went up */
+	uint32_t offset, len;         /* offset of one that is `loose`: as WIRE_LOOSE has it */
 };
+extern struct link_message link_handed_up;
 
 /** What only open connections need. */
 struct link_rings {
@@ -172,9 +180,13 @@ struct link_peer {
 	 * the others, with what must not pass them (link_bulk.c). */
 	struct link_message *out_next, *out_last;
 	struct link_message *bulk_next, *bulk_last;
-	uint32_t bulk_strict;         /* of those in the second list, not NIC_ORDER_NONE */
-	uint32_t bulk_open;           /* of those, numbered in part */
-	uint32_t bulk_turn;           /* packets of them, ever */
+	uint32_t bulk_strict; /* of those in the second list, not NIC_ORDER_NONE */
+	uint32_t bulk_open;   /* of those, numbered in part */
+	uint32_t bulk_turn;   /* packets of them, ever */
+	/* `bulk_out`: beyond the last packets of them, of those that keep an order, and the last packet of the first
+	 * list; false: none is unacknowledged. */
+	uint32_t bulk_end, strict_end, small_last;
+	bool bulk_out;
 	uint32_t unasked;             /* bytes of one that leave without a grant, as the other side says */
 	uint32_t window, window_bulk; /* packets that may be unacknowledged, those of the second list below the other */
 	uint32_t small_n, small_sent; /* ever: of the first list */
@@ -182,13 +194,13 @@ struct link_peer {
 	struct link_message *out_free;
 	uint32_t carved; /* of rings->messages: those below were used */
 	uint32_t out_n;
-	uint32_t una, next;     /* packet numbers: oldest that is not acknowledged, next to be given */
-	uint32_t flying;        /* bytes of those that have not arrived */
-	uint32_t order;         /* sendings */
-	uint32_t order_arrived; /* latest of those that arrived */
-	uint32_t bulk_arrived;  /* the same of `bulk` ones */
-	uint32_t resends;       /* time-outs in a row */
-	uint32_t answers;       /* looks at the timers that found something heard since the first of those */
+	uint32_t una, next;                  /* packet numbers: oldest that is not acknowledged, next to be given */
+	uint32_t flying;                     /* bytes of those that have not arrived */
+	uint32_t order;                      /* sendings */
+	uint32_t order_arrived;              /* latest of those that arrived */
+	uint32_t below_arrived[LINK_URGENT]; /* the same of those that are as urgent or less; by priority */
+	uint32_t resends;                    /* time-outs in a row */
+	uint32_t answers; /* looks at the timers that found something heard since the first of those */
 	uint64_t out_bytes;
 	uint64_t resend_at; /* 0: to be set by the next look at the timers */
 	uint64_t armed_at;  /* when it was set for the packets that are out now */
@@ -197,6 +209,7 @@ struct link_peer {
 	uint32_t probed_una;  /* `probed`: there was a probe while this one was the oldest */
 	uint32_t probe_order; /* `probe_out`: what was sent before it and has not come when it has is lost */
 	uint32_t probe_number;
+	uint8_t probe_priority;
 	bool probed, probe_out;
 	bool probing; /* at resend_at there is a probe, and no time-out yet */
 	/* in */
@@ -205,6 +218,7 @@ struct link_peer {
 	uint32_t rx_told;    /* the same as it was told last */
 	bool pieces;         /* of the packet that is due some came */
 	uint32_t early_n;    /* packets that arrived before their turn */
+	uint32_t loose_n;    /* of those: `loose` */
 	uint32_t owed;       /* messages, or parts of one, that arrived and were not acknowledged */
 	uint32_t owed_bytes; /* and the bytes of their packets */
 	uint32_t ack_every;  /* of them one acknowledgement at least, so that its window stays open */
@@ -451,6 +465,12 @@ static inline uint32_t link_batch_body(uint32_t sub, uint32_t len)
 {
 	uint32_t at = sub + (uint32_t)sizeof(struct wire_sub);
 	return len > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at;
+}
+
+/** A packet of small messages, which no other one is as urgent as, that is WIRE_LOOSE. */
+static inline bool link_sent_loose(const struct link_sent *e)
+{
+	return e->priority == LINK_URGENT && e->offset;
 }
 
 static inline bool link_has_unsent(const struct link_peer *p)

@@ -32,12 +32,20 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
+/* More urgent ones, too, should have come before it. */
+__attribute__((cold, noinline)) static void order_note_below(struct link_peer *p, const struct link_sent *e)
+{
+	for (unsigned i = e->priority; i < LINK_URGENT; i++)
+		if ((int32_t)(e->order - p->below_arrived[i]) > 0)
+			p->below_arrived[i] = e->order;
+}
+
 static inline void order_note(struct link_peer *p, const struct link_sent *e)
 {
 	if ((int32_t)(e->order - p->order_arrived) > 0)
 		p->order_arrived = e->order;
-	if (__builtin_expect(e->bulk, 0) && (int32_t)(e->order - p->bulk_arrived) > 0)
-		p->bulk_arrived = e->order;
+	if (__builtin_expect(e->priority != LINK_URGENT, 0))
+		order_note_below(p, e);
 }
 
 static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
@@ -238,9 +246,10 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 			    const struct link_fragment *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
 	bool batch = h->marks & WIRE_BATCH;
-	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || f->offset != 0 || p->early_n ||
-				     p->ready_n || !p->attached || p->pieces || h->marks & (WIRE_PIECE | WIRE_AGAIN) ||
-				     f->len > LINK_BODY_MAX,
+	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
+	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n ||
+				     !p->attached || p->pieces || f->len > LINK_BODY_MAX ||
+				     (odd ? odd != WIRE_LOOSE || f->offset - 1 >= FAR_LINK_WINDOW : f->offset != 0),
 			     0))
 		return false;
 	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))

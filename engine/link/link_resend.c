@@ -39,16 +39,23 @@ void link_doubt(struct link_peer *p)
 /* Enough that were sent after it have arrived, or a probe, which was sent much later. */
 static bool lost(struct link_peer *p, const struct link_sent *e)
 {
-	uint32_t arrived = e->bulk ? p->bulk_arrived : p->order_arrived;
+	uint32_t arrived = e->priority == LINK_URGENT ? p->order_arrived : p->below_arrived[e->priority];
 	if ((int32_t)(arrived - e->order) >= (int32_t)p->reorder)
 		return true;
-	if (!p->probe_out || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
+	if (!p->probe_out || e->priority < p->probe_priority || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
 	    (int32_t)(p->probe_order - e->order) <= 0)
 		return false;
 	/* What waited for that has waited long. */
 	if (p->reorder > FAR_LINK_REORDER && (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
 		p->reorder--;
 	return true;
+}
+
+/* What nothing is heard of for so long may wait in the network behind others that do not end. */
+static void make_urgent(struct link_sent *e)
+{
+	if (e->priority < LINK_URGENT - 1)
+		e->priority = LINK_URGENT - 1;
 }
 
 void link_probe(struct link_queue *q, struct link_peer *p)
@@ -64,6 +71,7 @@ void link_probe(struct link_queue *q, struct link_peer *p)
 	p->probe_out = true;
 	p->probe_order = e->order;
 	p->probe_number = number;
+	p->probe_priority = e->priority;
 	counter_bump(&q->probes);
 }
 
@@ -74,6 +82,8 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
 		if (e->arrived || !(all || lost(p, e)))
 			continue;
+		if (all)
+			make_urgent(e);
 		int error = link_put_again(q, p, e, number);
 		if (error == -EMSGSIZE && e->last && e->message->next) {
 			link_peer_dead(q, p, error); /* narrower than any path may become */

@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *via, 
 /* 0 or -errno of the driver below. */
 static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
 						     const struct link_message *m, uint32_t number, uint32_t offset,
-						     uint32_t len, unsigned marks)
+						     uint32_t len, unsigned marks, unsigned priority)
 {
 	struct link_queue *via = p->via;
 	struct nic_tx tx;
@@ -102,7 +102,8 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
 	if (len)
-		memcpy(tx.body + LINK_HEAD, m->body + offset, len);
+		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE ? 0 : offset), len);
+	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, len);
 }
 
@@ -129,14 +130,14 @@ static inline void body_write(uint8_t *to, const struct link_message *m)
 
 /* All messages from `m` on, which together are `len` bytes behind the head. */
 static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
-		     uint32_t len, unsigned marks)
+		     uint32_t offset, uint32_t len, unsigned marks)
 {
 	struct link_queue *via = p->via;
 	struct nic_tx tx;
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, 0, marks | WIRE_BATCH);
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks | WIRE_BATCH);
 	uint8_t *bytes = tx.body + LINK_HEAD;
 	body_write(bytes, m);
 	uint32_t end = m->len;
@@ -150,6 +151,7 @@ static int put_batch(struct link_queue *q, struct link_peer *p, const struct lin
 		body_write(bytes + at, m);
 		end = at + m->len;
 	}
+	tx.priority = LINK_URGENT;
 	return commit(via, p, &tx, len);
 }
 
@@ -165,6 +167,7 @@ static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, uns
 	head_write(q, p, h, NULL, p->next, 0, marks);
 	h->call = be32_of(path);
 	link_grants_write(q, p, h, tx.body + LINK_HEAD);
+	tx.priority = LINK_URGENT;
 	return commit(via, p, &tx, len);
 }
 
@@ -186,6 +189,7 @@ int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
 	if (error)
 		return error;
 	memcpy(tx.body, bytes, len);
+	tx.priority = LINK_URGENT;
 	error = via->ops->tx_commit(via->lower, &tx);
 	if (error) {
 		via->ops->tx_cancel(via->lower, &tx);
@@ -294,7 +298,8 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 }
 
 /* The next number is that of `len` bytes from `m`, where it is done to; `last`: of the last of its message. */
-static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last)
+static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last,
+			     unsigned priority)
 {
 	uint32_t number = p->next;
 	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
@@ -305,7 +310,7 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->arrived = false;
 	e->again = 0;
 	e->last = last;
-	e->bulk = m->len > FAR_LINK_SMALL_BYTES;
+	e->priority = (uint8_t)priority;
 	p->next = number + 1;
 	p->flying += len;
 	if (__builtin_expect(p->rtt.watch & RTT_WANTED, 0))
@@ -322,11 +327,14 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 		awake_add(q, p);
 }
 
-static inline void small_sent(struct link_peer *p, struct link_message *end, uint32_t n, uint32_t len)
+static inline void small_sent(struct link_peer *p, const struct link_message *m, struct link_message *end, uint32_t n,
+			      uint32_t len)
 {
 	p->out_next = end->next;
 	end->next = NULL;
 	p->small_sent += n;
+	if (__builtin_expect(p->bulk_out, 0))
+		p->small_last = m->first;
 	if (__builtin_expect(p->bulk_next != NULL, 0))
 		p->small_bytes += LINK_HEAD + len;
 }
@@ -336,8 +344,8 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 {
 	uint32_t number = p->next;
 	m->first = number;
-	sent_note(q, p, m, m->len, true);
-	small_sent(p, m, 1, m->len);
+	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	small_sent(p, m, m, 1, m->len);
 	if (p->una == number)
 		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
 }
@@ -359,18 +367,22 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 		return 0;
 	}
 	m->first = p->next;
+	uint32_t offset = 0;
+	unsigned marks = __builtin_expect(p->bulk_out, 0) ? link_bulk_loosen(p, m, end, &offset) : 0;
 	int error;
 	if (end == m) {
-		error = put(q, p, m, p->next, 0, len, 0);
+		error = put(q, p, m, p->next, offset, len, marks, LINK_URGENT);
 	} else {
 		struct link_message *behind = end->next;
 		end->next = NULL;
-		error = put_batch(q, p, m, p->next, len, 0);
+		error = put_batch(q, p, m, p->next, offset, len, marks);
 		end->next = behind;
 	}
 	if (__builtin_expect(!error, 1)) {
-		sent_note(q, p, m, len, true);
-		small_sent(p, end, n, len);
+		sent_note(q, p, m, len, true, LINK_URGENT);
+		if (__builtin_expect(marks, 0))
+			p->rings->sent[m->first % FAR_LINK_WINDOW].offset = offset;
+		small_sent(p, m, end, n, len);
 	}
 	return error;
 }
@@ -384,14 +396,18 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
 	if (!window_open(p, len, true))
 		return SHUT;
-	if (m->done == 0)
+	if (m->done == 0) {
 		m->first = p->next;
-	int error = put(q, p, m, p->next, m->done, len, 0);
+		m->priority = link_bulk_priority(m->len);
+	}
+	unsigned priority = m->priority;
+	int error = put(q, p, m, p->next, m->done, len, 0, priority);
 	if (error) {
 		m->first = waited_for;
 		return error;
 	}
-	sent_note(q, p, m, len, len == left);
+	link_bulk_note(p, m->order);
+	sent_note(q, p, m, len, len == left, priority);
 	p->bulk_turn++;
 	p->small_bytes = 0;
 	if (m->done == 0)
@@ -483,14 +499,14 @@ static inline bool send_lone(struct link_queue *q)
 {
 	struct link_peer *p = q->backlog_first;
 	struct link_message *m = p->out_next;
-	if (p->next_backlog || p->bulk_next || !m || m->next || m->len > p->payload_max ||
+	if (p->next_backlog || p->bulk_next || p->bulk_out || !m || m->next || m->len > p->payload_max ||
 	    !window_open(p, m->len, false) || p->dead)
 		return false;
 	m->first = p->next;
-	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0), 0))
+	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, LINK_URGENT), 0))
 		return false;
-	sent_note(q, p, m, m->len, true);
-	small_sent(p, m, 1, m->len);
+	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	small_sent(p, m, m, 1, m->len);
 	q->backlog_first = q->backlog_last = NULL;
 	p->backlogged = q->stalled = false;
 	return true;
@@ -522,16 +538,19 @@ static void send_backlog(struct link_queue *q)
 
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
+	unsigned marks = WIRE_AGAIN | (link_sent_loose(e) ? WIRE_LOOSE : 0u);
 	if (e->last && e->message->next)
-		return put_batch(q, p, e->message, number, e->len, WIRE_AGAIN);
-	return e->len > p->payload_max ? -EMSGSIZE : put(q, p, e->message, number, e->offset, e->len, WIRE_AGAIN);
+		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
+	if (e->len > p->payload_max)
+		return -EMSGSIZE;
+	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);
 }
 
 int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
 		   uint32_t len)
 {
-	return put(q, p, e->message, number, e->offset + at, len,
-		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u));
+	return put(q, p, e->message, number, (link_sent_loose(e) ? 0 : e->offset) + at, len,
+		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
 }
 
 /* What left by other ways, and kicks. */

@@ -137,13 +137,16 @@ enum wire_kind {
 };
 
 enum wire_mark {
-	WIRE_ASLEEP = 1, /* the sender is about to sleep: to be kicked */
-	WIRE_PIECE = 2,  /* a part of the packet only: the path has become narrower since it was numbered */
-	WIRE_MORE = 4,   /* further pieces of it follow */
-	WIRE_BATCH = 8,  /* whole messages; behind the first each has a struct wire_sub */
-	WIRE_AGAIN = 16, /* it was sent before; ACK: with the same `ack` */
-	WIRE_TWICE = 32, /* ACK: packet `first` came as AGAIN, and had come without */
-	WIRE_UNTOLD = 64 /* and it was not acknowledged before */
+	WIRE_ASLEEP = 1,  /* the sender is about to sleep: to be kicked */
+	WIRE_PIECE = 2,   /* a part of the packet only: the path has become narrower since it was numbered */
+	WIRE_MORE = 4,    /* further pieces of it follow */
+	WIRE_BATCH = 8,   /* whole messages; behind the first each has a struct wire_sub */
+	WIRE_AGAIN = 16,  /* it was sent before; ACK: with the same `ack` */
+	WIRE_TWICE = 32,  /* ACK: packet `first` came as AGAIN, and had come without */
+	WIRE_UNTOLD = 64, /* and it was not acknowledged before */
+	/* Whole messages that may pass all packets before the one that is `offset` before this, [1, FAR_LINK_WINDOW],
+	 * but neither that one nor what that one may not pass. */
+	WIRE_LOOSE = 128
 };
 
 struct wire_head {
@@ -204,10 +207,11 @@ static_assert(offsetof(struct wire_sub, length) == 28, "");
 /** Body of an ACK: one for each message that the other side has under way in fragments and was granted bytes of.
  * Cumulative: the highest offset holds. */
 struct wire_grant {
-	be32 first;  /* packet that the message begins with */
-	be32 offset; /* packets that begin below it may be sent */
+	be32 first;    /* packet that the message begins with */
+	be32 offset;   /* packets that begin below it may be sent */
+	be32 priority; /* of those packets, where the network has such; 3 the most urgent, as is what is more */
 };
-static_assert(sizeof(struct wire_grant) == 8, "");
+static_assert(sizeof(struct wire_grant) == 12, "");
 
 /** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
 struct wire_words {

@@ -101,6 +101,7 @@ struct lossy_queue {
 	size_t slot_bytes;
 	struct lossy_held held[LOSSY_HELD_MAX];
 	uint16_t free[LOSSY_HELD_MAX];
+	uint8_t priority[LOSSY_HELD_MAX]; /* nic_tx.priority, by slot */
 	struct {
 		uint32_t peer;
 		uint64_t cookie;
@@ -129,7 +130,7 @@ void lossy_queue_free(struct lossy_queue *q);
 /* lossy_held.c: the shard */
 
 /** A slot with these bytes in it; -1: all are taken. */
-int lossy_slot_fill(struct lossy_queue *q, const void *bytes, size_t len);
+int lossy_slot_fill(struct lossy_queue *q, const void *bytes, size_t len, uint8_t priority);
 void lossy_slot_free(struct lossy_queue *q, int slot);
 static inline uint8_t *lossy_slot(const struct lossy_queue *q, int slot)
 {

@@ -66,7 +66,7 @@ static int send_first(struct lossy_queue *q, struct nic_tx *tx)
 	uint32_t len = damage(q, tx->body, tx->body_len);
 	bool delay = happens(q, q->port->args.delay);
 	bool reorder = happens(q, q->port->args.reorder);
-	int slot = delay || reorder || len < tx->body_len ? lossy_slot_fill(q, tx->body, len) : -1;
+	int slot = delay || reorder || len < tx->body_len ? lossy_slot_fill(q, tx->body, len, tx->priority) : -1;
 	if (slot < 0) {
 		int error = ops->tx_commit(q->lower, tx);
 		if (!error) {
@@ -104,7 +104,7 @@ int lossy_disturb(struct lossy_queue *q, struct nic_tx *tx)
 		lossy_count(&q->count.tx_dropped, 1);
 	} else {
 		uint32_t len = (uint32_t)tx->body_len;
-		int copy = happens(q, args->duplicate) ? lossy_slot_fill(q, tx->body, len) : -1;
+		int copy = happens(q, args->duplicate) ? lossy_slot_fill(q, tx->body, len, tx->priority) : -1;
 		int error = send_first(q, tx);
 		if (error) {
 			lossy_slot_free(q, copy);

@@ -5,11 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
-int lossy_slot_fill(struct lossy_queue *q, const void *bytes, size_t len)
+int lossy_slot_fill(struct lossy_queue *q, const void *bytes, size_t len, uint8_t priority)
 {
 	if (q->free_n == 0)
 		return -1;
 	int slot = q->free[--q->free_n];
+	q->priority[slot] = priority;
 	if (len)
 		memcpy(lossy_slot(q, slot), bytes, len);
 	return slot;
@@ -46,6 +47,7 @@ int lossy_slot_send(struct lossy_queue *q, uint32_t peer, int slot, uint32_t len
 		memset(tx.head, 0, q->port->head_bytes);
 	if (len)
 		memcpy(tx.body, lossy_slot(q, slot), len);
+	tx.priority = q->priority[slot];
 	error = ops->tx_commit(q->lower, &tx);
 	if (error) {
 		ops->tx_cancel(q->lower, &tx);

@@ -178,7 +178,7 @@ static void lossy_release_none(struct nic_queue *nq, uint32_t peer, uint64_t coo
 /* Room for a packet to somebody who has gone: it is lost. */
 static int reserve_void(struct lossy_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
-	int slot = lossy_slot_fill(q, NULL, 0);
+	int slot = lossy_slot_fill(q, NULL, 0, 0);
 	if (slot < 0)
 		return -ENOBUFS;
 	tx->peer = peer;
@@ -203,6 +203,7 @@ static int lossy_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_l
 	int error = q->lower->ops->tx_reserve(q->lower, peer, body_len, tx);
 	if (error)
 		return error;
+	tx->priority = 0;
 	if (q->port->head_bytes)
 		memset(tx->head, 0, q->port->head_bytes);
 	q->small_open = body_len <= q->port->caps.inline_bytes_max && q->port->caps.inline_bytes_max;

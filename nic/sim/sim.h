@@ -19,9 +19,9 @@
 #include <stdio.h>
 
 /** What is published of a run names it; raised by whatever changes what the same seed does to the same packets. */
-#define SIM_MODEL          1
+#define SIM_MODEL          2
 #define SIM_START_NS       UINT64_C(1000000000) /* what a new world's clock shows */
-#define SIM_PRIORITIES_MAX 8u
+#define SIM_PRIORITIES_MAX (NIC_PRIORITY_MAX + 1)
 #define SIM_RAILS_MAX      4u
 #define SIM_HOSTS_MAX      4096u
 #define SIM_LEAVES_MAX     256u
@@ -60,7 +60,9 @@ struct sim_topology {
 	struct sim_shape fabric; /* both directions between leaf and spine */
 	unsigned leaves, spines; /* LEAF_SPINE: [1, SIM_LEAVES_MAX], [1, SIM_SPINES_MAX] */
 	unsigned rails;          /* networks alike side by side, with a NIC at each for every host; 0: 1 */
-	unsigned priorities;     /* strict ones at switches, 7 the most urgent; [1, SIM_PRIORITIES_MAX]; 0: 1 */
+	/* Strict ones at switches, [1, SIM_PRIORITIES_MAX]; 0: 1. Where there are fewer than nic_tx.priority has,
+	 * several of those share one. */
+	unsigned priorities;
 	/* A switch's memory, shared by its output queues: one of them may grow to alpha_percent of what is free at that
 	 * moment (dynamic thresholds). 0: no bound but the queues' own. */
 	uint64_t buffer_bytes;
@@ -70,10 +72,6 @@ struct sim_topology {
 	bool mtu_silent;        /* a packet that does not fit is dropped without telling its sender */
 };
 
-/** The priority of a packet, as a DSCP rule would give it; [0, SIM_PRIORITIES_MAX), larger counts as the largest that
- * there is. Sees the bytes as they were committed. */
-typedef unsigned sim_classify_fn(void *ctx, const uint8_t *body, uint32_t len);
-
 /** Whether a packet is lost as it leaves its host, whatever chance says. Sees the bytes as they were committed. */
 typedef bool sim_lose_fn(void *ctx, const uint8_t *body, uint32_t len);
 
@@ -82,9 +80,7 @@ struct sim_config {
 	struct sim_topology topology;
 	uint32_t events_max;       /* pending at once; 0: 4 million */
 	uint64_t packet_bytes_max; /* of all packets that are somewhere in the world; 0: 4 GiB */
-	sim_classify_fn *classify; /* NULL: all packets have priority 0 */
-	void *classify_ctx;
-	sim_lose_fn *lose; /* NULL: none */
+	sim_lose_fn *lose;         /* NULL: none */
 	void *lose_ctx;
 	bool untraced; /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
 };

@@ -241,6 +241,7 @@ static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	tx->cookie = 1;
 	tx->link = p;
 	tx->peer = peer;
+	tx->priority = 0;
 	return 0;
 }
 
@@ -312,9 +313,7 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	}
 	tx->link = NULL;
 	aim(q, p, tx->peer);
-	const struct sim_config *c = &p->sim->config;
-	unsigned priority = c->classify ? c->classify(c->classify_ctx, p->body, p->len) : 0;
-	p->priority = (uint8_t)(priority < SIM_PRIORITIES_MAX ? priority : SIM_PRIORITIES_MAX - 1);
+	p->priority = tx->priority < SIM_PRIORITIES_MAX ? tx->priority : SIM_PRIORITIES_MAX - 1;
 	host->stats.tx_packets++;
 	host->stats.tx_bytes += p->len;
 	q->port->stats.tx_packets++;

@@ -214,9 +214,8 @@ static struct sim_link *way_out(struct sim *sim, const struct sim_switch *s, con
 static void forward(struct sim *sim, struct sim_switch *s, struct sim_packet *p)
 {
 	struct sim_link *out = way_out(sim, s, p);
-	unsigned last = sim->config.topology.priorities - 1;
 	if (out)
-		sim_link_put(out, p, p->priority < last ? p->priority : last);
+		sim_link_put(out, p, p->priority * sim->config.topology.priorities / SIM_PRIORITIES_MAX);
 	else
 		sim_packet_drop(p, SIM_DROP_CARRIER, p->at, NULL);
 }

@@ -156,6 +156,7 @@ static const struct test_case datagram_cases[] = {
 	{"too large", case_datagram_too_large},
 	{"not attached", case_datagram_not_attached},
 	{"bursts", case_datagram_bursts},
+	{"priorities", case_datagram_priorities},
 	{"held packets", case_datagram_held},
 	{"ring full", case_datagram_full},
 	{"cancel", case_datagram_cancel},

@@ -39,7 +39,7 @@ static bool datagram_is_sound(const struct nic_pkt *pkt, uint64_t *seq)
 	return stamp[1] == len && body_is(pkt->body + DATAGRAM_STAMP, len - DATAGRAM_STAMP, *seq);
 }
 
-static int datagram_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+static int datagram_send_at(unsigned e, uint32_t peer, uint64_t seq, uint64_t len, int priority)
 {
 	struct nic_tx tx;
 	memset(&tx, 0xa5, sizeof tx);
@@ -47,10 +47,18 @@ static int datagram_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 	if (error)
 		return error;
 	datagram_fill(tx.body, seq, len);
+	if (priority >= 0)
+		tx.priority = (uint8_t)priority;
 	error = ends[e].ops->tx_commit(ends[e].q, &tx);
 	if (error)
 		ends[e].ops->tx_cancel(ends[e].q, &tx);
 	return error;
+}
+
+/* Nothing is said of how urgent it is. */
+static int datagram_send(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+{
+	return datagram_send_at(e, peer, seq, len, -1);
 }
 
 /* How many of a burst at this end are that one; all of them must be sound. */
@@ -238,6 +246,34 @@ static void case_datagram_bursts(void)
 		REQUIRE(now_ns() < limit);
 	}
 	REQUIRE(largest > 1);
+}
+
+/* Of every priority, several of one flush. Expect all of them, as they were sent, whatever passes what. */
+static void case_datagram_priorities(void)
+{
+	enum { PRIORITIES = NIC_PRIORITY_MAX + 1, ROUNDS = 30 };
+	two_places();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		uint64_t limit = patience_limit(), first = 1000 + round * PRIORITIES, got;
+		unsigned came = 0, n;
+		while (came != (1u << PRIORITIES) - 1) {
+			struct nic_pkt pkts[BURST];
+			for (unsigned i = 0; i < PRIORITIES; i++)
+				if (!(came >> i & 1))
+					datagram_send_at(0, at_1, first + i, 100 + (round + i) % 3,
+							 (int)((round + i) % PRIORITIES));
+			flush(0);
+			while ((n = take(1, pkts, BURST)))
+				for (unsigned i = 0; i < n; i++) {
+					REQUIRE(datagram_is_sound(&pkts[i], &got));
+					if (got >= first && got < first + PRIORITIES)
+						came |= 1u << (got - first);
+					give(1, &pkts[i]);
+				}
+			step_all();
+			REQUIRE(now_ns() < limit);
+		}
+	}
 }
 
 /* Held ones stay as they are while others come and go. */

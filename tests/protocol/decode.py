@@ -16,6 +16,7 @@ import tables
 
 SHOWN = 32  # bytes of data that are printed
 BATCH_MAX = 1120
+WINDOW = 256
 GRANTS_MAX = 4
 LENGTH_MAX = (16 << 20) + 64
 CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
@@ -280,9 +281,9 @@ class Decoder:
         else:
             self.payload(data)
 
-    def batch(self, head, data):
+    def batch(self, head, offset, data):
         end, at = len(data), head["length"]
-        if head["packet"] != head["first"] or head["offset"] or at >= end or end > BATCH_MAX:
+        if head["packet"] != head["first"] or offset or at >= end or end > BATCH_MAX:
             raise Bad("batch")
         self.message("head", head["type"], head["flags"], data[:at])
         while at < end:
@@ -301,13 +302,18 @@ class Decoder:
     def bytes_of_message(self, head, data):
         mark = self.codes["mark"]
         piece = head["marks"] & (mark.value_of("PIECE") or 0)
-        if head["marks"] & (mark.value_of("BATCH") or 0):
-            if piece:
-                raise Bad("batch")
-            self.batch(head, data)
-            return
+        batch = head["marks"] & (mark.value_of("BATCH") or 0)
         offset, length, n = head["offset"], head["length"], len(data)
         before = (head["packet"] - head["first"]) % (1 << 32)
+        if head["marks"] & (mark.value_of("LOOSE") or 0):
+            if piece or before or not 1 <= offset <= WINDOW or (not batch and n != length):
+                raise Bad("loose")
+            offset = 0
+        if batch:
+            if piece:
+                raise Bad("batch")
+            self.batch(head, offset, data)
+            return
         if length > LENGTH_MAX or offset + n > length or (n == 0 and length) or before >= 1 << 31:
             raise Bad("fragment")
         if not piece and (offset == 0) != (before == 0):

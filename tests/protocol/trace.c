@@ -36,7 +36,16 @@ struct end {
 };
 
 /* Packets whose bytes are worth changing: the first of each kind that was sent. */
-enum sample_of { SAMPLE_HELLO, SAMPLE_BATCH, SAMPLE_HASHED, SAMPLE_LARGE, SAMPLE_VALUES, SAMPLE_GRANTS, SAMPLES };
+enum sample_of {
+	SAMPLE_HELLO,
+	SAMPLE_BATCH,
+	SAMPLE_HASHED,
+	SAMPLE_LARGE,
+	SAMPLE_VALUES,
+	SAMPLE_GRANTS,
+	SAMPLE_LOOSE,
+	SAMPLES
+};
 enum { SAMPLE_MAX = 2048 };
 struct sample {
 	uint32_t len;
@@ -89,6 +98,8 @@ static void sample(const uint8_t *bytes, uint32_t len)
 	enum sample_of of = SAMPLES;
 	if (h.kind == WIRE_HELLO)
 		of = SAMPLE_HELLO;
+	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_LOOSE)
+		of = SAMPLE_LOOSE;
 	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
 		of = SAMPLE_BATCH;
 	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && h.flags & HEAD_HASHED)
@@ -405,7 +416,7 @@ static void conversation(void)
 
 /* ---- what is said seldom, by hand ---- */
 
-static void say(struct shm_head h, const void *body, size_t len)
+static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
 {
 	struct nic_queue *q = ends[3].q;
 	struct nic_tx tx;
@@ -413,8 +424,14 @@ static void say(struct shm_head h, const void *body, size_t len)
 	memcpy(tx.head, &h, sizeof h);
 	if (len)
 		memcpy(tx.body, body, len);
+	tx.order = (uint8_t)order;
 	must(q->ops->tx_commit(q, &tx) == 0);
-	q->ops->flush(q);
+}
+
+static void say(struct shm_head h, const void *body, size_t len)
+{
+	put(h, body, len, NIC_ORDER_ALL);
+	ends[3].q->ops->flush(ends[3].q);
 	turn();
 }
 
@@ -513,7 +530,7 @@ static void every_message(void)
 	say(h, NULL, 0);
 }
 
-/* Some that come in fragments at once, and so need grants. */
+/* Some that come in fragments at once, and so need grants; and small ones that may pass their packets. */
 static void long_ones(void)
 {
 	static uint8_t body[12000];
@@ -521,7 +538,13 @@ static void long_ones(void)
 	for (size_t i = 0; i < sizeof body; i++)
 		body[i] = (uint8_t)i;
 	for (unsigned i = 0; i < 3; i++)
-		say(h, body, sizeof body - i * 1000);
+		put(h, body, sizeof body - i * 1000, NIC_ORDER_NONE);
+	ends[3].q->ops->flush(ends[3].q);
+	put(h, body, 20, NIC_ORDER_NONE);
+	ends[3].q->ops->flush(ends[3].q);
+	for (unsigned i = 0; i < 3; i++)
+		put(h, body, 30 + i * 20, NIC_ORDER_NONE);
+	ends[3].q->ops->flush(ends[3].q);
 	for (unsigned i = 0; i < 200; i++)
 		turn();
 }

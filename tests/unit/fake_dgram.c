@@ -211,6 +211,7 @@ static int q_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, str
 	tx->body = q->room;
 	tx->body_len = body_len;
 	tx->cookie = 0;
+	tx->priority = 0;
 	return 0;
 }
 
@@ -230,6 +231,8 @@ static uint64_t q_bytes_max(struct nic_queue *nq, uint32_t peer)
 static int q_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct dgram_queue *q = queue_of(nq);
+	if (q->port->fabric->hook)
+		q->port->fabric->priority = tx->priority;
 	deliver(q, &q->port->places[tx->peer], q->room, (uint32_t)tx->body_len);
 	return 0;
 }

@@ -63,6 +63,7 @@ struct dgram_fabric {
 	bool crc, wake, hash, unready; /* unready: UP is not reported */
 	dgram_hook *hook;
 	void *hook_ctx;
+	uint8_t priority; /* nic_tx.priority of what the hook sees */
 	_Atomic uint64_t sent, kicks, reserves;
 };
 

@@ -118,6 +118,8 @@ int sb_send_from(unsigned from, unsigned queue, uint32_t peer, uint64_t seq, uin
 	memcpy(tx.body, &seq, sizeof seq);
 	for (uint32_t i = 8; i < len; i++)
 		tx.body[i] = byte_of(seq, i);
+	if (sb.priority_of)
+		tx.priority = (uint8_t)sb.priority_of(tx.body, len);
 	error = q->ops->tx_commit(q, &tx);
 	q->ops->flush(q);
 	return error;

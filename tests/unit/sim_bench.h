@@ -23,6 +23,8 @@ struct sim_bench {
 	struct sim_host_config host;
 	const char *args;
 	unsigned queues;
+	/* nic_tx.priority; NULL: all have 0. */
+	unsigned (*priority_of)(const uint8_t *body, uint32_t len);
 	struct sim_end ends[SIM_ENDS];
 };
 extern struct sim_bench sb;

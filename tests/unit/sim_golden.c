@@ -27,9 +27,8 @@ static void place_all(unsigned from)
 		places[from][to] = sb_place(from, to % sb.queues, to, NIC_ROUTE(from % sb.queues, to));
 }
 
-static unsigned priority_of(void *ctx, const uint8_t *body, uint32_t len)
+static unsigned priority_of(const uint8_t *body, uint32_t len)
 {
-	(void)ctx;
 	return len > 8 ? body[8] % 8 : 7;
 }
 
@@ -37,7 +36,7 @@ static void world(void)
 {
 	sb_init();
 	sb.config.seed = 20;
-	sb.config.classify = priority_of;
+	sb.priority_of = priority_of;
 	sb.config.topology.kind = SIM_LEAF_SPINE;
 	sb.config.topology.leaves = 3;
 	sb.config.topology.spines = 4;

@@ -303,7 +303,7 @@ static void alter_cut(struct wire_grant *g, uint32_t *len)
 static void alter_many(struct wire_grant *g, uint32_t *len)
 {
 	for (unsigned i = 1; i <= FAR_LINK_OPEN; i++)
-		g[i] = (struct wire_grant){be32_of(12345), be32_of(1)};
+		g[i] = (struct wire_grant){be32_of(12345), be32_of(1), be32_of(0)};
 	*len = LINK_HEAD + (FAR_LINK_OPEN + 1) * (uint32_t)sizeof *g;
 }
 

@@ -2,8 +2,7 @@
 /** What passes what: small messages and large ones that leave at the same time. */
 #include "link_bench.h"
 
-#include "base/limits.h"
-#include "wire/head.h"
+#include "link/link_port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -326,6 +325,79 @@ Test(link_order, priorities)
 	cr_assert_eq(behind.overtook, 30);
 	bench.ends[0].port->ops->stats(bench.ends[0].port, &stats);
 	cr_assert_eq(stats.link_resent, 0);
+	bench_fini();
+}
+
+static struct {
+	unsigned small, others, unasked, granted[2]; /* bits of priorities; `granted` of end 0, and of end 2 */
+	unsigned longer_above; /* packets of the longer one no less urgent than the last of the shorter one */
+	unsigned shorter;
+	bool shorter_over;
+} seen;
+
+static bool note_priority(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
+{
+	struct wire_head h;
+	(void)ctx;
+	(void)to;
+	(void)q;
+	memcpy(&h, bytes, sizeof h);
+	unsigned priority = bench.fabric.priority;
+	uint32_t length = be32_get(h.length), offset = be32_get(h.offset);
+	if (h.kind != WIRE_MESSAGE)
+		seen.others |= 1u << priority;
+	else if (length <= FAR_LINK_SMALL_BYTES)
+		seen.small |= 1u << priority;
+	else if (offset < FAR_LINK_UNASKED)
+		seen.unasked |= 1u << priority;
+	else if (offset >= FAR_LINK_UNASKED_MAX && !(h.marks & WIRE_AGAIN)) {
+		seen.granted[from / 2] |= 1u << priority;
+		if (from == 0) {
+			seen.shorter = priority;
+			seen.shorter_over = offset + *len - sizeof h == length;
+		} else {
+			seen.longer_above += seen.shorter && !seen.shorter_over && priority >= seen.shorter;
+		}
+	}
+	return true;
+}
+
+/* Small ones and whatever is said of a connection are the most urgent, larger ones less the longer they are, and of
+ * granted ones the one with the least left. */
+Test(link_order, said_to_the_network)
+{
+	static const uint64_t lens[] = {32, 7000, 60000, 2500000};
+	uint32_t at_2, ignored;
+	begin();
+	end_open(2, 1);
+	bench_pair(2, 1, &at_2, &ignored);
+	memset(&seen, 0, sizeof seen);
+	bench.fabric.crc = true;
+	bench.fabric.hook = note_priority;
+	for (unsigned i = 0; i < 3; i++) {
+		seen.unasked = 0;
+		cr_assert_eq(commit(0, at_0, i, lens[i], NIC_ORDER_NONE), 0);
+		run_until(i + 1, 1000);
+		cr_assert_eq(seen.unasked, i ? 1u << (LINK_URGENT - i) : 0, "%x", seen.unasked);
+	}
+	seen.unasked = 0;
+	cr_assert_eq(commit(2, at_2, 4, 3500000, NIC_ORDER_NONE), 0);
+	cr_assert_eq(commit(0, at_0, 3, lens[3], NIC_ORDER_NONE), 0);
+	for (unsigned i = 0; i < 1000 && got.n < 5; i++) {
+		flush(0);
+		flush(2);
+		take(1);
+		bench_take(0, 0);
+		bench_take(2, 0);
+		bench.now += 100000;
+	}
+	cr_assert(got.n == 5 && !got.bad);
+	cr_assert_eq(seen.small, 1u << LINK_URGENT);
+	cr_assert_eq(seen.others, 1u << LINK_URGENT);
+	cr_assert_eq(seen.unasked, 1u << (LINK_URGENT - 3));
+	cr_assert_eq((seen.granted[0] | seen.granted[1]) & ~3u, 0, "%x, %x", seen.granted[0], seen.granted[1]);
+	cr_assert(seen.granted[0] & 2 && seen.granted[1] & 1, "%x, %x", seen.granted[0], seen.granted[1]);
+	cr_assert_eq(seen.longer_above, 0);
 	bench_fini();
 }
 

@@ -265,9 +265,8 @@ Test(sim_net, a_large_alpha_gives_one_queue_nearly_all)
 		  (unsigned long long)one.queue_bytes_max);
 }
 
-static unsigned by_first_byte(void *ctx, const uint8_t *body, uint32_t len)
+static unsigned by_first_byte(const uint8_t *body, uint32_t len)
 {
-	(void)ctx;
 	return len ? body[0] % 8 : 0;
 }
 
@@ -275,7 +274,7 @@ static unsigned by_first_byte(void *ctx, const uint8_t *body, uint32_t len)
 Test(sim_net, priorities_are_strict)
 {
 	sb.config.topology.priorities = 8;
-	sb.config.classify = by_first_byte;
+	sb.priority_of = by_first_byte;
 	sb_open(4);
 	uint32_t places[3];
 	uint64_t seq, number = 0, last[8] = {0}, taken = 0, before = 7;
@@ -308,7 +307,7 @@ Test(sim_net, an_urgent_packet_waits_for_one_frame_at_most)
 	for (unsigned priorities = 1; priorities <= 2; priorities++) {
 		sb_init();
 		sb.config.topology.priorities = priorities;
-		sb.config.classify = by_first_byte;
+		sb.priority_of = by_first_byte;
 		sb_open(4);
 		uint32_t bulk_1 = sb_place(1, 0, 0, 0), bulk_2 = sb_place(2, 0, 0, 0), urgent = sb_place(3, 0, 0, 0);
 		for (unsigned i = 0; i < 400; i++) {

@@ -121,9 +121,8 @@ static uint32_t be16(const uint8_t *at)
 	return (uint32_t)at[0] << 8 | at[1];
 }
 
-static unsigned always_5(void *ctx, const uint8_t *body, uint32_t len)
+static unsigned always_5(const uint8_t *body, uint32_t len)
 {
-	(void)ctx;
 	(void)body;
 	(void)len;
 	return 5;
@@ -134,7 +133,7 @@ Test(sim_trace, a_capture_is_what_wireshark_reads)
 	char *file = NULL;
 	size_t size;
 	FILE *out = open_memstream(&file, &size);
-	sb.config.classify = always_5;
+	sb.priority_of = always_5;
 	sb.queues = 3;
 	sb_open(2);
 	cr_assert_eq(sim_trace_pcap(sb.sim, out, true), 0);
