@@ -262,6 +262,11 @@ struct nic_queue_ops {
 	 */
 	uint64_t (*tx_bytes_max)(struct nic_queue *q, uint32_t peer);
 	/**
+	 * Bytes of bodies that were committed and are not on the wire yet. When they are more than `most`, deadline()
+	 * says, until this is called again, when to ask again. NULL: the driver cannot tell, or not for nothing.
+	 */
+	uint64_t (*tx_waiting)(struct nic_queue *q, uint64_t most);
+	/**
 	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
 	 * the ring became full (only for one that stayed open); the room is still the caller's.
 	 */

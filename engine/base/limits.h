@@ -201,6 +201,10 @@
  * time is some eight times what that takes by itself. */
 #define FAR_LINK_MEDIUM_BYTES 8192u
 #define FAR_LINK_LONG_BYTES   65536u
+/* Bytes of larger messages that lie in the ring of a driver that can tell, at most; after so many packets that never
+ * found it dry, a sixteenth less. */
+#define FAR_LINK_RING_BYTES_MAX FAR_LINK_WINDOW_BYTES
+#define FAR_LINK_RING_PACKETS   256u
 /* Messages of one direction that are not acknowledged: what shard/shard.h counts on, SHARD_RING_SLOTS. */
 #define FAR_LINK_SLOTS 1024u
 /* Their memory, by connection, and that of what arrived and was not taken or is not whole yet, by queue. */

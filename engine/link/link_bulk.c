@@ -9,6 +9,25 @@
 #include <errno.h>
 #include <string.h>
 
+bool link_ring_room(struct link_queue *via, uint32_t bytes)
+{
+	uint32_t most = via->ring_most > 2 * bytes ? via->ring_most : 2 * bytes;
+	uint64_t waiting = via->ops->tx_waiting(via->lower, most - bytes);
+	if (waiting + bytes > most) {
+		via->ring_watched = true;
+		return false;
+	}
+	if (via->ring_watched && waiting == 0) {
+		via->ring_most = 2 * most < FAR_LINK_RING_BYTES_MAX ? 2 * most : FAR_LINK_RING_BYTES_MAX;
+		via->ring_n = 0;
+	} else if (++via->ring_n == FAR_LINK_RING_PACKETS) {
+		via->ring_most -= via->ring_most / 16;
+		via->ring_n = 0;
+	}
+	via->ring_watched = false;
+	return true;
+}
+
 /* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
 static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
 {

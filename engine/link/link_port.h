@@ -309,6 +309,10 @@ struct link_queue {
 	uint8_t asleep_mark; /* WIRE_ASLEEP: the queue is armed, and the driver below cannot wake it */
 	bool look;           /* timers are due now: somebody is about to sleep, or has slept */
 	bool paused;         /* the last look came late, and took no time-out */
+	bool ring_full;      /* bytes of larger messages wait for the wire below: more of them when there are less */
+	bool ring_watched;   /* it was, when the last of them was committed */
+	uint32_t ring_most;  /* of them: link_ring_room() */
+	uint32_t ring_n;     /* packets since it changed */
 	uint32_t index;
 	uint32_t passes;     /* since the last reading of the clock */
 	uint64_t scanned_at; /* last look at the timers */

@@ -350,8 +350,9 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
 }
 
-/* 0; SHUT: the window is; or -errno of the driver below. */
+/* 0; SHUT: the window is; FULL: the ring below is, for larger ones; or -errno of the driver below. */
 #define SHUT 1
+#define FULL 2
 
 /* A packet of small messages. */
 static inline int send_small(struct link_queue *q, struct link_peer *p)
@@ -396,6 +397,10 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
 	if (!window_open(p, len, true))
 		return SHUT;
+	if (p->via->ops->tx_waiting && !link_ring_room(p->via, LINK_HEAD + len)) {
+		q->ring_full = true;
+		return FULL;
+	}
 	if (m->done == 0) {
 		m->first = p->next;
 		m->priority = link_bulk_priority(m->len);
@@ -422,7 +427,7 @@ static inline int send_next(struct link_queue *q, struct link_peer *p)
 {
 	if (__builtin_expect(p->bulk_next != NULL, 0) && (!p->out_next || p->small_bytes >= FAR_LINK_SMALL_SHARE)) {
 		int error = send_bulk(q, p);
-		if (error != SHUT || !p->out_next)
+		if ((error != SHUT && error != FULL) || !p->out_next)
 			return error;
 	}
 	return send_small(q, p);
@@ -520,7 +525,8 @@ static void send_backlog(struct link_queue *q)
 	for (p = q->backlog_first; p && left; p = p->next_backlog)
 		pump(q, p, PUMP_BYTES, true, &left);
 	left = PUMP_BYTES;
-	while ((p = q->backlog_first) && left && p != stuck) {
+	q->ring_full = false;
+	while ((p = q->backlog_first) && left && p != stuck && !q->ring_full) {
 		uint32_t before = left;
 		q->backlog_first = p->next_backlog;
 		if (!q->backlog_first)

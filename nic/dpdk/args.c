@@ -60,6 +60,9 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "port") == 0) {
 		if (number(value, 1, 65536 - DPDK_QUEUES_MAX, &a->port))
 			return bad_key(err, key, value, "a UDP port, 1 to 65520");
+	} else if (strcmp(key, "dscp") == 0) {
+		if (nic_dscp_parse(value, strlen(value), &a->dscp))
+			return bad_key(err, key, value, NIC_DSCP_FORM);
 	} else if (strcmp(key, "ip") == 0) {
 		if (take_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
@@ -167,6 +170,7 @@ static void classify(struct dpdk_args *a)
 			? DPDK_IFACE
 			: DPDK_OWN;
 	a->huge = -1;
+	nic_dscp_init(&a->dscp);
 	/* memif's own defaults */
 	a->bsize = 2048;
 	a->abstract = true;

@@ -10,6 +10,7 @@
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/loop.h"
 #include "nic/dpdk/xdp/xdp.h"
+#include "nic/dscp.h"
 #include "nic/nic.h"
 
 #include <pthread.h>
@@ -53,7 +54,8 @@ struct dpdk_args {
 	int huge;      /* 1, 0; −1: not said */
 	unsigned mtu;  /* 0: the device's */
 	unsigned port; /* first UDP port; 0: ours to choose */
-	bool has_ip;   /* ip= */
+	struct nic_dscp dscp;
+	bool has_ip; /* ip= */
 	uint8_t v6;
 	uint8_t ip[16];
 	unsigned prefix; /* of ip= */

@@ -166,6 +166,19 @@ static inline unsigned frame_write(uint8_t *at, const struct frame_path *path, u
 	return path->len;
 }
 
+/** Gives what frame_write() has written the class of service `tos`. */
+static inline void frame_set_class(uint8_t *at, const struct frame_path *path, uint8_t tos)
+{
+	if (path->len == FRAME_V4_BYTES) {
+		uint16_t sum = (uint16_t)~frame_load16(at + 24);
+		at[15] = tos;
+		frame_store16(at + 24, (uint16_t)~frame_fold((uint64_t)sum + frame_be16(tos)));
+	} else {
+		at[14] |= tos >> 4;
+		at[15] = (uint8_t)(tos << 4);
+	}
+}
+
 /* The UDP header and what follows it, of an IP packet for us whose payload is udp[0, room), of which the IP header
  * states `ip_len` bytes. The port is looked at first: who else shares the address may send what he likes. */
 static inline enum frame_verdict frame_read_udp(const uint8_t *udp, unsigned room, unsigned ip_len, bool broken,

@@ -113,6 +113,7 @@ static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body
 	tx->cookie = (uint64_t)(uintptr_t)m;
 	tx->link = place;
 	tx->peer = peer;
+	tx->priority = 0;
 	q->open++;
 	return 0;
 }
@@ -162,6 +163,9 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	q->open--;
 	m->ol_flags = q->tx_flags;
 	frame_write(tx->body - head, &place->path, len, tx->body, q->sum);
+	uint8_t tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
+	if (tos)
+		frame_set_class(tx->body - head, &place->path, tos);
 	m->data_off = (uint16_t)(q->body_at - head);
 	m->data_len = (uint16_t)(head + len);
 	m->pkt_len = head + len;

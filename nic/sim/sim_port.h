@@ -41,9 +41,11 @@ struct sim_queue {
 	uint32_t held_free_n;
 	uint32_t rx_used, tx_used; /* slots */
 	bool armed;
-	bool woken;   /* wake_fd is readable, or will be when it is made */
-	bool starved; /* tx_reserve() said -EAGAIN */
-	int wake_fd;  /* -1: nobody has asked for it */
+	bool woken;                 /* wake_fd is readable, or will be when it is made */
+	bool starved;               /* tx_reserve() said -EAGAIN */
+	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be asked again when they are no
+				       more than that. UINT64_MAX: it need not */
+	int wake_fd;                /* -1: nobody has asked for it */
 };
 
 struct sim_port {

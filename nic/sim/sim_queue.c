@@ -234,6 +234,7 @@ static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	if (!p)
 		return -ENOBUFS;
 	q->tx_used++;
+	q->tx_bytes += body_len;
 	q->starved = false;
 	tx->head = tx->head_room;
 	tx->body = p->body;
@@ -251,6 +252,13 @@ static uint32_t sim_tx_room(struct nic_queue *nq, uint32_t peer)
 	if (!attached(q, peer) || q->port->host->state == SIM_PAUSED)
 		return 0;
 	return q->tx_used < q->port->nic.tx_slots ? q->port->nic.tx_slots - q->tx_used : 0;
+}
+
+static uint64_t sim_tx_waiting(struct nic_queue *nq, uint64_t most)
+{
+	struct sim_queue *q = sim_queue_of(nq);
+	q->tx_most = q->tx_bytes > most ? most : UINT64_MAX;
+	return q->tx_bytes;
 }
 
 static uint64_t sim_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
@@ -294,6 +302,7 @@ static void launch(struct sim_queue *q, struct sim_packet *p)
 /* Gives back the slot, and the packet's memory. */
 static void forget(struct sim_queue *q, struct nic_tx *tx)
 {
+	q->tx_bytes -= tx->body_len;
 	sim_packet_free(tx->link);
 	tx->link = NULL;
 	q->tx_used--;
@@ -344,7 +353,11 @@ void sim_nic_sent(struct sim_packet *p, bool dropped)
 	struct sim_queue *q = port->queues[p->from_queue];
 	port->stats.tx_dropped += dropped;
 	q->tx_used--;
-	if (!q->starved)
+	q->tx_bytes -= p->len;
+	bool room = q->tx_most != UINT64_MAX && q->tx_bytes <= q->tx_most;
+	if (room)
+		q->tx_most = UINT64_MAX;
+	if (!q->starved && !room)
 		return;
 	q->starved = false;
 	sim_host_wake(port->host);
@@ -410,14 +423,15 @@ static uint64_t sim_deadline(const struct nic_queue *nq)
 	const struct sim_queue *q = sim_queue_of(nq);
 	const struct sim_host *host = q->port->host;
 	const struct sim_link *up = host->rails[q->port->rail].up;
-	return q->starved && up->sending ? sim_host_local(host, up->sending_until) : UINT64_MAX;
+	return (q->starved || q->tx_most != UINT64_MAX) && up->sending ? sim_host_local(host, up->sending_until)
+								       : UINT64_MAX;
 }
 
 #define QUEUE_OPS                                                                                                      \
 	.attach = sim_attach, .detach = sim_detach, .recv = sim_recv, .release = sim_release,                          \
 	.tx_reserve = sim_tx_reserve, .tx_room = sim_tx_room, .tx_bytes_max = sim_tx_bytes_max,                        \
-	.tx_commit = sim_tx_commit, .tx_cancel = sim_tx_cancel, .flush = sim_flush, .arm = sim_arm,                    \
-	.disarm = sim_disarm, .wake_fd = sim_wake_fd, .wake_clear = sim_wake_clear, .wake = sim_wake,                  \
+	.tx_waiting = sim_tx_waiting, .tx_commit = sim_tx_commit, .tx_cancel = sim_tx_cancel, .flush = sim_flush,      \
+	.arm = sim_arm, .disarm = sim_disarm, .wake_fd = sim_wake_fd, .wake_clear = sim_wake_clear, .wake = sim_wake,  \
 	.deadline = sim_deadline
 
 const struct nic_queue_ops sim_queue_waking_ops = {QUEUE_OPS};
@@ -433,6 +447,7 @@ struct sim_queue *sim_queue_new(struct sim_port *port, uint32_t index)
 	q->port = port;
 	q->index = index;
 	q->wake_fd = -1;
+	q->tx_most = UINT64_MAX;
 	if (!port->nic.zero_copy)
 		return q;
 	uint32_t n = port->nic.rx_slots;

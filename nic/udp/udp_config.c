@@ -52,7 +52,7 @@ static int arg_parse(const char *arg, size_t len, uint64_t values[KEYS], bool gi
 	if (k < 0)
 		return udp_error(
 			err, -EINVAL,
-			"udp: nic=udp:%.*s is not understood; there are port, mtu, gso, rcvbuf, sndbuf, listen",
+			"udp: nic=udp:%.*s is not understood; there are port, mtu, gso, rcvbuf, sndbuf, dscp, listen",
 			(int)(len < 60 ? len : 60), arg);
 	uint64_t value = 0;
 	if (!equals || !number_parse(equals + 1, len - name_len - 1, &value) || value < keys[k].least ||
@@ -87,16 +87,36 @@ static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES]
 	return true;
 }
 
+/* false: it is another key. */
+static bool dscp_parse(const char *arg, size_t len, struct nic_dscp *out, bool *given, int *error, struct nic_err *err)
+{
+	static const char key[] = "dscp=";
+	size_t before = sizeof key - 1;
+	if (len < before || memcmp(arg, key, before) != 0)
+		return false;
+	if (*given)
+		*error = udp_error(err, -EINVAL, "udp: nic=udp: says dscp twice");
+	else if (nic_dscp_parse(arg + before, len - before, out))
+		*error = udp_error(err, -EINVAL, "udp: nic=udp:%.*s: dscp is " NIC_DSCP_FORM,
+				   (int)(len < 60 ? len : 60), arg);
+	*given = true;
+	return true;
+}
+
 int udp_args_parse(const char *args, unsigned queues, struct udp_args *out, struct nic_err *err)
 {
 	uint64_t values[KEYS] = {
 		[KEY_MTU] = UDP_MTU_MAX, [KEY_RCVBUF] = UDP_BUFFER_BYTES, [KEY_SNDBUF] = UDP_BUFFER_BYTES};
 	bool given[KEYS] = {false};
 	char listen[UDP_LISTEN_BYTES] = "";
+	struct nic_dscp dscp;
+	bool dscp_given = false;
+	nic_dscp_init(&dscp);
 	for (const char *at = args; at && *at;) {
 		size_t len = strcspn(at, ",");
 		int error = 0;
-		if (!listen_parse(at, len, listen, &error, err))
+		if (!listen_parse(at, len, listen, &error, err) &&
+		    !dscp_parse(at, len, &dscp, &dscp_given, &error, err))
 			error = arg_parse(at, len, values, given, err);
 		if (error)
 			return error;
@@ -111,6 +131,7 @@ int udp_args_parse(const char *args, unsigned queues, struct udp_args *out, stru
 	out->offload = !given[KEY_GSO] ? UDP_OFFLOAD_AUTO : values[KEY_GSO] ? UDP_OFFLOAD_ALWAYS : UDP_OFFLOAD_NEVER;
 	out->rcvbuf = (unsigned)values[KEY_RCVBUF];
 	out->sndbuf = (unsigned)values[KEY_SNDBUF];
+	out->dscp = dscp;
 	memcpy(out->listen, listen, sizeof listen);
 	return 0;
 }

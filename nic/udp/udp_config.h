@@ -3,6 +3,7 @@
 #ifndef NIC_UDP_CONFIG_H
 #define NIC_UDP_CONFIG_H
 
+#include "nic/dscp.h"
 #include "nic/udp/udp_addr.h"
 
 /* The least that IPv6 promises of every path. Packets of it or less are never refused; IP cuts them where it must. */
@@ -25,7 +26,8 @@ struct udp_args {
 	unsigned port; /* of queue 0; 0: the kernel's choice for each queue */
 	unsigned mtu;  /* bound on the path's, in bytes of IP packet; UDP_MTU_MAX: none */
 	enum udp_offload offload;
-	unsigned rcvbuf, sndbuf;       /* bytes */
+	unsigned rcvbuf, sndbuf; /* bytes */
+	struct nic_dscp dscp;
 	char listen[UDP_LISTEN_BYTES]; /* in place of nic_config.listen; empty: that */
 };
 

@@ -348,6 +348,7 @@ static void place_aim(struct udp_port *p, struct udp_place *place, const struct 
 	if (place->bytes_max > place->cut_max)
 		place->bytes_max = place->cut_max;
 	place->probes = 0;
+	place->v4 = !six;
 	place->segments = p->args.offload != UDP_OFFLOAD_NEVER;
 	place->attached_to = NULL;
 	atomic_init(&place->error, 0);

@@ -63,6 +63,7 @@ struct udp_place {
 	struct sockaddr_in6 to; /* or sockaddr_in, by its length */
 	uint8_t to_len;
 	uint8_t socket;
+	bool v4;            /* IPv4 packets leave, if only by a socket of IPv6 */
 	bool segments;      /* segmentation offload is taken for this one */
 	uint8_t probes;     /* large packets that left alone, up to UDP_PROBES */
 	uint32_t bytes_max; /* largest body that IP need not cut */
@@ -87,6 +88,7 @@ struct udp_slot {
 	uint32_t at, bytes; /* in the arena */
 	uint32_t peer;      /* NIC_PEER_NONE: detached while it was open */
 	uint8_t state;
+	uint8_t tos; /* nic_dscp */
 };
 
 struct udp_socket {
@@ -122,7 +124,7 @@ struct udp_batch {
 	struct udp_slot *taken[UDP_SLOTS];
 	struct iovec iovs[UDP_SLOTS];
 	struct {
-		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
+		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
 	} control[UDP_MESSAGES_MAX];
 };
 

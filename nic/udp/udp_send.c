@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Sending. Packets are written into the arena and leave at the flush: one alone by sendto, equal ones to one place as a
- * run that the kernel cuts (UDP_SEGMENT), several messages by one sendmmsg. What the socket has no room for stays and
- * is tried again by the next flush or recv; what is refused is dropped and counted, as the network may do with any.
+ * run that the kernel cuts (UDP_SEGMENT), several messages by one sendmmsg. The most urgent ones have the socket's
+ * class of service, others say theirs beside: so a small message costs a sendto as ever, and no run is of two. What the
+ * socket has no room for stays and is tried again by the next flush or recv; what is refused is dropped and counted, as
+ * the network may do with any.
  */
 #include "nic/udp/udp_port.h"
 
@@ -60,6 +62,7 @@ int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struc
 	tx->cookie = i % UDP_SLOTS + 1;
 	tx->link = place;
 	tx->peer = peer;
+	tx->priority = 0;
 	return 0;
 }
 
@@ -82,6 +85,7 @@ int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 		return 0;
 	}
 	slot->state = UDP_SLOT_READY;
+	slot->tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
 	q->ready_n++;
 	q->ready_bytes += slot->bytes;
 	if ((q->ready_bytes >= UDP_EARLY_BYTES || q->ready_n >= UDP_EARLY_PACKETS) && !q->blocked)
@@ -199,7 +203,9 @@ static void take_slot(struct udp_queue *q, struct udp_batch *b, unsigned m, stru
 	add_bytes(q, b, &b->messages[m].msg_hdr, slot);
 }
 
-/* Takes what may follow `slot`, the i-th, in one run: packets of its size to its place, the last may be smaller. */
+/* Takes what may follow `slot`, the i-th, in one run: packets of its size and class to its place, the last may be
+ * smaller.
+ */
 static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot, uint32_t i)
 {
 	uint32_t bytes = slot->bytes;
@@ -207,7 +213,8 @@ static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const
 		struct udp_slot *next = slot_at(q, q->first_slot + i);
 		if (next->state != UDP_SLOT_READY || next->peer != slot->peer)
 			continue;
-		if (next->bytes > slot->bytes || next->bytes == 0 || bytes + next->bytes > UDP_BYTES_MAX_V6)
+		if (next->bytes > slot->bytes || next->bytes == 0 || next->tos != slot->tos ||
+		    bytes + next->bytes > UDP_BYTES_MAX_V6)
 			return;
 		bytes += next->bytes;
 		take_slot(q, b, m, next);
@@ -216,16 +223,41 @@ static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const
 	}
 }
 
-static void say_segment(struct udp_batch *b, unsigned m, uint16_t segment)
+/* Room for it is there: struct udp_batch. */
+static void say(struct msghdr *msg, int level, int type, const void *value, size_t len)
+{
+	struct cmsghdr *c = (struct cmsghdr *)(void *)((uint8_t *)msg->msg_control + msg->msg_controllen);
+	c->cmsg_level = level;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(c), value, len);
+	msg->msg_controllen += CMSG_SPACE(len);
+}
+
+/* A socket sends with one class; is this packet of another. */
+static inline bool has_own_class(const struct udp_queue *q, const struct udp_slot *slot)
+{
+	return slot->tos != q->port->args.dscp.tos[NIC_PRIORITY_MAX];
+}
+
+/* How it leaves, beside what and where to. */
+static void say_all(const struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot)
 {
 	struct msghdr *msg = &b->messages[m].msg_hdr;
+	uint16_t segment = (uint16_t)slot->bytes;
+	int tos = slot->tos;
+	if (b->of[m].packets == 1 && !has_own_class(q, slot))
+		return;
+	memset(&b->control[m], 0, sizeof b->control[m]);
 	msg->msg_control = b->control[m].bytes;
-	msg->msg_controllen = sizeof b->control[m].bytes;
-	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
-	c->cmsg_level = IPPROTO_UDP;
-	c->cmsg_type = UDP_SEGMENT;
-	c->cmsg_len = CMSG_LEN(sizeof segment);
-	memcpy(CMSG_DATA(c), &segment, sizeof segment);
+	if (b->of[m].packets > 1)
+		say(msg, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
+	if (!has_own_class(q, slot))
+		return;
+	if (q->port->places[slot->peer].v4)
+		say(msg, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+	else
+		say(msg, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
 /* May packets of this size leave in runs? */
@@ -262,8 +294,7 @@ static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 		take_slot(q, b, m, slot);
 		if (in_runs(place, slot->bytes))
 			take_run(q, b, m, slot, i);
-		if (b->of[m].packets > 1)
-			say_segment(b, m, (uint16_t)slot->bytes);
+		say_all(q, b, m, slot);
 	}
 	return s;
 }
@@ -273,7 +304,7 @@ static int transmit(const struct udp_socket *s, struct udp_batch *b)
 	const struct msghdr *only = &b->messages[0].msg_hdr;
 	if (b->messages_n > 1)
 		return sendmmsg(s->fd, b->messages, b->messages_n, 0);
-	if (b->of[0].packets > 1)
+	if (only->msg_control)
 		return sendmsg(s->fd, only, 0) < 0 ? -1 : 1;
 	return sendto(s->fd, only->msg_iov->iov_base, only->msg_iov->iov_len, 0, only->msg_name, only->msg_namelen) < 0
 		       ? -1
@@ -306,6 +337,8 @@ static bool send_lone(struct udp_queue *q, unsigned *tries)
 		i++;
 	struct udp_slot *slot = slot_at(q, q->first_slot + i);
 	const struct udp_place *place = &q->port->places[slot->peer];
+	if (has_own_class(q, slot))
+		return false;
 	if (sendto(q->sockets[place->socket].fd, q->arena + slot->at, slot->bytes, 0,
 		   (const struct sockaddr *)&place->to, place->to_len) < 0) {
 		refused(q, errno, &slot, 1, tries);

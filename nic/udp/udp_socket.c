@@ -48,6 +48,12 @@ static int socket_make(const struct udp_args *args, const struct udp_ip *bound, 
 	}
 	option(s->fd, IPPROTO_IP, IP_RECVERR, 1);
 	option(s->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+	/* What most packets have; those of other priorities say so themselves. */
+	if (args->dscp.tos[NIC_PRIORITY_MAX]) {
+		option(s->fd, IPPROTO_IP, IP_TOS, args->dscp.tos[NIC_PRIORITY_MAX]);
+		if (s->family == AF_INET6)
+			option(s->fd, IPPROTO_IPV6, IPV6_TCLASS, args->dscp.tos[NIC_PRIORITY_MAX]);
+	}
 	/* An IPv6 address may still be under duplicate address detection: it was found on an interface. */
 	option(s->fd, IPPROTO_IP, IP_FREEBIND, 1);
 	udp_buffer_set(s->fd, true, args->rcvbuf);

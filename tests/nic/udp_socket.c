@@ -296,6 +296,83 @@ static void case_wake(void)
 	}
 }
 
+/* ---- classes of service ---- */
+
+static int send_urgent(uint64_t seq, unsigned len, uint8_t priority)
+{
+	struct nic_tx tx;
+	int error = ends[0].ops->tx_reserve(ends[0].q, at_1, len, &tx);
+	if (error)
+		return error;
+	memset(tx.body, 0, len);
+	memcpy(tx.body, &seq, sizeof seq);
+	tx.priority = priority;
+	return ends[0].ops->tx_commit(ends[0].q, &tx);
+}
+
+/* What the kernel says of the next datagram at end 1; -1: it said nothing. */
+static int class_of_next(int fd, uint64_t *seq)
+{
+	uint8_t bytes[2048];
+	alignas(struct cmsghdr) uint8_t control[128];
+	struct iovec iov = {bytes, sizeof bytes};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	REQUIRE(poll(&p, 1, 10000) == 1);
+	REQUIRE(recvmsg(fd, &msg, MSG_DONTWAIT) >= (ssize_t)sizeof *seq);
+	memcpy(seq, bytes, sizeof *seq);
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+			return *CMSG_DATA(c);
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+			return *(int *)(void *)CMSG_DATA(c);
+	}
+	return -1;
+}
+
+/* Rows of equal and unequal packets of all priorities, alone and together. Expect each in the class of its own, and in
+ * its order. */
+static void classes(const char *listen, const char *args, const uint8_t tos[8])
+{
+	uint64_t sent = 0, got = 0, seq;
+	static uint8_t priorities[4096];
+	int on = 1;
+	two(listen, args);
+	int fd = udp_queue_of(ends[1].q)->sockets[0].fd;
+	REQUIRE(setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof on) == 0);
+	if (strchr(listen, ':'))
+		REQUIRE(setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof on) == 0);
+	for (unsigned round = 0; round < 40; round++) {
+		unsigned n = round < 16 ? 1 : round, stay = 1 + round % 5;
+		for (unsigned i = 0; i < n; i++, sent++) {
+			priorities[sent] = (uint8_t)(round < 16 ? round % 8 : (round + i / stay) % 8);
+			REQUIRE(send_urgent(sent, round % 2 ? 200 : 100 + i % 7, priorities[sent]) == 0);
+		}
+		flush(0);
+		for (; got < sent; got++) {
+			int is = class_of_next(fd, &seq);
+			REQUIRE(seq == got);
+			if (is != tos[priorities[seq]])
+				fprintf(stderr, "%s, %s: priority %u has class %d\n", listen, args ? args : "-",
+					priorities[seq], is);
+			REQUIRE(is == tos[priorities[seq]]);
+		}
+	}
+}
+
+static void case_classes(void)
+{
+	static const uint8_t selectors[8] = {0, 32, 64, 96, 128, 160, 192, 224}, none[8] = {0};
+	static const uint8_t chosen[8] = {4, 4, 4, 4, 252, 40, 184, 184};
+	for (unsigned f = 0; f < families_n(); f++) {
+		classes(families[f], NULL, selectors);
+		classes(families[f], "gso=0", selectors);
+		classes(families[f], "dscp=off", none);
+		classes(families[f], "dscp=1/1/1/1/63/10/46/46", chosen);
+	}
+}
+
 /* Whoever holds the shard uses the queue: threads, one after the other. */
 static void *use_queue(void *arg)
 {
@@ -463,6 +540,7 @@ int main(void)
 		{"unequal packets", case_unequal},
 		{"ends of runs", case_run_ends},
 		{"load", case_load},
+		{"classes of service", case_classes},
 		{"open side by side", case_side_by_side},
 		{"held open", case_held_open},
 		{"detach", case_detach},

@@ -150,6 +150,26 @@ Test(frame, sum_that_comes_to_zero)
 	}
 }
 
+/* Every value of the byte. Expect it in its place, the checksums right, and the other fields as they were. */
+Test(frame, class_of_service)
+{
+	for (unsigned v6 = 0; v6 < 2; v6++)
+		for (unsigned tos = 0; tos < 256; tos++) {
+			struct frame_path path = path_to_queue(v6, 1);
+			uint8_t frame[96] = {0}, *ip = frame + FRAME_MAC_BYTES;
+			unsigned n = frame_write(frame, &path, tos % 24, frame + path.len, FRAME_SUM_FULL) + tos % 24;
+			frame_set_class(frame, &path, (uint8_t)tos);
+			if (v6)
+				cr_assert_eq(be16_at(ip), 0x6000 | tos << 4);
+			else
+				cr_assert_eq(be16_at(ip), 0x4500 | tos);
+			struct frame_in in;
+			cr_assert_eq(read_exact(frame, n, v6, false, &in), FRAME_OURS, "%u", tos);
+			cr_assert(in.len == tos % 24 && in.queue == 1);
+			right_sums(frame, n);
+		}
+}
+
 Test(frame, no_checksum)
 {
 	for (unsigned v6 = 0; v6 < 2; v6++) {

@@ -311,3 +311,62 @@ Test(sim_link, a_pause_loses_nothing)
 	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
 	down();
 }
+
+/* ---- the ring below ---- */
+
+static void put(struct over *o, uint64_t seq, uint64_t len)
+{
+	struct nic_tx tx;
+	must(o->q->ops->tx_reserve(o->q, o->peer, len, &tx) == 0);
+	memset(tx.head, 0, HEAD);
+	memcpy(tx.head, &seq, 8);
+	memset(tx.body, 0, len);
+	tx.order = NIC_ORDER_NONE;
+	must(o->q->ops->tx_commit(o->q, &tx) == 0);
+	o->q->ops->flush(o->q);
+}
+
+/* A long message leaves over a ring that has room for all of it, and small ones beside it. Expect little of it in the
+ * ring at any time, small ones soon, and the wire busy all the same. */
+Test(sim_link, little_of_a_long_message_is_in_the_ring)
+{
+	enum { BYTES = 8 << 20, MOST = 48 << 10, SMALL_NS = 20000 };
+	sb.args = "tx=8192";
+	sb_open(2);
+	up();
+	struct nic_port *lower = link_lower(overs[0].port);
+	struct nic_queue *q = lower->ops->queue(lower, 0);
+	uint64_t begin = sim_now(sb.sim), over = 0, sent_at = 0, smalls = 0;
+	bool out = false;
+	put(&overs[0], 0, BYTES);
+	while (!over && sim_now(sb.sim) < begin + UINT64_C(10000000)) {
+		struct nic_pkt pkts[16];
+		unsigned n = overs[1].q->ops->recv(overs[1].q, pkts, 16);
+		for (unsigned i = 0; i < n; i++) {
+			if (pkts[i].body_len == BYTES) {
+				over = sim_now(sb.sim);
+			} else {
+				cr_assert_leq(sim_now(sb.sim) - sent_at, SMALL_NS);
+				smalls++;
+				out = false;
+			}
+			if (pkts[i].cookie)
+				overs[1].q->ops->release(overs[1].q, pkts[i].peer, pkts[i].cookie);
+		}
+		overs[1].q->ops->flush(overs[1].q);
+		take_all(&overs[0]);
+		cr_assert_leq(q->ops->tx_waiting(q, UINT64_MAX), MOST);
+		if (!out) {
+			put(&overs[0], 1, 40);
+			sent_at = sim_now(sb.sim);
+			out = true;
+		}
+		sim_run_until(sb.sim, sim_now(sb.sim) + PASS_NS);
+	}
+	cr_assert(over != 0);
+	cr_assert_gt(smalls, 50);
+	/* 100 Gb/s, headers and the ring's beginning included. */
+	cr_assert_leq(over - begin, UINT64_C(8) * BYTES / 100 * 5 / 4);
+	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
+	down();
+}

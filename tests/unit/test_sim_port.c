@@ -262,6 +262,41 @@ Test(sim_port, a_hash_steers_paths)
 
 /* ---- sleep ---- */
 
+/* What is committed waits until its last bit is on the wire. Expect to be told so, to the byte, and when to ask again.
+ */
+Test(sim_port, says_what_waits_for_the_wire)
+{
+	sb.config.topology.host.rate_bps = UINT64_C(8000000000); /* a byte in a nanosecond */
+	sb_open(2);
+	struct nic_queue *q = sb.ends[0].q;
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(q->ops->tx_waiting(q, 0), 0);
+	cr_assert_eq(q->ops->deadline(q), UINT64_MAX);
+	for (unsigned i = 0; i < 5; i++)
+		cr_assert_eq(sb_send(0, at_1, i, 1000), 0);
+	uint64_t begin = sim_now(sb.sim);
+	for (unsigned left = 5; left > 0; left--) {
+		unsigned wakes = sb.ends[0].wakes;
+		cr_assert_eq(q->ops->tx_waiting(q, left * 1000), left * 1000);
+		cr_assert_eq(q->ops->deadline(q), UINT64_MAX, "no more than that wait");
+		cr_assert_eq(q->ops->tx_waiting(q, left * 1000 - 1), left * 1000);
+		uint64_t when = q->ops->deadline(q);
+		cr_assert_eq(when - begin, (6 - left) * 1066);
+		sb_run(when - 1 - sim_now(sb.sim));
+		cr_assert_eq(q->ops->tx_waiting(q, left * 1000 - 1), left * 1000);
+		cr_assert_eq(sb.ends[0].wakes, wakes);
+		sb_run(1);
+		cr_assert_eq(sb.ends[0].wakes, wakes + 1);
+		cr_assert_eq(q->ops->deadline(q), UINT64_MAX);
+	}
+	/* What is cancelled does not wait. */
+	struct nic_tx tx;
+	cr_assert_eq(q->ops->tx_reserve(q, at_1, 700, &tx), 0);
+	cr_assert_eq(q->ops->tx_waiting(q, 0), 700);
+	q->ops->tx_cancel(q, &tx);
+	cr_assert_eq(q->ops->tx_waiting(q, 0), 0);
+}
+
 Test(sim_port, an_armed_queue_wakes)
 {
 	sb_open(2);

@@ -25,6 +25,14 @@ Test(udp_config, args)
 	cr_assert_eq(udp_args_parse("mtu=1400,listen=10.0.0.0/24,port=7", 1, &a, &err), 0);
 	cr_assert_str_eq(a.listen, "10.0.0.0/24");
 	cr_assert(a.mtu == 1400 && a.port == 7);
+	for (unsigned i = 0; i < 8; i++)
+		cr_assert_eq(a.dscp.tos[i], i << 5);
+	cr_assert_eq(udp_args_parse("dscp=off", 1, &a, &err), 0);
+	for (unsigned i = 0; i < 8; i++)
+		cr_assert_eq(a.dscp.tos[i], 0);
+	cr_assert_eq(udp_args_parse("mtu=1400,dscp=0/1/2/03/63/40/10/46,port=7", 1, &a, &err), 0);
+	cr_assert(a.dscp.tos[0] == 0 && a.dscp.tos[3] == 3 << 2 && a.dscp.tos[4] == 63 << 2 &&
+		  a.dscp.tos[7] == 46 << 2 && a.port == 7);
 }
 
 Test(udp_config, args_wrong)
@@ -53,6 +61,18 @@ Test(udp_config, args_wrong)
 		{"listen=0123456789012345678901234567890123456789012345678901234567890123", "of 1 to 63 bytes"},
 		{"por=7", "nic=udp:por=7"},
 		{"ports=7", "is not understood"},
+		{"dscp=", "dscp is off, or eight numbers of [0, 63]"},
+		{"dscp=on", "dscp is off, or eight numbers"},
+		{"dscp=7", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/3/4/5/6", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/3/4/5/6/", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/3/4/5/6/64", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/3/4/5/6/063", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/3/4/5/6/7/8", "dscp is off, or eight numbers"},
+		{"dscp=/1/2/3/4/5/6/7", "dscp is off, or eight numbers"},
+		{"dscp=0/1/2/-3/4/5/6/7", "dscp is off, or eight numbers"},
+		{"dscp=off,dscp=off", "says dscp twice"},
+		{"dscp", "is not understood"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct udp_args a = {.port = 1};
