@@ -228,6 +228,8 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		{GOODPUT,
 		 {"loss", 0, OPTION_COUNTS, &o.losses, 0, 1000000, "N,...",
 		  "packets lost of a million, a run with each (0,10,100,1000)", NULL}},
+		{GOODPUT,
+		 {"small", 0, OPTION_FLAG, &o.small, 0, 0, NULL, "calls of 32 bytes beside, by the same worker", NULL}},
 		{GOODPUT, {"depth", 0, OPTION_COUNT, &o.depth, 1, 16, "N", "messages at a time (2)", NULL}},
 		{SWITCHED,
 		 {"priorities", 0, OPTION_COUNTS, &o.priorities, 1, SIM_PRIORITIES_MAX, "N,...",

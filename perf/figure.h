@@ -32,6 +32,7 @@ struct figure_opts {
 	uint64_t load;     /* mix: percent */
 	uint64_t limit_ns; /* of a run */
 	int mix;           /* index into figure_mixes */
+	bool small;        /* goodput: and small calls beside */
 	bool json;
 };
 

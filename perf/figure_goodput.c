@@ -4,11 +4,16 @@
 
 #include <inttypes.h>
 
-#define WARM 4u /* messages before the clock is started */
+#define WARM      4u /* messages before the clock is started */
+#define SMALL     32u
+#define PAUSE_MIN UINT64_C(5000) /* between two small calls, so that they come at any moment of the others' */
+#define PAUSE_MAX UINT64_C(15000)
 
 struct goodput {
 	struct figure_world w;
 	uint64_t begun, ended, from_ns, until_ns;
+	struct hist calls; /* --small */
+	struct sim_random random;
 };
 
 static void sender(struct cluster_worker *worker, void *ctx)
@@ -25,6 +30,33 @@ static void sender(struct cluster_worker *worker, void *ctx)
 		if (g->ended == WARM + g->w.o->messages)
 			g->until_ns = figure_now(&g->w);
 	}
+}
+
+static void small(struct cluster_worker *worker, void *ctx)
+{
+	struct goodput *g = ctx;
+	(void)worker;
+	while (!g->until_ns && !g->w.failed_n) {
+		uint64_t before = figure_now(&g->w);
+		if (!figure_call(&g->w, 0, SMALL))
+			return;
+		if (g->from_ns)
+			hist_record(&g->calls, figure_now(&g->w) - before);
+		if (cluster_sleep(PAUSE_MIN + sim_random_below(&g->random, PAUSE_MAX - PAUSE_MIN)))
+			return;
+	}
+}
+
+static void tell_small(const struct goodput *g, struct json *j)
+{
+	uint64_t p50 = hist_quantile(&g->calls, 0.5), p99 = hist_quantile(&g->calls, 0.99);
+	fprintf(figure_human(g->w.o),
+		"    beside them %" PRIu64 " calls of %u bytes: p50 %.1f us, p99 %.1f us, max %.1f us\n",
+		g->calls.count, SMALL, (double)p50 / 1e3, (double)p99 / 1e3, (double)g->calls.max / 1e3);
+	json_u64(j, "small_calls", g->calls.count);
+	json_u64(j, "small_p50_ns", p50);
+	json_u64(j, "small_p99_ns", p99);
+	json_u64(j, "small_max_ns", g->calls.max);
 }
 
 /* 0: none is set. */
@@ -54,6 +86,8 @@ static void tell(const struct goodput *g, uint64_t loss, struct json *j)
 		json_double(j, "target", wanted);
 		json_bool(j, "pass", pass);
 	}
+	if (o->small)
+		tell_small(g, j);
 	figure_tell_world(&g->w, j);
 	json_close(j);
 }
@@ -64,8 +98,9 @@ static int run(struct goodput *g, uint64_t loss)
 	const struct sim_disturbance lossy = {.loss = (uint32_t)(loss * (SIM_CERTAIN / 1000000))};
 	for (unsigned i = 0; i < 2; i++)
 		sim_link_disturb(sim_uplink(cluster_host(cluster_worker(g->w.c, i)), 0), &lossy);
-	for (uint64_t i = 0; i < g->w.o->depth; i++)
-		if (cluster_spawn(from, 0, sender, g) < 0) {
+	sim_random_init(&g->random, g->w.o->seed, "figure.small", 0);
+	for (uint64_t i = 0; i < g->w.o->depth + g->w.o->small; i++)
+		if (cluster_spawn(from, 0, i < g->w.o->depth ? sender : small, g) < 0) {
 			fprintf(stderr, "%s: no memory\n", g->w.o->what);
 			return 1;
 		}
@@ -91,7 +126,8 @@ int figure_goodput(const struct figure_opts *o)
 		.kind = SIM_PAIR, .workers = 2, .priorities = 1, .connect = FAR_CONNECT_AUTO};
 	int bad = 0;
 	for (unsigned i = 0; i < o->losses.n && !bad; i++) {
-		struct goodput g = {.begun = 0};
+		static struct goodput g;
+		g = (struct goodput){.begun = 0};
 		bad = figure_open(&g.w, o, &setup);
 		if (!bad)
 			conditions(&r, &g.w);

@@ -9,8 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
-bool link_ring_room(struct link_queue *via, uint32_t bytes)
+bool link_ring_room(struct link_queue *via, uint32_t payload_max)
 {
+	uint32_t bytes = LINK_HEAD + payload_max;
 	uint32_t most = via->ring_most > 2 * bytes ? via->ring_most : 2 * bytes;
 	uint64_t waiting = via->ops->tx_waiting(via->lower, most - bytes);
 	if (waiting + bytes > most) {

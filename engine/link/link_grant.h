@@ -39,11 +39,11 @@ struct link_grants {
 /** Of the second list, the message of which a packet may leave now; NULL: none. */
 struct link_message *link_bulk_pick(const struct link_peer *p);
 /**
- * May `bytes` more of larger messages be given to the driver below, which has tx_waiting: what lies in its ring is in
- * front of all small ones that come. As much as is on the wire before we look again: twice as much when the ring was
- * found dry, less while it is not; two packets at least.
+ * May a packet of a larger message, of so many bytes at most, be given to the driver below, which has tx_waiting: what
+ * lies in its ring is in front of all small ones that come. As much as is on the wire before we look again: twice as
+ * much when the ring was found dry, less while it is not; two packets at least.
  */
-bool link_ring_room(struct link_queue *via, uint32_t bytes);
+bool link_ring_room(struct link_queue *via, uint32_t payload_max);
 /** All of it has packet numbers. */
 void link_bulk_done(struct link_peer *p, struct link_message *m);
 /** The next packet is of the second list: until it is acknowledged small ones say which packets they may pass. */

@@ -351,8 +351,7 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 }
 
 /* 0; SHUT: the window is; FULL: the ring below is, for larger ones; or -errno of the driver below. */
-#define SHUT 1
-#define FULL 2
+enum { SHUT = 1, FULL };
 
 /* A packet of small messages. */
 static inline int send_small(struct link_queue *q, struct link_peer *p)
@@ -397,7 +396,7 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
 	if (!window_open(p, len, true))
 		return SHUT;
-	if (p->via->ops->tx_waiting && !link_ring_room(p->via, LINK_HEAD + len)) {
+	if (p->via->ops->tx_waiting && !link_ring_room(p->via, p->payload_max)) {
 		q->ring_full = true;
 		return FULL;
 	}
@@ -532,14 +531,22 @@ static void send_backlog(struct link_queue *q)
 		if (!q->backlog_first)
 			q->backlog_last = NULL;
 		p->backlogged = false;
-		if (pump(q, p, TURN_BYTES, false, &left))
+		bool more = pump(q, p, TURN_BYTES, false, &left);
+		if (more && q->ring_full && left == before) { /* it had no turn */
+			p->backlogged = true;
+			q->backlog_first = p;
+			if (!q->backlog_last)
+				q->backlog_last = p;
+		} else if (more) {
 			link_backlog_add(q, p);
+		}
 		if (left != before)
 			stuck = NULL;
 		else if (p->backlogged && !stuck)
 			stuck = p;
 	}
 	q->stalled = q->backlog_first != NULL;
+	q->ring_watched &= q->ring_full; /* a ring that nobody had anything for is not dry */
 }
 
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)

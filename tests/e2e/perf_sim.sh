@@ -46,6 +46,10 @@ bounded "$farcall" perf sim goodput --bytes 100000 --messages 20 --loss 0 --ghz 
 [ $rc -eq 0 ] && has out 'cores of 1 GHz, [0-9]* instructions a packet' && has out 'MTU 9000, 10 Gb/s' &&
 	has out '>= 0.97 \(PASS\|MISS\)'
 ok "goodput: text, with cores that take time" $?
+bounded "$farcall" perf sim goodput --bytes 1000000 --messages 20 --loss 1000 --small --json
+[ $rc -eq 0 ] && json "$conditions and $counts and all(r['small_calls'] > 10 and
+	0 < r['small_p50_ns'] <= r['small_p99_ns'] <= r['small_max_ns'] for r in j['results'])" && has err 'beside them [0-9]* calls of 32 bytes'
+ok "goodput with small calls beside" $?
 
 bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --buffer 200000 --json
 [ $rc -eq 0 ] && json "$conditions and $counts and j['figure'] == 'incast' and j['senders'] == 4 and

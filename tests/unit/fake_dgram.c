@@ -215,6 +215,12 @@ static int q_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, str
 	return 0;
 }
 
+static uint64_t q_waiting(struct nic_queue *nq, uint64_t most)
+{
+	(void)most;
+	return queue_of(nq)->port->fabric->waiting;
+}
+
 static uint32_t q_room(struct nic_queue *nq, uint32_t peer)
 {
 	(void)nq;
@@ -306,6 +312,7 @@ static const struct nic_queue_ops waking_ops = {
 	.release = q_release,
 	.tx_reserve = q_reserve,
 	.tx_room = q_room,
+	.tx_waiting = q_waiting,
 	.tx_bytes_max = q_bytes_max,
 	.tx_commit = q_commit,
 	.tx_cancel = q_cancel,

@@ -64,6 +64,7 @@ struct dgram_fabric {
 	dgram_hook *hook;
 	void *hook_ctx;
 	uint8_t priority; /* nic_tx.priority of what the hook sees */
+	uint64_t waiting; /* what tx_waiting() says */
 	_Atomic uint64_t sent, kicks, reserves;
 };
 

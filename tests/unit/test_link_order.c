@@ -218,6 +218,82 @@ Test(link_order, across_peers)
 	bench_fini();
 }
 
+static bool fill_ring(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
+{
+	struct wire_head h;
+	memcpy(&h, bytes, sizeof h);
+	if (from == 0 && h.kind == WIRE_MESSAGE && be32_get(h.length) > FAR_LINK_SMALL_BYTES)
+		bench.fabric.waiting = UINT64_MAX / 2;
+	return log_peer(ctx, from, to, q, bytes, len);
+}
+
+/* The ring below has room for a packet now and then, and there is a flush more or less often between. Expect small ones
+ * at once, and each of the large ones its turn. */
+Test(link_order, turns_at_a_full_ring)
+{
+	for (unsigned every = 1; every <= 7; every++) {
+		uint32_t to[3], ignored;
+		bench_init();
+		for (unsigned e = 0; e < 4; e++)
+			end_open(e, 1);
+		for (unsigned e = 1; e < 4; e++)
+			bench_pair(0, e, &to[e - 1], &ignored);
+		for (unsigned i = 0; i < 50; i++)
+			bench_turn();
+		memset(&left, 0, sizeof left);
+		bench.fabric.hook = fill_ring;
+		bench.fabric.waiting = UINT64_MAX / 2;
+		for (unsigned e = 0; e < 3; e++)
+			cr_assert_eq(commit(0, to[e], e, UINT64_C(3) << 20, NIC_ORDER_NONE), 0);
+		for (unsigned i = 1; i <= 60 * every; i++) {
+			if (i % every == 0)
+				bench.fabric.waiting = 0;
+			flush(0);
+			for (unsigned e = 1; e < 4; e++)
+				take(e);
+			got.n = 0;
+			bench_take(0, 0);
+			bench.now += 1000;
+		}
+		cr_assert(left.n >= 50 && left.n <= 60, "%u packets", left.n);
+		unsigned n[4] = {0};
+		for (unsigned i = 0; i < left.n; i++)
+			n[left.to[i]]++;
+		for (unsigned e = 1; e < 4; e++)
+			cr_assert(n[e] >= left.n / 4, "every %u: %u, %u and %u", every, n[1], n[2], n[3]);
+		bench.fabric.waiting = UINT64_MAX / 2;
+		unsigned before = left.n;
+		cr_assert_eq(commit(0, to[1], 9, 40, NIC_ORDER_NONE), 0);
+		flush(0);
+		cr_assert_eq(left.n, before + 1);
+		cr_assert_eq(left.to[before], 2);
+		bench_fini();
+	}
+}
+
+/* Dry with more to send: the ring gets more. Not full, and with nothing to send: it does not. */
+Test(link_order, dry_ring)
+{
+	begin();
+	struct link_queue *q = (struct link_queue *)queue(0);
+	cr_assert_eq(commit(0, at_0, 0, UINT64_C(3) << 20, NIC_ORDER_NONE), 0);
+	bench.fabric.waiting = 100000;
+	flush(0);
+	cr_assert(q->ring_full && q->ring_most == 0);
+	bench.fabric.waiting = 0;
+	flush(0);
+	uint32_t once = q->ring_most;
+	cr_assert(once >= 4000 && once < 12000, "%u", once);
+	run_until(1, 1000);
+	uint32_t most = q->ring_most;
+	for (unsigned i = 1; i < 20; i++) {
+		cr_assert_eq(commit(0, at_0, i, 5000, NIC_ORDER_NONE), 0);
+		run_until(i + 1, 1000);
+	}
+	cr_assert_leq(q->ring_most, most);
+	bench_fini();
+}
+
 static uint64_t mixed_len(uint64_t seq)
 {
 	uint64_t x = (seq + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
