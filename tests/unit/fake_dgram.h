@@ -63,8 +63,8 @@ struct dgram_fabric {
 	bool crc, wake, hash, unready; /* unready: UP is not reported */
 	dgram_hook *hook;
 	void *hook_ctx;
-	uint8_t priority; /* nic_tx.priority of what the hook sees */
-	uint64_t waiting; /* what tx_waiting() says */
+	_Atomic uint8_t priority; /* nic_tx.priority of what the hook sees */
+	_Atomic uint64_t waiting; /* what tx_waiting() says */
 	_Atomic uint64_t sent, kicks, reserves;
 };
 
