@@ -2,6 +2,7 @@
 /* `farcall perf sim`: its options, and the conditions that every figure states. */
 #include "figure.h"
 
+#include "base/limits.h"
 #include "base/must.h"
 #include "perf.h"
 
@@ -14,7 +15,7 @@
 #define HOUR_NS UINT64_C(3600000000000)
 #define MILLIS  UINT64_C(1000000)
 
-enum taker { GOODPUT = 1, INCAST = 2, MIX = 4, SESSIONS = 8, SWITCHED = INCAST | MIX, ALL = 15 };
+enum taker { GOODPUT = 1, INCAST = 2, MIX = 4, SESSIONS = 8, SWITCHED = INCAST | MIX, WORLDS = 7, ALL = 15 };
 
 struct figure_kind {
 	const char *name;
@@ -56,10 +57,11 @@ static const struct figure_kind kinds[] = {
 	{"sessions",
 	 figure_sessions,
 	 SESSIONS,
-	 {.gbps = 100, .messages = 100000, .workers = 255, .buffer_bytes = 4 << 20},
-	 "one worker calls shards of many others, at random",
-	 "One worker calls the 16 shards of each of many others, over a session each, at random and then always the "
-	 "same one.\nMemory and time are this machine's, and vary; both ends of all sessions are in this process."},
+	 {.messages = 100000, .sessions = 20000, .depth = 16},
+	 "one shard calls many others, at random",
+	 "One shard calls many others, over a session each: at random, and as few of them as calls are under way.\n"
+	 "Memory and time are this machine's, and vary; the others are virtual, and cost next to nothing.\n"
+	 "Not in it: what the control core knows of a session, and the driver below of a place."},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -209,20 +211,20 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		{ALL,
 		 {"seed", 0, OPTION_COUNT, &o.seed, 0, UINT64_C(1) << 62, "N", "what all chance follows from (1)",
 		  NULL}},
-		{ALL, {"mtu", 0, OPTION_COUNT, &o.mtu, SIM_MTU_MIN, 9216, "BYTES", "of IP (1500)", NULL}},
-		{ALL,
+		{WORLDS, {"mtu", 0, OPTION_COUNT, &o.mtu, SIM_MTU_MIN, 9216, "BYTES", "of IP (1500)", NULL}},
+		{WORLDS,
 		 {"rate", 0, OPTION_COUNT, &o.gbps, 1, 1000, "GBPS",
 		  "of every host's cable (goodput 100, incast 25, mix 10)", NULL}},
-		{ALL,
+		{WORLDS,
 		 {"delay", 0, OPTION_DURATION, &o.delay_ns, 1, 10 * MILLIS, "TIME", "of every cable, one way (1us)",
 		  NULL}},
-		{ALL,
+		{WORLDS,
 		 {"ring", 0, OPTION_COUNT, &o.tx_slots, 8, 16384, "N",
 		  "packets that wait for the wire in a NIC of a worker, in one line (512)", NULL}},
-		{ALL,
+		{WORLDS,
 		 {"ghz", 0, OPTION_COUNT, &o.ghz, 1, 100, "N",
 		  "cores of so many GHz, two instructions in a cycle (a core takes no time)", NULL}},
-		{ALL,
+		{WORLDS,
 		 {"limit", 0, OPTION_DURATION, &o.limit_ns, MILLIS, HOUR_NS, "TIME",
 		  "virtual time of a run (incast 1s, else 10s)", NULL}},
 		{GOODPUT,
@@ -245,7 +247,9 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 1000000, "N",
 		  "that are measured: all (100), or of each sender at the least (incast 10)", NULL}},
 		{SESSIONS,
-		 {"workers", 0, OPTION_COUNT, &o.workers, 1, 255, "N", "other workers, of 16 shards each (255)", NULL}},
+		 {"sessions", 0, OPTION_COUNT, &o.sessions, 1, FAR_LINK_PEERS_MAX, "N", "other shards (20000)", NULL}},
+		{SESSIONS,
+		 {"depth", 0, OPTION_COUNT, &o.depth, 1, 64, "N", "calls at a time, after one at a time (16)", NULL}},
 		{SESSIONS,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 100000000, "N", "calls of each measurement (100000)",
 		  NULL}},

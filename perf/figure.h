@@ -28,6 +28,7 @@ struct figure_opts {
 	uint64_t tx_slots;             /* of a NIC's transmit ring */
 	uint64_t ghz;                  /* of the cores; 0: a core is never what one waits for */
 	uint64_t workers;              /* incast: senders */
+	uint64_t sessions;
 	uint64_t bytes, messages, depth;
 	uint64_t load;     /* mix: percent */
 	uint64_t limit_ns; /* of a run */

@@ -1,124 +1,366 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * One worker calls many remote shards, each over a session of its own. All ends are in this process, so what is
- * measured here, unlike in the other figures, is real: memory that both ends of a session need, and time of a core for
- * a call, the simulator's part included. A call to any of many costs more by what the caches do not hold, and by what
- * it takes a shard that nobody has called for long to fall asleep and be woken.
+ * One shard calls many remote shards, each over a session of its own. The others are virtual (virtual_shards.h), so
+ * what is measured here, unlike in the other figures, is real: the memory that one end of a session needs while nothing
+ * is under way, and the time of a core for a call, its answer made and taken. Calls go to sessions at random, and to as
+ * few as there are calls under way: one packet each in both, so that the difference is what the caches do not hold.
  */
 #include "figure.h"
 
 #include "base/limits.h"
+#include "base/must.h"
 #include "idle_usage.h"
+#include "link/link_port.h"
+#include "shard/call.h"
+#include "virtual_shards.h"
 
 #include <inttypes.h>
+#include <linux/perf_event.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-#define SHARDS       16u
 #define BYTES        32u
+#define ROUNDS       7u
 #define BYTES_TARGET 512.0
+#define RATE_TARGET  0.8
+/* A message reads and writes one line of a session and two of its connection: asserted beside the structures. */
+#define LINES_EACH 3u
 
 struct sessions {
-	struct figure_world w;
-	unsigned n;     /* sessions */
-	unsigned visit; /* calls go to the first so many, at random */
-	uint64_t calls; /* so many */
-	bool each;      /* to one after the other instead */
+	const struct figure_opts *o;
+	struct nic_port *port;
+	struct shard *shard;
+	struct registry registry;
 	struct sim_random random;
+	uint32_t n, up_n; /* sessions; that are up */
+	uint64_t under_way, done_n, failed_n;
+	char text[NIC_TEXT_BYTES_MAX];
+	int counter; /* of instructions; −1: the kernel gives none */
 };
 
-static uint64_t cpu_ns(void)
+struct cost {
+	double ns, instructions; /* for each call; instructions: 0 where nobody counts */
+};
+
+/* ---- sessions ---- */
+
+static void no_ctl(void *ctx)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+	(void)ctx;
 }
 
-static void caller(struct cluster_worker *worker, void *ctx)
+static void settle(struct sessions *s)
+{
+	for (unsigned i = 0; i < 200; i++) {
+		const struct timespec pause = {0, 50000};
+		shard_pass(s->shard);
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* The shard is told as the control core would. */
+static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct sessions *s = ctx;
-	for (uint64_t i = 0; i < s->calls; i++) {
-		struct far_err err = {.status = FAR_OK};
-		size_t len;
-		unsigned to = s->each ? (unsigned)i : (unsigned)sim_random_below(&s->random, s->visit);
-		struct far_to at = {.worker = (int32_t)(1 + to / SHARDS), .shard = (int32_t)(to % SHARDS)};
-		if (far_msg_call(cluster_agent(worker), at, FIGURE_SINK, figure_bytes(BYTES), BYTES, NULL, NULL, 0,
-				 &len, &err)) {
-			figure_failed(&s->w, &err);
-			return;
+	if (ev->type != NIC_EVENT_UP) {
+		snprintf(s->text, sizeof s->text, "%s", ev->text ? ev->text : "a connection ended");
+		return 0;
+	}
+	struct mail m = {.type = MAIL_PEER_UP,
+			 .worker = s->up_n / VIRTUAL_SHARDS_EACH,
+			 .shard = (uint8_t)(s->up_n % VIRTUAL_SHARDS_EACH),
+			 .peer = ev->peer,
+			 .incarnation = 1};
+	must(mailbox_put(&s->shard->mail_in, &m));
+	shard_take_mail(s->shard);
+	s->up_n++;
+	return 0;
+}
+
+static int connect_some(struct sessions *s, uint32_t n)
+{
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	virtual_shards_address(&addr);
+	for (uint32_t i = 0; i < n; i++)
+		if (s->port->ops->connect(s->port, 0, &addr, (s->up_n + i) % VIRTUAL_SHARDS_EACH, NULL, 0, UINT64_MAX,
+					  s, &err)) {
+			snprintf(s->text, sizeof s->text, "%s", err.text);
+			return -1;
+		}
+	uint32_t until = s->up_n + n;
+	for (unsigned turns = 0; s->up_n < until && turns < 100000 && !s->text[0]; turns++) {
+		s->port->ops->step(s->port, 0, on_event, s);
+		shard_pass(s->shard);
+	}
+	return s->up_n == until ? 0 : -1;
+}
+
+static int connect_all(struct sessions *s)
+{
+	while (s->up_n < s->n) {
+		uint32_t left = s->n - s->up_n;
+		if (connect_some(s, left < VIRTUAL_CONNECTS ? left : VIRTUAL_CONNECTS)) {
+			fprintf(stderr, "%s: %u of %u sessions are up: %s\n", s->o->what, s->up_n, s->n,
+				s->text[0] ? s->text : "no answer");
+			return 1;
 		}
 	}
+	settle(s);
+	return 0;
 }
 
-/* Time of the core for each call. 1: it cannot be done, stderr says why. */
-static int visit(struct sessions *s, unsigned n, uint64_t calls, bool each, double *ns)
+static void counter_open(struct sessions *s)
 {
-	s->visit = n;
-	s->calls = calls;
-	s->each = each;
-	if (cluster_spawn(cluster_worker(s->w.c, 0), 0, caller, s) < 0) {
-		fprintf(stderr, "%s: no memory\n", s->w.o->what);
+	struct perf_event_attr attr = {.type = PERF_TYPE_HARDWARE,
+				       .size = sizeof attr,
+				       .config = PERF_COUNT_HW_INSTRUCTIONS,
+				       .exclude_kernel = 1,
+				       .exclude_hv = 1};
+	s->counter = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+}
+
+static uint64_t counted(const struct sessions *s)
+{
+	uint64_t n = 0;
+	return s->counter >= 0 && read(s->counter, &n, sizeof n) == sizeof n ? n : 0;
+}
+
+/* 1: it cannot be made, stderr says why. */
+static int sessions_open(struct sessions *s)
+{
+	struct nic_err err = {""};
+	struct nic_caps caps;
+	struct nic_port *below = virtual_shards_open();
+	const struct link_config link = {.queues = 1, .head_bytes = sizeof(struct shm_head), .signal = no_ctl};
+	if (!below || link_open(below, &link, &s->port, &err)) {
+		fprintf(stderr, "%s: %s\n", s->o->what, below ? err.text : "no memory");
+		if (below)
+			below->ops->close(below);
 		return 1;
 	}
-	uint64_t before = cpu_ns();
-	if (figure_run(&s->w))
+	s->port->ops->caps(s->port, &caps);
+	registry_init(&s->registry);
+	struct shard_config config = {
+		.ports = {{s->port->ops->queue(s->port, 0), caps.slots, caps.peers_max, caps.poll_costs}},
+		.ports_n = 1,
+		.world = (s->n + VIRTUAL_SHARDS_EACH - 1) / VIRTUAL_SHARDS_EACH,
+		.name = "caller",
+		.clock = &clock_monotonic,
+		.registry = &s->registry,
+		.ctl_wake = no_ctl};
+	s->shard = shard_create(&config);
+	if (!s->shard) {
+		fprintf(stderr, "%s: no memory\n", s->o->what);
 		return 1;
-	*ns = (double)(cpu_ns() - before) / (double)calls;
-	if (s->w.failed_n)
-		fprintf(stderr, "%s: %s\n", s->w.o->what, s->w.failed.text);
-	return s->w.failed_n != 0;
+	}
+	must(shard_enter(s->shard));
+	counter_open(s);
+	return 0;
 }
 
-static void tell(const struct sessions *s, double bytes, double one, double many, struct json *j)
+static void sessions_close(struct sessions *s)
 {
-	const struct figure_opts *o = s->w.o;
-	FILE *f = figure_human(o);
-	fprintf(f, "%u sessions of one worker, which has room for %u (FAR_LINK_PEERS_MAX)\n", s->n, FAR_LINK_PEERS_MAX);
-	fprintf(f, "    resident bytes of each, at one end: %.0f  <= %.0f %s\n", bytes, BYTES_TARGET,
-		figure_verdict(bytes <= BYTES_TARGET));
-	fprintf(f, "    a call, both ends and the simulator: %.0f ns to one, %.0f ns to any: %+.0f ns\n", one, many,
-		many - one);
+	if (s->shard) {
+		session_close_all(s->shard);
+		shard_leave(s->shard);
+	}
+	if (s->port)
+		s->port->ops->close(s->port);
+	shard_destroy(s->shard);
+	if (s->counter >= 0)
+		close(s->counter);
+}
+
+/* ---- calls ---- */
+
+static void on_done(void *user, const struct outcome *o)
+{
+	struct sessions *s = user;
+	s->under_way--;
+	s->done_n++;
+	s->failed_n += o->status != FAR_OK || o->len != BYTES;
+}
+
+static void call(struct sessions *s, uint32_t to)
+{
+	const struct call_start start = {.worker = to / VIRTUAL_SHARDS_EACH,
+					 .shard = (uint8_t)(to % VIRTUAL_SHARDS_EACH),
+					 .fn = FIGURE_SINK,
+					 .deadline = TIME_NEVER,
+					 .left = TIME_NEVER,
+					 .done = on_done,
+					 .user = s,
+					 .data = figure_bytes(BYTES),
+					 .len = BYTES};
+	if (shard_call(s->shard, &start) == 0)
+		s->under_way++;
+	else
+		s->failed_n++;
+}
+
+static uint64_t now_ns(void)
+{
+	return clock_now(&clock_monotonic);
+}
+
+/* `depth` at a time, to the first `of` sessions: at random, or, when they are no more, one after the other. */
+static struct cost visit(struct sessions *s, uint64_t calls, uint64_t depth, uint32_t of)
+{
+	uint64_t before = now_ns(), instructions = counted(s), begun = 0, passes = 0;
+	s->done_n = 0;
+	while (s->done_n < calls && s->failed_n == 0 && passes++ < 1000 * (calls + 1000)) {
+		for (; begun < calls && s->under_way < depth; begun++)
+			call(s, of <= depth ? (uint32_t)(begun % of) : (uint32_t)sim_random_below(&s->random, of));
+		shard_pass(s->shard);
+	}
+	s->failed_n += s->done_n != calls;
+	return (struct cost){(double)(now_ns() - before) / (double)calls,
+			     (double)(counted(s) - instructions) / (double)calls};
+}
+
+static int less(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static double median(double *of)
+{
+	qsort(of, ROUNDS, sizeof *of, less);
+	return of[ROUNDS / 2];
+}
+
+struct rate {
+	struct cost few, many;
+	double ratio; /* of the rates, median of the rounds */
+};
+
+/* In turns, so that what the machine does meanwhile meets both. */
+static struct rate compare(struct sessions *s, uint64_t depth)
+{
+	double few[ROUNDS], many[ROUNDS], ratio[ROUNDS];
+	uint64_t calls = s->o->messages;
+	uint32_t least = depth < s->n ? (uint32_t)depth : s->n;
+	struct rate r = {.ratio = 0};
+	visit(s, calls, depth, least);
+	for (unsigned i = 0; i < ROUNDS && s->failed_n == 0; i++) {
+		r.few = visit(s, calls, depth, least);
+		r.many = visit(s, calls, depth, s->n);
+		few[i] = r.few.ns;
+		many[i] = r.many.ns;
+		ratio[i] = r.few.ns / r.many.ns;
+	}
+	if (s->failed_n == 0) {
+		r.few.ns = median(few);
+		r.many.ns = median(many);
+		r.ratio = median(ratio);
+	}
+	return r;
+}
+
+/* ---- what is told ---- */
+
+struct memory {
+	double heap, resident; /* of each session: by the allocator's count; by the kernel's, tables and all */
+};
+
+static void tell_memory(const struct sessions *s, const struct memory *m, struct json *j)
+{
+	FILE *f = figure_human(s->o);
+	double each = m->heap + (double)sizeof(struct session);
+	fprintf(f, "%u sessions of one shard, which has room for %u (FAR_LINK_PEERS_MAX)\n", s->n, FAR_LINK_PEERS_MAX);
+	fprintf(f, "    bytes of each, nothing being under way: %.0f  <= %.0f %s\n", each, BYTES_TARGET,
+		figure_verdict(each <= BYTES_TARGET));
+	fprintf(f, "        its connection: struct link_peer %zu, by the allocator's count %.0f; struct session %zu\n",
+		sizeof(struct link_peer), m->heap, sizeof(struct session));
+	fprintf(f, "        by the kernel's count, with its entries in all tables: %.0f\n", m->resident);
+	fprintf(f, "    lines of it that a call looks at: %u\n", LINES_EACH);
 	json_u64(j, "sessions", s->n);
 	json_u64(j, "sessions_max", FAR_LINK_PEERS_MAX);
-	json_u64(j, "calls", o->messages);
-	json_double(j, "bytes_each", bytes);
-	json_double(j, "target", BYTES_TARGET);
-	json_bool(j, "pass", bytes <= BYTES_TARGET);
-	json_double(j, "one_ns", one);
-	json_double(j, "any_ns", many);
-	json_double(j, "added_ns", many - one);
-	json_u64(j, "calls_failed", s->w.failed_n);
+	json_u64(j, "calls", s->o->messages);
+	json_double(j, "bytes_each", each);
+	json_double(j, "bytes_link_peer", (double)sizeof(struct link_peer));
+	json_double(j, "bytes_link_heap", m->heap);
+	json_double(j, "bytes_session", (double)sizeof(struct session));
+	json_double(j, "bytes_resident", m->resident);
+	json_double(j, "bytes_target", BYTES_TARGET);
+	json_bool(j, "bytes_pass", each <= BYTES_TARGET);
+	json_u64(j, "lines_each", LINES_EACH);
 }
 
-static int measure(struct sessions *s, struct figure_report *r)
+static void tell_rate(const struct sessions *s, const struct rate *r, uint64_t depth, struct json *j)
+{
+	FILE *f = figure_human(s->o);
+	fprintf(f, "    %" PRIu64 " at a time: %.0f ns a call to few, %.0f to any, %.2f x the rate  >= %.1f %s", depth,
+		r->few.ns, r->many.ns, r->ratio, RATE_TARGET, figure_verdict(r->ratio >= RATE_TARGET));
+	if (s->counter >= 0)
+		fprintf(f, "; %.0f and %.0f instructions", r->few.instructions, r->many.instructions);
+	fprintf(f, "\n");
+	json_object(j, NULL);
+	json_u64(j, "depth", depth);
+	json_double(j, "few_ns", r->few.ns);
+	json_double(j, "any_ns", r->many.ns);
+	json_double(j, "few_instructions", r->few.instructions);
+	json_double(j, "any_instructions", r->many.instructions);
+	json_double(j, "ratio", r->ratio);
+	json_double(j, "ratio_target", RATE_TARGET);
+	json_bool(j, "ratio_pass", r->ratio >= RATE_TARGET);
+	json_close(j);
+}
+
+static double heap(void)
+{
+	struct mallinfo2 m = mallinfo2();
+	return (double)(m.uordblks + m.hblkhd);
+}
+
+static int measure(struct sessions *s)
 {
 	struct idle_usage before, after;
-	double first, one, many;
 	idle_usage_read(&before);
-	int bad = visit(s, s->n, s->n, true, &first);
-	/* Rings are used from end to end. */
-	bad = bad || visit(s, s->n, s->w.o->messages, false, &many);
+	double at = heap();
+	if (connect_all(s))
+		return 1;
+	double bytes = heap() - at;
 	idle_usage_read(&after);
-	bad = bad || visit(s, 1, s->w.o->messages, false, &one);
-	bad = bad || visit(s, s->n, s->w.o->messages, false, &many);
-	if (!bad) {
-		figure_begin(r, &s->w);
-		tell(s, (double)(after.rss_bytes - before.rss_bytes) / 2 / s->n, one, many, &r->json);
+	const struct memory m = {bytes / s->n, (double)(after.rss_bytes - before.rss_bytes) / s->n};
+	struct rate one = compare(s, 1), deep = compare(s, s->o->depth);
+	if (s->failed_n) {
+		fprintf(stderr, "%s: %" PRIu64 " calls failed\n", s->o->what, s->failed_n);
+		return 1;
 	}
-	return bad;
+	char *text = NULL;
+	size_t size = 0;
+	struct json j;
+	FILE *f = open_memstream(&text, &size);
+	must(f != NULL);
+	json_begin(&j, f);
+	json_string(&j, "figure", "sessions");
+	json_u64(&j, "seed", s->o->seed);
+	tell_memory(s, &m, &j);
+	json_array(&j, "rates");
+	tell_rate(s, &one, 1, &j);
+	tell_rate(s, &deep, s->o->depth, &j);
+	json_end(&j);
+	fclose(f);
+	if (s->o->json)
+		fwrite(text, 1, size, stdout);
+	free(text);
+	return 0;
 }
 
 int figure_sessions(const struct figure_opts *o)
 {
-	struct figure_report r = {.o = o};
-	struct sessions s = {.n = (unsigned)o->workers * SHARDS};
-	const struct figure_setup setup = {.kind = SIM_STAR,
-					   .workers = (unsigned)o->workers + 1,
-					   .priorities = 1,
-					   .connect = FAR_CONNECT_LAZY,
-					   .shards = SHARDS};
-	int bad = figure_open(&s.w, o, &setup);
+	struct sessions s = {.o = o, .n = (uint32_t)o->sessions, .counter = -1};
 	sim_random_init(&s.random, o->seed, "figure.sessions", 0);
-	bad = bad || measure(&s, &r);
-	figure_close(&s.w);
-	return figure_end(&r, bad);
+	int bad = sessions_open(&s);
+	bad = bad || measure(&s);
+	sessions_close(&s);
+	return bad;
 }

@@ -37,13 +37,8 @@ static bool post(void *ctx, unsigned shard, const struct mail *mail)
 {
 	struct far_agent *a = ctx;
 	struct shard *s = a->shards[shard];
-	struct mail m = *mail;
-	if (m.type == MAIL_PEER_UP && !(m.memory = session_memory_new()))
+	if (!mailbox_put(&s->mail_in, mail))
 		return false;
-	if (!mailbox_put(&s->mail_in, &m)) {
-		session_memory_free(m.memory);
-		return false;
-	}
 	/* The control core never drives a shard: it wakes whoever does. */
 	shard_wake(s);
 	return true;
@@ -52,11 +47,7 @@ static bool post(void *ctx, unsigned shard, const struct mail *mail)
 static bool take(void *ctx, unsigned shard, struct mail *mail)
 {
 	struct far_agent *a = ctx;
-	if (!mailbox_get(&a->shards[shard]->mail_out, mail))
-		return false;
-	session_memory_free(mail->memory);
-	mail->memory = NULL;
-	return true;
+	return mailbox_get(&a->shards[shard]->mail_out, mail);
 }
 
 static uint64_t outstanding(void *ctx)

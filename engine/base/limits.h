@@ -181,8 +181,9 @@
  * takes on a machine that is busy, so that none is dropped that is merely slow. */
 #define FAR_STORE_SILENT_NS UINT64_C(5000000000)
 
-/* engine/link: connections of a port and queues, as shm has them. */
-#define FAR_LINK_PEERS_MAX  4096u
+/* engine/link: connections of a port: twice those of one of 16 shards to all shards of the largest group. A power of
+ * two, 15 bits of the token that names one; 49 are random. Queues, as shm has them. */
+#define FAR_LINK_PEERS_MAX  32768u
 #define FAR_LINK_QUEUES_MAX 16u
 /* Packets of one direction that are not acknowledged; power of two, four times what an acknowledgement's bitmap shows.
  * Their bytes: four UDP datagrams of the largest size, which a socket's usual receive buffer (208 KiB, counted double)

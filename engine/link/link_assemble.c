@@ -20,9 +20,18 @@ static void deliver(struct link_queue *q, struct link_peer *p, struct link_messa
 		q->ready_last = &m->next;
 		p->ready_n++;
 	} else {
-		*p->held_last = m;
-		p->held_last = &m->next;
+		*p->rings->held_last = m;
+		p->rings->held_last = &m->next;
 	}
+}
+
+uint64_t link_ack_bits(const struct link_peer *p)
+{
+	uint64_t bits = 0;
+	for (uint32_t i = 0; i < LINK_BITMAP; i++)
+		if (p->rings->arrived[(p->rx_next + 1 + i) % FAR_LINK_WINDOW].message)
+			bits |= UINT64_C(1) << i;
+	return bits;
 }
 
 /* It has our token and says what cannot be. */
@@ -35,8 +44,8 @@ void link_broken(struct link_queue *q, struct link_peer *p)
 static struct link_message *assembling(struct link_peer *p, uint32_t first)
 {
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->assembling[i] && p->assembling[i]->first == first)
-			return p->assembling[i];
+		if (p->rings->assembling[i] && p->rings->assembling[i]->first == first)
+			return p->rings->assembling[i];
 	return NULL;
 }
 
@@ -54,17 +63,17 @@ static bool early_forget(struct link_queue *q, struct link_peer *p)
 		p->rings->arrived[i].message = NULL;
 		bool part = false;
 		for (unsigned k = 0; m && k < FAR_LINK_ASSEMBLIES; k++)
-			part |= p->assembling[k] == m;
+			part |= p->rings->assembling[k] == m;
 		if (!part)
 			link_messages_in_free(q, m);
 	}
 	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
-		if (p->assembling[k] && !p->assembling[k]->begun) {
-			link_message_in_free(q, p->assembling[k]);
-			p->assembling[k] = NULL;
+		if (p->rings->assembling[k] && !p->rings->assembling[k]->begun) {
+			link_message_in_free(q, p->rings->assembling[k]);
+			p->rings->assembling[k] = NULL;
 		}
 	p->early_n = handed_up;
-	p->loose_n = 0;
+	p->rings->loose_n = 0;
 	p->pieces = false;
 	return handed_up < before;
 }
@@ -75,8 +84,8 @@ static struct link_message *message_begin(struct link_queue *q, struct link_peer
 {
 	unsigned early = 0, at = FAR_LINK_ASSEMBLIES;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		if (p->assembling[i])
-			early += !p->assembling[i]->begun;
+		if (p->rings->assembling[i])
+			early += !p->rings->assembling[i]->begun;
 		else
 			at = i;
 	}
@@ -89,15 +98,15 @@ static struct link_message *message_begin(struct link_queue *q, struct link_peer
 		return NULL;
 	m->first = first;
 	if (!whole)
-		p->assembling[at] = m;
+		p->rings->assembling[at] = m;
 	return m;
 }
 
 static void message_end(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->assembling[i] == m)
-			p->assembling[i] = NULL;
+		if (p->rings->assembling[i] == m)
+			p->rings->assembling[i] = NULL;
 	link_grants_end(q, m);
 	deliver(q, p, m);
 }
@@ -147,12 +156,12 @@ static void hand_up_early(struct link_queue *q, struct link_peer *p, struct link
 /* Those that waited for one that has gone up. */
 static void loose_run(struct link_queue *q, struct link_peer *p)
 {
-	for (uint32_t i = 1; p->loose_n && i < FAR_LINK_WINDOW; i++) {
+	for (uint32_t i = 1; p->rings->loose_n && i < FAR_LINK_WINDOW; i++) {
 		struct link_arrived *a = &p->rings->arrived[(p->rx_next + i) % FAR_LINK_WINDOW];
 		if (!a->message || !a->message->loose || !may_go_up(p, p->rx_next + i, a->offset))
 			continue;
 		a->message->loose = false;
-		p->loose_n--;
+		p->rings->loose_n--;
 		hand_up_early(q, p, a);
 	}
 }
@@ -174,14 +183,14 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 			p->rx_next++;
 		} else if (whole) {
 			p->rx_next++;
-			p->loose_n -= m->loose;
+			p->rings->loose_n -= m->loose;
 			m->loose = false;
 			deliver_all(q, p, m);
 		} else if (!packet_end(q, p, m, end)) {
 			return false;
 		}
 	}
-	if (p->loose_n)
+	if (p->rings->loose_n)
 		loose_run(q, p);
 	return true;
 }
@@ -264,10 +273,10 @@ static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p
  * twice; and what the network repeats is not marked. */
 static void came_twice(struct link_peer *p, const struct wire_head *h, uint32_t number)
 {
-	if (p->twice || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN)
+	if (p->twice || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN || (int32_t)(number - p->again_first) < 0)
 		return;
-	for (uint32_t i = 0; i < p->again_n && i < LINK_AGAIN_KEPT; i++)
-		if (p->again[i] == number)
+	for (uint32_t i = 0; i < p->rings->again_n && i < LINK_AGAIN_KEPT; i++)
+		if (p->rings->again[i] == number)
 			return;
 	p->twice = WIRE_TWICE | ((int32_t)(number - p->rx_told) >= 0 ? WIRE_UNTOLD : 0);
 	p->twice_number = number;
@@ -276,7 +285,7 @@ static void came_twice(struct link_peer *p, const struct wire_head *h, uint32_t 
 static void note_again(struct link_peer *p, const struct wire_head *h, uint32_t number)
 {
 	if (h->marks & WIRE_AGAIN)
-		p->again[p->again_n++ % LINK_AGAIN_KEPT] = number;
+		p->rings->again[p->rings->again_n++ % LINK_AGAIN_KEPT] = number;
 }
 
 /* One of several messages that cannot be handed up from where it lies. */
@@ -332,7 +341,7 @@ static void take_loose(struct link_queue *q, struct link_peer *p, const struct w
 		loose_run(q, p);
 	} else {
 		a->message->loose = true;
-		p->loose_n++;
+		p->rings->loose_n++;
 		link_ack_soon(q, p);
 	}
 }
@@ -350,6 +359,7 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f)
 {
 	uint32_t ahead = f->number - p->rx_next;
+	link_rings_need(q, p);
 	const struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
 	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
 		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* beyond any window */

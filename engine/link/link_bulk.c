@@ -32,13 +32,13 @@ bool link_ring_room(struct link_queue *via, uint32_t payload_max)
 /* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
 static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
 {
-	if (m->len > p->payload_max && p->bulk_open >= FAR_LINK_OPEN)
+	if (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN)
 		return false;
 	if (m->order == NIC_ORDER_NONE)
 		return true;
-	if (m->order == NIC_ORDER_ALL ? m != p->bulk_next : strict)
+	if (m->order == NIC_ORDER_ALL ? m != p->rings->bulk_next : strict)
 		return false;
-	return (int32_t)(p->small_sent - m->first) >= 0;
+	return (int32_t)(p->rings->small_sent - m->first) >= 0;
 }
 
 static inline uint32_t left_of(const struct link_message *m)
@@ -48,8 +48,8 @@ static inline uint32_t left_of(const struct link_message *m)
 
 struct link_message *link_bulk_pick(const struct link_peer *p)
 {
-	bool strict = false, oldest = p->bulk_turn % FAR_LINK_GRANT_SHARE == 0;
-	struct link_message *best = NULL, *m = p->bulk_next;
+	bool strict = false, oldest = p->rings->bulk_turn % FAR_LINK_GRANT_SHARE == 0;
+	struct link_message *best = NULL, *m = p->rings->bulk_next;
 	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
 		bool may = m->done ? m->done < m->granted : may_begin(p, m, strict);
 		strict |= m->order != NIC_ORDER_NONE;
@@ -63,46 +63,46 @@ struct link_message *link_bulk_pick(const struct link_peer *p)
 
 void link_bulk_done(struct link_peer *p, struct link_message *m)
 {
-	struct link_message **at = &p->bulk_next, *before = NULL;
+	struct link_message **at = &p->rings->bulk_next, *before = NULL;
 	while (*at != m) {
 		before = *at;
 		at = &before->next;
 	}
 	*at = m->next;
-	if (p->bulk_last == m)
-		p->bulk_last = before;
+	if (p->rings->bulk_last == m)
+		p->rings->bulk_last = before;
 	m->next = NULL;
-	p->bulk_open--;
-	p->bulk_strict -= m->order != NIC_ORDER_NONE;
+	p->rings->bulk_open--;
+	p->rings->bulk_strict -= m->order != NIC_ORDER_NONE;
 }
 
 void link_bulk_note(struct link_peer *p, unsigned order)
 {
-	if (!p->bulk_out) {
-		p->bulk_out = true;
-		p->small_last = p->next - 1;
-		p->strict_end = p->next;
+	if (!p->rings->bulk_out) {
+		p->rings->bulk_out = true;
+		p->rings->small_last = p->next - 1;
+		p->rings->strict_end = p->next;
 	}
-	p->bulk_end = p->next + 1;
+	p->rings->bulk_end = p->next + 1;
 	if (order != NIC_ORDER_NONE)
-		p->strict_end = p->next + 1;
+		p->rings->strict_end = p->next + 1;
 }
 
 unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, const struct link_message *end,
 			  uint32_t *offset)
 {
-	if ((int32_t)(p->bulk_end - p->una) <= 0) {
-		p->bulk_out = false;
+	if ((int32_t)(p->rings->bulk_end - p->una) <= 0) {
+		p->rings->bulk_out = false;
 		return 0;
 	}
-	bool stream = (int32_t)(p->strict_end - p->una) <= 0;
+	bool stream = (int32_t)(p->rings->strict_end - p->una) <= 0;
 	for (;; m = m->next) {
 		if (m->order != NIC_ORDER_NONE && !(m->order == NIC_ORDER_STREAM && stream))
 			return 0;
 		if (m == end)
 			break;
 	}
-	uint32_t before = (int32_t)(p->small_last - p->una) >= 0 ? p->small_last : p->una - 1;
+	uint32_t before = (int32_t)(p->rings->small_last - p->una) >= 0 ? p->rings->small_last : p->una - 1;
 	*offset = p->next - before;
 	return WIRE_LOOSE;
 }
@@ -111,7 +111,7 @@ unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, con
 static bool granted(struct link_peer *p, const struct wire_grant *g)
 {
 	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);
-	struct link_message *m = p->bulk_next;
+	struct link_message *m = p->rings ? p->rings->bulk_next : NULL;
 	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
 		if (m->done == 0 || m->first != first)
 			continue;
@@ -137,9 +137,10 @@ void link_bulk_window(struct link_peer *p, uint32_t packets)
 {
 	if (packets == 0)
 		return;
-	p->window = packets < FAR_LINK_WINDOW ? packets : FAR_LINK_WINDOW;
-	uint32_t small = p->window / (FAR_LINK_WINDOW / FAR_LINK_SMALL_PACKETS);
-	p->window_bulk = p->window > 1 ? p->window - (small ? small : 1) : 1;
+	uint32_t window = packets < FAR_LINK_WINDOW ? packets : FAR_LINK_WINDOW;
+	uint32_t small = window / (FAR_LINK_WINDOW / FAR_LINK_SMALL_PACKETS);
+	p->window = (uint16_t)window;
+	p->window_bulk = (uint16_t)(window > 1 ? window - (small ? small : 1) : 1);
 }
 
 void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const uint8_t *body,
@@ -162,6 +163,6 @@ void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire
 		link_peer_dead(q, p, -EPROTO);
 		return;
 	}
-	if (p->bulk_next)
+	if (p->rings && p->rings->bulk_next)
 		link_backlog_add(q, p);
 }

@@ -132,8 +132,8 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 	g->out += out_of(m);
 	g->out -= out;
 	g->due = true;
-	m->peer->grant_at = 0;
-	m->peer->regrants = 0;
+	m->peer->rings->grant_at = 0;
+	m->peer->rings->regrants = 0;
 	if (g->timed == m && done > g->timed_offset)
 		timing_end(q);
 }
@@ -159,9 +159,9 @@ void link_grants_end(struct link_queue *q, struct link_message *m)
 
 void link_grants_end_all(struct link_queue *q, struct link_peer *p)
 {
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->assembling[i])
-			link_grants_end(q, p->assembling[i]);
+	for (unsigned i = 0; p->rings && i < FAR_LINK_ASSEMBLIES; i++)
+		if (p->rings->assembling[i])
+			link_grants_end(q, p->rings->assembling[i]);
 }
 
 /* ---- grants ---- */
@@ -219,7 +219,7 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 	g->out += more;
 	m->granted = from + (uint32_t)more;
 	g->choose |= m->granted == m->len;
-	m->peer->grant_at = 0;
+	m->peer->rings->grant_at = 0;
 	link_ack_soon(q, m->peer);
 }
 
@@ -255,8 +255,8 @@ void link_grants_run(struct link_queue *q)
 static uint64_t regrant_ns(const struct link_queue *q, const struct link_peer *p, uint64_t now)
 {
 	const struct link_grants *g = &q->grants;
-	uint64_t ns = g->rtt_ns ? 2 * g->rtt_ns + FAR_LINK_MARGIN_NS : rtt_timeout(&p->rtt, now);
-	ns <<= p->regrants < 8 ? p->regrants : 8;
+	uint64_t ns = g->rtt_ns ? 2 * g->rtt_ns + FAR_LINK_MARGIN_NS : rtt_timeout(&p->rings->rtt, now);
+	ns <<= p->rings->regrants < 8 ? p->rings->regrants : 8;
 	return ns < FAR_LINK_RESEND_NS_MAX ? ns : FAR_LINK_RESEND_NS_MAX;
 }
 
@@ -264,14 +264,14 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
 	struct link_grants *g = &q->grants;
 	bool waits = false;
-	if (p->grant_at && now < p->grant_at)
+	if (p->rings->grant_at && now < p->rings->grant_at)
 		return;
-	bool first = p->grant_at == 0;
-	p->grant_at = now + regrant_ns(q, p, now);
+	bool first = p->rings->grant_at == 0;
+	p->rings->grant_at = now + regrant_ns(q, p, now);
 	if (first)
 		return;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		struct link_message *m = p->assembling[i];
+		struct link_message *m = p->rings->assembling[i];
 		if (!m || !m->begun || out_of(m) == 0)
 			continue;
 		waits = true;
@@ -283,7 +283,7 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 	}
 	if (!waits)
 		return;
-	p->regrants++;
+	p->rings->regrants++;
 	counter_bump(&q->regrants);
 	link_ack_soon(q, p);
 }
@@ -294,7 +294,7 @@ uint32_t link_grants_bytes(const struct link_peer *p)
 {
 	uint32_t n = 0;
 	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++)
-		n += p->assembling[i] && p->assembling[i]->begun && p->assembling[i]->granted;
+		n += p->rings->assembling[i] && p->rings->assembling[i]->begun && p->rings->assembling[i]->granted;
 	return n * (uint32_t)sizeof(struct wire_grant);
 }
 
@@ -315,9 +315,9 @@ void link_grants_write(const struct link_queue *q, struct link_peer *p, struct w
 	uint32_t window = window_of(q);
 	h->length = be32_of(unasked(&q->grants));
 	h->offset = be32_of(window);
-	p->ack_every = window / 4 < FAR_LINK_ACK_EVERY ? window / 4 : FAR_LINK_ACK_EVERY;
+	p->ack_every = (uint8_t)(window / 4 < FAR_LINK_ACK_EVERY ? window / 4 : FAR_LINK_ACK_EVERY);
 	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++) {
-		const struct link_message *m = p->assembling[i];
+		const struct link_message *m = p->rings->assembling[i];
 		if (!m || !m->begun || !m->granted)
 			continue;
 		struct wire_grant grant = {be32_of(m->first), be32_of(m->granted), be32_of(m->priority)};

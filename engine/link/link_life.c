@@ -9,59 +9,136 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* ---- peers ---- */
 
+/* One more place. */
+static bool peer_make(struct link_port *p)
+{
+	uint32_t i = p->peers_n, in = i % LINK_SLAB_PEERS;
+	struct link_peer *made =
+		in ? p->peers[i - 1] + 1 : aligned_alloc(_Alignof(struct link_peer), LINK_SLAB_PEERS * sizeof *made);
+	if (!made)
+		return false;
+	atomic_init(&made->due, 0);
+	atomic_init(&made->news, 0);
+	p->peers[p->peers_n++] = made;
+	return true;
+}
+
 struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_state state)
 {
-	uint32_t i = 0;
+	uint32_t i = p->peers_free;
 	while (i < p->peers_n && p->peers[i]->state != LINK_FREE)
 		i++;
+	p->peers_free = i;
 	if (i == FAR_LINK_PEERS_MAX)
 		return NULL;
-	if (i == p->peers_n) {
-		struct link_peer *made = aligned_alloc(64, (sizeof *made + 63) & ~(size_t)63);
-		if (!made)
-			return NULL;
-		atomic_init(&made->due, 0);
-		atomic_init(&made->news, 0);
-		p->peers[p->peers_n++] = made;
+	struct link_setup *setup = calloc(1, sizeof *setup);
+	if (!setup)
+		return NULL;
+	if (i == p->peers_n && !peer_make(p)) {
+		free(setup);
+		return NULL;
 	}
 	struct link_peer *peer = p->peers[i];
 	memset(peer, 0, offsetof(struct link_peer, due));
-	memset((uint8_t *)peer + offsetof(struct link_peer, setup_full), 0,
-	       sizeof *peer - offsetof(struct link_peer, setup_full));
+	memset((uint8_t *)peer + offsetof(struct link_peer, why), 0, sizeof *peer - offsetof(struct link_peer, why));
 	peer->token = (random_next(p->config.random) & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
 	if (peer->token == 0)
 		peer->token = FAR_LINK_PEERS_MAX;
 	peer->index = i;
 	peer->state = state;
-	peer->owner = queue;
+	peer->owner = (uint8_t)queue;
 	peer->queue = peer->via = p->queues[queue];
-	peer->sides[0].peer = peer;
-	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
-		atomic_store_explicit(&peer->sides[k].lower_peer, NIC_PEER_NONE, memory_order_relaxed);
-	peer->lower_peer = peer->lower_next = peer->way = peer->way_old = NIC_PEER_NONE;
-	peer->deadline = peer->repeat_at = UINT64_MAX;
-	peer->repeat_ns = FAR_LINK_HELLO_NS;
+	peer->lower_peer = peer->way = peer->way_old = NIC_PEER_NONE;
+	peer->setup = setup;
+	setup->side.peer = peer;
+	setup->deadline = setup->repeat_at = UINT64_MAX;
+	setup->repeat_ns = FAR_LINK_HELLO_NS;
+	setup->next = p->setups;
+	if (p->setups)
+		p->setups->prev = setup;
+	p->setups = setup;
 	return peer;
 }
 
-/* What only open connections have: some 350 KiB of which the pages that are used become memory. */
-bool link_rings_make(struct link_peer *peer)
+static void setup_free(struct link_port *p, struct link_peer *peer)
 {
-	void *at = mmap(NULL, sizeof *peer->rings, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			-1, 0);
-	peer->rings = at == MAP_FAILED ? NULL : at;
-	return peer->rings != NULL;
+	struct link_setup *s = peer->setup;
+	if (!s)
+		return;
+	*(s->prev ? &s->prev->next : &p->setups) = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	if (p->setup_at == s)
+		p->setup_at = s->next;
+	peer->setup = NULL;
+	free(s);
 }
 
-void link_rings_free(struct link_peer *peer)
+void link_setup_end(struct link_port *p, struct link_peer *peer)
 {
-	if (peer->rings)
-		munmap(peer->rings, sizeof *peer->rings);
-	peer->rings = NULL;
+	struct link_setup *s = peer->setup;
+	peer->settled = true;
+	if (!s)
+		return;
+	s->deadline = s->repeat_at = UINT64_MAX;
+	/* The shard may still have to send the last packet of it, or the driver below to answer. */
+	if (!peer->lower_pending && !atomic_load_explicit(&peer->setup_full, memory_order_acquire)) {
+		setup_free(p, peer);
+	} else {
+		s->deadline = 0;
+		link_step_soon(p, p->now + FAR_LINK_HELLO_NS);
+	}
+}
+
+/* ---- who came to us ---- */
+
+static uint32_t accepted_at(uint64_t id, uint64_t token)
+{
+	return (uint32_t)((id ^ token) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % (2 * FAR_LINK_PEERS_MAX);
+}
+
+static uint32_t accepted_next(uint32_t at)
+{
+	return (at + 1) % (2 * FAR_LINK_PEERS_MAX);
+}
+
+struct link_peer *link_accepted_find(const struct link_port *p, uint64_t id, uint64_t token)
+{
+	for (uint32_t at = accepted_at(id, token); p->accepted[at]; at = accepted_next(at)) {
+		struct link_peer *peer = p->peers[p->accepted[at] - 1];
+		if (peer->token_there == token && peer->id_there == id)
+			return peer;
+	}
+	return NULL;
+}
+
+void link_accepted_add(struct link_port *p, struct link_peer *peer)
+{
+	uint32_t at = accepted_at(peer->id_there, peer->token_there);
+	while (p->accepted[at])
+		at = accepted_next(at);
+	p->accepted[at] = peer->index + 1;
+	peer->listed = true;
+}
+
+/* Those behind it that are not at their own place move up, so that no search ends before them. */
+static void accepted_remove(struct link_port *p, const struct link_peer *peer)
+{
+	uint32_t at = accepted_at(peer->id_there, peer->token_there), n = 2 * FAR_LINK_PEERS_MAX;
+	while (p->accepted[at] != peer->index + 1)
+		at = accepted_next(at);
+	for (uint32_t next = accepted_next(at); p->accepted[next]; next = accepted_next(next)) {
+		const struct link_peer *other = p->peers[p->accepted[next] - 1];
+		uint32_t home = accepted_at(other->id_there, other->token_there);
+		if ((next + n - home) % n < (next + n - at) % n)
+			continue;
+		p->accepted[at] = p->accepted[next];
+		at = next;
+	}
+	p->accepted[at] = 0;
 }
 
 /* The board's bit is set last and taken first: pairs with order_serve() in link_queue.c. */
@@ -82,9 +159,16 @@ static void uncount(struct link_port *p, struct link_peer *peer)
 
 void link_peer_free(struct link_port *p, struct link_peer *peer)
 {
+	if (peer->listed)
+		accepted_remove(p, peer);
 	uncount(p, peer);
-	link_rings_free(peer);
+	link_rings_unreserve(peer->queue, peer);
+	setup_free(p, peer);
+	free(peer->sides);
+	peer->sides = NULL;
 	peer->state = LINK_FREE;
+	if (peer->index < p->peers_free)
+		p->peers_free = peer->index;
 }
 
 void link_way_drop(struct link_port *p, uint32_t *way)
@@ -121,7 +205,8 @@ void link_peer_end(struct link_port *p, struct link_peer *peer)
 	if (peer->accepted && (peer->state == LINK_UP || peer->state == LINK_DOWN))
 		link_remember(p, peer, -ECONNRESET);
 	uncount(p, peer);
-	peer->deadline = peer->repeat_at = UINT64_MAX;
+	if (peer->setup)
+		peer->setup->deadline = peer->setup->repeat_at = UINT64_MAX;
 	peer->state = LINK_CLOSING;
 	peer->closed = peer->way == NIC_PEER_NONE && !peer->loop;
 	if (!peer->closed)
@@ -131,7 +216,7 @@ void link_peer_end(struct link_port *p, struct link_peer *peer)
 
 void link_peer_kill(struct link_peer *peer, int error)
 {
-	atomic_store_explicit(&peer->dead_why, error, memory_order_relaxed);
+	atomic_store_explicit(&peer->dead_why, (int16_t)error, memory_order_relaxed);
 	link_order(peer, LINK_DUE_DEAD);
 }
 
@@ -151,35 +236,37 @@ static bool setup_begin(struct link_peer *peer)
 
 static void setup_post(struct link_peer *peer, uint32_t len)
 {
-	peer->setup_len = len;
+	peer->setup->packet_len = len;
 	atomic_store_explicit(&peer->setup_full, true, memory_order_release);
 	link_order(peer, LINK_DUE_SETUP);
 }
 
 void link_say_words(struct link_peer *peer, enum wire_kind kind)
 {
-	if (setup_begin(peer))
-		setup_post(peer, link_words_write(peer->setup, peer, peer->queue, kind, peer->want, peer->path,
-						  peer->words, peer->words_len));
+	struct link_setup *s = peer->setup;
+	if (s && setup_begin(peer))
+		setup_post(peer, link_words_write(s->packet, peer, peer->queue, kind, s->want, s->path, s->words,
+						  s->words_len));
 }
 
 void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path)
 {
-	if (setup_begin(peer))
-		setup_post(peer, link_no_write(peer->setup, kind, peer->id_there, peer->token_there, error, path,
-					       peer->queue->crc));
+	if (peer->setup && setup_begin(peer))
+		setup_post(peer, link_no_write(peer->setup->packet, kind, peer->id_there, peer->token_there, error,
+					       path, peer->queue->crc));
 }
 
 /* HELLO or WELCOME, again and again. */
 void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
+	struct link_setup *s = peer->setup;
 	link_say_words(peer, peer->accepted ? WIRE_WELCOME : WIRE_HELLO);
-	peer->hellos++;
-	peer->repeat_at = now + peer->repeat_ns;
-	peer->repeat_ns += peer->repeat_ns / 2;
-	if (peer->repeat_ns > FAR_LINK_HELLO_NS_MAX)
-		peer->repeat_ns = FAR_LINK_HELLO_NS_MAX;
-	link_step_soon(p, peer->repeat_at);
+	s->hellos++;
+	s->repeat_at = now + s->repeat_ns;
+	s->repeat_ns += s->repeat_ns / 2;
+	if (s->repeat_ns > FAR_LINK_HELLO_NS_MAX)
+		s->repeat_ns = FAR_LINK_HELLO_NS_MAX;
+	link_step_soon(p, s->repeat_at);
 }
 
 /* ---- events ---- */
@@ -195,20 +282,21 @@ void link_report_failed(struct link_port *p, struct link_peer *peer, int error, 
 void link_failed(struct link_port *p, struct link_peer *peer, int error)
 {
 	char text[NIC_TEXT_BYTES_MAX], at[160];
-	p->lower->ops->address_text(&peer->addr, at, sizeof at);
+	const struct link_setup *s = peer->setup;
+	p->lower->ops->address_text(&s->addr, at, sizeof at);
 	if (error == -ESTALE)
 		snprintf(text, sizeof text, "%s: who listens at %s is not that worker any more", p->ops.name, at);
 	else if (error == -ECHRNG)
 		snprintf(text, sizeof text, "%s: the set-up was refused by %s: it has no queue %u", p->ops.name, at,
-			 peer->want);
+			 s->want);
 	else if (error == -ETIMEDOUT)
 		snprintf(text, sizeof text,
 			 "%s: no answer from %s to %u packets; is the worker alive, and is the way to it open both "
 			 "ways (firewall, address translation)?",
-			 p->ops.name, at, peer->hellos);
+			 p->ops.name, at, s->hellos);
 	else if (error == -EHOSTUNREACH)
 		snprintf(text, sizeof text, "%s: none of %u paths to %s leads to its queue %u", p->ops.name,
-			 peer->paths_tried, at, peer->want);
+			 s->paths_tried, at, s->want);
 	else
 		snprintf(text, sizeof text, "%s: the set-up was refused by %s: %s", p->ops.name, at, strerror(-error));
 	link_report_failed(p, peer, error, text);
@@ -220,8 +308,8 @@ void link_report_up(struct link_port *p, struct link_peer *peer)
 			       .peer = peer->index,
 			       .queue = peer->owner,
 			       .user = peer->user,
-			       .hello = peer->hello,
-			       .hello_len = peer->hello_len};
+			       .hello = peer->setup->hello,
+			       .hello_len = peer->setup->hello_len};
 	uncount(p, peer);
 	peer->state = LINK_UP;
 	p->event(p->ctx, &ev);
@@ -249,8 +337,7 @@ void link_report_down(struct link_port *p, struct link_peer *peer, int error)
 			       .user = peer->user,
 			       .error = error,
 			       .text = text};
-	peer->settled = true;
-	peer->repeat_at = peer->deadline = UINT64_MAX;
+	link_setup_end(p, peer);
 	peer->state = LINK_DOWN;
 	p->event(p->ctx, &ev);
 }

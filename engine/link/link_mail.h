@@ -16,10 +16,11 @@
 
 /** A set of peers, with one writer of bits and one reader that takes them. */
 struct link_board {
-	alignas(64) _Atomic uint64_t summary; /* bit i: look at word i */
+	alignas(64) _Atomic uint64_t any;                       /* bit i: look at summary i */
+	_Atomic uint64_t summary[FAR_LINK_PEERS_MAX / 64 / 64]; /* bit i of number n: look at word n * 64 + i */
 	_Atomic uint64_t word[FAR_LINK_PEERS_MAX / 64];
 };
-static_assert(FAR_LINK_PEERS_MAX / 64 <= 64, "one summary");
+static_assert(FAR_LINK_PEERS_MAX % (64 * 64) == 0 && FAR_LINK_PEERS_MAX / 64 / 64 <= 64, "three levels");
 
 /** true when the board was empty. The writer; what it wrote before is seen by who takes the bit. */
 bool link_board_set(struct link_board *b, uint32_t i);
@@ -28,7 +29,7 @@ uint32_t link_board_take(struct link_board *b);
 
 static inline bool link_board_any(const struct link_board *b)
 {
-	return atomic_load_explicit(&((struct link_board *)b)->summary, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&((struct link_board *)b)->any, memory_order_relaxed) != 0;
 }
 
 struct link_mail {

@@ -13,17 +13,21 @@
 
 #define FREE_MAX 256u /* kept by a queue, hot in its cache; the rest is anybody's */
 
-struct link_message *link_message_out(struct link_peer *p, uint32_t len)
+/* The segments hold as many as all connections may have out, and rooms beside them. */
+__attribute__((noinline)) static struct link_message *carve(struct link_queue *q)
 {
-	struct link_message *m = p->out_free;
-	if (__builtin_expect(m != NULL, 1)) {
-		p->out_free = m->next;
-	} else {
-		if (p->carved == LINK_MESSAGES)
-			return NULL;
-		m = &p->rings->messages[p->carved++];
-		m->peer = p;
-	}
+	uint32_t n = LINK_SEGMENT_PEERS * LINK_MESSAGES, i = q->carved / n;
+	struct link_segment *s = i < FAR_LINK_PEERS_MAX / LINK_SEGMENT_PEERS ? link_segment_at(q, i) : NULL;
+	return s ? &s->messages[q->carved++ % n] : NULL;
+}
+
+struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len)
+{
+	struct link_message *m = q->out_free;
+	if (__builtin_expect(m != NULL, 1))
+		q->out_free = m->next;
+	else if (!(m = carve(q)))
+		return NULL;
 	m->next = NULL;
 	m->len = len;
 	m->done = 0;
@@ -32,7 +36,7 @@ struct link_message *link_message_out(struct link_peer *p, uint32_t len)
 		return m;
 	m->buf = buf_alloc(len);
 	if (!m->buf) {
-		link_message_out_free(p, m);
+		link_message_out_free(q, p, m);
 		return NULL;
 	}
 	m->body = buf_data(m->buf);
@@ -48,14 +52,11 @@ static void body_drop(struct link_message *m)
 	m->charged = 0;
 }
 
-void link_message_out_free(struct link_peer *p, struct link_message *m)
+void link_message_out_drop(struct link_peer *p, struct link_message *m)
 {
-	if (__builtin_expect(m->buf != NULL, 0)) {
+	if (p)
 		p->out_bytes -= m->charged;
-		body_drop(m);
-	}
-	m->next = p->out_free;
-	p->out_free = m;
+	body_drop(m);
 }
 
 static struct link_message *in_take(struct link_queue *q)
@@ -108,7 +109,7 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 void link_message_in_free(struct link_queue *q, struct link_message *m)
 {
 	if (!m->own) { /* of a queue to itself: it left as it came */
-		link_message_out_free(m->peer, m);
+		link_message_out_free(q, m->peer, m);
 		return;
 	}
 	q->in_bytes -= m->charged;
@@ -150,38 +151,39 @@ static void drop_ready(struct link_queue *q, struct link_peer *p)
 	q->ready_last = at;
 }
 
-static void out_free_all(struct link_peer *p, struct link_message *m)
+static void out_free_all(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	while (m) {
 		struct link_message *next = m->next;
-		link_message_out_free(p, m);
+		link_message_out_free(q, p, m);
 		m = next;
 	}
 }
 
-static void drop_out(struct link_peer *p)
+static void drop_out(struct link_queue *q, struct link_peer *p)
 {
+	struct link_rings *r = p->rings;
 	for (uint32_t number = p->una; number != p->next; number++) {
-		const struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		const struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
 		if (e->last)
-			out_free_all(p, e->message);
+			out_free_all(q, p, e->message);
 	}
-	out_free_all(p, p->out_next);
-	out_free_all(p, p->bulk_next);
-	p->out_next = p->bulk_next = NULL;
-	p->bulk_strict = p->bulk_open = 0;
+	out_free_all(q, p, r->out_next);
+	out_free_all(q, p, r->bulk_next);
+	r->out_next = r->bulk_next = NULL;
+	r->bulk_strict = r->bulk_open = 0;
+	r->flying = 0;
 	p->out_n = 0;
 	p->una = p->next;
-	p->bulk_out = false;
-	p->flying = 0;
+	r->bulk_out = false;
 }
 
 /* A message may lie at several packets: it is freed by the last of its places. */
 static void drop_in(struct link_queue *q, struct link_peer *p)
 {
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		struct link_message *m = p->assembling[i];
-		p->assembling[i] = NULL;
+		struct link_message *m = p->rings->assembling[i];
+		p->rings->assembling[i] = NULL;
 		for (unsigned k = 0; m && k < FAR_LINK_WINDOW; k++)
 			if (p->rings->arrived[k].message == m)
 				p->rings->arrived[k].message = NULL;
@@ -196,7 +198,9 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 		if (m != &link_handed_up)
 			link_messages_in_free(q, m);
 	}
-	p->early_n = p->loose_n = 0;
+	p->early_n = 0;
+	p->rings->loose_n = 0;
+	p->pieces = false;
 }
 
 void link_messages_drop(struct link_queue *q, struct link_peer *p)
@@ -204,13 +208,12 @@ void link_messages_drop(struct link_queue *q, struct link_peer *p)
 	if (q->batch.peer == p)
 		link_batch_end(q);
 	drop_ready(q, p);
-	while (p->held_first) {
-		struct link_message *m = p->held_first;
-		p->held_first = m->next;
-		link_message_in_free(q, m);
-	}
-	p->held_last = &p->held_first;
-	drop_out(p);
-	if (p->rings)
-		drop_in(q, p);
+	p->out_n = 0; /* of a queue to itself */
+	if (!p->rings)
+		return;
+	link_messages_in_free(q, p->rings->held_first);
+	p->rings->held_first = NULL;
+	p->rings->held_last = &p->rings->held_first;
+	drop_out(q, p);
+	drop_in(q, p);
 }

@@ -185,6 +185,13 @@ static int link_fd(const struct nic_port *port)
 
 /* ---- open and close ---- */
 
+/* Zeros. Of a port's and a queue's tables only the pages that are used become memory. */
+static void *tables_make(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
 static void queue_free(struct link_queue *q)
 {
 	while (q->free) {
@@ -192,23 +199,26 @@ static void queue_free(struct link_queue *q)
 		q->free = m->next;
 		buf_unref(m->own);
 	}
+	link_segments_free(q);
 	free(q->scratch);
 	munmap(q, sizeof *q);
 }
 
 static void port_free(struct link_port *p)
 {
+	for (uint32_t i = 0; i < p->peers_n; i++) {
+		if (p->peers[i]->state != LINK_FREE)
+			link_peer_free(p, p->peers[i]);
+	}
+	for (uint32_t i = 0; i < p->peers_n; i += LINK_SLAB_PEERS)
+		free(p->peers[i]);
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		queue_free(p->queues[i]);
-	for (uint32_t i = 0; i < p->peers_n; i++) {
-		link_rings_free(p->peers[i]);
-		free(p->peers[i]);
-	}
 	if (p->event_fd >= 0)
 		close(p->event_fd);
 	if (p->epoll_fd >= 0)
 		close(p->epoll_fd);
-	free(p);
+	munmap(p, sizeof *p);
 }
 
 static void link_close(struct nic_port *port)
@@ -224,10 +234,8 @@ static int queue_open(struct link_port *p, unsigned i)
 	struct nic_queue *lower = p->lower->ops->queue(p->lower, i);
 	if (!lower)
 		return -EINVAL;
-	/* Of its tables only the pages that are used become memory. */
-	struct link_queue *q =
-		mmap(NULL, sizeof *q, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (q == MAP_FAILED)
+	struct link_queue *q = tables_make(sizeof *q);
+	if (!q)
 		return -ENOMEM;
 	p->queues[p->queues_n++] = q;
 	q->scratch = aligned_alloc(64, LINK_SCRATCH_BYTES);
@@ -301,7 +309,7 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	int error = check(lower, config, &caps, &own, err);
 	if (error)
 		return error;
-	struct link_port *p = calloc(1, sizeof *p);
+	struct link_port *p = tables_make(sizeof *p);
 	if (!p)
 		return link_error(err, -ENOMEM, "%s: out of memory", lower->ops->name);
 	p->config = *config;

@@ -1,292 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The link's own structures. A peer is one end of a connection, of one queue; its number and 52 random bits are the
- * token that the other end puts into every packet.
- *
- * Two threads have to do with a peer: the control core sets it up and takes it down, the holder of the queue's shard
- * sends and receives all packets, those of the set-up too. They share no lock: the control core leaves orders (`due`)
- * and the shard news (`news`), as bits of the peer below two levels of bitmaps, so neither can be lost or fill up.
- * Set-up packets that arrive go to the control core through a ring (link_mail.c), which may be full: they are repeated.
- */
+/** The link's queues and ports, and what its files offer to each other. */
 #ifndef FAR_LINK_PORT_H
 #define FAR_LINK_PORT_H
 
-#include "base/limits.h"
-#include "link/link.h"
-#include "link/link_grant.h"
-#include "link/link_mail.h"
-#include "link/link_rtt.h"
-#include "wire/head.h"
-#include "xcore/buf.h"
-
-#define LINK_HEAD ((uint32_t)sizeof(struct wire_head))
-/* A message of 16 MiB and what the engine adds to it. */
-#define LINK_BODY_MAX (((uint64_t)16 << 20) + 64)
-#define LINK_BURST    32u /* packets taken from the driver below at once */
-#define LINK_BITMAP   64u /* packets after the acknowledged ones of which it tells */
-#define LINK_ID_BYTES 8u  /* of the port's identity, at the end of its address */
-/* An identity is random but for its last four bits, which tell the queues. */
-#define LINK_ID_QUEUES(id) ((uint32_t)(id) % 16 + 1)
-#define LINK_INDEX(t)      ((uint32_t)(t) % FAR_LINK_PEERS_MAX) /* of a token */
-/* Least packet that a driver below must take: the longest one of the set-up fits. */
-#define LINK_PACKET_MIN LINK_MAIL_BYTES
-/* Room for misaligned bodies of a burst; what does not fit gets a buffer. */
-#define LINK_SCRATCH_BYTES 65536u
-/* Bytes of a packet of several messages behind its head. No path becomes narrower, so it is never to be cut. */
-#define LINK_BATCH_BYTES FAR_LINK_SAFE_BYTES
-
-/* nic_tx.priority: of small messages, acknowledgements and all that is said of a connection; below it of the bytes of
- * larger ones that leave unasked, less the longer they are; and of granted ones, as the receiver says. */
-#define LINK_URGENT  NIC_PRIORITY_MAX
-#define LINK_GRANTED 3u /* at most */
-
-/* Messages of a peer that are out, and rooms that are open beside them. */
-#define LINK_MESSAGES (FAR_LINK_SLOTS + 256u)
-
-struct link_peer;
-
-/** A message on its way out, in its peer's slots, or one that arrived, in a slab. Large bodies have a buffer. */
-struct link_message {
-	struct link_message *next;
-	struct link_peer *peer;
-	struct far_buf *own; /* this memory; NULL: it is one of rings->messages */
-	struct far_buf *buf; /* of the body; NULL: it is `room`, or there is none */
-	uint8_t *body;
-	uint32_t len;
-	uint32_t done;  /* out: bytes that have packet numbers; in: bytes that arrived, without a gap */
-	uint32_t first; /* packet number that it begins with; out, until it has: peer->small_n at its commit */
-	uint32_t charged;
-	uint32_t granted; /* packets that begin below it may be sent: out, by us; in, as was said */
-	uint8_t order;    /* out: enum nic_order */
-	uint8_t priority; /* of larger ones, nic_tx.priority: out, of the next packet; in, as was said */
-	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
-	bool stalled;     /* in: nothing came of its grants for long; they do not count */
-	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
-	struct link_message *in_next, *in_prev;
-	struct shm_head head;
-	alignas(64) uint8_t room[128];
-};
-static_assert(sizeof(struct link_message) <= 256, "one slab of the smallest class");
-
-/** Why a packet was sent again; 0: it was not. */
-enum link_again { LINK_BY_EVIDENCE = 1, LINK_BY_TIME = 2 };
-
-/* Packets that came first as copies that were sent again, as the receiver remembers them. */
-#define LINK_AGAIN_KEPT 16u
-
-/** A packet that was sent, at its number modulo FAR_LINK_WINDOW. */
-struct link_sent {
-	struct link_message *message; /* `last`: with those behind it, by `next`, all of them in this packet */
-	uint32_t offset, len;         /* offset of one that link_sent_loose(): as WIRE_LOOSE has it */
-	uint32_t order;               /* of its last sending, among all of the peer */
-	bool arrived;                 /* by the bitmap */
-	bool last;                    /* of its message */
-	uint8_t priority;             /* nic_tx.priority: where the network has such, more urgent ones overtake it */
-	uint8_t again;                /* enum link_again */
-};
-
-/** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
-struct link_arrived {
-	struct link_message *message; /* of a packet of several all, by `next`; &link_handed_up: they went up */
-	uint32_t offset, len;         /* offset of one that is `loose`: as WIRE_LOOSE has it */
-};
-extern struct link_message link_handed_up;
-
-/** What only open connections need. */
-struct link_rings {
-	struct link_sent sent[FAR_LINK_WINDOW];
-	struct link_arrived arrived[FAR_LINK_WINDOW];
-	struct link_message messages[LINK_MESSAGES]; /* touched as far as many are out at once */
-};
-
-enum link_state {
-	LINK_FREE,
-	LINK_CONNECTING, /* HELLO is repeated; has a deadline */
-	LINK_ACCEPTING,  /* HELLO arrived; until the engine has decided. Half-open; has a deadline */
-	LINK_REFUSING,   /* one REFUSED or RESET to send; half-open or a stranger's; has a deadline */
-	LINK_LOOPING,    /* a queue to itself; UP with the next step */
-	LINK_UP,
-	LINK_DOWN,   /* reported; waits for drop() */
-	LINK_CLOSING /* until the shard has let go of it */
-};
-
-/** Orders to the shard. */
-enum link_due {
-	LINK_DUE_OPEN = 1,   /* lower_peer is there */
-	LINK_DUE_MOVE = 2,   /* lower_next is to take its place */
-	LINK_DUE_SETUP = 4,  /* `setup` is to be sent */
-	LINK_DUE_START = 8,  /* the connection is there; what both need is filled in */
-	LINK_DUE_ACK = 16,   /* say something */
-	LINK_DUE_DEAD = 32,  /* the other side has ended it, as another queue heard */
-	LINK_DUE_CLOSE = 64, /* say BYE, and let go of it */
-	LINK_DUE_WAY = 128   /* a side has its lower_peer */
-};
-
-/** News from the shard. */
-enum link_news {
-	LINK_NEWS_CONFIRMED = 1, /* the other side has used its token */
-	LINK_NEWS_MOVED = 2,     /* way_old is not used any more */
-	LINK_NEWS_DOWN = 4,      /* `why` */
-	LINK_NEWS_CLOSED = 8,    /* nothing of it is touched by the shard any more */
-	LINK_NEWS_WAY = 16       /* `way_taken` */
-};
-
-/** A way to a peer, as the shard knows it (link_way.c): a place of the driver below a queue. Number 0 is the
- * connection's own, the others lead through the queues of the agent's other ports that the same shard holds. */
-struct link_way {
-	struct link_queue *via;
-	uint32_t lower_peer;
-	bool attached;
-};
-
-/** The same as the control core knows it. */
-struct link_side {
-	struct link_peer *peer;
-	struct link_port *port; /* NULL: there is none */
-	uint32_t number;        /* the caller's */
-	bool pending;           /* connect() of the driver below `port` is under way */
-	_Atomic uint32_t lower_peer;
-};
-
-struct link_peer {
-	/* The shard, from DUE_START on; the control core before. */
-	uint64_t token;       /* ours: what arrives has it */
-	uint64_t token_there; /* theirs: what leaves has it; 0: not known yet */
-	uint64_t id_there;    /* of their port */
-	struct link_rings *rings;
-	struct link_queue *queue;
-	uint32_t index;
-	struct link_queue *via; /* the way that is used: whose lower driver, and its peer */
-	uint32_t lower_peer;
-	bool loop;   /* a queue to itself: nothing below is used */
-	bool opened; /* lower_peer is attached */
-	bool started;
-	bool confirmed;    /* something came with our token: messages may leave */
-	bool special;      /* not confirmed, or with another way: looked at more closely when it is heard */
-	bool attached;     /* by the engine */
-	bool detached;     /* and let go of */
-	bool dead;         /* nothing is sent or taken any more */
-	bool heard;        /* since the last look at the timers */
-	bool asleep_there; /* it says so: to be kicked */
-	bool told_asleep;  /* it was told that we sleep, and nothing else since; false: in the queue's awake */
-	bool kick;         /* in the queue's kicks */
-	bool active;       /* in the queue's actives */
-	bool backlogged;   /* in the queue's backlog */
-	bool ack_now;      /* in the queue's acks */
-	bool unchecked;    /* both ends said so: no CRC */
-	uint32_t payload_max;
-	/* out */
-	/* Not all numbered, oldest first, those that are are in rings->sent: small ones, one packet each at most; and
-	 * the others, with what must not pass them (link_bulk.c). */
-	struct link_message *out_next, *out_last;
-	struct link_message *bulk_next, *bulk_last;
-	uint32_t bulk_strict; /* of those in the second list, not NIC_ORDER_NONE */
-	uint32_t bulk_open;   /* of those, numbered in part */
-	uint32_t bulk_turn;   /* packets of them, ever */
-	/* `bulk_out`: beyond the last packets of them, of those that keep an order, and the last packet of the first
-	 * list; false: none is unacknowledged. */
-	uint32_t bulk_end, strict_end, small_last;
-	bool bulk_out;
-	uint32_t unasked;             /* bytes of one that leave without a grant, as the other side says */
-	uint32_t window, window_bulk; /* packets that may be unacknowledged, those of the second list below the other */
-	uint32_t small_n, small_sent; /* ever: of the first list */
-	uint32_t small_bytes;         /* sent since the last packet of the second, which waits */
-	struct link_message *out_free;
-	uint32_t carved; /* of rings->messages: those below were used */
-	uint32_t out_n;
-	uint32_t una, next;                  /* packet numbers: oldest that is not acknowledged, next to be given */
-	uint32_t flying;                     /* bytes of those that have not arrived */
-	uint32_t order;                      /* sendings */
-	uint32_t order_arrived;              /* latest of those that arrived */
-	uint32_t below_arrived[LINK_URGENT]; /* the same of those that are as urgent or less; by priority */
-	uint32_t resends;                    /* time-outs in a row */
-	uint32_t answers; /* looks at the timers that found something heard since the first of those */
-	uint64_t out_bytes;
-	uint64_t resend_at; /* 0: to be set by the next look at the timers */
-	uint64_t armed_at;  /* when it was set for the packets that are out now */
-	struct link_rtt rtt;
-	uint32_t reorder;     /* FAR_LINK_REORDER, or more: this path has reordered so many */
-	uint32_t probed_una;  /* `probed`: there was a probe while this one was the oldest */
-	uint32_t probe_order; /* `probe_out`: what was sent before it and has not come when it has is lost */
-	uint32_t probe_number;
-	uint8_t probe_priority;
-	bool probed, probe_out;
-	bool probing; /* at resend_at there is a probe, and no time-out yet */
-	/* in */
-	uint32_t rx_first;   /* what they begin with */
-	uint32_t rx_next;    /* packet number that is due */
-	uint32_t rx_told;    /* the same as it was told last */
-	bool pieces;         /* of the packet that is due some came */
-	uint32_t early_n;    /* packets that arrived before their turn */
-	uint32_t loose_n;    /* of those: `loose` */
-	uint32_t owed;       /* messages, or parts of one, that arrived and were not acknowledged */
-	uint32_t owed_bytes; /* and the bytes of their packets */
-	uint32_t ack_every;  /* of them one acknowledgement at least, so that its window stays open */
-	uint64_t ack_at;     /* 0: to be set */
-	uint32_t begun_n;    /* of `assembling`: begun */
-	uint32_t regrants;   /* in a row */
-	uint64_t grant_at;   /* when grants that nothing came of are said again; 0: to be set */
-	uint8_t twice; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
-	uint32_t twice_number;
-	uint32_t again[LINK_AGAIN_KEPT], again_n; /* came as sent again, and not before */
-	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
-	struct link_message *held_first, **held_last; /* whole, but not attached yet */
-	uint32_t ready_n;                             /* in the queue's list */
-	/* ways: ways[0] is its own */
-	struct link_way ways[1 + FAR_LINK_WAYS_MAX];
-	uint8_t taken;            /* the one that is used */
-	uint8_t others;           /* bits of those beyond the first that can be used */
-	uint8_t asked, answered;  /* bits of ways: PING left by it; its answer came back by it */
-	bool abroad;              /* counted in the queue's abroad_n: not all of it goes by its own way */
-	bool visited;             /* something came by another queue since the last look */
-	uint64_t decide_at;       /* `asked`: who has not answered by then does not count */
-	uint64_t ask_at, back_at; /* not to be asked before, for having heard by another way; for the better ones */
-	/* liveness */
-	uint64_t silent_ns; /* that somebody listened and heard nothing, though there was something to be heard */
-	uint32_t pings;     /* since it was heard */
-	bool fresh;         /* not looked at since it became active */
-	uint32_t active_at;
-	struct link_peer *next_backlog;
-
-	/* Both. Zero between two lives, and never written as a whole: a late look at a board may come to them. */
-	alignas(64) _Atomic uint32_t due; /* enum link_due */
-	_Atomic uint32_t news;            /* enum link_news */
-	_Atomic bool setup_full;          /* `setup` is the shard's until it clears this */
-	uint32_t setup_len;
-	_Atomic int why;      /* NEWS_DOWN: -errno */
-	_Atomic int dead_why; /* DUE_DEAD: -errno */
-	_Atomic uint32_t way_taken;
-	uint8_t setup[LINK_MAIL_BYTES];
-	uint32_t lower_next; /* DUE_OPEN, DUE_MOVE */
-
-	/* The control core. */
-	enum link_state state;
-	bool lower_pending;       /* connect() of the driver below is under way */
-	bool closed;              /* CLOSING: the shard has let go of it */
-	bool half_open, stranger; /* counted as such */
-	bool accepted;            /* by HELLO */
-	bool settled;             /* nothing of the set-up is to be repeated */
-	bool refuse_reset;        /* REFUSING: by RESET, not REFUSED */
-	int refuse;               /* REFUSING: -errno; CONNECTING: why it cannot be */
-	uint32_t owner;           /* queue */
-	uint32_t want;            /* CONNECTING: their queue */
-	uint32_t their_queue;
-	uint32_t path, paths_tried;
-	uint32_t way, way_old;     /* peers of the driver below: the one that is used, the one before */
-	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
-	uint32_t packet_max_there;
-	uint32_t window_there; /* packets; 0: not said */
-	bool unchecked_there;
-	uint32_t hellos;
-	uint64_t deadline, repeat_at, repeat_ns;
-	struct link_side sides[1 + FAR_LINK_WAYS_MAX]; /* [0]: of `way`, only peer is set */
-	void *user;
-	uint16_t words_len;
-	uint8_t words[NIC_HELLO_BYTES_MAX]; /* what we say: hello, or reply */
-	uint16_t hello_len;
-	uint8_t hello[NIC_HELLO_BYTES_MAX]; /* what they said */
-	struct nic_addr addr;               /* for the driver below */
-};
+#include "link/link_peer.h"
 
 /** A packet of several messages that is being handed up. */
 struct link_batch {
@@ -316,6 +33,7 @@ struct link_queue {
 	uint32_t index;
 	uint32_t passes;     /* since the last reading of the clock */
 	uint64_t scanned_at; /* last look at the timers */
+	uint64_t timed_at;   /* the same as the last time that a set was to time its first packet */
 	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
 	uint32_t scratch_used, heads_n;
@@ -329,6 +47,10 @@ struct link_queue {
 	struct link_message *burst; /* handed up without a cookie by the last recv(): freed by the next */
 	struct link_message *free;
 	uint32_t free_n;
+	struct link_message *out_free; /* of the segments; those below `carved` were used */
+	uint32_t carved, rings_carved;
+	struct link_rings *rings_free, *rings_last;     /* last: the one that was taken last */
+	uint32_t rings_n;                               /* taken */
 	struct link_peer *backlog_first, *backlog_last; /* have messages to send, and window */
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
@@ -353,6 +75,9 @@ struct link_queue {
 	/* Both. */
 	struct link_board orders, news;
 	struct link_mailbox mail;
+	/* The control core makes them, the shard learns of one with a LINK_DUE_OPEN. */
+	_Atomic(struct link_segment *) segments[FAR_LINK_PEERS_MAX / LINK_SEGMENT_PEERS];
+	uint32_t segments_n, open_n; /* the control core's: connections that have a share in them */
 };
 
 struct link_port {
@@ -368,7 +93,10 @@ struct link_port {
 	int epoll_fd, event_fd;
 	uint32_t packet_max; /* largest packet that lower takes */
 	uint32_t queues_n;
-	uint32_t peers_n; /* indices that were ever used: all below */
+	uint32_t peers_n;                          /* indices that were ever used: all below */
+	uint32_t peers_free;                       /* none below is free */
+	struct link_setup *setups, *setup_at;      /* under way; the one that step() is to look at next */
+	uint32_t accepted[2 * FAR_LINK_PEERS_MAX]; /* by identity and token of the other side: index + 1 of the peer */
 	uint32_t half_open_n, strangers_n;
 	_Atomic uint64_t refused_n;                    /* set-ups of strangers */
 	_Atomic uint64_t crowded_n;                    /* packets of set-ups for which there was no place */
@@ -400,9 +128,11 @@ __attribute__((format(printf, 3, 4))) int link_error(struct nic_err *err, int er
 
 /** A free place, with a token of its own; NULL: there is none. */
 struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_state state);
-/** false: no memory. */
-bool link_rings_make(struct link_peer *peer);
-void link_rings_free(struct link_peer *peer);
+/** The set-up is over as far as the peer is concerned: lets go of what only it needs, now or later. */
+void link_setup_end(struct link_port *p, struct link_peer *peer);
+/** Who came with this identity and token; NULL: nobody. */
+struct link_peer *link_accepted_find(const struct link_port *p, uint64_t id, uint64_t token);
+void link_accepted_add(struct link_port *p, struct link_peer *peer);
 /** Leaves enum link_due bits to the shard. */
 void link_order(struct link_peer *peer, uint32_t due);
 void link_peer_free(struct link_port *p, struct link_peer *peer);
@@ -479,15 +209,56 @@ static inline bool link_sent_loose(const struct link_sent *e)
 
 static inline bool link_has_unsent(const struct link_peer *p)
 {
-	return p->out_next || p->bulk_next;
+	const struct link_rings *r = p->rings;
+	return r && (r->out_next || r->bulk_next);
+}
+
+/* link_rings.c */
+
+/** The control core: a share in the queue's segments, for as long as it is connected. false: no memory. */
+bool link_rings_reserve(struct link_queue *q, struct link_peer *peer);
+void link_rings_unreserve(struct link_queue *q, struct link_peer *peer);
+/** close(). */
+void link_segments_free(struct link_queue *q);
+/** Segment `i`; NULL: there is none yet. */
+static inline struct link_segment *link_segment_at(const struct link_queue *q, uint32_t i)
+{
+	return atomic_load_explicit(&((struct link_queue *)(uintptr_t)q)->segments[i], memory_order_acquire);
+}
+/** The shard: something of the peer is to be under way, and it has no set. */
+void link_rings_take(struct link_queue *q, struct link_peer *p);
+/** The shard: what was under way is gone. No effect without a set. */
+void link_rings_give(struct link_queue *q, struct link_peer *p);
+/** The shard: gives it back if nothing needs it. false: it is kept for what a resend may yet prove. */
+bool link_rings_look(struct link_queue *q, struct link_peer *p, uint64_t now);
+/** What is known of the round trip. */
+static inline struct link_rtt link_rtt_of(const struct link_peer *p)
+{
+	struct link_rtt r = {.watch = 0};
+	if (p->rings)
+		return p->rings->rtt;
+	rtt_resume(&r, &p->path);
+	return r;
+}
+static inline void link_rings_need(struct link_queue *q, struct link_peer *p)
+{
+	if (__builtin_expect(!p->rings, 0))
+		link_rings_take(q, p);
 }
 
 /* link_message.c: the shard */
 
-/** To be sent: from the peer's own slots, so that a small one never lacks memory. NULL: all are taken, or there is no
- * memory for the body. */
-struct link_message *link_message_out(struct link_peer *p, uint32_t len);
-void link_message_out_free(struct link_peer *p, struct link_message *m);
+/** To be sent: from the segments, so that a small one never lacks memory. NULL: there is no memory for the body. */
+struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len);
+/** Gives its buffer back. `p` NULL: the peer is gone. */
+void link_message_out_drop(struct link_peer *p, struct link_message *m);
+static inline void link_message_out_free(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	if (__builtin_expect(m->buf != NULL, 0))
+		link_message_out_drop(p, m);
+	m->next = q->out_free;
+	q->out_free = m;
+}
 /** That arrived: its memory is the queue's. `due`: it is the one whose turn it is. NULL: too much is taken. */
 struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due);
 /** Of either kind, once it was handed up. */
@@ -529,6 +300,11 @@ void link_send_acks(struct link_queue *q);
 void link_flush(struct nic_queue *nq);
 void link_backlog_add(struct link_queue *q, struct link_peer *p);
 void link_kick(struct link_queue *q, struct link_peer *p);
+
+/* link_assemble.c: the shard */
+
+/** Which of the packets after the one that is due have arrived, for the acknowledgement. */
+uint64_t link_ack_bits(const struct link_peer *p);
 
 /* link_resend.c: the shard */
 

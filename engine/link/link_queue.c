@@ -33,7 +33,7 @@ void link_peer_dead(struct link_queue *q, struct link_peer *p, int error)
 		return;
 	p->dead = true;
 	link_grants_end_all(q, p);
-	atomic_store_explicit(&p->why, error, memory_order_relaxed);
+	atomic_store_explicit(&p->why, (int16_t)error, memory_order_relaxed);
 	link_news_post(q, p, LINK_NEWS_DOWN);
 }
 
@@ -43,23 +43,22 @@ static void peer_open(struct link_queue *q, struct link_peer *p)
 {
 	q->peers[p->index] = p;
 	if (!p->opened && !p->loop) {
-		p->lower_peer = p->lower_next;
+		p->lower_peer = p->way;
 		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
 	}
-	p->ways[0] = (struct link_way){q, p->lower_peer, p->opened};
-	p->held_last = &p->held_first;
 }
 
 static void peer_move(struct link_queue *q, struct link_peer *p)
 {
-	struct link_way *w = &p->ways[0];
-	if (p->opened && w->lower_peer != p->lower_next) {
-		q->ops->detach(q->lower, w->lower_peer);
-		w->lower_peer = p->lower_next;
-		w->attached = q->ops->attach(q->lower, w->lower_peer) == 0;
+	uint32_t own = p->taken ? p->ways->way[0].lower_peer : p->lower_peer;
+	if (p->opened && own != p->way) {
+		q->ops->detach(q->lower, own);
+		bool attached = q->ops->attach(q->lower, p->way) == 0;
+		if (p->ways)
+			p->ways->way[0] = (struct link_way){q, p->way, attached};
 		if (p->taken == 0) {
-			p->lower_peer = w->lower_peer;
-			p->opened = w->attached;
+			p->lower_peer = p->way;
+			p->opened = attached;
 		}
 	}
 	link_news_post(q, p, LINK_NEWS_MOVED);
@@ -70,7 +69,7 @@ static void peer_setup(struct link_queue *q, struct link_peer *p)
 	if (!atomic_load_explicit(&p->setup_full, memory_order_acquire)) /* pairs with setup_post() */
 		return;
 	if (p->opened)
-		link_send_raw(p, p->setup, p->setup_len);
+		link_send_raw(p, p->setup->packet, p->setup->packet_len);
 	link_kick(q, p);
 	atomic_store_explicit(&p->setup_full, false, memory_order_release);
 }
@@ -80,18 +79,16 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	if (p->started)
 		return;
 	p->started = true;
-	p->rx_next = p->rx_told = p->rx_first;
+	p->rx_told = p->again_first = p->rx_next;
 	p->una = p->next = q->port->config.first_packet;
-	p->reorder = FAR_LINK_REORDER;
-	p->window = FAR_LINK_WINDOW;
-	p->window_bulk = FAR_LINK_WINDOW - FAR_LINK_SMALL_PACKETS;
-	p->unchecked = q->unchecked && p->unchecked_there;
-	link_bulk_window(p, p->window_there);
+	p->path.reorder = FAR_LINK_REORDER;
+	link_bulk_window(p, p->window ? p->window : FAR_LINK_WINDOW);
+	p->unchecked &= q->unchecked;
 	uint32_t often =
 		q->port->ring && q->port->ring / 4 < FAR_LINK_ACK_EVERY ? q->port->ring / 4 : FAR_LINK_ACK_EVERY;
-	p->ack_every = often ? often : 1;
+	p->ack_every = (uint8_t)(often ? often : 1);
 	link_bulk_forget(p);
-	p->rtt.watch = RTT_WANTED;
+	p->wanted = true;
 	p->confirmed = p->loop || !p->accepted;
 	p->special = !p->confirmed;
 	p->told_asleep = !q->port->lower_caps.wake;
@@ -114,27 +111,22 @@ static void backlog_remove(struct link_queue *q, struct link_peer *p)
 	struct link_peer **at = &q->backlog_first, *before = NULL;
 	while (*at && *at != p) {
 		before = *at;
-		at = &before->next_backlog;
+		at = &before->rings->next_backlog;
 	}
 	if (!*at)
 		return;
-	*at = p->next_backlog;
+	*at = p->rings->next_backlog;
 	if (q->backlog_last == p)
 		q->backlog_last = before;
 	p->backlogged = false;
 }
 
-/* A queue to itself: what the last recv() lent goes with the peer's memory. */
-static void burst_forget(struct link_queue *q, const struct link_peer *p)
+/* A queue to itself: what the last recv() lent is nobody's any more. */
+static void burst_forget(const struct link_queue *q, const struct link_peer *p)
 {
-	struct link_message **at = &q->burst;
-	while (*at) {
-		struct link_message *m = *at;
-		if (m->peer == p && !m->own)
-			*at = m->next;
-		else
-			at = &m->next;
-	}
+	for (struct link_message *m = q->burst; m; m = m->next)
+		if (m->peer == p)
+			m->peer = NULL;
 }
 
 /* The last the shard has to do with it. */
@@ -166,6 +158,7 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 		p->active = false;
 	}
 	backlog_remove(q, p);
+	link_rings_give(q, p);
 	p->attached = p->started = false;
 	q->peers[p->index] = NULL;
 }
@@ -221,17 +214,19 @@ static int link_attach(struct nic_queue *nq, uint32_t peer)
 	struct link_peer *p = peer < FAR_LINK_PEERS_MAX ? q->peers[peer] : NULL;
 	if (!p || !p->started || p->attached || p->detached)
 		return -EINVAL;
+	struct link_rings *r = p->rings;
 	p->attached = true;
 	/* What came before, in its order. */
-	while (p->held_first) {
-		struct link_message *m = p->held_first;
-		p->held_first = m->next;
+	while (r && r->held_first) {
+		struct link_message *m = r->held_first;
+		r->held_first = m->next;
 		m->next = NULL;
 		*q->ready_last = m;
 		q->ready_last = &m->next;
 		p->ready_n++;
 	}
-	p->held_last = &p->held_first;
+	if (r)
+		r->held_last = &r->held_first;
 	return 0;
 }
 
@@ -271,7 +266,7 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	struct link_peer *p = attached_peer(q, peer);
 	if (__builtin_expect(!p, 0))
 		return -EPIPE;
-	if (__builtin_expect(body_len > sizeof p->rings->messages->room, 0)) {
+	if (__builtin_expect(body_len > LINK_ROOM, 0)) {
 		if (body_len > LINK_BODY_MAX)
 			return -EMSGSIZE;
 		if (p->out_bytes + body_len > FAR_LINK_OUT_BYTES)
@@ -279,9 +274,9 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	}
 	if (__builtin_expect(p->out_n >= FAR_LINK_SLOTS, 0))
 		return -EAGAIN;
-	struct link_message *m = link_message_out(p, (uint32_t)body_len);
+	struct link_message *m = link_message_out(q, p, (uint32_t)body_len);
 	if (__builtin_expect(!m, 0))
-		return body_len > sizeof p->rings->messages->room ? -ENOBUFS : -EAGAIN;
+		return body_len > LINK_ROOM ? -ENOBUFS : -EAGAIN;
 	tx->head = (uint8_t *)&m->head;
 	tx->body = m->body;
 	tx->body_len = body_len;
@@ -320,9 +315,8 @@ static int link_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 
 static void link_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	struct link_peer *p = attached_peer(queue_of(nq), tx->peer);
-	if (p) /* else its memory went with the peer's */
-		link_message_out_free(p, tx->link);
+	struct link_queue *q = queue_of(nq);
+	link_message_out_free(q, attached_peer(q, tx->peer), tx->link);
 }
 
 /* ---- sleep ---- */

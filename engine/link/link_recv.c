@@ -26,48 +26,49 @@
 static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 {
 	if (p->una != p->next && p->rings->sent[p->una % FAR_LINK_WINDOW].len > p->payload_max) {
-		p->resends = 2; /* this one only */
+		p->rings->resends = 2; /* this one only */
 		link_resend(q, p, true);
-		p->resends = 0;
+		p->rings->resends = 0;
 	}
 }
 
 /* More urgent ones, too, should have come before it. */
-__attribute__((cold, noinline)) static void order_note_below(struct link_peer *p, const struct link_sent *e)
+__attribute__((cold, noinline)) static void order_note_below(struct link_rings *r, const struct link_sent *e)
 {
 	for (unsigned i = e->priority; i < LINK_URGENT; i++)
-		if ((int32_t)(e->order - p->below_arrived[i]) > 0)
-			p->below_arrived[i] = e->order;
+		if ((int32_t)(e->order - r->below_arrived[i]) > 0)
+			r->below_arrived[i] = e->order;
 }
 
-static inline void order_note(struct link_peer *p, const struct link_sent *e)
+static inline void order_note(struct link_rings *r, const struct link_sent *e)
 {
-	if ((int32_t)(e->order - p->order_arrived) > 0)
-		p->order_arrived = e->order;
+	if ((int32_t)(e->order - r->order_arrived) > 0)
+		r->order_arrived = e->order;
 	if (__builtin_expect(e->priority != LINK_URGENT, 0))
-		order_note_below(p, e);
+		order_note_below(r, e);
 }
 
 static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
 {
+	struct link_rings *r = p->rings;
 	uint32_t una = p->una;
-	if (__builtin_expect(p->rtt.watch & (RTT_TIMING | RTT_LATE | RTT_BACKED), 0))
+	if (__builtin_expect(r->rtt.watch & (RTT_TIMING | RTT_LATE | RTT_BACKED), 0))
 		link_timing_ack(q, p, ack);
 	do {
-		struct link_sent *e = &p->rings->sent[una % FAR_LINK_WINDOW];
+		struct link_sent *e = &r->sent[una % FAR_LINK_WINDOW];
 		if (__builtin_expect(!e->arrived, 1)) {
-			p->flying -= e->len;
-			order_note(p, e);
+			r->flying -= e->len;
+			order_note(r, e);
 		}
 		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
 			next = m->next;
 			p->out_n--;
-			link_message_out_free(p, m);
+			link_message_out_free(q, p, m);
 		}
 	} while (++una != ack);
 	p->una = una;
-	p->resend_at = 0;
-	p->resends = 0;
+	r->resend_at = 0;
+	r->resends = 0;
 }
 
 __attribute__((noinline)) static void take_bits(struct link_queue *q, struct link_peer *p, uint64_t bits)
@@ -77,11 +78,11 @@ __attribute__((noinline)) static void take_bits(struct link_queue *q, struct lin
 		struct link_sent *e = &p->rings->sent[(p->una + i) % FAR_LINK_WINDOW];
 		if (!(bits & 1) || e->arrived)
 			continue;
-		if (p->rtt.watch & (RTT_TIMING | RTT_LATE))
+		if (p->rings->rtt.watch & (RTT_TIMING | RTT_LATE))
 			link_timing_arrived(q, p, p->una + i);
 		e->arrived = true;
-		p->flying -= e->len;
-		order_note(p, e);
+		p->rings->flying -= e->len;
+		order_note(p->rings, e);
 	}
 	link_resend(q, p, false);
 	link_backlog_add(q, p);
@@ -159,9 +160,10 @@ __attribute__((noinline)) static void take_news(struct link_queue *q, struct lin
 		confirm(q, p);
 	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
 		link_sent_twice(q, p, be32_get(h->first), h->marks & WIRE_UNTOLD);
-	if (h->marks & WIRE_AGAIN) { /* it acknowledges what was acknowledged before, and that was lost: no measure */
-		p->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
-		p->rtt.late_known = false;
+	/* It acknowledges what was acknowledged before, and that was lost: no measure. */
+	if (h->marks & WIRE_AGAIN && p->rings) {
+		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
+		p->rings->rtt.late_known = false;
 	}
 }
 

@@ -31,7 +31,7 @@ void link_doubt(struct link_peer *p)
 	for (uint32_t number = p->una; number != p->next; number++) {
 		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
 		if (e->arrived)
-			p->flying += e->len;
+			p->rings->flying += e->len;
 		e->arrived = false;
 	}
 }
@@ -39,15 +39,16 @@ void link_doubt(struct link_peer *p)
 /* Enough that were sent after it have arrived, or a probe, which was sent much later. */
 static bool lost(struct link_peer *p, const struct link_sent *e)
 {
-	uint32_t arrived = e->priority == LINK_URGENT ? p->order_arrived : p->below_arrived[e->priority];
-	if ((int32_t)(arrived - e->order) >= (int32_t)p->reorder)
+	const struct link_rings *r = p->rings;
+	uint32_t arrived = e->priority == LINK_URGENT ? r->order_arrived : r->below_arrived[e->priority];
+	if ((int32_t)(arrived - e->order) >= (int32_t)p->path.reorder)
 		return true;
-	if (!p->probe_out || e->priority < p->probe_priority || (int32_t)(p->order_arrived - p->probe_order) < 0 ||
-	    (int32_t)(p->probe_order - e->order) <= 0)
+	if (!r->probe_out || e->priority < r->probe_priority || (int32_t)(r->order_arrived - r->probe_order) < 0 ||
+	    (int32_t)(r->probe_order - e->order) <= 0)
 		return false;
 	/* What waited for that has waited long. */
-	if (p->reorder > FAR_LINK_REORDER && (int32_t)(p->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
-		p->reorder--;
+	if (p->path.reorder > FAR_LINK_REORDER && (int32_t)(r->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
+		p->path.reorder--;
 	return true;
 }
 
@@ -61,17 +62,19 @@ static void make_urgent(struct link_sent *e)
 void link_probe(struct link_queue *q, struct link_peer *p)
 {
 	uint32_t number = p->next - p->una <= LINK_BITMAP ? p->next - 1 : p->una + LINK_BITMAP;
-	while (number != p->una && p->rings->sent[number % FAR_LINK_WINDOW].arrived)
+	struct link_rings *r = p->rings;
+	while (number != p->una && r->sent[number % FAR_LINK_WINDOW].arrived)
 		number--;
-	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
 	if (link_put_again(q, p, e, number))
 		return;
-	e->order = ++p->order;
+	e->order = ++r->order;
 	e->again |= LINK_BY_TIME;
-	p->probe_out = true;
-	p->probe_order = e->order;
-	p->probe_number = number;
-	p->probe_priority = e->priority;
+	r->resent = true;
+	r->probe_out = true;
+	r->probe_order = e->order;
+	r->probe_number = number;
+	r->probe_priority = e->priority;
 	counter_bump(&q->probes);
 }
 
@@ -96,11 +99,12 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		} else if (error) {
 			return;
 		}
-		e->order = ++p->order;
+		e->order = ++p->rings->order;
+		p->rings->resent = true;
 		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
 		counter_bump(&q->resent);
 		/* A peer that is silent gets one at a time. */
-		if (all && p->resends > 1)
+		if (all && p->rings->resends > 1)
 			return;
 	}
 }

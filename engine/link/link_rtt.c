@@ -93,3 +93,24 @@ uint64_t rtt_probe(const struct link_rtt *r, uint64_t now)
 	uint64_t ns = larger(2 * (r->smooth_ns + r->var_ns) + FAR_LINK_ACK_NS, late + late / 4);
 	return ns < rtt_timeout(r, now) ? ns : 0;
 }
+
+void rtt_keep(const struct link_rtt *r, struct link_path *path)
+{
+	path->peak_at = r->peak_at;
+	path->smooth_ns = (uint32_t)r->smooth_ns;
+	path->var_ns = (uint32_t)smaller(r->var_ns, FAR_LINK_RTT_NS_MAX);
+	path->peak_ns = (uint32_t)r->peak_ns;
+	path->backoff = r->backoff;
+}
+
+void rtt_resume(struct link_rtt *r, const struct link_path *path)
+{
+	r->watch = path->backoff ? RTT_BACKED : 0;
+	r->backoff = path->backoff;
+	r->late_known = false;
+	r->smooth_ns = path->smooth_ns;
+	r->var_ns = path->var_ns;
+	r->peak_ns = path->peak_ns;
+	r->peak_at = path->peak_at;
+	r->backed_at = 0;
+}

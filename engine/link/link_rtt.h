@@ -45,6 +45,17 @@ struct link_rtt {
 	uint64_t late_ns;    /* from then to its acknowledgement */
 };
 
+/** What of it outlasts that nothing is under way. Times in ns. */
+struct link_path {
+	uint64_t peak_at;
+	uint32_t smooth_ns, var_ns, peak_ns; /* FAR_LINK_RTT_NS_MAX at most */
+	uint8_t backoff;
+	uint8_t reorder; /* FAR_LINK_REORDER, or more: it has reordered so many. The owner's; rtt_keep() leaves it */
+};
+void rtt_keep(const struct link_rtt *r, struct link_path *path);
+/** As it was, nothing being timed. */
+void rtt_resume(struct link_rtt *r, const struct link_path *path);
+
 /** A packet that was sent once came back after `ns`. */
 void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now);
 /** A packet was sent again for nothing: it was acknowledged `ns` after it had been sent first. */

@@ -18,15 +18,6 @@
 
 /* ---- one packet ---- */
 
-static uint64_t ack_bits(const struct link_peer *p)
-{
-	uint64_t bits = 0;
-	for (uint32_t i = 0; i < LINK_BITMAP; i++)
-		if (p->rings->arrived[(p->rx_next + 1 + i) % FAR_LINK_WINDOW].message)
-			bits |= UINT64_C(1) << i;
-	return bits;
-}
-
 /* Whoever is sent something believes that we are awake, unless it says otherwise. */
 __attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
 {
@@ -49,7 +40,7 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	h->token = be64_of(p->token_there);
 	h->packet = be32_of(number);
 	h->ack = be32_of(p->rx_next);
-	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? ack_bits(p) : 0);
+	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? link_ack_bits(p) : 0);
 	if (m) {
 		h->type = m->head.type;
 		h->flags = m->head.flags;
@@ -257,15 +248,15 @@ static inline bool window_open(const struct link_peer *p, uint32_t len, bool bul
 {
 	uint32_t packets = bulk ? p->window_bulk : p->window;
 	uint32_t bytes = bulk ? FAR_LINK_WINDOW_BYTES : FAR_LINK_WINDOW_BYTES + FAR_LINK_SMALL_IN_WINDOW;
-	return p->next - p->una < packets && (p->flying + len <= bytes || p->flying == 0);
+	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
 }
 
 static inline void backlog_append(struct link_queue *q, struct link_peer *p)
 {
 	p->backlogged = true;
-	p->next_backlog = NULL;
+	p->rings->next_backlog = NULL;
 	if (q->backlog_last)
-		q->backlog_last->next_backlog = p;
+		q->backlog_last->rings->next_backlog = p;
 	else
 		q->backlog_first = p;
 	q->backlog_last = p;
@@ -301,23 +292,24 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last,
 			     unsigned priority)
 {
+	struct link_rings *r = p->rings;
 	uint32_t number = p->next;
-	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
 	e->message = m;
 	e->offset = m->done;
 	e->len = len;
-	e->order = ++p->order;
+	e->order = ++r->order;
 	e->arrived = false;
 	e->again = 0;
 	e->last = last;
 	e->priority = (uint8_t)priority;
 	p->next = number + 1;
-	p->flying += len;
-	if (__builtin_expect(p->rtt.watch & RTT_WANTED, 0))
+	r->flying += len;
+	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
 		link_timing_begin(q, p, number);
 	if (p->una == number) {
-		p->resend_at = 0;
-		p->resends = 0;
+		r->resend_at = 0;
+		r->resends = 0;
 	}
 	if (__builtin_expect(!p->active, 0))
 		link_peer_activate(q, p);
@@ -330,13 +322,14 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 static inline void small_sent(struct link_peer *p, const struct link_message *m, struct link_message *end, uint32_t n,
 			      uint32_t len)
 {
-	p->out_next = end->next;
+	struct link_rings *r = p->rings;
+	r->out_next = end->next;
 	end->next = NULL;
-	p->small_sent += n;
-	if (__builtin_expect(p->bulk_out, 0))
-		p->small_last = m->first;
-	if (__builtin_expect(p->bulk_next != NULL, 0))
-		p->small_bytes += LINK_HEAD + len;
+	r->small_sent += n;
+	if (__builtin_expect(r->bulk_out, 0))
+		r->small_last = m->first;
+	if (__builtin_expect(r->bulk_next != NULL, 0))
+		r->small_bytes += LINK_HEAD + len;
 }
 
 /* The path has become narrower than a small message: it gets a number, and goes in pieces when that is the oldest. */
@@ -356,7 +349,7 @@ enum { SHUT = 1, FULL };
 /* A packet of small messages. */
 static inline int send_small(struct link_queue *q, struct link_peer *p)
 {
-	struct link_message *m = p->out_next, *end = m;
+	struct link_message *m = p->rings->out_next, *end = m;
 	uint32_t len = m->len, n = 1;
 	if (m->next && len < LINK_BATCH_BYTES && len <= p->payload_max)
 		end = gather(p, m, &n, &len);
@@ -368,7 +361,7 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 	}
 	m->first = p->next;
 	uint32_t offset = 0;
-	unsigned marks = __builtin_expect(p->bulk_out, 0) ? link_bulk_loosen(p, m, end, &offset) : 0;
+	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? link_bulk_loosen(p, m, end, &offset) : 0;
 	int error;
 	if (end == m) {
 		error = put(q, p, m, p->next, offset, len, marks, LINK_URGENT);
@@ -412,10 +405,10 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	}
 	link_bulk_note(p, m->order);
 	sent_note(q, p, m, len, len == left, priority);
-	p->bulk_turn++;
-	p->small_bytes = 0;
+	p->rings->bulk_turn++;
+	p->rings->small_bytes = 0;
 	if (m->done == 0)
-		m->granted = p->bulk_open++ ? 0 : p->unasked;
+		m->granted = p->rings->bulk_open++ ? 0 : p->unasked;
 	m->done += len;
 	if (len == left)
 		link_bulk_done(p, m);
@@ -424,9 +417,10 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 
 static inline int send_next(struct link_queue *q, struct link_peer *p)
 {
-	if (__builtin_expect(p->bulk_next != NULL, 0) && (!p->out_next || p->small_bytes >= FAR_LINK_SMALL_SHARE)) {
+	const struct link_rings *r = p->rings;
+	if (__builtin_expect(r->bulk_next != NULL, 0) && (!r->out_next || r->small_bytes >= FAR_LINK_SMALL_SHARE)) {
 		int error = send_bulk(q, p);
-		if ((error != SHUT && error != FULL) || !p->out_next)
+		if ((error != SHUT && error != FULL) || !r->out_next)
 			return error;
 	}
 	return send_small(q, p);
@@ -443,33 +437,45 @@ static inline void append(struct link_message **first, struct link_message **las
 
 static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
+	m->peer = p;
 	*q->ready_last = m;
 	q->ready_last = &m->next;
 	p->ready_n++;
 	p->out_n++;
 }
 
+/* The first, nothing being under way; or to nobody, or to a queue itself, which has no set. */
+__attribute__((noinline)) static void send_unusual(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	if (p->dead) {
+		link_message_out_free(q, p, m);
+	} else if (p->loop) {
+		deliver_here(q, p, m);
+	} else {
+		link_rings_take(q, p);
+		link_send(q, p, m);
+	}
+}
+
 void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	m->next = NULL;
-	if (__builtin_expect(p->loop | p->dead, 0)) {
-		if (p->dead)
-			link_message_out_free(p, m);
-		else
-			deliver_here(q, p, m);
+	struct link_rings *r = p->rings;
+	if (__builtin_expect(!r || p->dead, 0)) {
+		send_unusual(q, p, m);
 		return;
 	}
 	/* Small ones pass the others, as far as their order allows. */
 	if (__builtin_expect(m->len <= FAR_LINK_SMALL_BYTES && m->len <= p->payload_max &&
-				     (!p->bulk_next || m->order == NIC_ORDER_NONE ||
-				      (m->order == NIC_ORDER_STREAM && !p->bulk_strict)),
+				     (!r->bulk_next || m->order == NIC_ORDER_NONE ||
+				      (m->order == NIC_ORDER_STREAM && !r->bulk_strict)),
 			     1)) {
-		append(&p->out_next, &p->out_last, m);
-		p->small_n++;
+		append(&r->out_next, &r->out_last, m);
+		r->small_n++;
 	} else {
-		append(&p->bulk_next, &p->bulk_last, m);
-		m->first = p->small_n;
-		p->bulk_strict += m->order != NIC_ORDER_NONE;
+		append(&r->bulk_next, &r->bulk_last, m);
+		m->first = r->small_n;
+		r->bulk_strict += m->order != NIC_ORDER_NONE;
 	}
 	p->out_n++;
 	if (!p->backlogged && p->confirmed)
@@ -480,10 +486,11 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool small_only, uint32_t *left)
 {
 	uint32_t sent = 0;
-	while ((small_only ? p->out_next != NULL : link_has_unsent(p)) && !p->dead) {
+	const struct link_rings *r = p->rings;
+	while ((r->out_next || (!small_only && r->bulk_next)) && !p->dead) {
 		if (sent >= most || *left == 0)
 			return true;
-		uint32_t before = p->flying;
+		uint32_t before = r->flying;
 		int error = send_next(q, p);
 		if (error == -EMSGSIZE && link_narrower(p))
 			continue;
@@ -491,7 +498,7 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 		 * way now. */
 		if (error)
 			return error != SHUT;
-		uint32_t bytes = p->flying - before + LINK_HEAD;
+		uint32_t bytes = r->flying - before + LINK_HEAD;
 		sent += bytes;
 		*left -= bytes < *left ? bytes : *left;
 	}
@@ -502,8 +509,9 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 static inline bool send_lone(struct link_queue *q)
 {
 	struct link_peer *p = q->backlog_first;
-	struct link_message *m = p->out_next;
-	if (p->next_backlog || p->bulk_next || p->bulk_out || !m || m->next || m->len > p->payload_max ||
+	const struct link_rings *r = p->rings;
+	struct link_message *m = r->out_next;
+	if (r->next_backlog || r->bulk_next || r->bulk_out || !m || m->next || m->len > p->payload_max ||
 	    !window_open(p, m->len, false) || p->dead)
 		return false;
 	m->first = p->next;
@@ -521,13 +529,13 @@ static void send_backlog(struct link_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
 	struct link_peer *p, *stuck = NULL;
-	for (p = q->backlog_first; p && left; p = p->next_backlog)
+	for (p = q->backlog_first; p && left; p = p->rings->next_backlog)
 		pump(q, p, PUMP_BYTES, true, &left);
 	left = PUMP_BYTES;
 	q->ring_full = false;
 	while ((p = q->backlog_first) && left && p != stuck && !q->ring_full) {
 		uint32_t before = left;
-		q->backlog_first = p->next_backlog;
+		q->backlog_first = p->rings->next_backlog;
 		if (!q->backlog_first)
 			q->backlog_last = NULL;
 		p->backlogged = false;

@@ -28,11 +28,11 @@ static struct link_port *port_of(struct nic_port *port)
 
 static int way_begin(struct link_port *p, struct link_peer *peer, uint64_t deadline, struct nic_err *err)
 {
-	uint32_t there = peer->accepted ? peer->their_queue : peer->want;
+	struct link_setup *s = peer->setup;
 	peer->lower_pending = true;
-	peer->paths_tried++;
-	int error = p->lower->ops->connect(p->lower, peer->owner, &peer->addr, NIC_ROUTE(there, peer->path), NULL, 0,
-					   deadline, peer->sides, err);
+	s->paths_tried++;
+	int error = p->lower->ops->connect(p->lower, peer->owner, &s->addr, NIC_ROUTE(peer->their_queue, s->path), NULL,
+					   0, deadline, &s->side, err);
 	if (error)
 		peer->lower_pending = false;
 	return error;
@@ -43,11 +43,12 @@ static void way_next(struct link_port *p, struct link_peer *peer, uint32_t path,
 {
 	struct nic_err err = {""};
 	/* Of a path that is not tried any more, or already being replaced. */
-	if (path != peer->path || peer->lower_pending || peer->way_old != NIC_PEER_NONE)
+	struct link_setup *s = peer->setup;
+	if (!s || path != s->path || peer->lower_pending || peer->way_old != NIC_PEER_NONE)
 		return;
 	int error = -EHOSTUNREACH;
-	if (peer->paths_tried < FAR_LINK_PATHS_MAX) {
-		peer->path++;
+	if (s->paths_tried < FAR_LINK_PATHS_MAX) {
+		s->path++;
 		error = way_begin(p, peer, now + FAR_LINK_HALF_OPEN_NS, &err);
 	}
 	if (!error)
@@ -78,26 +79,28 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 	if (!link_addr_split(addr, &lower, &id) || id == 0 || strcmp(addr->driver, p->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
 	struct link_peer *peer = link_peer_new(p, queue, LINK_CONNECTING);
-	if (!peer || !link_rings_make(peer)) {
+	if (!peer || !link_rings_reserve(peer->queue, peer)) {
 		if (peer)
 			link_peer_free(p, peer);
 		return link_error(err, peer ? -ENOMEM : -ENOSPC, "%s: more than %u peers, or no memory for one more",
 				  p->ops.name, FAR_LINK_PEERS_MAX);
 	}
-	peer->addr = lower;
-	peer->id_there = id;
-	peer->want = remote_queue;
-	peer->user = user;
-	peer->deadline = deadline;
-	peer->words_len = (uint16_t)hello_len;
+	struct link_setup *s = peer->setup;
+	s->addr = lower;
+	s->want = remote_queue;
+	s->deadline = deadline;
+	s->words_len = (uint16_t)hello_len;
 	if (hello_len)
-		memcpy(peer->words, hello, hello_len);
+		memcpy(s->words, hello, hello_len);
+	peer->id_there = id;
+	peer->their_queue = (uint8_t)remote_queue;
+	peer->user = user;
 	link_step_soon(p, deadline);
 	if (id == p->id && queue == remote_queue) {
 		peer->loop = true;
 		peer->state = LINK_LOOPING;
-		peer->hello_len = peer->words_len;
-		memcpy(peer->hello, peer->words, hello_len);
+		s->hello_len = s->words_len;
+		memcpy(s->hello, s->words, hello_len);
 		link_order(peer, LINK_DUE_OPEN | LINK_DUE_START);
 		link_step_soon(p, 0);
 		link_port_signal(p);
@@ -105,8 +108,8 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 	}
 	int error = 0;
 	if (remote_queue >= LINK_ID_QUEUES(id)) { /* nobody would hear us */
-		peer->refuse = -ECHRNG;
-		peer->deadline = 0;
+		s->refuse = -ECHRNG;
+		s->deadline = 0;
 		link_step_soon(p, 0);
 		link_port_signal(p);
 	} else {
@@ -132,8 +135,8 @@ static void refuse(struct link_port *p, struct link_peer *peer, int error, uint6
 	if (!peer->stranger && !refused_before(p, peer->id_there, peer->token_there))
 		link_remember(p, peer, error);
 	peer->state = LINK_REFUSING;
-	peer->refuse = error;
-	peer->deadline = now + FAR_LINK_HALF_OPEN_NS;
+	peer->setup->refuse = error;
+	peer->setup->deadline = now + FAR_LINK_HALF_OPEN_NS;
 	if (peer->way == NIC_PEER_NONE)
 		return;
 	link_say_no(peer, peer->refuse_reset ? WIRE_RESET : WIRE_REFUSED, error, 0);
@@ -144,22 +147,23 @@ static void refuse(struct link_port *p, struct link_peer *peer, int error, uint6
 /* HELLO is at its queue, and the way back is there. */
 static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
+	struct link_setup *s = peer->setup;
 	size_t len = 0;
 	struct nic_event ev = {.type = NIC_EVENT_HELLO,
 			       .peer = NIC_PEER_NONE,
 			       .queue = peer->owner,
-			       .hello = peer->hello,
-			       .hello_len = peer->hello_len,
-			       .reply = peer->words,
+			       .hello = s->hello,
+			       .hello_len = s->hello_len,
+			       .reply = s->words,
 			       .reply_len = &len};
-	int error = link_rings_make(peer) ? p->event(p->ctx, &ev) : -ENOMEM;
+	int error = link_rings_reserve(peer->queue, peer) ? p->event(p->ctx, &ev) : -ENOMEM;
 	if (error) {
 		refuse(p, peer, error, now);
 		return;
 	}
-	peer->words_len = (uint16_t)(len < NIC_HELLO_BYTES_MAX ? len : NIC_HELLO_BYTES_MAX);
-	peer->deadline = now + FAR_CONNECT_TIMEOUT_NS;
-	link_step_soon(p, peer->deadline);
+	s->words_len = (uint16_t)(len < NIC_HELLO_BYTES_MAX ? len : NIC_HELLO_BYTES_MAX);
+	s->deadline = now + FAR_CONNECT_TIMEOUT_NS;
+	link_step_soon(p, s->deadline);
 	link_order(peer, LINK_DUE_START);
 	link_repeat(p, peer, now);
 	link_report_up(p, peer);
@@ -189,23 +193,26 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 	peer->accepted = true;
 	peer->id_there = w->id;
 	peer->token_there = w->token;
-	peer->their_queue = w->queue;
+	peer->their_queue = (uint8_t)w->queue;
 	peer->packet_max_there = w->packet_max;
-	peer->hello_len = (uint16_t)w->words_len;
+	if (member)
+		link_accepted_add(p, peer);
+	struct link_setup *s = peer->setup;
+	s->hello_len = (uint16_t)w->words_len;
 	if (w->words_len)
-		memcpy(peer->hello, w->words, w->words_len);
-	snprintf(peer->addr.driver, sizeof peer->addr.driver, "%s", p->lower->ops->name);
-	peer->addr.len = (uint16_t)w->addr_len;
-	memcpy(peer->addr.blob, w->addr, w->addr_len);
-	peer->deadline = now + FAR_LINK_HALF_OPEN_NS;
-	link_step_soon(p, peer->deadline);
+		memcpy(s->hello, w->words, w->words_len);
+	snprintf(s->addr.driver, sizeof s->addr.driver, "%s", p->lower->ops->name);
+	s->addr.len = (uint16_t)w->addr_len;
+	memcpy(s->addr.blob, w->addr, w->addr_len);
+	s->deadline = now + FAR_LINK_HALF_OPEN_NS;
+	link_step_soon(p, s->deadline);
 	return peer;
 }
 
 static void answer_begin(struct link_port *p, struct link_peer *peer)
 {
 	struct nic_err err = {""};
-	if (way_begin(p, peer, peer->deadline, &err))
+	if (way_begin(p, peer, peer->setup->deadline, &err))
 		link_peer_end(p, peer);
 }
 
@@ -216,20 +223,9 @@ static void answer_no(struct link_port *p, unsigned queue, const struct link_wor
 	struct link_peer *peer = peer_answering(p, queue, LINK_REFUSING, w, false, now);
 	if (!peer)
 		return;
-	peer->refuse = error;
+	peer->setup->refuse = error;
 	peer->refuse_reset = reset;
 	answer_begin(p, peer);
-}
-
-static struct link_peer *peer_accepted(const struct link_port *p, uint64_t id, uint64_t token)
-{
-	for (uint32_t i = 0; i < p->peers_n; i++) {
-		struct link_peer *peer = p->peers[i];
-		if (peer->state != LINK_FREE && peer->accepted && !peer->stranger && peer->token_there == token &&
-		    peer->id_there == id)
-			return peer;
-	}
-	return NULL;
 }
 
 static void hello_again(struct link_port *p, struct link_peer *peer, unsigned queue, uint32_t path, uint64_t now)
@@ -245,6 +241,15 @@ static void hello_again(struct link_port *p, struct link_peer *peer, unsigned qu
 		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, path);
 }
 
+/* What peer_start() begins with: the first packet number, and the window, 0: the other side does not say. */
+static void first_words(struct link_peer *peer, const struct wire_head *h)
+{
+	uint32_t window = be32_get(h->offset);
+	peer->rx_next = be32_get(h->packet);
+	peer->unchecked = be32_get(h->length) & WIRE_UNCHECKED;
+	peer->window = (uint16_t)(window < FAR_LINK_WINDOW ? window : FAR_LINK_WINDOW);
+}
+
 static void on_hello(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
 		     uint64_t now)
 {
@@ -252,7 +257,7 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 		answer_no(p, queue, w, false, -ESTALE, now);
 		return;
 	}
-	struct link_peer *peer = peer_accepted(p, w->id, w->token);
+	struct link_peer *peer = link_accepted_find(p, w->id, w->token);
 	if (peer) {
 		hello_again(p, peer, queue, w->path, now);
 		return;
@@ -266,13 +271,11 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 	peer = peer_answering(p, owner, error ? LINK_REFUSING : LINK_ACCEPTING, w, true, now);
 	if (!peer)
 		return; /* it says it again */
-	peer->refuse = error;
-	peer->rx_first = be32_get(h->packet);
-	peer->window_there = be32_get(h->offset);
-	peer->unchecked_there = be32_get(h->length) & WIRE_UNCHECKED;
+	first_words(peer, h);
 	/* What to say of this HELLO when the way is there. */
-	peer->came_to = queue;
-	peer->came_by = w->path;
+	peer->setup->refuse = error;
+	peer->setup->came_to = queue;
+	peer->setup->came_by = w->path;
 	answer_begin(p, peer);
 }
 
@@ -307,17 +310,18 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, w->path);
 		return;
 	}
+	struct link_setup *s = peer->setup;
 	peer->packet_max_there = w->packet_max;
-	peer->rx_first = be32_get(h->packet);
-	peer->window_there = be32_get(h->offset);
-	peer->unchecked_there = be32_get(h->length) & WIRE_UNCHECKED;
-	peer->hello_len = (uint16_t)w->words_len;
+	first_words(peer, h);
+	s->hello_len = (uint16_t)w->words_len;
 	if (w->words_len)
-		memcpy(peer->hello, w->words, w->words_len);
+		memcpy(s->hello, w->words, w->words_len);
+	s->repeat_at = s->deadline = UINT64_MAX;
 	peer->settled = true;
-	peer->repeat_at = peer->deadline = UINT64_MAX;
 	link_order(peer, LINK_DUE_START | LINK_DUE_ACK);
 	link_report_up(p, peer);
+	if (peer->settled)
+		link_setup_end(p, peer);
 }
 
 static void on_no(struct link_port *p, const struct wire_head *h, int error, uint32_t path, uint64_t now)
@@ -382,16 +386,16 @@ static void way_up(struct link_port *p, struct link_peer *peer, uint32_t lower_p
 {
 	bool another = peer->way != NIC_PEER_NONE;
 	peer->way_old = peer->way;
-	peer->way = peer->lower_next = lower_peer;
+	peer->way = lower_peer;
 	link_order(peer, another ? LINK_DUE_MOVE : LINK_DUE_OPEN);
 	if (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled))
 		link_repeat(p, peer, now);
 	else if (peer->state == LINK_REFUSING)
-		refuse(p, peer, peer->refuse, now);
-	else if (peer->state == LINK_ACCEPTING && peer->came_to == peer->owner)
+		refuse(p, peer, peer->setup->refuse, now);
+	else if (peer->state == LINK_ACCEPTING && peer->setup->came_to == peer->owner)
 		decide(p, peer, now);
 	else if (peer->state == LINK_ACCEPTING)
-		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->came_by);
+		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->setup->came_by);
 }
 
 static int lower_event(void *ctx, const struct nic_event *ev)
@@ -401,7 +405,7 @@ static int lower_event(void *ctx, const struct nic_event *ev)
 	if (!side || (ev->type != NIC_EVENT_UP && ev->type != NIC_EVENT_FAILED))
 		return -EPROTO;
 	struct link_peer *peer = side->peer;
-	if (side != peer->sides) {
+	if (!peer->setup || side != &peer->setup->side) {
 		link_side_event(p, side, ev);
 		return 0;
 	}
@@ -429,10 +433,8 @@ static void news_take(struct link_port *p, struct link_peer *peer)
 	uint32_t news = atomic_exchange_explicit(&peer->news, 0, memory_order_acquire);
 	if (news & LINK_NEWS_MOVED)
 		link_way_drop(p, &peer->way_old);
-	if (news & LINK_NEWS_CONFIRMED) {
-		peer->settled = true;
-		peer->repeat_at = peer->deadline = UINT64_MAX;
-	}
+	if (news & LINK_NEWS_CONFIRMED)
+		link_setup_end(p, peer);
 	if (news & LINK_NEWS_WAY && peer->state == LINK_UP)
 		link_report_moved(p, peer);
 	if (news & LINK_NEWS_DOWN && peer->state == LINK_UP)
@@ -457,26 +459,35 @@ static void queue_step(struct link_port *p, struct link_queue *q, uint64_t now)
 		link_port_signal(p);
 }
 
-static void peer_step(struct link_port *p, struct link_peer *peer, uint64_t now)
+static void setup_due(struct link_port *p, struct link_peer *peer)
 {
+	struct link_setup *s = peer->setup;
+	s->deadline = UINT64_MAX;
+	if (peer->state == LINK_CONNECTING)
+		link_failed(p, peer, s->refuse ? s->refuse : -ETIMEDOUT);
+	else if (peer->state == LINK_UP)
+		link_peer_kill(peer, -ETIMEDOUT);
+	else
+		link_peer_end(p, peer);
+}
+
+/* May free it. */
+static void setup_step(struct link_port *p, struct link_setup *s, uint64_t now)
+{
+	struct link_peer *peer = s->side.peer;
 	if (peer->state == LINK_LOOPING) {
 		peer->settled = true;
-		peer->deadline = UINT64_MAX;
 		link_report_up(p, peer);
-		return;
 	}
-	if (now >= peer->deadline) {
-		if (peer->state == LINK_CONNECTING)
-			link_failed(p, peer, peer->refuse ? peer->refuse : -ETIMEDOUT);
-		else if (peer->state == LINK_UP)
-			link_peer_kill(peer, -ETIMEDOUT);
-		else
-			link_peer_end(p, peer);
-		peer->deadline = UINT64_MAX;
-	} else if (now >= peer->repeat_at) {
-		link_repeat(p, peer, now);
+	if (peer->settled) {
+		link_setup_end(p, peer);
+	} else if (now >= s->deadline) {
+		setup_due(p, peer);
+	} else {
+		if (now >= s->repeat_at)
+			link_repeat(p, peer, now);
+		link_step_soon(p, s->deadline < s->repeat_at ? s->deadline : s->repeat_at);
 	}
-	link_step_soon(p, peer->deadline < peer->repeat_at ? peer->deadline : peer->repeat_at);
 }
 
 uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
@@ -497,9 +508,10 @@ uint64_t link_step(struct nic_port *port, uint64_t now, nic_event_fn *event, voi
 		queue_step(p, p->queues[i], now);
 	if (now >= p->next_at) {
 		p->next_at = UINT64_MAX;
-		for (uint32_t i = 0; i < p->peers_n; i++)
-			if (p->peers[i]->state != LINK_FREE)
-				peer_step(p, p->peers[i], now);
+		for (struct link_setup *s = p->setups; s; s = p->setup_at) {
+			p->setup_at = s->next;
+			setup_step(p, s, now);
+		}
 	}
 	return next < p->next_at ? next : p->next_at;
 }

@@ -28,62 +28,70 @@ static uint64_t now_of(struct link_queue *q)
 void link_timing_begin(struct link_queue *q, struct link_peer *p, uint32_t number)
 {
 	q->now = clock_now(q->clock); /* since recv() a handler may have run */
-	p->rtt.watch = (uint8_t)((p->rtt.watch & ~RTT_WANTED) | RTT_TIMING);
-	p->rtt.number = number;
-	p->rtt.sent_at = p->rtt.sampled_at = q->now;
+	struct link_rtt *rtt = &p->rings->rtt;
+	rtt->watch = (uint8_t)((rtt->watch & ~RTT_WANTED) | RTT_TIMING);
+	rtt->number = number;
+	rtt->sent_at = rtt->sampled_at = q->now;
 }
 
 static void sample(struct link_queue *q, struct link_peer *p)
 {
-	const struct link_sent *e = &p->rings->sent[p->rtt.number % FAR_LINK_WINDOW];
-	p->rtt.watch &= (uint8_t)~RTT_TIMING;
+	struct link_rings *r = p->rings;
+	const struct link_sent *e = &r->sent[r->rtt.number % FAR_LINK_WINDOW];
+	r->rtt.watch &= (uint8_t)~RTT_TIMING;
 	/* Which of two copies is acknowledged nobody knows: Karn's rule. */
 	if (!e->arrived && !e->again)
-		rtt_sample(&p->rtt, now_of(q) - p->rtt.sent_at, now_of(q));
+		rtt_sample(&r->rtt, now_of(q) - r->rtt.sent_at, now_of(q));
 }
 
 static void late_arrived(struct link_queue *q, struct link_peer *p)
 {
-	p->rtt.watch &= (uint8_t)~RTT_LATE;
-	p->rtt.late_ns = now_of(q) - p->rtt.late_from;
-	p->rtt.late_known = true;
+	struct link_rtt *rtt = &p->rings->rtt;
+	rtt->watch &= (uint8_t)~RTT_LATE;
+	rtt->late_ns = now_of(q) - rtt->late_from;
+	rtt->late_known = true;
 }
 
 __attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link_peer *p, uint32_t ack)
 {
-	if (p->rtt.watch & RTT_TIMING && (int32_t)(ack - p->rtt.number) > 0)
+	struct link_rtt *rtt = &p->rings->rtt;
+	if (rtt->watch & RTT_TIMING && (int32_t)(ack - rtt->number) > 0)
 		sample(q, p);
-	if (p->rtt.watch & RTT_LATE && (int32_t)(ack - p->rtt.late) > 0)
+	if (rtt->watch & RTT_LATE && (int32_t)(ack - rtt->late) > 0)
 		late_arrived(q, p);
-	if (p->rtt.watch & RTT_BACKED)
-		rtt_progress(&p->rtt, now_of(q));
+	if (rtt->watch & RTT_BACKED)
+		rtt_progress(rtt, now_of(q));
 }
 
 void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number)
 {
-	if (p->rtt.watch & RTT_TIMING && number == p->rtt.number)
+	struct link_rtt *rtt = &p->rings->rtt;
+	if (rtt->watch & RTT_TIMING && number == rtt->number)
 		sample(q, p);
-	if (p->rtt.watch & RTT_LATE && number == p->rtt.late)
+	if (rtt->watch & RTT_LATE && number == rtt->late)
 		late_arrived(q, p);
 }
 
 __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link_peer *p, uint32_t number, bool untold)
 {
-	struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
-	if (p->next - number - 1 >= FAR_LINK_WINDOW || !e->again)
-		return; /* of long ago, or it was not */
+	struct link_rings *r = p->rings;
+	if (p->next - number - 1 >= FAR_LINK_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
+		return; /* of long ago */
+	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+	if (!e->again)
+		return;
 	counter_bump(&q->needless);
 	if (e->again & LINK_BY_EVIDENCE) {
-		p->reorder *= 2;
-		if (p->reorder > FAR_LINK_REORDER_MAX)
-			p->reorder = FAR_LINK_REORDER_MAX;
+		p->path.reorder *= 2;
+		if (p->path.reorder > FAR_LINK_REORDER_MAX)
+			p->path.reorder = FAR_LINK_REORDER_MAX;
 	}
 	/* It was late, or its acknowledgement was. Else that was lost: then this one says nothing of the time. */
-	if (number == p->rtt.late && e->again & LINK_BY_TIME) {
-		if (untold && p->rtt.watch & RTT_LATE)
+	if (number == r->rtt.late && e->again & LINK_BY_TIME) {
+		if (untold && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
-		if (p->rtt.late_known)
-			rtt_mend(&p->rtt, p->rtt.late_ns, now_of(q));
+		if (r->rtt.late_known)
+			rtt_mend(&r->rtt, r->rtt.late_ns, now_of(q));
 	}
 	e->again = 0;
 }
@@ -91,12 +99,13 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 /* The last packet that was sent again by time: should that prove needless, how long it took is known. */
 static void late_begin(struct link_peer *p, uint32_t number)
 {
-	if (p->rtt.watch & RTT_LATE)
+	struct link_rtt *rtt = &p->rings->rtt;
+	if (rtt->watch & RTT_LATE)
 		return;
-	p->rtt.watch |= RTT_LATE;
-	p->rtt.late = number;
-	p->rtt.late_from = p->armed_at;
-	p->rtt.late_known = false;
+	rtt->watch |= RTT_LATE;
+	rtt->late = number;
+	rtt->late_from = p->rings->armed_at;
+	rtt->late_known = false;
 }
 
 /* ---- what is unacknowledged ---- */
@@ -104,8 +113,9 @@ static void late_begin(struct link_peer *p, uint32_t number)
 /* Large packets vanish and small ones do not: a path that says nothing of its width. */
 static void narrow(struct link_peer *p)
 {
-	if (p->resends == NARROW_RESENDS && p->answers > 1 && p->payload_max > FAR_LINK_SAFE_BYTES &&
-	    p->rings->sent[p->una % FAR_LINK_WINDOW].len > FAR_LINK_SAFE_BYTES)
+	const struct link_rings *r = p->rings;
+	if (r->resends == NARROW_RESENDS && r->answers > 1 && p->payload_max > FAR_LINK_SAFE_BYTES &&
+	    r->sent[p->una % FAR_LINK_WINDOW].len > FAR_LINK_SAFE_BYTES)
 		p->payload_max = FAR_LINK_SAFE_BYTES;
 }
 
@@ -113,41 +123,44 @@ static void narrow(struct link_peer *p)
  * is not probed. */
 static void arm(struct link_peer *p, uint64_t now)
 {
-	bool may = !p->resends && !p->rtt.backoff && !(p->probed && p->probed_una == p->una);
-	uint64_t probe = may ? rtt_probe(&p->rtt, now) : 0;
-	p->probing = probe != 0;
-	p->probe_out = false;
-	p->armed_at = now;
-	p->resend_at = now + (probe ? probe : rtt_timeout(&p->rtt, now));
+	struct link_rings *r = p->rings;
+	bool may = !r->resends && !r->rtt.backoff && !(r->probed && r->probed_una == p->una);
+	uint64_t probe = may ? rtt_probe(&r->rtt, now) : 0;
+	r->probing = probe != 0;
+	r->probe_out = false;
+	r->armed_at = now;
+	r->resend_at = now + (probe ? probe : rtt_timeout(&r->rtt, now));
 }
 
 static void probe(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
-	p->probing = false;
-	p->probed = true;
-	p->probed_una = p->una;
-	p->resend_at = now + rtt_timeout(&p->rtt, now);
+	struct link_rings *r = p->rings;
+	r->probing = false;
+	r->probed = true;
+	r->probed_una = p->una;
+	r->resend_at = now + rtt_timeout(&r->rtt, now);
 	link_probe(q, p);
-	if (p->probe_out)
-		late_begin(p, p->probe_number);
+	if (r->probe_out)
+		late_begin(p, r->probe_number);
 	link_kick(q, p);
 }
 
 static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
-	if (p->resends == 0)
-		p->answers = 0;
+	struct link_rings *r = p->rings;
+	if (r->resends == 0)
+		r->answers = 0;
 	late_begin(p, p->una);
-	p->resends++;
-	p->reorder = FAR_LINK_REORDER;
+	r->resends++;
+	p->path.reorder = FAR_LINK_REORDER;
 	counter_bump(&q->timeouts);
-	if (p->resends == 2)
+	if (r->resends == 2)
 		link_doubt(p);
 	narrow(p);
-	rtt_back_off(&p->rtt, now);
-	p->resend_at = now + rtt_timeout(&p->rtt, now);
+	rtt_back_off(&r->rtt, now);
+	r->resend_at = now + rtt_timeout(&r->rtt, now);
 	link_resend(q, p, true);
-	if (p->others && p->resends > 1)
+	if (p->others && r->resends > 1)
 		link_way_ask(q, p, now);
 	/* With our address in it, so that one who does not know us can say so. */
 	if (p->silent_ns)
@@ -157,11 +170,12 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 
 static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
 {
-	if (p->resend_at == 0)
+	const struct link_rings *r = p->rings;
+	if (r->resend_at == 0)
 		arm(p, now);
-	else if (now >= p->resend_at && !paused && p->probing)
+	else if (now >= r->resend_at && !paused && r->probing)
 		probe(q, p, now);
-	else if (now >= p->resend_at && !paused)
+	else if (now >= r->resend_at && !paused)
 		time_out(q, p, now);
 }
 
@@ -183,7 +197,8 @@ static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
 {
 	uint64_t most = q->limit_ns / 4;
 	if (p->heard || p->fresh) {
-		p->answers += p->heard;
+		if (p->rings)
+			p->rings->answers += p->heard;
 		p->heard = p->fresh = false;
 		p->silent_ns = 0;
 		p->pings = 0;
@@ -194,6 +209,15 @@ static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
 }
 
 /* ---- looks ---- */
+
+/* true: the set is kept, though nothing is under way. */
+static bool look_at_rings(struct link_queue *q, struct link_peer *p, uint64_t now)
+{
+	struct link_rtt *rtt = &p->rings->rtt;
+	if (!(rtt->watch & (RTT_WANTED | RTT_TIMING)) && now - rtt->sampled_at >= FAR_LINK_SAMPLE_NS)
+		rtt->watch |= RTT_WANTED;
+	return !link_rings_look(q, p, now);
+}
 
 /* false: nothing is to be done for it any more. */
 static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
@@ -211,12 +235,11 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 		link_grants_look(q, p, now);
 	if (__builtin_expect(p->others, 0))
 		link_way_look(q, p, now, paused);
-	if (!(p->rtt.watch & (RTT_WANTED | RTT_TIMING)) && now - p->rtt.sampled_at >= FAR_LINK_SAMPLE_NS)
-		p->rtt.watch |= RTT_WANTED;
 	link_backlog_add(q, p);
+	bool kept = p->rings && look_at_rings(q, p, now);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
-		return p->owed != 0 || p->asked != 0 || (p->abroad && !p->taken);
+		return p->owed != 0 || p->asked != 0 || (p->abroad && !p->taken) || kept;
 	}
 	if (p->silent_ns >= q->limit_ns) {
 		link_peer_dead(q, p, -ETIMEDOUT);
@@ -247,6 +270,7 @@ void link_timers_run(struct link_queue *q)
 		if (look_at(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
+		p->wanted = true;
 		link_bulk_forget(p);
 		q->actives[i] = q->actives[--q->actives_n];
 		q->actives[i]->active_at = i;
@@ -277,14 +301,14 @@ uint64_t link_deadline(const struct nic_queue *nq)
 		uint64_t heard = now > q->scanned_at + p->silent_ns ? now - p->silent_ns : q->scanned_at;
 		if (p->owed)
 			next = earlier(next, p->ack_at ? p->ack_at : now + ACK_AFTER_NS);
-		if (p->una != p->next && p->resend_at == 0)
+		if (p->una != p->next && p->rings->resend_at == 0)
 			arm(p, now);
 		if (p->una != p->next)
-			next = earlier(next, p->resend_at);
+			next = earlier(next, p->rings->resend_at);
 		if (p->begun_n)
-			next = earlier(next, p->grant_at ? p->grant_at : now + FAR_LINK_MARGIN_NS);
+			next = earlier(next, p->rings->grant_at ? p->rings->grant_at : now + FAR_LINK_MARGIN_NS);
 		if (p->asked)
-			next = earlier(next, p->decide_at);
+			next = earlier(next, p->ways->decide_at);
 		next = earlier(next, heard + ping_after(q, p));
 	}
 	return next;

@@ -15,6 +15,7 @@
 #include "link/link_port.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the shard knows of them ---- */
@@ -29,13 +30,17 @@ void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 
 void link_ways_attach(struct link_queue *q, struct link_peer *p)
 {
+	if (!p->ways) {
+		p->ways = p->sides; /* an order has told of it: seen as it was made */
+		p->ways->way[0] = (struct link_way){q, p->lower_peer, p->opened};
+	}
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
 		/* Pairs with link_side_event(). */
-		uint32_t lower = atomic_load_explicit(&p->sides[k].lower_peer, memory_order_acquire);
-		struct link_way *w = &p->ways[k];
+		uint32_t lower = atomic_load_explicit(&p->ways->side[k].lower_peer, memory_order_acquire);
+		struct link_way *w = &p->ways->way[k];
 		if (lower == NIC_PEER_NONE || w->attached)
 			continue;
-		struct link_queue *via = p->sides[k].port->queues[q->index];
+		struct link_queue *via = p->ways->side[k].port->queues[q->index];
 		*w = (struct link_way){via, lower, via->ops->attach(via->lower, lower) == 0};
 		p->others |= (uint8_t)((unsigned)w->attached << k);
 	}
@@ -43,8 +48,10 @@ void link_ways_attach(struct link_queue *q, struct link_peer *p)
 
 void link_ways_detach(struct link_queue *q, struct link_peer *p)
 {
-	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_way *w = &p->ways[k];
+	if (!p->ways && p->opened)
+		q->ops->detach(q->lower, p->lower_peer);
+	for (unsigned k = 0; p->ways && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->ways->way[k];
 		if (w->attached)
 			w->via->ops->detach(w->via->lower, w->lower_peer);
 		w->attached = false;
@@ -57,8 +64,10 @@ void link_ways_detach(struct link_queue *q, struct link_peer *p)
 
 static void way_use(struct link_peer *p, unsigned k)
 {
-	p->via = p->ways[k].via;
-	p->lower_peer = p->ways[k].lower_peer;
+	if (!p->ways)
+		return;
+	p->via = p->ways->way[k].via;
+	p->lower_peer = p->ways->way[k].lower_peer;
 }
 
 /* What was sent by it leaves at once, and the one that is used is that again. */
@@ -92,22 +101,23 @@ static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, u
 /* As long as somebody whom nothing keeps would take to answer, however often nothing came back before. */
 static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
 {
-	struct link_rtt r = p->rtt;
+	struct link_rtt r = link_rtt_of(p);
 	r.backoff = 0;
 	return rtt_timeout(&r, now);
 }
 
 void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
-	if (p->asked || p->dead)
+	struct link_ways *ways = p->ways;
+	if (p->asked || p->dead || !ways)
 		return;
 	p->answered = 0;
-	p->decide_at = now + answer_ns(p, now);
-	p->ask_at = now + FAR_LINK_ASK_NS;
-	p->back_at = now + FAR_LINK_BACK_NS;
+	ways->decide_at = now + answer_ns(p, now);
+	ways->ask_at = now + FAR_LINK_ASK_NS;
+	ways->back_at = now + FAR_LINK_BACK_NS;
 	link_abroad(q, p, true);
 	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
-		if (!p->ways[k].attached)
+		if (!ways->way[k].attached)
 			continue;
 		p->asked |= (uint8_t)(1u << k);
 		send_ask(p, k);
@@ -127,15 +137,15 @@ void link_way_heard(struct link_queue *q, struct link_peer *p)
 	if (!p->others || p->asked)
 		return;
 	uint64_t now = clock_now(q->clock);
-	if (now >= p->ask_at)
+	if (now >= p->ways->ask_at)
 		link_way_ask(q, p, now);
 }
 
 bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path)
 {
 	bool any = false;
-	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started; k++) {
-		if (!p->ways[k].attached || p->ways[k].via != via)
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started && p->ways; k++) {
+		if (!p->ways->way[k].attached || p->ways->way[k].via != via)
 			continue;
 		send_answer(q, p, k, path);
 		any = true;
@@ -146,25 +156,29 @@ bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct lin
 /* Nothing is known of the new way; what was under way on the old one may have arrived or not. */
 static void take(struct link_queue *q, struct link_peer *p, unsigned k)
 {
-	const struct link_way *w = &p->ways[k];
+	const struct link_way *w = &p->ways->way[k];
+	struct link_rings *r = p->rings;
 	p->taken = (uint8_t)k;
 	p->special = k || !p->confirmed;
 	p->via = w->via;
 	p->lower_peer = w->lower_peer;
-	p->rtt = (struct link_rtt){.watch = RTT_WANTED};
-	p->reorder = FAR_LINK_REORDER;
-	p->probing = p->probed = p->probe_out = false;
-	p->resends = 0;
-	p->resend_at = 0;
-	p->grant_at = 0;
-	p->regrants = 0;
+	p->path = (struct link_path){.reorder = FAR_LINK_REORDER};
+	p->wanted = true;
+	if (r) {
+		r->rtt = (struct link_rtt){.watch = RTT_WANTED};
+		r->probing = r->probed = r->probe_out = false;
+		r->resends = 0;
+		r->resend_at = 0;
+		r->grant_at = 0;
+		r->regrants = 0;
+	}
 	link_bulk_forget(p);
 	uint64_t most = w->via->ops->tx_bytes_max(w->via->lower, w->lower_peer);
 	if (most > p->packet_max_there)
 		most = p->packet_max_there;
 	p->payload_max = most > LINK_PACKET_MIN ? (uint32_t)most - LINK_HEAD : LINK_PACKET_MIN - LINK_HEAD;
 	counter_bump(&q->moves);
-	atomic_store_explicit(&p->way_taken, k, memory_order_relaxed);
+	atomic_store_explicit(&p->way_taken, (uint8_t)k, memory_order_relaxed);
 	link_news_post(q, p, LINK_NEWS_WAY);
 	if (p->una != p->next)
 		link_resend(q, p, true);
@@ -185,9 +199,9 @@ static void decide(struct link_queue *q, struct link_peer *p)
 
 void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
 {
-	if (p->asked && now >= p->decide_at && !paused)
+	if (p->asked && now >= p->ways->decide_at && !paused)
 		decide(q, p);
-	else if (!p->asked && p->taken && now >= p->back_at)
+	else if (!p->asked && p->taken && now >= p->ways->back_at)
 		link_way_ask(q, p, now);
 	link_abroad(q, p, p->taken || p->asked || p->visited);
 	p->special = p->abroad || !p->confirmed;
@@ -224,6 +238,16 @@ void link_join(struct nic_port *const ports[], unsigned n)
 	}
 }
 
+static bool sides_make(struct link_peer *peer)
+{
+	if (peer->sides)
+		return true;
+	peer->sides = calloc(1, sizeof *peer->sides);
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		atomic_init(&peer->sides->side[k].lower_peer, NIC_PEER_NONE);
+	return peer->sides != NULL;
+}
+
 int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
 		 uint32_t name, struct nic_err *err)
 {
@@ -239,19 +263,21 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 				  number);
 	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
+	if (!sides_make(peer))
+		return link_error(err, -ENOMEM, "%s: no memory for another way", via->ops.name);
 	unsigned k = 1;
-	while (k <= FAR_LINK_WAYS_MAX && peer->sides[k].port)
+	while (k <= FAR_LINK_WAYS_MAX && peer->sides->side[k].port)
 		k++;
 	if (k > FAR_LINK_WAYS_MAX)
 		return link_error(err, -ENOSPC, "%s: a connection has %u ways beside its own at most", port->ops->name,
 				  FAR_LINK_WAYS_MAX);
-	struct link_side *side = &peer->sides[k];
+	struct link_side *side = &peer->sides->side[k];
 	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
 	side->peer = peer;
 	side->port = via;
 	side->number = name;
 	side->pending = true;
-	uint32_t there = peer->accepted ? peer->their_queue : peer->want;
+	uint32_t there = peer->their_queue;
 	int error = via->lower->ops->connect(via->lower, peer->owner, &lower, NIC_ROUTE(there, 0), NULL, 0,
 					     clock_now(p->config.clock) + FAR_LINK_HALF_OPEN_NS, side, err);
 	if (error) {
@@ -281,8 +307,8 @@ void link_side_event(struct link_port *via, struct link_side *side, const struct
 bool link_sides_pending(const struct link_peer *peer)
 {
 	bool pending = false;
-	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
-		pending |= peer->sides[k].pending;
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		pending |= peer->sides->side[k].pending;
 	return pending;
 }
 
@@ -298,16 +324,16 @@ static void side_drop(struct link_side *side)
 
 void link_sides_drop(struct link_peer *peer)
 {
-	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
-		side_drop(&peer->sides[k]);
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		side_drop(&peer->sides->side[k]);
 }
 
 /* The shard's part is done here too: nobody drives the queues any more. */
 static void peer_part(struct link_peer *peer, const struct link_port *p)
 {
-	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_way *w = &peer->ways[k];
-		if (peer->sides[k].port != p)
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &peer->sides->way[k];
+		if (peer->sides->side[k].port != p)
 			continue;
 		if (w->attached)
 			w->via->ops->detach(w->via->lower, w->lower_peer);
@@ -315,10 +341,10 @@ static void peer_part(struct link_peer *peer, const struct link_port *p)
 		peer->others &= (uint8_t) ~(1u << k);
 		if (peer->taken == k) {
 			peer->taken = 0;
-			peer->via = peer->ways[0].via;
-			peer->lower_peer = peer->ways[0].lower_peer;
+			peer->via = peer->sides->way[0].via;
+			peer->lower_peer = peer->sides->way[0].lower_peer;
 		}
-		side_drop(&peer->sides[k]);
+		side_drop(&peer->sides->side[k]);
 	}
 }
 
@@ -346,5 +372,5 @@ uint32_t link_way_taken(struct nic_port *port, uint32_t number)
 	struct link_port *p = link_of(port);
 	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
 	uint32_t k = peer ? atomic_load_explicit(&peer->way_taken, memory_order_relaxed) : 0;
-	return k && peer->sides[k].port ? peer->sides[k].number : LINK_WAY_OWN;
+	return k && peer->sides->side[k].port ? peer->sides->side[k].number : LINK_WAY_OWN;
 }

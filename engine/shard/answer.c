@@ -94,9 +94,11 @@ void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t 
 /* Keeps a deferred's answer until bulk memory comes back. */
 static void block(struct shard *s, struct session *se, struct far_deferred *d)
 {
+	struct far_deferred **at = &se->blocked_head;
 	d->next = NULL;
-	*se->blocked_tail = d;
-	se->blocked_tail = &d->next;
+	while (*at) /* at most FAR_SESSION_CALLS_MAX */
+		at = &(*at)->next;
+	*at = d;
 	if (!se->blocked) {
 		se->blocked = true;
 		s->blocked_n++;
@@ -217,7 +219,27 @@ unsigned deferred_drain(struct shard *s)
 
 static struct parked_request *parked_at(const struct session *se, uint32_t i)
 {
-	return &se->parked[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+	return &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+}
+
+static void parked_take(struct shard *s, struct session *se)
+{
+	struct parked_requests *r = s->parked_free;
+	if (r)
+		s->parked_free = r->next_free;
+	else
+		r = shard_pool_carve(&s->parked, sizeof *r);
+	se->parked = r;
+	se->parked_head = 0;
+}
+
+static void parked_give(struct shard *s, struct session *se)
+{
+	if (!se->parked)
+		return;
+	se->parked->next_free = s->parked_free;
+	s->parked_free = se->parked;
+	se->parked = NULL;
 }
 
 /* The cancelled ones' credits are the caller's again, so their places are needed. */
@@ -232,7 +254,7 @@ static void parked_compact(struct session *se)
 			*parked_at(se, kept) = *p;
 		kept++;
 	}
-	se->parked_n = kept;
+	se->parked_n = (uint8_t)kept;
 }
 
 /* Repeats have no credit, and come again. */
@@ -260,6 +282,8 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 		answer_no_room(s, se);
 		return;
 	}
+	if (!se->parked)
+		parked_take(s, se);
 	struct parked_request *p = parked_at(se, se->parked_n);
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
@@ -281,15 +305,17 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 static void run_parked(struct shard *s, struct session *se)
 {
 	while (!se->blocked && se->parked_n && se->state == SESSION_UP) {
-		struct parked_request *p = &se->parked[se->parked_head];
+		struct parked_request *p = &se->parked->ring[se->parked_head];
+		struct far_buf *buf = p->buf; /* p may be another's after the handler */
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
 		se->parked_n--;
 		if (!p->cancelled)
-			dispatch(s, se, &p->head, p->buf ? buf_data(p->buf) : p->line, p->body_len,
+			dispatch(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
 				 clock_now(s->config.clock) - p->arrived);
-		buf_unref(p->buf);
-		p->buf = NULL;
+		buf_unref(buf);
 	}
+	if (se->parked_n == 0)
+		parked_give(s, se);
 }
 
 static unsigned unblock(struct shard *s, struct session *se)
@@ -303,8 +329,6 @@ static unsigned unblock(struct shard *s, struct session *se)
 		if (unlikely(error == -EAGAIN))
 			answer_no_room(s, se);
 		se->blocked_head = d->next;
-		if (!se->blocked_head)
-			se->blocked_tail = &se->blocked_head;
 		deferred_free(s, d);
 		n++;
 	}
@@ -330,15 +354,15 @@ void answer_drop_all(struct shard *s, struct session *se)
 		se->blocked_head = d->next;
 		deferred_free(s, d);
 	}
-	se->blocked_tail = &se->blocked_head;
 	if (se->blocked) {
 		se->blocked = false;
 		s->blocked_n--;
 	}
 	for (; se->parked_n; se->parked_n--) {
-		struct parked_request *p = &se->parked[se->parked_head];
+		struct parked_request *p = &se->parked->ring[se->parked_head];
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
 		buf_unref(p->buf);
 		p->buf = NULL;
 	}
+	parked_give(s, se);
 }

@@ -143,6 +143,8 @@ static void audit_lane_out(const struct auditor *a, const struct session *se, co
 static void audit_windows(const struct auditor *a, const struct session *se)
 {
 	const struct large_peer *p = se->large;
+	if (!p)
+		return;
 	fits(a, se, p->posts_acked <= p->posts_sent, "more one-way messages are acknowledged than were sent");
 	fits(a, se, p->posts_sent - p->posts_acked <= FAR_POSTS_WINDOW,
 	     "more one-way messages are out than the window takes");
@@ -206,19 +208,20 @@ static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
 		if (d->call == slot && d->gen == gen)
 			return true;
 	for (uint32_t i = 0; i < se->parked_n; i++) {
-		const struct parked_request *p = &se->parked[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+		const struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
 		if (p->head.call == slot && p->head.gen == gen)
 			return true;
 	}
 	return false;
 }
 
-static void audit_lanes(const struct auditor *a, const struct session *here, const struct session *there)
+static void audit_lanes(const struct auditor *a, const struct session *here, const struct large_peer *p,
+			const struct large_peer *q)
 {
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
-		const struct large_out *o = here->large->out[lane].out;
-		const struct large_lane *l = &there->large->in[lane];
-		if (!o && !here->large->out[lane].aborting) {
+		const struct large_out *o = p->out[lane].out;
+		const struct large_lane *l = &q->in[lane];
+		if (!o && !p->out[lane].aborting) {
 			fits(a, here, !l->open, "the peer awaits a long message on a lane that is free");
 			continue;
 		}
@@ -238,12 +241,14 @@ void audit_pair(const struct shard *s, uint32_t rank, const struct shard *other,
 	const struct session *there = session_with(other, rank, s->config.index);
 	if (!here || !there)
 		return;
-	const struct large_peer *p = here->large, *q = there->large;
+	/* One that was never needed is as one with which nothing was done. */
+	static const struct large_peer none;
+	const struct large_peer *p = here->large ? here->large : &none, *q = there->large ? there->large : &none;
 	same_of(&a, here, "one-way messages that the peer has received", p->posts_sent, q->posts_received);
 	same_of(&a, here, "credits that the peer has returned", p->posts_acked, q->posts_told);
 	same_of(&a, here, "fragments that the peer is done with", p->units_sent, q->units_received + q->held_n);
 	same_of(&a, here, "fragments that the peer has acknowledged", p->units_acked, q->units_told);
-	audit_lanes(&a, here, there);
+	audit_lanes(&a, here, p, q);
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		const struct call *c = &s->calls[slot];
 		if ((c->state == CALL_SENT || c->state == CALL_ENDED) && c->session == here->index && !c->retry &&
@@ -268,6 +273,8 @@ void audit_level_read(const struct shard *s, struct audit_level *out)
 		if (se->state != SESSION_UP)
 			continue;
 		out->parked += se->parked_n;
+		if (!p)
+			continue;
 		for (const struct post *post = p->posts; post; post = post->next)
 			out->posts++;
 		for (const struct large_out *o = p->queue; o; o = o->next)

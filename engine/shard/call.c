@@ -156,7 +156,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = HEAD_TYPED;
-		fn = se->fn_map[start->fn] - 1u;
+		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
 			flags |= HEAD_HASHED;
 			trailer = sizeof(struct head_hash);
@@ -271,7 +271,7 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
 	if (likely(h->type == HEAD_REPLY)) {
 		if (unlikely(h->flags & HEAD_HASHED) && c->typed && h->fn < FAR_FUNCTIONS_MAX)
-			se->fn_map[c->fn] = (uint16_t)(h->fn + 1);
+			session_learn(s, se, c->fn, h->fn);
 		o.data = body;
 		o.len = len;
 	} else if (h->type == HEAD_ERROR) {
@@ -334,7 +334,7 @@ bool call_await_large(struct shard *s, struct session *se, const struct shm_head
 	if (c->state == CALL_LARGE)
 		large_detach(s, se, c);
 	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
-		se->fn_map[c->fn] = (uint16_t)(h->fn + 1);
+		session_learn(s, se, c->fn, h->fn);
 	c->state = CALL_LARGE;
 	return true;
 }

@@ -110,7 +110,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	for (uint32_t i = 0; i < se->parked_n; i++) {
-		struct parked_request *p = &se->parked[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+		struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
 		if (p->head.call == call && p->head.gen == gen && !p->cancelled) {
 			p->cancelled = true;
 			buf_unref(p->buf);
@@ -119,8 +119,8 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 		}
 	}
 	bool announced;
-	return large_in_cancel(s, se->large, call, gen) ||
-	       large_out_of_call(s, se->large, call, gen, LARGE_REPLY, &announced);
+	return se->large && (large_in_cancel(s, se->large, call, gen) ||
+			     large_out_of_call(s, se->large, call, gen, LARGE_REPLY, &announced));
 }
 
 void deferred_all_gone(struct shard *s, struct session *se)

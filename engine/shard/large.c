@@ -67,21 +67,21 @@ bool large_receive(struct shard *s, struct session *se, const struct shm_head *h
 		post_on_packet(s, se, h, pkt);
 		return false;
 	case HEAD_ASK:
-		post_credit(s, se->large, HEAD_ASKED);
+		post_credit(s, large_of(s, se), HEAD_ASKED);
 		return false;
 	case HEAD_CREDIT:
 	case HEAD_GRANT:
 	case HEAD_REFUSE:
-		fits = on_told(s, se->large, h, pkt);
+		fits = on_told(s, large_of(s, se), h, pkt);
 		break;
 	case HEAD_LARGE:
-		fits = large_on_announce(s, se->large, h, pkt);
+		fits = large_on_announce(s, large_of(s, se), h, pkt);
 		break;
 	case HEAD_DATA:
-		fits = large_on_data(s, se->large, h, pkt, &held);
+		fits = large_on_data(s, large_of(s, se), h, pkt, &held);
 		break;
 	case HEAD_ABORT:
-		fits = large_on_abort(s, se->large, h);
+		fits = large_on_abort(s, large_of(s, se), h);
 		break;
 	default:
 		break;
@@ -148,6 +148,13 @@ void large_clear(struct large_peer *p)
 	memset(p, 0, sizeof *p);
 	p->next = next;
 	p->listed = listed;
+}
+
+struct large_peer *large_make(struct shard *s, struct session *se)
+{
+	se->large = shard_pool_carve(&s->large_peers, sizeof *se->large);
+	large_open(se);
+	return se->large;
 }
 
 void large_open(struct session *se)

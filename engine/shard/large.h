@@ -215,6 +215,12 @@ void large_tell(struct shard *s, struct large_peer *p, enum head_type type, unsi
 /** As new, but for its place in the shard's list. Nothing of it is under way. */
 void large_clear(struct large_peer *p);
 void large_open(struct session *se);
+/** Of a session that is up; the first time it is made. */
+struct large_peer *large_make(struct shard *s, struct session *se);
+static inline struct large_peer *large_of(struct shard *s, struct session *se)
+{
+	return likely(se->large != NULL) ? se->large : large_make(s, se);
+}
 void large_close(struct shard *s, struct session *se);
 
 #endif

@@ -88,7 +88,7 @@ static void on_timer(struct shard *s, struct shard_timer *t);
 
 void large_send(struct shard *s, struct session *se, struct large_out *o)
 {
-	struct large_peer *p = se->large;
+	struct large_peer *p = large_of(s, se);
 	large_out_ref(o);
 	o->peer = p;
 	o->next = NULL;
@@ -186,7 +186,7 @@ static void name_function(struct shard *s, struct session *se, struct large_out 
 {
 	if (o->kind != LARGE_REQUEST || !(h->flags & HEAD_TYPED))
 		return;
-	uint32_t fn = se->fn_map[h->fn];
+	uint32_t fn = session_functions(s, se)[h->fn];
 	if (fn) {
 		h->fn = (uint16_t)(fn - 1);
 		return;

@@ -84,7 +84,7 @@ int post_now(struct shard *s, const struct call_start *start)
 		return -EAGAIN;
 	if (start->len > se->message_max)
 		return -EMSGSIZE;
-	struct large_peer *p = se->large;
+	struct large_peer *p = large_of(s, se);
 	/* Others before it: those that were handed over, and those that wait. */
 	if (start->len > se->whole_max || submit_peek(&s->submit) ||
 	    atomic_load_explicit(&s->posts_queued[se->index], memory_order_relaxed) || p->post || !window_open(p))
@@ -120,6 +120,13 @@ static void drop(struct shard *s, struct session *se, struct post *post)
 	unqueued(s, se, post);
 }
 
+static void enqueue(struct shard *s, struct large_peer *p, struct post *post)
+{
+	*p->posts_tail = post;
+	p->posts_tail = &post->next;
+	large_list(s, p);
+}
+
 void post_queue(struct shard *s, uint32_t worker, uint32_t shard, struct post *post)
 {
 	struct session *se = &s->sessions[session_index(s, worker, shard)];
@@ -128,9 +135,7 @@ void post_queue(struct shard *s, uint32_t worker, uint32_t shard, struct post *p
 	counter_add(&s->counters.sends_begun, 1);
 	switch (se->state) {
 	case SESSION_UP:
-		*se->large->posts_tail = post;
-		se->large->posts_tail = &post->next;
-		large_list(s, se->large);
+		enqueue(s, large_of(s, se), post);
 		return;
 	case SESSION_DEAD:
 		drop(s, se, post);
@@ -157,9 +162,7 @@ void post_early(struct shard *s, struct session *se)
 			continue;
 		}
 		post->next = NULL;
-		*se->large->posts_tail = post;
-		se->large->posts_tail = &post->next;
-		large_list(s, se->large);
+		enqueue(s, large_of(s, se), post);
 	}
 }
 
@@ -234,7 +237,7 @@ void post_received(struct shard *s, struct large_peer *p)
 
 void post_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
-	struct large_peer *p = se->large;
+	struct large_peer *p = large_of(s, se);
 	if (h->flags & (HEAD_TYPED | HEAD_RETRY)) {
 		counter_add(&s->counters.packets_dropped, 1);
 		session_poisoned(s, se);
@@ -272,7 +275,8 @@ void post_ask_all(struct shard *s)
 	atomic_store_explicit(&s->ask, false, memory_order_relaxed);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct large_peer *p = se->large;
-		if (se->state == SESSION_UP && (p->posts_sent != p->posts_acked || p->units_sent != p->units_acked))
+		if (se->state == SESSION_UP && p &&
+		    (p->posts_sent != p->posts_acked || p->units_sent != p->units_acked))
 			post_ask(s, p);
 	}
 }

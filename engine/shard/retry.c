@@ -53,7 +53,7 @@ static void resend(struct shard *s, struct retry *r)
 	size_t hash_bytes = 0;
 	if (r->typed) {
 		flags |= HEAD_TYPED;
-		fn = se->fn_map[r->fn] - 1u;
+		fn = session_functions(s, se)[r->fn] - 1u;
 		if (fn == UINT32_MAX) {
 			flags |= HEAD_HASHED;
 			hash_bytes = sizeof(struct head_hash);

@@ -12,13 +12,7 @@ static bool post(struct shard *s, struct session *se, enum mail_type type)
 {
 	struct mail mail = {
 		.type = type, .worker = se->worker, .shard = (uint8_t)se->shard, .peer = se->peer, .port = se->port};
-	if (type == MAIL_DETACHED)
-		mail.memory = se->spare;
-	if (!mailbox_put(&s->mail_out, &mail))
-		return false;
-	if (type == MAIL_DETACHED)
-		se->spare = NULL;
-	return true;
+	return mailbox_put(&s->mail_out, &mail);
 }
 
 void session_post_again(struct shard *s)
@@ -66,7 +60,6 @@ void session_know(struct shard *s, struct session *se)
 		return;
 	se->known = true;
 	se->index = session_index(s, se->worker, se->shard);
-	se->blocked_tail = &se->blocked_head;
 	se->next_known = s->known;
 	s->known = se;
 }
@@ -81,6 +74,8 @@ void session_connect(struct shard *s, struct session *se)
 bool session_owes(const struct session *se)
 {
 	const struct large_peer *p = se->large;
+	if (!p)
+		return se->calls_active;
 	/* What is acknowledged in batches is not owed before the batch is full. */
 	if (se->calls_active || p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
 	    p->units_sent - p->units_acked >= FAR_LARGE_BATCH)
@@ -91,21 +86,20 @@ bool session_owes(const struct session *se)
 	return false;
 }
 
-/* What was one life's serves the next: others may still have it in a list. The control core gets the new memory back
- * with the session's end. */
-static void take_memory(struct session *se, struct session_memory *memory)
+void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
 {
-	struct session_memory *old = se->memory;
-	if (!old) {
-		se->memory = memory;
-		return;
-	}
-	session_memory_free(se->spare); /* of an end that was not told of: the shard was stopped */
-	se->spare = memory;
-	memset(old->fn_map, 0, sizeof old->fn_map);
-	memset(old->parked, 0, sizeof old->parked);
-	large_clear(old->large);
-	se->parked_head = 0;
+	session_functions(s, se)[local] = (uint16_t)(there + 1);
+	s->lives[se->worker].learned = true;
+}
+
+/* Another life of the worker has other functions; the sessions of the one before have ended. */
+static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
+{
+	struct worker_life *life = &s->lives[worker];
+	if (life->learned && life->incarnation != incarnation)
+		memset(&s->functions[worker], 0, sizeof s->functions[worker]);
+	life->learned &= life->incarnation == incarnation;
+	life->incarnation = incarnation;
 }
 
 static void session_open(struct shard *s, const struct mail *mail)
@@ -116,7 +110,6 @@ static void session_open(struct shard *s, const struct mail *mail)
 	/* After the end of the shard nobody would close it, nor wait for its handlers. */
 	if (s->stopped || se->state == SESSION_UP || se->state == SESSION_DEAD ||
 	    sq->ops->attach(sq->q, mail->peer) < 0) {
-		session_memory_free(mail->memory);
 		return;
 	}
 	se->worker = mail->worker;
@@ -127,13 +120,13 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
 	se->poisoned = false;
-	take_memory(se, mail->memory);
-	se->fn_map = se->memory->fn_map;
-	se->parked = se->memory->parked;
-	se->large = se->memory->large;
+	life_begins(s, se->worker, mail->incarnation);
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
-	se->whole_max = se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX;
-	large_open(se);
+	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
+	if (se->large) { /* of the life before: others may still have it in a list */
+		large_clear(se->large);
+		large_open(se);
+	}
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
 	if (se->port)
@@ -150,7 +143,8 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
-	large_close(s, se);
+	if (se->large)
+		large_close(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
 	struct shard_queue *sq = &s->queues[se->port];
@@ -207,7 +201,7 @@ static void session_ask(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (se->state == SESSION_UP && se->peer == mail->peer)
-		post_ask(s, se->large);
+		post_ask(s, large_of(s, se));
 }
 
 void session_on_mail(struct shard *s, const struct mail *mail)
@@ -215,7 +209,7 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
 	switch (mail->type) {
 	case MAIL_PEER_UP:
-		must(mail->port < s->queues_n && mail->peer < s->queues[mail->port].peers_max && mail->memory);
+		must(mail->port < s->queues_n && mail->peer < s->queues[mail->port].peers_max);
 		session_open(s, mail);
 		break;
 	case MAIL_PEER_DOWN:

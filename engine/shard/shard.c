@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 _Thread_local struct shard_context *shard_context;
 
@@ -70,35 +71,47 @@ static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 	return cells && in && out;
 }
 
+/* Nothing of it is memory before it is used, however many sessions there may be. */
+static bool pool_init(struct shard_pool *pool, size_t n, size_t size)
+{
+	void *at = mmap(NULL, n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return false;
+	*pool = (struct shard_pool){.base = at, .bytes = n * size};
+	return true;
+}
+
+static void pool_fini(struct shard_pool *pool)
+{
+	if (pool->base)
+		munmap(pool->base, pool->bytes);
+}
+
+void *shard_pool_carve(struct shard_pool *pool, size_t size)
+{
+	size_t at = pool->carved++ * size;
+	must(at + size <= pool->bytes);
+	return pool->base + at;
+}
+
 static bool allocate(struct shard *s, const struct shard_config *c)
 {
 	const struct shard_limits *l = &s->config.limits;
+	size_t sessions = (size_t)c->world * FAR_SHARDS_MAX;
 	s->calls_n = l->calls;
 	s->deferred_n = l->deferred;
-	s->sessions = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->sessions);
+	s->sessions = zeroed(sessions, sizeof *s->sessions);
+	s->functions = zeroed(c->world, sizeof *s->functions);
+	s->lives = zeroed(c->world, sizeof *s->lives);
 	s->calls = zeroed(s->calls_n, sizeof *s->calls);
 	s->deferred = zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
-	s->posts_queued = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->posts_queued);
+	s->posts_queued = zeroed(sessions, sizeof *s->posts_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->large_ins && s->posts_queued;
-}
-
-struct session_memory *session_memory_new(void)
-{
-	struct session_memory *m = zeroed(1, sizeof(struct session_memory));
-	if (!m || (m->large = zeroed(1, sizeof *m->large)))
-		return m;
-	zeroed_free(m);
-	return NULL;
-}
-
-void session_memory_free(struct session_memory *m)
-{
-	if (m)
-		zeroed_free(m->large);
-	zeroed_free(m);
+	       s->strings && s->large_ins && s->posts_queued && s->functions && s->lives &&
+	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
+	       pool_init(&s->parked, sessions, sizeof(struct parked_requests));
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -139,16 +152,11 @@ void shard_destroy(struct shard *s)
 		return;
 	fiber_pool_free(s);
 	call_drop_cancels(s);
-	for (struct session *se = s->known; se; se = se->next_known) {
-		session_memory_free(se->memory);
-		session_memory_free(se->spare);
-	}
-	for (struct mail mail; s->mail_in.slots && mailbox_get(&s->mail_in, &mail);)
-		if (mail.type == MAIL_PEER_UP)
-			session_memory_free(mail.memory);
-	for (struct mail mail; s->mail_out.slots && mailbox_get(&s->mail_out, &mail);)
-		session_memory_free(mail.memory);
 	zeroed_free(s->sessions);
+	zeroed_free(s->functions);
+	zeroed_free(s->lives);
+	pool_fini(&s->large_peers);
+	pool_fini(&s->parked);
 	queues_free(s);
 	zeroed_free(s->calls);
 	zeroed_free(s->deferred);

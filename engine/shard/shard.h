@@ -132,51 +132,69 @@ enum session_state {
 	SESSION_DEAD /* until another life of the worker begins */
 };
 
-/** What only an open session needs; made by whoever posts MAIL_PEER_UP, freed with the shard. */
-struct session_memory {
-	struct parked_request parked[FAR_SESSION_CALLS_MAX]; /* a ring */
-	uint16_t fn_map[FAR_FUNCTIONS_MAX]; /* by local function index: the callee's index + 1; 0: not known yet */
-	struct large_peer *large;
+/** Requests that wait, of a session whose answers are blocked. */
+struct parked_requests {
+	struct parked_requests *next_free;
+	struct parked_request ring[FAR_SESSION_CALLS_MAX];
+};
+
+/** A worker, in its present life. */
+struct worker_life {
+	uint64_t incarnation;
+	bool learned; /* something is in its struct worker_functions */
+};
+
+/** What is known of a worker's functions by all sessions with its shards. */
+struct worker_functions {
+	uint16_t index[FAR_FUNCTIONS_MAX]; /* by local function index: the callee's index + 1; 0: not known yet */
+};
+
+/** Address space for as many things as the shard has sessions: what was used becomes memory, and is used again. */
+struct shard_pool {
+	char *base;
+	size_t bytes;
+	uint32_t carved; /* those below were used */
 };
 
 struct waiting_call;
 
-/** Association with one remote shard. All zero until it is first used. */
+/** Association with one remote shard. All zero until it is first used. What only some sessions need, or only now and
+ * then, is apart: a shard may have tens of thousands of them. */
 struct session {
 	alignas(64) uint8_t state; /* enum session_state */
 	bool blocked;              /* answers wait for bulk memory: requests are parked meanwhile */
-	bool poisoned;             /* it broke the protocol; the control core was told */
 	uint8_t unposted;          /* mails that found the mailbox full, a bit of each enum mail_type */
+	bool poisoned : 1;         /* it broke the protocol; the control core was told */
+	bool known : 1;            /* it is in the shard's list */
+	bool flushing : 1;         /* up, but calls that waited for that have not all found room yet */
 	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
 	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
 	uint32_t peer;             /* the NIC's */
 	uint32_t worker;           /* rank */
 	uint8_t shard;             /* the worker's */
 	uint8_t port;              /* the NIC's: place in the shard's `queues` */
-	bool known;                /* it is in the shard's list */
-	bool flushing;             /* up, but calls that waited for that have not all found room yet */
-	uint32_t index;            /* in the shard's table */
-	struct nic_queue *q;       /* that leads to it */
-	uint16_t *fn_map;          /* of `memory` */
+	uint8_t parked_head, parked_n;
+	uint32_t index;      /* in the shard's table */
+	struct nic_queue *q; /* that leads to it */
 	struct far_deferred *open;
-	uint64_t
+	uint32_t
 		whole_max; /* bytes of a message that goes in one packet: FAR_MSG_WHOLE_MAX, or message_max when less */
-	struct far_deferred *blocked_head, **blocked_tail;
-	struct parked_request *parked; /* of `memory` */
-	uint32_t parked_head, parked_n;
-	uint32_t open_n;
-	uint32_t waiting_n; /* [0, limits.peer_calls] */
-	struct waiting_call *waiting, *waiting_last;
+	uint16_t open_n;
+	uint16_t waiting_n;             /* [0, limits.peer_calls] */
+	struct parked_requests *parked; /* NULL: parked_n is 0 */
+	struct far_deferred *blocked_head;
+
+	struct waiting_call *waiting;
 	struct session *next_known, *next_unposted;
-	struct session_memory *memory, *spare; /* spare: goes back with the session's end */
-	struct retry_caller *retry_caller;     /* NULL: no call could be repeated yet */
+	struct retry_caller *retry_caller; /* NULL: no call could be repeated yet */
 	struct retry_callee *retry_callee;
-	uint64_t message_max;                         /* bytes of a message that the peer takes */
-	struct large_peer *large;                     /* large.h: fragments, one-way messages */
-	struct post *posts_early, **posts_early_tail; /* one-ways that wait for the set-up */
+	uint64_t message_max;     /* bytes of a message that the peer takes */
+	struct large_peer *large; /* large.h: fragments, one-way messages; NULL: there was none yet */
+	struct post *posts_early; /* one-ways that wait for the set-up */
 };
 
-static_assert(offsetof(struct session, blocked_head) < 64, "a call looks at one line of its session");
+static_assert(sizeof(struct session) == 128 && FAR_SESSION_CALLS_MAX < 256, "an idle session is small");
+static_assert(offsetof(struct session, waiting) == 64, "a call looks at one line of its session");
 
 /* ---- the shard ---- */
 
@@ -253,10 +271,12 @@ struct shard {
 	/* the pass */
 	struct shard_queue queues[FAR_PORTS_MAX]; /* best first; [0, queues_n) */
 	unsigned queues_n;
-	uint32_t others_left;     /* passes until the queues beyond the first are looked at: 1 is the next */
-	uint32_t others_step;     /* what it was then */
-	bool others_dirty;        /* they are to be flushed */
-	struct session *sessions; /* by session_index() */
+	uint32_t others_left;               /* passes until the queues beyond the first are looked at: 1 is the next */
+	uint32_t others_step;               /* what it was then */
+	bool others_dirty;                  /* they are to be flushed */
+	struct session *sessions;           /* by session_index() */
+	struct worker_functions *functions; /* by worker */
+	struct worker_life *lives;          /* likewise */
 	uint32_t world;
 	struct call *calls;
 	uint32_t calls_n;    /* slots */
@@ -291,6 +311,8 @@ struct shard {
 	bool stopped;
 	bool large_stalled; /* a fragment found no bulk memory */
 	struct large_in *large_ins, *large_free;
+	struct shard_pool large_peers, parked;
+	struct parked_requests *parked_free;
 	struct timer_wheel wheel;
 
 	/* other threads */
@@ -492,9 +514,15 @@ bool session_owes(const struct session *se);
 void session_connect(struct shard *s, struct session *se);
 /** Mails that found the mailbox full. */
 void session_post_again(struct shard *s);
-/** What a session needs when it opens: NULL when there is no memory. Any thread; freed with session_memory_free(). */
-struct session_memory *session_memory_new(void);
-void session_memory_free(struct session_memory *m);
+/** By local function index: what the session's worker calls it, + 1. */
+static inline uint16_t *session_functions(const struct shard *s, const struct session *se)
+{
+	return s->functions[se->worker].index;
+}
+/** A reply has told how the worker calls a function of ours. */
+void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there);
+/** Another one of the pool. There is one for each session. */
+void *shard_pool_carve(struct shard_pool *pool, size_t size);
 /** Answers and calls that wait for room. */
 unsigned session_unblock(struct shard *s);
 void session_on_mail(struct shard *s, const struct mail *mail);

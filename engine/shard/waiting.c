@@ -54,11 +54,10 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 		start->write(start->data, payload, len);
 	else if (len)
 		memcpy(payload, start->data, len);
-	if (se->waiting)
-		se->waiting_last->next = w;
-	else
-		se->waiting = w;
-	se->waiting_last = w;
+	struct waiting_call **at = &se->waiting;
+	while (*at) /* at most limits.peer_calls */
+		at = &(*at)->next;
+	*at = w;
 	se->waiting_n++;
 	count(s, 1);
 	if (start->deadline < s->waiting_until)
@@ -138,8 +137,6 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 			if (w->start.done != done || w->start.user != user)
 				continue;
 			*(before ? &before->next : &se->waiting) = w->next;
-			if (se->waiting_last == w)
-				se->waiting_last = before;
 			se->waiting_n--;
 			end(s, w, FAR_CANCELLED, "the call was cancelled here before it was sent");
 			return true;
@@ -168,12 +165,10 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t *until)
 {
 	struct waiting_call *due = NULL, **due_end = &due, **at = &se->waiting;
-	se->waiting_last = NULL;
 	while (*at) {
 		struct waiting_call *w = *at;
 		if (w->start.deadline > now) {
 			*until = w->start.deadline < *until ? w->start.deadline : *until;
-			se->waiting_last = w;
 			at = &w->next;
 			continue;
 		}

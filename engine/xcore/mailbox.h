@@ -16,7 +16,7 @@
 
 enum mail_type {
 	/* control core → shard */
-	MAIL_PEER_UP,   /* worker, shard, peer, incarnation, memory: attach the peer and open the session */
+	MAIL_PEER_UP,   /* worker, shard, peer, incarnation: attach the peer and open the session */
 	MAIL_PEER_DOWN, /* worker, shard, peer, text: receive what is left, fail what is pending, detach, answer
 			   MAIL_DETACHED */
 	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed */
@@ -25,14 +25,12 @@ enum mail_type {
 	/* shard → control core */
 	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */
 	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */
-	MAIL_DETACHED  /* worker, shard, peer: may be dropped; memory: not needed any more, or NULL */
+	MAIL_DETACHED  /* worker, shard, peer: may be dropped */
 };
 
 static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");
 
 #define MAIL_TEXT_MAX 256 /* bytes of a reason with its NUL; a longer one is cut */
-
-struct session_memory;
 
 struct mail {
 	enum mail_type type;
@@ -42,8 +40,6 @@ struct mail {
 	uint8_t shard;   /* the worker's */
 	uint8_t status;  /* enum far_status */
 	uint64_t incarnation;
-	struct session_memory *memory; /* PEER_UP: what only an open session needs; the shard's from now on. DETACHED:
-					  the control core's */
 	char text[MAIL_TEXT_MAX];
 	uint64_t message_bytes_max; /* PEER_UP: what the peer takes; 0: it sets no limit */
 };

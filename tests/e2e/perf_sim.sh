@@ -80,13 +80,16 @@ bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --p
 	has out '^priorities 4, 100 messages' && has out '<= 3 \(PASS\|MISS\)'
 ok "mix: text" $?
 
-bounded "$farcall" perf sim sessions --workers 2 --messages 200 --json
-[ $rc -eq 0 ] && json "$conditions and j['sessions'] == 32 and j['calls'] == 200 and j['target'] == 512 and
-	j['pass'] == (j['bytes_each'] <= 512) and positive(j, 'sessions_max', 'one_ns', 'any_ns') and 'added_ns' in j and
-	j['calls_failed'] == 0"
+bounded "$farcall" perf sim sessions --sessions 3000 --messages 200 --depth 4 --json
+[ $rc -eq 0 ] && json "j['sessions'] == 3000 and j['calls'] == 200 and j['bytes_target'] == 512 and
+	j['bytes_pass'] and j['bytes_each'] <= 512 and j['bytes_link_heap'] >= j['bytes_link_peer'] > 0 and
+	positive(j, 'sessions_max', 'bytes_session', 'bytes_resident', 'lines_each') and
+	[r['depth'] for r in j['rates']] == [1, 4] and
+	all(positive(r, 'few_ns', 'any_ns', 'ratio') and r['ratio_pass'] == (r['ratio'] >= 0.8) for r in j['rates'])"
 ok "sessions --json" $?
-bounded "$farcall" perf sim sessions --workers 1 --messages 10
-[ $rc -eq 0 ] && has out '^16 sessions of one worker' && has out '<= 512 \(PASS\|MISS\)'
+bounded "$farcall" perf sim sessions --sessions 16 --messages 10
+[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 512 \(PASS\|MISS\)' &&
+	has out '16 at a time: .* x the rate  >= 0.8 \(PASS\|MISS\)'
 ok "sessions: text" $?
 
 bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
@@ -119,7 +122,8 @@ refuses "--priorities: 9 is out of range" sim incast --priorities 1,9
 refuses "--workers" sim mix --workers 1
 refuses "--mix" sim mix --mix W6
 refuses "--load: 100 is out of range" sim mix --load 100
-refuses "--workers: 256 is out of range" sim sessions --workers 256
+refuses "--sessions: 32769 is out of range" sim sessions --sessions 32769
+refuses "--mtu" sim sessions --mtu 1500
 refuses "--loss" sim incast --loss 1
 refuses "ever larger numbers" memory --calls 50000,50000
 refuses "ever larger numbers" memory --calls 10

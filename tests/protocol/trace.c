@@ -226,11 +226,7 @@ static void shard_open(struct end *e)
 	e->shard = shard_create(&config);
 	must(e->shard);
 	must(shard_enter(e->shard));
-	struct mail m = {.type = MAIL_PEER_UP,
-			 .worker = !e->index,
-			 .peer = e->peer,
-			 .incarnation = 1,
-			 .memory = session_memory_new()};
+	struct mail m = {.type = MAIL_PEER_UP, .worker = !e->index, .peer = e->peer, .incarnation = 1};
 	must(mailbox_put(&e->shard->mail_in, &m));
 	shard_take_mail(e->shard);
 	shard_leave(e->shard);

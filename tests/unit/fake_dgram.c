@@ -413,9 +413,11 @@ static int p_connect(struct nic_port *port, unsigned queue, const struct nic_add
 		snprintf(err->text, sizeof err->text, "dgram: malformed address");
 		return -EINVAL;
 	}
-	for (unsigned i = 0; i < DGRAM_PLACES; i++) {
+	for (unsigned i = p->lowest; i < DGRAM_PLACES; i++) {
 		if (p->places[i].used)
 			continue;
+		p->lowest = i + 1;
+		p->waiting++;
 		p->places[i] = (struct dgram_place){
 			.used = true, .queue = queue, .to_port = addr->blob[1], .route = remote_queue, .user = user};
 		poke(p->event_fd);
@@ -430,11 +432,12 @@ static uint64_t p_step(struct nic_port *port, uint64_t now, nic_event_fn *event,
 	struct dgram_port *p = port_of(port);
 	(void)now;
 	clear(p->event_fd);
-	for (uint32_t i = 0; i < DGRAM_PLACES && !p->fabric->unready; i++) {
+	for (uint32_t i = 0; i < DGRAM_PLACES && p->waiting && !p->fabric->unready; i++) {
 		struct dgram_place *place = &p->places[i];
 		if (!place->used || place->up)
 			continue;
 		place->up = true;
+		p->waiting--;
 		struct nic_event ev = {.type = NIC_EVENT_UP, .peer = i, .queue = place->queue, .user = place->user};
 		event(ctx, &ev);
 	}
@@ -448,7 +451,11 @@ static int p_fd(const struct nic_port *port)
 
 static void p_drop(struct nic_port *port, uint32_t peer)
 {
-	port_of(port)->places[peer].used = false;
+	struct dgram_port *p = port_of(port);
+	p->waiting -= !p->places[peer].up;
+	p->places[peer].used = false;
+	if (peer < p->lowest)
+		p->lowest = peer;
 }
 
 static const struct nic_port_ops dgram_ops = {

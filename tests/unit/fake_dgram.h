@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { DGRAM_PORTS = 8, DGRAM_QUEUES = 4, DGRAM_PLACES = 4096 };
+enum { DGRAM_PORTS = 8, DGRAM_QUEUES = 4, DGRAM_PLACES = 32768 };
 
 struct dgram_packet {
 	struct dgram_packet *next;
@@ -42,6 +42,8 @@ struct dgram_port {
 	bool closed;
 	int event_fd;
 	pthread_mutex_t lock; /* of the places */
+	unsigned lowest;      /* none below is free */
+	unsigned waiting;     /* whose UP is to be reported */
 	struct dgram_queue queues[DGRAM_QUEUES];
 	struct dgram_place places[DGRAM_PLACES];
 };

@@ -129,9 +129,9 @@ static enum far_status returns_wrong(struct far_req *req, const struct far_val *
 
 void mail_at(enum mail_type type, uint32_t worker, uint32_t peer, unsigned port)
 {
-	struct mail m = {.type = type, .worker = worker, .peer = peer, .port = (uint16_t)port, .incarnation = 1};
-	if (type == MAIL_PEER_UP)
-		m.memory = session_memory_new();
+	static uint64_t lives = 1;
+	lives += type == MAIL_PEER_BACK;
+	struct mail m = {.type = type, .worker = worker, .peer = peer, .port = (uint16_t)port, .incarnation = lives};
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);
 }
@@ -309,10 +309,8 @@ bool posted(enum mail_type type)
 {
 	struct mail m;
 	bool found = false;
-	while (mailbox_get(&shard->mail_out, &m)) {
+	while (mailbox_get(&shard->mail_out, &m))
 		found |= m.type == type && m.worker == PEER;
-		session_memory_free(m.memory);
-	}
 	return found;
 }
 

@@ -111,7 +111,7 @@ Test(shard_audit, open_requests)
 
 Test(shard_audit, windows)
 {
-	struct large_peer *p = shard->sessions[PEER].large;
+	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	fine("nothing sent");
 	p->posts_acked++;
 	finds("more one-way messages are acknowledged than were sent");
@@ -129,7 +129,7 @@ Test(shard_audit, windows)
 
 Test(shard_audit, grants)
 {
-	struct large_lane *l = &shard->sessions[PEER].large->in[1];
+	struct large_lane *l = &large_of(shard, &shard->sessions[PEER])->in[1];
 	announce(LARGE_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
 	passes(1);
 	expect_grant(1, 1, TOTAL);
@@ -151,7 +151,8 @@ Test(shard_audit, grants)
 /* The other end is this shard's own session with somebody else, as if it were the peer's with us. */
 Test(shard_audit, both_ends)
 {
-	struct large_peer *here = shard->sessions[PEER].large, *there = shard->sessions[OTHER].large;
+	struct large_peer *here = large_of(shard, &shard->sessions[PEER]);
+	struct large_peer *there = large_of(shard, &shard->sessions[OTHER]);
 	struct shard other = *shard;
 	struct session sessions[2] = {shard->sessions[OTHER], shard->sessions[OTHER]};
 	other.sessions = sessions;

@@ -507,7 +507,7 @@ static uint32_t roll(uint32_t n)
 /* A packet that is nearly right, of any of these types, about what really goes on. */
 static void put_anything(void)
 {
-	struct large_peer *p = shard->sessions[PEER].large;
+	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	unsigned lane = roll(FAR_LARGE_LANES + (roll(50) == 0));
 	const struct large_lane *l = &p->in[lane % FAR_LARGE_LANES];
 	uint32_t life = l->life + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].life;

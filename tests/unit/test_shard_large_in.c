@@ -320,7 +320,7 @@ Test(shard_large_in, fragments_that_break_the_rules)
 		put_data(0, 1, at, chunk, sizeof chunk);
 		shard->large_ins[0].copied = 0;
 	}
-	struct large_peer *p = shard->sessions[PEER].large;
+	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	passes(1);
 	p->in[0].granted = p->in[0].accepted + 5;
 	put_data(0, 1, p->in[0].accepted, bytes, 6);

@@ -47,12 +47,8 @@ static unsigned connects(void)
 
 static void tell(enum mail_type type, enum far_status status)
 {
-	struct mail m = {.type = type,
-			 .worker = FAR_ONE,
-			 .shard = FAR_SHARD,
-			 .peer = NIC_FAR_ONE,
-			 .status = (uint8_t)status,
-			 .memory = type == MAIL_PEER_UP ? session_memory_new() : NULL};
+	struct mail m = {
+		.type = type, .worker = FAR_ONE, .shard = FAR_SHARD, .peer = NIC_FAR_ONE, .status = (uint8_t)status};
 	snprintf(m.text, sizeof m.text, "of a reason");
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);

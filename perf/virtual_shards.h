@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Any number of remote shards without memory: a datagram driver whose other side welcomes every connection and answers
+ * every request at once, with its own bytes. All that an answer needs is in the request, or follows from it, so what is
+ * measured over it is one end alone.
+ */
+#ifndef PERF_VIRTUAL_SHARDS_H
+#define PERF_VIRTUAL_SHARDS_H
+
+#include "nic/nic.h"
+
+#define VIRTUAL_SHARDS_EACH 16u /* queues of the port that they all seem to have */
+#define VIRTUAL_CONNECTS    64u /* that may wait for a step() */
+
+/** One port with one queue. Under a link it is that one's, and closed with it. NULL: no memory. */
+struct nic_port *virtual_shards_open(void);
+/** The address, as the engine/link of the others would publish it. */
+void virtual_shards_address(struct nic_addr *out);
+
+#endif
