@@ -204,7 +204,8 @@ static void put_words(struct packet *k, uint64_t id, uint64_t token)
 
 static void put_no(struct packet *k, int error)
 {
-	struct wire_no no = {.error = be32_of((uint32_t)-error), .path = be32_of(peer && peer->setup ? peer->setup->path : 0)};
+	struct wire_no no = {.error = be32_of((uint32_t)-error),
+			     .path = be32_of(peer && peer->setup ? peer->setup->path : 0)};
 	memcpy(k->rest, &no, sizeof no);
 	k->len += (uint32_t)sizeof no;
 }
