@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "shard/rref.h"
 #include "xcore/tree.h"
 
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = zeroed((size_t)c->world * FAR_SHARDS_MAX, sizeof *s->posts_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->large_ins && s->posts_queued;
+	       s->strings && s->large_ins && s->posts_queued && rref_shard_init(s);
 }
 
 struct session_memory *session_memory_new(void)
@@ -116,7 +117,7 @@ struct shard *shard_create(const struct shard_config *config)
 		return NULL;
 	}
 	s->registry = config->registry;
-	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL};
+	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL, NULL, false};
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
 	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
@@ -154,6 +155,7 @@ void shard_destroy(struct shard *s)
 	zeroed_free(s->deferred);
 	zeroed_free(s->strings);
 	zeroed_free(s->large_ins);
+	rref_shard_free(s);
 	zeroed_free(s->posts_queued);
 	zeroed_free(s->submit.cells);
 	zeroed_free(s->mail_in.slots);
