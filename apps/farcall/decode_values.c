@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "decode.h"
+#include "wire/rref.h"
 #include "wire/values.h"
 #include "wire/values_layout.h"
 #include <farcall/message.h>
@@ -19,7 +20,24 @@ static const char *const dtype_names[FAR_DTYPE_COUNT] = {
 struct memory {
 	struct values_arena arena;
 	void *items;
+	size_t rrefs_n;
+	struct rref_wire rrefs[FAR_RREFS_MAX];
 };
+
+static int keep_rref(struct values_arena *arena, const uint8_t *src, struct far_val *v)
+{
+	struct memory *m = (struct memory *)(void *)arena;
+	struct rref_wire *w = &m->rrefs[m->rrefs_n++];
+	rref_get(src, w);
+	v->u.rref = (struct far_rref *)(void *)w;
+	return 0;
+}
+
+static void print_rref(FILE *out, const struct rref_wire *w)
+{
+	fprintf(out, "rref(%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%04x)", w->owner,
+		w->id.life, w->id.number, w->fork.life, w->fork.number, (unsigned)w->types);
+}
 
 /* The reader asks once: strings and customs stay where they are. */
 static void *more(struct values_arena *arena, size_t bytes)
@@ -122,6 +140,9 @@ static void print_value(FILE *out, const struct far_val *v)
 		decode_data(out, v->u.custom.object, v->u.custom.len);
 		fputc(')', out);
 		break;
+	case FAR_TYPE_RREF:
+		print_rref(out, (const struct rref_wire *)(const void *)v->u.rref);
+		break;
 	default:
 		fputs("none", out);
 	}
@@ -129,7 +150,7 @@ static void print_value(FILE *out, const struct far_val *v)
 
 bool decode_values(FILE *out, const uint8_t *bytes, size_t len)
 {
-	struct memory memory = {.arena = {.more = more}};
+	struct memory memory = {.arena = {.more = more, .rref = keep_rref}};
 	struct far_val values[FAR_ARGS_MAX];
 	size_t n;
 	/* Aligned as the engine's buffers are. */

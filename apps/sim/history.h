@@ -35,6 +35,7 @@ struct history_call {
 	bool orphaned;            /* its caller's process ended first: nobody waits */
 	uint8_t from_shard, to_shard;
 	uint32_t from, from_life, to;
+	uint32_t third;    /* rref: who fetches */
 	uint32_t sequence; /* one-ways: number of those of this life of the caller, from this shard to that */
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */

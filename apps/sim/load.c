@@ -249,6 +249,63 @@ static void typed(const struct job *j)
 	far_future_free(f);
 }
 
+static enum far_status tried(const struct job *j, uint64_t until, enum far_status status, struct far_err *err)
+{
+	if (status == FAR_BUSY && sim_now(j->w->load->sim) < until && !over(j->w, j->alive->life)) {
+		load_sleep(BUSY_NS);
+		return FAR_BUSY;
+	}
+	if (status != FAR_BUSY)
+		return status;
+	err->executed = FAR_EXECUTED_NO;
+	return FAR_TIMEOUT;
+}
+
+/* The value is made on one worker and fetched by another, which hands the reference back beside it. */
+static enum far_status shared(const struct job *j, struct far_rref *r, struct far_err *err)
+{
+	struct load *load = j->w->load;
+	struct far_val arg = far_rref_val(r), out = {0};
+	enum far_status status =
+		far_rpc_sync_to(j->alive->agent, (struct far_to){(int32_t)load->history->calls[j->number].third, 0},
+				LOAD_FN_FETCH, &arg, 1, &j->opts, &out, err);
+	if (status == FAR_OK) {
+		const struct far_val *v = far_list_get(&out, 0), *same = far_list_get(&out, 1);
+		if (!v || v->type != FAR_TYPE_BYTES || !same || same->type != FAR_TYPE_RREF ||
+		    !far_rref_same(same->u.rref, r))
+			load->history->calls[j->number].wrong_reply = true;
+		else
+			judge_reply(load, j->number, v->u.s.data, v->u.s.len);
+	}
+	far_val_fini(&out);
+	return status;
+}
+
+static void rref(const struct job *j)
+{
+	struct load_worker *w = j->w;
+	struct load *load = w->load;
+	struct far_err err = {0};
+	struct far_rref *r = NULL;
+	struct far_val arg = far_bytes(j->request, j->len);
+	uint64_t until = sim_now(load->sim) + j->timeout_ns;
+	enum far_status status;
+	load->history->calls[j->number].third = draw_other(w);
+	do
+		status = tried(j, until,
+			       far_remote_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, LOAD_FN_ECHO, &arg, 1,
+					     &j->opts, &r, &err),
+			       &err);
+	while (status == FAR_BUSY);
+	if (status == FAR_OK) {
+		status = shared(j, r, &err);
+		/* Of three messages: what one of them says of itself is not said of the others. */
+		err.executed = FAR_EXECUTED_MAYBE;
+	}
+	far_rref_free(r);
+	end_call(w, j->alive->life, j->number, status, &err);
+}
+
 /* All others at once. `j` is the call of the first. */
 static void fanout(const struct job *j)
 {
@@ -342,6 +399,8 @@ static void make_call(struct load_worker *w, const struct load_life *alive)
 	}
 	if (j.kind == LOAD_ONEWAY)
 		oneway(&j);
+	else if (j.kind == LOAD_RREF)
+		rref(&j);
 	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL)
 		typed(&j);
 	else

@@ -34,7 +34,7 @@ struct load_worker {
 			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
-	struct far_function functions[2];
+	struct far_function functions[3];
 };
 
 /** What the callers of one life share. */

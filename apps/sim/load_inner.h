@@ -9,6 +9,7 @@
 #define LOAD_CODE(number) ((int32_t)((number) % 1000000u + 1u))
 #define LOAD_FN_ECHO      "sim::echo"
 #define LOAD_FN_SLOW      "sim::slow"
+#define LOAD_FN_FETCH     "sim::fetch"
 
 enum load_id {
 	LOAD_ID_ECHO = 1,

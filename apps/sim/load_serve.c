@@ -162,6 +162,22 @@ static enum far_status fn_slow(struct far_req *req, const struct far_val *args, 
 	return answer_typed(user, req, args, true);
 }
 
+/* What the reference is to, which others made and keep; and the reference itself, to be handed on. */
+static enum far_status fn_fetch(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_err err = {0};
+	struct far_val v = {0};
+	(void)n;
+	(void)user;
+	enum far_status status = far_rref_to_here(args[0].u.rref, 0, &v, &err);
+	if (status)
+		return far_fail(req, status, err.code, "%s", err.text);
+	struct far_val both[2] = {v, args[0]}, list = far_list(both, 2);
+	status = far_return(req, &list);
+	far_val_fini(&v);
+	return status;
+}
+
 void load_opts(struct load_worker *w, struct far_opts *opts)
 {
 	w->messages[0] = (struct far_msg_handler){LOAD_ID_ECHO, FAR_KIND_INLINE, on_echo, w};
@@ -173,6 +189,7 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	w->messages[6] = (struct far_msg_handler){LOAD_ID_NESTED, FAR_KIND_FIBER, on_nested, w};
 	w->functions[0] = (struct far_function){LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w};
 	w->functions[1] = (struct far_function){LOAD_FN_SLOW "(bytes data) -> bytes", FAR_KIND_FIBER, fn_slow, w};
+	w->functions[2] = (struct far_function){LOAD_FN_FETCH "(rref r) -> List", FAR_KIND_FIBER, fn_fetch, w};
 	opts->messages = w->messages;
 	opts->messages_n = sizeof w->messages / sizeof *w->messages;
 	opts->functions = w->functions;

@@ -121,7 +121,7 @@ static void look(struct trial *t)
 static uint64_t level_sum(const struct audit_level *l)
 {
 	return l->calls + l->waiting + l->deferred + l->fibers + l->parked + l->blocked + l->large_in + l->large_out +
-	       l->posts + l->fanouts + l->submitted;
+	       l->posts + l->fanouts + l->submitted + l->rrefs + l->rref_words;
 }
 
 static uint64_t in_use(const struct trial *t)
@@ -140,15 +140,15 @@ static uint64_t in_use(const struct trial *t)
 
 static void tell_level(struct trial *t, unsigned rank, const struct audit_level *l)
 {
-	char text[224];
+	char text[288];
 	if (level_sum(l) == 0)
 		return;
 	snprintf(text, sizeof text,
 		 "worker %u has left: %" PRIu64 " calls, %" PRIu64 " waiting, %" PRIu64 " open requests, %" PRIu64
 		 " fibers, %" PRIu64 " parked, %" PRIu64 " + %" PRIu64 " long messages, %" PRIu64 " one-ways, %" PRIu64
-		 " fan-outs",
+		 " fan-outs, %" PRIu64 " references, %" PRIu64 " words about some",
 		 rank, l->calls, l->waiting, l->deferred, l->fibers, l->parked, l->large_in, l->large_out, l->posts,
-		 l->fanouts);
+		 l->fanouts, l->rrefs, l->rref_words);
 	on_finding(t, text);
 }
 

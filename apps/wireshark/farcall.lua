@@ -139,6 +139,7 @@ local codes = {
 		{ value = 2, name = "HASHED", types = { REQUEST = true, REPLY = true, LARGE = true } },
 		{ value = 4, name = "TLV", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true, ONEWAY = true, CREDIT = true, ASK = true, LARGE = true, DATA = true, GRANT = true, REFUSE = true, ABORT = true } },
 		{ value = 8, name = "RETRY", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true } },
+		{ value = 16, name = "RREFS", types = { REPLY = true, LARGE = true } },
 		{ value = 64, name = "MAYBE", types = { ERROR = true, CANCELLED = true } },
 		{ value = 128, name = "YES", types = { ERROR = true, CANCELLED = true } },
 	},
@@ -183,6 +184,7 @@ local codes = {
 		{ value = 7, name = "list" },
 		{ value = 8, name = "dict" },
 		{ value = 9, name = "custom" },
+		{ value = 10, name = "rref" },
 	},
 	dtype = {
 		{ value = 1, name = "f32", bytes = 4 },
@@ -202,7 +204,7 @@ local codes = {
 
 local SHOWN = 32
 local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX, WINDOW = 32, 16 * 1024 * 1024 + 64, 1120, 4, 256
-local CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
+local RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
 
 local farcall = Proto("farcall", "Farcall")
 local fields = {}
@@ -482,6 +484,18 @@ function read.custom(self, v)
 	v.size, v.align, v.form = self:size(), 8, "custom(" .. hash .. ",%s)"
 end
 
+function read.rref(self, v)
+	self.rrefs = self.rrefs + 1
+	if self.rrefs > RREFS_MAX then
+		bad("values")
+	end
+	local words = {}
+	for i = 1, 6 do
+		words[i] = hex(self:take(i < 6 and 8 or 2):reverse())
+	end
+	v.text = "rref(" .. table.concat(words, ",") .. ")"
+end
+
 function Values:value(depth)
 	local row = code_row("value_type", self:byte())
 	if not row or not read[row.name] then
@@ -516,7 +530,7 @@ function Values:place(v)
 end
 
 local function values_text(raw)
-	local self = setmetatable({ raw = raw, at = 0, customs = 0, items = 0 }, Values)
+	local self = setmetatable({ raw = raw, at = 0, customs = 0, rrefs = 0, items = 0 }, Values)
 	local head = self:byte()
 	local n, wide = head % 32, head >= 128
 	self.wide = wide

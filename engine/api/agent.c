@@ -15,6 +15,7 @@
 #include "base/signals.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
+#include "shard/rref.h"
 #include "xcore/physical.h"
 #include "xcore/region.h"
 
@@ -74,6 +75,11 @@ static uint64_t outstanding(void *ctx)
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
 	return n;
+}
+
+static void name_of(const struct far_agent *a, uint32_t rank, char *name)
+{
+	snprintf(name, FAR_NAME_MAX, "%s", a->members[rank].name);
 }
 
 static void wake_ctl(void *ctx)
@@ -334,6 +340,10 @@ static enum far_status init_shards(struct init *in)
 		.ctl_ctx = a,
 		.closing = gathers_end,
 		.place = message_place,
+		.complete = agent_complete,
+		.name_of = name_of,
+		.rank = (uint32_t)a->rank,
+		.incarnation = a->incarnation,
 	};
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;
@@ -494,6 +504,8 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 		return status;
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
+	for (unsigned i = 0; i < agent->shards_n; i++)
+		atomic_store_explicit(&agent->shards[i]->rrefs->tell, true, memory_order_relaxed);
 	undo(agent, STEPS);
 	return status;
 }

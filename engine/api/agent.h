@@ -154,6 +154,7 @@ enum far_status agent_no_future(struct far_err *err);
 struct packed {
 	size_t len;
 	struct far_buf *buf; /* NULL: in bytes */
+	bool tree;           /* of a value that holds references, in `buf` */
 	alignas(64) uint8_t bytes[FUTURE_INLINE];
 };
 enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far_err *err);

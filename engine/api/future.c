@@ -30,10 +30,22 @@ static void fill_failure(struct failure *failure, struct outcome *o, const char 
 	o->len = offsetof(struct failure, text) + n + 1;
 }
 
+__attribute__((noinline, cold)) static void complete_tree(struct far_future *f, const struct outcome *o)
+{
+	struct outcome whole = *o;
+	whole.code = FUTURE_TREE;
+	whole.len = 0;
+	buf_ref(o->tree);
+	future_complete_in(NULL, f, &whole, o->tree);
+}
+
 void agent_complete(struct far_future *f, const struct outcome *o)
 {
 	if (likely(o->status == FAR_OK)) {
-		future_complete(f, o);
+		if (likely(!o->tree))
+			future_complete(f, o);
+		else
+			complete_tree(f, o);
 		return;
 	}
 	const struct far_agent *a = f->shard->config.agent;
@@ -61,6 +73,13 @@ enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far
 	p->len = values_size(v, 1, &plan, err);
 	if (p->len == SIZE_MAX)
 		return err->status;
+	p->tree = plan.rrefs > 0;
+	if (unlikely(p->tree)) {
+		struct far_val copy;
+		enum far_status status = far_val_dup(v, &copy, err);
+		p->buf = status ? NULL : copy.own;
+		return status;
+	}
 	p->buf = p->len > FUTURE_INLINE ? buf_alloc(p->len) : NULL;
 	if (p->len > FUTURE_INLINE && !p->buf)
 		return err_set(err, FAR_RESOURCE, "no memory for a value of %zu bytes", p->len);
@@ -72,6 +91,8 @@ void agent_complete_value(struct future_listener *l, struct far_future *f, const
 {
 	struct outcome o = {
 		.status = FAR_OK, .executed = FAR_EXECUTED_YES, .data = p->buf ? NULL : p->bytes, .len = p->len};
+	if (unlikely(p->tree))
+		o.code = FUTURE_TREE;
 	future_complete_in(l, f, &o, p->buf);
 }
 
@@ -119,6 +140,10 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 	if (unlikely(f->code == FUTURE_DECODED)) {
 		memcpy(out, future_bytes(f), sizeof *out);
 		return 0;
+	}
+	if (unlikely(f->code == FUTURE_TREE)) {
+		*out = tree_root(f->buf);
+		return 1;
 	}
 	int error = values_read(future_bytes(f), f->len, out, 1, &n, NULL);
 	if (unlikely(error == -ENOMEM))

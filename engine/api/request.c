@@ -3,6 +3,7 @@
 #include "api/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "shard/rref.h"
 #include "wire/values.h"
 
 #include <errno.h>
@@ -73,6 +74,20 @@ enum far_status far_reply(struct far_req *req, const void *data, size_t len)
 	return status;
 }
 
+/* An answer that is looked at when it leaves: through a record. */
+__attribute__((noinline, cold)) static enum far_status return_rrefs(struct far_req *req, const struct far_val *value,
+								    struct values_plan *plan)
+{
+	struct far_deferred *d;
+	enum far_status status = far_defer(req, &d);
+	if (status)
+		return status;
+	rref_answer_value(d, value, plan);
+	deferred_finish(d);
+	req->answer = ANSWER_SENT;
+	return FAR_OK;
+}
+
 enum far_status far_return(struct far_req *req, const struct far_val *value)
 {
 	struct far_val none = far_none();
@@ -89,6 +104,8 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 	size_t len = values_size(value, 1, &plan, &err);
 	if (unlikely(len == SIZE_MAX))
 		return far_fail(req, err.status, 0, "%s: the result: %s", req->name, err.text);
+	if (unlikely(plan.rrefs))
+		return return_rrefs(req, value, &plan);
 	enum far_status status = room(req, len, &at);
 	if (likely(!status))
 		values_write(value, 1, &plan, at);
@@ -206,6 +223,8 @@ enum far_status far_deferred_return(struct far_deferred *d, const struct far_val
 		deferred_error(d, FAR_SIGNATURE, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
 	} else if (len == SIZE_MAX) {
 		deferred_error(d, err.status, FAR_EXECUTED_YES, 0, err.text, strlen(err.text));
+	} else if (plan.rrefs) {
+		rref_answer_value(d, value, &plan);
 	} else {
 		void *at = deferred_room(d, len);
 		if (at)

@@ -2,6 +2,7 @@
 /** Typed calls, the caller's side. */
 #include "api/agent.h"
 #include "api/into.h"
+#include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "shard/large.h"
@@ -67,7 +68,9 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	size_t len = values_size(checked->v, checked->n, &checked->plan, err);
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;
-	if (unlikely(checked->plan.customs)) {
+	if (unlikely(checked->plan.customs | checked->plan.rrefs)) {
+		if (checked->plan.rrefs) /* another kind of request: api/rref.c */
+			return FAR_PENDING;
 		status = registry_check_customs(&a->registry, checked->v, checked->n, err);
 		if (status)
 			return status;
@@ -136,6 +139,9 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 	if (likely(!status)) {
 		take(ctx, &start);
 		written_large(&start);
+	} else if (status == FAR_PENDING) {
+		return err_set(err, FAR_UNSUPPORTED,
+			       "a fan-out carries no references; call the workers one by one with far_rpc_async");
 	}
 	return status;
 }
@@ -151,7 +157,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct route route;
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
-		return status;
+		return status == FAR_PENDING ? rref_rpc_async(a, to, function, args, args_n, opts, out, err) : status;
 	if (unlikely(start.ready || into_given(opts)))
 		return async_apart(route.via, &start, opts, out, err);
 	struct far_future *f = future_alloc(route.via);
@@ -212,7 +218,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	if (likely(!status))
 		status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
-		return status;
+		return status == FAR_PENDING ? rref_rpc_sync(a, to, function, args, args_n, opts, out, err) : status;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);

@@ -30,6 +30,16 @@
  * made that is never full, see SHARD_RING_SLOTS in shard/shard.h. */
 #define FAR_SESSION_CALLS_MAX 202
 
+/* One more for the engine's own words about references: whoever has used up his calls can still give back. */
+#define FAR_SESSION_REQUESTS_MAX (FAR_SESSION_CALLS_MAX + 1)
+
+/* Values of a shard that others refer to, and forks that others have of them: places of the tables, half of which may
+ * be taken. Powers of two; 3 and 12 MiB of address space. */
+#define FAR_RREF_RECORDS (1u << 17)
+#define FAR_RREF_FORKS   (1u << 19)
+/* When words that found no room are tried again. */
+#define FAR_RREF_AGAIN_NS UINT64_C(200000)
+
 /* One-way messages of a session that the peer has not acknowledged, and how many it acknowledges at once. Those that
  * find the window full wait in memory of their own, so many at most. */
 #define FAR_POSTS_WINDOW     48

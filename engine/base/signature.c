@@ -26,7 +26,7 @@ static const struct {
 	{"Tensor", BIT(FAR_TYPE_TENSOR)}, {"Scalar", TYPES_SCALAR},     {"float", BIT(FAR_TYPE_FLOAT)},
 	{"int", BIT(FAR_TYPE_INT)},       {"bool", BIT(FAR_TYPE_BOOL)}, {"str", BIT(FAR_TYPE_STRING)},
 	{"bytes", BIT(FAR_TYPE_BYTES)},   {"List", BIT(FAR_TYPE_LIST)}, {"Dict", BIT(FAR_TYPE_DICT)},
-	{"none", BIT(FAR_TYPE_NONE)},
+	{"rref", BIT(FAR_TYPE_RREF)},     {"none", BIT(FAR_TYPE_NONE)},
 };
 #define TYPE_WORDS_N (sizeof type_words / sizeof type_words[0])
 

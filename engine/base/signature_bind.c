@@ -43,8 +43,9 @@ static enum far_status wrong_count(const struct signature *s, size_t n, struct f
 
 static enum far_status wrong_type(const struct signature *s, size_t i, const struct far_val *v, struct far_err *err)
 {
-	static const char *const given[FAR_TYPE_COUNT] = {"none",  "a bool",   "an int", "a float", "a string",
-							  "bytes", "a tensor", "a list", "a dict",  "an object"};
+	static const char *const given[FAR_TYPE_COUNT] = {"none",     "a bool",    "an int",     "a float",
+							  "a string", "bytes",     "a tensor",   "a list",
+							  "a dict",   "an object", "a reference"};
 	const struct signature_param *param = &s->params[i];
 	char types[128];
 	signature_set_name(s, param->set, types, sizeof types);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/half.h"
 
+#include "base/rref.h"
+
 #include <farcall/value.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -25,7 +27,7 @@ static const char *const type_names[FAR_TYPE_COUNT] = {
 	[FAR_TYPE_NONE] = "none",     [FAR_TYPE_BOOL] = "bool",     [FAR_TYPE_INT] = "int",
 	[FAR_TYPE_FLOAT] = "float",   [FAR_TYPE_STRING] = "string", [FAR_TYPE_BYTES] = "bytes",
 	[FAR_TYPE_TENSOR] = "tensor", [FAR_TYPE_LIST] = "list",     [FAR_TYPE_DICT] = "dict",
-	[FAR_TYPE_CUSTOM] = "custom"};
+	[FAR_TYPE_CUSTOM] = "custom", [FAR_TYPE_RREF] = "rref"};
 
 size_t far_dtype_size(enum far_dtype dtype)
 {
@@ -291,6 +293,11 @@ static void print_value(FILE *f, const struct far_val *v, unsigned depth)
 	case FAR_TYPE_CUSTOM:
 		fprintf(f, "%s(...)", v->u.custom.type && v->u.custom.type->name ? v->u.custom.type->name : "?");
 		return;
+	case FAR_TYPE_RREF: {
+		char text[RREF_TEXT_MAX];
+		fputs(v->u.rref ? rref_text((const struct rref_base *)v->u.rref, text, sizeof text) : "rref(NULL)", f);
+		return;
+	}
 	case FAR_TYPE_COUNT:
 		break;
 	}

@@ -9,6 +9,7 @@
 
 #include "base/must.h"
 #include "shard/retry.h"
+#include "shard/rref.h"
 
 #include <errno.h>
 #include <string.h>
@@ -112,15 +113,16 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 		return send_now(s, se, HEAD_ERROR, flags | (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status,
 				d->call, d->gen, (uint32_t)d->code, data, d->len);
 	if (unlikely(d->len > se->whole_max)) {
-		struct shm_head h = {.flags = (uint8_t)(flags | (d->hashed ? HEAD_HASHED : 0)),
-				     .fn = d->hashed ? (uint16_t)d->fn->index : 0,
-				     .call = d->call,
-				     .gen = d->gen};
+		struct shm_head h = {
+			.flags = (uint8_t)(flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0)),
+			.fn = d->hashed ? (uint16_t)d->fn->index : 0,
+			.call = d->call,
+			.gen = d->gen};
 		large_reply(s, se, &h, d->buf, d->len);
 		return 0;
 	}
-	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0), d->hashed ? d->fn->index : 0, d->call,
-			d->gen, 0, data, d->len);
+	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0),
+			d->hashed ? d->fn->index : 0, d->call, d->gen, 0, data, d->len);
 }
 
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
@@ -182,6 +184,8 @@ static void send_deferred(struct shard *s, struct far_deferred *d)
 {
 	struct session *se = &s->sessions[d->session];
 	int error = 0;
+	if (unlikely(d->rref))
+		rref_answered(s, d);
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer);
 		error = se->blocked ? -ENOBUFS : answer_kept(s, se, d, 0);
@@ -219,7 +223,7 @@ unsigned deferred_drain(struct shard *s)
 
 static struct parked_request *parked_at(const struct session *se, uint32_t i)
 {
-	return &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+	return &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
 }
 
 static void parked_take(struct shard *s, struct session *se)
@@ -276,9 +280,9 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 		counter_add(&s->counters.requests_repeated, 1);
 		return;
 	}
-	if (se->parked_n == FAR_SESSION_CALLS_MAX)
+	if (se->parked_n == FAR_SESSION_REQUESTS_MAX)
 		parked_compact(se);
-	if (se->parked_n == FAR_SESSION_CALLS_MAX) { /* more than its credits allow */
+	if (se->parked_n == FAR_SESSION_REQUESTS_MAX) { /* more than its credits allow */
 		answer_no_room(s, se);
 		return;
 	}
@@ -307,7 +311,7 @@ static void run_parked(struct shard *s, struct session *se)
 	while (!se->blocked && se->parked_n && se->state == SESSION_UP) {
 		struct parked_request *p = &se->parked->ring[se->parked_head];
 		struct far_buf *buf = p->buf; /* p may be another's after the handler */
-		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
+		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
 		se->parked_n--;
 		if (!p->cancelled)
 			dispatch(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
@@ -360,7 +364,7 @@ void answer_drop_all(struct shard *s, struct session *se)
 	}
 	for (; se->parked_n; se->parked_n--) {
 		struct parked_request *p = &se->parked->ring[se->parked_head];
-		se->parked_head = (se->parked_head + 1) % FAR_SESSION_CALLS_MAX;
+		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
 		buf_unref(p->buf);
 		p->buf = NULL;
 	}

@@ -3,6 +3,7 @@
 
 #include "shard/fiber.h"
 #include "shard/large.h"
+#include "shard/rref.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -88,7 +89,7 @@ static void audit_free_calls(const struct auditor *a)
 static uint32_t open_of(const struct session *se)
 {
 	uint32_t n = 0;
-	for (const struct far_deferred *d = se->open; d && n <= FAR_SESSION_CALLS_MAX; d = d->open_next)
+	for (const struct far_deferred *d = se->open; d && n <= FAR_SESSION_REQUESTS_MAX; d = d->open_next)
 		n++;
 	return n;
 }
@@ -169,8 +170,53 @@ static void audit_session(const struct auditor *a, const struct session *se)
 	if (se->state != SESSION_UP)
 		return;
 	same_of(a, se, "open requests", se->open_n, open_of(se));
-	fits(a, se, se->parked_n <= FAR_SESSION_CALLS_MAX, "more parked requests than the caller has credits");
+	fits(a, se, se->parked_n <= FAR_SESSION_REQUESTS_MAX, "more parked requests than the caller has credits");
 	audit_windows(a, se);
+}
+
+/* ---- references ---- */
+
+static uint64_t pins_of(const struct session *se)
+{
+	uint64_t n = 0;
+	for (const struct rref_pins *p = se->rref_pins; p; p = p->next)
+		n += p->left;
+	return n;
+}
+
+/* Each record has a place in the table and the forks that it counts; each fork is in a session's list. */
+static void audit_rrefs(const struct auditor *a)
+{
+	const struct shard *s = a->s;
+	const struct rref_shard *rs = s->rrefs;
+	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, notes = 0;
+	for (const struct far_rref *r = rs->list; r; r = r->list_next) {
+		owned += r->owned;
+		users += !r->owned;
+		forks_n += r->forks_n;
+		if (r->owned && rref_table_find(&rs->records, r->base.id) != r)
+			say(a, "a value that is kept cannot be found by its name");
+		if (r->owned && r->settled != future_done(r->value))
+			say(a, "a value is settled and cannot be had, or the reverse");
+	}
+	for (const struct session *se = s->known; se; se = se->next_known) {
+		for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
+			forks++;
+			if (rref_table_find(&rs->forks, f->id) != f)
+				say(a, "a fork cannot be found by its name");
+		}
+		for (const struct rref_note *n = se->notes; n; n = n->next)
+			notes++;
+		for (const struct rref_note *n = se->notes_out; n; n = n->next)
+			notes++;
+	}
+	same(a, "values that are kept", rs->records.n, owned);
+	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
+	same(a, "references held", counter(&rs->users_n), users);
+	same(a, "forks", rs->forks.n, forks);
+	same(a, "forks, as told", counter(&rs->forks_n), forks);
+	same(a, "forks of all values", forks_n, forks);
+	same(a, "words about references", counter(&rs->notes_n), notes);
 }
 
 void audit_shard(const struct shard *s, audit_report *report, void *ctx)
@@ -188,6 +234,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	     calls_taken(s));
 	same(&a, "calls that wait for a session", counter(&s->counters.calls_waiting), waiting);
 	audit_free_calls(&a);
+	audit_rrefs(&a);
 	same(&a, "records of open requests", counter(&s->counters.requests_active), deferred_used(s));
 	if (pool)
 		same(&a, "fibers", pool->live, fibers_used(s));
@@ -208,7 +255,7 @@ static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
 		if (d->call == slot && d->gen == gen)
 			return true;
 	for (uint32_t i = 0; i < se->parked_n; i++) {
-		const struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+		const struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
 		if (p->head.call == slot && p->head.gen == gen)
 			return true;
 	}
@@ -266,8 +313,11 @@ void audit_level_read(const struct shard *s, struct audit_level *out)
 				    .fibers = fibers_used(s),
 				    .large_in = large_ins_used(s),
 				    .submitted = submit_waiting(&s->submit)};
+	out->rrefs = counter(&s->rrefs->owned_n) + counter(&s->rrefs->users_n) + counter(&s->rrefs->forks_n);
+	out->rref_words = counter(&s->rrefs->notes_n);
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		const struct large_peer *p = se->large;
+		out->rrefs += pins_of(se);
 		out->waiting += se->waiting_n;
 		out->blocked += se->blocked;
 		if (se->state != SESSION_UP)

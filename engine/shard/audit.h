@@ -15,6 +15,8 @@ typedef void audit_report(void *ctx, const char *text);
 struct audit_level {
 	uint64_t calls, waiting, deferred, fibers, parked, blocked;
 	uint64_t large_in, large_out, posts, fanouts, submitted;
+	uint64_t rrefs,
+		rref_words; /* values kept, references held, forks of others, results not accepted; words to be sent */
 };
 
 /** Between two passes, at any time: each count against what it counts. */

@@ -7,6 +7,7 @@
 #include "base/mutant.h"
 #include "shard/fanout.h"
 #include "shard/retry.h"
+#include "shard/rref.h"
 
 #include <errno.h>
 #include <string.h>
@@ -238,6 +239,35 @@ static void outcome_of_error(struct outcome *o, const struct shm_head *h, const 
 	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
 }
 
+/* The references in a result are the engine's before anybody asks for it: a future may be dropped. */
+__attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct session *se, const struct ending *e,
+							 struct outcome *o)
+{
+	struct far_err err;
+	rref_adopt_result(s, se, o->data, o->len, o, &err);
+	struct far_buf *tree = o->tree;
+	finish(s, e, o);
+	buf_unref(tree);
+}
+
+__attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, struct session *se, struct call *c,
+							   struct outcome *o)
+{
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	finish_rrefs(s, se, &ending, o);
+}
+
+/* Nobody awaits it any more. */
+static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body, uint64_t len)
+{
+	struct far_err err;
+	struct outcome o = {.status = FAR_OK};
+	rref_adopt_result(s, se, body, len, &o, &err);
+	buf_unref(o.tree);
+}
+
 /* An answer to a call that ended here before, or whose message is still under way. */
 __attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
 							   const struct shm_head *h, const uint8_t *body, uint64_t len,
@@ -247,6 +277,8 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 		counter_add(&s->counters.replies_late, 1);
 		if (!MUTANT(SLOT_LEAKED))
 			call_give(s, c);
+		if (h->type == HEAD_REPLY && h->flags & HEAD_RREFS)
+			drop_rrefs(s, se, body, len);
 		return;
 	}
 	large_detach(s, se, c);
@@ -270,10 +302,16 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	struct ending ending = ending_of(c);
 	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
 	if (likely(h->type == HEAD_REPLY)) {
-		if (unlikely(h->flags & HEAD_HASHED) && c->typed && h->fn < FAR_FUNCTIONS_MAX)
-			session_learn(s, se, c->fn, h->fn);
 		o.data = body;
 		o.len = len;
+		if (unlikely(h->flags & (HEAD_HASHED | HEAD_RREFS))) {
+			if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
+				session_learn(s, se, c->fn, h->fn);
+			if (h->flags & HEAD_RREFS) {
+				answered_rrefs(s, se, c, &o);
+				return;
+			}
+		}
 	} else if (h->type == HEAD_ERROR) {
 		outcome_of_error(&o, h, body, len);
 	} else {
@@ -352,7 +390,10 @@ void call_end_large(struct shard *s, struct session *se, const struct shm_head *
 	struct ending ending = ending_of(c);
 	timer_disarm(&s->wheel, &c->timer);
 	call_give(s, c);
-	finish_apart(s, &ending, o);
+	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
+		finish_rrefs(s, se, &ending, o);
+	else
+		finish_apart(s, &ending, o);
 }
 
 void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
@@ -393,7 +434,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (c->user != user || c->done != done || (c->state != CALL_SENT && c->state != CALL_LARGE))
+		if (!call_is(c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
 			continue;
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;

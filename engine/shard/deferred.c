@@ -9,6 +9,7 @@
 #include "base/must.h"
 #include "shard/fiber.h"
 #include "shard/retry.h"
+#include "shard/rref.h"
 
 #include <string.h>
 
@@ -16,7 +17,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 				    const struct function *fn, bool hashed)
 {
 	struct far_deferred *d = s->deferred_free;
-	if (se->open_n == FAR_SESSION_CALLS_MAX) { /* more than the caller's credits allow */
+	if (se->open_n == FAR_SESSION_REQUESTS_MAX) { /* more than the caller's credits allow */
 		answer_no_room(s, se);
 		return NULL;
 	}
@@ -44,6 +45,10 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->code = 0;
 	d->buf = NULL;
 	d->len = 0;
+	d->rref = NULL;
+	d->pins = NULL;
+	d->held = NULL;
+	d->rrefs = d->tree = d->addressed = d->makes = false;
 	atomic_store_explicit(&d->state, DEFERRED_OPEN, memory_order_relaxed);
 	d->open_next = se->open;
 	d->open_prev = &se->open;
@@ -71,6 +76,10 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 	unlink_open(s, d);
 	if (unlikely(d->retry_seq))
 		retry_answered(&s->sessions[d->session], d);
+	if (unlikely(d->pins))
+		rref_pins_sent(s, d);
+	if (unlikely(d->held))
+		rref_let_go(d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -93,6 +102,8 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 	d->retry_seq = 0; /* a number of this session: the next one begins anew */
 	if (d->fiber)
 		fiber_cancel(d->fiber);
+	if (unlikely(d->rref))
+		rref_gone(s, d);
 }
 
 void deferred_on_timer(struct shard *s, struct far_deferred *d)
@@ -110,7 +121,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	for (uint32_t i = 0; i < se->parked_n; i++) {
-		struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_CALLS_MAX];
+		struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
 		if (p->head.call == call && p->head.gen == gen && !p->cancelled) {
 			p->cancelled = true;
 			buf_unref(p->buf);

@@ -5,6 +5,7 @@
 #include "shard/blocking.h"
 #include "shard/fiber.h"
 #include "shard/retry.h"
+#include "shard/rref.h"
 #include "xcore/tree.h"
 
 #include <errno.h>
@@ -152,14 +153,22 @@ static const struct function *find_function(struct far_req *req, const struct sh
 	}
 	*len -= sizeof hash;
 	memcpy(&hash, body + *len, sizeof hash);
-	const struct function *fn = registry_find_hash(r, hash.name);
+	const struct function *fn = dispatch_find(req, &hash);
+	req->hashed = fn != NULL;
+	return fn;
+}
+
+const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash)
+{
+	const struct registry *r = req->shard->registry;
+	const struct function *fn = registry_find_hash(r, hash->name);
 	if (!fn) {
 		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO,
 		       "worker \"%s\" has no such function; register it there too", req->shard->config.name);
 		return NULL;
 	}
 	const struct function *first = fn;
-	fn = registry_overload(first, hash.signature);
+	fn = registry_overload(first, hash->signature);
 	if (!fn) {
 		char text[FAR_ERR_TEXT_MAX];
 		refuse(req, FAR_SIGNATURE, FAR_EXECUTED_NO,
@@ -167,7 +176,6 @@ static const struct function *find_function(struct far_req *req, const struct sh
 		       registry_overloads_text(first, text, sizeof text));
 		return NULL;
 	}
-	req->hashed = true;
 	return fn;
 }
 
@@ -237,8 +245,10 @@ static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t
 
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
 {
-	struct values_arena arena = {strings, cap, tree_more, NULL};
+	struct values_arena arena = {strings, cap, tree_more, NULL, NULL, false};
 	const char *nobody;
+	if (unlikely(req->record && req->record->addressed))
+		arena.rref = tree_take_address;
 	call_typed(req, body, len, &arena, &nobody);
 }
 
@@ -270,6 +280,10 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 {
 	struct shard *s = req->shard;
 	const struct message_handler *m = registry_message(s->registry, h->fn);
+	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_CONTROL) {
+		rref_serve(req, h->fn, body, len);
+		return;
+	}
 	if (unlikely(!m)) {
 		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
 		       s->config.name, h->fn);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments, receiving. What the sender says is checked before any of it is used. */
 #include "shard/large.h"
+#include "shard/rref.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
@@ -165,7 +166,8 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 		lane_refuse(s, p, lane, FAR_TOO_LARGE, text);
 		return true;
 	}
-	if (l->kind == LARGE_REPLY || l->head.flags & HEAD_TYPED || handler_of(s, &l->head))
+	if (l->kind == LARGE_REPLY || l->head.flags & HEAD_TYPED ||
+	    (l->head.fn >= RREF_CALL && l->head.fn <= RREF_CONTROL) || handler_of(s, &l->head))
 		return false;
 	snprintf(text, sizeof text, "worker \"%s\" has no handler for message %u", s->config.name, l->head.fn);
 	lane_refuse(s, p, lane, FAR_NO_FUNCTION, text);

@@ -190,7 +190,7 @@ struct retry_entry {
 	uint32_t call, gen;
 	uint8_t state; /* enum entry_state */
 	uint8_t status, executed;
-	bool hashed;
+	bool hashed, rrefs;
 	int32_t code;
 	const struct function *fn;
 	struct far_buf *buf;
@@ -255,6 +255,7 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 				 .gen = e->gen,
 				 .fn = e->fn,
 				 .hashed = e->hashed,
+				 .rrefs = e->rrefs,
 				 .status = e->status,
 				 .executed = e->executed,
 				 .code = e->code,
@@ -341,6 +342,7 @@ void retry_answered(struct session *se, const struct far_deferred *d)
 	e->code = d->code;
 	e->fn = d->fn;
 	e->hashed = d->hashed;
+	e->rrefs = d->rrefs;
 	e->len = d->len;
 	if (d->len > FAR_RETRY_BYTES - w->kept_bytes) {
 		e->state = ENTRY_LOST;

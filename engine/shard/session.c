@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "shard/fanout.h"
 #include "shard/retry.h"
+#include "shard/rref.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -172,6 +173,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 	session_close(s, se);
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
+	rref_session_down(s, se);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
@@ -258,5 +260,6 @@ void session_close_all(struct shard *s)
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
 		retry_drop(se);
 	}
+	rref_close(s);
 	fanout_end_all(s);
 }

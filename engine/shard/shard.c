@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "shard/rref.h"
 #include "xcore/tree.h"
 
 #include <stdlib.h>
@@ -111,7 +112,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
 	       s->strings && s->large_ins && s->posts_queued && s->functions && s->lives &&
 	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
-	       pool_init(&s->parked, sessions, sizeof(struct parked_requests));
+	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -129,7 +130,7 @@ struct shard *shard_create(const struct shard_config *config)
 		return NULL;
 	}
 	s->registry = config->registry;
-	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL};
+	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL, NULL, false};
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
 	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
@@ -162,6 +163,7 @@ void shard_destroy(struct shard *s)
 	zeroed_free(s->deferred);
 	zeroed_free(s->strings);
 	zeroed_free(s->large_ins);
+	rref_shard_free(s);
 	zeroed_free(s->posts_queued);
 	zeroed_free(s->submit.cells);
 	zeroed_free(s->mail_in.slots);

@@ -35,6 +35,11 @@ struct fiber;
 struct fiber_pool;
 struct fiber_wait;
 struct fanout;
+struct rref_fork;
+struct rref_note;
+struct rref_open;
+struct rref_pins;
+struct rref_shard;
 
 /** Work of another thread for the shard, done once in the next pass. The memory is the callee's again then. */
 struct shard_errand {
@@ -80,6 +85,13 @@ struct far_deferred {
 	int32_t code;
 	struct far_buf *buf;
 	size_t len;
+	/* rref.h: what else the answer is to; what keeps the references in it until they are known to have come; does
+	 * it hold any; is `buf` a tree */
+	struct rref_open *rref;
+	struct rref_pins *pins;
+	bool rrefs, tree;
+	struct far_buf *held;  /* holds the references of the arguments */
+	bool addressed, makes; /* the arguments hold addresses of references; the result is kept here */
 };
 
 enum answer {
@@ -135,7 +147,7 @@ enum session_state {
 /** Requests that wait, of a session whose answers are blocked. */
 struct parked_requests {
 	struct parked_requests *next_free;
-	struct parked_request ring[FAR_SESSION_CALLS_MAX];
+	struct parked_request ring[FAR_SESSION_REQUESTS_MAX];
 };
 
 /** A worker, in its present life. */
@@ -191,9 +203,16 @@ struct session {
 	uint64_t message_max;     /* bytes of a message that the peer takes */
 	struct large_peer *large; /* large.h: fragments, one-way messages; NULL: there was none yet */
 	struct post *posts_early; /* one-ways that wait for the set-up */
+	/* rref.h: forks that the peer has here, results that it has not said to have taken, words to be sent and those
+	 * that were and are not answered */
+	struct rref_fork *rref_forks;
+	struct rref_pins *rref_pins;
+	struct rref_note *notes, **notes_tail, *notes_out;
+	struct shard *home; /* of whoever is told of the end of those */
 };
 
-static_assert(sizeof(struct session) == 128 && FAR_SESSION_CALLS_MAX < 256, "an idle session is small");
+static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
+static_assert(offsetof(struct session, rref_forks) == 128, "and of the last line only references take notice");
 static_assert(offsetof(struct session, waiting) == 64, "a call looks at one line of its session");
 
 /* ---- the shard ---- */
@@ -227,12 +246,13 @@ static inline void counter_add_shared(_Atomic uint64_t *c, uint64_t n)
 
 /**
  * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
- * and of calls whose answer crossed the cancel, and our answers. One-way messages, their CREDITs, one ASK with its
+ * and of calls whose answer crossed the cancel, and our answers; a batch of words about references and the answer to
+ * one, which are never cancelled. One-way messages, their CREDITs, one ASK with its
  * answer. Fragments and ABORTs; GRANTs and REFUSEs: each tells of a packet that was not told of before, but for a first
  * GRANT and a REFUSE in a lane's life, and lives begin and end with packets of that window (engine/PROTOCOL.md).
  */
 #define SHARD_RING_SLOTS                                                                                               \
-	(4u * FAR_SESSION_CALLS_MAX + FAR_POSTS_WINDOW + FAR_POSTS_WINDOW / FAR_POSTS_BATCH + 2u +                     \
+	(4u * FAR_SESSION_CALLS_MAX + 2u + FAR_POSTS_WINDOW + FAR_POSTS_WINDOW / FAR_POSTS_BATCH + 2u +                \
 	 2u * FAR_LARGE_UNITS + FAR_LARGE_UNITS + 2u * FAR_LARGE_LANES)
 
 /** Bounds that the application may choose; 0: the default. <farcall/agent.h> has their ranges, base/limits.h the
@@ -246,9 +266,9 @@ struct shard_limits {
 struct shard_config {
 	struct far_agent *agent;
 	void (*closing)(struct shard *s); /* its sessions are about to be closed for good; NULL: nobody cares */
-	uint32_t index;  /* among the agent's shards */
-	bool cpu_scarce; /* a quota leaves it less than a CPU: it must not spin */
-	bool stepped;    /* no thread drives it: by shard_turn() only, and threads outside of fibers do not wait */
+	uint32_t index;                   /* among the agent's shards */
+	bool cpu_scarce;                  /* a quota leaves it less than a CPU: it must not spin */
+	bool stepped; /* no thread drives it: by shard_turn() only, and threads outside of fibers do not wait */
 	struct shard_port ports[FAR_PORTS_MAX]; /* best first; [0, ports_n), 1 at least */
 	unsigned ports_n;
 	uint32_t world;
@@ -265,6 +285,12 @@ struct shard_config {
 	/** Where the caller of a call wants a reply of `len` bytes that comes in fragments; NULL: nowhere in
 	 * particular. May be NULL itself. */
 	void *(*place)(call_done_fn *done, void *user, size_t len);
+	/** Completes a future of the agent, as the call it stands for ended. */
+	void (*complete)(struct far_future *f, const struct outcome *o);
+	/** Writes the name of a worker, of FAR_NAME_MAX bytes. */
+	void (*name_of)(const struct far_agent *agent, uint32_t rank, char *name);
+	uint32_t rank;
+	uint64_t incarnation;
 };
 
 struct shard {
@@ -300,7 +326,8 @@ struct shard {
 	struct shard_counters counters;
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
-	struct fanout *fanouts;    /* those under way */
+	struct fanout *fanouts; /* those under way */
+	struct rref_shard *rrefs;
 	uint32_t deferred_n;       /* records */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
@@ -446,6 +473,8 @@ void dispatch_part(struct far_req *req);
 /** Answers with an error, in the way the request is answered. */
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len);
+/** The function of these hashes; NULL: the request was refused. */
+const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash);
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);

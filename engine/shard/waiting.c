@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "shard/large.h"
+#include "shard/rref.h"
 
 #include <errno.h>
 #include <string.h>
@@ -134,7 +135,7 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct waiting_call *before = NULL;
 		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
-			if (w->start.done != done || w->start.user != user)
+			if (!call_is(w->start.done, w->start.user, done, user))
 				continue;
 			*(before ? &before->next : &se->waiting) = w->next;
 			se->waiting_n--;

@@ -43,6 +43,7 @@ enum head_flag {
 		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
 	HEAD_RETRY =
 		8, /* request: the body ends with a struct head_retry; cancel: of such a request; answer: to a repeat */
+	HEAD_RREFS = 16,         /* reply: the value holds references */
 	HEAD_ASKED = 1,          /* credit: the answer to ASK */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };

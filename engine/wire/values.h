@@ -29,9 +29,11 @@
  *   8 dict   varint number of entries [0, 1024], then for each its key and its    what the values have
  *            value; keys are of type 1 to 4, no NaN, no two the same
  *   9 custom 8 bytes, hash of the type's name; varint length                      the bytes, aligned to 8 (wide: 64)
- *   10 on: reserved, as is bit 7 of a type.
+ *   10 rref  8 bytes owner, 16 id, 16 fork: struct rref_wire; 2 bytes, types     -
+ *   11 on: reserved, as is bit 7 of a type.
  *
- * Lists and dicts nest to a depth of 32. A key and a value are an item each. There are 256 customs at most.
+ * Lists and dicts nest to a depth of 32. A key and a value are an item each. There are 256 customs at most, and 256
+ * rrefs.
  *
  * dtype: 1 f32, 2 f64, 3 i8, 4 i16, 5 i32, 6 i64, 7 u8, 8 u64, 9 bool, 10 bf16, 11 f16. Everything is little-endian
  * and nothing in the stream is aligned. A varint has seven bits per byte, low ones first, bit 7 set on all bytes but
@@ -52,6 +54,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define RREF_WIRE_BYTES 42 /* struct rref_wire, see wire/rref.h */
+
 enum values_form {
 	VALUES_GENERAL,
 	VALUES_PLAIN, /* nothing but dense tensors */
@@ -64,6 +68,11 @@ struct values_plan {
 	enum values_form form;
 	uint32_t items;
 	uint32_t customs;
+	uint32_t rrefs;
+	/** Writes the RREF_WIRE_BYTES of a reference; the writer calls it for each, in their order. Set by who finds
+	 * that there are any. */
+	void (*put_rref)(void *ctx, const struct far_rref *rref, uint8_t *dst);
+	void *put_ctx;
 	uint32_t custom_bytes[FAR_CUSTOMS_MAX]; /* in their order: an object is asked for its size once */
 };
 
@@ -88,6 +97,12 @@ struct values_arena {
 	 */
 	void *(*more)(struct values_arena *arena, size_t bytes);
 	struct far_buf *held; /* what `more` took; NULL: nothing. Its user lets go of it */
+	/**
+	 * Makes a reference of the RREF_WIRE_BYTES at `src`, which are private, and fills in `v`; NULL: there must be
+	 * none. 0, or what values_read() returns then.
+	 */
+	int (*rref)(struct values_arena *arena, const uint8_t *src, struct far_val *v);
+	bool patch; /* the payload is private: where the reference stood its address is written */
 };
 
 /**

@@ -25,7 +25,8 @@ enum wire_type {
 	WIRE_TENSOR = 6,
 	WIRE_LIST = 7,
 	WIRE_DICT = 8,
-	WIRE_CUSTOM = 9
+	WIRE_CUSTOM = 9,
+	WIRE_RREF = 10
 };
 
 /* The writer emits, and the reader returns, enum far_type unchanged. */
@@ -36,7 +37,7 @@ static_assert((int)WIRE_STRING == (int)FAR_TYPE_STRING && (int)WIRE_BYTES == (in
 		      (int)WIRE_TENSOR == (int)FAR_TYPE_TENSOR && (int)WIRE_LIST == (int)FAR_TYPE_LIST,
 	      "type codes are the wire's");
 static_assert((int)WIRE_DICT == (int)FAR_TYPE_DICT && (int)WIRE_CUSTOM == (int)FAR_TYPE_CUSTOM &&
-		      (int)FAR_TYPE_COUNT == 10,
+		      (int)WIRE_RREF == (int)FAR_TYPE_RREF && (int)FAR_TYPE_COUNT == 11,
 	      "type codes are the wire's");
 static_assert(FAR_DTYPE_COUNT <= 16 && FAR_DIMS_MAX <= 15 && FAR_ARGS_MAX <= 31, "they share bytes on the wire");
 

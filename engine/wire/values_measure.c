@@ -12,7 +12,7 @@
 struct measure {
 	size_t stream;
 	size_t strings;
-	uint32_t items, customs;
+	uint32_t items, customs, rrefs;
 	struct wire_data data;
 	struct values_plan *plan;
 	struct far_err *err;
@@ -117,6 +117,17 @@ static int custom_measure(struct measure *m, const struct far_val *v, struct pla
 	return 0;
 }
 
+static int rref_measure(struct measure *m, const struct far_val *v, struct place at)
+{
+	if (!v->u.rref)
+		return wrong(m->err, FAR_INVALID, at, "a reference that is NULL");
+	if (m->rrefs == FAR_RREFS_MAX)
+		return wrong(m->err, FAR_TOO_LARGE, at, "more than %d references in a message", FAR_RREFS_MAX);
+	m->rrefs++;
+	m->stream += RREF_WIRE_BYTES;
+	return 0;
+}
+
 static int value_measure(struct measure *m, const struct far_val *v, struct place at);
 
 /** Room for `n` more items one level down, or an error. */
@@ -201,6 +212,8 @@ static int value_measure(struct measure *m, const struct far_val *v, struct plac
 		return dict_measure(m, v, at);
 	case FAR_TYPE_CUSTOM:
 		return custom_measure(m, v, at);
+	case FAR_TYPE_RREF:
+		return rref_measure(m, v, at);
 	case FAR_TYPE_TENSOR:
 	case FAR_TYPE_COUNT:
 		break;
@@ -272,6 +285,7 @@ static __attribute__((noinline)) size_t general_size(const struct far_val *v, si
 	m.strings = 0;
 	m.items = 0;
 	m.customs = 0;
+	m.rrefs = 0;
 	m.plan = plan;
 	m.err = err;
 	wire_data_init(&m.data);
@@ -283,6 +297,8 @@ static __attribute__((noinline)) size_t general_size(const struct far_val *v, si
 	plan->form = VALUES_GENERAL;
 	plan->items = m.items;
 	plan->customs = m.customs;
+	plan->rrefs = m.rrefs;
+	plan->put_rref = NULL;
 	plan->size = wire_payload_size(&m.data, m.stream);
 	return plan->size <= FAR_MSG_BYTES_MAX ? plan->size : whole_too_large(plan->size, err);
 }
@@ -301,6 +317,7 @@ size_t values_size(const struct far_val *v, size_t n, struct values_plan *plan, 
 		return general_size(v, n, plan, err);
 	plan->items = 0;
 	plan->customs = 0;
+	plan->rrefs = 0;
 	plan->size = size;
 	return size;
 }

@@ -15,7 +15,7 @@ struct cursor {
 	size_t strings_left;
 	struct far_val *items; /* the next of those that the payload says it has */
 	size_t items_left;
-	uint32_t customs;
+	uint32_t customs, rrefs;
 	struct values_arena *arena;
 };
 
@@ -123,6 +123,26 @@ static bool read_custom(struct cursor *c, struct far_val *v)
 	return true;
 }
 
+/* A peer may rewrite what the bytes come from, so they are copied first. */
+static int read_rref(struct cursor *c, struct far_val *v)
+{
+	uint8_t bytes[RREF_WIRE_BYTES];
+	if (c->rrefs == FAR_RREFS_MAX || (size_t)(c->end - c->p) < sizeof bytes)
+		return -EBADMSG;
+	c->rrefs++;
+	if (!c->arena || !c->arena->more) /* a value that holds one needs an owner */
+		return -ENOMEM;
+	if (!c->arena->rref)
+		return -EBADMSG;
+	memcpy(bytes, c->p, sizeof bytes);
+	__asm__ volatile("" : : : "memory");
+	c->p += sizeof bytes;
+	int rc = c->arena->rref(c->arena, bytes, v);
+	if (!rc && c->arena->patch)
+		memcpy((uint8_t *)(uintptr_t)c->p - sizeof bytes, &v->u.rref, sizeof v->u.rref);
+	return rc;
+}
+
 static bool read_plain(struct cursor *c, struct far_val *v, uint8_t type)
 {
 	uint64_t x;
@@ -222,6 +242,8 @@ static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned de
 			rc = read_list(c, &v[i], depth);
 		else if (type == WIRE_DICT)
 			rc = read_dict(c, &v[i], depth);
+		else if (unlikely(type == WIRE_RREF))
+			rc = read_rref(c, &v[i]);
 		else if (!read_plain(c, &v[i], type))
 			rc = -EBADMSG;
 		if (unlikely(rc))

@@ -91,6 +91,10 @@ static void put_value(struct stream *s, const struct far_val *v)
 		}
 	} else if (v->type == FAR_TYPE_CUSTOM) {
 		put_custom(s, v);
+	} else if (v->type == FAR_TYPE_RREF) {
+		must(s->plan->put_rref != NULL);
+		s->plan->put_rref(s->plan->put_ctx, v->u.rref, s->p);
+		s->p += RREF_WIRE_BYTES;
 	} else {
 		put_plain(s, v);
 	}

@@ -115,9 +115,9 @@ struct far_buf *buf_numbered(uint32_t number)
 
 static void give_back(struct far_buf *b)
 {
-	if (unlikely(b->kind & BUF_TREE)) {
+	if (unlikely(b->kind & (BUF_TREE | BUF_RREFS))) {
 		tree_fini(b);
-		b->kind &= ~BUF_TREE;
+		b->kind &= ~(BUF_TREE | BUF_RREFS);
 	}
 	if (b->kind >= BUF_CLASS_MIN)
 		push(&classes[b->kind], (struct pool_buf *)b);

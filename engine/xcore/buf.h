@@ -22,6 +22,7 @@
 #define BUF_IN_FUTURE 1u     /* kind: the head of a struct far_future, which holds the bytes itself */
 #define BUF_LARGE     2u     /* kind: memory of the allocator */
 #define BUF_TREE      0x100u /* in `kind`, beside the class: it holds a decoded tree, see tree.h */
+#define BUF_RREFS     0x200u /* likewise: it holds references */
 
 struct far_buf {
 	_Atomic uint32_t

@@ -55,6 +55,7 @@
 #define FUTURE_NUDGE     512u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns nothing */
+#define FUTURE_TREE      2 /* likewise: `buf` is a tree, see tree.h, whose root it is */
 
 struct far_agent;
 struct far_future;
@@ -100,7 +101,8 @@ struct outcome {
 	int16_t origin;   /* rank, or −1 */
 	const void *data; /* value, or text of the error (not NUL-terminated) */
 	size_t len;
-	struct far_buf *buf; /* the data is what this buffer begins with: who keeps it may refer to it; or NULL */
+	struct far_buf *buf;  /* the data is what this buffer begins with: who keeps it may refer to it; or NULL */
+	struct far_buf *tree; /* of a value that holds references: the same, read; else NULL */
 	/* for `done`, from the shard and the call */
 	struct far_agent *agent;
 	void (*app)(void);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/rref.h"
 #include "xcore/types.h"
 
 #include <errno.h>
@@ -116,6 +117,11 @@ enum far_status tree_decode(struct far_val *v, size_t n, bool (*known)(const voi
 void tree_release(struct far_val *v, size_t n, struct values_arena *arena)
 {
 	destroy_all(v, n);
+	tree_let_go(arena);
+}
+
+void tree_let_go(struct values_arena *arena)
+{
 	let_go(arena->held);
 	arena->held = NULL;
 }
@@ -129,13 +135,12 @@ static enum far_status read_failed(int error, struct far_err *err)
 	return err_set(err, FAR_PROTOCOL, "the answer is malformed");
 }
 
-enum far_status tree_read(const void *src, size_t size, struct far_buf *payload, struct far_val *out,
-			  struct far_err *err)
+enum far_status tree_read_with(const void *src, size_t size, struct far_buf *payload, struct values_arena *arena,
+			       struct far_val *out, struct far_err *err)
 {
-	struct values_arena arena = {.more = tree_more};
 	char text[FAR_ERR_TEXT_MAX];
 	size_t n = 0;
-	int error = values_read(src, size, out, 1, &n, &arena);
+	int error = values_read(src, size, out, 1, &n, arena);
 	struct far_buf *b = error || n != 1 ? NULL : buf_alloc(sizeof(struct tree));
 	enum far_status status = FAR_OK;
 	if (!b)
@@ -144,13 +149,13 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 		err_set(err, status, "the result holds %s", text);
 	if (status) {
 		buf_unref(b);
-		let_go(arena.held);
+		tree_let_go(arena);
 		*out = far_none();
 		return status;
 	}
 	struct tree *tree = buf_data(b);
 	tree->payload = payload;
-	tree->held = arena.held;
+	tree->held = arena->held;
 	tree->root = *out;
 	buf_ref(payload);
 	b->kind |= BUF_TREE;
@@ -158,12 +163,83 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 	return FAR_OK;
 }
 
+enum far_status tree_read(const void *src, size_t size, struct far_buf *payload, struct far_val *out,
+			  struct far_err *err)
+{
+	struct values_arena arena = {.more = tree_more};
+	return tree_read_with(src, size, payload, &arena, out, err);
+}
+
+struct far_val tree_root(struct far_buf *b)
+{
+	return ((const struct tree *)buf_data(b))->root;
+}
+
+/* Behind the head of a held buffer whose kind says so. */
+struct references {
+	size_t n;
+	struct rref_base *at[(((size_t)1 << BUF_CLASS_MIN) - sizeof(struct held)) / sizeof(void *) - 1];
+};
+
+static struct references *references_of(struct far_buf *b)
+{
+	return (struct references *)(void *)((struct held *)buf_data(b) + 1);
+}
+
+static void references_fini(struct far_buf *b)
+{
+	struct references *list = references_of(b);
+	for (size_t i = 0; i < list->n; i++)
+		rref_unref(list->at[i]);
+}
+
 void tree_fini(struct far_buf *b)
 {
+	if (b->kind & BUF_RREFS) {
+		references_fini(b);
+		return;
+	}
 	struct tree *tree = buf_data(b);
 	destroy_all(&tree->root, 1);
 	let_go(tree->held);
 	buf_unref(tree->payload);
+}
+
+/* ---- references ---- */
+
+int tree_hold(struct values_arena *arena, struct rref_base *r)
+{
+	struct far_buf *b = arena->held;
+	if (!b || !(b->kind & BUF_RREFS) || references_of(b)->n == sizeof references_of(b)->at / sizeof(void *)) {
+		struct references *list = tree_more(arena, sizeof *list);
+		if (!list)
+			return -ENOMEM;
+		list->n = 0;
+		b = arena->held;
+		b->kind |= BUF_RREFS;
+	}
+	struct references *list = references_of(b);
+	list->at[list->n++] = r;
+	return 0;
+}
+
+/* As an address it is written by this process only, for itself. */
+void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst)
+{
+	(void)ctx;
+	memset(dst, 0, RREF_WIRE_BYTES);
+	memcpy(dst, &rref, sizeof rref);
+}
+
+int tree_take_address(struct values_arena *arena, const uint8_t *src, struct far_val *v)
+{
+	memcpy(&v->u.rref, src, sizeof v->u.rref);
+	struct rref_base *r = (struct rref_base *)(void *)v->u.rref;
+	rref_ref(r);
+	int error = tree_hold(arena, r);
+	if (error)
+		rref_unref(r);
+	return error;
 }
 
 enum far_status far_val_dup(const struct far_val *v, struct far_val *out, struct far_err *err)
@@ -178,6 +254,7 @@ enum far_status far_val_dup(const struct far_val *v, struct far_val *out, struct
 	struct far_buf *b = buf_alloc(size);
 	if (!b)
 		return err_set(err, FAR_RESOURCE, "no memory for a copy of %zu bytes", size);
+	plan.put_rref = tree_put_address;
 	values_write(&one, 1, &plan, buf_data(b));
 	struct far_val copy;
 	if (values_read(buf_data(b), size, &copy, 1, &n, NULL) == 0) {
@@ -185,7 +262,8 @@ enum far_status far_val_dup(const struct far_val *v, struct far_val *out, struct
 		*out = copy;
 		return FAR_OK;
 	}
-	enum far_status status = tree_read(buf_data(b), size, b, &copy, err);
+	struct values_arena arena = {.more = tree_more, .rref = tree_take_address};
+	enum far_status status = tree_read_with(buf_data(b), size, b, &arena, &copy, err);
 	buf_unref(b);
 	if (!status)
 		*out = copy;

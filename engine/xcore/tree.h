@@ -10,6 +10,7 @@
 #ifndef FAR_XCORE_TREE_H
 #define FAR_XCORE_TREE_H
 
+#include "base/rref.h"
 #include "wire/values.h"
 #include "xcore/buf.h"
 
@@ -33,7 +34,21 @@ void tree_release(struct far_val *v, size_t n, struct values_arena *arena);
 enum far_status tree_read(const void *src, size_t size, struct far_buf *payload, struct far_val *out,
 			  struct far_err *err);
 
-/** For buf.c: ends what a tree holds. */
+/** The same with an arena that knows references. */
+enum far_status tree_read_with(const void *src, size_t size, struct far_buf *payload, struct values_arena *arena,
+			       struct far_val *out, struct far_err *err);
+/** The value of a tree, which owns nothing itself. */
+struct far_val tree_root(struct far_buf *tree);
+/** Lets go of what an arena holds, references included, but not of decoded customs. */
+void tree_let_go(struct values_arena *arena);
+
+/** The arena takes the caller's hold on a reference over, to end it with the rest. 0, or -ENOMEM: it has not. */
+int tree_hold(struct values_arena *arena, struct rref_base *r);
+/** `put_rref` and `rref` for payloads that do not leave the process: the address, and another hold on it. */
+void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst);
+int tree_take_address(struct values_arena *arena, const uint8_t *src, struct far_val *v);
+
+/** For buf.c: ends what a tree, or a buffer of references, holds. */
 void tree_fini(struct far_buf *tree);
 
 #endif

@@ -10,6 +10,7 @@
 #include <farcall/memory.h>
 #include <farcall/message.h>
 #include <farcall/rpc.h>
+#include <farcall/rref.h>
 #include <farcall/status.h>
 #include <farcall/value.h>
 #include <farcall/version.h>

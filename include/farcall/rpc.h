@@ -3,11 +3,10 @@
  * Typed calls: a function registered under a qualified name with a signature, called on a named worker.
  *
  * Signature: `name(Type a, Type b=1) -> Type`, name of `A-Z a-z 0-9 _ :` and dots, at most 16 parameters.
- * Types: none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), List, Dict, Any, and the names of
- * registered custom types, which have a `::`; alternatives with `|`, as in `Tensor|Scalar` or `none|geo::Polygon`. An
- * int is taken where a float is wanted; an int 0 or 1 where a bool is.
- * Defaults: none, true, false, integers, floating-point numbers, "strings" with \" \\ \n \t; parameters with one come
- * last.
+ * Types: none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), List, Dict, rref, Any, and the names
+ * of registered custom types, which have a `::`; alternatives with `|`, as in `Tensor|Scalar` or `none|geo::Polygon`.
+ * An int is taken where a float is wanted; an int 0 or 1 where a bool is. Defaults: none, true, false, integers,
+ * floating-point numbers, "strings" with \" \\ \n \t; parameters with one come last.
  *
  * Both sides register the function. The caller matches the arguments against its own table before anything is sent: by
  * position, then by keyword (FAR_KW), then by default. What travels, and what the handler gets, is every parameter in

@@ -27,6 +27,7 @@ extern "C" {
 #define FAR_ITEMS_MAX   65536 /* items of all lists of a message, and keys and values of its dicts; longer: a tensor */
 #define FAR_DICT_MAX    1024  /* entries of one dict */
 #define FAR_CUSTOMS_MAX 256   /* values of custom types in a message */
+#define FAR_RREFS_MAX   256   /* references in a message */
 
 enum far_type {
 	FAR_TYPE_NONE,
@@ -39,6 +40,7 @@ enum far_type {
 	FAR_TYPE_LIST,
 	FAR_TYPE_DICT,
 	FAR_TYPE_CUSTOM,
+	FAR_TYPE_RREF,
 	FAR_TYPE_COUNT
 };
 
@@ -103,6 +105,7 @@ struct far_custom_type {
 };
 
 struct far_buf; /* a received buffer, counted by reference */
+struct far_rref;
 struct far_dict_entry;
 
 struct far_val {
@@ -132,6 +135,7 @@ struct far_val {
 			uint64_t hash; /* the engine's, from arrival to decoding, as is len */
 			size_t len;
 		} custom;
+		struct far_rref *rref; /* <farcall/rref.h>; the value's, as its bytes are */
 	} u;
 };
 
@@ -273,6 +277,15 @@ static inline struct far_val far_custom(const struct far_custom_type *type, cons
 	return v;
 }
 
+/** A reference, which stays the caller's. */
+static inline struct far_val far_rref_val(struct far_rref *rref)
+{
+	struct far_val v = far_none();
+	v.type = FAR_TYPE_RREF;
+	v.u.rref = rref;
+	return v;
+}
+
 /** An argument for the parameter of this name, which stays the caller's. See FAR_KW. */
 static inline struct far_val far_kw(const char *name, struct far_val v)
 {
@@ -331,6 +344,10 @@ static inline far_val far_arg(const struct far_tensor *t)
 {
 	return far_tensor_val(t);
 }
+static inline far_val far_arg(struct far_rref *rref)
+{
+	return far_rref_val(rref);
+}
 static inline far_val far_arg(const char *s)
 {
 	return far_str(s);
@@ -347,6 +364,7 @@ static inline far_val far_arg(T x)
 #define far_arg(x) _Generic((x), \
 	struct far_val: far_val_copy, \
 	struct far_tensor *: far_tensor_val, const struct far_tensor *: far_tensor_val, \
+	struct far_rref *: far_rref_val, \
 	char *: far_str, const char *: far_str, \
 	_Bool: far_bool, \
 	float: far_float, double: far_float, \

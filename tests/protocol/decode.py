@@ -19,7 +19,7 @@ BATCH_MAX = 1120
 WINDOW = 256
 GRANTS_MAX = 4
 LENGTH_MAX = (16 << 20) + 64
-CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 32, 65536, 1024, 16, 8
+RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
 LINE = 32  # bytes of a compact payload
 
 
@@ -67,7 +67,7 @@ class Values:
     def __init__(self, codes, data):
         self.data, self.at = data, 0
         self.types, self.dtypes = codes["value_type"], codes["dtype"]
-        self.customs = 0
+        self.customs = self.rrefs = 0
         head = self.byte()
         self.wide = bool(head & 0x80)
         n = head & 0x1f
@@ -150,6 +150,11 @@ class Values:
             if self.customs > CUSTOMS_MAX:
                 raise Bad("values")
             return kind, struct.unpack("<Q", self.take(8))[0], self.varint()
+        if kind == "rref":
+            self.rrefs += 1
+            if self.rrefs > RREFS_MAX:
+                raise Bad("values")
+            return kind, struct.unpack("<QQQQQH", self.take(42))
         if kind == "none":
             return (kind,)
         raise Bad("values")
@@ -191,6 +196,8 @@ class Values:
             return "{" + ",".join(f"{k}:{x}" for k, x in zip(texts[::2], texts[1::2])) + "}"
         if kind == "custom":
             return f"custom({v[1]:016x},{data_text(self.section(8, v[2]))})"
+        if kind == "rref":
+            return "rref(%016x,%016x,%016x,%016x,%016x,%04x)" % v[1]
         return kind
 
 

@@ -11,6 +11,7 @@
 #include "link/link_port.h"
 #include "shard/large.h"
 #include "shard/shard.h"
+#include "wire/rref.h"
 #include "wire/values.h"
 
 #include <errno.h>
@@ -431,6 +432,13 @@ static void say(struct shm_head h, const void *body, size_t len)
 	turn();
 }
 
+static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
+{
+	const struct rref_wire *w = (const void *)rref;
+	(void)ctx;
+	rref_put(dst, w);
+}
+
 static void say_values(const struct far_val *v, size_t n)
 {
 	struct values_plan plan;
@@ -439,6 +447,7 @@ static void say_values(const struct far_val *v, size_t n)
 	must(len != SIZE_MAX);
 	uint8_t *body = aligned_alloc(64, (len + 63) & ~(size_t)63);
 	must(body);
+	plan.put_rref = put_rref;
 	values_write(v, n, &plan, body);
 	say((struct shm_head){.type = HEAD_REQUEST, .flags = HEAD_TYPED, .fn = 7, .call = 1, .gen = 2}, body, len);
 	free(body);
@@ -476,6 +485,13 @@ static void every_value(void)
 	sample_values = true;
 	say_values(v, 5);
 	sample_values = false;
+	struct rref_wire w = {.owner = UINT64_C(0x0002112233445566),
+			      .id = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)},
+			      .fork = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0300000000000008)},
+			      .types = 0x0204};
+	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
+	struct far_val two[] = {rref, far_list(&rref, 1)};
+	say_values(two, 2);
 	say_values(v, 0);
 	uint64_t none[] = {0, UINT64_MAX};
 	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);

@@ -141,6 +141,21 @@ void mail(enum mail_type type, uint32_t worker, uint32_t peer)
 	mail_at(type, worker, peer, 0);
 }
 
+static void complete(struct far_future *f, const struct outcome *o)
+{
+	struct outcome plain = *o;
+	plain.tree = NULL;
+	if (o->tree)
+		buf_ref(o->tree);
+	future_complete_in(NULL, f, &plain, o->tree);
+}
+
+static void name_of(const struct far_agent *agent, uint32_t worker, char *name)
+{
+	(void)agent;
+	snprintf(name, FAR_NAME_MAX, "w%u", worker);
+}
+
 static void setup(unsigned ports, bool costs)
 {
 	now_ns = UINT64_C(5000000000);
@@ -163,7 +178,11 @@ static void setup(unsigned ports, bool costs)
 				      .clock = &fake_clock,
 				      .registry = &registry,
 				      .limits = bench_limits,
-				      .ctl_wake = ctl_wake};
+				      .ctl_wake = ctl_wake,
+				      .complete = complete,
+				      .name_of = name_of,
+				      .rank = SELF,
+				      .incarnation = BENCH_LIFE};
 	if (queue2)
 		config.ports[1] = (struct shard_port){&queue2->base, SHARD_RING_SLOTS, FAKE_PEERS, costs};
 	shard = shard_create(&config);
@@ -190,6 +209,10 @@ void shard_teardown(void)
 	shard_pass(shard);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
 	cr_assert_eq(shard->counters.requests_active, 0u);
+	cr_assert_eq(shard->rrefs->records.n, 0u);
+	cr_assert_eq(shard->rrefs->forks.n, 0u);
+	cr_assert_null(shard->rrefs->list);
+	cr_assert_eq(shard->rrefs->notes_n, 0u);
 	cr_assert_eq(shard->wheel.armed_n, 0u);
 	cr_assert_eq(queue->open_tx, 0u, "a reservation was neither committed nor cancelled");
 	cr_assert_eq(queue->in_held, 0u, "a packet was not released");

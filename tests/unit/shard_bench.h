@@ -6,9 +6,12 @@
 
 #include "fake_queue.h"
 #include "shard/call.h"
+#include "shard/rref.h"
 
 /* PEER and OTHER have sessions; the NIC calls them 5 and 6. There are as many workers as it takes to use up all
  * deferred records. */
+#define BENCH_LIFE UINT64_C(0x77)
+
 enum { WORLD = FAR_DEFERRED / FAR_SESSION_CALLS_MAX + 1, SELF = 0, PEER = 1, OTHER = 2 };
 enum { NIC_PEER = 5, NIC_OTHER = 6 };
 enum { MSG_ECHO = 1, MSG_DEFER, MSG_SILENT, MSG_TWICE, MSG_BIG, MSG_ALLOC, MSG_FAIL, MSG_DROP, MSG_CALL };

@@ -269,10 +269,10 @@ Test(shard_answer, parking_is_bounded)
 {
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 0, NULL, 0);
-	for (uint32_t i = 1; i <= FAR_SESSION_CALLS_MAX + 3; i++)
+	for (uint32_t i = 1; i <= FAR_SESSION_REQUESTS_MAX + 3; i++)
 		put_request(MSG_ECHO, i, &i, sizeof i);
 	passes(40);
-	cr_assert_eq(shard->sessions[PEER].parked_n, (uint32_t)FAR_SESSION_CALLS_MAX);
+	cr_assert_eq(shard->sessions[PEER].parked_n, (uint32_t)FAR_SESSION_REQUESTS_MAX);
 	cr_assert_eq(dropped(), 3u);
 	cr_assert(posted(MAIL_POISONED));
 }
@@ -380,12 +380,12 @@ Test(shard_answer, deferred_records_are_bounded)
 Test(shard_answer, open_requests_are_bounded_by_credits)
 {
 	struct session *se = &shard->sessions[PEER];
-	struct far_deferred *d[FAR_SESSION_CALLS_MAX];
-	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+	struct far_deferred *d[FAR_SESSION_REQUESTS_MAX];
+	for (uint32_t i = 0; i < FAR_SESSION_REQUESTS_MAX; i++)
 		cr_assert_not_null(d[i] = deferred_alloc(shard, se, i, i, NULL, false));
 	cr_assert_null(deferred_alloc(shard, se, 0, 0, NULL, false));
 	cr_assert(posted(MAIL_POISONED));
-	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+	for (uint32_t i = 0; i < FAR_SESSION_REQUESTS_MAX; i++)
 		deferred_free(shard, d[i]);
 }
 

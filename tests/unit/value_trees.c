@@ -170,6 +170,8 @@ bool tree_same(const struct far_val *a, const struct far_val *b)
 				  2 * a->u.dict.n);
 	case FAR_TYPE_CUSTOM:
 		return custom_same(a, b);
+	case FAR_TYPE_RREF:
+		return a->u.rref == b->u.rref;
 	case FAR_TYPE_COUNT:
 		break;
 	}

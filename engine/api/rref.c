@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Remote references as the application sees them, and calls whose arguments hold some. */
+#include "api/rref.h"
+
+#include "api/into.h"
+#include "base/error.h"
+#include "shard/large.h"
+#include "shard/rref.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct shard *home_of(const struct far_rref *r, struct far_err *err)
+{
+	struct shard *s = atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_acquire);
+	if (!s)
+		err_set(err, FAR_SHUTDOWN, "the agent that the reference was of is shut down");
+	return s;
+}
+
+static enum far_status no_rref(const char *what, struct far_err *err)
+{
+	return err_set(err, FAR_INVALID, "%s: the reference is NULL", what);
+}
+
+/* Why it cannot be used; FAR_OK: it can, or it is not known yet. */
+static enum far_status failed(struct far_rref *r, struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	struct far_err why = {0};
+	if (r->owned || !future_done(r->known) || !r->known->status)
+		return FAR_OK;
+	enum far_status status = agent_result(r->known, NULL, &why);
+	err_set(err, status, "%s was never made: %s", rref_text(&r->base, text, sizeof text), why.text);
+	if (err) {
+		err->code = why.code;
+		memcpy(err->origin, why.origin, sizeof err->origin);
+	}
+	return status;
+}
+
+/* ---- calls ---- */
+
+/* As deep as values_size() has found them to be. */
+static enum far_status check_references(const struct far_val *v, size_t n, const struct far_agent *a,
+					struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	for (size_t i = 0; i < n && !status; i++) {
+		if (v[i].type == FAR_TYPE_LIST) {
+			status = check_references(v[i].u.list.items, v[i].u.list.n, a, err);
+		} else if (v[i].type == FAR_TYPE_DICT) {
+			for (size_t k = 0; k < v[i].u.dict.n && !status; k++)
+				status = check_references(&v[i].u.dict.entries[k].value, 1, a, err);
+		} else if (v[i].type == FAR_TYPE_RREF) {
+			const struct shard *home = home_of(v[i].u.rref, err);
+			status = home ? failed(v[i].u.rref, err) : FAR_SHUTDOWN;
+			if (!status && home->config.agent != a)
+				status = err_set(err, FAR_INVALID, "argument: a reference of another agent");
+		}
+	}
+	return status;
+}
+
+/* A call on its way to the shard. */
+struct asking {
+	struct route route;
+	struct call_start start;
+	struct rref_pins *pins;
+	struct far_buf *payload; /* NULL: start.ready has it */
+	const struct function *fn;
+	uint64_t owner; /* life of the callee */
+};
+
+static void asking_end(struct asking *q)
+{
+	if (q->start.ready)
+		large_out_unref(large_out_in(q->start.ready));
+	buf_unref(q->payload);
+}
+
+static enum far_status no_memory(struct far_err *err)
+{
+	return err_set(err, FAR_RESOURCE, "no memory for a call with references");
+}
+
+/* Arguments and what follows them, where they leave from. */
+static enum far_status write_payload(const struct far_agent *a, struct asking *q, const struct far_val *v, size_t n,
+				     struct values_plan *plan, const void *trailer, size_t trailer_bytes,
+				     struct far_err *err)
+{
+	struct call_start *start = &q->start;
+	void *at = NULL;
+	start->len = plan->size + trailer_bytes;
+	if (start->len > agent_message_max(a, start->worker))
+		return agent_start_error(q->route.via, -EMSGSIZE, start, err);
+	if (start->len > FAR_MSG_WHOLE_MAX) {
+		struct large_out *o = large_out_alloc(start->len, &at);
+		if (!o)
+			return no_memory(err);
+		start->ready = o->self;
+	} else {
+		if (!(q->payload = buf_alloc(start->len)))
+			return no_memory(err);
+		start->data = at = buf_data(q->payload);
+	}
+	struct rref_sharing sharing;
+	if (plan->rrefs) {
+		if (rref_share(q->route.via, plan, &sharing))
+			return no_memory(err);
+		q->pins = sharing.pins;
+	}
+	values_write(v, n, plan, at);
+	memcpy((uint8_t *)at + plan->size, trailer, trailer_bytes);
+	return FAR_OK;
+}
+
+static void function_hashes(const struct function *fn, struct rref_function *f)
+{
+	*f = (struct rref_function){fn->signature.name_hash, fn->signature.canonical_hash};
+}
+
+/* With `made`: a request to keep the value under that name. Other than FAR_OK: asking_end() is due all the same. */
+static enum far_status ask(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			   size_t n, const struct far_call_opts *opts, struct asking *q, struct rref_wire *made,
+			   struct far_err *err)
+{
+	struct far_val converted[FAR_ARGS_MAX];
+	struct values_plan plan;
+	*q = (struct asking){0};
+	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
+	if (!fn)
+		return err_set(err, FAR_NO_FUNCTION,
+			       "no function \"%s\" is registered here; register it on the caller and on the callee",
+			       function ? function : "(NULL)");
+	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, &q->route, err);
+	if (!status)
+		status = registry_resolve(fn, args, n, &fn, converted, err);
+	if (status)
+		return status;
+	n = fn->signature.params_n;
+	if (values_size(converted, n, &plan, err) == SIZE_MAX)
+		return err ? err->status : FAR_BAD_ARGS;
+	if (plan.customs)
+		status = registry_check_customs(&a->registry, converted, n, err);
+	if (!status && plan.rrefs)
+		status = check_references(converted, n, a, err);
+	if (status)
+		return status;
+	q->fn = fn;
+	q->start.worker = (uint32_t)to.worker;
+	q->start.shard = q->route.shard;
+	q->start.fn = made ? RREF_REMOTE : RREF_CALL;
+	agent_set_deadline(a, q->route.via, opts, &q->start);
+	struct rref_remote m;
+	function_hashes(fn, &m.function);
+	if (!made)
+		return write_payload(a, q, converted, n, &plan, &m.function, sizeof m.function, err);
+	struct shard *s = q->route.via;
+	uint64_t life = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	made->owner = rref_life((uint32_t)to.worker,
+				atomic_load_explicit(&a->members[to.worker].incarnation, memory_order_relaxed));
+	made->id = rref_name(life, s->config.index, q->route.shard, names);
+	made->fork = rref_name(life, s->config.index, 0, names + 1);
+	made->types = fn->signature.result.types;
+	m.owner = made->owner;
+	m.id = made->id;
+	m.fork = made->fork;
+	return write_payload(a, q, converted, n, &plan, &m, sizeof m, err);
+}
+
+/* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
+static enum far_status go(struct asking *q, call_done_fn *done, void *user, bool waits, struct far_err *err)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
+	if (!buf) {
+		rref_pins_release(q->pins);
+		return no_memory(err);
+	}
+	struct rref_call *c = buf_data(buf);
+	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .buf = buf};
+	q->start.done = rref_call_done;
+	q->start.user = c;
+	enum far_status status =
+		waits ? agent_start_waiting(q->route.via, &q->start, err) : agent_start(q->route.via, &q->start, err);
+	if (status) {
+		rref_pins_release(q->pins);
+		buf_unref(buf);
+	}
+	return status;
+}
+
+static enum far_status call_async(struct far_agent *a, struct far_to to, const char *function,
+				  const struct far_val *args, size_t n, const struct far_call_opts *opts, bool waits,
+				  struct far_future **out, struct far_err *err)
+{
+	struct asking q;
+	enum far_status status = ask(a, to, function, args, n, opts, &q, NULL, err);
+	struct far_future *f = status ? NULL : future_alloc(q.route.via);
+	if (!status && !f)
+		status = agent_no_future(err);
+	if (status) {
+		rref_pins_release(q.pins);
+		asking_end(&q);
+		return status;
+	}
+	buf_ref(&f->head);
+	bool into = into_given(opts);
+	if (into)
+		into_set(f, &opts->into);
+	status = go(&q, into ? into_done : agent_done_future, f, waits, err);
+	asking_end(&q);
+	if (status) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	*out = f;
+	return FAR_OK;
+}
+
+enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+{
+	enum far_status status = call_async(a, to, function, args, n, opts, false, out, err);
+	if (!status)
+		scope_gather(*out);
+	return status;
+}
+
+enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+{
+	struct far_future *f;
+	struct far_err own;
+	if (!err)
+		err = &own;
+	for (;;) {
+		enum far_status status = call_async(a, to, function, args, n, opts, true, &f, err);
+		if (status)
+			return status;
+		status = far_future_wait(f, 0, out, err);
+		if (!future_done(f)) /* nobody will look at its answer */
+			far_future_cancel(f, NULL);
+		far_future_free(f);
+		/* What was handed over may find no room, and has not been sent then. */
+		if (status != FAR_BUSY || err->executed != FAR_EXECUTED_NO)
+			return status;
+	}
+}
+
+/* ---- making ---- */
+
+static void made(void *user, const struct outcome *o)
+{
+	struct far_rref *r = user;
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
+	rref_known_end(s, r, o);
+	/* Whoever heard of the name before, or holds what was made in vain, is told. */
+	if (o->status && o->status != FAR_PEER_LOST && o->status != FAR_SHUTDOWN && o->status != FAR_UNREACHABLE) {
+		rref_ref(&r->base);
+		r->note = (struct rref_note){
+			.rref = r, .kind = RREF_DELETE, .status = (uint8_t)o->status, .fork = r->fork};
+		rref_note_put(s, r->session, &r->note);
+	}
+	rref_unref(&r->base);
+}
+
+enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			      size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
+{
+	struct asking q;
+	struct rref_wire w;
+	if (!out)
+		return err_set(err, FAR_INVALID, "far_remote: `out`, where the reference goes, must not be NULL");
+	if (into_given(opts))
+		return err_set(err, FAR_UNSUPPORTED,
+			       "far_remote: the value stays where it is made; leave opts->into empty");
+	enum far_status status = ask(a, to, function, args, n, opts, &q, &w, err);
+	struct far_rref *r = status ? NULL : rref_new(q.route.via, &w);
+	if (!status && !r)
+		status = no_memory(err);
+	if (status) {
+		rref_pins_release(q.pins);
+		asking_end(&q);
+		return status;
+	}
+	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[to.worker].name);
+	rref_enter(r);
+	rref_ref(&r->base); /* the call's */
+	status = go(&q, made, r, false, err);
+	asking_end(&q);
+	if (status) {
+		rref_unref(&r->base);
+		rref_unref(&r->base);
+		return status;
+	}
+	*out = r;
+	return FAR_OK;
+}
+
+enum far_status far_remote(struct far_agent *a, const char *to, const char *function, const struct far_val *args,
+			   size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
+{
+	int rank = agent_find_worker(a, to, err);
+	if (rank < 0)
+		return FAR_UNKNOWN_WORKER;
+	return far_remote_to(a, (struct far_to){rank, -1}, function, args, n, opts, out, err);
+}
+
+/* ---- fetching ---- */
+
+static enum far_status fetch_start(struct far_rref *r, uint64_t timeout_ns, struct call_start *start,
+				   struct rref_fetch *fetch, struct shard **s, struct far_future **f,
+				   struct far_err *err)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout_ns};
+	*s = home_of(r, err);
+	if (!*s)
+		return FAR_SHUTDOWN;
+	enum far_status status = failed(r, err);
+	if (status)
+		return status;
+	*fetch = (struct rref_fetch){r->base.owner, r->base.id};
+	*start = (struct call_start){.worker = rref_rank(r->base.owner),
+				     .shard = (uint8_t)rref_owner_shard(r->base.id),
+				     .fn = RREF_FETCH,
+				     .data = fetch,
+				     .len = sizeof *fetch};
+	agent_set_deadline((*s)->config.agent, *s, &opts, start);
+	*f = future_alloc(*s);
+	return *f ? FAR_OK : agent_no_future(err);
+}
+
+enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
+				       struct far_err *err)
+{
+	struct call_start start;
+	struct rref_fetch fetch;
+	struct shard *s;
+	struct far_future *f;
+	if (!r || !out)
+		return no_rref("far_rref_to_here_async, or `out`", err);
+	enum far_status status = fetch_start(r, timeout_ns, &start, &fetch, &s, &f, err);
+	if (status)
+		return status;
+	buf_ref(&f->head);
+	start.done = agent_done_future;
+	start.user = f;
+	status = agent_start(s, &start, err);
+	if (status) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
+}
+
+static enum far_status own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	const struct shard *s = home_of(r, err);
+	char text[RREF_TEXT_MAX];
+	if (!s)
+		return FAR_SHUTDOWN;
+	if (!timeout_ns)
+		timeout_ns = atomic_load_explicit(&s->config.agent->rpc_timeout_ns, memory_order_relaxed);
+	enum far_status status = far_future_wait(r->value, timeout_ns, out, err);
+	if (status != FAR_PENDING || future_done(r->value))
+		return status;
+	return err_set(err, FAR_TIMEOUT, "the value of %s was not made within the time-out",
+		       rref_text(&r->base, text, sizeof text));
+}
+
+enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	struct call_start start;
+	struct rref_fetch fetch;
+	struct shard *s;
+	struct far_future *f;
+	if (!r)
+		return no_rref("far_rref_to_here", err);
+	if (r->owned)
+		return own_value(r, timeout_ns, out, err);
+	enum far_status status = agent_may_wait("far_rref_to_here", err);
+	if (!status)
+		status = fetch_start(r, timeout_ns, &start, &fetch, &s, &f, err);
+	if (status)
+		return status;
+	status = agent_call_and_wait(s, &start, f, err);
+	if (!status)
+		return agent_result_last(f, out, err);
+	buf_unref(&f->head);
+	return status;
+}
+
+enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	if (!r)
+		return no_rref("far_rref_local_value", err);
+	const struct shard *s = home_of(r, err);
+	if (!s)
+		return FAR_SHUTDOWN;
+	if (far_rref_is_owner(r))
+		return far_rref_to_here(r, timeout_ns, out, err);
+	return err_set(
+		err, FAR_INVALID,
+		"far_rref_local_value of %s on worker \"%s\" (rank %d): its owner is worker \"%s\" (rank %u); call "
+		"it there, or far_rref_to_here",
+		rref_text(&r->base, text, sizeof text), s->config.name, s->config.agent->rank, r->owner_name,
+		rref_rank(r->base.owner));
+}
+
+/* ---- what it is ---- */
+
+bool far_rref_is_owner(const struct far_rref *r)
+{
+	const struct shard *s = r ? home_of(r, NULL) : NULL;
+	return r && (r->owned || (s && r->base.owner == rref_life(s->config.rank, s->config.incarnation)));
+}
+
+struct far_to far_rref_owner(const struct far_rref *r)
+{
+	if (!r)
+		return (struct far_to){-1, -1};
+	return (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
+}
+
+const char *far_rref_owner_name(const struct far_rref *r)
+{
+	return r ? r->owner_name : "";
+}
+
+bool far_rref_confirmed_by_owner(const struct far_rref *r)
+{
+	return r && (r->owned || (future_done(r->known) && r->known->status == FAR_OK));
+}
+
+enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	if (!r)
+		return no_rref("far_rref_status", err);
+	if (far_rref_confirmed_by_owner(r))
+		return FAR_OK;
+	if (future_done(r->known))
+		return failed(r, err);
+	return err_set(err, FAR_PENDING, "the owner of %s has not confirmed it yet",
+		       rref_text(&r->base, text, sizeof text));
+}
+
+enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct far_err *err)
+{
+	if (!r)
+		return no_rref("far_rref_wait", err);
+	if (rref_known(r))
+		return far_rref_status(r, err);
+	enum far_status status = far_future_wait(r->known, timeout_ns, NULL, err);
+	return future_done(r->known) ? far_rref_status(r, err) : status;
+}
+
+bool far_rref_may_be(const struct far_rref *r, enum far_type type)
+{
+	return r && (unsigned)type < FAR_TYPE_COUNT && (r->types >> type & 1);
+}
+
+const char *far_rref_text(const struct far_rref *r, char *buf, size_t len)
+{
+	static_assert(FAR_RREF_TEXT_MAX == RREF_TEXT_MAX, "one is the other's");
+	if (r)
+		return rref_text(&r->base, buf, len);
+	snprintf(buf, len, "RRef(NULL)");
+	return buf;
+}
+
+bool far_rref_same(const struct far_rref *a, const struct far_rref *b)
+{
+	return a && b && a->base.owner == b->base.owner && a->base.id.life == b->base.id.life &&
+	       a->base.id.number == b->base.id.number;
+}
+
+struct far_rref *far_rref_ref(struct far_rref *r)
+{
+	if (r)
+		rref_ref(&r->base);
+	return r;
+}
+
+void far_rref_free(struct far_rref *r)
+{
+	if (r)
+		rref_unref(&r->base);
+}
+
+void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
+{
+	*out = (struct far_rref_counts){0};
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		const struct rref_shard *rs = a->shards[i]->rrefs;
+		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
+		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
+		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
+		out->pending += atomic_load_explicit(&rs->notes_n, memory_order_relaxed);
+	}
+}

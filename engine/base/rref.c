@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/rref.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *rref_text(const struct rref_base *r, char *buf, size_t len)
+{
+	snprintf(buf, len, "RRef(created_on=%" PRIu32 ", shard=%u, local_id=%" PRIu64 ", owner=%" PRIu32 ")",
+		 rref_rank(r->id.life), rref_giver_shard(r->id), r->id.number & RREF_COUNT_MASK, rref_rank(r->owner));
+	return buf;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** References at home: records, forks, users, and who holds what. */
+#include "shard/rref.h"
+
+#include "base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool rref_shard_init(struct shard *s)
+{
+	s->rrefs = calloc(1, sizeof *s->rrefs);
+	return s->rrefs && rref_table_init(&s->rrefs->records, FAR_RREF_RECORDS) &&
+	       rref_table_init(&s->rrefs->forks, FAR_RREF_FORKS);
+}
+
+void rref_shard_free(struct shard *s)
+{
+	if (!s->rrefs)
+		return;
+	rref_table_free(&s->rrefs->records);
+	rref_table_free(&s->rrefs->forks);
+	free(s->rrefs);
+	s->rrefs = NULL;
+}
+
+uint64_t rref_names(struct shard *s, uint32_t n)
+{
+	return atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+}
+
+static void list_in(struct shard *s, struct far_rref *r)
+{
+	r->list_next = s->rrefs->list;
+	r->list_prev = &s->rrefs->list;
+	if (r->list_next)
+		r->list_next->list_prev = &r->list_next;
+	s->rrefs->list = r;
+	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, 1);
+}
+
+static void list_out(struct shard *s, struct far_rref *r)
+{
+	if (!r->list_prev)
+		return;
+	*r->list_prev = r->list_next;
+	if (r->list_next)
+		r->list_next->list_prev = r->list_prev;
+	r->list_prev = NULL;
+	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, UINT64_MAX);
+}
+
+/* Its memory, and the futures that it has. */
+static void forget(struct far_rref *r)
+{
+	if (r->known)
+		buf_unref(&r->known->head);
+	if (r->value)
+		buf_unref(&r->value->head);
+	buf_unref(r->why);
+	buf_unref(r->buf);
+}
+
+void rref_discard(struct far_rref *r)
+{
+	forget(r);
+}
+
+void rref_end(struct shard *s, struct far_rref *r)
+{
+	list_out(s, r);
+	forget(r);
+}
+
+/* ---- the last hold ---- */
+
+/* Nobody holds it, and nobody but this shard could again. */
+static void gone(struct shard *s, struct far_rref *r)
+{
+	if (r->owned) {
+		list_out(s, r);
+		rref_table_remove(&s->rrefs->records, r->base.id);
+		forget(r);
+	} else if (r->failed || s->stopped || !future_done(r->known)) {
+		rref_end(s, r);
+	} else { /* it ends with the note */
+		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
+		rref_note_put(s, r->session, &r->note);
+	}
+}
+
+/* A lookup may have taken hold of a record anew since. */
+static void leave(struct shard *s, struct shard_errand *e)
+{
+	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
+	uint32_t refs = atomic_load_explicit(&r->base.refs, memory_order_acquire);
+	for (;;) {
+		if (refs == RREF_POSTED)
+			break;
+		if (atomic_compare_exchange_weak_explicit(&r->base.refs, &refs, refs & ~RREF_POSTED,
+							  memory_order_acq_rel, memory_order_acquire))
+			return;
+	}
+	gone(s, r);
+}
+
+static void on_last(struct rref_base *base)
+{
+	struct far_rref *r = (struct far_rref *)(void *)base;
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_acquire);
+	if (unlikely(!s)) {
+		forget(r);
+		return;
+	}
+	r->enter.run = leave;
+	shard_post(s, &r->enter);
+}
+
+static struct far_rref *rref_alloc(struct shard *s)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct far_rref));
+	if (!buf)
+		return NULL;
+	struct far_rref *r = buf_data(buf);
+	memset(r, 0, sizeof *r);
+	r->buf = buf;
+	r->base.ended = on_last;
+	atomic_store_explicit(&r->base.refs, 1, memory_order_relaxed);
+	atomic_store_explicit(&r->home, s, memory_order_relaxed);
+	return r;
+}
+
+/* ---- users ---- */
+
+static void entered(struct shard *s, struct shard_errand *e)
+{
+	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
+	list_in(s, r);
+	rref_unref(&r->base); /* the errand's */
+}
+
+void rref_enter(struct far_rref *r)
+{
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
+	if (shard_held(s)) {
+		list_in(s, r);
+		return;
+	}
+	rref_ref(&r->base);
+	r->enter.run = entered;
+	shard_post(s, &r->enter);
+}
+
+struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
+{
+	struct far_rref *r = rref_alloc(s);
+	struct far_future *known = r ? future_alloc(s) : NULL;
+	if (!known) {
+		if (r)
+			buf_unref(r->buf);
+		return NULL;
+	}
+	r->known = known;
+	r->base.id = w->id;
+	r->base.owner = w->owner;
+	r->fork = w->fork;
+	r->types = w->types;
+	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
+	return r;
+}
+
+void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o)
+{
+	if (future_done(r->known))
+		return;
+	r->failed = o->status != FAR_OK;
+	buf_ref(&r->known->head);
+	s->config.complete(r->known, o);
+	buf_unref(&r->known->head);
+	struct rref_wait *w;
+	while ((w = r->waits)) {
+		r->waits = w->next;
+		if (o->status)
+			w->open->failed = (uint8_t)o->status;
+		rref_open_step(s, w->open);
+		buf_unref(w->buf);
+	}
+}
+
+/* ---- records ---- */
+
+static struct far_rref *hold(struct far_rref *r)
+{
+	if (r)
+		rref_ref(&r->base);
+	return r;
+}
+
+struct far_rref *rref_find(struct shard *s, struct rref_id id)
+{
+	return hold(rref_table_find(&s->rrefs->records, id));
+}
+
+struct far_rref *rref_record(struct shard *s, struct rref_id id)
+{
+	struct far_rref *r = rref_find(s, id);
+	if (r)
+		return r;
+	r = rref_alloc(s);
+	struct far_future *value = r ? future_alloc(s) : NULL;
+	if (!value || !rref_table_put(&s->rrefs->records, id, r)) {
+		if (value)
+			buf_unref(&value->head);
+		if (r)
+			buf_unref(r->buf);
+		return NULL;
+	}
+	future_mark(value, FUTURE_DERIVED | FUTURE_UNBOUNDED);
+	r->owned = r->expected = true;
+	r->value = value;
+	r->types = UINT16_MAX;
+	r->base.id = id;
+	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
+	snprintf(r->owner_name, sizeof r->owner_name, "%s", s->config.name);
+	list_in(s, r);
+	return r;
+}
+
+static void keep_failure(struct far_rref *r, const struct outcome *o)
+{
+	r->code = o->code;
+	if (o->len && (r->why = buf_alloc(o->len))) {
+		memcpy(buf_data(r->why), o->data, o->len);
+		r->why_len = o->len;
+	}
+}
+
+void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree)
+{
+	if (r->settled)
+		return;
+	r->settled = true;
+	r->expected = false;
+	r->status = (uint8_t)o->status;
+	r->executed = (uint8_t)o->executed;
+	struct outcome own = *o;
+	own.origin = (int16_t)s->config.rank;
+	if (tree)
+		own.tree = o->buf;
+	else if (o->status)
+		keep_failure(r, o);
+	rref_ref(&r->base);
+	s->config.complete(r->value, &own);
+	struct rref_open *open;
+	while ((open = r->awaited)) {
+		r->awaited = open->next;
+		if (open->next)
+			open->next->prev = &r->awaited;
+		open->prev = NULL;
+		rref_fetched(s, open);
+	}
+	rref_unref(&r->base);
+}
+
+bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session)
+{
+	struct session *se = &s->sessions[session];
+	struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
+	if (f)
+		return f->session == session && f->rref == r;
+	struct far_buf *buf = buf_alloc(sizeof *f);
+	if (!buf)
+		return false;
+	f = buf_data(buf);
+	*f = (struct rref_fork){.id = fork,
+				.rref = hold(r),
+				.buf = buf,
+				.session = session,
+				.next = se->rref_forks,
+				.prev = &se->rref_forks};
+	if (!rref_table_put(&s->rrefs->forks, fork, f)) {
+		rref_unref(&r->base);
+		buf_unref(buf);
+		return false;
+	}
+	if (f->next)
+		f->next->prev = &f->next;
+	se->rref_forks = f;
+	r->forks_n++;
+	counter_add(&s->rrefs->forks_n, 1);
+	return true;
+}
+
+void rref_fork_end(struct shard *s, struct rref_fork *f)
+{
+	*f->prev = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	rref_table_remove(&s->rrefs->forks, f->id);
+	f->rref->forks_n--;
+	counter_add(&s->rrefs->forks_n, UINT64_MAX);
+	rref_unref(&f->rref->base);
+	buf_unref(f->buf);
+}
+
+/* ---- ends ---- */
+
+/* Those that the dead worker would have made. */
+static void end_expected(struct shard *s, const struct session *se)
+{
+	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
+	struct outcome lost = {.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1};
+	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
+		next = r->list_next;
+		if (r->owned && r->expected && rref_rank(r->base.id.life) == se->worker)
+			rref_settle(s, r, &lost, false);
+	}
+}
+
+void rref_session_down(struct shard *s, struct session *se)
+{
+	while (se->rref_forks)
+		rref_fork_end(s, se->rref_forks);
+	while (se->rref_pins) {
+		struct rref_pins *p = se->rref_pins;
+		se->rref_pins = p->next;
+		rref_pins_release(p);
+	}
+	rref_notes_drop(s, se, FAR_PEER_LOST);
+	if (s->rrefs->list)
+		end_expected(s, se);
+}
+
+static void say_leak(struct shard *s, const struct far_rref *r)
+{
+	char text[RREF_TEXT_MAX];
+	rref_text(&r->base, text, sizeof text);
+	if (!r->owned)
+		fprintf(stderr,
+			"farcall: shutdown: worker \"%s\" still holds %s of worker \"%s\"; give it back with "
+			"far_rref_free or far_val_fini\n",
+			s->config.name, text, r->owner_name);
+	else if (!r->forks_n)
+		fprintf(stderr, "farcall: shutdown: worker \"%s\" still holds %s, its own\n", s->config.name, text);
+}
+
+/* While the forks of others are still in their lists. */
+static void say_forks(struct shard *s, const struct session *se)
+{
+	char text[RREF_TEXT_MAX];
+	for (const struct rref_fork *f = se->rref_forks; f; f = f->next)
+		fprintf(stderr, "farcall: shutdown: %s of worker \"%s\" is still held by worker %u, shard %u\n",
+			rref_text(&f->rref->base, text, sizeof text), s->config.name, se->worker, se->shard);
+}
+
+void rref_close(struct shard *s)
+{
+	static const char text[] = "the agent was shut down";
+	struct outcome end = {.status = FAR_SHUTDOWN, .data = text, .len = sizeof text - 1};
+	bool tell = atomic_load_explicit(&s->rrefs->tell, memory_order_relaxed);
+	timer_disarm(&s->wheel, &s->rrefs->again.timer);
+	for (struct session *se = s->known; se; se = se->next_known) {
+		if (tell)
+			say_forks(s, se);
+		rref_session_down(s, se);
+	}
+	shard_take_errands(s);
+	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
+		next = r->list_next;
+		rref_ref(&r->base);
+		if (tell)
+			say_leak(s, r);
+		if (r->owned)
+			rref_settle(s, r, &end, false);
+		else
+			rref_known_end(s, r, &end);
+		rref_unref(&r->base);
+	}
+	/* What is settled has let go of what it held. */
+	shard_take_errands(s);
+	struct far_rref *r;
+	while ((r = s->rrefs->list)) {
+		list_out(s, r);
+		if (r->owned)
+			rref_table_remove(&s->rrefs->records, r->base.id);
+		atomic_store_explicit(&r->home, NULL, memory_order_release);
+	}
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Remote references: the shard's tables and the protocol that keeps a value as long as anybody refers to it. All of it
+ * is the shard's but for what says otherwise; engine/PROTOCOL.md, "Remote references", has the states.
+ *
+ * A struct far_rref is one of two things. The record of a value that lies here (`owned`): in the table of records,
+ * under its id, held by each fork that others have, by each request that makes or awaits the value, and by handles
+ * here. Or a user's fork of one that lies elsewhere. Either stays with its home shard; other threads hold it, give it
+ * back, and look at what never changes.
+ */
+#ifndef FAR_SHARD_RREF_H
+#define FAR_SHARD_RREF_H
+
+#include "shard/shard.h"
+#include "wire/rref.h"
+#include "xcore/future.h"
+#include "xcore/tree.h"
+
+struct rref_open;
+struct rref_wait;
+
+/** A word to another engine, on its way. Inside of what it is about. */
+struct rref_note {
+	struct rref_note *next; /* session's list */
+	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note */
+	struct far_buf *buf;    /* its own memory; NULL: it has none */
+	struct rref_id fork;
+	uint8_t kind; /* enum rref_kind */
+	uint8_t status;
+};
+
+struct far_rref {
+	struct rref_base base;
+	struct shard_errand enter;    /* brings it to its home, then takes it away: never both at once */
+	struct far_buf *buf;          /* its memory */
+	_Atomic(struct shard *) home; /* NULL: the agent is gone */
+	struct rref_id fork;          /* a user's */
+	bool owned;
+	bool failed;    /* a user's: making the value has, or the owner did not know it. Nothing is to be deleted */
+	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	char owner_name[FAR_NAME_MAX];
+	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
+	/* a user's */
+	struct far_future *known; /* done when the owner knows of the fork, or why not */
+	struct rref_note note, accept;
+	uint32_t session;        /* with the owner */
+	uint32_t accept_session; /* of whoever sent it in a result, + 1; 0: nobody is to be told */
+	struct rref_wait *waits; /* requests that must not run before it is known */
+	/* a record's */
+	struct far_future *value;
+	struct far_buf *why; /* text of a failure */
+	size_t why_len;
+	int32_t code;
+	uint8_t status;            /* of the value, once it is there */
+	uint8_t executed;          /* likewise */
+	bool expected;             /* named by somebody before the request that makes it has come */
+	bool settled;              /* value or failure is there */
+	struct rref_open *awaited; /* fetches that wait */
+	uint32_t forks_n;
+};
+
+/** What another worker has of a record here. In a buffer. */
+struct rref_fork {
+	struct rref_id id;
+	struct far_rref *rref; /* held */
+	struct far_buf *buf;
+	uint32_t session;
+	struct rref_fork *next, **prev; /* session's */
+};
+
+/** What a result's references are kept by until the receiver says that the owner knows of its own. In a buffer. */
+struct rref_pins {
+	struct far_buf *buf;
+	uint64_t first; /* number of the first fork; they follow each other */
+	uint32_t n, left;
+	struct rref_pins *next, **prev; /* session's */
+	struct far_rref *at[];          /* held; NULL: it has said so */
+};
+
+/** References of a message being written: gives each a fork's name and holds it. `put_ctx` of the plan. */
+struct rref_sharing {
+	struct rref_pins *pins;
+	uint64_t life;
+	unsigned giver;
+};
+
+enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH };
+
+/** A request that is open for the sake of references: its arguments are not known to their owners yet, its result makes
+ * a value, or it awaits one. In a buffer, with the body. */
+struct rref_open {
+	struct shard_errand errand; /* runs it */
+	struct far_buf *buf;
+	struct far_deferred *record;
+	struct far_rref *rref;          /* to make or to fetch: held */
+	struct rref_open *next, **prev; /* to fetch: the record's */
+	uint8_t purpose;                /* enum rref_purpose */
+	bool over;                      /* nobody awaits it any more */
+	bool started;                   /* the handler has the record */
+	uint8_t failed;                 /* enum far_status: an argument's owner does not know of it */
+	uint64_t deadline;
+	struct rref_id fork;  /* to make: the maker's */
+	uint32_t unknown;     /* references of the arguments whose owners have not said that they know */
+	struct far_buf *held; /* holds them, until the handler does */
+	const char *name;
+	uint32_t from, from_shard;
+	uint64_t len;
+	alignas(64) uint8_t body[];
+};
+
+struct rref_wait {
+	struct rref_wait *next;
+	struct far_buf *buf;
+	struct rref_open *open;
+};
+
+/** Open addressing by id, half full at most. */
+struct rref_table {
+	struct rref_place {
+		struct rref_id id;
+		void *at; /* NULL: free */
+	} * places;
+	uint32_t places_n, n;
+};
+
+struct rref_shard {
+	struct rref_table records, forks;
+	struct far_rref *list;  /* all that have their home here */
+	_Atomic uint64_t count; /* names given; any thread */
+	_Atomic bool tell;      /* what is left at the end: the worker has left its group in order */
+	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
+	struct shard_timer again;                            /* notes found no room */
+	bool again_armed;
+	struct rref_op batch[RREF_OPS_MAX];
+};
+
+/* rref_table.c */
+bool rref_table_init(struct rref_table *t, uint32_t places);
+void rref_table_free(struct rref_table *t);
+void *rref_table_find(const struct rref_table *t, struct rref_id id);
+/** false: it is half full. */
+bool rref_table_put(struct rref_table *t, struct rref_id id, void *at);
+void rref_table_remove(struct rref_table *t, struct rref_id id);
+
+/* rref.c */
+bool rref_shard_init(struct shard *s);
+void rref_shard_free(struct shard *s);
+/** Takes names, one after the other; returns the first count. Any thread. */
+uint64_t rref_names(struct shard *s, uint32_t n);
+static inline struct rref_id rref_name(uint64_t life, unsigned giver, unsigned owner_shard, uint64_t count)
+{
+	return (struct rref_id){life, (uint64_t)giver << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
+					      (count & RREF_COUNT_MASK)};
+}
+/** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
+struct far_rref *rref_new(struct shard *s, const struct rref_wire *w);
+/** Its end before anybody else knew of it. */
+void rref_discard(struct far_rref *r);
+/** Its end: nobody holds it. */
+void rref_end(struct shard *s, struct far_rref *r);
+/** Takes it into the home's list. Any thread, once. */
+void rref_enter(struct far_rref *r);
+/** The record of an id, held, as one that is expected if there is none yet; NULL: no room. */
+struct far_rref *rref_record(struct shard *s, struct rref_id id);
+/** The same, held, only if there is one. */
+struct far_rref *rref_find(struct shard *s, struct rref_id id);
+/** The value is there, or why it will not be. `tree`: in place of `buf`. Once; later ones are dropped. */
+void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree);
+/** A fork that a session has. false: no room. */
+bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session);
+void rref_fork_end(struct shard *s, struct rref_fork *f);
+/** Is the reference known to its owner, or can never be. */
+static inline bool rref_known(const struct far_rref *r)
+{
+	return r->owned || future_done(r->known);
+}
+/** The end of what a session, that is down, held here or was to be told. */
+void rref_session_down(struct shard *s, struct session *se);
+/** The end of the shard: what it holds of others and others of it is told on stderr. */
+void rref_close(struct shard *s);
+
+/* rref_control.c: what the engines say to each other */
+/** Sends it with the next batch. */
+void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note);
+void rref_notes_drop(struct shard *s, struct session *se, enum far_status status);
+/** A batch of another engine's. */
+void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
+/** Ends the wait for the owner: it knows of the fork, or why not. */
+void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o);
+
+/* rref_share.c: references in messages */
+/** Prepares plan->put_rref; the reference must be known or about to be. 0 or -ENOMEM. Any thread. */
+int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *sharing);
+void rref_pins_release(struct rref_pins *pins);
+/** A result left with them, or did not: they wait for the receiver's word, or go. */
+void rref_pins_sent(struct shard *s, struct far_deferred *d);
+void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork);
+
+/** Arguments or results that came by a session: `arena` of the reader. */
+struct rref_adopting {
+	struct values_arena arena;
+	struct shard *shard;
+	struct session *session;
+	bool result;            /* the sender keeps its own until it is told */
+	struct rref_open *open; /* counts those that are not known */
+};
+int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v);
+/** Reads a reply with references: o->tree, which is the caller's to give back, or the error in `o` and `err`. */
+void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+		       struct far_err *err);
+
+/* rref_serve.c: requests */
+void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
+/** An argument's owner has spoken: one less to wait for. */
+void rref_open_step(struct shard *s, struct rref_open *open);
+/** Nobody awaits the answer any more. */
+void rref_gone(struct shard *s, struct far_deferred *d);
+/** It was answered: takes the value out of it. false: it waits on. */
+void rref_answered(struct shard *s, struct far_deferred *d);
+/** Puts a value that holds references into the record, or an error. Whoever owns it. */
+void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan);
+/** Ends a fetch that waits, with the record's value. */
+void rref_fetched(struct shard *s, struct rref_open *open);
+void rref_open_free(struct rref_open *open);
+/** The arguments' references of a request that is over. */
+void rref_let_go(struct far_deferred *d);
+
+/* ---- calls whose arguments hold references ---- */
+
+/** `user` of such a call: what keeps them until it has ended. In a buffer. */
+struct rref_call {
+	call_done_fn *done;
+	void *user;
+	struct rref_pins *pins;
+	struct far_buf *buf;
+};
+void rref_call_done(void *user, const struct outcome *o);
+/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
+static inline bool call_is(call_done_fn *done, const void *user, call_done_fn *wanted, const void *whom)
+{
+	return (user == whom && done == wanted) ||
+	       (done == rref_call_done && ((const struct rref_call *)user)->user == whom);
+}
+
+#endif

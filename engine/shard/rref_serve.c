@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Requests about references: to run a function whose arguments hold some, to keep what it returns, to fetch that. Each
+ * is open as a record, and waits as a copy of its own, holding neither a thread nor memory of the transport.
+ */
+#include "shard/rref.h"
+
+#include "base/must.h"
+#include "shard/blocking.h"
+#include "shard/fiber.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+__attribute__((format(printf, 3, 4), cold)) static void refuse(struct far_req *req, enum far_status status,
+							       const char *format, ...)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	dispatch_error(req, status, FAR_EXECUTED_NO, 0, text, n < 0 ? 0 : (size_t)n);
+}
+
+static void malformed(struct far_req *req)
+{
+	counter_add(&req->shard->counters.packets_dropped, 1);
+	refuse(req, FAR_PROTOCOL, "malformed request about a reference");
+}
+
+/* ---- open requests ---- */
+
+void rref_open_free(struct rref_open *open)
+{
+	struct values_arena arena = {.held = open->held};
+	tree_let_go(&arena);
+	if (open->rref)
+		rref_unref(&open->rref->base);
+	buf_unref(open->buf);
+}
+
+void rref_let_go(struct far_deferred *d)
+{
+	struct values_arena arena = {.held = d->held};
+	d->held = NULL;
+	tree_let_go(&arena);
+}
+
+/* A copy of the request, with a record; NULL: it was refused. */
+static struct rref_open *open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_open) + len);
+	struct far_deferred *d = req->record; /* of a request that may be repeated */
+	if (buf && !d)
+		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, false);
+	if (!buf || !d) {
+		buf_unref(buf);
+		refuse(req, FAR_RESOURCE,
+		       "worker \"%s\" keeps too many requests open (its opts.deferred), or has no "
+		       "memory for this one",
+		       s->config.name);
+		return NULL;
+	}
+	struct rref_open *open = buf_data(buf);
+	*open = (struct rref_open){.buf = buf,
+				   .record = d,
+				   .purpose = (uint8_t)purpose,
+				   .deadline = req->deadline ? req->deadline : TIME_NEVER,
+				   .name = req->name,
+				   .from = req->from,
+				   .from_shard = req->from_shard,
+				   .len = len};
+	if (len)
+		memcpy(open->body, body, len);
+	d->owned = true;
+	d->fn = req->fn;
+	d->rref = open;
+	if (!req->record && req->time_left != FAR_FOREVER) {
+		open->deadline = time_after(clock_now(s->config.clock), req->time_left);
+		timer_arm(&s->wheel, &d->timer, open->deadline);
+	}
+	req->record = NULL;
+	req->answer = ANSWER_DEFERRED;
+	return open;
+}
+
+/* ---- running ---- */
+
+static void fail(struct far_deferred *d, enum far_status status, const char *text)
+{
+	deferred_error(d, status, FAR_EXECUTED_NO, 0, text, strlen(text));
+	deferred_finish(d);
+}
+
+static void run_handler(struct shard *s, struct far_req *req, const uint8_t *body, uint64_t len)
+{
+	const char *outer = s->context.handler;
+	switch (req->fn->kind) {
+	case FAR_KIND_FIBER:
+		fiber_start(req, NULL, body, len);
+		return;
+	case FAR_KIND_BLOCKING:
+		blocking_start(req, NULL, body, len);
+		return;
+	default:
+		s->context.handler = req->name;
+		dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
+		s->context.handler = outer;
+		s->now_pass = s->passes - 1;
+	}
+}
+
+static uint64_t left_until(const struct shard *s, uint64_t deadline)
+{
+	uint64_t now = clock_now(s->config.clock);
+	return deadline == TIME_NEVER ? FAR_FOREVER : deadline > now ? deadline - now : 0;
+}
+
+static void run(struct shard *s, struct rref_open *open)
+{
+	struct far_deferred *d = open->record;
+	if (open->over) {
+		rref_open_free(open);
+		return;
+	}
+	bool calls = open->purpose == RREF_TO_CALL;
+	struct far_req req = {.shard = s,
+			      .session = &s->sessions[d->session],
+			      .record = d,
+			      .fn = d->fn,
+			      .name = open->name,
+			      .call = d->call,
+			      .gen = d->gen,
+			      .from = open->from,
+			      .from_shard = open->from_shard,
+			      .time_left = left_until(s, open->deadline),
+			      .deadline = open->deadline};
+	if (calls)
+		d->rref = NULL;
+	/* A blocking handler takes hold of its arguments in its own time. */
+	d->held = open->held;
+	open->held = NULL;
+	open->started = true;
+	if (open->failed)
+		fail(d, (enum far_status)open->failed,
+		     "the owner of a reference among the arguments does not know of "
+		     "it, or was lost");
+	else
+		run_handler(s, &req, open->body, open->len);
+	if (calls)
+		rref_open_free(open);
+}
+
+static void run_errand(struct shard *s, struct shard_errand *e)
+{
+	run(s, (struct rref_open *)(void *)e);
+}
+
+void rref_open_step(struct shard *s, struct rref_open *open)
+{
+	if (--open->unknown)
+		return;
+	if (open->over) {
+		rref_open_free(open);
+		return;
+	}
+	/* Not inside of whatever completes just now. */
+	open->errand.run = run_errand;
+	shard_post(s, &open->errand);
+}
+
+/* Makes the arguments' references our own, each to be known to its owner before the handler runs. */
+static void take_arguments(struct far_req *req, struct rref_open *open)
+{
+	struct shard *s = req->shard;
+	struct far_val args[FAR_ARGS_MAX];
+	size_t n;
+	struct rref_adopting a = {.arena = {.more = tree_more, .rref = rref_adopt, .patch = true},
+				  .shard = s,
+				  .session = req->session,
+				  .open = open};
+	open->unknown = 1;
+	int error = values_read(open->body, open->len, args, FAR_ARGS_MAX, &n, &a.arena);
+	open->held = a.arena.held;
+	open->record->addressed = true;
+	if (error) {
+		open->failed = error == -ENOMEM ? FAR_RESOURCE : FAR_PROTOCOL;
+		if (error == -EBADMSG)
+			counter_add(&s->counters.packets_dropped, 1);
+	}
+	if (open->unknown == 1) {
+		open->unknown = 0;
+		run(s, open);
+	} else {
+		open->unknown--;
+	}
+}
+
+static const struct function *function_of(struct far_req *req, struct rref_function f)
+{
+	const struct function *fn = dispatch_find(req, &(struct head_hash){f.name, f.signature});
+	if (!fn)
+		return NULL;
+	req->fn = fn;
+	req->name = fn->signature.name;
+	return fn;
+}
+
+static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
+{
+	struct rref_function f;
+	if (len < sizeof f) {
+		malformed(req);
+		return;
+	}
+	len -= sizeof f;
+	memcpy(&f, body + len, sizeof f);
+	if (!function_of(req, f))
+		return;
+	struct rref_open *open = open_new(req, RREF_TO_CALL, body, len);
+	if (open)
+		take_arguments(req, open);
+}
+
+/* ---- making a value ---- */
+
+static bool names_us(struct far_req *req, uint64_t owner, struct rref_id id)
+{
+	const struct shard *s = req->shard;
+	if (owner != rref_life(s->config.rank, s->config.incarnation)) {
+		refuse(req, FAR_PEER_LOST, "the reference is to a former life of worker \"%s\"", s->config.name);
+		return false;
+	}
+	if (rref_owner_shard(id) == s->config.index && (id.number & RREF_COUNT_MASK))
+		return true;
+	malformed(req);
+	return false;
+}
+
+static struct far_rref *record_to_make(struct far_req *req, const struct rref_remote *m)
+{
+	struct shard *s = req->shard;
+	if (rref_rank(m->id.life) != req->session->worker || rref_rank(m->fork.life) != req->session->worker) {
+		malformed(req);
+		return NULL;
+	}
+	struct far_rref *r = rref_record(s, m->id);
+	if (r && r->expected && rref_fork_add(s, r, m->fork, req->session->index))
+		return r;
+	if (!r || r->expected)
+		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", s->config.name);
+	else
+		refuse(req, FAR_INVALID, "the value of this reference was made before");
+	if (r)
+		rref_unref(&r->base);
+	return NULL;
+}
+
+static void serve_remote(struct far_req *req, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	struct rref_remote m;
+	if (len < sizeof m) {
+		malformed(req);
+		return;
+	}
+	len -= sizeof m;
+	memcpy(&m, body + len, sizeof m);
+	if (!names_us(req, m.owner, m.id) || !function_of(req, m.function))
+		return;
+	struct far_rref *r = record_to_make(req, &m);
+	if (!r)
+		return;
+	struct rref_open *open = open_new(req, RREF_TO_MAKE, body, len);
+	if (!open) {
+		rref_fork_end(s, rref_table_find(&s->rrefs->forks, m.fork));
+		rref_unref(&r->base);
+		return;
+	}
+	r->expected = false;
+	r->types = req->fn->signature.result.types;
+	open->rref = r;
+	open->fork = m.fork;
+	open->record->limit = FAR_MSG_BYTES_MAX;
+	open->record->makes = true;
+	take_arguments(req, open);
+}
+
+void rref_answered(struct shard *s, struct far_deferred *d)
+{
+	struct rref_open *open = d->rref;
+	struct outcome o = {.status = (enum far_status)d->status,
+			    .executed = (enum far_executed)d->executed,
+			    .code = d->code,
+			    .data = d->buf ? buf_data(d->buf) : NULL,
+			    .len = d->len,
+			    .buf = d->buf};
+	d->rref = NULL;
+	rref_settle(s, open->rref, &o, d->tree);
+	if (d->status && d->executed == FAR_EXECUTED_NO) { /* nothing was made: the answer says so */
+		struct rref_fork *f = rref_table_find(&s->rrefs->forks, open->fork);
+		if (f)
+			rref_fork_end(s, f);
+	} else {
+		buf_unref(d->buf);
+		d->buf = NULL;
+		d->len = 0;
+		d->status = FAR_OK;
+		d->tree = false;
+	}
+	rref_open_free(open);
+}
+
+/* When its caller cancelled it, he says why in a DELETE. */
+static void make_gone(struct shard *s, struct rref_open *open)
+{
+	static const char late[] = "the time-out of the call that was to make the value passed",
+			  lost[] = "the worker that had the value made was lost before it was there";
+	bool up = s->sessions[open->record->session].state == SESSION_UP;
+	if (up && clock_now(s->config.clock) < open->deadline) {
+		open->rref->expected = true;
+		return;
+	}
+	struct outcome o = {.status = up ? FAR_TIMEOUT : FAR_PEER_LOST,
+			    .executed = open->started ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
+			    .data = up ? late : lost,
+			    .len = up ? sizeof late - 1 : sizeof lost - 1};
+	rref_settle(s, open->rref, &o, false);
+}
+
+void rref_gone(struct shard *s, struct far_deferred *d)
+{
+	struct rref_open *open = d->rref;
+	bool ours = !open->started;
+	d->rref = NULL;
+	if (open->purpose == RREF_TO_MAKE)
+		make_gone(s, open);
+	if (open->purpose == RREF_TO_FETCH && open->prev) {
+		*open->prev = open->next;
+		if (open->next)
+			open->next->prev = open->prev;
+	}
+	if (open->purpose == RREF_TO_FETCH || open->started) {
+		rref_open_free(open);
+	} else { /* it waits for owners' words: the last one frees it */
+		struct values_arena arena = {.held = open->held};
+		open->held = NULL;
+		open->over = true;
+		tree_let_go(&arena);
+	}
+	if (ours)
+		deferred_finish(d);
+}
+
+/* ---- fetching ---- */
+
+void rref_fetched(struct shard *s, struct rref_open *open)
+{
+	struct far_deferred *d = open->record;
+	const struct far_rref *r = open->rref;
+	struct far_future *f = r->value;
+	struct values_plan plan;
+	struct far_err err;
+	(void)s;
+	d->rref = NULL;
+	if (f->status) {
+		deferred_error(d, (enum far_status)f->status, (enum far_executed)r->executed, r->code,
+			       r->why ? buf_data(r->why) : NULL, r->why ? r->why_len : 0);
+	} else if (f->code == FUTURE_TREE) {
+		struct far_val root = tree_root(f->buf);
+		if (values_size(&root, 1, &plan, &err) == SIZE_MAX)
+			deferred_error(d, err.status, FAR_EXECUTED_YES, 0, err.text, strlen(err.text));
+		else
+			rref_answer_value(d, &root, &plan);
+	} else if (f->buf && f->len <= d->limit) {
+		d->buf = f->buf;
+		d->len = f->len;
+		buf_ref(d->buf);
+	} else {
+		void *at = deferred_room(d, f->len);
+		if (at && f->len)
+			memcpy(at, future_bytes(f), f->len);
+	}
+	deferred_finish(d);
+	rref_open_free(open);
+}
+
+static void serve_fetch(struct far_req *req, const uint8_t *body, uint64_t len)
+{
+	struct rref_fetch fetch;
+	if (len != sizeof fetch) {
+		malformed(req);
+		return;
+	}
+	memcpy(&fetch, body, sizeof fetch);
+	if (!names_us(req, fetch.owner, fetch.id))
+		return;
+	struct far_rref *r = rref_record(req->shard, fetch.id);
+	if (!r) {
+		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", req->shard->config.name);
+		return;
+	}
+	struct rref_open *open = open_new(req, RREF_TO_FETCH, NULL, 0);
+	if (!open) {
+		rref_unref(&r->base);
+		return;
+	}
+	open->rref = r;
+	if (r->settled) {
+		rref_fetched(req->shard, open);
+		return;
+	}
+	open->next = r->awaited;
+	open->prev = &r->awaited;
+	if (open->next)
+		open->next->prev = &open->next;
+	r->awaited = open;
+}
+
+void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len)
+{
+	if (req->answer == ANSWER_ONEWAY) {
+		refuse(req, FAR_PROTOCOL, "it wants an answer");
+		return;
+	}
+	req->name = "a reference";
+	switch (message) {
+	case RREF_CALL:
+		serve_call(req, body, len);
+		return;
+	case RREF_REMOTE:
+		serve_remote(req, body, len);
+		return;
+	case RREF_FETCH:
+		serve_fetch(req, body, len);
+		return;
+	case RREF_CONTROL:
+		rref_control(req, body, len);
+		return;
+	default:
+		refuse(req, FAR_UNSUPPORTED, "worker \"%s\" knows no message %u", req->shard->config.name, message);
+	}
+}
+
+/* ---- answers that hold references ---- */
+
+static const char no_memory[] = "the callee has no memory for a result that holds references";
+
+void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan)
+{
+	struct rref_sharing sharing;
+	struct far_val copy;
+	if (d->makes) {
+		if (far_val_dup(value, &copy, NULL)) {
+			deferred_error(d, FAR_RESOURCE, FAR_EXECUTED_YES, 0, no_memory, sizeof no_memory - 1);
+			return;
+		}
+		d->buf = copy.own;
+		d->tree = true;
+		return;
+	}
+	if (rref_share(d->shard, plan, &sharing)) {
+		deferred_error(d, FAR_RESOURCE, FAR_EXECUTED_YES, 0, no_memory, sizeof no_memory - 1);
+		return;
+	}
+	void *at = deferred_room(d, plan->size);
+	if (!at) {
+		rref_pins_release(sharing.pins);
+		return;
+	}
+	values_write(value, 1, plan, at);
+	d->pins = sharing.pins;
+	d->rrefs = true;
+}

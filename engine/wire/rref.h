@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What travels of remote references: in typed values, and between the engines. Little-endian, as typed values are;
+ * tabled in engine/PROTOCOL.md. */
+#ifndef FAR_WIRE_RREF_H
+#define FAR_WIRE_RREF_H
+
+#include "base/rref.h"
+#include "wire/values.h"
+
+#include <assert.h>
+#include <string.h>
+
+/** A reference in a value, as it stands behind its type: not aligned. */
+struct rref_wire {
+	uint64_t owner;
+	struct rref_id id, fork; /* fork: the one that the receiver gets, named by the sender */
+	uint16_t types;          /* bit (1 << enum far_type): what the value may be, by the function's signature */
+};
+
+static inline void rref_put(uint8_t *dst, const struct rref_wire *w)
+{
+	memcpy(dst, &w->owner, 8);
+	memcpy(dst + 8, &w->id, 16);
+	memcpy(dst + 24, &w->fork, 16);
+	memcpy(dst + 40, &w->types, 2);
+}
+
+static inline void rref_get(const uint8_t *src, struct rref_wire *w)
+{
+	memcpy(&w->owner, src, 8);
+	memcpy(&w->id, src + 8, 16);
+	memcpy(&w->fork, src + 24, 16);
+	memcpy(&w->types, src + 40, 2);
+}
+
+/** Requests between the engines: numbers that no message handler has. */
+enum rref_message {
+	RREF_CALL = 0xff00, /* run a function whose arguments hold references; payload, struct rref_function */
+	RREF_REMOTE,        /* run a function and keep its value; payload, struct rref_remote */
+	RREF_FETCH,         /* the value; struct rref_fetch */
+	RREF_CONTROL        /* struct rref_op, 1 to RREF_OPS_MAX; answered by a byte each, enum far_status */
+};
+
+#define RREF_OPS_MAX 64u
+
+struct rref_function {
+	uint64_t name, signature; /* hashes, as struct head_hash */
+};
+
+struct rref_remote {
+	uint64_t owner; /* the receiver, as the sender knows it */
+	struct rref_id id, fork;
+	struct rref_function function;
+};
+static_assert(sizeof(struct rref_remote) == 56, "");
+
+struct rref_fetch {
+	uint64_t owner;
+	struct rref_id id;
+};
+static_assert(sizeof(struct rref_fetch) == 24, "");
+
+enum rref_kind {
+	RREF_FORK = 1, /* user → owner: `fork` is mine */
+	RREF_DELETE,   /* user → owner: it is not any more. With a status: and making the value has failed so */
+	RREF_ACCEPT    /* who got it → who sent it in a result: the owner knows of `fork` */
+};
+
+struct rref_op {
+	uint32_t kind;   /* enum rref_kind */
+	uint32_t status; /* DELETE: enum far_status */
+	uint64_t owner;  /* ACCEPT: 0 */
+	struct rref_id id, fork;
+};
+static_assert(sizeof(struct rref_op) == 48, "");
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The owner of references: "Receive X in state S. Expect Y." */
+#include "rref_bench.h"
+
+TestSuite(shard_rref, .init = shard_setup, .fini = shard_teardown);
+
+/* ---- the owner ---- */
+
+/* Receive a request to make. Expect the value kept until its fork is deleted. */
+Test(shard_rref, made_fetched_deleted)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	cr_assert_eq(shard->rrefs->records.n, 1u);
+	fetch(NIC_PEER, 2, PEER, 7);
+	expect_seven(NIC_PEER, 2);
+	fetch(NIC_OTHER, 3, PEER, 7);
+	expect_seven(NIC_OTHER, 3);
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 4, FAR_OK);
+	expect_empty();
+}
+
+/* Receive a fetch and a fork before the request to make, in every order. Expect the same in the end. */
+Test(shard_rref, every_order)
+{
+	static const char *const orders[] = {"MFK", "MKF", "FMK", "FKM", "KMF", "KFM"};
+	for (unsigned i = 0; i < 6; i++) {
+		for (const char *c = orders[i]; *c; c++) {
+			if (*c == 'M') {
+				make(1, PEER, 100 + i, 200 + i, OUR_LIFE);
+			} else if (*c == 'F') {
+				fetch(NIC_OTHER, 2, PEER, 100 + i);
+			} else {
+				word(NIC_OTHER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 100 + i), ID(PEER, 300 + i));
+			}
+		}
+		bool made = false, fetched = false, forked = false;
+		for (int k = 0; k < 3; k++) {
+			struct shm_head h;
+			cr_assert_not_null(fake_queue_sent(queue, &h), "order %s", orders[i]);
+			cr_assert_eq(h.type, HEAD_REPLY);
+			made |= h.call == 1;
+			fetched |= h.call == 2;
+			forked |= h.call == 3;
+		}
+		cr_assert(made && fetched && forked);
+		/* Its maker lets go first, then last. */
+		bool first = i % 2;
+		word(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 100 + i),
+		     ID(PEER, (first ? 200 : 300) + i));
+		expect_said(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
+		cr_assert_eq(shard->rrefs->records.n, 1u);
+		word(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 100 + i),
+		     ID(PEER, (first ? 300 : 200) + i));
+		expect_said(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
+		expect_empty();
+	}
+}
+
+/* Receive a fetch for what nobody has asked for, whose time passes. Expect CANCELLED, and the record gone. */
+Test(shard_rref, fetch_of_nothing)
+{
+	struct rref_fetch f = {OUR_LIFE, ID(PEER, 7)};
+	put(NIC_OTHER, request(RREF_FETCH, 1, FAR_MS), &f, sizeof f);
+	passes(2);
+	expect_nothing();
+	advance(2 * FAR_MS);
+	struct shm_head h;
+	sent_to(NIC_OTHER, &h, HEAD_CANCELLED);
+	expect_empty();
+}
+
+/* Receive DELETEs that mean nothing. Expect OK, and what there is kept. */
+Test(shard_rref, deletes_of_others)
+{
+	word(NIC_PEER, 1, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_OK);
+	make(2, PEER, 7, 8, OUR_LIFE);
+	expect_made(2);
+	word(NIC_OTHER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_OTHER, 3, FAR_OK);
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 8));
+	expect_said(NIC_PEER, 4, FAR_OK);
+	word(NIC_OTHER, 5, RREF_DELETE, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 5, FAR_OK);
+	fetch(NIC_PEER, 6, PEER, 7);
+	expect_seven(NIC_PEER, 6);
+	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 7, FAR_OK);
+	expect_empty();
+}
+
+/* Receive words and requests about another life, another shard, another's name. Expect refusals. */
+Test(shard_rref, strangers)
+{
+	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(LIFE_OF(PEER), 0, 3, 7);
+	word(NIC_PEER, 1, RREF_FORK, 0, OUR_LIFE ^ 1, id, ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_PEER_LOST);
+	word(NIC_PEER, 2, RREF_FORK, 0, OUR_LIFE, elsewhere, ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_INVALID);
+	word(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_LIFE, id, id);
+	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
+	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_LIFE, 0, 0, 77));
+	expect_said(NIC_PEER, 4, FAR_OK);
+	make(5, PEER, 7, 8, OUR_LIFE ^ 1);
+	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
+	make(6, OTHER, 7, 8, OUR_LIFE);
+	expect_error(6, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	struct rref_fetch f = {OUR_LIFE ^ 1, id};
+	from(NIC_PEER, RREF_FETCH, 7, &f, sizeof f);
+	expect_error(7, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
+	from(NIC_PEER, RREF_FETCH, 8, &f, sizeof f - 1);
+	expect_error(8, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	from(NIC_PEER, RREF_CALL, 9, "x", 1);
+	expect_error(9, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	from(NIC_PEER, RREF_REMOTE, 10, "x", 1);
+	expect_error(10, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	from(NIC_PEER, RREF_CONTROL, 11, NULL, 0);
+	expect_error(11, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	static uint8_t many[(RREF_OPS_MAX + 1) * sizeof(struct rref_op)];
+	from(NIC_PEER, RREF_CONTROL, 12, many, sizeof many);
+	expect_error(12, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
+	from(NIC_PEER, RREF_CONTROL + 1, 13, NULL, 0);
+	expect_error(13, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "no handler");
+	expect_empty();
+}
+
+/* Receive a second request to make the same. Expect INVALID, the first kept. */
+Test(shard_rref, made_twice)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	make(2, PEER, 7, 9, OUR_LIFE);
+	expect_error(2, FAR_INVALID, FAR_EXECUTED_NO, "made before");
+	cr_assert_eq(shard->rrefs->forks.n, 1u);
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_empty();
+}
+
+/* Receive, in state EXPECTED, word that it will not come. Expect the fetch to fail with that. */
+Test(shard_rref, making_failed)
+{
+	fetch(NIC_OTHER, 1, PEER, 7);
+	word(NIC_PEER, 2, RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	struct shm_head h;
+	expect_said(NIC_PEER, 2, FAR_OK);
+	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
+	cr_assert_gt(p->body_len, 0u);
+	expect_empty();
+}
+
+/* Whoever was to have it made is lost. Expect PEER_LOST to the fetch, and its forks gone. */
+Test(shard_rref, maker_lost)
+{
+	fetch(NIC_OTHER, 1, PEER, 7);
+	make(2, PEER, 9, 10, OUR_LIFE);
+	expect_made(2);
+	word(NIC_OTHER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	expect_said(NIC_OTHER, 3, FAR_OK);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	struct shm_head h;
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_PEER_LOST);
+	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
+	fetch(NIC_OTHER, 4, PEER, 9);
+	expect_seven(NIC_OTHER, 4);
+	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	expect_said(NIC_OTHER, 5, FAR_OK);
+	expect_empty();
+}
+
+/* The same fork said twice. Expect one. */
+Test(shard_rref, fork_twice)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	for (uint32_t i = 0; i < 2; i++) {
+		word(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+		expect_said(NIC_OTHER, 2 + i, FAR_OK);
+	}
+	word(NIC_PEER, 4, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
+	cr_assert_eq(shard->rrefs->forks.n, 2u);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
+	expect_empty();
+}
+
+/* ---- room ---- */
+
+/* Every credit is used up. Expect words to go all the same, and a second batch to wait for the first. */
+Test(shard_rref, words_need_no_credit)
+{
+	static struct result r[FAR_SESSION_CALLS_MAX];
+	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
+	struct rref_wire w[2] = {wire(PEER, 7, 8), wire(PEER, 9, 10)};
+	struct rref_op op;
+	struct shm_head first, second;
+	add_function("t::known(rref a, rref b) -> int");
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		calls[i] = called(&r[i], FAR_FOREVER);
+	call_with(1, w, 2);
+	cr_assert_eq(expect_words(NIC_PEER, &op, &first), 1u);
+	expect_nothing();
+	say(NIC_PEER, first, (const uint8_t[]){FAR_OK}, 1);
+	cr_assert_eq(expect_words(NIC_PEER, &op, &second), 1u);
+	say(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
+	expect_ran(1, 2);
+	for (int i = 0; i < 2; i++) {
+		unsigned n = expect_words(NIC_PEER, &op, &first);
+		cr_assert_eq(op.kind, (uint32_t)RREF_DELETE);
+		say(NIC_PEER, first, (const uint8_t[]){FAR_OK, FAR_OK}, n);
+		if (n == 2)
+			break;
+	}
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		answer(calls[i], HEAD_REPLY, 0, 0, "");
+	passes(20);
+	expect_empty();
+}
+
+/* No call slot is free. Expect words to wait, and go by themselves. */
+Test(shard_rref, words_wait_for_room)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	uint32_t free_slot = shard->calls_free;
+	shard->calls_free = shard->calls_n + 1;
+	call_with(1, &w, 1);
+	expect_nothing();
+	shard->calls_free = free_slot;
+	advance(FAR_RREF_AGAIN_NS + 100000);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* More than the bound of records. Expect RESOURCE; and none twice, none lost. */
+Test(shard_rref, records_are_bounded)
+{
+	shard->rrefs->records.n = shard->rrefs->records.places_n / 2;
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
+	fetch(NIC_PEER, 2, PEER, 7);
+	expect_error(2, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
+	word(NIC_PEER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_RESOURCE);
+	shard->rrefs->records.n = 0;
+	shard->rrefs->forks.n = shard->rrefs->forks.places_n / 2;
+	make(4, PEER, 7, 8, OUR_LIFE);
+	expect_error(4, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
+	shard->rrefs->forks.n = 0;
+	expect_empty();
+}
