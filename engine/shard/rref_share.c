@@ -181,7 +181,7 @@ void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body,
 	struct rref_adopting a = {
 		.arena = {.more = tree_more, .rref = rref_adopt}, .shard = s, .session = se, .result = true};
 	struct far_buf *buf = buf_alloc(len ? len : 1);
-	struct far_val v;
+	struct far_val v = {0};
 	enum far_status status = FAR_RESOURCE;
 	if (buf) {
 		if (len)
