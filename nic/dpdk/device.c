@@ -209,6 +209,7 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 		error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
 	if (error)
 		return not_set_up(p, error, err);
+	p->rx_ring = rx;
 	dpdk_log_end();
 	error = make_pools(p, rx, tx, err);
 	if (error)

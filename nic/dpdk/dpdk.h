@@ -184,6 +184,7 @@ struct dpdk_port {
 	struct rte_eth_dev_info info;
 	enum nic_steering steering;
 	struct dpdk_blob blob;
+	uint32_t rx_ring; /* packets that a receive ring of the device holds */
 	uint64_t body_max;
 	unsigned head_len; /* of a frame's headers */
 	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */

@@ -234,6 +234,7 @@ static void case_full(void)
 		seq++;
 	}
 	REQUIRE(seq >= c.caps.slots);
+	REQUIRE(c.caps.rx_slots >= 64 && c.caps.rx_slots <= 1024);
 	REQUIRE(send_one(&c, 0, peer, seq, 16) == -EAGAIN);
 	REQUIRE(c.q[0]->ops->tx_room(c.q[0], peer) == 0);
 	REQUIRE(c.q[0]->ops->deadline(c.q[0]) != UINT64_MAX);
