@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard/rref.h"
 
-#include <stdlib.h>
-
 /* Names are counted: their low bits differ most. */
 static uint32_t place_of(const struct rref_table *t, struct rref_id id)
 {
@@ -19,7 +17,7 @@ bool rref_table_init(struct rref_table *t, uint32_t places)
 {
 	must((places & (places - 1)) == 0);
 	/* Zeros that are not touched before they are used. */
-	t->places = calloc(places, sizeof *t->places);
+	t->places = shard_zeroed(places, sizeof *t->places);
 	t->places_n = t->places ? places : 0;
 	t->n = 0;
 	return t->places != NULL;
@@ -27,7 +25,7 @@ bool rref_table_init(struct rref_table *t, uint32_t places)
 
 void rref_table_free(struct rref_table *t)
 {
-	free(t->places);
+	shard_zeroed_free(t->places);
 	*t = (struct rref_table){0};
 }
 

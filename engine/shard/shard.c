@@ -25,22 +25,34 @@ void shard_context_set(struct shard_context *c)
 }
 #endif
 
-/* Lines are aligned by hand: aligned_alloc and memset would touch every page, calloc of large blocks does not. */
-static void *zeroed(size_t n, size_t size)
+/* Larger ones are the kernel's: an allocator may clear what it has used before, or all when its debugging is on. */
+#define MAPPED_BYTES ((size_t)64 << 10)
+
+void *shard_zeroed(size_t n, size_t size)
 {
-	size_t bytes = n * size + 64 + sizeof(void *);
-	char *raw = calloc(1, bytes);
-	if (!raw)
+	size_t bytes = n * size + 64 + 2 * sizeof(void *);
+	bool mapped = bytes >= MAPPED_BYTES;
+	char *raw =
+		mapped ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+		       : calloc(1, bytes);
+	if (!raw || raw == MAP_FAILED)
 		return NULL;
-	char *at = (char *)(((uintptr_t)raw + sizeof(void *) + 63) & ~(uintptr_t)63);
+	char *at = (char *)(((uintptr_t)raw + 2 * sizeof(void *) + 63) & ~(uintptr_t)63);
 	((void **)(void *)at)[-1] = raw;
+	((size_t *)(void *)at)[-2] = mapped ? bytes : 0;
 	return at;
 }
 
-static void zeroed_free(void *p)
+void shard_zeroed_free(void *p)
 {
-	if (p)
-		free(((void **)p)[-1]);
+	if (!p)
+		return;
+	void *raw = ((void **)p)[-1];
+	size_t mapped = ((size_t *)p)[-2];
+	if (mapped)
+		munmap(raw, mapped);
+	else
+		free(raw);
 }
 
 static void limit(uint32_t *value, uint32_t by_default, uint32_t max)
@@ -61,8 +73,9 @@ static void set_limits(struct shard_limits *l)
 
 static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 {
-	struct submit_cell *cells = zeroed(l->submit_slots, sizeof *cells);
-	struct mail *in = zeroed(l->mailbox_slots, sizeof *in), *out = zeroed(l->mailbox_slots, sizeof *out);
+	struct submit_cell *cells = shard_zeroed(l->submit_slots, sizeof *cells);
+	struct mail *in = shard_zeroed(l->mailbox_slots, sizeof *in),
+		    *out = shard_zeroed(l->mailbox_slots, sizeof *out);
 	if (cells)
 		submit_init(&s->submit, cells, l->submit_slots);
 	if (in)
@@ -101,14 +114,14 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	size_t sessions = (size_t)c->world * FAR_SHARDS_MAX;
 	s->calls_n = l->calls;
 	s->deferred_n = l->deferred;
-	s->sessions = zeroed(sessions, sizeof *s->sessions);
-	s->functions = zeroed(c->world, sizeof *s->functions);
-	s->lives = zeroed(c->world, sizeof *s->lives);
-	s->calls = zeroed(s->calls_n, sizeof *s->calls);
-	s->deferred = zeroed(s->deferred_n, sizeof *s->deferred);
-	s->strings = zeroed(1, FAR_STRINGS_BYTES_MAX);
-	s->large_ins = zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
-	s->posts_queued = zeroed(sessions, sizeof *s->posts_queued);
+	s->sessions = shard_zeroed(sessions, sizeof *s->sessions);
+	s->functions = shard_zeroed(c->world, sizeof *s->functions);
+	s->lives = shard_zeroed(c->world, sizeof *s->lives);
+	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
+	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
+	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
+	s->large_ins = shard_zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
+	s->posts_queued = shard_zeroed(sessions, sizeof *s->posts_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
 	       s->strings && s->large_ins && s->posts_queued && s->functions && s->lives &&
 	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
@@ -118,7 +131,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 struct shard *shard_create(const struct shard_config *config)
 {
 	must(config->ports_n >= 1 && config->ports_n <= FAR_PORTS_MAX);
-	struct shard *s = zeroed(1, sizeof *s);
+	struct shard *s = shard_zeroed(1, sizeof *s);
 	if (!s)
 		return NULL;
 	s->config = *config;
@@ -153,22 +166,22 @@ void shard_destroy(struct shard *s)
 		return;
 	fiber_pool_free(s);
 	call_drop_cancels(s);
-	zeroed_free(s->sessions);
-	zeroed_free(s->functions);
-	zeroed_free(s->lives);
+	shard_zeroed_free(s->sessions);
+	shard_zeroed_free(s->functions);
+	shard_zeroed_free(s->lives);
 	pool_fini(&s->large_peers);
 	pool_fini(&s->parked);
 	queues_free(s);
-	zeroed_free(s->calls);
-	zeroed_free(s->deferred);
-	zeroed_free(s->strings);
-	zeroed_free(s->large_ins);
+	shard_zeroed_free(s->calls);
+	shard_zeroed_free(s->deferred);
+	shard_zeroed_free(s->strings);
+	shard_zeroed_free(s->large_ins);
 	rref_shard_free(s);
-	zeroed_free(s->posts_queued);
-	zeroed_free(s->submit.cells);
-	zeroed_free(s->mail_in.slots);
-	zeroed_free(s->mail_out.slots);
-	zeroed_free(s);
+	shard_zeroed_free(s->posts_queued);
+	shard_zeroed_free(s->submit.cells);
+	shard_zeroed_free(s->mail_in.slots);
+	shard_zeroed_free(s->mail_out.slots);
+	shard_zeroed_free(s);
 }
 
 static void context_push(struct shard *s)

@@ -279,6 +279,10 @@ struct shard {
 };
 
 /* shard.c */
+/** Zeros aligned to 64 bytes, NULL: no memory. What is not used of many is not touched, whatever the allocator does
+ * with its zeros. */
+void *shard_zeroed(size_t n, size_t size);
+void shard_zeroed_free(void *p);
 struct shard *shard_create(const struct shard_config *config);
 void shard_destroy(struct shard *s);
 /** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */

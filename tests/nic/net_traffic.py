@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-ROUNDS = 20  # of malformed frames: some may find a ring full
+ROUNDS = 100  # of malformed frames, in a second: a machine that is busy elsewhere for a while loses those of a while
 END = time.monotonic() + 60
 
 
