@@ -200,7 +200,7 @@ Test(shard_answer, other_sessions_go_on_while_one_is_blocked)
 
 Test(shard_answer, answers_to_our_calls_pass_a_blocked_session)
 {
-	struct result r;
+	static struct result r;
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	passes(1);

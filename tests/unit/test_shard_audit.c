@@ -78,7 +78,7 @@ Test(shard_audit, a_leaked_slot)
 
 Test(shard_audit, a_slot_that_no_list_has)
 {
-	struct result r[2];
+	static struct result r[2];
 	struct shm_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
 	answer(a, HEAD_REPLY, 0, 0, "");
 	answer(b, HEAD_REPLY, 0, 0, "");
@@ -173,7 +173,7 @@ Test(shard_audit, both_ends)
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert(found_n == 2 && strstr(found, "credits that the peer has returned: counted 1, found 0"), "%s", found);
 	here->posts_sent = here->posts_acked = there->posts_received = 0;
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, 1000000);
 	found_n = 0;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);

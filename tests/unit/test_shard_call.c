@@ -12,7 +12,7 @@ TestSuite(shard_call, .init = shard_setup, .fini = shard_teardown);
 
 Test(shard_call, call_and_reply)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
 	cr_assert_eq(h.fn, MSG_ECHO);
 	cr_assert_eq(head_time(&h), FAR_SEC);
@@ -29,7 +29,7 @@ Test(shard_call, call_and_reply)
 
 Test(shard_call, call_and_error)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
 	struct shm_head a = {.type = HEAD_ERROR,
 			     .flags = FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT,
@@ -53,7 +53,7 @@ Test(shard_call, errors_that_make_no_sense)
 	static char long_text[5000];
 	memset(long_text, 'x', sizeof long_text);
 	for (size_t i = 0; i < 3; i++) {
-		struct result r;
+		static struct result r;
 		struct shm_head h = called(&r, FAR_SEC);
 		struct shm_head a = {.type = HEAD_ERROR,
 				     .flags = 3 << HEAD_EXECUTED_SHIFT,
@@ -73,7 +73,7 @@ Test(shard_call, errors_that_make_no_sense)
  * call still open. */
 Test(shard_call, answers_out_of_place)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC), bad = h;
 	bad.type = HEAD_REPLY;
 	bad.gen++;
@@ -101,7 +101,7 @@ Test(shard_call, answers_out_of_place)
 /* The deadline passes. Expect TIMEOUT, a CANCEL, and the slot kept until the peer's last word. */
 Test(shard_call, late_reply_after_the_deadline)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_MS), c;
 	advance(FAR_MS - 1);
 	cr_assert_eq(r.n, 0u);
@@ -126,7 +126,7 @@ Test(shard_call, late_reply_after_the_deadline)
 /* The peer answers CANCELLED instead. Expect the slot free. */
 Test(shard_call, cancelled_after_the_deadline)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, 1);
 	advance(1);
 	answer(h, HEAD_CANCELLED, 0, 0, "");
@@ -137,7 +137,7 @@ Test(shard_call, cancelled_after_the_deadline)
 /* Receive CANCELLED before our own timer. Expect TIMEOUT, no CANCEL. */
 Test(shard_call, the_callee_gives_up_first)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
 	answer(h, HEAD_CANCELLED, 0, 0, "");
 	cr_assert_eq(r.status, FAR_TIMEOUT);
@@ -206,7 +206,7 @@ Test(shard_call, cancelled_and_answered_late)
 {
 	static const enum head_type words[] = {HEAD_REPLY, HEAD_ERROR, HEAD_CANCELLED};
 	for (unsigned i = 0; i < 3; i++) {
-		struct result r;
+		static struct result r;
 		struct shm_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
 		uint64_t late = shard->counters.replies_late;
 		cr_assert(call_cancel(shard, take_result, &r));
@@ -254,7 +254,7 @@ Test(shard_call, cancelled_in_the_submission_ring)
 
 Test(shard_call, calls_that_cannot_be_sent)
 {
-	struct result r;
+	static struct result r;
 	static char large[FAKE_BODY + 1];
 	cr_assert_eq(call(&r, FAR_SEC, large, sizeof large), -EMSGSIZE);
 	queue->no_bulk = true;
@@ -291,7 +291,7 @@ static int call_typed(struct result *r)
 
 Test(shard_call, the_first_reply_teaches_the_number)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h;
 	struct head_hash hash;
 	const struct function *fn = registry_find(&registry, "t::add");
@@ -312,7 +312,7 @@ Test(shard_call, the_first_reply_teaches_the_number)
 /* Receive a number that cannot be. Expect it not learnt. */
 Test(shard_call, an_impossible_number_is_not_learnt)
 {
-	struct result r;
+	static struct result r;
 	struct shm_head h;
 	cr_assert_eq(call_typed(&r), 0);
 	fake_queue_sent(queue, &h);
@@ -339,7 +339,7 @@ static void done_future(void *user, const struct outcome *o)
  * cancel to wait for the call. */
 Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
 {
-	struct result before;
+	static struct result before; /* it ends with the session */
 	struct shm_head h;
 	struct far_future *f = future_alloc(shard);
 	uint32_t at = atomic_fetch_add(&shard->submit.tail, 1);
