@@ -71,7 +71,7 @@ for api in message rpc; do
 		[ $rc -eq 0 ] && json "$figures and j['api'] == '$api' and j['via'] == '$via' and j['nic'] == 'shm'"
 		ok "farcall perf latency --api $api --via $via --json" $?
 	done
-	bounded "$farcall" perf rate --api $api --seconds 0.2 --inflight 16 --json
+	bounded "$farcall" perf rate --api $api --seconds 1 --inflight 16 --json
 	[ $rc -eq 0 ] && json "$figures and j['inflight'] == 16 and j['api'] == '$api'"
 	ok "farcall perf rate --api $api --json" $?
 	bounded "$farcall" perf latency --api $api --bytes 1M --seconds 0.2 --json
