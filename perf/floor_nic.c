@@ -156,6 +156,11 @@ static int end(struct run *r, int rc)
 	return rc == 0 ? floor_switch(r->s, FLOOR_IDLE) : rc > 0 ? -ECANCELED : rc;
 }
 
+static uint64_t lost_ns(const struct floor_nic *n)
+{
+	return n->lost_ns ? n->lost_ns : FLOOR_NIC_LOST_NS;
+}
+
 /* Waits for what comes back: how many; 0 when it was silent for so long that what was under way is lost. */
 static int receive(struct run *r, uint64_t *last)
 {
@@ -172,7 +177,7 @@ static int receive(struct run *r, uint64_t *last)
 			return rc > 0 ? -ECANCELED : rc;
 		uint64_t now = floor_now();
 		quiet = quiet ? quiet : now;
-		if (now - quiet > FLOOR_NIC_LOST_NS)
+		if (now - quiet > lost_ns(n))
 			return 0;
 	}
 }
@@ -193,10 +198,10 @@ static int trip(struct run *r)
 }
 
 /* A partner that is there gives a sign of life within a few packets, whatever the network loses. */
-static int alive(unsigned *losses, int rc)
+static int alive(const struct floor_nic *n, unsigned *losses, int rc)
 {
 	*losses = rc > 0 ? 0 : *losses + 1;
-	return rc < 0 ? rc : (uint64_t)*losses * FLOOR_NIC_LOST_NS > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
+	return rc < 0 ? rc : *losses * lost_ns(n) > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
 }
 
 int floor_nic_ping(struct floor_shared *s, struct floor_nic *n, uint64_t ns)
@@ -224,7 +229,7 @@ int floor_nic_rtt(struct floor_shared *s, struct floor_nic *n, uint64_t ns, stru
 		uint64_t after = floor_now();
 		if (back > 0)
 			hist_record(h, after - before);
-		rc = alive(&losses, back);
+		rc = alive(n, &losses, back);
 		before = after;
 	}
 	return end(&r, rc);
@@ -254,7 +259,7 @@ static int bursts_of(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 			back += (uint64_t)got < due ? (uint64_t)got : due;
 		r.done = got <= 0 || (uint64_t)got > due ? r.sent : r.done + (uint64_t)got;
 		r.settled = got == 0 ? r.sent : r.settled;
-		rc = alive(&losses, got);
+		rc = alive(n, &losses, got);
 		now = floor_now();
 	}
 	*packets_per_s = now > start ? (double)back * 1e9 / (double)(now - start) : 0;
@@ -306,7 +311,7 @@ int floor_nic_stream(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 			r.done = r.settled = r.sent;
 		else if (last >= r.done)
 			r.done = last + 1;
-		rc = alive(&losses, got);
+		rc = alive(n, &losses, got);
 		now = floor_now();
 	}
 	rc = end(&r, rc);
@@ -325,7 +330,7 @@ static int wake_once(struct run *r, struct hist *h)
 	while (rc == 0 && (stamp = atomic_load_explicit(&r->s->stamp.v, memory_order_acquire)) == 0) {
 		rc = floor_look(r->s, r->mode, &since);
 		/* It was lost: another one takes its place, and this sample is none. */
-		if (rc == 0 && since && floor_now() - since > FLOOR_NIC_LOST_NS) {
+		if (rc == 0 && since && floor_now() - since > lost_ns(r->n)) {
 			r->n->lost++;
 			return 0;
 		}

@@ -28,8 +28,9 @@ struct floor_nic {
 	int fd;             /* polls readable when a packet arrives; -1: there is no such thing */
 	/* Receive several packets by one operation, or each by itself; NULL: there is no difference. 0 or -errno. */
 	int (*gather)(struct floor_nic *n, bool on);
-	uint64_t lost;  /* packets, by the client */
-	unsigned burst; /* the size that floor_nic_bursts() found best */
+	uint64_t lost_ns; /* those that are not back after so long were lost; 0: FLOOR_NIC_LOST_NS */
+	uint64_t lost;    /* packets, by the client */
+	unsigned burst;   /* the size that floor_nic_bursts() found best */
 };
 
 /** Client: has the server do its part in finding each other. 0, or -errno with the reason in `text`. */

@@ -183,10 +183,14 @@ static enum far_status fanout_end(const char *fn, uint64_t timeout)
 	return status;
 }
 
-/* Where a pass is a system call an answer may come before the timer is looked at. */
+static unsigned ended_in_time, ended_by_time;
+
+/* An answer that is there when the clock is next looked at counts, over every network: but not every time. */
 static enum far_status fit(enum far_status status, enum far_status expected)
 {
-	return status == FAR_OK && strcmp(check_nic(), "shm") != 0 ? expected : status;
+	ended_in_time += status == FAR_OK && expected == FAR_TIMEOUT;
+	ended_by_time += status == FAR_TIMEOUT;
+	return status == FAR_OK ? expected : status;
 }
 
 /* `held`: by the thread that drives the shard itself; else by one that may hand its calls over, and waits for room. */
@@ -240,6 +244,9 @@ static void at_both_ends(void)
 		every_kind(1, FAR_TIMEOUT, held);
 		every_kind(FAR_FOREVER, FAR_OK, held);
 	}
+	fprintf(stderr, "of 1 ns: %u calls ended by it, %u were answered before the clock was looked at\n",
+		ended_by_time, ended_in_time);
+	CHECK(ended_by_time > 0);
 	one_ways(1);
 	one_ways(FAR_FOREVER);
 	while (ask("t::open") || counters().calls_active || counters().large_active)
