@@ -61,6 +61,34 @@ struct link_message *link_bulk_pick(const struct link_peer *p)
 	return best;
 }
 
+/* Of a peer of the backlog; one that has nothing to send now is to leave it. */
+static uint32_t least_left(const struct link_peer *p)
+{
+	const struct link_message *m = p->rings->bulk_next && !p->dead ? link_bulk_pick(p) : NULL;
+	return m ? left_of(m) : 0;
+}
+
+struct link_peer *link_backlog_take(struct link_queue *q, bool shortest)
+{
+	struct link_peer *best = q->backlog_first, *best_before = NULL, *before = best, *p = best->rings->next_backlog;
+	if (shortest && p) {
+		uint32_t least = least_left(best);
+		for (unsigned n = 1; p && n < FAR_LINK_LOOK; n++, before = p, p = p->rings->next_backlog) {
+			uint32_t left = least_left(p);
+			if (left >= least)
+				continue;
+			least = left;
+			best = p;
+			best_before = before;
+		}
+	}
+	*(best_before ? &best_before->rings->next_backlog : &q->backlog_first) = best->rings->next_backlog;
+	if (q->backlog_last == best)
+		q->backlog_last = best_before;
+	best->backlogged = false;
+	return best;
+}
+
 void link_bulk_done(struct link_peer *p, struct link_message *m)
 {
 	struct link_message **at = &p->rings->bulk_next, *before = NULL;

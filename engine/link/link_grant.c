@@ -73,9 +73,9 @@ static uint64_t path_twice(const struct link_grants *g)
 /* Bytes that may be granted and not here. */
 static uint64_t budget(const struct link_grants *g)
 {
-	uint64_t bytes = path_twice(g);
-	if (bytes < FAR_LINK_GRANT_BYTES)
-		return FAR_LINK_GRANT_BYTES;
+	uint64_t bytes = path_twice(g), least = bytes ? FAR_LINK_GRANT_LEAST : FAR_LINK_GRANT_BYTES;
+	if (bytes < least)
+		return least;
 	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
 }
 
@@ -109,8 +109,8 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 	g->n++;
 	if (p->begun_n++ == 0)
 		g->senders_n++;
-	/* What comes unasked is on its way, too; of a message behind another there is only the first packet. */
-	uint32_t coming = p->begun_n > 1 ? 0 : unasked(g);
+	/* What comes unasked is on its way, too; of a longer message behind another there is only the first packet. */
+	uint32_t coming = p->begun_n > 1 && m->len > FAR_LINK_UNASKED ? 0 : unasked(g);
 	coming = coming < FAR_LINK_UNASKED ? coming : FAR_LINK_UNASKED;
 	m->granted = coming < m->len ? coming : m->len;
 	g->out += out_of(m);

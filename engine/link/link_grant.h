@@ -44,6 +44,11 @@ struct link_message *link_bulk_pick(const struct link_peer *p);
  * much when the ring was found dry, less while it is not; two packets at least.
  */
 bool link_ring_room(struct link_queue *via, uint32_t payload_max);
+/**
+ * Takes a peer out of the backlog, which is not empty: the first, or the one with the least left of a message, among
+ * the first FAR_LINK_LOOK.
+ */
+struct link_peer *link_backlog_take(struct link_queue *q, bool shortest);
 /** All of it has packet numbers. */
 void link_bulk_done(struct link_peer *p, struct link_message *m);
 /** The next packet is of the second list: until it is acknowledged small ones say which packets they may pass. */

@@ -52,6 +52,7 @@ struct link_queue {
 	struct link_rings *rings_free, *rings_last;     /* last: the one that was taken last */
 	uint32_t rings_n;                               /* taken */
 	struct link_peer *backlog_first, *backlog_last; /* have messages to send, and window */
+	uint32_t backlog_turn;
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
 	struct link_grants grants;

@@ -407,8 +407,8 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	sent_note(q, p, m, len, len == left, priority);
 	p->rings->bulk_turn++;
 	p->rings->small_bytes = 0;
-	if (m->done == 0)
-		m->granted = p->rings->bulk_open++ ? 0 : p->unasked;
+	if (m->done == 0) /* one that leaves altogether unasked waits for no other's grants */
+		m->granted = p->rings->bulk_open++ && m->len > p->unasked ? 0 : p->unasked;
 	m->done += len;
 	if (len == left)
 		link_bulk_done(p, m);
@@ -524,34 +524,37 @@ static inline bool send_lone(struct link_queue *q)
 	return true;
 }
 
-/* Small messages of all first. Then each has its turn, until a whole round of them changes nothing. */
+/* Small messages of all first. Then the one with the least left; and once that got nowhere each has its turn, until a
+ * whole round of them changes nothing. */
 static void send_backlog(struct link_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
 	struct link_peer *p, *stuck = NULL;
+	bool shortest = true;
 	for (p = q->backlog_first; p && left; p = p->rings->next_backlog)
 		pump(q, p, PUMP_BYTES, true, &left);
 	left = PUMP_BYTES;
 	q->ring_full = false;
 	while ((p = q->backlog_first) && left && p != stuck && !q->ring_full) {
 		uint32_t before = left;
-		q->backlog_first = p->rings->next_backlog;
-		if (!q->backlog_first)
-			q->backlog_last = NULL;
-		p->backlogged = false;
+		bool first = !shortest || q->backlog_turn % FAR_LINK_GRANT_SHARE == 0;
+		p = link_backlog_take(q, !first);
 		bool more = pump(q, p, TURN_BYTES, false, &left);
-		if (more && q->ring_full && left == before) { /* it had no turn */
+		if (more && first && q->ring_full && left == before) { /* it had no turn */
 			p->backlogged = true;
+			p->rings->next_backlog = q->backlog_first;
 			q->backlog_first = p;
 			if (!q->backlog_last)
 				q->backlog_last = p;
 		} else if (more) {
 			link_backlog_add(q, p);
 		}
+		q->backlog_turn += left != before;
 		if (left != before)
 			stuck = NULL;
 		else if (p->backlogged && !stuck)
 			stuck = p;
+		shortest &= left != before || !p->backlogged;
 	}
 	q->stalled = q->backlog_first != NULL;
 	q->ring_watched &= q->ring_full; /* a ring that nobody had anything for is not dry */
