@@ -36,6 +36,7 @@
  * items, depth, entries of a dict   values_tree: items_are_bounded, depth_is_bounded; dict: long_ones
  * objects of custom types           values_tree: what_an_application_got_wrong_is_named
  * custom types                      limits: custom_types
+ * classes of objects                classes: bounded
  * values, forks of a shard          shard_rref: records_are_bounded
  * words about references            shard_rref: words_need_no_credit, words_wait_for_room
  * references in a message           e2e/api_rref: too_many
