@@ -137,9 +137,12 @@ void conform_flushed(const char *here);
 /** Joins and leaves as CONFORM does. */
 void conform_join(const char *here);
 void conform_leave(const char *here);
+/** A port that nobody listens to, and a store's address there: for groups beside the test's own. */
+int conform_free_port(const char *here);
+const char *conform_own_url(const char *here);
 /** From here on this worker may end by a signal, or without leaving. */
 void conform_may_die(void);
-/** Nothing, everything of references is accounted for by others, say: stderr may tell of leaks. */
+/** This worker may leave with references that somebody holds. */
 void conform_may_leak(void);
 /** A number per worker that all workers of the test see, 0 at first. */
 _Atomic int64_t *conform_shared(int of);

@@ -247,6 +247,10 @@ const struct far_function conform_functions[] = {
 	/* calls in handlers: functions_nested.c */
 	{"c::nested_rpc(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, nested_rpc, NULL},
 	{"c::nested_rpc_blocking(str to, Any a, Any b) -> Any", FAR_KIND_BLOCKING, nested_rpc, NULL},
+	{"c::nested_raise(str to, str why) -> int", FAR_KIND_FIBER, nested_raise, NULL},
+	{"c::nested_nothing(str to) -> int", FAR_KIND_FIBER, nested_nothing, NULL},
+	{"c::nested_within(str to, int ms, int slow_ms) -> int", FAR_KIND_FIBER, nested_within, NULL},
+	{"c::to_here_within(rref r, int ms) -> Any", FAR_KIND_FIBER, to_here_within, NULL},
 	{"c::multi_layer(int to, int ttl) -> none", FAR_KIND_FIBER, multi_layer, NULL},
 	{"c::future_in_rpc(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, future_in_rpc, NULL},
 	{"c::callback_in_rpc(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, callback_in_rpc, NULL},
@@ -282,6 +286,14 @@ const struct far_function conform_functions[] = {
 	{"c::async_raise_later() -> int", FAR_KIND_INLINE, async_raise_later, NULL},
 	{"c::async_no_answer() -> int", FAR_KIND_INLINE, async_no_answer, NULL},
 	{"c::async_other_type() -> int", FAR_KIND_INLINE, async_other_type, NULL},
+	/* workloads: functions_work.c */
+	{"c::ps_push(Any gradient, int trainers) -> Any", FAR_KIND_BLOCKING, ps_push, NULL},
+	{"c::ps_train(str kind, int rounds) -> int", FAR_KIND_BLOCKING, ps_train, NULL},
+	{"c::rl_select_action(int observer, Tensor state) -> int", FAR_KIND_INLINE, rl_select_action, NULL},
+	{"c::rl_report_reward(int observer, int reward) -> none", FAR_KIND_INLINE, rl_report_reward, NULL},
+	{"c::rl_run_episode(rref agent, int steps) -> int", FAR_KIND_FIBER, rl_run_episode, NULL},
+	{"c::assorted(int i, str s, float f, int i_kw=2, str s_kw=\"str_kwarg\", float f_kw=0.5) -> List",
+	 FAR_KIND_INLINE, assorted, NULL},
 	{"c::batched(int k) -> int", FAR_KIND_INLINE, batched, NULL},
 };
 const size_t conform_functions_n = sizeof conform_functions / sizeof conform_functions[0];

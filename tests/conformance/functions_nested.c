@@ -105,6 +105,42 @@ HANDLER(callback_in_rpc)
 	return status ? fail_with(req, status, &e) : answer_with(req, &v);
 }
 
+/* What another worker's function raises, and what no worker has. */
+HANDLER(nested_raise)
+{
+	struct far_err e;
+	enum far_status status =
+		far_rpc_sync(far_req_agent(req), args[0].u.s.data, "c::raise", FAR_ARGS(args[1]), NULL, NULL, &e);
+	return status ? fail_with(req, status, &e) : far_return(req, NULL);
+}
+
+HANDLER(nested_nothing)
+{
+	struct far_err e;
+	enum far_status status = far_rpc_sync(far_req_agent(req), args[0].u.s.data, "c::nonexisting_function",
+					      FAR_NOARGS, NULL, NULL, &e);
+	return status ? fail_with(req, status, &e) : far_return(req, NULL);
+}
+
+/* A call that is given so little time, and a fetch. */
+HANDLER(nested_within)
+{
+	struct far_call_opts opts = {.timeout_ns = (uint64_t)args[1].u.i * FAR_MS};
+	struct far_val v;
+	struct far_err e;
+	enum far_status status = far_rpc_sync(far_req_agent(req), args[0].u.s.data, "c::slow_add",
+					      FAR_ARGS(1, 2, args[2].u.i), &opts, &v, &e);
+	return status ? fail_with(req, status, &e) : answer_with(req, &v);
+}
+
+HANDLER(to_here_within)
+{
+	struct far_val v;
+	struct far_err e;
+	enum far_status status = far_rref_to_here(args[0].u.rref, (uint64_t)args[1].u.i * FAR_MS, &v, &e);
+	return status ? fail_with(req, status, &e) : answer_with(req, &v);
+}
+
 /* A future is nothing that can be sent: no type of value is one. */
 HANDLER(return_future)
 {

@@ -2,10 +2,7 @@
 /** Ends: H1, H2. */
 #include "functions.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static bool others_are_out(void *user)
@@ -103,20 +100,6 @@ CONFORM_BARE(H1, shutdown_followed_by_rpc)
 	SAYS("RPC has not been initialized");
 }
 
-/* A port of this worker's own for a store. */
-static const char *own_url(void)
-{
-	static char url[64];
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	HOLDS(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
-	      getsockname(fd, (struct sockaddr *)&at, &len) == 0);
-	close(fd);
-	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
-	return url;
-}
-
 /* A member that dies fails the end of the others, naming it; nothing is left behind, so they may join again. */
 CONFORM_BARE(H1, shutdown_errors)
 {
@@ -128,23 +111,41 @@ CONFORM_BARE(H1, shutdown_errors)
 	}
 	FAILS(FAR_PEER_LOST, far_shutdown(agent, 0, &err));
 	SAYS("worker2");
-	OK(far_init_rpc(conform_name(rank), 0, 1, &(struct far_opts){.init_method = own_url()}, &agent, &err));
+	OK(far_init_rpc(conform_name(rank), 0, 1, &(struct far_opts){.init_method = conform_own_url(HERE)}, &agent,
+			&err));
 	IS_INT(CALL(peer(0), "far::add", FAR_ARGS(1, 2)), 3);
 	OK(far_shutdown(agent, 0, &err));
 }
 
 /* ---- H2 ---- */
 
+static bool all_have_said(void *user)
+{
+	(void)user;
+	for (int r = 0; r < WORLD; r++)
+		if (!atomic_load(conform_shared(r)))
+			return false;
+	return true;
+}
+
+/* Who leaves like this waits for nobody: not for those either who are still joining, whose store may be here. */
+static void leave_locally(void)
+{
+	atomic_store(conform_shared(rank), 1);
+	UNTIL(all_have_said, NULL);
+	OK(far_shutdown_local(agent, &err));
+	FAILS(FAR_SHUTDOWN, far_shutdown_local(NULL, &err));
+}
+
 CONFORM_BARE(H2, local_shutdown)
 {
 	conform_join(HERE);
-	OK(far_shutdown_local(agent, &err));
+	leave_locally();
 }
 
 CONFORM_BARE(H2, local_shutdown_with_rpc)
 {
 	conform_join(HERE);
 	IS_FULL(CALL(peer(1), "far::add", FAR_ARGS(full(2, 2, 1), full(2, 2, 1))), 2, 2, 2);
-	OK(far_barrier(agent, NULL, 0, 0, &err));
-	OK(far_shutdown_local(agent, &err));
+	leave_locally();
 }

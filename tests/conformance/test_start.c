@@ -2,11 +2,8 @@
 /** Starting: A3. */
 #include "functions.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* A driver by its name: unknown ones are refused, the one that is named is what calls go by. */
 CONFORM_BARE(A3, register_rpc_backend_and_set_and_start_rpc_backend)
@@ -24,7 +21,7 @@ CONFORM(A3, reinit)
 {
 	struct far_agent *second = NULL;
 	OK(far_barrier(agent, NULL, 0, 0, &err));
-	FAILS(FAR_ALREADY_INITIALIZED, far_init_rpc(conform_name(rank), rank, WORLD, &conform_opts, &second, &err));
+	FAILS(FAR_ALREADY_INITIALIZED, far_init_rpc(conform_name(rank), rank, WORLD, NULL, &second, &err));
 	SAYS("already initialized");
 	HOLDS(!second);
 	IS_INT(CALL(peer(1), "far::add", FAR_ARGS(1, 2)), 3);
@@ -37,15 +34,8 @@ static struct far_agent *other_group(void)
 	static char url[64];
 	struct far_opts opts = conform_opts;
 	struct far_agent *a = NULL;
-	if (rank == 0) {
-		struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		socklen_t len = sizeof at;
-		int fd = socket(AF_INET, SOCK_STREAM, 0);
-		HOLDS(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
-		      getsockname(fd, (struct sockaddr *)&at, &len) == 0);
-		close(fd);
-		atomic_store(conform_shared(0), ntohs(at.sin_port));
-	}
+	if (rank == 0)
+		atomic_store(conform_shared(0), conform_free_port(HERE));
 	while (!atomic_load(conform_shared(0)))
 		conform_nap(FAR_MS);
 	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", (int)atomic_load(conform_shared(0)));

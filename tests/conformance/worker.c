@@ -2,10 +2,13 @@
 /** A worker's life around the body of its test. */
 #include "run.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -151,6 +154,24 @@ void conform_leave(const char *here)
 	agent = NULL;
 	if (!may_leak && conform_said("still hold"))
 		conform_fail(here, "left with references that somebody holds");
+}
+
+int conform_free_port(const char *here)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || getsockname(fd, (struct sockaddr *)&at, &len))
+		conform_fail(here, "no free port");
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+const char *conform_own_url(const char *here)
+{
+	static char url[64];
+	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", conform_free_port(here));
+	return url;
 }
 
 /* One memif for each pair of workers, of which the one with the lower rank is the server. */
