@@ -56,7 +56,7 @@ CONFORM(K0, rl_rpc)
 }
 
 /* Remote sums of two, four times over, one on oneself, and their sum: repeated. The backward pass is not part of it. */
-CONFORM(O1, TestTrainingLoop)
+CONFORM(O1, TestE2ETensorPipe_TestTrainingLoop)
 {
 	enum { ROUNDS = 10, SUMS = 6 };
 	for (int round = 0; round < ROUNDS; round++) {
