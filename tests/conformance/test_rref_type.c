@@ -25,7 +25,7 @@ static void types(const char *to, bool blocking)
 	struct far_rref *r[] = {REMOTE(to, "c::Counter", FAR_ARGS(1)), REMOTE(to, "far::add", FAR_ARGS(1, 2)),
 				REMOTE(to, "far::identity", FAR_ARGS("text")), REMOTE(to, "c::Box_new", FAR_ARGS(4)),
 				REMOTE(to, "far::ones", FAR_ARGS(3))};
-	static const char *const want[] = {"c::Counter", "int", "str", "c::Box", "Tensor"};
+	static const char *const want[] = {"c::Counter", "int", "string", "c::Box", "tensor"};
 	for (int i = 0; i < 5; i++) {
 		type_is(HERE, r[i], blocking, want[i]);
 		type_is(HERE, r[i], blocking, want[i]); /* remembered */
