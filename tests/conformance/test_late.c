@@ -4,7 +4,7 @@
 
 #include <farcall/testing.h>
 
-enum { LATE_MS = 150 };
+enum { LATE_MS = 300 };
 
 static void late(const char *here, enum far_fault_kind kind, uint64_t ms)
 {

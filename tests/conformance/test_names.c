@@ -117,7 +117,6 @@ CONFORM_BARE(A2, duplicate_name)
 CONFORM_BARE(A2, duplicate_name_2)
 {
 	const char *name = conform_name(rank % (WORLD - 1));
-	conform_opts.init_timeout_ns = 3 * FAR_SEC;
 	enum far_status status = far_init_rpc(name, rank, WORLD, &conform_opts, &agent, &err);
 	if (rank % (WORLD - 1) == 0)
 		FAILS(FAR_NOT_UNIQUE, status);

@@ -193,7 +193,7 @@ CONFORM(D2, rref_proxy_timeout)
 	IS_INT(METHOD(r, "add", FAR_ARGS(1)), 1);
 	far_rref_free(r);
 	/* A call before the object is there waits for it, no longer than it may. */
-	r = REMOTE(peer(1), "c::Counter_slow", FAR_ARGS(5, 150));
+	r = REMOTE(peer(1), "c::Counter_slow", FAR_ARGS(5, 1000));
 	FAILS(FAR_TIMEOUT, far_rref_rpc_sync(r, "add", FAR_ARGS(1), &brief, NULL, &err));
 	IS_INT(METHOD(r, "add", FAR_ARGS(1)), 6);
 	far_rref_free(r);

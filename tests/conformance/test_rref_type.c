@@ -90,7 +90,7 @@ CONFORM(I6, rref_type_slow_init)
 CONFORM(D2, rref_get_type_timeout_blocking)
 {
 	const char *name = NULL;
-	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 200));
+	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 1000));
 	FAILS(FAR_TIMEOUT, far_rref_type(r, FAR_MS, &name, &err));
 	HOLDS(!name);
 	type_is(HERE, r, true, "int"); /* the next asks anew */
@@ -100,7 +100,7 @@ CONFORM(D2, rref_get_type_timeout_blocking)
 CONFORM(D2, rref_get_type_timeout_non_blocking)
 {
 	struct far_future *f;
-	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 200));
+	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 1000));
 	OK(far_rref_type_async(r, FAR_MS, &f, &err));
 	TAKE_FAILS(FAR_TIMEOUT, f);
 	type_is(HERE, r, false, "int");

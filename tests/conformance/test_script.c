@@ -232,7 +232,7 @@ CONFORM(X4d, remote_timeout_to_here_in_jit)
 
 CONFORM(X4d, rref_to_here_timeout_in_jit)
 {
-	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 300));
+	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 1500));
 	CALL_FAILS(FAR_TIMEOUT, peer(1), "c::to_here_within", FAR_ARGS(r, 1));
 	CALL_FAILS(FAR_TIMEOUT, peer(2), "c::to_here_within", FAR_ARGS(r, 1));
 	IS_INT(CALL(peer(2), "c::to_here_within", FAR_ARGS(r, LONG_MS)), 3);
