@@ -6,7 +6,7 @@ set -u
 packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2
 libdpdk-dev tshark tcpdump ethtool iputils-ping"
-suites="unit models nic sim e2e e2e-udp install"
+suites="unit models nic sim e2e e2e-udp conformance install"
 
 usage() {
 	cat <<'END'
@@ -16,8 +16,8 @@ Installs the packages that the tests need (only what is missing; as root, or wit
 build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
 The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
 
-  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, install; asan and tsan are those builds' own
-                   tests, docker is docker/test.sh
+  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, conformance, install; asan and
+                   tsan are those builds' own tests, docker is docker/test.sh
   --no-sanitizers  without build-asan/ and build-tsan/
   --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
                    skip

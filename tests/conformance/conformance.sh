@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# All conformance tests over one sort of network. Prints TAP; leaves a file for each test in RESULTS/MODE.
+# usage: conformance.sh shm|udp|lossy|memif PROGRAM RESULTS [ARGUMENTS OF CRITERION...]
+set -u
+mode=$1
+program=$2
+results=$3
+shift 3
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+[ $# -gt 0 ] || rm -rf "${results:?}/$mode"
+mkdir -p "$results"
+export FAR_CONFORM_NIC="$mode" FAR_CONFORM_RESULTS="$results" FAR_CONFORM_DIR="$dir" FAR_RUNTIME_DIR="$dir/runtime"
+mkdir -m 700 "$FAR_RUNTIME_DIR"
+"$program" --tap -j2 "$@"

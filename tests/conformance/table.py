@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes tests/conformance/README.md of what the conformance tests said.
+
+usage: table.py --write|--check|--print RESULTS MODE...
+
+RESULTS/MODE has a file for each test that ran in that mode, "passed" or "failed"; reference.txt beside this program
+lists the tests of the reference and what is left out. --check fails when README.md differs from what it would be.
+"""
+import difflib
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+README = os.path.join(HERE, "README.md")
+HEAD = """# Conformance
+
+The tests of torch.distributed.rpc and paddle.distributed.rpc, in C: one function for each, under its name, that asserts the value, the class of the
+error or the counter which the original asserts. Four workers, each a process, all of them caller and callee; every test has a group of its own, joins,
+and leaves with nothing of any reference left. `conformance.sh MODE PROGRAM RESULTS [--filter 'I2/*']` runs them over one sort of network:
+
+{modes}
+
+This page is made by `table.py --write` of what the tests said, and compared with it in each run of them. A reference test is covered when its test
+passed over every network, but for the exceptions below; one that did not run is not covered.
+
+"""
+ABOUT = {
+    "shm": "shared memory",
+    "udp": "UDP on the loopback",
+    "lossy": "the same, where 1 % of the packets each are lost, repeated, late, out of order and damaged",
+    "memif": "DPDK, a memif between each two workers",
+}
+
+
+def read_reference():
+    """Groups as (id, behaviour, names), and exceptions as {(test, mode or None): reason}."""
+    groups, excepted = [], {}
+    with open(os.path.join(HERE, "reference.txt"), encoding="utf-8") as f:
+        for line in f.read().splitlines():
+            if line.startswith("except "):
+                name, reason = line[len("except "):].split(": ", 1)
+                test, _, mode = name.partition("@")
+                excepted[test, mode or None] = reason
+            elif line and not line.startswith("#"):
+                group, behaviour, names = line.split(" | ")
+                groups.append((group, behaviour, names.split()))
+    return groups, excepted
+
+
+def read_results(results, mode):
+    said = {}
+    path = os.path.join(results, mode)
+    if not os.path.isdir(path) or not os.listdir(path):
+        sys.exit(f"table.py: {path} has no results; run the test conformance-{mode} first")
+    for test in os.listdir(path):
+        with open(os.path.join(path, test), encoding="utf-8") as f:
+            said[test] = f.read().strip()
+    return said
+
+
+def make(results, modes):
+    groups, excepted = read_reference()
+    said = {mode: read_results(results, mode) for mode in modes}
+    known = {f"{group}.{name.replace('.', '_')}" for group, _, names in groups for name in names}
+    for mode in modes:
+        strange = sorted(set(said[mode]) - known)
+        if strange:
+            sys.exit(f"table.py: {strange[0]} ran over {mode}, and reference.txt does not have it")
+    text = HEAD.format(modes="\n".join(f"- `{mode}`: {ABOUT[mode]}" for mode in modes))
+    text += "| id | behaviour | covered | " + " | ".join(modes) + " |\n|---|---|---|" + "---|" * len(modes) + "\n"
+    covered_all = total = 0
+    lacking = []
+    for group, behaviour, names in groups:
+        passed = dict.fromkeys(modes, 0)
+        covered = 0
+        for name in names:
+            test = f"{group}.{name.replace('.', '_')}"
+            good = (test, None) not in excepted
+            for mode in modes:
+                ok = said[mode].get(test) == "passed"
+                passed[mode] += ok
+                good = good and (ok or (test, mode) in excepted)
+            good = good and any(said[mode].get(test) == "passed" for mode in modes)
+            covered += good
+            if not good and (test, None) not in excepted:
+                lacking.append((test, [m for m in modes if said[m].get(test) != "passed"]))
+        covered_all += covered
+        total += len(names)
+        text += f"| {group} | {behaviour} | {covered} of {len(names)} | "
+        text += " | ".join(str(passed[mode]) for mode in modes) + " |\n"
+    text += "\n## Reference tests\n\n"
+    for group, _, names in groups:
+        text += f"- {group}: {', '.join(names)}\n"
+    text += "\n## Exceptions\n\n"
+    for (test, mode), reason in excepted.items():
+        text += f"- {test}{' over ' + mode if mode else ''}: {reason}\n"
+    for test, where in lacking:
+        what = "there is no such test yet" if len(where) == len(modes) and not any(
+            test in said[m] for m in modes) else "did not pass over " + ", ".join(where)
+        text += f"- {test}: {what}\n"
+    return text + f"\nreference tests covered: {covered_all} of {total}\n"
+
+
+def main():
+    if len(sys.argv) < 4 or sys.argv[1] not in ("--write", "--check", "--print"):
+        sys.exit(__doc__)
+    text = make(sys.argv[2], sys.argv[3:])
+    if sys.argv[1] == "--write":
+        with open(README, "w", encoding="utf-8") as f:
+            f.write(text)
+    elif sys.argv[1] == "--print":
+        print(text, end="")
+    else:
+        with open(README, encoding="utf-8") as f:
+            old = f.read()
+        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), "README.md", "the tests say"))
+        if old != text:
+            sys.exit("table.py: README.md is not what the tests said; table.py --write renews it")
+    print(text.splitlines()[-1], file=sys.stderr)
+
+
+main()

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Ends: H1, H2. */
+#include "functions.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static bool others_are_out(void *user)
+{
+	(void)user;
+	for (int r = 0; r < WORLD - 1; r++)
+		if (!atomic_load(conform_shared(r)))
+			return false;
+	return true;
+}
+
+/* One is late: who waits for it is told so, and is out of the group all the same; it is not made to hang. */
+CONFORM_BARE(H1, wait_all_workers_timeout)
+{
+	enum far_status status;
+	conform_join(HERE);
+	OK(far_barrier(agent, NULL, 0, 0, &err));
+	if (rank == WORLD - 1) {
+		UNTIL(others_are_out, NULL);
+		status = far_shutdown(agent, 0, &err);
+		HOLDS(status == FAR_PEER_LOST || status == FAR_TIMEOUT);
+		return;
+	}
+	status = far_shutdown(agent, 100 * FAR_MS, &err);
+	HOLDS(status == FAR_TIMEOUT || status == FAR_PEER_LOST); /* the store ends with rank 0's */
+	if (rank == 0) {
+		HOLDS(status == FAR_TIMEOUT);
+		SAYS("worker3");
+	}
+	atomic_store(conform_shared(rank), 1);
+}
+
+static void all_of(const struct operands *o, int barriers)
+{
+	struct far_future *f[WORLD];
+	conform_join(HERE);
+	for (int i = 0; i < WORLD; i++)
+		f[i] = ASYNC(peer(i), "c::add", FAR_ARGS(o->make(rank), o->make(i)));
+	for (int i = 0; i < barriers; i++)
+		OK(far_barrier(agent, NULL, 0, 0, &err));
+	conform_leave(HERE); /* waits for what is under way */
+	for (int i = 0; i < WORLD; i++)
+		o->is(HERE, TAKE(f[i]), rank + i);
+}
+
+CONFORM_BARE(H1, wait_all_workers_dense)
+{
+	all_of(&dense, 1);
+}
+
+CONFORM_BARE(H1, wait_all_workers_twice_dense)
+{
+	all_of(&dense, 2);
+}
+
+CONFORM_BARE(X5, wait_all_workers_sparse)
+{
+	all_of(&sparse, 1);
+}
+
+CONFORM_BARE(X5, wait_all_workers_twice_sparse)
+{
+	all_of(&sparse, 2);
+}
+
+/* One sends much to all and leaves at once; the others have nothing to do but to serve. */
+CONFORM_BARE(H1, graceful_shutdown_with_uneven_workload)
+{
+	enum { N = 40 };
+	struct far_future *f[N];
+	conform_join(HERE);
+	if (rank == 3)
+		for (int i = 0; i < N; i++)
+			f[i] = ASYNC(peer(i % WORLD), i % 2 ? "c::heavy" : "c::add",
+				     i % 2 ? (const struct far_val[]){full(50, 50, 1)}
+					   : (const struct far_val[]){full(50, 50, 1), full(50, 50, i)},
+				     i % 2 ? 1 : 2);
+	conform_leave(HERE);
+	for (int i = 0; i < N && rank == 3; i++)
+		IS_FULL(TAKE(f[i]), 50, 50, i % 2 ? 50 : i + 1);
+}
+
+CONFORM_BARE(H1, shutdown_followed_by_rpc)
+{
+	conform_join(HERE);
+	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(1, 2));
+	IS_INT(FETCH(r), 3);
+	conform_may_leak(); /* held beyond the end, on purpose */
+	conform_leave(HERE);
+	FETCH_FAILS(FAR_SHUTDOWN, r);
+	far_rref_free(r);
+	FAILS(FAR_SHUTDOWN, far_barrier(agent, NULL, 0, 0, &err));
+	SAYS("RPC has not been initialized");
+	FAILS(FAR_SHUTDOWN, far_shutdown(agent, 0, &err));
+	SAYS("RPC has not been initialized");
+}
+
+/* A member that dies fails the end of the others, naming it; nothing is left behind, so they may join again. */
+CONFORM_BARE(H1, shutdown_errors)
+{
+	conform_join(HERE);
+	OK(far_barrier(agent, NULL, 0, 0, &err));
+	if (rank == 2) {
+		conform_may_die();
+		raise(SIGKILL);
+	}
+	FAILS(FAR_PEER_LOST, far_shutdown(agent, 0, &err));
+	SAYS("worker2");
+	OK(far_init_rpc(conform_name(rank), 0, 1, &(struct far_opts){.init_method = conform_own_url(HERE)}, &agent,
+			&err));
+	IS_INT(CALL(peer(0), "far::add", FAR_ARGS(1, 2)), 3);
+	OK(far_shutdown(agent, 0, &err));
+}
+
+/* ---- H2 ---- */
+
+static bool all_have_said(void *user)
+{
+	(void)user;
+	for (int r = 0; r < WORLD; r++)
+		if (!atomic_load(conform_shared(r)))
+			return false;
+	return true;
+}
+
+/* Who leaves like this waits for nobody: not for those either who are still joining, whose store may be here. */
+static void leave_locally(void)
+{
+	atomic_store(conform_shared(rank), 1);
+	UNTIL(all_have_said, NULL);
+	OK(far_shutdown_local(agent, &err));
+	FAILS(FAR_SHUTDOWN, far_shutdown_local(NULL, &err));
+}
+
+CONFORM_BARE(H2, local_shutdown)
+{
+	conform_join(HERE);
+	leave_locally();
+}
+
+CONFORM_BARE(H2, local_shutdown_with_rpc)
+{
+	conform_join(HERE);
+	IS_FULL(CALL(peer(1), "far::add", FAR_ARGS(full(2, 2, 1), full(2, 2, 1))), 2, 2, 2);
+	leave_locally();
+}
