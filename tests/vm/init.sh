@@ -24,6 +24,7 @@ mkdir -p /run/vm
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none run /run/vm
 status=1
 if [ -r "/run/vm/$id.job" ]; then
+	# shellcheck source=/dev/null # made for this run
 	. "/run/vm/$id.job"
 	# The kernel has modules loaded by /sbin/modprobe, which knows this place only.
 	mkdir -p /lib/modules

@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=dash
 # The first process: has the host's root, which it cannot write to, under a layer of memory that takes what is written,
 # and goes on with tests/vm/init.sh in it. What can fail ends in a panic, which ends the machine.
 bb=/bin/busybox

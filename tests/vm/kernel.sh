@@ -121,7 +121,7 @@ exec 9>"$cache/lock"
 flock -w "$wait_s" 9 || die "another has held $cache/lock for $wait_s s"
 [ -f "$cache/$name/version" ] || unpack "$name" >&2
 for source in initramfs.sh kernel.sh; do
-	[ "$cache/$name/initrd.gz" -nt "$here/$source" ] || initramfs "$cache/$name" "$(cat "$cache/$name/version")" >&2
+	[ -n "$(find "$cache/$name" -name initrd.gz -newer "$here/$source")" ] || initramfs "$cache/$name" "$(cat "$cache/$name/version")" >&2
 done
 [ -z "$siw" ] || [ -f "$cache/$name/lib/modules/$(cat "$cache/$name/version")/updates/siw.ko" ] || build_siw "$cache/$name" >&2
 echo "$name" >"$cache/name"
