@@ -141,13 +141,14 @@ struct dpdk_queue {
 	uint16_t rx_next; /* where the next look begins */
 	uint16_t body_at; /* of a body that is written, from buf_addr on */
 	uint16_t lanes_n;
-	uint16_t held;       /* of the last burst: given back by the next */
-	uint32_t open;       /* reserved, not committed */
-	uint32_t waiting;    /* in all lanes */
-	bool fence;          /* no membarrier(): see dpdk_enter() */
-	enum frame_sum sum;  /* on transmit */
-	uint64_t tx_flags;   /* of mbufs */
-	uint64_t tx_offload; /* likewise: lengths of headers */
+	uint16_t held;          /* of the last burst: given back by the next */
+	uint32_t open;          /* reserved, not committed */
+	uint32_t waiting;       /* in all lanes */
+	bool fence;             /* no membarrier(): see dpdk_enter() */
+	_Atomic uint32_t *turn; /* the port's ring_taken, where all queues use the device's only ring; else NULL */
+	enum frame_sum sum;     /* on transmit */
+	uint64_t tx_flags;      /* of mbufs */
+	uint64_t tx_offload;    /* likewise: lengths of headers */
 	struct rte_mempool *pool;
 	struct frame_addr me; /* port of queue 0 */
 	unsigned queues_n;
@@ -192,10 +193,14 @@ struct dpdk_port {
 	struct dpdk_blob blob;
 	uint32_t rx_ring; /* packets that a receive ring of the device holds */
 	uint64_t body_max;
-	struct host_pci card; /* a card on PCI */
-	int claim;            /* what keeps it from other processes; −1: nothing */
-	unsigned head_len;    /* of a frame's headers */
-	unsigned rx_shift;    /* bytes by which received frames are moved so that bodies are aligned */
+	/* The device has fewer rings than there are shards: all use its first, by turns. Who finds it taken does not
+	 * wait: frames to be sent stay until the next look, and who receives hands over what is others'. */
+	bool shares_ring;
+	_Atomic uint32_t ring_taken; /* partner: itself, in dpdk_enter() and dpdk_leave() */
+	struct host_pci card;        /* a card on PCI */
+	int claim;                   /* what keeps it from other processes; −1: nothing */
+	unsigned head_len;           /* of a frame's headers */
+	unsigned rx_shift;           /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
 	struct host_iface iface;         /* IFACE */
 	struct host_ip ip;               /* IFACE: the chosen one */
@@ -332,7 +337,7 @@ void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index
 /** Where the other side receives those of its queue `index`. */
 void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
 
-/* ---- queue.c ---- */
+/* ---- queue.c, queue_open.c ---- */
 
 extern const struct nic_queue_ops dpdk_queue_ops;
 /** Of devices whose sleepers nobody can kick: they look. */
@@ -354,9 +359,10 @@ int dpdk_error(struct nic_err *err, int error, const char *format, ...) __attrib
 uint64_t dpdk_now(void);
 
 /**
- * A queue is about to use the device, unless the port is shut: then the device's memory may be taken away at any
- * moment. The store of `busy` must be seen before the load of `shut`: dpdk_shut() makes it so with membarrier(), so
- * that this side needs no fence; `fence` is set where the kernel has none.
+ * A queue is about to use the device, unless the port is shut, when the device's memory may be taken away at any
+ * moment, or another queue uses the ring that all share. The store of `busy` must be seen before the load of `shut`:
+ * dpdk_shut() makes it so with membarrier(), so that this side needs no fence; `fence` is set where the kernel has
+ * none.
  */
 static inline bool dpdk_enter(struct dpdk_queue *q)
 {
@@ -368,11 +374,17 @@ static inline bool dpdk_enter(struct dpdk_queue *q)
 		atomic_store_explicit(&q->busy, 0, memory_order_release);
 		return false;
 	}
+	if (__builtin_expect(q->turn != NULL, 0) && atomic_exchange_explicit(q->turn, 1, memory_order_acquire)) {
+		atomic_store_explicit(&q->busy, 0, memory_order_release);
+		return false;
+	}
 	return true;
 }
 
 static inline void dpdk_leave(struct dpdk_queue *q)
 {
+	if (__builtin_expect(q->turn != NULL, 0))
+		atomic_store_explicit(q->turn, 0, memory_order_release);
 	atomic_store_explicit(&q->busy, 0, memory_order_release);
 }
 

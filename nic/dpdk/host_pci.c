@@ -196,7 +196,7 @@ static int check_vfio(const struct host_pci_roots *roots, const struct host_pci 
 			"to vfio-pci too",
 			card->name, card->group, card->blocker);
 	snprintf(path, sizeof path, "%s/vfio/%s%d", roots->dev, card->noiommu ? "noiommu-" : "", card->group);
-	if (access(path, R_OK | W_OK) == 0)
+	if (euidaccess(path, R_OK | W_OK) == 0)
 		return 0;
 	int error = errno;
 	if (error == EACCES || error == EPERM)
@@ -213,7 +213,7 @@ static int check_uio(const struct host_pci_roots *roots, const struct host_pci *
 {
 	char path[PATH_BYTES];
 	snprintf(path, sizeof path, "%s/uio%d", roots->dev, card->uio);
-	if (geteuid() == 0 && access(path, R_OK | W_OK) == 0)
+	if (geteuid() == 0 && euidaccess(path, R_OK | W_OK) == 0)
 		return 0;
 	if (geteuid() == 0)
 		return host_error(err, -errno, "dpdk: %s: %s: %s", card->name, path, strerror(errno));

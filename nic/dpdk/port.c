@@ -119,7 +119,7 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
-	if (!error && p->args.class == DPDK_IFACE)
+	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_watch(p, err);
