@@ -113,6 +113,8 @@ static int configure(struct dpdk_port *p)
 	conf.txmode.offloads = tx_offloads(p);
 	p->udp_sums = conf.txmode.offloads != 0;
 	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
+	/* Drivers note on that interrupt what the link has become. */
+	conf.intr_conf.lsc = p->args.pci && (*p->info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
 		conf.rxmode.mtu = p->args.mtu;
 	if (rings(p) > 1 && hash) {

@@ -6,6 +6,7 @@
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 
+#include "nic/dpdk/aside.h"
 #include "nic/dpdk/frame.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_pci.h"
@@ -65,7 +66,9 @@ struct dpdk_args {
 	uint8_t v6;
 	uint8_t ip[16];
 	unsigned prefix; /* of ip= */
-	char iface[32];  /* IFACE: its name */
+	bool has_router; /* router= */
+	uint8_t router[6];
+	char iface[32]; /* IFACE: its name */
 	/* MEMIF */
 	bool server;
 	bool abstract;
@@ -158,6 +161,7 @@ struct dpdk_queue {
 	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
 	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
+	struct aside *aside; /* for neighbours; NULL: the kernel answers them, or there are none */
 	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
 	bool hands_over;
 	/* Sleeps, or is about to look for the last time. Partner: fences in dpdk_arm() and rouse(). */
@@ -305,6 +309,8 @@ void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
 /** The blob, checked; -EINVAL. */
 int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
 struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
+/** Whether frames to it need no router. */
+bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to);
 
 /* ---- card.c: network cards on PCI ---- */
 
@@ -313,8 +319,23 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
 /** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
+/** Remarks on a link that is down; 0. */
+int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err);
 /** Does it reach memory by physical addresses. */
 bool dpdk_card_is_physical(const struct dpdk_port *p);
+
+/* ---- neighbour.c ---- */
+
+/** When all queues are open: from now on neighbours are answered. */
+int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err);
+/** Has the device, which runs, take what neighbours send to groups. */
+int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err);
+/** The queue's holder: a frame that is not for the engine. */
+void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
+/** The control core: answers. */
+void dpdk_neighbour_step(struct dpdk_port *p);
+/** The queue's holder: puts the answers into the lane. */
+void dpdk_neighbour_send(struct dpdk_queue *q);
 
 /* ---- memif.c ---- */
 

@@ -175,10 +175,9 @@ static int not_given(const struct host_pci_roots *roots, const struct host_pci *
 	if (card->iface[0])
 		return host_error(
 			err, -EBUSY,
-			"dpdk: %s (%04x:%04x) is the kernel's %s, driver %s: `modprobe %s; dpdk-devbind.py -u "
-			"%s; dpdk-devbind.py -b %s %s` as root takes it away from there%s; or use udp",
-			card->name, card->vendor, card->id, card->iface, card->driver, driver, card->name, driver,
-			card->name, why);
+			"dpdk: %s (%04x:%04x) is the kernel's %s, driver %s: unless the host needs it, `modprobe %s; "
+			"dpdk-devbind.py -b %s %s` as root takes it away from there%s; or use udp",
+			card->name, card->vendor, card->id, card->iface, card->driver, driver, driver, card->name, why);
 	return host_error(
 		err, -ENOENT,
 		"dpdk: %s (%04x:%04x) has %s%s: `modprobe %s; dpdk-devbind.py -b %s %s` as root gives it to DPDK%s",

@@ -261,6 +261,8 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		return false;
 	}
 	if (verdict == FRAME_FOREIGN) {
+		if (q->aside && m->nb_segs == 1)
+			dpdk_neighbour_note(q, frame, m->data_len);
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
@@ -286,6 +288,8 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 	if (__builtin_expect(loops, 0))
 		n = take_looped(q, loops, pkts, max);
 	unsigned end = 0;
+	if (q->aside && aside_next(&q->aside->out))
+		dpdk_neighbour_send(q);
 	if (__builtin_expect(dpdk_enter(q), 1)) {
 		if (q->waiting)
 			push(q);

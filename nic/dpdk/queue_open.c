@@ -87,6 +87,7 @@ void dpdk_queue_close(struct dpdk_queue *q)
 	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
 		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
 	free(q->lanes);
+	free(q->aside);
 	free(q);
 }
 

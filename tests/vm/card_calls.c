@@ -2,12 +2,12 @@
 /**
  * Two workers over network cards, whose cable is pulled while they call.
  *
- * usage: card_calls where|waits|other|lost [DOWN UP]; the group is that of the environment, the cards those of FAR_NIC;
- * DOWN and UP are commands that pull worker 1's cable and put it back
- *	where   what a handler is given, message or tensor, lies in the packet's memory, aligned: nothing was copied
- *	waits   no longer than the limit: the calls wait, and each is answered once
- *	other   there is another network: the calls go on by it, and come back
- *	lost    for longer than the limit: the calls end with an error that says so
+ * usage: card_calls where|waits|other|lost|hold [DOWN UP]; the group is that of the environment, the cards those of
+ *FAR_NIC; DOWN and UP are commands that pull worker 1's cable and put it back where   what a handler is given, message
+ *or tensor, lies in the packet's memory, aligned: nothing was copied waits   no longer than the limit: the calls wait,
+ *and each is answered once other   there is another network: the calls go on by it, and come back hold    nobody calls:
+ *a group of one has the card until it is ended lost    for longer than the limit: the calls end with an error that says
+ *so
  */
 #include "../e2e/check.h"
 
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
 {
 	static const struct far_msg_handler handlers[] = {{NOTE, FAR_KIND_INLINE, note, NULL}};
 	static const struct far_function functions[] = {{"card::where(Tensor x) -> int", FAR_KIND_INLINE, where, NULL}};
-	CHECK(argc >= 2 && mode_of(argv[1]));
+	CHECK(argc >= 2 && (mode_of(argv[1]) || strcmp(argv[1], "hold") == 0));
 	if (argc > 3)
 		down = argv[2], up = argv[3];
 	bool lost = strcmp(argv[1], "lost") == 0;
@@ -222,6 +222,11 @@ int main(int argc, char **argv)
 				.peer_limit_ns = lost ? 20 * FAR_SEC : GUARD_S * FAR_SEC};
 	agent = check_join(&opts);
 	alarm(GUARD_S);
+	if (strcmp(argv[1], "hold") == 0) {
+		puts("held");
+		fflush(stdout);
+		pause();
+	}
 	if (check_rank() == 1)
 		mode_of(argv[1])();
 	enum far_status status = far_shutdown(agent, 0, &err);
