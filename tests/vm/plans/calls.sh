@@ -15,7 +15,8 @@ huge_pages 384
 bind 0 "$driver" && bind 1 "$driver"
 ok "cards of $driver" $?
 guard_s=420
-export CARD0="$(card 0)" CARD1="$(card 1)" KEYS="$keys" MORE=
+CARD0=$(card 0) CARD1=$(card 1) KEYS=$keys MORE=
+export CARD0 CARD1 KEYS MORE
 
 # shellcheck disable=SC2016 # for the workers
 worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.8.0.2/24

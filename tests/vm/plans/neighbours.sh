@@ -31,14 +31,17 @@ let_card_go
 
 echo 1 >/proc/sys/net/ipv4/ip_forward
 guard_s=420
-export CARD0="$(card 0),router=$(mac "$left")" CARD1="$(card 1),router=$(mac "$right")"
+CARD0="$(card 0),router=$(mac "$left")"
+CARD1="$(card 1),router=$(mac "$right")"
+export CARD0 CARD1
 # shellcheck disable=SC2016 # for the workers
 worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.9.0.1/24
 	export FAR_NIC="dpdk:$at"
 	exec "$@"'
 bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$VM_BUILD/tests/nic/agents_net" 1 100000 400
 did "calls through a router"
-export CARD0="$(card 0)" CARD1="$(card 1)"
+CARD0=$(card 0)
+CARD1=$(card 1)
 bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$VM_BUILD/tests/nic/agents_net" 1 100000 400
 [ "$rc" -ne 0 ] && has err 'nothing is routed here unless router= names one'
 ok "no router is named" $?
