@@ -52,12 +52,12 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)
 		return error;
-	if (args->class == DPDK_IFACE && !config->beyond_host)
+	if ((args->class == DPDK_IFACE || args->pci) && !config->beyond_host)
 		return dpdk_error(
 			err, -EPERM,
 			"dpdk: %s leads to other hosts, where nothing is encrypted: say security=none, or use "
 			"shm",
-			args->iface);
+			args->pci ? args->name : args->iface);
 	return 0;
 }
 
@@ -76,6 +76,7 @@ static void dpdk_close(struct nic_port *port)
 		if (p->queues[i])
 			dpdk_queue_close(p->queues[i]);
 	dpdk_device_free(p);
+	dpdk_card_close(p);
 	if (p->args.class == DPDK_IFACE)
 		dpdk_iface_close(p);
 	if (p->event_fd >= 0)
@@ -97,7 +98,9 @@ static int open_fds(struct dpdk_port *p, struct nic_err *err)
 
 static int open_device(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
-	int error = dpdk_eal_start(p->args.huge, err);
+	int error = p->args.pci ? dpdk_card_open(p, err) : 0;
+	if (!error)
+		error = dpdk_eal_start(p->args.huge, dpdk_card_is_physical(p), err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_open(p, config, err);
 	if (!error && p->args.class == DPDK_MEMIF)
@@ -116,13 +119,18 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
-	if (!error && p->args.class == DPDK_IFACE)
+	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_watch(p, err);
 	if (error)
 		return error;
-	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
+	if (p->args.class == DPDK_MEMIF)
+		return dpdk_memif_open(p, err);
+	error = p->args.pci ? dpdk_neighbour_open(p, err) : 0;
+	if (!error)
+		error = dpdk_device_start(p, err);
+	return error || !p->args.pci ? error : dpdk_neighbour_listen(p, err);
 }
 
 static int dpdk_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -137,7 +145,7 @@ static int dpdk_open(const struct nic_config *config, struct nic_port **out, str
 	p->base.ops = &dpdk_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
-	p->fd = p->event_fd = p->xdp_object = p->xdp_link = -1;
+	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = -1;
 	p->new_last = &p->new_first;
 	atomic_store(&p->shut, DPDK_DOWN);
 	error = open_fds(p, err);
@@ -158,6 +166,8 @@ static int dpdk_probe(const struct nic_config *config, struct nic_err *err)
 {
 	struct dpdk_args args;
 	int error = check(config, &args, err);
+	if (!error && args.pci)
+		return dpdk_card_probe(&args, err);
 	return !error && args.class == DPDK_IFACE ? dpdk_iface_probe(&args, config, err) : error;
 }
 
@@ -168,6 +178,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 	const struct dpdk_port *p = port_of(port);
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
+		.wake = p->args.class == DPDK_OWN,
 		.checksum = p->udp_sums,
 		.poll_costs = p->args.class == DPDK_IFACE && dpdk_iface_poll_costs(p),
 		.steering = p->steering,
@@ -260,6 +271,8 @@ static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_
 	bool own = memcmp(to, &p->blob, sizeof *to) == 0;
 	from.port = source_port(p, q->index, NIC_ROUTE_PATH(remote));
 	at.port = (uint16_t)(to->port + remote_queue);
+	if (!dpdk_is_near(p, to))
+		memcpy(at.mac, p->args.router, sizeof at.mac);
 	frame_path_init(&place->path, &from, &at);
 	place->queue = q;
 	place->body_max = to->body < p->body_max ? to->body : p->body_max;
@@ -339,6 +352,8 @@ static uint64_t dpdk_step(struct nic_port *port, uint64_t now, nic_event_fn *eve
 	struct dpdk_port *p = port_of(port);
 	eventfd_t ignored;
 	eventfd_read(p->event_fd, &ignored);
+	if (p->args.pci)
+		dpdk_neighbour_step(p);
 	while (p->new_first) {
 		struct dpdk_place *place = p->new_first;
 		struct nic_event ev = {

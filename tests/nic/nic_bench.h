@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum { HEAD = 28, PEERS = 4, BURST = 16, ARGS_MAX = PEERS + 1, QUEUES_MAX = 16 };
-#define CONNECT_NS UINT64_C(20000000000)
+#define CONNECT_NS (UINT64_C(20000000000) * slow)
 #define LINK_NS    UINT64_C(4000000000) /* a silent peer of a link is down */
 
 /* A packet that came while another queue was waited for. */
@@ -56,12 +56,14 @@ struct end {
 static const struct nic_port_ops *driver; /* whose ports are opened */
 static const char *driver_args[ARGS_MAX];
 static unsigned driver_args_n;
+static bool beyond_host;     /* nic_config.beyond_host */
 static unsigned driver_head; /* nic_config.head_bytes that it takes */
 static unsigned case_head;   /* bytes of heads that the cases see: HEAD, or 0 of datagrams */
 /* Puts something on top of the port of an end, when not NULL. */
 static int (*port_wrap)(struct nic_port *lower, unsigned queues, struct nic_port **out, struct nic_err *err);
 static bool over_network; /* packets take their time */
-static uint64_t patience_ns = CONNECT_NS;
+static uint64_t slow = 1; /* how many times longer everything may take: an emulated machine */
+static uint64_t patience_ns = UINT64_C(20000000000);
 static struct nic_caps caps; /* of what the cases see */
 static struct end ends[PEERS + 1];
 static struct kept *kept;
@@ -241,6 +243,7 @@ static int end_open_queues(unsigned i, unsigned queues)
 				    .id = 100 + i,
 				    .queues = queues,
 				    .head_bytes = driver_head,
+				    .beyond_host = beyond_host,
 				    .args = driver_args_n ? driver_args[which] : NULL};
 	struct nic_port *port;
 	memset(&ends[i], 0, sizeof ends[i]);
