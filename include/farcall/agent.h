@@ -36,6 +36,13 @@ enum far_connect {
 	FAR_CONNECT_LAZY  /* each by its first call. One member that says so decides for the group */
 };
 
+/** What far_shutdown() does about remote references that somebody in the group still holds then. */
+enum far_leaks {
+	FAR_LEAKS_TELL,   /* names each and who holds it on stderr */
+	FAR_LEAKS_IGNORE, /* nothing */
+	FAR_LEAKS_FAIL    /* the same as TELL, and returns FAR_LEAKED, naming the first ones, unless it fails anyway */
+};
+
 /** Where a handler runs, stated at registration. */
 enum far_kind {
 	FAR_KIND_NONE, /* not stated: refused */

@@ -39,7 +39,9 @@ extern "C" {
 	X(PROTOCOL, "protocol error")                                                                                  \
 	X(DENIED, "access denied")                                                                                     \
 	X(UNREACHABLE, "no common transport or unreachable")                                                           \
-	X(SYSTEM, "system error")
+	X(SYSTEM, "system error")                                                                                      \
+	X(INJECTED, "failed on purpose")                                                                               \
+	X(LEAKED, "remote references are still held")
 
 enum far_status {
 #define FAR_STATUS_ENUM(name, text) FAR_##name,
