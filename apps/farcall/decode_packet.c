@@ -118,7 +118,7 @@ static const struct layout retry_layout = LAYOUT("retry", head_retry, true, retr
 
 /* ---- names ---- */
 
-#define NAMES_MAX 24
+#define NAMES_MAX 32
 
 static const char *const kinds[NAMES_MAX] = {
 	[WIRE_MESSAGE] = "MESSAGE",

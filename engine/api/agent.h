@@ -13,6 +13,7 @@
 #include <farcall/farcall.h>
 #include <pthread.h>
 
+struct faults;
 struct gathers;
 
 struct far_agent {
@@ -35,6 +36,9 @@ struct far_agent {
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
 	struct registry registry;
 	struct gathers *gathers;
+	struct faults *faults;
+	enum far_leaks leaks;
+	uint64_t rref_retry_ns;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
 	struct far_limits limits;
 	size_t fiber_stack_bytes;

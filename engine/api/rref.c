@@ -171,7 +171,8 @@ static enum far_status ask(struct far_agent *a, struct far_to to, const char *fu
 }
 
 /* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
-static enum far_status go(struct asking *q, call_done_fn *done, void *user, bool waits, struct far_err *err)
+static enum far_status go(struct asking *q, call_done_fn *done, void *user, struct far_rref *makes, bool waits,
+			  struct far_err *err)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	if (!buf) {
@@ -179,7 +180,7 @@ static enum far_status go(struct asking *q, call_done_fn *done, void *user, bool
 		return no_memory(err);
 	}
 	struct rref_call *c = buf_data(buf);
-	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .buf = buf};
+	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .buf = buf, .makes = makes};
 	q->start.done = rref_call_done;
 	q->start.user = c;
 	enum far_status status =
@@ -209,7 +210,7 @@ static enum far_status call_async(struct far_agent *a, struct far_to to, const c
 	bool into = into_given(opts);
 	if (into)
 		into_set(f, &opts->into);
-	status = go(&q, into ? into_done : agent_done_future, f, waits, err);
+	status = go(&q, into ? into_done : agent_done_future, f, NULL, waits, err);
 	asking_end(&q);
 	if (status) {
 		buf_unref(&f->head);
@@ -257,13 +258,7 @@ static void made(void *user, const struct outcome *o)
 	struct far_rref *r = user;
 	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
 	rref_known_end(s, r, o);
-	/* Whoever heard of the name before, or holds what was made in vain, is told. */
-	if (o->status && o->status != FAR_PEER_LOST && o->status != FAR_SHUTDOWN && o->status != FAR_UNREACHABLE) {
-		rref_ref(&r->base);
-		r->note = (struct rref_note){
-			.rref = r, .kind = RREF_DELETE, .status = (uint8_t)o->status, .fork = r->fork};
-		rref_note_put(s, r->session, &r->note);
-	}
+	rref_make_failed(s, r, o->status);
 	rref_unref(&r->base);
 }
 
@@ -289,7 +284,7 @@ enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char 
 	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[to.worker].name);
 	rref_enter(r);
 	rref_ref(&r->base); /* the call's */
-	status = go(&q, made, r, false, err);
+	status = go(&q, made, r, r, false, err);
 	asking_end(&q);
 	if (status) {
 		rref_unref(&r->base);
@@ -503,6 +498,7 @@ void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
 		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
 		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
 		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
+		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
 		out->pending += atomic_load_explicit(&rs->notes_n, memory_order_relaxed);
 	}
 }

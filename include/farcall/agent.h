@@ -203,6 +203,10 @@ struct far_opts {
 				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over
 				   shm the kernel tells at once. One that lives on stays lost, here and there, until it
 				   is started again */
+	enum far_leaks leaks;
+	uint64_t rref_retry_ns; /* a word about a reference that failed (<farcall/testing.h>), or that the owner had no
+				   room for, is said again after so long, and after half as much again each time:
+				   [1 us, 1 h], default 1 ms */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */

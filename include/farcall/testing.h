@@ -47,12 +47,13 @@ struct far_fault {
 
 /**
  * From now on `fault` is what happens to messages of that kind which this worker sends; NULL ends it. What is delayed
- * already stays so. Any thread; may be called while the agent runs; never blocks. FAR_INVALID: no such kind.
+ * already stays so. Any thread, while the agent runs. Waits until its shards have taken notice, at most 1 s; in a
+ * handler only its own shard has when it returns. Errors: INVALID (no such kind), RESOURCE, TIMEOUT.
  */
 enum far_status far_fault_set(struct far_agent *agent, enum far_fault_kind kind, const struct far_fault *fault,
 			      struct far_err *err);
-/** Ends all of them. */
-void far_faults_clear(struct far_agent *agent);
+/** Ends all of them; as far_fault_set(). */
+enum far_status far_faults_clear(struct far_agent *agent, struct far_err *err);
 /** "call", "remote" …; never NULL. */
 const char *far_fault_name(enum far_fault_kind kind);
 
@@ -69,7 +70,7 @@ void far_fault_counts_read(struct far_agent *agent, struct far_fault_counts *out
  */
 enum far_status far_rref_flush(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 
-/** A counter of an agent, by name: "rref.owned", "calls.sent", "fault.fork.failed" … */
+/** A counter of an agent, by name: "agent.calls_sent", "rref.owned", "fault.fork.failed" … */
 struct far_debug_pair {
 	char name[48];
 	char value[32]; /* as text, decimal */

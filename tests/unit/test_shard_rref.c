@@ -82,8 +82,8 @@ Test(shard_rref, deletes_of_others)
 	expect_said(NIC_OTHER, 3, FAR_OK);
 	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
-	word(NIC_OTHER, 5, RREF_DELETE, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 5, FAR_PROTOCOL);
 	fetch(NIC_PEER, 6, PEER, 7);
 	expect_seven(NIC_PEER, 6);
 	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
@@ -143,12 +143,65 @@ Test(shard_rref, made_twice)
 Test(shard_rref, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	word(NIC_PEER, 2, RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
 	struct shm_head h;
 	expect_said(NIC_PEER, 2, FAR_OK);
 	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_empty();
+}
+
+/* Receive that word first of all, then a fork and a fetch of another's, and the request to make at last. Expect the
+ * failure for all, nothing run, and the record to live as long as its forks. */
+Test(shard_rref, making_failed_before_all)
+{
+	struct shm_head h;
+	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_OK);
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 2, FAR_OK);
+	fetch(NIC_OTHER, 3, PEER, 7);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	make(4, PEER, 7, 8, OUR_LIFE);
+	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
+	cr_assert_eq(ran, 0u);
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 5, FAR_OK);
+	fetch(NIC_OTHER, 6, PEER, 7);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 7, FAR_OK);
+	expect_empty();
+}
+
+/* Receive it without a status, with one that there is not, of another life. Expect refusals. */
+Test(shard_rref, making_failed_and_malformed)
+{
+	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_PROTOCOL);
+	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_PROTOCOL);
+	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE ^ 1, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_PEER_LOST);
+	expect_empty();
+}
+
+/* Receive it while the function runs, and when it has returned. Expect what came first to stay. */
+Test(shard_rref, making_failed_too_late)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_OK);
+	fetch(NIC_OTHER, 3, PEER, 7);
+	expect_seven(NIC_OTHER, 3);
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
