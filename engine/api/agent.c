@@ -78,6 +78,18 @@ static uint64_t outstanding(void *ctx)
 	return n;
 }
 
+static uint64_t begun(void *ctx)
+{
+	const struct far_agent *a = ctx;
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		const struct shard_counters *c = &a->shards[i]->counters;
+		n += atomic_load_explicit(&c->calls_sent, memory_order_relaxed) +
+		     atomic_load_explicit(&c->sends_begun, memory_order_relaxed);
+	}
+	return n;
+}
+
 static void name_of(const struct far_agent *a, uint32_t rank, char *name)
 {
 	snprintf(name, FAR_NAME_MAX, "%s", a->members[rank].name);
@@ -251,6 +263,7 @@ static enum far_status init_ctl(struct init *in)
 		.post = post,
 		.take = take,
 		.outstanding = outstanding,
+		.begun = begun,
 		.ctx = a,
 	};
 	if (!config.net)
