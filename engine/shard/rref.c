@@ -27,7 +27,13 @@ void rref_shard_free(struct shard *s)
 
 uint64_t rref_names(struct shard *s, uint32_t n)
 {
-	return atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+	/* Names have the low bits only, of which 0 is none: those that would stand on both sides of it are passed over.
+	 */
+	uint64_t first;
+	do
+		first = atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+	while (((first - 1) & RREF_COUNT_MASK) + n > RREF_COUNT_MASK);
+	return first;
 }
 
 /* Its owner has spoken, or nobody waits for that any more. */

@@ -69,10 +69,11 @@ void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
 		return;
 	uint64_t count = fork.number & RREF_COUNT_MASK;
 	for (struct rref_pins *p = se->rref_pins; p; p = p->next) {
-		if (count - p->first >= p->n)
+		uint64_t i = (count - p->first) & RREF_COUNT_MASK;
+		if (i >= p->n)
 			continue;
-		struct far_rref *r = p->at[count - p->first];
-		p->at[count - p->first] = NULL;
+		struct far_rref *r = p->at[i];
+		p->at[i] = NULL;
 		if (r) {
 			rref_unref(&r->base);
 			p->left--;

@@ -310,3 +310,45 @@ Test(shard_rref, records_are_bounded)
 	shard->rrefs->forks.n = 0;
 	expect_empty();
 }
+
+/* ---- names ---- */
+
+/* The counter of names comes to the end of its 48 bits. Expect none to be 0, none twice, and each found again when its
+ * receiver says that it has come. */
+Test(shard_rref, names_wrap)
+{
+	uint64_t seen_before = 0;
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
+	shard->rrefs->count = RREF_COUNT_MASK - 4;
+	for (int round = 0; round < 4; round++) {
+		struct values_plan plan = {.rrefs = 3};
+		struct rref_sharing sharing;
+		struct rref_wire w[3];
+		uint8_t bytes[RREF_WIRE_BYTES];
+		cr_assert_eq(rref_share(shard, &plan, &sharing), 0);
+		for (int i = 0; i < 3; i++) {
+			plan.put_rref(plan.put_ctx, r, bytes);
+			rref_get(bytes, &w[i]);
+			uint64_t count = w[i].fork.number & RREF_COUNT_MASK;
+			cr_assert_neq(count, 0u);
+			cr_assert_neq(count, seen_before);
+			seen_before = count;
+		}
+		struct rref_pins *p = sharing.pins;
+		p->next = NULL;
+		p->prev = &se->rref_pins;
+		se->rref_pins = p;
+		for (int i = 2; i >= 0; i--) {
+			cr_assert_eq(p->left, (unsigned)i + 1);
+			rref_pins_told(shard, se, w[i].fork);
+		}
+		cr_assert_null(se->rref_pins);
+	}
+	rref_unref(&r->base);
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_empty();
+}
