@@ -6,8 +6,8 @@
  */
 #include "check.h"
 
-/* Batches, and references in each: the first tenth touches all pages of the tables of references, 15 MiB. */
-enum { BATCH = 100, WARM = 1000, ALL = 10000, RREFS = 30 };
+/* Batches, and references in each: those of the first tenth touch all pages of the tables of references, 15 MiB. */
+enum { BATCH = 100, WARM = 1000, ALL = 10000, RREFS_WARM = 30, RREFS = 3 };
 
 #define SLACK_BYTES (UINT64_C(2) << 20)
 
@@ -44,11 +44,11 @@ static const struct far_function functions[] = {
 };
 static const struct far_opts opts = {.functions = functions, .functions_n = 2};
 
-static void batch(struct far_agent *agent)
+static void batch(struct far_agent *agent, int rrefs)
 {
 	const struct far_to there = {1, -1};
-	struct far_future *f[BATCH];
-	struct far_rref *r[RREFS];
+	struct far_future *f[BATCH], *fetched[RREFS_WARM];
+	struct far_rref *r[RREFS_WARM];
 	struct far_val v;
 	static char bytes[3000];
 	for (int i = 0; i < BATCH; i++) {
@@ -57,8 +57,10 @@ static void batch(struct far_agent *agent)
 		struct far_val arg = i % 10 ? far_int(i) : far_bytes(bytes, sizeof bytes);
 		CHECK_STATUS(far_rpc_async_to(agent, there, "g::echo", &arg, 1, &o, &f[i], &err), FAR_OK, &err);
 	}
-	for (int i = 0; i < RREFS; i++)
+	for (int i = 0; i < rrefs; i++) {
 		CHECK_STATUS(far_remote_to(agent, there, "g::echo", FAR_ARGS(i), NULL, &r[i], &err), FAR_OK, &err);
+		CHECK_STATUS(far_rref_to_here_async(r[i], 0, &fetched[i], &err), FAR_OK, &err);
+	}
 	for (int i = 0; i < BATCH; i++) {
 		enum far_status status = far_future_wait(f[i], 0, &v, &err);
 		CHECK(status == FAR_OK || (i % 50 == 49 && status == FAR_TIMEOUT));
@@ -66,9 +68,10 @@ static void batch(struct far_agent *agent)
 			far_val_fini(&v);
 		far_future_free(f[i]);
 	}
-	for (int i = 0; i < RREFS; i++) {
-		CHECK_STATUS(far_rref_to_here(r[i], 0, &v, &err), FAR_OK, &err);
+	for (int i = 0; i < rrefs; i++) {
+		CHECK_STATUS(far_future_wait(fetched[i], 0, &v, &err), FAR_OK, &err);
 		CHECK(v.u.i == i);
+		far_future_free(fetched[i]);
 		far_rref_free(r[i]);
 	}
 }
@@ -88,10 +91,10 @@ int main(void)
 	uint64_t here, there, here_end, there_end;
 	if (check_rank() == 0) {
 		for (int i = 0; i < WARM; i++)
-			batch(agent);
+			batch(agent, RREFS_WARM);
 		both(agent, &here, &there);
 		for (int i = WARM; i < ALL; i++)
-			batch(agent);
+			batch(agent, RREFS);
 		both(agent, &here_end, &there_end);
 		fprintf(stderr, "resident after %d and %d calls: caller %llu and %llu KiB, callee %llu and %llu KiB\n",
 			WARM * BATCH, ALL * BATCH, (unsigned long long)here >> 10, (unsigned long long)here_end >> 10,

@@ -162,7 +162,7 @@ Test(shard_fault, credits_hold)
 /* Towards a worker whose session is not up. Expect the same; what goes waits for the session as ever. */
 Test(shard_fault, without_a_session)
 {
-	struct result r[2] = {{0}};
+	static struct result r[2];
 	struct call_start start = {.worker = OTHER + 1,
 				   .fn = MSG_ECHO,
 				   .deadline = TIME_NEVER,
