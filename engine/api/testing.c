@@ -171,11 +171,11 @@ static enum far_status pause_a_moment(struct far_future *never, struct far_err *
 	return far_future_wait(never, LOOK_NS, NULL, err);
 }
 
-static enum far_status flush_until(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
+/* What was given back before is on its way to its shard: it has come there when this returns. */
+static enum far_status let_arrive(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
 {
 	enum far_status status = FAR_PENDING;
-	/* What was given back before is on its way to its shard. */
-	for (unsigned i = 0; i < a->shards_n; i++) {
+	for (unsigned i = 0; i < a->shards_n && status == FAR_PENDING; i++) {
 		struct notice *n = notice_post(a->shards[i], false);
 		if (!n)
 			return no_memory(err);
@@ -183,20 +183,30 @@ static enum far_status flush_until(struct far_agent *a, struct far_future *never
 			status = pause_a_moment(never, err);
 		buf_unref(n->buf);
 	}
+	return status;
+}
+
+/* Nothing is seen to be under way three times, with arrivals in between: the end of one call may give back others'
+ * references only after it is seen. */
+static enum far_status flush_until(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
+{
 	struct far_rref_counts c;
-	for (;;) {
+	for (unsigned calm = 0;;) {
+		enum far_status status = let_arrive(a, never, until, err);
 		far_rref_counts_read(a, &c);
-		if (!c.unconfirmed && !c.pending)
+		calm = c.unconfirmed || c.pending ? 0 : calm + 1;
+		if (calm == 3)
 			return FAR_OK;
+		if (status == FAR_PENDING && !calm)
+			status = pause_a_moment(never, err);
 		if (status != FAR_PENDING)
 			return status;
-		if (clock_now(a->clock) >= until)
+		if (!calm && clock_now(a->clock) >= until)
 			return err_set(err, FAR_TIMEOUT,
 				       "%" PRIu64
 				       " references of worker \"%s\" are not confirmed by their owners, %" PRIu64
 				       " words about references not answered",
 				       c.unconfirmed, a->name, c.pending);
-		status = pause_a_moment(never, err);
 	}
 }
 

@@ -135,11 +135,12 @@ static void expect_clean(void)
 {
 	struct far_val v;
 	struct far_rref_counts c;
-	CHECK_STATUS(far_rref_flush(agent, 0, &err), FAR_OK, &err);
-	far_rref_counts_read(agent, &c);
-	CHECK(!c.owned && !c.held && !c.forks && !c.pending && !c.unconfirmed);
+	do { /* the hang guard ends it */
+		CHECK_STATUS(far_rref_flush(agent, 0, &err), FAR_OK, &err);
+		far_rref_counts_read(agent, &c);
+	} while (c.owned || c.held || c.forks || c.pending || c.unconfirmed);
 	for (int rank = 1; rank < WORLD; rank++) {
-		do /* what a handler held goes after its answer; the hang guard ends it */
+		do /* what a handler held goes after its answer */
 			CHECK_STATUS(call(rank, "f::count", FAR_NOARGS, 0, &v), FAR_OK, &err);
 		while (v.u.i);
 	}
@@ -163,7 +164,8 @@ static void calls(void)
 	CHECK(v.u.i == 8);
 	clear();
 	far_fault_counts_read(agent, &n);
-	CHECK(n.failed[FAR_FAULT_CALL] == 2 && n.delayed[FAR_FAULT_CALL] == 2);
+	/* The one of 2 ms may have passed its time on its way here. */
+	CHECK(n.failed[FAR_FAULT_CALL] == 2 && n.delayed[FAR_FAULT_CALL] >= 1 && n.delayed[FAR_FAULT_CALL] <= 2);
 	CHECK_STATUS(call(1, "f::fault", FAR_ARGS((int)FAR_FAULT_REPLY, 1, 0), 0, &v), FAR_OK, &err);
 	CHECK_STATUS(call(1, "f::echo", FAR_ARGS(1), 0, &v), FAR_INJECTED, &err);
 	CHECK(err.executed == FAR_EXECUTED_YES && strcmp(err.origin, "worker1") == 0);
