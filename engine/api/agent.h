@@ -117,7 +117,8 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
 enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
 /**
  * Checks a typed call, its arguments included, and hands it to `take`, which may use `start` and what it points to
- * until it returns. Other than FAR_OK: `take` was not called.
+ * until it returns. Other than FAR_OK: `take` was not called. FAR_PENDING: the arguments hold references,
+ * rref_prepare().
  */
 typedef void agent_take_call(void *ctx, const struct call_start *start);
 enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,

@@ -251,6 +251,27 @@ enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char 
 	}
 }
 
+enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
+			     const struct far_val *args, size_t n, const struct far_call_opts *opts,
+			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err)
+{
+	struct far_call_opts through = *opts;
+	struct asking q;
+	through.via = via->config.index + 1;
+	enum far_status status = ask(a, to, function, args, n, &through, &q, NULL, err);
+	if (!status && q.start.ready)
+		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; one of a fan-out has %zu at most",
+				 q.start.len, FAR_MSG_WHOLE_MAX);
+	if (!status) {
+		*pins = q.pins;
+		take(ctx, &q.start);
+	} else {
+		rref_pins_release(q.pins);
+	}
+	asking_end(&q);
+	return status;
+}
+
 /* ---- making ---- */
 
 static void made(void *user, const struct outcome *o)

@@ -286,6 +286,62 @@ static void short_making(void)
 	expect_clean();
 }
 
+/* Of one reference to all, and of targets' own; results with references; one target fails, the others' are given back;
+ * more at once than there are credits, so that requests with references wait. */
+static void fan_outs(void)
+{
+	enum { MANY = 600 };
+	static struct far_target many[MANY];
+	static struct far_target_result results[MANY];
+	struct far_fanout_opts o = {.errors = FAR_ERRORS_COLLECT, .partial = true};
+	struct far_target three[WORLD] = {{.to = {0, -1}}, {.to = {1, -1}}, {.to = {2, -1}}};
+	struct far_rref *r = make(1, "f::echo", FAR_ARGS(42), 0), *other = make(2, "f::echo", FAR_ARGS(43), 0);
+	struct far_future *f;
+	struct far_val v, own = far_rref_val(other);
+	three[2].args = &own;
+	three[2].args_n = 1;
+	CHECK_STATUS(far_rpc_fanout(agent, "f::fetch", FAR_ARGS(r), three, WORLD, &o, results, &f, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_wait(f, 0, &v, &err), FAR_OK, &err);
+	CHECK(v.u.i == WORLD);
+	for (int i = 0; i < WORLD; i++)
+		CHECK(results[i].status == FAR_OK && results[i].value.u.i == (i == 2 ? 43 : 42));
+	far_future_free(f);
+	CHECK_STATUS(far_rpc_fanout(agent, "f::echo", FAR_ARGS(r), three, WORLD, &o, results, &f, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+	for (int i = 0; i < WORLD; i++) {
+		CHECK(results[i].value.type == FAR_TYPE_RREF);
+		CHECK(far_rref_same(results[i].value.u.rref, i == 2 ? other : r));
+		CHECK_STATUS(far_rref_to_here(results[i].value.u.rref, 0, &v, &err), FAR_OK, &err);
+		CHECK(v.u.i == (i == 2 ? 43 : 42));
+		far_val_fini(&results[i].value);
+	}
+	for (int i = 0; i < MANY; i++)
+		many[i].to = (struct far_to){i % WORLD, -1};
+	CHECK_STATUS(call(1, "f::fault", FAR_ARGS((int)FAR_FAULT_REPLY, 1, 0), 0, &v), FAR_OK, &err);
+	CHECK_STATUS(far_rpc_fanout(agent, "f::fetch", FAR_ARGS(other), many, MANY, &o, results, &f, &err), FAR_OK,
+		     &err);
+	CHECK_STATUS(far_future_wait(f, 0, &v, &err), FAR_OK, &err);
+	CHECK(v.u.i == MANY / 3 * 2);
+	for (int i = 0; i < MANY; i++)
+		CHECK(results[i].status == (i % WORLD == 1 ? FAR_INJECTED : FAR_OK));
+	far_future_free(f);
+	CHECK_STATUS(call(1, "f::clear", FAR_NOARGS, 0, &v), FAR_OK, &err);
+	/* Given up while it waits, and not to be hedged. */
+	o = (struct far_fanout_opts){.timeout_ns = 1};
+	CHECK_STATUS(far_rpc_fanout(agent, "f::fetch", FAR_ARGS(r), many, MANY, &o, NULL, &f, &err), FAR_OK, &err);
+	far_future_free(f);
+	o = (struct far_fanout_opts){.hedge_after_ns = FAR_MS, .hedge = FAR_HEDGE_NEXT};
+	CHECK_STATUS(far_rpc_fanout(agent, "far::identity", FAR_ARGS(r), three, WORLD, &o, NULL, &f, &err), FAR_OK,
+		     &err);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_UNSUPPORTED, &err);
+	CHECK_TEXT(&err, "hedge_after_ns");
+	far_future_free(f);
+	far_rref_free(r);
+	far_rref_free(other);
+	expect_clean();
+}
+
 static void defaults(void)
 {
 	struct far_future *before;
@@ -335,6 +391,7 @@ static int worker(int rank)
 		words();
 		late_making();
 		short_making();
+		fan_outs();
 		defaults();
 		debug_info();
 	}
