@@ -122,7 +122,7 @@ static const struct layout object_layout = LAYOUT("object", rref_id, true, objec
 
 /* ---- names ---- */
 
-#define NAMES_MAX 24
+#define NAMES_MAX 32
 
 static const char *const kinds[NAMES_MAX] = {
 	[WIRE_MESSAGE] = "MESSAGE",

@@ -173,6 +173,8 @@ local codes = {
 		{ value = 21, name = "UNREACHABLE" },
 		{ value = 22, name = "SYSTEM" },
 		{ value = 23, name = "GONE" },
+		{ value = 24, name = "INJECTED" },
+		{ value = 25, name = "LEAKED" },
 	},
 	large_kind = {
 		{ value = 1, name = "REQUEST" },

@@ -7,6 +7,7 @@
 #include "api/limits.h"
 #include "api/pin.h"
 #include "api/quota.h"
+#include "api/testing.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -77,6 +78,18 @@ static uint64_t outstanding(void *ctx)
 	return n;
 }
 
+static uint64_t begun(void *ctx)
+{
+	const struct far_agent *a = ctx;
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		const struct shard_counters *c = &a->shards[i]->counters;
+		n += atomic_load_explicit(&c->calls_sent, memory_order_relaxed) +
+		     atomic_load_explicit(&c->sends_begun, memory_order_relaxed);
+	}
+	return n;
+}
+
 static void name_of(const struct far_agent *a, uint32_t rank, char *name)
 {
 	snprintf(name, FAR_NAME_MAX, "%s", a->members[rank].name);
@@ -119,8 +132,8 @@ static enum far_status init_options(struct init *in)
 		return err_set(in->err, FAR_INVALID, "%u shards were asked for; a worker has 1 to %d", o->shards,
 			       FAR_SHARDS_MAX);
 	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
-	    (unsigned)o->connect > FAR_CONNECT_LAZY)
-		return err_set(in->err, FAR_INVALID, "options: driver, idle or connect is out of range");
+	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
+		return err_set(in->err, FAR_INVALID, "options: driver, idle, connect or leaks is out of range");
 	status = pin_check(o, in->err);
 	if (status)
 		return status;
@@ -128,6 +141,8 @@ static enum far_status init_options(struct init *in)
 	status = limits_resolve(o, &a->limits, in->err);
 	if (status)
 		return status;
+	a->leaks = o->leaks;
+	a->rref_retry_ns = o->rref_retry_ns;
 	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
 	if (a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
 		return err_set(in->err, FAR_INVALID,
@@ -250,6 +265,7 @@ static enum far_status init_ctl(struct init *in)
 		.post = post,
 		.take = take,
 		.outstanding = outstanding,
+		.begun = begun,
 		.ctx = a,
 	};
 	if (!config.net)
@@ -346,6 +362,8 @@ static enum far_status init_shards(struct init *in)
 		.name_of = name_of,
 		.rank = (uint32_t)a->rank,
 		.incarnation = a->incarnation,
+		.faults = a->faults,
+		.rref_retry_ns = a->rref_retry_ns,
 	};
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;
@@ -370,6 +388,11 @@ static enum far_status init_gathers(struct init *in)
 static void fini_gathers(struct far_agent *a)
 {
 	gathers_destroy(a->gathers);
+}
+
+static enum far_status init_faults(struct init *in)
+{
+	return faults_create(in->a) ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
 }
 
 static enum far_status init_names(struct init *in)
@@ -424,6 +447,7 @@ static const struct {
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"gathers", init_gathers, fini_gathers},
+	{"faults", init_faults, faults_destroy},
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
@@ -504,12 +528,18 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 	enum far_status status = check_shutdown(agent, err);
 	if (status)
 		return status;
+	struct rref_leaks leaks = {.named_n = 0};
+	bool fails = agent->leaks == FAR_LEAKS_FAIL;
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
-	for (unsigned i = 0; i < agent->shards_n; i++)
-		atomic_store_explicit(&agent->shards[i]->rrefs->tell, true, memory_order_relaxed);
+	for (unsigned i = 0; i < agent->shards_n && agent->leaks != FAR_LEAKS_IGNORE; i++)
+		atomic_store_explicit(&agent->shards[i]->rrefs->leaks, &leaks, memory_order_release);
 	undo(agent, STEPS);
-	return status;
+	unsigned n = atomic_load_explicit(&leaks.named_n, memory_order_relaxed);
+	if (status || !n || !fails)
+		return status;
+	return err_set(err, FAR_LEAKED, "%u remote references are still held: %s%s", n, leaks.first,
+		       n > 1 ? "; stderr names the others" : "");
 }
 
 enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err)

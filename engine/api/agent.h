@@ -13,6 +13,7 @@
 #include <farcall/farcall.h>
 #include <pthread.h>
 
+struct faults;
 struct gathers;
 
 struct far_agent {
@@ -35,6 +36,9 @@ struct far_agent {
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
 	struct registry registry;
 	struct gathers *gathers;
+	struct faults *faults;
+	enum far_leaks leaks;
+	uint64_t rref_retry_ns;
 	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
 	struct far_limits limits;
 	size_t fiber_stack_bytes;
@@ -114,7 +118,8 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
 enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
 /**
  * Checks a typed call, its arguments included, and hands it to `take`, which may use `start` and what it points to
- * until it returns. Other than FAR_OK: `take` was not called.
+ * until it returns. Other than FAR_OK: `take` was not called. FAR_PENDING: the arguments hold references,
+ * rref_prepare().
  */
 typedef void agent_take_call(void *ctx, const struct call_start *start);
 enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,

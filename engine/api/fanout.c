@@ -3,6 +3,7 @@
 #include "shard/fanout.h"
 
 #include "api/agent.h"
+#include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
 
@@ -27,9 +28,11 @@ struct plan {
 	enum far_status status;
 	struct far_future *future;
 	struct fanout *fo;
-	const struct call_start *common; /* the common request; NULL: no target takes it */
-	bool on_shard;                   /* this thread holds it, and calls go straight out */
-	uint32_t i;                      /* the target that is being prepared */
+	const struct call_start *common;   /* the common request; NULL: no target takes it */
+	const struct far_val *common_args; /* in its place, when they hold references; else NULL */
+	size_t common_n;
+	bool on_shard; /* this thread holds it, and calls go straight out */
+	uint32_t i;    /* the target that is being prepared */
 };
 
 /* ---- checks ---- */
@@ -220,6 +223,19 @@ static enum far_status resolve(const struct plan *p, struct far_to *to, struct f
 	return status;
 }
 
+/* Each target gets references of its own names, so there is no common request; nor may two workers get the same. */
+static enum far_status start_with_references(struct plan *p, const struct far_val *args, size_t n, struct far_err *err)
+{
+	struct fanout_target *t = &p->fo->target[p->i];
+	struct rref_pins **pins = &t->pins;
+	if (p->opts->hedge_after_ns)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"%s: calls with references among their arguments cannot be hedged; leave hedge_after_ns 0",
+			p->what);
+	return rref_prepare(p->a, p->s, t->to, p->function, args, n, &p->call_opts, pins, take_own, p, err);
+}
+
 static void start_target(struct plan *p, uint32_t i)
 {
 	const struct far_target *t = &p->targets[i];
@@ -233,6 +249,10 @@ static void start_target(struct plan *p, uint32_t i)
 		if (t->args) {
 			status = agent_prepare_rpc(p->a, t->to, p->function, t->args, t->args_n, &p->call_opts,
 						   take_own, p, &err);
+			if (status == FAR_PENDING)
+				status = start_with_references(p, t->args, t->args_n, &err);
+		} else if (unlikely(p->common_args != NULL)) {
+			status = start_with_references(p, p->common_args, p->common_n, &err);
 		} else if (t->data) {
 			struct call_start own = {.fn = p->id, .data = t->data, .len = t->len};
 			take_request(p, &own, false);
@@ -322,6 +342,12 @@ enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const 
 					   start_all, &p, err);
 	else
 		start_all(&p, NULL);
+	if (unlikely(status == FAR_PENDING)) { /* they hold references */
+		p.common_args = args;
+		p.common_n = args_n;
+		status = FAR_OK;
+		start_all(&p, NULL);
+	}
 	status = status ? status : p.status;
 	return status ? status : give(&p, out);
 }

@@ -51,6 +51,17 @@ static enum far_status peer_limit_check(const struct far_opts *opts, struct far_
 		       ns, FAR_PEER_LIMIT_NS_MIN, FAR_PEER_LIMIT_NS_MAX);
 }
 
+static enum far_status rref_retry_check(const struct far_opts *opts, struct far_err *err)
+{
+	uint64_t ns = opts ? opts->rref_retry_ns : 0;
+	if (ns == 0 || (ns >= FAR_RREF_RETRY_NS_MIN && ns <= FAR_RREF_RETRY_NS_MAX))
+		return FAR_OK;
+	return err_set(err, FAR_INVALID,
+		       "options: rref_retry_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
+		       "] (1 us to 1 h), or 0 for 1 ms",
+		       ns, FAR_RREF_RETRY_NS_MIN, FAR_RREF_RETRY_NS_MAX);
+}
+
 enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *out, struct far_err *err)
 {
 	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -62,7 +73,8 @@ enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *o
 				       b->name, v, b->max, b->by_default);
 		*(unsigned *)(void *)((char *)out + b->out) = b->least ? to_power(v, b->least) : v;
 	}
-	return peer_limit_check(opts, err);
+	enum far_status status = peer_limit_check(opts, err);
+	return status ? status : rref_retry_check(opts, err);
 }
 
 void far_limits_read(struct far_agent *agent, struct far_limits *out)

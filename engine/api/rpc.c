@@ -139,9 +139,6 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 	if (likely(!status)) {
 		take(ctx, &start);
 		written_large(&start);
-	} else if (status == FAR_PENDING) {
-		return err_set(err, FAR_UNSUPPORTED,
-			       "a fan-out carries no references; call the workers one by one with far_rpc_async");
 	}
 	return status;
 }

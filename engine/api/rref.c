@@ -207,8 +207,8 @@ static enum far_status ask(struct far_agent *a, const struct rref_target *t, con
 }
 
 /* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
-static enum far_status go(struct asking *q, const struct rref_target *t, call_done_fn *done, void *user, bool waits,
-			  struct far_err *err)
+static enum far_status go(struct asking *q, const struct rref_target *t, call_done_fn *done, void *user,
+			  struct far_rref *makes, bool waits, struct far_err *err)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	if (!buf) {
@@ -216,7 +216,8 @@ static enum far_status go(struct asking *q, const struct rref_target *t, call_do
 		return no_memory(err);
 	}
 	struct rref_call *c = buf_data(buf);
-	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .object = t->object, .buf = buf};
+	*c = (struct rref_call){
+		.done = done, .user = user, .pins = q->pins, .object = t->object, .buf = buf, .makes = makes};
 	if (t->object)
 		rref_ref(&t->object->base);
 	q->start.done = rref_call_done;
@@ -250,7 +251,7 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 	bool into = into_given(opts);
 	if (into)
 		into_set(f, &opts->into);
-	status = go(&q, t, into ? into_done : agent_done_future, f, waits, err);
+	status = go(&q, t, into ? into_done : agent_done_future, f, NULL, waits, err);
 	asking_end(&q);
 	if (status) {
 		buf_unref(&f->head);
@@ -306,6 +307,27 @@ enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *
 	}
 }
 
+enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
+			     const struct far_val *args, size_t n, const struct far_call_opts *opts,
+			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err)
+{
+	struct far_call_opts through = *opts;
+	struct asking q;
+	through.via = via->config.index + 1;
+	enum far_status status = ask(a, to, function, args, n, &through, &q, NULL, err);
+	if (!status && q.start.ready)
+		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; one of a fan-out has %zu at most",
+				 q.start.len, FAR_MSG_WHOLE_MAX);
+	if (!status) {
+		*pins = q.pins;
+		take(ctx, &q.start);
+	} else {
+		rref_pins_release(q.pins);
+	}
+	asking_end(&q);
+	return status;
+}
+
 /* ---- making ---- */
 
 static void made(void *user, const struct outcome *o)
@@ -313,13 +335,7 @@ static void made(void *user, const struct outcome *o)
 	struct far_rref *r = user;
 	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
 	rref_known_end(s, r, o);
-	/* Whoever heard of the name before, or holds what was made in vain, is told. */
-	if (o->status && o->status != FAR_PEER_LOST && o->status != FAR_SHUTDOWN && o->status != FAR_UNREACHABLE) {
-		rref_ref(&r->base);
-		r->note = (struct rref_note){
-			.rref = r, .kind = RREF_DELETE, .status = (uint8_t)o->status, .fork = r->fork};
-		rref_note_put(s, r->session, &r->note);
-	}
+	rref_make_failed(s, r, o->status);
 	rref_unref(&r->base);
 }
 
@@ -352,7 +368,7 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[t->to.worker].name);
 	rref_enter(r);
 	rref_ref(&r->base); /* the call's */
-	status = go(&q, t, made, r, false, err);
+	status = go(&q, t, made, r, r, false, err);
 	asking_end(&q);
 	if (status) {
 		rref_unref(&r->base);
@@ -572,6 +588,7 @@ void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
 		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
 		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
 		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
+		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
 		out->pending += atomic_load_explicit(&rs->notes_n, memory_order_relaxed);
 	}
 }

@@ -42,4 +42,13 @@ enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char
 enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
 
+struct rref_pins;
+/**
+ * The same as one of a fan-out: prepares the request to one worker through shard `via` and hands it to `take`, which
+ * may use it until it returns. On FAR_OK `*pins` are the caller's, to be kept until the call has ended.
+ */
+enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
+			     const struct far_val *args, size_t n, const struct far_call_opts *opts,
+			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err);
+
 #endif

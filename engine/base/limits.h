@@ -39,6 +39,10 @@
 #define FAR_RREF_FORKS   (1u << 19)
 /* When words that found no room are tried again. */
 #define FAR_RREF_AGAIN_NS UINT64_C(200000)
+/* When a word that failed is said again for the first time: default and range of opts.rref_retry_ns. */
+#define FAR_RREF_RETRY_NS     UINT64_C(1000000)
+#define FAR_RREF_RETRY_NS_MIN UINT64_C(1000)
+#define FAR_RREF_RETRY_NS_MAX UINT64_C(3600000000000)
 
 /* One-way messages of a session that the peer has not acknowledged, and how many it acknowledges at once. Those that
  * find the window full wait in memory of their own, so many at most. */

@@ -85,7 +85,7 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 {
 	struct url url;
 	int store_fd = -1;
-	must(config->clock && config->net && config->post && config->take && config->outstanding);
+	must(config->clock && config->net && config->post && config->take && config->outstanding && config->begun);
 	must(config->shards >= 1 && config->shards <= FAR_SHARDS_MAX);
 	must(config->incarnation != 0 && config->ports_n <= INFO_PORTS_MAX);
 	must(config->self < config->ports_n && config->private_n <= config->ports_n);

@@ -42,6 +42,9 @@ struct ctl_config {
 	bool (*take)(void *ctx, unsigned shard, struct mail *mail);
 	/** Calls this worker has outstanding: shutdown waits for 0. Any thread. */
 	uint64_t (*outstanding)(void *ctx);
+	/** Calls and one-way messages that it has ever begun: when none was since it said bye, what others began since
+	 * has led to none here. Any thread. */
+	uint64_t (*begun)(void *ctx);
 	void *ctx;
 };
 

@@ -10,7 +10,8 @@
  *   running      "1": rank 0 is READY; who comes now takes the place of a member that was there before (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
  *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before
- *   byes         by rank 0, in groups that have lists: a byte for each rank, '1' (bye), 'l' (lost), '?' (not come)
+ *   bye<w>/<r>   the same in wave w, from 2 on: "1", and it has begun nothing since the wave before; "+", but it has
+ *   byes, byes<w>  by rank 0, in groups that have lists: a byte for each rank: '1', '+', 'l' (lost), '?' (not come)
  *
  * Phases, in order; each is entered in the function named:
  *   START    listen (rank 0), make the client                            group_create
@@ -21,7 +22,8 @@
  *            when sessions are set up on demand
  *   READY                                                                session_step
  *   DRAIN    until no call is outstanding                                leave_step
- *   BYE      until everybody has said bye, or is dead                    leave_step
+ *   BYE      until everybody has said bye, or is dead, in a second or    leave_step
+ *            later wave in which nobody had begun anything since the last
  *   CLOSE    rank 0: until the others have left the store                leave_step
  *   LEFT                                                                 leave.c: left
  *   FAILING  from any before READY: the reason is told to the others     group_fail
@@ -105,7 +107,9 @@ struct peer {
 	bool probed;    /* ... while leaving */
 	bool asking;    /* the store was asked about its present life */
 	bool unheld;    /* its claim of the rank has ended */
-	uint8_t bye;    /* enum peer_bye */
+	uint8_t bye;    /* enum peer_bye, in the present wave */
+	bool active;    /* it said that it had begun something since the wave before */
+	bool said;      /* a bye, in the wave before */
 	uint16_t up_n;  /* sessions that are, or were, up */
 	bool common;    /* it has a driver that we have */
 	uint16_t bytes; /* of `info`, as published */
@@ -166,6 +170,8 @@ struct group {
 
 	bool leave_asked; /* ctl_step saw ctl_leave() */
 	bool bye_sent, bye_done;
+	unsigned wave;      /* of byes, from 1 */
+	uint64_t begun;     /* config.begun() at the wave before */
 	uint64_t probe_at;  /* rank 0: when to look whether those who have not come live */
 	uint64_t silent_at; /* rank 0: when to ask those again whose end would go unnoticed */
 };

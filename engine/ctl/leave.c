@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way out. A member that has nothing outstanding sets its bye key, and goes when everybody has: nobody loses a
- * server that it still calls. The store outlives the sessions of whoever it serves: rank 0 closes it last.
+ * The way out. A member that has nothing outstanding sets its bye key, and waits until everybody has: nobody loses a
+ * server that it still calls. But what one says bye with may have led to calls of another that had said it before: a
+ * handler that calls on and does not wait. So they say it again, in waves, until in one of them nobody had begun
+ * anything since the one before. When the first of these two was complete nobody had anything outstanding, and by the
+ * second nobody had begun anything that could have led to more. All read the same words, so all agree which wave is the
+ * last. The store outlives the sessions of whoever it serves: rank 0 closes it last.
  *
  * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
  * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
@@ -25,6 +29,28 @@
 
 static const char lost_value[] = "lost";
 
+static const char active_value[] = "+";
+
+static void bye_wait(struct peer *p);
+static void byes_wait(struct group *g);
+
+/* "bye", "bye2", … */
+static const char *key_of(const char *what, unsigned wave, char *buf, size_t len)
+{
+	if (wave > 1)
+		snprintf(buf, len, "%s%u", what, wave);
+	else
+		snprintf(buf, len, "%s", what);
+	return buf;
+}
+
+static void ask_wave(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t len,
+		     store_done_fn *done, void *user)
+{
+	char key[24];
+	group_ask(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
+}
+
 static void left(struct group *g)
 {
 	group_close(g);
@@ -35,8 +61,10 @@ static void left(struct group *g)
 static void bye_heard(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
-	if (result == 0 && reply->status == STORE_OK)
+	if (result == 0 && reply->status == STORE_OK) {
 		p->bye = reply->value_len == sizeof lost_value - 1 ? BYE_NEVER : BYE_SAID;
+		p->active = reply->value_len == 1 && reply->value[0] == active_value[0];
+	}
 	p->group->busy = true;
 }
 
@@ -46,16 +74,20 @@ static void bye_answered(void *user, int result, const struct store_msg *reply)
 	bye_heard(user, result, reply);
 	if (result || reply->status != STORE_MISSING || p->bye != BYE_UNKNOWN || !p->dead)
 		return;
+	if (p->said) { /* it has left in order, and begins nothing any more */
+		p->bye = BYE_SAID;
+		return;
+	}
 	p->bye = BYE_NEVER;
 	if (p->group->url.rank == 0)
-		group_ask(p->group, STORE_CAS, "bye", p->rank, lost_value, sizeof lost_value - 1,
-			  p->group->leave_deadline, group_ignore, p->group);
+		ask_wave(p->group, STORE_CAS, "bye", p->rank, lost_value, sizeof lost_value - 1, group_ignore,
+			 p->group);
 }
 
 void leave_ask_bye(struct peer *p)
 {
 	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
-		group_ask(p->group, STORE_GET, "bye", p->rank, NULL, 0, p->group->leave_deadline, bye_answered, p);
+		ask_wave(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_answered, p);
 }
 
 void leave_renew(struct peer *p)
@@ -63,7 +95,7 @@ void leave_renew(struct peer *p)
 	struct group *g = p->group;
 	p->bye = BYE_UNKNOWN;
 	if (group_leaving(g) && !g->store_lost && !(list_used(g) && g->url.rank != 0))
-		group_ask(g, STORE_WAIT, "bye", p->rank, NULL, 0, g->leave_deadline, bye_heard, p);
+		bye_wait(p);
 }
 
 /* Rank 0's list of who has left. */
@@ -74,11 +106,14 @@ static void byes_read(void *user, int result, const struct store_msg *reply)
 	if (result || reply->status != STORE_OK || reply->value_len != (size_t)g->url.world)
 		return;
 	g->byes_heard = true;
-	for (int r = 0; r < g->url.world; r++)
-		if (g->peers[r].bye == BYE_UNKNOWN && r != g->url.rank)
-			g->peers[r].bye = reply->value[r] == '1'   ? BYE_SAID
-					  : reply->value[r] == 'l' ? BYE_NEVER
-								   : BYE_UNKNOWN;
+	for (int r = 0; r < g->url.world; r++) {
+		struct peer *p = &g->peers[r];
+		uint8_t said = reply->value[r];
+		if (p->bye != BYE_UNKNOWN || r == g->url.rank)
+			continue;
+		p->bye = said == '1' || said == '+' ? BYE_SAID : said == 'l' ? BYE_NEVER : BYE_UNKNOWN;
+		p->active = said == '+';
+	}
 }
 
 /* Rank 0 tells the others, as far as it knows. */
@@ -88,8 +123,10 @@ static void byes_publish(struct group *g)
 	if (!list_used(g) || g->url.rank != 0 || g->store_lost)
 		return;
 	for (int r = 0; r < g->url.world; r++)
-		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? '1' : g->peers[r].bye == BYE_NEVER ? 'l' : '?';
-	group_ask(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, g->leave_deadline, group_ignore, g);
+		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? (g->peers[r].active ? '+' : '1')
+			  : g->peers[r].bye == BYE_NEVER        ? 'l'
+								: '?';
+	ask_wave(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore, g);
 }
 
 static void bye_stored(void *user, int result, const struct store_msg *reply)
@@ -101,16 +138,27 @@ static void bye_stored(void *user, int result, const struct store_msg *reply)
 	g->busy = true;
 }
 
+static void bye_wait(struct peer *p)
+{
+	ask_wave(p->group, STORE_WAIT, "bye", p->rank, NULL, 0, bye_heard, p);
+}
+
+static void byes_wait(struct group *g)
+{
+	ask_wave(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
+}
+
 void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
+	g->wave = 1;
 	/* A process that begins anew at the same address must not find this store: nobody of this group needs to
 	 * connect any more, and it cannot begin before our own bye. */
 	if (g->server)
 		store_server_shut(g->server);
 	bool told = list_used(g) && g->url.rank != 0;
 	if (told && !g->store_lost)
-		group_ask(g, STORE_WAIT, "byes", -1, NULL, 0, g->leave_deadline, byes_read, g);
+		byes_wait(g);
 	for (int r = 0; r < g->url.world && !g->store_lost; r++) {
 		struct peer *p = &g->peers[r];
 		if (r == g->url.rank)
@@ -118,8 +166,46 @@ void leave_begin(struct group *g)
 		if (p->dead)
 			leave_ask_bye(p);
 		else if (!told)
-			group_ask(g, STORE_WAIT, "bye", r, NULL, 0, g->leave_deadline, bye_heard, p);
+			bye_wait(p);
 	}
+}
+
+/* Everybody's word of this wave has been read: says it again. What was said two waves ago nobody reads any more. */
+static void wave_next(struct group *g)
+{
+	char key[24];
+	bool told = list_used(g) && g->url.rank != 0;
+	if (g->wave > 2)
+		group_ask(g, STORE_DELETE, key_of("bye", g->wave - 1, key, sizeof key), g->url.rank, NULL, 0,
+			  g->leave_deadline, group_ignore, g);
+	g->wave++;
+	g->phase = PHASE_DRAIN;
+	g->busy = true;
+	g->bye_sent = g->bye_done = g->byes_heard = false;
+	if (told)
+		byes_wait(g);
+	for (int r = 0; r < g->url.world; r++) {
+		struct peer *p = &g->peers[r];
+		p->said = p->bye == BYE_SAID;
+		p->active = p->probed = false;
+		if (!p->said)
+			continue;
+		p->bye = BYE_UNKNOWN;
+		if (r == g->url.rank)
+			continue;
+		if (p->dead)
+			leave_ask_bye(p);
+		else if (!told)
+			bye_wait(p);
+	}
+}
+
+static bool wave_was_last(const struct group *g)
+{
+	bool active = false;
+	for (int r = 0; r < g->url.world; r++)
+		active |= g->peers[r].bye == BYE_SAID && g->peers[r].active;
+	return g->wave > 1 && !active;
 }
 
 /* ---- results ---- */
@@ -152,8 +238,11 @@ static void finish_late(struct group *g)
 		snprintf(own, sizeof own, "; %" PRIu64 " calls of this worker are outstanding", calls);
 	if (missing.n || calls)
 		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed%s%s%s%s%s",
-			missing.n ? "; did not come: " : "", missing.n ? names_end(&missing) : "", own,
-			lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
+			!missing.n    ? ""
+			: g->wave > 1 ? "; still have calls: "
+				      : "; did not come: ",
+			missing.n ? names_end(&missing) : "", own, lost.n ? "; lost before: " : "",
+			lost.n ? names_end(&lost) : "");
 	else if (lost.n)
 		finish(g);
 	else if (list_used(g) && g->url.rank != 0)
@@ -169,13 +258,15 @@ static void finish_without_store(struct group *g)
 {
 	struct names missing = {.text = ""};
 	members_with(g, BYE_UNKNOWN, &missing);
-	if (g->peers[0].bye != BYE_SAID)
+	if (g->peers[0].bye != BYE_SAID && !g->peers[0].said)
 		err_set(&g->err, FAR_PEER_LOST,
 			"worker \"%s\" (rank 0), which hosts the store at %s, was lost before the shutdown",
 			g->members[0].name, g->store);
 	else if (missing.n)
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
 			names_end(&missing));
+	else if (g->wave > 1) /* a last wave that is complete ends in CLOSE, with the store */
+		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while calls still led to others");
 	else
 		finish(g);
 }
@@ -226,13 +317,21 @@ static void bye_step(struct group *g)
 	if (!g->bye_sent) {
 		g->bye_sent = true;
 		g->probe_at = time_after(g->now, PROBE_AFTER_NS);
-		group_ask(g, STORE_SET, "bye", g->url.rank, "1", 1, g->leave_deadline, bye_stored, g);
+		uint64_t begun = g->config.begun(g->config.ctx);
+		struct peer *self = &g->peers[g->url.rank];
+		self->active = g->wave > 1 && begun != g->begun;
+		g->begun = begun;
+		ask_wave(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
 	}
-	if (byes_complete(g)) {
-		byes_publish(g);
-		finish(g);
-		g->phase = PHASE_CLOSE;
+	if (!byes_complete(g))
+		return;
+	byes_publish(g);
+	if (!wave_was_last(g)) {
+		wave_next(g);
+		return;
 	}
+	finish(g);
+	g->phase = PHASE_CLOSE;
 }
 
 static uint64_t drain_step(struct group *g)

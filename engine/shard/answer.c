@@ -8,6 +8,7 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "shard/fault.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
 
@@ -100,8 +101,8 @@ static void block(struct shard *s, struct session *se, struct far_deferred *d)
 	while (*at) /* at most FAR_SESSION_CALLS_MAX */
 		at = &(*at)->next;
 	*at = d;
-	if (!se->blocked) {
-		se->blocked = true;
+	if (!(se->blocked & SESSION_BLOCKED)) {
+		se->blocked |= SESSION_BLOCKED;
 		s->blocked_n++;
 	}
 }
@@ -140,7 +141,7 @@ void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t g
 
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
-	if (unlikely(req->session->blocked))
+	if (unlikely(req->session->blocked & SESSION_BLOCKED))
 		return -ENOBUFS;
 	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
 			req->hashed ? req->fn->index : 0, req->call, req->gen, 0, data, len);
@@ -155,9 +156,9 @@ static void answer_resource(struct shard *s, struct session *se, uint32_t call, 
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
 		 bool hashed, const void *data, size_t len)
 {
-	int error = se->blocked ? -ENOBUFS
-				: send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0, hashed ? fn->index : 0, call,
-					   gen, 0, data, len);
+	int error = se->blocked & SESSION_BLOCKED ? -ENOBUFS
+						  : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0,
+							     hashed ? fn->index : 0, call, gen, 0, data, len);
 	if (likely(error == 0) || error == -EPIPE)
 		return;
 	if (unlikely(error != -ENOBUFS)) {
@@ -180,15 +181,17 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 
 /* ---- finished elsewhere, or kept ---- */
 
-static void send_deferred(struct shard *s, struct far_deferred *d)
+void answer_deferred(struct shard *s, struct far_deferred *d)
 {
 	struct session *se = &s->sessions[d->session];
 	int error = 0;
 	if (unlikely(d->rref))
 		rref_answered(s, d);
+	if (unlikely(se->blocked & SESSION_KEPT) && fault_answer(s, d))
+		return;
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer);
-		error = se->blocked ? -ENOBUFS : answer_kept(s, se, d, 0);
+		error = se->blocked & SESSION_BLOCKED ? -ENOBUFS : answer_kept(s, se, d, 0);
 	}
 	if (error == -ENOBUFS) {
 		block(s, se, d);
@@ -213,7 +216,7 @@ unsigned deferred_drain(struct shard *s)
 	while ((d = in_order)) {
 		in_order = d->next;
 		d->owned = false;
-		send_deferred(s, d);
+		answer_deferred(s, d);
 		n++;
 	}
 	return n;
@@ -276,6 +279,10 @@ static bool parked_repeat(const struct session *se, const struct shm_head *h, co
 
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
+	if (!(se->blocked & SESSION_BLOCKED)) {
+		dispatch_slowly(s, se, h, pkt->body, pkt->body_len, 0);
+		return;
+	}
 	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(se, h, pkt)) {
 		counter_add(&s->counters.requests_repeated, 1);
 		return;
@@ -308,14 +315,14 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 
 static void run_parked(struct shard *s, struct session *se)
 {
-	while (!se->blocked && se->parked_n && se->state == SESSION_UP) {
+	while (!(se->blocked & SESSION_BLOCKED) && se->parked_n && se->state == SESSION_UP) {
 		struct parked_request *p = &se->parked->ring[se->parked_head];
 		struct far_buf *buf = p->buf; /* p may be another's after the handler */
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
 		se->parked_n--;
 		if (!p->cancelled)
-			dispatch(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
-				 clock_now(s->config.clock) - p->arrived);
+			dispatch_slowly(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
+					clock_now(s->config.clock) - p->arrived);
 		buf_unref(buf);
 	}
 	if (se->parked_n == 0)
@@ -336,7 +343,7 @@ static unsigned unblock(struct shard *s, struct session *se)
 		deferred_free(s, d);
 		n++;
 	}
-	se->blocked = false;
+	se->blocked &= (uint8_t)~SESSION_BLOCKED;
 	s->blocked_n--;
 	run_parked(s, se);
 	return n + 1;
@@ -346,7 +353,7 @@ unsigned answer_unblock(struct shard *s)
 {
 	unsigned n = 0;
 	for (struct session *se = s->known; se; se = se->next_known)
-		if (se->blocked)
+		if (se->blocked & SESSION_BLOCKED)
 			n += unblock(s, se);
 	return n;
 }
@@ -358,10 +365,9 @@ void answer_drop_all(struct shard *s, struct session *se)
 		se->blocked_head = d->next;
 		deferred_free(s, d);
 	}
-	if (se->blocked) {
-		se->blocked = false;
+	if (se->blocked & SESSION_BLOCKED)
 		s->blocked_n--;
-	}
+	se->blocked = 0;
 	for (; se->parked_n; se->parked_n--) {
 		struct parked_request *p = &se->parked->ring[se->parked_head];
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;

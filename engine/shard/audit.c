@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard/audit.h"
 
+#include "shard/fault.h"
 #include "shard/fiber.h"
 #include "shard/large.h"
 #include "shard/rref.h"
@@ -210,6 +211,8 @@ static void audit_rrefs(const struct auditor *a)
 		for (const struct rref_note *n = se->notes_out; n; n = n->next)
 			notes++;
 	}
+	for (const struct rref_note *n = rs->late; n; n = n->next)
+		notes++;
 	same(a, "values that are kept", rs->records.n, owned);
 	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
 	same(a, "references held", counter(&rs->users_n), users);
@@ -224,6 +227,8 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	struct auditor a = {s, report, ctx};
 	const struct fiber_pool *pool = fiber_pool_of(s);
 	uint64_t active = 0, waiting = 0;
+	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+		waiting += !l->answer;
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		audit_session(&a, se);
 		active += se->calls_active;
@@ -319,7 +324,7 @@ void audit_level_read(const struct shard *s, struct audit_level *out)
 		const struct large_peer *p = se->large;
 		out->rrefs += pins_of(se);
 		out->waiting += se->waiting_n;
-		out->blocked += se->blocked;
+		out->blocked += se->blocked & SESSION_BLOCKED;
 		if (se->state != SESSION_UP)
 			continue;
 		out->parked += se->parked_n;

@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "shard/fanout.h"
+#include "shard/fault.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
 
@@ -102,6 +103,9 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 		return -ESHUTDOWN;
 	if (se->state == SESSION_DEAD)
 		return -EPIPE;
+	int error = s->fault_calls ? fault_call(s, se, start) : 1;
+	if (error <= 0)
+		return error;
 	return se->state == SESSION_UP && !se->waiting_n ? -EAGAIN : waiting_put(s, se, start);
 }
 
@@ -266,6 +270,15 @@ static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body,
 	buf_unref(o.tree);
 }
 
+/* The last word to a call that ended here before. */
+static void ended_answered(struct shard *s, struct call *c)
+{
+	struct ending ending = ending_of(c);
+	if (!MUTANT(SLOT_LEAKED))
+		call_give(s, c);
+	rref_call_over(s, ending.done, ending.user);
+}
+
 /* An answer to a call that ended here before, or whose message is still under way. */
 __attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
 							   const struct shm_head *h, const uint8_t *body, uint64_t len,
@@ -273,8 +286,7 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 {
 	if (c->state == CALL_ENDED) {
 		counter_add(&s->counters.replies_late, 1);
-		if (!MUTANT(SLOT_LEAKED))
-			call_give(s, c);
+		ended_answered(s, c);
 		if (h->type == HEAD_REPLY && h->flags & HEAD_RREFS)
 			drop_rrefs(s, se, body, len);
 		return;
@@ -364,7 +376,7 @@ bool call_await_large(struct shard *s, struct session *se, const struct shm_head
 	}
 	if (c->state == CALL_ENDED) {
 		counter_add(&s->counters.replies_late, 1);
-		call_give(s, c);
+		ended_answered(s, c);
 		return false;
 	}
 	if (c->state == CALL_LARGE)
@@ -419,6 +431,7 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	if (unlikely(c->retry))
 		retry_ended(s, c);
 	struct ending ending = ending_of(c);
+	rref_call_early(&c->done, &c->user);
 	finish_apart(s, &ending, &o);
 }
 
@@ -437,7 +450,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
 	}
-	return waiting_cancel(s, done, user);
+	return waiting_cancel(s, done, user) || fault_cancel(s, done, user);
 }
 
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
@@ -533,6 +546,8 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		call_give(s, c);
 		if (due)
 			finish_apart(s, &ending, &o);
+		else
+			rref_call_over(s, ending.done, ending.user);
 	}
 }
 

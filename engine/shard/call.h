@@ -81,6 +81,13 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
 
 /* waiting.c: calls whose session is not up yet */
+/** A copy with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
+int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
+		 struct call_start *copy);
+/** Its end, but for `buf`. */
+void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
+/** Changes the number of calls that are neither sent nor ended. */
+void waiting_count(struct shard *s, uint64_t n);
 /** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Asks for the session if nobody has yet. */
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
 /** The session is up: they go out in order as far as there is room. Returns how many. */

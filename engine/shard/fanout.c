@@ -2,6 +2,7 @@
 #include "shard/fanout.h"
 
 #include "base/must.h"
+#include "shard/rref.h"
 #include "shard/scatter.h"
 
 #include <errno.h>
@@ -13,6 +14,15 @@
 
 static const char gone[] = "the worker is gone";
 static const char no_memory[] = "no memory to keep the request until there is room";
+
+/* The call has ended: whoever got the references has its own, or never will. */
+static void pins_done(struct fanout_target *t)
+{
+	if (unlikely(t->pins != NULL)) {
+		rref_pins_release(t->pins);
+		t->pins = NULL;
+	}
+}
 
 static void request_done(struct fanout_target *t)
 {
@@ -88,6 +98,7 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	start.worker = (uint32_t)to.worker;
 	start.shard = (uint8_t)to.shard;
 	start.fn = request->fn;
+	start.typed = request->typed;
 	start.data = request->data;
 	start.len = request->len;
 	start.write = request->write;
@@ -130,7 +141,7 @@ static void renew_left(struct fanout *fo)
 
 static struct call_start kept_request(const struct fanout_target *t)
 {
-	return (struct call_start){.fn = t->fn, .data = buf_data(t->request), .len = t->len};
+	return (struct call_start){.fn = t->fn, .typed = t->typed, .data = buf_data(t->request), .len = t->len};
 }
 
 /* Sends or queues an attempt whose request is kept. */
@@ -193,6 +204,7 @@ static void target_ended(struct fanout *fo, uint32_t i)
 		if (t->attempt[a].state == ATTEMPT_WAITING || t->attempt[a].state == ATTEMPT_FLYING)
 			withdraw(fo, &t->attempt[a]);
 	request_done(t);
+	pins_done(t);
 }
 
 /* An attempt failed: the target has, unless its other one goes on or can begin. */
@@ -391,7 +403,9 @@ static void answered(struct fanout *fo, struct fanout_attempt *at, const struct 
 	struct outcome end = *o;
 	if (likely(o->status == FAR_OK)) {
 		const char *text = NULL;
-		end.status = scatter(fo, i, o->data, o->len, fanout_result_of(fo, i), &text);
+		end.status = unlikely(o->tree != NULL)
+				     ? scatter_tree(fo, i, o->tree, fanout_result_of(fo, i), &text)
+				     : scatter(fo, i, o->data, o->len, fanout_result_of(fo, i), &text);
 		end.data = text;
 		end.len = text ? strlen(text) : 0;
 	}
@@ -449,6 +463,7 @@ int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, b
 	t->request = buf;
 	t->len = start->len;
 	t->fn = start->fn;
+	t->typed = start->typed;
 	return 0;
 }
 
@@ -503,6 +518,7 @@ void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const 
 	if (!fo->failed_n++)
 		fanout_note_failure(fo, i, &o);
 	fo->target[i].ended = true;
+	pins_done(&fo->target[i]);
 }
 
 void fanout_launched(struct fanout *fo)

@@ -42,7 +42,9 @@ struct fanout_target {
 	size_t cap;
 	struct far_to to, hedge_to; /* hedge_to.worker −1: nobody */
 	uint16_t fn;                /* as in call_start */
+	bool typed;                 /* likewise */
 	bool ended;
+	struct rref_pins *pins; /* hold the references of the request until the target has ended; NULL: it has none */
 	struct fanout_attempt attempt[2];
 };
 

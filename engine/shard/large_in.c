@@ -264,7 +264,7 @@ static void run(struct shard *s, struct large_in *in)
 	}
 	struct large_in *outer = s->whole;
 	s->whole = &whole;
-	dispatch(s, se, &whole.head, whole.at, whole.total, waited);
+	dispatch_slowly(s, se, &whole.head, whole.at, whole.total, waited);
 	s->whole = outer;
 	if (whole.refused)
 		abandon_memory(s, &whole);
@@ -289,7 +289,7 @@ static void complete(struct shard *s, struct large_in *in)
 		buf_unref(whole.buf);
 		return;
 	}
-	if (in->kind == LARGE_REQUEST && p->session->blocked) { /* as small ones are parked */
+	if (in->kind == LARGE_REQUEST && p->session->blocked & SESSION_BLOCKED) { /* as small ones are parked */
 		in->ready = true;
 		in->next = NULL;
 		*p->ready_tail = in;
@@ -381,7 +381,7 @@ unsigned large_admit(struct shard *s, struct large_peer *p)
 			}
 			n++;
 		}
-	while (p->ready && !p->session->blocked) {
+	while (p->ready && !(p->session->blocked & SESSION_BLOCKED)) {
 		struct large_in *in = p->ready;
 		p->ready = in->next;
 		if (!p->ready)

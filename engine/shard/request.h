@@ -59,6 +59,7 @@ struct far_deferred {
 	bool rrefs, tree;
 	struct far_buf *held;  /* holds the references of the arguments */
 	bool addressed, makes; /* the arguments hold addresses of references; the result is kept here */
+	bool faulted;          /* fault.h: its answer has failed or been late once */
 };
 
 enum answer {

@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "shard/fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -242,7 +243,8 @@ static void floor_raise(struct retry_callee *w, uint64_t floor)
 static void answer_again(struct shard *s, struct session *se, const struct retry_entry *e)
 {
 	static const char lost[] = "the call ran, but its answer is not kept any more";
-	if (e->state == ENTRY_RUNNING || se->q->ops->tx_room(se->q, se->peer) <= SHARD_RING_SLOTS || se->blocked)
+	if (e->state == ENTRY_RUNNING || se->q->ops->tx_room(se->q, se->peer) <= SHARD_RING_SLOTS ||
+	    se->blocked & SESSION_BLOCKED)
 		return;
 	if (e->state == ENTRY_CANCELLED) {
 		answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, e->call, e->gen);
@@ -278,6 +280,8 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	struct shard *s = req->shard;
 	struct session *se = req->session;
 	struct head_retry h;
+	if (unlikely(s->fault_admits))
+		return fault_admit(req);
 	if (unlikely(*len < sizeof h))
 		return malformed(req);
 	*len -= sizeof h;

@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,21 @@ void rref_shard_free(struct shard *s)
 
 uint64_t rref_names(struct shard *s, uint32_t n)
 {
-	return atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+	/* Names have the low bits only, of which 0 is none: those that would stand on both sides of it are passed over.
+	 */
+	uint64_t first;
+	do
+		first = atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+	while (((first - 1) & RREF_COUNT_MASK) + n > RREF_COUNT_MASK);
+	return first;
+}
+
+/* Its owner has spoken, or nobody waits for that any more. */
+static void uncount(struct shard *s, struct far_rref *r)
+{
+	if (r->counted)
+		counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
+	r->counted = false;
 }
 
 static void list_in(struct shard *s, struct far_rref *r)
@@ -76,12 +91,14 @@ static void forget(struct far_rref *r)
 
 void rref_discard(struct far_rref *r)
 {
+	uncount(atomic_load_explicit(&r->home, memory_order_relaxed), r);
 	forget(r);
 }
 
 void rref_end(struct shard *s, struct far_rref *r)
 {
 	list_out(s, r);
+	uncount(s, r);
 	forget(r);
 }
 
@@ -97,7 +114,7 @@ static void gone(struct shard *s, struct far_rref *r)
 		s->context.handler = "a destructor";
 		forget(r);
 		s->context.handler = outer;
-	} else if (r->failed || s->stopped || !future_done(r->known)) {
+	} else if ((r->failed && !r->told) || s->stopped || !future_done(r->known)) {
 		rref_end(s, r);
 	} else { /* it ends with the note */
 		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
@@ -183,6 +200,8 @@ struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
 	r->types = w->types;
 	r->cls = w->cls;
 	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
+	r->counted = true;
+	counter_add_shared(&s->rrefs->unknown_n, 1);
 	return r;
 }
 
@@ -193,6 +212,7 @@ void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o
 	r->failed = o->status != FAR_OK;
 	buf_ref(&r->known->head);
 	s->config.complete(r->known, o);
+	uncount(s, r);
 	buf_unref(&r->known->head);
 	struct rref_wait *w;
 	while ((w = r->waits)) {
@@ -372,45 +392,60 @@ void rref_session_down(struct shard *s, struct session *se)
 		end_expected(s, se);
 }
 
-static void say_leak(struct shard *s, const struct far_rref *r)
+__attribute__((format(printf, 2, 3))) static void say(struct rref_leaks *leaks, const char *format, ...)
+{
+	char text[2 * FAR_NAME_MAX + RREF_TEXT_MAX + 128];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	fprintf(stderr, "farcall: shutdown: %s\n", text);
+	if (atomic_fetch_add_explicit(&leaks->named_n, 1, memory_order_relaxed) == 0)
+		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
+}
+
+static void say_leak(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks)
 {
 	char text[RREF_TEXT_MAX];
 	rref_text(&r->base, text, sizeof text);
 	if (!r->owned)
-		fprintf(stderr,
-			"farcall: shutdown: worker \"%s\" still holds %s of worker \"%s\"; give it back with "
-			"far_rref_free or far_val_fini\n",
-			s->config.name, text, r->owner_name);
+		say(leaks,
+		    "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
+		    s->config.name, text, r->owner_name);
 	else if (!r->forks_n)
-		fprintf(stderr, "farcall: shutdown: worker \"%s\" still holds %s, its own\n", s->config.name, text);
+		say(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
 }
 
 /* While the forks of others are still in their lists. */
-static void say_forks(struct shard *s, const struct session *se)
+static void say_forks(const struct shard *s, const struct session *se, struct rref_leaks *leaks)
 {
-	char text[RREF_TEXT_MAX];
-	for (const struct rref_fork *f = se->rref_forks; f; f = f->next)
-		fprintf(stderr, "farcall: shutdown: %s of worker \"%s\" is still held by worker %u, shard %u\n",
-			rref_text(&f->rref->base, text, sizeof text), s->config.name, se->worker, se->shard);
+	char text[RREF_TEXT_MAX], holder[FAR_NAME_MAX];
+	for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
+		s->config.name_of(s->config.agent, se->worker, holder);
+		say(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)",
+		    rref_text(&f->rref->base, text, sizeof text), s->config.name, holder, se->worker, se->shard);
+	}
 }
 
 void rref_close(struct shard *s)
 {
 	static const char text[] = "the agent was shut down";
 	struct outcome end = {.status = FAR_SHUTDOWN, .data = text, .len = sizeof text - 1};
-	bool tell = atomic_load_explicit(&s->rrefs->tell, memory_order_relaxed);
+	struct rref_leaks *leaks = atomic_load_explicit(&s->rrefs->leaks, memory_order_acquire); /* far_shutdown() */
 	timer_disarm(&s->wheel, &s->rrefs->again.timer);
+	timer_disarm(&s->wheel, &s->rrefs->say.timer);
+	s->rrefs->late_armed = false;
 	for (struct session *se = s->known; se; se = se->next_known) {
-		if (tell)
-			say_forks(s, se);
+		if (leaks)
+			say_forks(s, se, leaks);
 		rref_session_down(s, se);
 	}
 	shard_take_errands(s);
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
 		rref_ref(&r->base);
-		if (tell)
-			say_leak(s, r);
+		if (leaks)
+			say_leak(s, r, leaks);
 		if (r->owned)
 			rref_settle(s, r, &end, false);
 		else

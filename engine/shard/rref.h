@@ -28,6 +28,11 @@ struct rref_note {
 	struct rref_id fork;
 	uint8_t kind; /* enum rref_kind */
 	uint8_t status;
+	/* rref_again.c: how often it has failed; a fault, and a delay, has been looked for */
+	uint8_t tries;
+	bool marked, delayed;
+	uint32_t session;
+	uint64_t due;
 };
 
 struct far_rref {
@@ -37,9 +42,11 @@ struct far_rref {
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
 	struct rref_id fork;          /* a user's */
 	bool owned;
-	bool failed;    /* a user's: making the value has, or the owner did not know it. Nothing is to be deleted */
-	uint16_t types; /* bit (1 << enum far_type): what the value may be */
-	uint64_t cls;   /* hash of its class; 0: no object, or a record that is expected */
+	bool failed;                         /* a user's: making the value has, or the owner did not know it */
+	bool told;                           /* likewise, but the owner was told, and has a fork: it is to be deleted */
+	bool counted;                        /* in unknown_n */
+	uint16_t types;                      /* bit (1 << enum far_type): what the value may be */
+	uint64_t cls;                        /* hash of its class; 0: no object, or a record that is expected */
 	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
 	char owner_name[FAR_NAME_MAX];
 	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
@@ -129,16 +136,27 @@ struct rref_table {
 	uint32_t places_n, n;
 };
 
+/** What was left at the end. Several shards write. */
+struct rref_leaks {
+	_Atomic unsigned named_n;
+	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
+};
+
 struct rref_shard {
 	struct rref_table records, forks;
 	struct far_rref *list;    /* all that have their home here */
 	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
 	struct far_rref *calling; /* whose inline method runs */
 	_Atomic uint64_t count;   /* names given; any thread */
-	_Atomic bool tell;        /* what is left at the end: the worker has left its group in order */
+	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
+	_Atomic(struct rref_leaks *) leaks;
+	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
+	struct rref_note *late; /* those that are said later, and when the first is due */
+	struct shard_timer say;
+	bool late_armed;
 	struct rref_op batch[RREF_OPS_MAX];
 };
 
@@ -190,11 +208,23 @@ void rref_close(struct shard *s);
 /* rref_control.c: what the engines say to each other */
 /** Sends it with the next batch. */
 void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note);
+/** The same for one that was held back. */
+void rref_note_say(struct shard *s, struct rref_note *note);
+/** Its end: it was answered, or never will be. */
+void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text);
 void rref_notes_drop(struct shard *s, struct session *se, enum far_status status);
 /** A batch of another engine's. */
 void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
 /** Ends the wait for the owner: it knows of the fork, or why not. */
 void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o);
+
+/* rref_again.c: words that are said later */
+/** One that failed: false, it has too often. */
+bool rref_note_again(struct shard *s, struct rref_note *note);
+/** Is it to fail now, or to be late (fault.h): true, and it was seen to. */
+bool rref_note_fault(struct shard *s, struct rref_note *note);
+/** Ends those to a session. */
+void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, const char *text);
 
 /* rref_share.c: references in messages */
 /** Prepares plan->put_rref; the reference must be known or about to be. 0 or -ENOMEM. Any thread. */
@@ -276,8 +306,20 @@ struct rref_call {
 	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
 	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
 	struct far_buf *buf;
+	struct far_rref *makes; /* NULL: it makes none */
 };
 void rref_call_done(void *user, const struct outcome *o);
+/**
+ * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
+ * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
+ * that nobody has. Before done(); both are the slot's from now on.
+ */
+void rref_call_early(call_done_fn **done, void **user);
+/** The owner's last word has come, or never will. */
+void rref_call_over(struct shard *s, call_done_fn *done, void *user);
+/** Making has failed: the owner keeps that in place of the value, for whoever has heard of it, until the last hold is
+ * given back. */
+void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
 /** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
 static inline bool call_is(call_done_fn *done, const void *user, call_done_fn *wanted, const void *whom)
 {

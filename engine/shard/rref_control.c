@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Words between the engines about references: FORK, DELETE, ACCEPT. Those to one session wait in a list, and leave in
- * batches, one under way at a time, each an ordinary request. So they are lost with the session only, and take no
- * credit that a call could wait for: one is kept for them.
+ * Words between the engines about references: FORK, DELETE, ACCEPT, FAILED. Those to one session wait in a list, and
+ * leave in batches, one under way at a time, each an ordinary request. So they are lost with the session only, and take
+ * no credit that a call could wait for: one is kept for them.
  */
 #include "shard/rref.h"
 
@@ -16,14 +16,14 @@ static void send_batch(struct shard *s, struct session *se);
 
 /* ---- those that go ---- */
 
-static void note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text)
+void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text)
 {
 	struct far_rref *r = note->rref;
 	struct far_buf *buf = note->buf;
 	enum rref_kind kind = (enum rref_kind)note->kind;
 	counter_add(&s->rrefs->notes_n, UINT64_MAX);
 	counter_add(&s->counters.sends_ended, 1);
-	if (kind == RREF_DELETE && !note->status) { /* nobody held it any more */
+	if (kind == RREF_DELETE) { /* nobody held it any more */
 		rref_end(s, r);
 		return;
 	}
@@ -96,7 +96,10 @@ static void end_batch(struct shard *s, struct session *se, const struct outcome 
 		unsigned status = o->status ? (unsigned)o->status : i < n ? said[i] : (unsigned)FAR_PROTOCOL;
 		if (status >= FAR_STATUS_COUNT)
 			status = FAR_PROTOCOL;
-		note_done(s, note, (enum far_status)status, o->status ? text : not_known);
+		if (status == FAR_RESOURCE && (note->kind == RREF_FORK || note->kind == RREF_FAILED) &&
+		    rref_note_again(s, note))
+			continue;
+		rref_note_done(s, note, (enum far_status)status, o->status ? text : not_known);
 	}
 }
 
@@ -175,26 +178,38 @@ void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note)
 		se->shard = (uint8_t)(session / s->world);
 		session_know(s, se);
 	}
+	note->session = session;
+	counter_add(&s->rrefs->notes_n, 1);
+	counter_add(&s->counters.sends_begun, 1);
+	rref_note_say(s, note);
+}
+
+void rref_note_say(struct shard *s, struct rref_note *note)
+{
+	struct session *se = &s->sessions[note->session];
+	if (rref_note_fault(s, note))
+		return;
 	if (!se->notes)
 		se->notes_tail = &se->notes;
 	note->next = NULL;
 	*se->notes_tail = note;
 	se->notes_tail = &note->next;
 	se->home = s;
-	counter_add(&s->rrefs->notes_n, 1);
-	counter_add(&s->counters.sends_begun, 1);
 	if (!se->notes_out)
 		send_batch(s, se);
 }
 
 void rref_notes_drop(struct shard *s, struct session *se, enum far_status status)
 {
+	static const char lost[] = "the worker that has the value was lost";
 	struct rref_note *note, *all = se->notes;
 	se->notes = NULL;
 	while ((note = all)) {
 		all = note->next;
-		note_done(s, note, status, "the worker that has the value was lost");
+		rref_note_done(s, note, status, lost);
 	}
+	if (s->rrefs->late)
+		rref_late_drop(s, se->index, status, lost);
 }
 
 /* ---- those that come ---- */
@@ -214,26 +229,29 @@ static enum far_status on_fork(struct shard *s, const struct session *se, const 
 	return added ? FAR_OK : FAR_RESOURCE;
 }
 
-static void making_failed(struct shard *s, const struct rref_op *op)
-{
-	static const char text[] = "the request that was to make the value has failed";
-	struct outcome o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
-	struct far_rref *r = rref_find(s, op->id);
-	if (!r)
-		return;
-	rref_settle(s, r, &o, false);
-	rref_unref(&r->base);
-}
-
 static enum far_status on_delete(struct shard *s, const struct session *se, const struct rref_op *op)
 {
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, op->fork);
-	/* Only who asked for the value may say that it will not come. */
-	if (op->status && op->status < FAR_STATUS_COUNT && rref_rank(op->id.life) == se->worker)
-		making_failed(s, op);
 	if (f && f->session == se->index && f->rref->base.id.life == op->id.life &&
 	    f->rref->base.id.number == op->id.number)
 		rref_fork_end(s, f);
+	return FAR_OK;
+}
+
+/* Only who asked for the value may say that it will not come. A request to make it that comes all the same is refused:
+ * the record has its failure. */
+static enum far_status on_failed(struct shard *s, const struct session *se, const struct rref_op *op)
+{
+	static const char text[] = "the request that was to make the value has failed";
+	struct outcome o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
+	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.life) != se->worker)
+		return FAR_PROTOCOL;
+	enum far_status status = on_fork(s, se, op);
+	struct far_rref *r = status ? NULL : rref_find(s, op->id);
+	if (!r)
+		return status;
+	rref_settle(s, r, &o, false);
+	rref_unref(&r->base);
 	return FAR_OK;
 }
 
@@ -247,6 +265,8 @@ static enum far_status on_op(struct shard *s, struct session *se, const struct r
 	case RREF_ACCEPT:
 		rref_pins_told(s, se, op->fork);
 		return FAR_OK;
+	case RREF_FAILED:
+		return on_failed(s, se, op);
 	default:
 		return FAR_PROTOCOL;
 	}

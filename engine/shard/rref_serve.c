@@ -335,7 +335,7 @@ void rref_answered(struct shard *s, struct far_deferred *d)
 	rref_open_free(open);
 }
 
-/* When its caller cancelled it, he says why in a DELETE. */
+/* When its caller cancelled it, he says why: FAILED. */
 static void make_gone(struct shard *s, struct rref_open *open)
 {
 	static const char late[] = "the time-out of the call that was to make the value passed",

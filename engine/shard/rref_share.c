@@ -70,10 +70,11 @@ void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
 		return;
 	uint64_t count = fork.number & RREF_COUNT_MASK;
 	for (struct rref_pins *p = se->rref_pins; p; p = p->next) {
-		if (count - p->first >= p->n)
+		uint64_t i = (count - p->first) & RREF_COUNT_MASK;
+		if (i >= p->n)
 			continue;
-		struct far_rref *r = p->at[count - p->first];
-		p->at[count - p->first] = NULL;
+		struct far_rref *r = p->at[i];
+		p->at[i] = NULL;
 		if (r) {
 			rref_unref(&r->base);
 			p->left--;
@@ -98,6 +99,44 @@ void rref_call_done(void *user, const struct outcome *o)
 	if (c->object)
 		rref_unref(&c->object->base);
 	buf_unref(c->buf);
+}
+
+/* ---- making a value, when it ends badly ---- */
+
+static void owed(void *user, const struct outcome *o)
+{
+	(void)user, (void)o;
+}
+
+void rref_call_early(call_done_fn **done, void **user)
+{
+	struct far_rref *r = *done == rref_call_done ? ((struct rref_call *)*user)->makes : NULL;
+	if (!r)
+		return;
+	rref_ref(&r->base);
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
+	counter_add_shared(&s->rrefs->unknown_n, 1);
+	*done = owed;
+	*user = r;
+}
+
+void rref_call_over(struct shard *s, call_done_fn *done, void *user)
+{
+	struct far_rref *r = user;
+	if (done != owed)
+		return;
+	counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
+	rref_unref(&r->base);
+}
+
+void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status)
+{
+	if (status == FAR_OK || status == FAR_PEER_LOST || status == FAR_SHUTDOWN || status == FAR_UNREACHABLE)
+		return;
+	r->told = true;
+	rref_ref(&r->base);
+	r->note = (struct rref_note){.rref = r, .kind = RREF_FAILED, .status = (uint8_t)status, .fork = r->fork};
+	rref_note_put(s, r->session, &r->note);
 }
 
 /* ---- the receiver ---- */

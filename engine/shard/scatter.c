@@ -11,7 +11,7 @@
 static const char malformed[] = "the answer is malformed";
 static const char too_large[] = "the reply is larger than its slice";
 static const char no_memory[] = "no memory for the result: give it a slice, or free results";
-static const char no_slice[] = "the result is a list, dict or custom value, which has no place in a slice";
+static const char no_slice[] = "the result is a list, dict, custom value or reference, which has no place in a slice";
 static const char no_tree[] = "the items of the result cannot be read here: malformed, an unknown type, or no memory";
 static const char other_tensor[] = "the result is not a tensor of the wanted dtype and shape";
 
@@ -140,6 +140,19 @@ enum far_status scatter(const struct fanout *fo, uint32_t i, const void *data, s
 		return refuse(FAR_TOO_LARGE, too_large, text);
 	if (len)
 		memcpy(t->into, data, len);
+	return FAR_OK;
+}
+
+enum far_status scatter_tree(const struct fanout *fo, uint32_t i, struct far_buf *tree, struct far_target_result *r,
+			     const char **text)
+{
+	if (fo->targets[i].out || fo->target[i].into)
+		return refuse(FAR_UNSUPPORTED, no_slice, text);
+	if (!r)
+		return FAR_OK;
+	r->value = tree_root(tree);
+	r->value.own = tree;
+	buf_ref(tree);
 	return FAR_OK;
 }
 

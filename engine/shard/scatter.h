@@ -12,6 +12,10 @@
 enum far_status scatter(const struct fanout *fo, uint32_t i, const void *data, size_t len, struct far_target_result *r,
 			const char **text);
 
+/** The same of a reply that holds references, and has been read: `tree`, which stays the caller's. */
+enum far_status scatter_tree(const struct fanout *fo, uint32_t i, struct far_buf *tree, struct far_target_result *r,
+			     const char **text);
+
 /** Writes the value of a fan-out's future, an int, to dst[0, cap); returns its length. */
 size_t scatter_count(uint32_t n, void *dst, size_t cap);
 

@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "shard/fanout.h"
+#include "shard/fault.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
 
@@ -133,6 +134,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
+	se->blocked = s->fault_answers ? SESSION_KEPT : 0;
 	waiting_flush(s, se);
 	post_early(s, se);
 }
@@ -173,6 +175,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 	session_close(s, se);
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
+	fault_fail(s, se, FAR_PEER_LOST, text);
 	rref_session_down(s, se);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
@@ -256,6 +259,7 @@ void session_close_all(struct shard *s)
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_close(s, se);
 	call_fail_all(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
+	fault_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
 	for (struct session *se = s->known; se; se = se->next_known) {
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
 		retry_drop(se);

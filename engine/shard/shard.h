@@ -36,6 +36,8 @@ struct fiber;
 struct fiber_pool;
 struct fiber_wait;
 struct fanout;
+struct fault_late;
+struct faults;
 struct rref_fork;
 struct rref_note;
 struct rref_open;
@@ -61,6 +63,11 @@ enum session_state {
 	SESSION_CONNECTING, /* the control core was asked; calls wait */
 	SESSION_UP,
 	SESSION_DEAD /* until another life of the worker begins */
+};
+
+enum session_block {
+	SESSION_BLOCKED = 1, /* answers wait for bulk memory: requests are parked meanwhile */
+	SESSION_KEPT = 2     /* answers are to fail or to be late, fault.h: each request gets a record */
 };
 
 /** Requests that wait, of a session whose answers are blocked. */
@@ -93,7 +100,7 @@ struct waiting_call;
  * then, is apart: a shard may have tens of thousands of them. */
 struct session {
 	alignas(64) uint8_t state; /* enum session_state */
-	bool blocked;              /* answers wait for bulk memory: requests are parked meanwhile */
+	uint8_t blocked;           /* bits of enum session_block */
 	uint8_t unposted;          /* mails that found the mailbox full, a bit of each enum mail_type */
 	bool poisoned : 1;         /* it broke the protocol; the control core was told */
 	bool known : 1;            /* it is in the shard's list */
@@ -210,6 +217,8 @@ struct shard_config {
 	void (*name_of)(const struct far_agent *agent, uint32_t rank, char *name);
 	uint32_t rank;
 	uint64_t incarnation;
+	struct faults *faults;  /* may be NULL */
+	uint64_t rref_retry_ns; /* 0: the default */
 };
 
 struct shard {
@@ -247,6 +256,8 @@ struct shard {
 	struct far_deferred *deferred;
 	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
+	struct fault_late *fault_late; /* fault.h: calls and answers that are held back */
+	bool fault_calls, fault_answers, fault_bypassed, fault_admits;
 	uint32_t deferred_n;       /* records */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
@@ -401,6 +412,9 @@ const struct function *dispatch_find(struct far_req *req, const struct head_hash
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
+/** The same where answers may be made to fail or to be late, SESSION_KEPT. fault.c */
+void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		     uint64_t waited);
 
 /* answer.c */
 /** Sends an answer; on -ENOBUFS (no bulk memory now) it is kept and sent later. Never fails: what cannot be kept
@@ -416,6 +430,8 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 		 uint32_t gen);
 /** A cancel. It may be lost. */
 void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags);
+/** Sends a record's answer, or keeps it until there is memory, and sees to the record. */
+void answer_deferred(struct shard *s, struct far_deferred *d);
 /** Sends a record's answer: 0, -ENOBUFS, -EAGAIN, -EPIPE. */
 int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags);
 /** Any packet that has a slot of its own: 0, or why it cannot go now. */

@@ -6,6 +6,7 @@
 #include "shard/shard.h"
 
 #include "base/must.h"
+#include "shard/fault.h"
 #include "shard/large.h"
 #include "shard/rref.h"
 
@@ -19,48 +20,67 @@ struct waiting_call {
 	struct call_start start;       /* `data` lies in one of the two */
 };
 
-#define PAYLOAD_OFFSET ((sizeof(struct waiting_call) + 63) & ~(size_t)63)
 /* The largest message fills the largest buffer: no room for the record before it. */
 #define PAYLOAD_BESIDE 4096u
 
 /* Partner of the read in the count of outstanding calls: who sees the call gone from here sees where it went. */
-static void count(struct shard *s, uint64_t n)
+void waiting_count(struct shard *s, uint64_t n)
 {
 	_Atomic uint64_t *c = &s->counters.calls_waiting;
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_release);
 }
 
-int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
+int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
+		 struct call_start *copy)
 {
 	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
 		return -EMSGSIZE;
-	if (se->waiting_n == s->config.limits.peer_calls)
-		return -EAGAIN;
 	bool beside = start->ready || start->len <= PAYLOAD_BESIDE;
 	size_t len = start->ready ? 0 : start->len;
-	struct far_buf *buf = buf_alloc(PAYLOAD_OFFSET + (beside ? len : 0));
-	struct far_buf *large = beside || !buf ? NULL : buf_alloc(start->len);
-	if (!buf || (!beside && !large)) {
-		buf_unref(buf);
+	offset = (offset + 63) & ~(size_t)63;
+	*buf = buf_alloc(offset + (beside ? len : 0));
+	*large = beside || !*buf ? NULL : buf_alloc(start->len);
+	if (!*buf || (!beside && !*large)) {
+		buf_unref(*buf);
 		return -ENOMEM;
 	}
-	struct waiting_call *w = buf_data(buf);
-	uint8_t *payload = large ? buf_data(large) : (uint8_t *)w + PAYLOAD_OFFSET;
-	*w = (struct waiting_call){.buf = buf, .payload = large, .start = *start};
-	w->start.data = payload;
-	w->start.write = NULL;
+	uint8_t *payload = *large ? buf_data(*large) : (uint8_t *)buf_data(*buf) + offset;
+	*copy = *start;
+	copy->data = payload;
+	copy->write = NULL;
 	if (start->ready) /* a long message lies ready: a reference of our own */
 		large_out_ref(large_out_in(start->ready));
 	else if (start->write)
 		start->write(start->data, payload, len);
 	else if (len)
 		memcpy(payload, start->data, len);
+	return 0;
+}
+
+void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large)
+{
+	if (copy->ready)
+		large_out_drop(s, large_out_in(copy->ready));
+	buf_unref(large);
+}
+
+int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
+{
+	struct far_buf *buf, *large;
+	struct call_start copy;
+	if (se->waiting_n == s->config.limits.peer_calls)
+		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
+	int error = waiting_copy(start, sizeof(struct waiting_call), &buf, &large, &copy);
+	if (error)
+		return error;
+	struct waiting_call *w = buf_data(buf);
+	*w = (struct waiting_call){.buf = buf, .payload = large, .start = copy};
 	struct waiting_call **at = &se->waiting;
 	while (*at) /* at most limits.peer_calls */
 		at = &(*at)->next;
 	*at = w;
 	se->waiting_n++;
-	count(s, 1);
+	waiting_count(s, 1);
 	if (start->deadline < s->waiting_until)
 		s->waiting_until = start->deadline;
 	if (se->state == SESSION_CLOSED) {
@@ -82,10 +102,8 @@ static struct waiting_call *take(struct session *se)
 
 static void done_with(struct shard *s, struct waiting_call *w)
 {
-	count(s, (uint64_t)-1);
-	if (w->start.ready)
-		large_out_drop(s, large_out_in(w->start.ready));
-	buf_unref(w->payload);
+	waiting_count(s, (uint64_t)-1);
+	waiting_uncopy(s, &w->start, w->payload);
 	buf_unref(w->buf);
 }
 
@@ -126,7 +144,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		n++;
 	}
 	set_flushing(s, se, se->waiting != NULL);
-	se->calls_max = se->waiting ? 0 : max;
+	se->calls_max = se->waiting ? 0 : fault_calls_max(s);
 	return n;
 }
 

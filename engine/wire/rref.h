@@ -82,13 +82,14 @@ static_assert(sizeof(struct rref_method_remote) == 72, "");
 
 enum rref_kind {
 	RREF_FORK = 1, /* user → owner: `fork` is mine */
-	RREF_DELETE,   /* user → owner: it is not any more. With a status: and making the value has failed so */
-	RREF_ACCEPT    /* who got it → who sent it in a result: the owner knows of `fork` */
+	RREF_DELETE,   /* user → owner: it is not any more */
+	RREF_ACCEPT,   /* who got it → who sent it in a result: the owner knows of `fork` */
+	RREF_FAILED    /* who had the value made → owner: that failed, with `status`; and `fork` is mine */
 };
 
 struct rref_op {
 	uint32_t kind;   /* enum rref_kind */
-	uint32_t status; /* DELETE: enum far_status */
+	uint32_t status; /* FAILED: enum far_status; 0 of all others */
 	uint64_t owner;  /* ACCEPT: 0 */
 	struct rref_id id, fork;
 };

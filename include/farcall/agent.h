@@ -37,6 +37,13 @@ enum far_connect {
 	FAR_CONNECT_LAZY  /* each by its first call. One member that says so decides for the group */
 };
 
+/** What far_shutdown() does about remote references that somebody in the group still holds then. */
+enum far_leaks {
+	FAR_LEAKS_TELL,   /* names each and who holds it on stderr */
+	FAR_LEAKS_IGNORE, /* nothing */
+	FAR_LEAKS_FAIL    /* the same as TELL, and returns FAR_LEAKED, naming the first ones, unless it fails anyway */
+};
+
 /** Where a handler runs, stated at registration. */
 enum far_kind {
 	FAR_KIND_NONE, /* not stated: refused */
@@ -200,6 +207,10 @@ struct far_opts {
 				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over
 				   shm the kernel tells at once. One that lives on stays lost, here and there, until it
 				   is started again */
+	enum far_leaks leaks;
+	uint64_t rref_retry_ns; /* a word about a reference that failed (<farcall/testing.h>), or that the owner had no
+				   room for, is said again after so long, and after half as much again each time:
+				   [1 us, 1 h], default 1 ms */
 };
 
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
@@ -226,11 +237,12 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
 			     struct far_agent **agent, struct far_err *err);
 
 /**
- * Leaves the group: waits until this worker's calls are answered and every living member has called far_shutdown() too
- * (its handlers go on serving meanwhile), at most `timeout_ns` (0: 60 s), then stops and frees the agent, whatever is
- * returned. Rank 0 leaves last. Blocks; no other thread may be inside a call on this agent. Futures stay valid until
- * freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member that did not come; FAR_PEER_LOST, naming each that died
- * before and did not come back. FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of
+ * Leaves the group: waits until every living member has called far_shutdown() too and the calls of all are answered,
+ * those included that handlers make meanwhile and do not wait for, at most `timeout_ns` (0: 60 s), then stops and frees
+ * the agent, whatever is returned. Until then handlers go on serving. Rank 0 leaves last. Blocks; no other thread may
+ * be inside a call on this agent. Futures stay valid until freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member
+ * that did not come, or that still had calls; FAR_PEER_LOST, naming each that died before and did not come back;
+ * FAR_LEAKED (opts.leaks). FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of
  * handlers that are still there return FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it
  * takes; stderr tells of both.
  */

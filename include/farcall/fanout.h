@@ -40,8 +40,8 @@ struct far_target {
 	/**
 	 * Where the reply goes. `out`, for tensors: dtype and shape must be exactly its own, and its elements go to
 	 * out->data. Else `into`: the bytes of a message, or of a tensor, string (with its NUL) or bytes value, at most
-	 * `cap`; a bool, int or float as such, of 1, 8 or 8 bytes; lists, dicts and custom values are UNSUPPORTED
-	 * there. Neither: a message must be empty; a value goes to the result with memory of its own.
+	 * `cap`; a bool, int or float as such, of 1, 8 or 8 bytes; lists, dicts, custom values and references are
+	 * UNSUPPORTED there. Neither: a message must be empty; a value goes to the result with memory of its own.
 	 */
 	const struct far_tensor *out;
 	void *into;
@@ -82,7 +82,8 @@ struct far_fanout_opts {
 	 * Errors before that end nothing, whatever `errors` is. */
 	bool partial;
 	enum far_fanout_errors errors;
-	uint64_t hedge_after_ns; /* from the start of the fan-out; 0: no hedging. See far_rpc_fanout() */
+	uint64_t hedge_after_ns; /* from the start of the fan-out; 0: no hedging. See far_rpc_fanout(). Targets whose
+				    arguments hold references end with UNSUPPORTED when it is given */
 	enum far_hedge hedge;
 	/** One buffer for all replies, in the order of the targets, instead of the targets' own `into` and `out`:
 	 * slices of `slice_bytes` each, or of slices[i] bytes. */

@@ -13,6 +13,7 @@
 #include <farcall/rpc.h>
 #include <farcall/rref.h>
 #include <farcall/status.h>
+#include <farcall/testing.h>
 #include <farcall/value.h>
 #include <farcall/version.h>
 

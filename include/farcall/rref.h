@@ -86,10 +86,11 @@ void far_rref_free(struct far_rref *rref);
 
 /** What an agent has: read without stopping it. */
 struct far_rref_counts {
-	uint64_t owned;   /* values that are kept here */
-	uint64_t held;    /* references to values elsewhere */
-	uint64_t forks;   /* references that others have to values here */
-	uint64_t pending; /* words to other workers about references that are not answered */
+	uint64_t owned;       /* values that are kept here */
+	uint64_t held;        /* references to values elsewhere */
+	uint64_t forks;       /* references that others have to values here */
+	uint64_t pending;     /* words to other workers about references that are not answered */
+	uint64_t unconfirmed; /* of those held: the owner has not said that it knows of them */
 };
 void far_rref_counts_read(struct far_agent *agent, struct far_rref_counts *out);
 

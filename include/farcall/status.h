@@ -40,7 +40,9 @@ extern "C" {
 	X(DENIED, "access denied")                                                                                     \
 	X(UNREACHABLE, "no common transport or unreachable")                                                           \
 	X(SYSTEM, "system error")                                                                                      \
-	X(GONE, "the object was destroyed")
+	X(GONE, "the object was destroyed")                                                                            \
+	X(INJECTED, "failed on purpose")                                                                               \
+	X(LEAKED, "remote references are still held")
 
 enum far_status {
 #define FAR_STATUS_ENUM(name, text) FAR_##name,

@@ -207,7 +207,7 @@ static int leaking(int rank)
 		CHECK(strcmp(far_rref_owner_name(r), "worker1") == 0 && !far_rref_is_owner(r));
 		far_rref_free(r);
 	} else {
-		expect_told(path, "RRef(created_on=0", "is still held by worker 0");
+		expect_told(path, "RRef(created_on=0", "is still held by worker \"worker0\" (rank 0, shard 0)");
 	}
 	return 0;
 }

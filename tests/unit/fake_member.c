@@ -90,6 +90,11 @@ static bool shard_take(void *ctx, unsigned shard, struct mail *mail)
 	return false;
 }
 
+static uint64_t shard_begun(void *ctx)
+{
+	return ((struct member *)ctx)->begun;
+}
+
 static uint64_t shard_outstanding(void *ctx)
 {
 	return ((struct member *)ctx)->calls;
@@ -115,6 +120,7 @@ void start(int i, int n)
 				    .post = shard_post,
 				    .take = shard_take,
 				    .outstanding = shard_outstanding,
+				    .begun = shard_begun,
 				    .ctx = m};
 	char list[64], *at = list, *word;
 	snprintf(list, sizeof list, "%s", drivers[i]);

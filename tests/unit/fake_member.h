@@ -29,8 +29,8 @@ struct member {
 	struct far_to ask[FAR_SHARDS_MAX];
 	struct mail poisoned;
 	bool poison, full;
-	bool frozen; /* its control core does not run */
-	uint64_t calls;
+	bool frozen;           /* its control core does not run */
+	uint64_t calls, begun; /* outstanding, and ever */
 	enum far_status created;
 	struct far_err err;
 };

@@ -30,6 +30,64 @@ Test(ctl_leave, leave_names_own_calls_at_the_deadline)
 	result(0, FAR_TIMEOUT, "did not come: rank 1 (worker \"w1\")");
 }
 
+/* One that has said bye is called once more, and calls on: the others wait for what comes of it, in every wave. */
+Test(ctl_leave, leave_waits_for_calls_of_calls)
+{
+	join(3);
+	members[2].calls = 1;
+	leave_all(3, 60 * FAR_SEC);
+	run_ticks(50);
+	for (unsigned hop = 0; hop < 4; hop++) {
+		/* Its call ends, but has led to one of the next, which has said bye. */
+		unsigned from = (2 + hop) % 3, to = (from + 1) % 3;
+		members[to].begun++;
+		members[to].calls = 1;
+		members[from].calls = 0;
+		run_ticks(200);
+		for (int i = 0; i < 3; i++)
+			cr_assert_eq(ctl_state(members[i].ctl), CTL_LEAVING, "hop %u", hop);
+	}
+	members[0].calls = members[1].calls = members[2].calls = 0;
+	run(true);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+}
+
+/* The same, but it does not end. Expect who it is by name. */
+Test(ctl_leave, leave_names_who_goes_on)
+{
+	join(3);
+	members[2].calls = 1;
+	leave_all(3, FAR_SEC);
+	run_ticks(50);
+	members[1].begun++;
+	members[1].calls = 1;
+	members[2].calls = 0;
+	run(true);
+	result(1, FAR_TIMEOUT, "1 calls of this worker are outstanding");
+	result(0, FAR_TIMEOUT, "still have calls: rank 1 (worker \"w1\")");
+}
+
+/* It dies after its first bye, and after its second. Expect no error: it had left in order. */
+Test(ctl_leave, death_between_the_byes)
+{
+	for (int steps = 1; steps < 12; steps++) {
+		join(3);
+		leave_all(3, 60 * FAR_SEC);
+		members[0].calls = 0;
+		for (int t = 0; t < steps; t++)
+			round_robin();
+		if (ctl_state(members[2].ctl) == CTL_LEAVING)
+			member_end(&members[2]);
+		run(true);
+		for (int i = 0; i < 2; i++)
+			cr_assert(ctl_state(members[i].ctl) == CTL_LEFT);
+		for (int i = 0; i < 3; i++)
+			member_end(&members[i]);
+		run_ticks(10);
+	}
+}
+
 Test(ctl_leave, leave_names_who_does_not_come)
 {
 	join(4);
@@ -147,10 +205,9 @@ Test(ctl_leave, begin_anew_while_the_old_store_is_held)
 	join(3);
 	leave_all(3, 60 * FAR_SEC);
 	for (int t = 0; t < 100 && ctl_state(members[1].ctl) != CTL_LEFT; t++) {
-		for (int i = 0; i < 2; i++)
-			ctl_step(members[i].ctl, world->now);
-		if (t == 0)
-			ctl_step(members[2].ctl, world->now); /* enough to say bye, not to hear the others' */
+		static const int order[] = {2, 0, 1}; /* it says its last bye, and has not heard the others' */
+		for (int i = 0; i < 3; i++)
+			ctl_step(members[order[i]].ctl, world->now);
 		world->now += TICK;
 	}
 	cr_assert_eq(ctl_state(members[1].ctl), CTL_LEFT);

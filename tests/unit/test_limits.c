@@ -38,7 +38,8 @@
  * custom types                      limits: custom_types
  * classes of objects                classes: bounded
  * values, forks of a shard          shard_rref: records_are_bounded
- * words about references            shard_rref: words_need_no_credit, words_wait_for_room
+ * words about references            shard_rref: words_need_no_credit, words_wait_for_room; said again: shard_fault:
+ *                                   fork_given_up, owner_never_has_room
  * references in a message           e2e/api_rref: too_many
  * overloads                         registry: overloads_are_bounded
  * mailboxes                         limits: mailbox_of_one; shard_waiting, ctl_demand: a_full_mailbox_is_tried_again;

@@ -82,8 +82,8 @@ Test(shard_rref, deletes_of_others)
 	expect_said(NIC_OTHER, 3, FAR_OK);
 	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
-	word(NIC_OTHER, 5, RREF_DELETE, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 5, FAR_PROTOCOL);
 	fetch(NIC_PEER, 6, PEER, 7);
 	expect_seven(NIC_PEER, 6);
 	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
@@ -143,12 +143,65 @@ Test(shard_rref, made_twice)
 Test(shard_rref, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	word(NIC_PEER, 2, RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
 	struct shm_head h;
 	expect_said(NIC_PEER, 2, FAR_OK);
 	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_empty();
+}
+
+/* Receive that word first of all, then a fork and a fetch of another's, and the request to make at last. Expect the
+ * failure for all, nothing run, and the record to live as long as its forks. */
+Test(shard_rref, making_failed_before_all)
+{
+	struct shm_head h;
+	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_OK);
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 2, FAR_OK);
+	fetch(NIC_OTHER, 3, PEER, 7);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	make(4, PEER, 7, 8, OUR_LIFE);
+	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
+	cr_assert_eq(ran, 0u);
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 5, FAR_OK);
+	fetch(NIC_OTHER, 6, PEER, 7);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	expect_said(NIC_OTHER, 7, FAR_OK);
+	expect_empty();
+}
+
+/* Receive it without a status, with one that there is not, of another life. Expect refusals. */
+Test(shard_rref, making_failed_and_malformed)
+{
+	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_PROTOCOL);
+	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_PROTOCOL);
+	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE ^ 1, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_PEER_LOST);
+	expect_empty();
+}
+
+/* Receive it while the function runs, and when it has returned. Expect what came first to stay. */
+Test(shard_rref, making_failed_too_late)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_OK);
+	fetch(NIC_OTHER, 3, PEER, 7);
+	expect_seven(NIC_OTHER, 3);
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -255,5 +308,47 @@ Test(shard_rref, records_are_bounded)
 	make(4, PEER, 7, 8, OUR_LIFE);
 	expect_error(4, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	shard->rrefs->forks.n = 0;
+	expect_empty();
+}
+
+/* ---- names ---- */
+
+/* The counter of names comes to the end of its 48 bits. Expect none to be 0, none twice, and each found again when its
+ * receiver says that it has come. */
+Test(shard_rref, names_wrap)
+{
+	uint64_t seen_before = 0;
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
+	shard->rrefs->count = RREF_COUNT_MASK - 4;
+	for (int round = 0; round < 4; round++) {
+		struct values_plan plan = {.rrefs = 3};
+		struct rref_sharing sharing;
+		struct rref_wire w[3];
+		uint8_t bytes[RREF_WIRE_BYTES];
+		cr_assert_eq(rref_share(shard, &plan, &sharing), 0);
+		for (int i = 0; i < 3; i++) {
+			plan.put_rref(plan.put_ctx, r, bytes);
+			rref_get(bytes, &w[i]);
+			uint64_t count = w[i].fork.number & RREF_COUNT_MASK;
+			cr_assert_neq(count, 0u);
+			cr_assert_neq(count, seen_before);
+			seen_before = count;
+		}
+		struct rref_pins *p = sharing.pins;
+		p->next = NULL;
+		p->prev = &se->rref_pins;
+		se->rref_pins = p;
+		for (int i = 2; i >= 0; i--) {
+			cr_assert_eq(p->left, (unsigned)i + 1);
+			rref_pins_told(shard, se, w[i].fork);
+		}
+		cr_assert_null(se->rref_pins);
+	}
+	rref_unref(&r->base);
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** <farcall/testing.h>: faults, the wait for what is under way about references, counters by name. */
+#include "api/testing.h"
+
+#include "api/agent.h"
+#include "base/error.h"
+#include "shard/fault.h"
+#include "shard/rref.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NOTICE_NS UINT64_C(1000000000) /* that a shard has to take notice */
+#define LOOK_NS   UINT64_C(100000)     /* between two looks */
+
+/* ---- something that every shard is to do, or to have come to ---- */
+
+struct notice {
+	struct shard_errand errand;
+	struct far_buf *buf; /* one reference each: the errand's, who waits for it */
+	bool apply;
+	_Atomic bool done;
+};
+
+static void take_notice(struct shard *s, struct shard_errand *e)
+{
+	struct notice *n = (struct notice *)(void *)e;
+	if (n->apply)
+		fault_apply(s);
+	atomic_store_explicit(&n->done, true, memory_order_release); /* notice_taken() */
+	buf_unref(n->buf);
+}
+
+static struct notice *notice_post(struct shard *s, bool apply)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct notice));
+	if (!buf)
+		return NULL;
+	struct notice *n = buf_data(buf);
+	*n = (struct notice){.errand.run = take_notice, .buf = buf, .apply = apply};
+	buf_ref(buf);
+	shard_post(s, &n->errand);
+	return n;
+}
+
+static bool notice_taken(const struct notice *n)
+{
+	return atomic_load_explicit(&((struct notice *)(uintptr_t)n)->done, memory_order_acquire);
+}
+
+static enum far_status no_memory(struct far_err *err)
+{
+	return err_set(err, FAR_RESOURCE, "no memory to tell a shard");
+}
+
+/* ---- faults ---- */
+
+static enum far_status apply(struct far_agent *a, struct shard *s, struct far_err *err)
+{
+	if (shard_held(s)) {
+		fault_apply(s);
+		return FAR_OK;
+	}
+	if (shard_enter(s)) {
+		fault_apply(s);
+		shard_leave(s);
+		return FAR_OK;
+	}
+	struct notice *n = notice_post(s, true);
+	if (!n)
+		return no_memory(err);
+	uint64_t until = clock_now(a->clock) + NOTICE_NS;
+	bool taken;
+	/* A handler must not wait for a shard that may wait for it. */
+	while (!(taken = notice_taken(n)) && !shard_serving() && clock_now(a->clock) < until)
+		nanosleep(&(struct timespec){.tv_nsec = (long)LOOK_NS / 2}, NULL);
+	taken |= shard_serving();
+	buf_unref(n->buf);
+	return taken ? FAR_OK
+		     : err_set(err, FAR_TIMEOUT,
+			       "shard %u has not taken notice of the fault within 1 s: a handler keeps it busy; it "
+			       "will when that returns",
+			       s->config.index);
+}
+
+enum far_status far_fault_set(struct far_agent *a, enum far_fault_kind kind, const struct far_fault *fault,
+			      struct far_err *err)
+{
+	if (!a || (unsigned)kind >= FAR_FAULT_COUNT)
+		return err_set(err, FAR_INVALID,
+			       a ? "far_fault_set: there is no kind %d, they are 0 to %d"
+				 : "far_fault_set: the agent is NULL",
+			       (int)kind, (int)FAR_FAULT_COUNT - 1);
+	struct fault *x = NULL;
+	if (fault && (fault->fail_sends || fault->delay_ns)) {
+		x = calloc(1, sizeof *x);
+		if (!x)
+			return err_set(err, FAR_RESOURCE, "no memory for a fault");
+		x->fail_sends = fault->fail_sends;
+		x->delay_ns = fault->delay_ns;
+		atomic_store_explicit(&x->left, fault->messages ? fault->messages : UINT64_MAX, memory_order_relaxed);
+		x->older = atomic_load_explicit(&a->faults->all, memory_order_relaxed);
+		while (!atomic_compare_exchange_weak_explicit(&a->faults->all, &x->older, x, memory_order_relaxed,
+							      memory_order_relaxed))
+			;
+	}
+	atomic_store_explicit(&a->faults->of[kind], x, memory_order_release); /* fault_of() */
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < a->shards_n && !status; i++)
+		status = apply(a, a->shards[i], err);
+	return status;
+}
+
+enum far_status far_faults_clear(struct far_agent *a, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	if (!a)
+		return err_set(err, FAR_INVALID, "far_faults_clear: the agent is NULL");
+	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++)
+		atomic_store_explicit(&a->faults->of[kind], NULL, memory_order_release);
+	for (unsigned i = 0; i < a->shards_n && !status; i++)
+		status = apply(a, a->shards[i], err);
+	return status;
+}
+
+const char *far_fault_name(enum far_fault_kind kind)
+{
+	static const char *const names[] = {
+#define FAULT_NAME(name, text) text,
+		FAR_FAULT_LIST(FAULT_NAME)
+#undef FAULT_NAME
+	};
+	return (unsigned)kind < FAR_FAULT_COUNT ? names[kind] : "?";
+}
+
+void far_fault_counts_read(struct far_agent *a, struct far_fault_counts *out)
+{
+	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++) {
+		out->failed[kind] = atomic_load_explicit(&a->faults->failed[kind], memory_order_relaxed);
+		out->delayed[kind] = atomic_load_explicit(&a->faults->delayed[kind], memory_order_relaxed);
+	}
+}
+
+bool faults_create(struct far_agent *a)
+{
+	a->faults = calloc(1, sizeof *a->faults);
+	return a->faults;
+}
+
+void faults_destroy(struct far_agent *a)
+{
+	struct fault *x = a->faults ? atomic_load_explicit(&a->faults->all, memory_order_relaxed) : NULL;
+	while (x) {
+		struct fault *older = x->older;
+		free(x);
+		x = older;
+	}
+	free(a->faults);
+	a->faults = NULL;
+}
+
+/* ---- waiting until nothing is under way ---- */
+
+/* A moment, in which a fiber parks and a thread that holds a shard drives it. FAR_PENDING: it has passed. */
+static enum far_status pause_a_moment(struct far_future *never, struct far_err *err)
+{
+	return far_future_wait(never, LOOK_NS, NULL, err);
+}
+
+/* What was given back before is on its way to its shard: it has come there when this returns. */
+static enum far_status let_arrive(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
+{
+	enum far_status status = FAR_PENDING;
+	for (unsigned i = 0; i < a->shards_n && status == FAR_PENDING; i++) {
+		struct notice *n = notice_post(a->shards[i], false);
+		if (!n)
+			return no_memory(err);
+		while (!notice_taken(n) && status == FAR_PENDING && clock_now(a->clock) < until)
+			status = pause_a_moment(never, err);
+		buf_unref(n->buf);
+	}
+	return status;
+}
+
+/* Nothing is seen to be under way three times, with arrivals in between: the end of one call may give back others'
+ * references only after it is seen. */
+static enum far_status flush_until(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
+{
+	struct far_rref_counts c;
+	for (unsigned calm = 0;;) {
+		enum far_status status = let_arrive(a, never, until, err);
+		far_rref_counts_read(a, &c);
+		calm = c.unconfirmed || c.pending ? 0 : calm + 1;
+		if (calm == 3)
+			return FAR_OK;
+		if (status == FAR_PENDING && !calm)
+			status = pause_a_moment(never, err);
+		if (status != FAR_PENDING)
+			return status;
+		if (!calm && clock_now(a->clock) >= until)
+			return err_set(err, FAR_TIMEOUT,
+				       "%" PRIu64
+				       " references of worker \"%s\" are not confirmed by their owners, %" PRIu64
+				       " words about references not answered",
+				       c.unconfirmed, a->name, c.pending);
+	}
+}
+
+enum far_status far_rref_flush(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_future *never;
+	enum far_status status = a ? agent_may_wait("far_rref_flush", err)
+				   : err_set(err, FAR_INVALID, "far_rref_flush: the agent is NULL");
+	if (!status)
+		status = far_future_create(&never, err);
+	if (status)
+		return status;
+	uint64_t ns = timeout_ns ? timeout_ns : atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
+	status = flush_until(a, never, ns == FAR_FOREVER ? TIME_NEVER : time_after(clock_now(a->clock), ns), err);
+	far_future_free(never);
+	return status;
+}
+
+/* ---- counters by name ---- */
+
+#define CALLS_LIST(X)                                                                                                  \
+	X(calls_sent)                                                                                                  \
+	X(calls_completed)                                                                                             \
+	X(calls_failed)                                                                                                \
+	X(calls_timed_out)                                                                                             \
+	X(calls_active)                                                                                                \
+	X(calls_repeated)                                                                                              \
+	X(requests_received)                                                                                           \
+	X(requests_active)                                                                                             \
+	X(requests_repeated)                                                                                           \
+	X(replies_sent)                                                                                                \
+	X(replies_late)                                                                                                \
+	X(bytes_sent)                                                                                                  \
+	X(bytes_received)                                                                                              \
+	X(packets_dropped)                                                                                             \
+	X(busy_refusals)                                                                                               \
+	X(wakeups)                                                                                                     \
+	X(posts_sent)                                                                                                  \
+	X(posts_received)                                                                                              \
+	X(posts_dropped)                                                                                               \
+	X(large_sent)                                                                                                  \
+	X(large_received)                                                                                              \
+	X(large_active)                                                                                                \
+	X(hedges_sent)                                                                                                 \
+	X(hedges_won)
+#define RREFS_LIST(X)                                                                                                  \
+	X(owned)                                                                                                       \
+	X(held)                                                                                                        \
+	X(forks)                                                                                                       \
+	X(pending)                                                                                                     \
+	X(unconfirmed)
+
+struct pairs {
+	struct far_debug_pair *out;
+	size_t cap, n;
+};
+
+static void pair_add(struct pairs *p, const char *group, const char *name, const char *what, uint64_t value)
+{
+	if (p->n < p->cap) {
+		struct far_debug_pair *pair = &p->out[p->n];
+		snprintf(pair->name, sizeof pair->name, "%s.%s%s", group, name, what);
+		snprintf(pair->value, sizeof pair->value, "%" PRIu64, value);
+	}
+	p->n++;
+}
+
+size_t far_debug_info(struct far_agent *a, struct far_debug_pair *out, size_t cap)
+{
+	struct pairs p = {out, cap, 0};
+	struct far_counters calls;
+	struct far_rref_counts rrefs;
+	struct far_fault_counts faults;
+	far_counters_read(a, &calls);
+	far_rref_counts_read(a, &rrefs);
+	far_fault_counts_read(a, &faults);
+#define ADD_CALLS(field) pair_add(&p, "agent", #field, "", calls.field);
+	CALLS_LIST(ADD_CALLS)
+#undef ADD_CALLS
+#define ADD_RREFS(field) pair_add(&p, "rref", #field, "", rrefs.field);
+	RREFS_LIST(ADD_RREFS)
+#undef ADD_RREFS
+	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++) {
+		const char *name = far_fault_name((enum far_fault_kind)kind);
+		pair_add(&p, "fault", name, ".failed", faults.failed[kind]);
+		pair_add(&p, "fault", name, ".delayed", faults.delayed[kind]);
+	}
+	return p.n;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye, a
+ * member that dies meanwhile, values that refer to each other across workers; and what is done about leaks.
+ */
+#include "api_spawn.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+enum { WORLD = 3, HOPS = 30, CHAINS = 4 };
+
+static struct far_err err;
+static _Atomic int hops;
+
+/* Calls the next worker, after a moment, and does not wait for it. */
+static enum far_status hop(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_agent *agent = far_req_agent(req);
+	struct far_worker_info me;
+	struct far_future *f;
+	int64_t left = args[0].u.i;
+	(void)n;
+	(void)user;
+	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
+	far_future_wait(f, 2 * FAR_MS, NULL, NULL);
+	far_future_free(f);
+	atomic_fetch_add(&hops, 1);
+	if (left > 0) {
+		far_worker_self(agent, &me);
+		enum far_status status = far_rpc_async_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "d::hop",
+							  FAR_ARGS(left - 1), NULL, &f, &err);
+		if (status) /* the deadline of its shutdown has passed */
+			return status;
+		far_future_free(f);
+	}
+	return far_return(req, NULL);
+}
+
+static struct far_rref *kept[2];
+
+/* Keeps a reference, and returns it: so the value refers to it too. */
+static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	(void)user;
+	kept[0] = far_rref_ref(args[0].u.rref);
+	return far_return(req, &args[0]);
+}
+
+static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	(void)user;
+	return far_return(req, &args[0]);
+}
+
+static const struct far_function functions[] = {
+	{"d::hop(int left) -> none", FAR_KIND_FIBER, hop, NULL},
+	{"d::keep(rref r) -> rref", FAR_KIND_FIBER, keep, NULL},
+	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+};
+static struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof functions[0]};
+
+/* Four chains of calls, each worker having nothing outstanding for most of the time: all are run to their ends. */
+static int chains(int rank)
+{
+	struct far_agent *agent = check_join(&opts);
+	struct far_future *f;
+	for (int i = 0; i < CHAINS && rank == 0; i++) {
+		CHECK_STATUS(
+			far_rpc_async_to(agent, (struct far_to){0, -1}, "d::hop", FAR_ARGS(HOPS - 1), NULL, &f, &err),
+			FAR_OK, &err);
+		far_future_free(f);
+	}
+	check_leave(agent);
+	CHECK(atomic_load(&hops) == CHAINS * HOPS / WORLD);
+	return 0;
+}
+
+/* The last one ends while the others wait for it. */
+static int one_dies(int rank)
+{
+	struct far_agent *agent = check_join(&opts);
+	struct far_rref *r;
+	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
+	if (rank == 2) { /* it holds a value of 1's */
+		CHECK_STATUS(far_remote_to(agent, (struct far_to){1, -1}, "d::echo", FAR_ARGS(1), NULL, &r, &err),
+			     FAR_OK, &err);
+		CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_OK, &err);
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		raise(SIGKILL);
+	}
+	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_TEXT(&err, "\"worker2\"");
+	return 0;
+}
+
+/* What is on stderr from here on. */
+static int catch_stderr(char *path)
+{
+	int fd = mkstemp(path);
+	CHECK(fd >= 0);
+	fflush(stderr);
+	CHECK(dup2(fd, STDERR_FILENO) >= 0);
+	return fd;
+}
+
+static size_t caught(char *path, char *text, size_t len)
+{
+	FILE *f = fopen(path, "r");
+	CHECK(f);
+	fflush(stderr);
+	size_t n = fread(text, 1, len - 1, f);
+	text[n] = 0;
+	fclose(f);
+	unlink(path);
+	return n;
+}
+
+/* 0 and 1 hold, and have in values of theirs, references to a value of the other each. Nobody waits for that. */
+static void tie(struct far_agent *agent, int rank)
+{
+	struct far_val v;
+	if (rank > 1)
+		return;
+	int other = 1 - rank;
+	struct far_rref *mine, *there;
+	CHECK_STATUS(far_remote_to(agent, (struct far_to){rank, -1}, "d::echo", FAR_ARGS(rank), NULL, &mine, &err),
+		     FAR_OK, &err);
+	CHECK_STATUS(far_remote_to(agent, (struct far_to){other, -1}, "d::keep", FAR_ARGS(mine), NULL, &there, &err),
+		     FAR_OK, &err);
+	CHECK_STATUS(far_rref_to_here(there, 0, &v, &err), FAR_OK, &err);
+	CHECK(v.type == FAR_TYPE_RREF && far_rref_same(v.u.rref, mine));
+	far_val_fini(&v);
+	far_rref_free(mine);
+	kept[1] = there;
+}
+
+static int garbage(int rank, enum far_leaks leaks)
+{
+	char path[] = "/tmp/farcall-drain-XXXXXX", text[8192];
+	opts.leaks = leaks;
+	struct far_agent *agent = check_join(&opts);
+	tie(agent, rank);
+	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
+	int fd = catch_stderr(path);
+	enum far_status status = far_shutdown(agent, 0, &err);
+	close(fd);
+	size_t n = caught(path, text, sizeof text);
+	bool tied = rank < 2;
+	CHECK(status == (tied && leaks == FAR_LEAKS_FAIL ? FAR_LEAKED : FAR_OK));
+	CHECK((n > 0) == (tied && leaks != FAR_LEAKS_IGNORE));
+	if (n) {
+		CHECK(strstr(text, rank ? "worker \"worker1\" still holds" : "worker \"worker0\" still holds"));
+		CHECK(strstr(text, rank ? "still held by worker \"worker0\" (rank 0, shard 0)"
+					: "still held by worker \"worker1\" (rank 1, shard 0)"));
+	}
+	if (status)
+		CHECK_TEXT(&err, "RRef(created_on=");
+	far_rref_free(kept[0]);
+	far_rref_free(kept[1]);
+	return 0;
+}
+
+static int garbage_told(int rank)
+{
+	return garbage(rank, FAR_LEAKS_TELL);
+}
+
+static int garbage_ignored(int rank)
+{
+	return garbage(rank, FAR_LEAKS_IGNORE);
+}
+
+static int garbage_fails(int rank)
+{
+	return garbage(rank, FAR_LEAKS_FAIL);
+}
+
+/* Calls that lead to others for ever. */
+static int late(int rank)
+{
+	struct far_agent *agent = check_join(&opts);
+	struct far_future *f;
+	if (rank == 0) {
+		CHECK_STATUS(
+			far_rpc_async_to(agent, (struct far_to){1, -1}, "d::hop", FAR_ARGS(1000000), NULL, &f, &err),
+			FAR_OK, &err);
+		far_future_free(f);
+	}
+	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
+	enum far_status status = far_shutdown(agent, 300 * FAR_MS, &err);
+	/* Rank 0's deadline comes first or last: the others may see it, and each other, go. */
+	CHECK(status == FAR_TIMEOUT || (rank && status == FAR_PEER_LOST));
+	return 0;
+}
+
+int main(void)
+{
+	static const struct {
+		spawn_main *body;
+		int killed;
+	} all[] = {{chains, -1},          {one_dies, 2},       {garbage_told, -1},
+		   {garbage_ignored, -1}, {garbage_fails, -1}, {late, -1}};
+	int bad = 0;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct spawned s = spawn(WORLD, all[i].body);
+		int ended = spawn_wait(&s, all[i].killed);
+		if (ended)
+			fprintf(stderr, "case %zu failed\n", i);
+		bad |= ended;
+	}
+	return bad;
+}

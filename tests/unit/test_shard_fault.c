@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
+#include "rref_bench.h"
+#include "shard/fault.h"
+
+static struct faults faults;
+static struct fault settings[FAR_FAULT_COUNT];
+
+static void setup(void)
+{
+	memset(&faults, 0, sizeof faults);
+	shard_setup();
+	shard->config.faults = &faults;
+}
+
+TestSuite(shard_fault, .init = setup, .fini = shard_teardown);
+
+static void set(enum far_fault_kind kind, unsigned fail_sends, uint64_t delay_ns, uint64_t messages)
+{
+	settings[kind] = (struct fault){
+		.fail_sends = fail_sends, .delay_ns = delay_ns, .left = messages ? messages : UINT64_MAX};
+	faults.of[kind] = &settings[kind];
+	fault_apply(shard);
+}
+
+static void clear(enum far_fault_kind kind)
+{
+	faults.of[kind] = NULL;
+	fault_apply(shard);
+}
+
+static void expect_sent(enum head_type type)
+{
+	struct shm_head h;
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	cr_assert_eq(h.type, type);
+}
+
+/* ---- calls ---- */
+
+/* Expect INJECTED, executed NO, and no packet; and all as ever when it is cleared. */
+Test(shard_fault, call_fails)
+{
+	struct result r = {0}, s = {0};
+	set(FAR_FAULT_CALL, 1, 0, 0);
+	cr_assert_eq(call(&r, FAR_FOREVER, "x", 1), 0);
+	cr_assert_eq(r.n, 0u, "not inside of the call");
+	cr_assert_eq(shard->counters.calls_waiting, 1u, "a shutdown waits for it");
+	advance(200000);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_INJECTED);
+	cr_assert_eq(r.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(shard->counters.calls_waiting, 0u);
+	cr_assert_eq(faults.failed[FAR_FAULT_CALL], 1u);
+	expect_nothing();
+	clear(FAR_FAULT_CALL);
+	answer(called(&s, FAR_FOREVER), HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(s.status, FAR_OK);
+}
+
+/* Expect it to leave later, with less time left. */
+Test(shard_fault, call_is_late)
+{
+	struct result r = {0};
+	struct shm_head h;
+	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
+	cr_assert_eq(call(&r, 20 * FAR_MS, "x", 1), 0);
+	advance(4 * FAR_MS);
+	expect_nothing();
+	advance(2 * FAR_MS);
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	cr_assert_eq(h.type, HEAD_REQUEST);
+	cr_assert_leq(h.time_low, 15 * FAR_MS);
+	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(r.status, FAR_OK);
+	cr_assert_eq(faults.delayed[FAR_FAULT_CALL], 1u);
+}
+
+/* Its time-out is shorter. Expect TIMEOUT then, executed NO. */
+Test(shard_fault, late_beyond_its_time)
+{
+	struct result r = {0};
+	set(FAR_FAULT_CALL, 0, 50 * FAR_MS, 0);
+	cr_assert_eq(call(&r, 5 * FAR_MS, "x", 1), 0);
+	advance(4 * FAR_MS);
+	cr_assert_eq(r.n, 0u);
+	advance(2 * FAR_MS);
+	cr_assert_eq(r.status, FAR_TIMEOUT);
+	cr_assert_eq(r.executed, FAR_EXECUTED_NO);
+	expect_nothing();
+}
+
+/* Cancelled, or its peer lost, while it is held back. Expect that, executed NO. The other's goes on. */
+Test(shard_fault, late_and_ended)
+{
+	struct result r[3] = {{0}};
+	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(call(&r[i], FAR_FOREVER, "x", 1), 0);
+	cr_assert(call_cancel(shard, take_result, &r[1]));
+	cr_assert_eq(r[1].status, FAR_CANCELLED);
+	cr_assert_eq(r[1].executed, FAR_EXECUTED_NO);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	for (int i = 0; i < 3; i += 2) {
+		cr_assert_eq(r[i].status, FAR_PEER_LOST);
+		cr_assert_eq(r[i].executed, FAR_EXECUTED_NO);
+	}
+	advance(10 * FAR_MS);
+	cr_assert_eq(r[0].n + r[1].n + r[2].n, 3u, "each once");
+	expect_nothing();
+}
+
+/* The shard ends while one is held back. Expect SHUTDOWN. */
+Test(shard_fault, late_at_the_end)
+{
+	static struct result r;
+	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
+	cr_assert_eq(call(&r, FAR_FOREVER, "x", 1), 0);
+	session_close_all(shard);
+	cr_assert_eq(r.status, FAR_SHUTDOWN);
+	cr_assert_eq(shard->wheel.armed_n, 0u);
+}
+
+/* For two messages only. Expect the third to go. */
+Test(shard_fault, so_many_messages)
+{
+	struct result r[3] = {{0}};
+	set(FAR_FAULT_CALL, 1, 0, 2);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(call(&r[i], FAR_FOREVER, "x", 1), 0);
+	struct shm_head h;
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	answer(h, HEAD_REPLY, 0, 0, "");
+	advance(FAR_MS);
+	cr_assert_eq(r[0].status, FAR_INJECTED);
+	cr_assert_eq(r[1].status, FAR_INJECTED);
+	cr_assert_eq(r[2].status, FAR_OK);
+}
+
+/* Of another kind. Expect calls to go, as many as ever, and words beyond them. */
+Test(shard_fault, credits_hold)
+{
+	static struct result r[FAR_SESSION_CALLS_MAX], more;
+	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
+	struct rref_wire w = wire(PEER, 7, 8);
+	add_function("t::known(rref a) -> int");
+	set(FAR_FAULT_FETCH, 1, 0, 0);
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		calls[i] = called(&r[i], FAR_FOREVER);
+	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), -EAGAIN);
+	call_with(1, &w, 1);
+	expect_word(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	expect_word(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		answer(calls[i], HEAD_REPLY, 0, 0, "");
+	passes(20);
+	expect_empty();
+}
+
+/* Towards a worker whose session is not up. Expect the same; what goes waits for the session as ever. */
+Test(shard_fault, without_a_session)
+{
+	static struct result r[2];
+	struct call_start start = {.worker = OTHER + 1,
+				   .fn = MSG_ECHO,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = take_result,
+				   .user = &r[0],
+				   .data = "x",
+				   .len = 1};
+	set(FAR_FAULT_CALL, 1, 0, 1);
+	cr_assert_eq(shard_call(shard, &start), 0);
+	start.user = &r[1];
+	cr_assert_eq(shard_call(shard, &start), 0);
+	advance(FAR_MS);
+	cr_assert_eq(r[0].status, FAR_INJECTED);
+	cr_assert_eq(r[1].n, 0u);
+	cr_assert_eq(shard->sessions[OTHER + 1].waiting_n, 1);
+}
+
+/* ---- answers ---- */
+
+/* Expect INJECTED, executed YES; the handler has run. */
+Test(shard_fault, answer_fails)
+{
+	set(FAR_FAULT_REPLY, 1, 0, 0);
+	put_request(MSG_ECHO, 1, "abcd", 4);
+	passes(2);
+	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
+	cr_assert_eq(ran, 1u);
+	put_request(MSG_FAIL, 2, "abcd", 4); /* an error is an answer too */
+	passes(2);
+	expect_error(2, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
+	clear(FAR_FAULT_REPLY);
+	put_request(MSG_ECHO, 3, "abcd", 4);
+	passes(1);
+	expect_reply(3, "abcd", 4);
+}
+
+/* Expect it later, deferred ones and long ones likewise, and none twice. */
+Test(shard_fault, answer_is_late)
+{
+	set(FAR_FAULT_REPLY, 0, 5 * FAR_MS, 0);
+	kept_n = 0;
+	put_request(MSG_ECHO, 1, "abcd", 4);
+	put_request(MSG_DEFER, 2, NULL, 0);
+	passes(2);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 2u);
+	advance(6 * FAR_MS);
+	expect_reply(1, "abcd", 4);
+	cr_assert_eq(far_deferred_reply(kept[0], "later", 5), FAR_OK);
+	passes(2);
+	expect_nothing();
+	advance(6 * FAR_MS);
+	expect_reply(2, "later", 5);
+	expect_nothing();
+	cr_assert_eq(faults.delayed[FAR_FAULT_REPLY], 2u);
+}
+
+/* The call is cancelled, or its session lost, while its answer is held back. Expect CANCELLED; nothing later. */
+Test(shard_fault, late_answer_of_nobody)
+{
+	set(FAR_FAULT_REPLY, 0, 5 * FAR_MS, 0);
+	put_request(MSG_ECHO, 1, "abcd", 4);
+	put_request(MSG_ECHO, 2, "abcd", 4);
+	passes(2);
+	put_cancel(1);
+	passes(2);
+	expect_sent(HEAD_CANCELLED);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	advance(6 * FAR_MS);
+	expect_nothing();
+	cr_assert_eq(shard->counters.requests_active, 0u);
+}
+
+/* Its caller's time passes first. Expect CANCELLED at that time. */
+Test(shard_fault, late_answer_beyond_the_deadline)
+{
+	set(FAR_FAULT_REPLY, 0, 50 * FAR_MS, 0);
+	put(NIC_PEER, request(MSG_ECHO, 1, 5 * FAR_MS), "abcd", 4);
+	passes(2);
+	advance(6 * FAR_MS);
+	expect_sent(HEAD_CANCELLED);
+	advance(60 * FAR_MS);
+	expect_nothing();
+}
+
+/* A result with references fails. Expect them given back. */
+Test(shard_fault, answer_with_references_fails)
+{
+	struct rref_wire w = wire(SELF, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_REPLY, 1, 0, 0);
+	call_with(1, &w, 1);
+	passes(2);
+	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
+	cr_assert_eq(runs, 1u);
+	expect_empty();
+}
+
+/* Making a value while answers fail. Expect the error, and the value there for who names it. */
+Test(shard_fault, made_and_not_told)
+{
+	set(FAR_FAULT_REPLY, 1, 0, 1);
+	make(1, PEER, 7, 8, OUR_LIFE);
+	passes(2);
+	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
+	fetch(NIC_OTHER, 2, PEER, 7);
+	expect_seven(NIC_OTHER, 2);
+	word(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 3, FAR_OK);
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 4, FAR_OK);
+	expect_empty();
+}
+
+/* ---- words ---- */
+
+/* FORK fails three times. Expect it after 1, 1.5 and 2.25 ms more, then all as ever. */
+Test(shard_fault, fork_fails_and_goes)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	static const uint64_t waits[] = {1000000, 1500000, 2250000};
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_FORK, 3, 0, 0);
+	call_with(1, &w, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		cr_assert_eq(faults.failed[FAR_FAULT_FORK], i + 1);
+		advance(waits[i] - 200000);
+		cr_assert_eq(faults.failed[FAR_FAULT_FORK], i + 1, "too soon");
+		expect_nothing();
+		advance(400000);
+	}
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	cr_assert_eq(faults.failed[FAR_FAULT_FORK], 3u);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* It always fails. Expect six sends, then the error, nothing run. */
+Test(shard_fault, fork_given_up)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_FORK, UINT32_MAX, 0, 0);
+	call_with(1, &w, 1);
+	for (int i = 0; i < 6; i++)
+		advance(10 * FAR_MS);
+	expect_error(1, FAR_INJECTED, FAR_EXECUTED_NO, "does not know");
+	cr_assert_eq(runs, 0u);
+	cr_assert_eq(faults.failed[FAR_FAULT_FORK], 6u);
+	expect_empty();
+}
+
+/* DELETE fails, ACCEPT is late. Expect both said in the end. */
+Test(shard_fault, delete_fails_and_goes)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_DELETE, 5, 0, 0);
+	call_with(1, &w, 1);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	for (int i = 0; i < 5; i++) {
+		expect_nothing();
+		cr_assert_eq(shard->rrefs->notes_n, 1u);
+		advance(10 * FAR_MS);
+	}
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* Late by 5 ms, then the fault is cleared: what is held back stays so. */
+Test(shard_fault, fork_is_late)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_FORK, 0, 5 * FAR_MS, 0);
+	call_with(1, &w, 1);
+	clear(FAR_FAULT_FORK);
+	advance(4 * FAR_MS);
+	expect_nothing();
+	advance(2 * FAR_MS);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* Its owner is lost while it is held back. Expect the request to end at once, and nothing said later. */
+Test(shard_fault, owner_lost_meanwhile)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_FORK, 0, 5 * FAR_MS, 0);
+	call_with(1, &w, 1);
+	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
+	passes(2);
+	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "");
+	advance(10 * FAR_MS);
+	expect_empty();
+}
+
+/* The shard ends meanwhile. Expect nothing left. */
+Test(shard_fault, end_meanwhile)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	set(FAR_FAULT_FORK, 3, 0, 0);
+	set(FAR_FAULT_DELETE, 3, 0, 0);
+	call_with(1, &w, 1);
+	cr_assert_eq(shard->rrefs->notes_n, 1u);
+}
+
+/* The owner has no room at first. Expect the word again after the wait, and the handler to run. */
+Test(shard_fault, owner_without_room)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	call_with(1, &w, 1);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
+	expect_nothing();
+	advance(2 * FAR_MS);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_ran(1, 1);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* Never has any. Expect RESOURCE after six. */
+Test(shard_fault, owner_never_has_room)
+{
+	struct rref_wire w = wire(OTHER, 7, 8);
+	add_function("t::known(rref r) -> int");
+	call_with(1, &w, 1);
+	for (int i = 0; i < 6; i++) {
+		expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
+		advance(10 * FAR_MS);
+	}
+	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "does not know");
+	expect_empty();
+}
+
+/* ---- making a value that ends early ---- */
+
+static void on_made(void *user, const struct outcome *o)
+{
+	struct far_rref *r = user;
+	rref_known_end(shard, r, o);
+	rref_make_failed(shard, r, o->status);
+	rref_unref(&r->base);
+}
+
+/* As far_remote() does. */
+static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
+{
+	struct rref_wire w = {.owner = LIFE_OF(PEER),
+			      .id = rref_name(OUR_LIFE, 0, 0, 1),
+			      .fork = rref_name(OUR_LIFE, 0, 0, 2),
+			      .types = 4};
+	struct far_rref *r = rref_new(shard, &w);
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
+	struct rref_call *c = buf_data(buf);
+	cr_assert_not_null(r);
+	rref_enter(r);
+	rref_ref(&r->base);
+	*c = (struct rref_call){.done = on_made, .user = r, .buf = buf, .makes = r};
+	struct call_start start = {.worker = PEER,
+				   .fn = RREF_REMOTE,
+				   .deadline = now_ns + timeout,
+				   .left = timeout,
+				   .done = rref_call_done,
+				   .user = c,
+				   .data = "x",
+				   .len = 1};
+	cr_assert_eq(shard_call(shard, &start), 0);
+	cr_assert_not_null(fake_queue_sent(queue, h));
+	cr_assert_eq(h->fn, RREF_REMOTE);
+	return r;
+}
+
+static void expect_failed(enum far_status why)
+{
+	struct rref_op op;
+	struct shm_head h;
+	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_eq(op.kind, (uint32_t)RREF_FAILED);
+	cr_assert_eq(op.status, (uint32_t)why);
+	say(NIC_PEER, h, (const uint8_t[]){FAR_OK}, 1);
+}
+
+/* Its time-out passes, its last hold is given back. Expect FAILED at once, DELETE only when the owner has said its last
+ * word: a large request may still wait here, and what is small passes it. */
+Test(shard_fault, deleted_behind_the_request)
+{
+	static const enum head_type last_words[] = {HEAD_CANCELLED, HEAD_REPLY};
+	for (int i = 0; i < 2; i++) {
+		struct shm_head h;
+		struct far_rref *r = make_there(5 * FAR_MS, &h);
+		advance(6 * FAR_MS);
+		cr_assert(r->failed && r->known->status == FAR_TIMEOUT);
+		expect_sent(HEAD_CANCEL);
+		expect_failed(FAR_TIMEOUT);
+		rref_unref(&r->base); /* the application's */
+		passes(4);
+		expect_nothing();
+		h.type = (uint8_t)last_words[i];
+		h.fn = 0;
+		h.flags = 0;
+		put(NIC_PEER, h, NULL, 0);
+		passes(2);
+		expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_LIFE, 0, 0, 2), FAR_OK);
+		expect_empty();
+	}
+}
+
+/* As long as it is held the owner keeps the failure, for whoever has heard of it. */
+Test(shard_fault, deleted_when_given_back)
+{
+	struct shm_head h;
+	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	answer(h, HEAD_ERROR, FAR_NO_FUNCTION, 0, "no");
+	passes(2);
+	expect_failed(FAR_NO_FUNCTION);
+	passes(4);
+	expect_nothing();
+	rref_unref(&r->base);
+	passes(2);
+	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_LIFE, 0, 0, 2), FAR_OK);
+	expect_empty();
+}
+
+/* The owner is lost before its last word. Expect nothing said, nothing kept. */
+Test(shard_fault, failure_and_the_owner_lost)
+{
+	struct shm_head h;
+	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	advance(6 * FAR_MS);
+	expect_sent(HEAD_CANCEL);
+	expect_failed(FAR_TIMEOUT);
+	rref_unref(&r->base);
+	passes(2);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	expect_empty();
+	cr_assert_eq(shard->rrefs->unknown_n, 0u);
+}
