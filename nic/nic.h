@@ -189,6 +189,9 @@ struct nic_port_ops {
 	/** Frees a peer that is detached from its queue, or was never attached: its number may be given again.
 	 * Connected drivers close its connection: the other end sees DOWN. */
 	void (*drop)(struct nic_port *port, uint32_t peer);
+	/** What the driver finds here, and what would help: lines for people, each with its end, whole ones only. NULL:
+	 * it has nothing to tell. Opens nothing for longer than the call. */
+	void (*advice)(char *out, size_t cap);
 };
 
 /** A received packet. */
