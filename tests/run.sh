@@ -5,22 +5,23 @@ set -u
 
 packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2
-libdpdk-dev tshark tcpdump ethtool iputils-ping"
-suites="unit models nic sim e2e e2e-udp install"
+libdpdk-dev tshark tcpdump ethtool iputils-ping qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils"
+suites="unit models nic sim e2e e2e-udp install vm"
 
 usage() {
 	cat <<'END'
-usage: sh tests/run.sh [--suite NAME] [--no-sanitizers] [--no-docker]
+usage: sh tests/run.sh [--suite NAME] [--no-sanitizers] [--no-docker] [--no-vm]
 
 Installs the packages that the tests need (only what is missing; as root, or with sudo), builds into build/,
 build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
 The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
 
-  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, install; asan and tsan are those builds' own
-                   tests, docker is docker/test.sh
+  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, install, vm; asan and tsan are those builds'
+                   own tests, docker is docker/test.sh
   --no-sanitizers  without build-asan/ and build-tsan/
   --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
                    skip
+  --no-vm          without the emulated machines: network cards under DPDK. Counted as one skip
   --help           this text
 
 environment: FAR_TESTS_STRICT=1  warnings are errors, and a skip is a failure, but for missing external data
@@ -39,6 +40,7 @@ die() {
 only=
 sanitizers=yes
 docker=yes
+vm=yes
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h | --help)
@@ -58,6 +60,7 @@ while [ $# -gt 0 ]; do
 		;;
 	--no-sanitizers) sanitizers= ;;
 	--no-docker) docker= ;;
+	--no-vm) vm= ;;
 	*)
 		echo "tests: unknown option $1; --help lists them" >&2
 		exit 2
@@ -234,6 +237,7 @@ containers() {
 if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ] && [ "$only" != docker ]; then
 	if build build gcc --buildtype=release -Dwerror=$strict; then
 		for s in $suites; do
+			[ "$s" != vm ] || [ -n "$vm" ] || continue
 			wanted "$s" && run build "$s"
 		done
 		wanted e2e && gate build
@@ -251,6 +255,15 @@ if [ -n "$sanitizers" ]; then
 	fi
 	if wanted tsan && build build-tsan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=thread; then
 		run build-tsan tsan
+	fi
+fi
+if wanted vm; then
+	if [ -z "$vm" ]; then
+		say "SKIP: vm: left out by --no-vm: DPDK on network cards, virtio-net and e1000e, in emulated machines with" \
+			"Debian's own kernel"
+		echo "0 0 1" >>"$counts"
+	elif [ -n "$sanitizers" ] && build build-asan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=address,undefined; then
+		run build-asan vm-sanitize
 	fi
 fi
 if wanted docker; then

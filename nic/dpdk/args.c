@@ -60,6 +60,10 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "port") == 0) {
 		if (number(value, 1, 65536 - DPDK_QUEUES_MAX, &a->port))
 			return bad_key(err, key, value, "a UDP port, 1 to 65520");
+	} else if (strcmp(key, "rxd") == 0 || strcmp(key, "txd") == 0) {
+		unsigned *to = key[0] == 'r' ? &a->rxd : &a->txd;
+		if (number(value, DPDK_RING_MIN, DPDK_RING_MAX, to))
+			return bad_key(err, key, value, "packets of a ring of the device, 32 to 4096");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
@@ -147,15 +151,6 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	return add(a, pair, value, err);
 }
 
-/* [domain:]bus:device.function, in hexadecimal. */
-static bool is_pci(const char *name)
-{
-	unsigned a, b, c, d;
-	char rest;
-	return sscanf(name, "%4x:%2x:%2x.%1x%c", &a, &b, &c, &d, &rest) == 4 ||
-	       sscanf(name, "%2x:%2x.%1x%c", &b, &c, &d, &rest) == 3;
-}
-
 static bool starts(const char *text, const char *with)
 {
 	return strncmp(text, with, strlen(with)) == 0;
@@ -163,7 +158,11 @@ static bool starts(const char *text, const char *with)
 
 static void classify(struct dpdk_args *a)
 {
-	a->bus = is_pci(a->name) ? "pci" : starts(a->name, "net_") || starts(a->name, "eth_") ? "vdev" : NULL;
+	char pci[HOST_PCI_NAME_BYTES];
+	a->pci = host_pci_name(a->name, pci);
+	if (a->pci)
+		snprintf(a->name, sizeof a->name, "%s", pci);
+	a->bus = a->pci ? "pci" : starts(a->name, "net_") || starts(a->name, "eth_") ? "vdev" : NULL;
 	a->class =
 		starts(a->name, "net_memif") ? DPDK_MEMIF
 		: starts(a->name, "net_af_packet") || starts(a->name, "net_af_xdp") || starts(a->name, "eth_af_packet")

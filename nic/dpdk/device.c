@@ -10,6 +10,8 @@
 
 /* Descriptors of a ring, where the device lets us choose. */
 #define RING_SLOTS 1024u
+/* Bytes of a mbuf beyond a frame: a VLAN tag, a checksum. */
+#define ROOM_SPARE 64u
 /* Mbufs of a queue beyond those in rings, lanes and the bursts. */
 #define SPARE 256u
 
@@ -143,14 +145,20 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
 	unsigned n = lanes * DPDK_TX_MAX + 2 * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
-	bool pci = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
+	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)
 		room = dpdk_iface_room(p);
-	/* Devices that read and write packet memory find the frame where they expect it; the others copy. */
-	p->rx_shift = pci || xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	/* Cards of this family know buffers of powers of two only, and take the next smaller one. */
+	if (strcmp(p->info.driver_name, "net_e1000_em") == 0)
+		while (room & (room - 1))
+			room += room & -room;
+	/* The kernel's side of net_af_xdp finds frames where it expects them; cards are told where, by an address that
+	 * moves with the mbuf's memory. It stays even, as some want it. */
+	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
 	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
-	return dpdk_pool_create(name, n, room + 64, p->rx_shift, passes_mbufs(p), pci || (dpdk_eal_huge() && !xdp));
+	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, passes_mbufs(p),
+				dma || (dpdk_eal_huge() && !xdp));
 }
 
 /* Mbufs that the device's rings of one queue may hold. */
@@ -169,7 +177,10 @@ static int make_pools(struct dpdk_port *p, uint16_t rx, uint16_t tx, struct nic_
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
 		p->pools[i] = pool_of(p, slots(p, rx, tx));
 		error = p->pools[i] ? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
-				    : dpdk_error(err, -ENOMEM, "dpdk: no memory for the packets of %s", p->args.name);
+				    : dpdk_error(err, -ENOMEM,
+						 "dpdk: no memory for the packets of %s; more huge pages (sysctl "
+						 "vm.nr_hugepages), smaller rings (rxd=, txd=) or a smaller mtu= help",
+						 p->args.name);
 	}
 	return error;
 }
@@ -200,7 +211,8 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 		error = check_queues(p, err);
 	if (error)
 		return error;
-	uint16_t rx = RING_SLOTS, tx = RING_SLOTS;
+	uint16_t rx = (uint16_t)(p->args.rxd ? p->args.rxd : RING_SLOTS),
+		 tx = (uint16_t)(p->args.txd ? p->args.txd : RING_SLOTS);
 	dpdk_log_begin();
 	error = configure(p);
 	if (!error)

@@ -8,6 +8,7 @@
 
 #include "nic/dpdk/frame.h"
 #include "nic/dpdk/host.h"
+#include "nic/dpdk/host_pci.h"
 #include "nic/dpdk/loop.h"
 #include "nic/dpdk/xdp/xdp.h"
 #include "nic/dscp.h"
@@ -20,6 +21,9 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+/* Descriptors of a device's ring that rxd= and txd= may ask for; the device has bounds of its own. */
+#define DPDK_RING_MIN 32u
+#define DPDK_RING_MAX 4096u
 /* Queues of a port: one per shard. */
 #define DPDK_QUEUES_MAX 16u
 /* Places to send to, of a port. Each is 256 bytes. */
@@ -51,9 +55,11 @@ struct dpdk_args {
 	char devargs[512];               /* the driver's own keys, as given */
 	const char *bus;                 /* vdev, pci; NULL: it exists */
 	enum dpdk_class class;
-	int huge;      /* 1, 0; −1: not said */
-	unsigned mtu;  /* 0: the device's */
-	unsigned port; /* first UDP port; 0: ours to choose */
+	int huge;          /* 1, 0; −1: not said */
+	unsigned mtu;      /* 0: the device's */
+	unsigned port;     /* first UDP port; 0: ours to choose */
+	bool pci;          /* a card on PCI: name is its whole address */
+	unsigned rxd, txd; /* descriptors of a ring; 0: not said */
 	struct nic_dscp dscp;
 	bool has_ip; /* ip= */
 	uint8_t v6;
@@ -186,8 +192,10 @@ struct dpdk_port {
 	struct dpdk_blob blob;
 	uint32_t rx_ring; /* packets that a receive ring of the device holds */
 	uint64_t body_max;
-	unsigned head_len; /* of a frame's headers */
-	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
+	struct host_pci card; /* a card on PCI */
+	int claim;            /* what keeps it from other processes; −1: nothing */
+	unsigned head_len;    /* of a frame's headers */
+	unsigned rx_shift;    /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
 	struct host_iface iface;         /* IFACE */
 	struct host_ip ip;               /* IFACE: the chosen one */
@@ -210,8 +218,9 @@ struct dpdk_port {
 
 /* ---- eal.c ---- */
 
-/** Starts EAL, once per process. `huge` as dpdk_args.huge. Any thread; may take a second. */
-int dpdk_eal_start(int huge, struct nic_err *err);
+/** Starts EAL, once per process. `huge` as dpdk_args.huge; `physical`: devices must be told physical addresses. Any
+ * thread; may take a second. */
+int dpdk_eal_start(int huge, bool physical, struct nic_err *err);
 /** Whether EAL has huge pages. After dpdk_eal_start(). */
 bool dpdk_eal_huge(void);
 /** DPDK's messages from here on to dpdk_log_end() belong to one operation; one at a time. */
@@ -292,6 +301,16 @@ void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
 int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
 struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
 
+/* ---- card.c: network cards on PCI ---- */
+
+/** Whether the card could be had, without changing anything; a remark on it in `err` when it could. */
+int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
+/** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
+int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
+void dpdk_card_close(struct dpdk_port *p);
+/** Does it reach memory by physical addresses. */
+bool dpdk_card_is_physical(const struct dpdk_port *p);
+
 /* ---- memif.c ---- */
 
 /** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
@@ -316,6 +335,8 @@ void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
 /* ---- queue.c ---- */
 
 extern const struct nic_queue_ops dpdk_queue_ops;
+/** Of devices whose sleepers nobody can kick: they look. */
+extern const struct nic_queue_ops dpdk_looking_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
 /** Has each queue give the others what came by its rings, but is theirs. When all queues are open. */

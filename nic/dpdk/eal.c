@@ -107,7 +107,7 @@ struct start {
 	char *words; /* FAR_DPDK_EAL's, cut up */
 	char lcores[1024];
 	char prefix[40];
-	bool huge;
+	bool huge, physical;
 	int result, error;
 };
 
@@ -193,7 +193,7 @@ static int add_ours(struct start *s)
 		const char *word;
 	} ours[] = {
 		{given(s, "-l") || given(s, "-c") || given(s, "--lcores"), s->lcores},
-		{given(s, "--iova-mode"), "--iova-mode=va"},
+		{given(s, "--iova-mode"), s->physical ? "--iova-mode=pa" : "--iova-mode=va"},
 		{given(s, "--telemetry") || given(s, "--no-telemetry"), "--no-telemetry"},
 		{given(s, "--file-prefix"), s->prefix},
 		/* A device that is not there: others are ours only when a port asks for them. */
@@ -217,7 +217,7 @@ static bool wants_huge(const struct start *s, int huge)
 {
 	if (given(s, "--no-huge"))
 		return false;
-	if (given(s, "--in-memory") || given(s, "--socket-mem") || given(s, "--huge-dir") || huge == 1)
+	if (given(s, "--in-memory") || given(s, "--socket-mem") || given(s, "--huge-dir") || huge == 1 || s->physical)
 		return true;
 	return huge < 0 && huge_pages_free();
 }
@@ -226,7 +226,7 @@ static bool wants_huge(const struct start *s, int huge)
 
 static struct {
 	pthread_mutex_t mutex;
-	bool running, huge;
+	bool running, huge, physical;
 	pid_t pid; /* whose it is: its threads are not in a process that was forked */
 	char failed[NIC_TEXT_BYTES_MAX];
 } eal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -270,15 +270,20 @@ static void started(bool huge)
 	eal.running = true;
 	eal.pid = getpid();
 	eal.huge = huge;
+	eal.physical = rte_eal_iova_mode() == RTE_IOVA_PA;
 }
 
-static int start(int huge, struct nic_err *err)
+static int start(int huge, bool physical, struct nic_err *err)
 {
-	struct start s = {0};
+	struct start s = {.physical = physical};
 	if (rte_lcore_count() > 0) { /* the application has started it, and keeps its log */
 		started(rte_eal_has_hugepages());
 		return 0;
 	}
+	if (physical && (huge == 0 || !huge_pages_free()))
+		return fail(err, -ENOMEM, false,
+			    "a card under uio needs 16 MiB of huge pages at least, whose addresses stay",
+			    "sysctl vm.nr_hugepages=64 (and no huge=0), or vfio-pci, which needs an IOMMU");
 	if (huge == 1 && !huge_pages_free())
 		return fail(err, -ENOMEM, false, "huge=1, but fewer than 16 MiB of huge pages are free",
 			    "sysctl vm.nr_hugepages=64, or leave huge=1 out");
@@ -316,7 +321,7 @@ static int start(int huge, struct nic_err *err)
 	return 0;
 }
 
-int dpdk_eal_start(int huge, struct nic_err *err)
+int dpdk_eal_start(int huge, bool physical, struct nic_err *err)
 {
 	int error = 0;
 	pthread_mutex_lock(&eal.mutex);
@@ -328,13 +333,18 @@ int dpdk_eal_start(int huge, struct nic_err *err)
 			     "it was started before this process was forked, and its threads are not here",
 			     "fork first, or use exec");
 	} else if (!eal.running) {
-		error = start(huge, err);
+		error = start(huge, physical, err);
 	}
 	if (!error && huge >= 0 && (huge == 1) != eal.huge) {
 		error = fail(err, -EBUSY, false,
 			     eal.huge ? "it runs already, with huge pages" : "it runs already, without huge pages",
 			     "all ports of a process share it: leave huge= out here");
 	}
+	if (!error && physical && !eal.physical)
+		error = fail(err, -EBUSY, false,
+			     "it runs already, with virtual addresses, and this card is under uio, which needs "
+			     "physical ones",
+			     "name this card before the other dpdk devices, or give it to vfio-pci");
 	pthread_mutex_unlock(&eal.mutex);
 	return error;
 }

@@ -107,13 +107,18 @@ struct host_wake {
 	int fd;    /* an epoll descriptor of the other two */
 	int event; /* an eventfd */
 	int kick;  /* receives kicks; -1: none */
+	int timer; /* host_wake_look()'s; -1: none */
 };
 
 /** Takes over `kick` (-1: none), on success only. */
 int host_wake_open(struct host_wake *out, int kick, struct nic_err *err);
 /** Has `fd` poll readable when this descriptor does, too; it stays the caller's. 0 or -errno. */
 int host_wake_watch(const struct host_wake *wake, int other);
-/** Closes all three; may be called twice. */
+/** Readies host_wake_look(). 0 or -errno. */
+int host_wake_look_open(struct host_wake *wake);
+/** Has `fd` poll readable in `ns` nanoseconds, once; 0: not any more. One system call. */
+void host_wake_look(const struct host_wake *wake, long ns);
+/** Closes all; may be called twice. */
 void host_wake_close(struct host_wake *wake);
 /** Any thread; one system call. */
 void host_wake_signal(const struct host_wake *wake);

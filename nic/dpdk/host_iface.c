@@ -18,17 +18,6 @@
 #define V6_DAD_FAILED 0x08u
 #define V6_TENTATIVE  0x40u
 
-int host_error(struct nic_err *err, int error, const char *format, ...)
-{
-	if (err) {
-		va_list args;
-		va_start(args, format);
-		vsnprintf(err->text, sizeof err->text, format, args);
-		va_end(args);
-	}
-	return error;
-}
-
 const char *host_ip_text(bool v6, const uint8_t *ip, char out[HOST_IP_TEXT_BYTES])
 {
 	if (!inet_ntop(v6 ? AF_INET6 : AF_INET, ip, out, HOST_IP_TEXT_BYTES))

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -219,7 +220,7 @@ static int watch(int epoll, int fd)
 
 int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 {
-	struct host_wake wake = {epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), kick};
+	struct host_wake wake = {epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), kick, -1};
 	if (wake.fd < 0 || wake.event < 0 || watch(wake.fd, wake.event) < 0 ||
 	    (kick >= 0 && watch(wake.fd, kick) < 0)) {
 		int error = errno;
@@ -237,10 +238,22 @@ int host_wake_watch(const struct host_wake *wake, int other)
 	return watch(wake->fd, other) < 0 ? -errno : 0;
 }
 
+int host_wake_look_open(struct host_wake *wake)
+{
+	wake->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	return wake->timer < 0 ? -errno : host_wake_watch(wake, wake->timer);
+}
+
+void host_wake_look(const struct host_wake *wake, long ns)
+{
+	/* Setting it also forgets what it counted, so the descriptor is quiet. */
+	timerfd_settime(wake->timer, 0, &(struct itimerspec){.it_value.tv_nsec = ns}, NULL);
+}
+
 void host_wake_close(struct host_wake *wake)
 {
-	int *fds[] = {&wake->fd, &wake->event, &wake->kick};
-	for (unsigned i = 0; i < 3; i++) {
+	int *fds[] = {&wake->fd, &wake->event, &wake->kick, &wake->timer};
+	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
 		*fds[i] = -1;
@@ -260,8 +273,10 @@ bool host_wake_clear(const struct host_wake *wake)
 	uint64_t count;
 	char kick;
 	int kicks = 0;
-	/* EAGAIN: the other of the two was it. */
+	/* EAGAIN: it was another of them. */
 	ssize_t got = read(wake->event, &count, sizeof count);
+	if (wake->timer >= 0)
+		got = read(wake->timer, &count, sizeof count);
 	for (; wake->kick >= 0 && kicks < FAR_KICKS_CLEARED_MAX; kicks++) {
 		got = recv(wake->kick, &kick, sizeof kick, MSG_DONTWAIT | MSG_TRUNC);
 		if (got < 0)

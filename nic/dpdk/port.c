@@ -52,12 +52,12 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)
 		return error;
-	if (args->class == DPDK_IFACE && !config->beyond_host)
+	if ((args->class == DPDK_IFACE || args->pci) && !config->beyond_host)
 		return dpdk_error(
 			err, -EPERM,
 			"dpdk: %s leads to other hosts, where nothing is encrypted: say security=none, or use "
 			"shm",
-			args->iface);
+			args->pci ? args->name : args->iface);
 	return 0;
 }
 
@@ -76,6 +76,7 @@ static void dpdk_close(struct nic_port *port)
 		if (p->queues[i])
 			dpdk_queue_close(p->queues[i]);
 	dpdk_device_free(p);
+	dpdk_card_close(p);
 	if (p->args.class == DPDK_IFACE)
 		dpdk_iface_close(p);
 	if (p->event_fd >= 0)
@@ -97,7 +98,9 @@ static int open_fds(struct dpdk_port *p, struct nic_err *err)
 
 static int open_device(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
-	int error = dpdk_eal_start(p->args.huge, err);
+	int error = p->args.pci ? dpdk_card_open(p, err) : 0;
+	if (!error)
+		error = dpdk_eal_start(p->args.huge, dpdk_card_is_physical(p), err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_open(p, config, err);
 	if (!error && p->args.class == DPDK_MEMIF)
@@ -137,7 +140,7 @@ static int dpdk_open(const struct nic_config *config, struct nic_port **out, str
 	p->base.ops = &dpdk_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
-	p->fd = p->event_fd = p->xdp_object = p->xdp_link = -1;
+	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = -1;
 	p->new_last = &p->new_first;
 	atomic_store(&p->shut, DPDK_DOWN);
 	error = open_fds(p, err);
@@ -158,6 +161,8 @@ static int dpdk_probe(const struct nic_config *config, struct nic_err *err)
 {
 	struct dpdk_args args;
 	int error = check(config, &args, err);
+	if (!error && args.pci)
+		return dpdk_card_probe(&args, err);
 	return !error && args.class == DPDK_IFACE ? dpdk_iface_probe(&args, config, err) : error;
 }
 
@@ -168,6 +173,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 	const struct dpdk_port *p = port_of(port);
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
+		.wake = p->args.class == DPDK_OWN,
 		.checksum = p->udp_sums,
 		.poll_costs = p->args.class == DPDK_IFACE && dpdk_iface_poll_costs(p),
 		.steering = p->steering,

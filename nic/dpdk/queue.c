@@ -13,6 +13,8 @@
 
 #define RAW_MAGIC UINT64_C(0x6661726361772121)
 #define RETRY_NS  UINT64_C(1000000) /* the device had no room: look again */
+/* How often a sleeper looks where nothing else would wake it: as long as a packet may wait. */
+#define LOOK_NS   500000L
 #define HEAD_MAX  FRAME_V6_BYTES
 #define RAW_BYTES 16u
 
@@ -318,17 +320,23 @@ static void dpdk_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie
 
 /* ---- sleep ---- */
 
-/* Nothing of these devices could wake us: kicks do, and they are always on. Other queues of the port look at `asleep`
- * after they put something into a loop, and the caller polls the loops after this. */
+/* Nothing of these devices could wake us: kicks do, and they are always on, or a look now and then. Other queues of the
+ * port look at `asleep` after they put something into a loop, and the caller polls the loops after this. */
 static void dpdk_arm(struct nic_queue *queue)
 {
-	atomic_store_explicit(&queue_of(queue)->asleep, 1, memory_order_relaxed);
+	struct dpdk_queue *q = queue_of(queue);
+	atomic_store_explicit(&q->asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
+	if (q->wake.timer >= 0)
+		host_wake_look(&q->wake, LOOK_NS);
 }
 
 static void dpdk_disarm(struct nic_queue *queue)
 {
-	atomic_store_explicit(&queue_of(queue)->asleep, 0, memory_order_relaxed);
+	struct dpdk_queue *q = queue_of(queue);
+	atomic_store_explicit(&q->asleep, 0, memory_order_relaxed);
+	if (q->wake.timer >= 0)
+		host_wake_look(&q->wake, 0);
 }
 
 static int dpdk_wake_fd(const struct nic_queue *queue)
@@ -430,26 +438,18 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 
 static const struct nic_raw_ops raw_ops = {.tx = raw_tx, .rx = raw_rx};
 
-const struct nic_queue_ops dpdk_queue_ops = {
-	.attach = dpdk_attach,
-	.detach = dpdk_detach,
-	.recv = dpdk_recv,
-	.release = dpdk_release,
-	.tx_reserve = dpdk_tx_reserve,
-	.tx_room = dpdk_tx_room,
-	.tx_bytes_max = dpdk_tx_bytes_max,
-	.tx_commit = dpdk_tx_commit,
-	.tx_cancel = dpdk_tx_cancel,
-	.flush = dpdk_flush,
-	.arm = dpdk_arm,
-	.disarm = dpdk_disarm,
-	.wake_fd = dpdk_wake_fd,
-	.wake_clear = dpdk_wake_clear,
-	.wake = dpdk_wake,
-	.kick = dpdk_kick,
-	.deadline = dpdk_deadline,
-	.raw = &raw_ops,
-};
+/* With and without kicks. */
+#define QUEUE_OPS(how)                                                                                                 \
+	{                                                                                                              \
+		.attach = dpdk_attach, .detach = dpdk_detach, .recv = dpdk_recv, .release = dpdk_release,              \
+		.tx_reserve = dpdk_tx_reserve, .tx_room = dpdk_tx_room, .tx_bytes_max = dpdk_tx_bytes_max,             \
+		.tx_commit = dpdk_tx_commit, .tx_cancel = dpdk_tx_cancel, .flush = dpdk_flush, .arm = dpdk_arm,        \
+		.disarm = dpdk_disarm, .wake_fd = dpdk_wake_fd, .wake_clear = dpdk_wake_clear, .wake = dpdk_wake,      \
+		.kick = how, .deadline = dpdk_deadline, .raw = &raw_ops,                                               \
+	}
+
+const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick);
+const struct nic_queue_ops dpdk_looking_ops = QUEUE_OPS(NULL);
 
 /* ---- set-up ---- */
 
@@ -484,7 +484,7 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	memset(q, 0, sizeof *q);
 	p->queues[index] = q;
-	q->base.ops = &dpdk_queue_ops;
+	q->base.ops = p->args.class == DPDK_OWN ? &dpdk_looking_ops : &dpdk_queue_ops;
 	q->port = p;
 	q->ethdev = p->ethdev;
 	q->index = (uint16_t)index;
@@ -492,7 +492,7 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	q->pool = p->pools[index];
 	q->me = dpdk_blob_frame_addr(&p->blob);
 	q->lanes_n = (uint16_t)(p->args.class == DPDK_MEMIF ? p->queues_n : 1);
-	q->wake = (struct host_wake){.fd = -1, .event = -1, .kick = -1};
+	q->wake = (struct host_wake){.fd = -1, .event = -1, .kick = -1, .timer = -1};
 	q->sender = -1;
 	q->lanes = calloc(q->lanes_n, sizeof *q->lanes);
 	if (!q->lanes)
@@ -514,6 +514,8 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	int error = host_wake_open(&q->wake, kick, err);
 	if (error && kick >= 0)
 		close(kick);
+	if (!error && p->args.class == DPDK_OWN && host_wake_look_open(&q->wake))
+		error = dpdk_error(err, -errno, "dpdk: no timer to sleep by: %s; see `ulimit -n`", strerror(errno));
 	return error;
 }
 

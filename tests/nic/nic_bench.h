@@ -56,6 +56,7 @@ struct end {
 static const struct nic_port_ops *driver; /* whose ports are opened */
 static const char *driver_args[ARGS_MAX];
 static unsigned driver_args_n;
+static bool beyond_host;     /* nic_config.beyond_host */
 static unsigned driver_head; /* nic_config.head_bytes that it takes */
 static unsigned case_head;   /* bytes of heads that the cases see: HEAD, or 0 of datagrams */
 /* Puts something on top of the port of an end, when not NULL. */
@@ -241,6 +242,7 @@ static int end_open_queues(unsigned i, unsigned queues)
 				    .id = 100 + i,
 				    .queues = queues,
 				    .head_bytes = driver_head,
+				    .beyond_host = beyond_host,
 				    .args = driver_args_n ? driver_args[which] : NULL};
 	struct nic_port *port;
 	memset(&ends[i], 0, sizeof ends[i]);

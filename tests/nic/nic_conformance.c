@@ -240,8 +240,11 @@ static void run_cases(const struct test_case *cases, const char *family)
 static int look_at_driver(void)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {
-		.runtime_dir = dir, .id = 99, .queues = 1, .args = driver_args_n ? driver_args[0] : NULL};
+	struct nic_config config = {.runtime_dir = dir,
+				    .id = 99,
+				    .queues = 1,
+				    .beyond_host = beyond_host,
+				    .args = driver_args_n ? driver_args[0] : NULL};
 	struct nic_port *port;
 	int error = driver->probe(&config, &err);
 	if (error) {
@@ -344,9 +347,10 @@ static void run_defects(void)
 }
 
 static const char usage[] =
-	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects]\n"
+	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects] [--open]\n"
 	"  --args  what follows ':' in nic=; several: of each end one\n"
 	"  --only-link  of a datagram driver only the cases with a link over it: it may lose packets\n"
+	"  --open  other hosts may be reached, as with security=none\n"
 	"  --defects  is each of a list of broken drivers over this one found?\n";
 
 static bool parse(int argc, char **argv)
@@ -356,6 +360,10 @@ static bool parse(int argc, char **argv)
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
 		if (strcmp(argv[i], "--defects") == 0) {
 			tally.defects = true;
+			continue;
+		}
+		if (strcmp(argv[i], "--open") == 0) {
+			beyond_host = true;
 			continue;
 		}
 		if (strcmp(argv[i], "--only-link") == 0) {

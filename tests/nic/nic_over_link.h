@@ -21,8 +21,11 @@ static int wrap_in_link(struct nic_port *lower, unsigned queues, struct nic_port
 static bool go_over_link(void)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {
-		.runtime_dir = dir, .id = 99, .queues = 1, .args = driver_args_n ? driver_args[0] : NULL};
+	struct nic_config config = {.runtime_dir = dir,
+				    .id = 99,
+				    .queues = 1,
+				    .beyond_host = beyond_host,
+				    .args = driver_args_n ? driver_args[0] : NULL};
 	struct nic_port *lower, *port;
 	if (!link_wanted(&caps))
 		return false;

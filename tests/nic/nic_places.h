@@ -356,6 +356,7 @@ static void check_refused(unsigned queues, unsigned head_bytes, const char *args
 				    .id = 200,
 				    .queues = queues,
 				    .head_bytes = head_bytes,
+				    .beyond_host = beyond_host,
 				    .args = args            ? args
 					    : driver_args_n ? driver_args[0]
 							    : NULL};

@@ -107,7 +107,7 @@ struct facts {
  */
 static int child_start(const char *name, pid_t *child)
 {
-	char *argv[2 * ARGS_MAX + 9];
+	char *argv[2 * ARGS_MAX + 10];
 	unsigned n = 0;
 	int sockets[2];
 	argv[n++] = (char *)(uintptr_t) "nic_conformance";
@@ -117,6 +117,8 @@ static int child_start(const char *name, pid_t *child)
 		argv[n++] = (char *)(uintptr_t) "--args";
 		argv[n++] = (char *)(uintptr_t)driver_args[i];
 	}
+	if (beyond_host)
+		argv[n++] = (char *)(uintptr_t) "--open";
 	argv[n++] = (char *)(uintptr_t) "--child";
 	argv[n++] = (char *)(uintptr_t)name;
 	argv[n++] = dir;

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Network cards on PCI: whether one may be had, and that no other process of the host has it. */
+#include "nic/dpdk/dpdk.h"
+
+#include <unistd.h>
+
+static const struct host_pci_roots roots = {"/sys", "/dev"};
+
+static int look(const struct dpdk_args *args, struct host_pci *card, struct nic_err *err)
+{
+	int error = host_pci_read(&roots, args->name, card, err);
+	return error ? error : host_pci_usable(&roots, card, err);
+}
+
+int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
+{
+	struct host_pci card;
+	int error = look(args, &card, err);
+	if (!error && err)
+		host_pci_text(&card, err->text, sizeof err->text);
+	return error;
+}
+
+int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
+{
+	int error = look(&p->args, &p->card, err);
+	if (error || p->card.way == HOST_PCI_SHARED)
+		return error;
+	p->claim = host_pci_claim(&roots, &p->card, err);
+	return p->claim < 0 ? p->claim : 0;
+}
+
+bool dpdk_card_is_physical(const struct dpdk_port *p)
+{
+	return p->card.way == HOST_PCI_UIO || p->card.noiommu;
+}
+
+void dpdk_card_close(struct dpdk_port *p)
+{
+	if (p->claim >= 0)
+		close(p->claim);
+	p->claim = -1;
+}

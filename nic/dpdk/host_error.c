@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "nic/dpdk/host_error.h"
+
+#include <stdio.h>
+
+int host_error(struct nic_err *err, int error, const char *format, ...)
+{
+	if (err) {
+		va_list args;
+		va_start(args, format);
+		vsnprintf(err->text, sizeof err->text, format, args);
+		va_end(args);
+	}
+	return error;
+}

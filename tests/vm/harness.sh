@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Plans that fail, die or never end are failures of vm.sh, with the machine's log; nothing is left of the machines.
+# usage: harness.sh BUILD
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+# shellcheck source=tests/e2e/cases.sh
+. "$here/../e2e/cases.sh"
+# shellcheck disable=SC2034 # cases.sh's
+guard_s=1500
+build=$1
+export TMPDIR="$dir"
+
+vm() { bounded sh "$here/vm.sh" --build "$build" "$@"; }
+# name, patterns that out must have; and that nothing is left, a machine or its files
+refused() {
+	name=$1
+	shift
+	status=0
+	[ "$rc" -eq 1 ] || status=1
+	for pattern; do
+		has out "$pattern" || status=1
+	done
+	none_left "$dir/farcall-vm" || status=1
+	[ -z "$(find "$dir" -name 'farcall-vm.*')" ] || status=1
+	ok "$name" $status
+}
+
+vm broken fails
+refused "a case that fails" '^PASS what holds$' '^FAIL what does not$' 'err: said before' '^1 passed, 1 failed, 0 skipped$'
+vm broken nothing
+refused "a plan without cases" '^FAIL vm: the plan has no case$' '^0 passed, 1 failed'
+vm broken status
+refused "a plan's exit status" '^FAIL vm: the plan ended with status 9 in machine A$' '^1 passed, 1 failed'
+vm broken panics
+refused "a kernel's panic" '^FAIL vm: machine A ended before its plan$' '^@@ UP'
+vm --limit 60 broken hangs
+refused "a plan that never ends" '^FAIL vm: machine A has run for more than 60 s; machine A ended before its plan$'
+vm --nic no-such-card broken nothing
+refused "a card that QEMU does not know" '^FAIL vm: machine A ended before its plan$' "'no-such-card' is not a valid device model name"
+bounded sh "$here/vm.sh" --build "$build" no-such-plan
+test "$rc" -eq 2 && says "there is no plan"
+ok "a plan that is not there" $?
+finish

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# The first process of the emulated machine, once it has its root: mounts what is missing, runs the plan, powers off.
+# What is meant for the host begins with @@: UP, PASS, FAIL, SKIP, LOG, END and the plan's exit status.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C
+read -r uptime _ </proc/uptime
+echo "@@ UP after $uptime s"
+for word in $(cat /proc/cmdline); do
+	case $word in
+	vm_id=*) id=${word#vm_id=} ;;
+	esac
+done
+# Not /tmp: the build may be there. What the host has in these are sockets of nobody, and files of its processes.
+for d in run dev/shm dev/pts dev/hugepages; do
+	mkdir -p "/$d"
+done
+mount -t tmpfs run /run
+mount -t tmpfs -o mode=1777 shm /dev/shm
+mount -t devpts pts /dev/pts
+mount -t hugetlbfs huge /dev/hugepages
+mount -t configfs config /sys/kernel/config 2>/dev/null
+mount -t debugfs debug /sys/kernel/debug 2>/dev/null
+mkdir -p /run/vm
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=none run /run/vm
+status=1
+if [ -r "/run/vm/$id.job" ]; then
+	# shellcheck source=/dev/null # made for this run
+	. "/run/vm/$id.job"
+	# The kernel has modules loaded by /sbin/modprobe, which knows this place only.
+	mkdir -p /lib/modules
+	mount --bind "$VM_KERNEL/lib/modules" /lib/modules
+	ip link set lo up
+	modprobe virtio_console
+	sh "$VM_PLAN" "$@"
+	status=$?
+fi
+[ "$status" -eq 0 ] || dmesg | tail -n 40
+echo "@@ END $status"
+sync
+echo o >/proc/sysrq-trigger
+sleep 60

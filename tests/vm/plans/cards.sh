@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# DPDK takes over two network cards of the machine, which are joined: what every driver promises, on them.
+# usage: cards.sh uio_pci_generic|vfio-pci [KEY=VALUE]...    keys of both ports
+. "$VM_TOP/tests/vm/guest.sh"
+driver=$1
+shift
+keys=
+for key; do
+	keys="$keys,$key"
+done
+
+huge_pages 256
+bind 0 "$driver" && bind 1 "$driver"
+ok "cards of $driver" $?
+guard_s=800
+bounded "$VM_BUILD/tests/nic/nic_conformance" --open --driver dpdk --args "$(card 0),ip=10.8.0.1/24$keys" \
+	--args "$(card 1),ip=10.8.0.2/24$keys"
+did "conformance"
+log "$(tail -n 1 "$dir/out")"
+cp "$dir/out" "$VM_RUN/conformance"
+finish

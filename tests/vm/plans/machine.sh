@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# What the machine itself promises to plans. With two cards on a hub, which the kernel drives.
+. "$VM_TOP/tests/vm/guest.sh"
+# shellcheck disable=SC2086 # words of $as_user
+
+test "$(id -u)" -eq 0
+ok root $?
+bounded $as_user sh -c 'test "$(id -u)" -ne 0 && ! touch /usr/x 2>/dev/null'
+did user
+touch /usr/written-here
+ok "writes stay in the machine" $?
+bounded modprobe virtio_net
+did "modules of the kernel"
+bounded "$VM_BUILD/farcall" run -n 2 -- "$VM_BUILD/tests/e2e/api_message"
+did "programs of the build, root"
+chmod 777 "$dir"
+bounded $as_user env FAR_RUNTIME_DIR="$dir/user" "$VM_BUILD/farcall" run -n 2 -- "$VM_BUILD/tests/e2e/api_message"
+did "programs of the build, user"
+
+bind 0 kernel && bind 1 kernel
+ok "cards of the kernel" $?
+first=$(interface 0)
+second=$(interface 1)
+ip addr add 10.7.0.1/24 dev "$first" && ip link set "$first" up
+unshare -n sleep 600 &
+holder=$!
+ip link set "$second" netns "$holder"
+nsenter -t "$holder" -n ip addr add 10.7.0.2/24 dev "$second" && nsenter -t "$holder" -n ip link set "$second" up
+answers() { ping -c 1 -W 5 10.7.0.2 >/dev/null; }
+carrier() { [ "$(cat "/sys/class/net/$first/carrier")" = "$1" ]; }
+within 60 answers
+ok "cards of a hub see each other" $?
+link 0 down && within 60 carrier 0
+ok "link down" $?
+link 0 up && within 60 carrier 1 && within 60 answers
+ok "link up" $?
+! monitor '{"execute": "no-such-thing"}' >/dev/null
+ok "the monitor refuses nonsense" $?
+if [ -n "$VM_OTHER" ]; then
+	meet here
+	ok "the other machine" $?
+fi
+kill "$holder"
+finish

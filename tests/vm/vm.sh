@@ -1,0 +1,275 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs a plan in an emulated machine, or in two that are joined: Debian's stock kernel, the host's files, which it cannot
+# change, and the programs of a build tree. `vm.sh --help` has the options.
+set -u
+
+usage() {
+	cat <<'END'
+usage: sh tests/vm/vm.sh [OPTIONS] --build BUILD PLAN [ARGS]...
+
+PLAN is a shell script of tests/vm/plans, or elsewhere; it is run as root in the machine, and sources guest.sh.
+
+  --build DIR    the build tree whose programs are run; kernels are kept in DIR/vm-cache, or in $FAR_VM_CACHE
+  --nic MODEL[,PROPERTY=VALUE]...[@hubN|@wire|@tap:NAME[:QUEUES]]
+                 a network card, in order. On the same hub: joined with the machine's other ones there. wire: with the
+                 other machine's card of the same number. tap: with an interface of the host's, of so many queues.
+                 Nothing: with nobody
+  --pair         two machines, A and B, which both run the plan
+  --iommu        with an IOMMU, as vfio needs it
+  --siw          with the module siw
+  --cpus N       1 to 8; default 2, 1 for each of two
+  --memory MB    default 2048
+  --limit S      seconds that the whole may take; default 900. 240 of them for the machine to start
+  --keep DIR     where logs, and what the plan writes to $VM_RUN, go and stay
+  --help         this text
+
+The last line is 'N passed, N failed, N skipped'. When something failed, the machines' logs are printed.
+END
+}
+
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+boot_s=240
+limit_s=900
+build=
+nics=
+nics_n=0
+pair=
+iommu=
+siw=
+cpus=
+memory=2048
+keep=
+
+bad() {
+	echo "vm.sh: $*; --help lists the options" >&2
+	exit 2
+}
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	-h | --help)
+		usage
+		exit 0
+		;;
+	--build | --nic | --cpus | --memory | --limit | --keep)
+		[ $# -gt 1 ] || bad "$1 needs a value"
+		case $1 in
+		--build) build=$2 ;;
+		--cpus) cpus=$2 ;;
+		--memory) memory=$2 ;;
+		--limit) limit_s=$2 ;;
+		--keep) keep=$2 ;;
+		--nic)
+			[ "$nics_n" -lt 8 ] || bad "more than 8 cards"
+			nics="$nics $2"
+			nics_n=$((nics_n + 1))
+			;;
+		esac
+		shift
+		;;
+	--pair) pair=yes ;;
+	--iommu) iommu=yes ;;
+	--siw) siw=--siw ;;
+	-*) bad "unknown option $1" ;;
+	*) break ;;
+	esac
+	shift
+done
+[ -n "$build" ] || bad "--build is missing"
+[ $# -gt 0 ] || bad "no plan is named"
+build=$(CDPATH='' cd -- "$build" && pwd) || bad "no such directory"
+for n in "$memory" "$limit_s" "${cpus:-1}"; do
+	case $n in
+	*[!0-9]* | '') bad "'$n' is no number" ;;
+	esac
+done
+plan=$1
+shift
+[ -f "$plan" ] || plan=$here/plans/${plan%.sh}.sh
+[ -f "$plan" ] || bad "there is no plan $plan"
+plan=$(CDPATH='' cd -- "$(dirname "$plan")" && pwd)/$(basename "$plan")
+case $build$plan$here in
+*[!A-Za-z0-9_./+-]*) bad "paths with other characters than letters, digits and _./+- cannot be handed to the machine" ;;
+esac
+
+began=$(date +%s)
+run=$(mktemp -d "${TMPDIR:-/tmp}/farcall-vm.XXXXXX")
+machines=
+finish() {
+	trap - EXIT INT TERM
+	for m in $machines; do
+		kill "${m#*:}" 2>/dev/null
+	done
+	wait
+	if [ -n "$keep" ]; then
+		mkdir -p "$keep"
+		find "$run" -type f -exec cp {} "$keep/" ';'
+	fi
+	rm -rf "$run"
+	exit "$1"
+}
+trap 'finish 1' EXIT
+trap 'finish 130' INT
+trap 'finish 143' TERM
+
+fail() { # before there is a machine
+	echo "FAIL vm: $*"
+	echo "0 passed, 1 failed, 0 skipped"
+	finish 1
+}
+
+command -v qemu-system-x86_64 >/dev/null || fail "qemu-system-x86_64 is missing: sh tests/run.sh installs it (qemu-system-x86, seabios)"
+# shellcheck disable=SC2086 # nothing, or an option
+kernel=$(sh "$here/kernel.sh" $siw "${FAR_VM_CACHE:-$build/vm-cache}") || fail "there is no kernel"
+case $kernel in
+*[!A-Za-z0-9_./+-]*) fail "the path $kernel cannot be handed to the machine" ;;
+esac
+
+quoted() { # words, so that a shell reads the same
+	for word; do
+		printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"
+	done
+}
+
+other_of() { if [ "$1" = A ]; then echo B; else echo A; fi; }
+
+job() { # id, arguments of the plan
+	id=$1
+	shift
+	other=
+	[ -z "$pair" ] || other=$(other_of "$id")
+	cat <<END
+export VM_TOP=${here%/tests/vm} VM_BUILD=$build VM_KERNEL=$kernel VM_PLAN=$plan
+export VM_ID=$id VM_OTHER=$other VM_NICS=$nics_n VM_RUN=/run/vm
+set --$(quoted "$@")
+END
+}
+
+# Options of QEMU for one card.
+nic() { # id, number, description
+	model=${3%%@*}
+	to=${3#"$model"}
+	mac=$(printf '52:54:00:0%s:00:0%d' "$(echo "$1" | tr AB ab)" "$2")
+	case $to in
+	@hub[0-9]) net="hubport,id=net$2,hubid=${to#@hub}" ;;
+	@wire) net="dgram,id=net$2,local.type=unix,local.path=$run/$1.$2,remote.type=unix,remote.path=$run/$(other_of "$1").$2" ;;
+	@tap:*:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2),queues=$(echo "$to" | cut -d: -f3)" ;;
+	@tap:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2)" ;;
+	'') net="hubport,id=net$2,hubid=$((100 + $2))" ;;
+	*) net="unknown place $to" ;;
+	esac
+	# What DMA of this card is translated, where there is an IOMMU.
+	translated=
+	case $model in
+	virtio*) [ -z "$iommu" ] || translated=,iommu_platform=on,ats=on,disable-legacy=on ;;
+	esac
+	echo "-netdev $net -device $model,netdev=net$2,id=nic$2,mac=$mac,addr=1$2,romfile=$translated"
+}
+
+boot() { # id
+	cards=
+	i=0
+	for n in $nics; do
+		cards="$cards $(nic "$1" $i "$n")"
+		i=$((i + 1))
+	done
+	type=q35
+	extra=
+	words=
+	if [ -n "$iommu" ]; then
+		type=q35,kernel-irqchip=split
+		extra="-device intel-iommu,intremap=on,caching-mode=on"
+		words="intel_iommu=on iommu=nopt"
+	fi
+	# The machine's end of the monitor is the first port of the serial lines; the monitor connects to the other end.
+	# shellcheck disable=SC2086 # words
+	exec qemu-system-x86_64 -M $type -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" \
+		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.gz" \
+		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off nokaslr vm_init=$here/init.sh vm_id=$1 $words" \
+		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+		-virtfs "local,path=$run,mount_tag=run,security_model=none,multidevs=remap" \
+		-nodefaults -display none -no-reboot -serial "file:$run/$1.log" $extra \
+		-chardev "socket,id=line,path=$run/$1.mon,server=on,wait=off" \
+		-device virtio-serial-pci -device virtserialport,chardev=line,name=monitor \
+		-chardev "socket,id=monitor,path=$run/$1.mon" -mon chardev=monitor,mode=control \
+		$cards >"$run/$1.qemu" 2>&1 </dev/null
+}
+
+[ -n "$cpus" ] || cpus=$([ -n "$pair" ] && echo 1 || echo 2)
+ids=A
+[ -z "$pair" ] || ids="A B"
+for id in $ids; do
+	job "$id" "$@" >"$run/$id.job"
+	: >"$run/$id.log"
+	boot "$id" &
+	machines="$machines $id:$!"
+done
+
+# ---- the watchdog ----
+
+lines() { tr -d '\r' <"$run/$1.log" | sed -n 's/^@@ //p'; } # what a machine told
+alive() { kill -0 "$1" 2>/dev/null; }
+trouble=
+watch() { # id:pid; whether it goes on
+	id=${1%:*}
+	alive "${1#*:}" || return 1
+	after=$(($(date +%s) - began))
+	if [ "$after" -gt "$limit_s" ]; then
+		trouble="$trouble machine $id has run for more than $limit_s s;"
+	elif [ "$after" -gt "$boot_s" ] && ! grep -q '^@@ UP' "$run/$id.log"; then
+		trouble="$trouble machine $id has not started within $boot_s s;"
+	else
+		return 0
+	fi
+	kill "${1#*:}"
+	return 1
+}
+began_all=$began
+began=$(date +%s) # the kernel may have taken its time
+running=yes
+while [ -n "$running" ]; do
+	sleep 0.5
+	running=
+	for m in $machines; do
+		! watch "$m" || running=yes
+	done
+done
+wait
+machines=
+
+# ---- what came of it ----
+
+for id in $ids; do
+	end=$(lines "$id" | sed -n 's/^END //p')
+	prefix=
+	[ -z "$pair" ] || prefix="$id: "
+	lines "$id" | sed -n -e "s/^\(PASS\|FAIL\) /\1 $prefix/p" -e "s/^SKIP /SKIP: $prefix/p" -e "s/^LOG /log: $prefix/p"
+	if [ -z "$end" ]; then
+		trouble="$trouble machine $id ended before its plan;"
+	elif [ "$end" -ne 0 ] && ! lines "$id" | grep -q '^FAIL '; then
+		trouble="$trouble the plan ended with status $end in machine $id;"
+	fi
+done >"$run/said"
+cat "$run/said"
+passed=$(grep -c '^PASS ' "$run/said")
+failed=$(grep -c '^FAIL ' "$run/said")
+skipped=$(grep -c '^SKIP: ' "$run/said")
+if [ -z "$trouble" ] && [ $((passed + failed + skipped)) -eq 0 ]; then
+	trouble=" the plan has no case;"
+fi
+if [ -n "$trouble" ]; then
+	echo "FAIL vm:${trouble%;}"
+	failed=$((failed + 1))
+fi
+if [ "$failed" -gt 0 ]; then
+	for id in $ids; do
+		echo "---- machine $id"
+		cat "$run/$id.qemu"
+		tr -d '\r' <"$run/$id.log"
+	done
+	echo "----"
+fi
+echo "vm: $(basename "$plan" .sh) $*: $(($(date +%s) - began_all)) s"
+echo "$passed passed, $failed failed, $skipped skipped"
+finish $((failed > 0))
