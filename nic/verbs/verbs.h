@@ -53,8 +53,8 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 #define VERBS_REPAIR_NS_MAX UINT64_C(1000000000)
 /* The device refuses to take more: look again. */
 #define VERBS_RETRY_NS UINT64_C(1000000)
-/* Of all devices together, that `farcall info` and the choice look at. */
-#define VERBS_GIDS_MAX 4096u
+/* GIDs of a device that are looked at: the kernel takes no more in one question than 64 KiB hold. */
+#define VERBS_GIDS_MAX 1024u
 
 #define VERBS_NAME_BYTES    64u
 #define VERBS_GID_TEXT_MAX  48u
