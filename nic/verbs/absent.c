@@ -21,8 +21,27 @@ static bool has_entries(const char *path)
 	return any;
 }
 
+/* The first device that the kernel gives to programs, but whose node is not there: libibverbs leaves it out. */
+static bool node_missing(char *name, size_t cap)
+{
+	DIR *d = opendir("/sys/class/infiniband_verbs");
+	struct dirent *e;
+	bool missing = false;
+	while (d && !missing && (e = readdir(d))) {
+		char path[300];
+		snprintf(path, sizeof path, "/dev/infiniband/%s", e->d_name);
+		missing = strncmp(e->d_name, "uverbs", 6) == 0 && access(path, F_OK) != 0;
+		if (missing)
+			snprintf(name, cap, "%.*s", (int)cap - 1, e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return missing;
+}
+
 int verbs_no_devices(struct nic_err *err)
 {
+	char node[VERBS_NAME_BYTES];
 	if (!has_entries("/sys/class/infiniband"))
 		return verbs_error(
 			err, -ENODEV,
@@ -33,6 +52,8 @@ int verbs_no_devices(struct nic_err *err)
 		return verbs_error(err, -ENODEV,
 				   "verbs: there are RDMA devices, but not for programs: modprobe ib_uverbs (on the "
 				   "host, for containers)");
+	if (node_missing(node, sizeof node))
+		return verbs_cannot_open("there is an RDMA device", node, ENOENT, err);
 	return verbs_error(err, -ENODEV,
 			   "verbs: there are RDMA devices, but libibverbs has no driver for them: apt install "
 			   "ibverbs-providers");

@@ -88,7 +88,7 @@ struct verbs_choice {
 struct verbs_blob {
 	uint16_t version; /* VERBS_BLOB_VERSION */
 	uint8_t ethernet;
-	uint8_t gid_type; /* enum ibv_gid_type_sysfs of the GID: RoCE v2, or InfiniBand */
+	uint8_t gid_type; /* enum ibv_gid_type of the GID: RoCE v2, or InfiniBand */
 	uint8_t queues;
 	uint8_t port;
 	uint16_t lid;
