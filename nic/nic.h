@@ -261,7 +261,7 @@ struct nic_queue_ops {
 	/** Packets that could be committed now towards this peer, 0 when it is not attached; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Largest body towards this peer now: datagram drivers learn of smaller path MTUs while they send. It sinks to
-	 * 1216 bytes at the least, unless it began below: what a link sent in packets of that size it sends again so.
+	 * 1024 bytes at the least, unless it began below: what a link sent in packets of that size it sends again so.
 	 */
 	uint64_t (*tx_bytes_max)(struct nic_queue *q, uint32_t peer);
 	/**

@@ -61,8 +61,8 @@ void verbs_address_set(struct verbs_port *p)
 
 static bool is_plausible(const struct verbs_blob *b)
 {
-	if (b->ethernet > 1 || b->queues == 0 || b->queues > VERBS_QUEUES_MAX || b->mtu < 256 || b->mtu > 4096 ||
-	    b->port == 0 || !memchr(b->name, 0, sizeof b->name))
+	if (b->ethernet > 1 || b->queues == 0 || b->queues > VERBS_QUEUES_MAX || b->mtu < VERBS_MTU_MIN ||
+	    b->mtu > 4096 || b->port == 0 || !memchr(b->name, 0, sizeof b->name))
 		return false;
 	if (b->ethernet ? b->gid_type != IBV_GID_TYPE_ROCE_V2 || b->gid[0] == 0xff
 			: b->lid == 0 || b->lid >= 0xc000) /* multicast */

@@ -64,8 +64,8 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 		if (number(value, VERBS_RX_SLOTS_MIN, VERBS_RX_SLOTS_MAX, &a->rx_slots))
 			return bad_key(err, key, value, "receive buffers of a queue, 64 to 16384");
 	} else if (strcmp(key, "mtu") == 0) {
-		if (number(value, 256, 4096, &a->mtu))
-			return bad_key(err, key, value, "bytes of a packet, 256 to 4096");
+		if (number(value, VERBS_MTU_MIN, 4096, &a->mtu))
+			return bad_key(err, key, value, "bytes of a packet, 1024 to 4096");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);

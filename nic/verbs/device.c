@@ -97,6 +97,12 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 				: "it needs a cable and a subnet manager (apt install opensm, on one host)");
 		return;
 	}
+	if (128u << attr.active_mtu < VERBS_MTU_MIN) {
+		flawed(s, FLAW_DOWN, -EMSGSIZE, "verbs: %s port %u has packets of %u bytes, %u are needed: %s", device,
+		       port, 128u << attr.active_mtu, VERBS_MTU_MIN,
+		       ethernet ? "ip link set its interface's mtu to 1500 or more" : "see the subnet manager's MTU");
+		return;
+	}
 	flawed(s, FLAW_NO_GID, -EADDRNOTAVAIL, "verbs: %s port %u has no %s: %s", device, port,
 	       s->args->gid >= 0 ? "such GID of RoCE v2" : "GID of RoCE v2 with an address",
 	       s->args->gid >= 0 ? "see `farcall info`, or leave gid= out"

@@ -53,6 +53,8 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 #define VERBS_REPAIR_NS_MAX UINT64_C(1000000000)
 /* The device refuses to take more: look again. */
 #define VERBS_RETRY_NS UINT64_C(1000000)
+/* Least packet: what a link sent by another port must fit, to be sent again by this one. */
+#define VERBS_MTU_MIN 1024u
 /* GIDs of a device that are looked at: the kernel takes no more in one question than 64 KiB hold. */
 #define VERBS_GIDS_MAX 1024u
 

@@ -32,7 +32,7 @@ Test(verbs, args_wrong)
 		     {"gid=1", "of which device"},
 		     {"rxe0,rx_slots=63", "rx_slots=63"},
 		     {"rxe0,rx_slots=16385", "16384"},
-		     {"rxe0,mtu=255", "mtu=255"},
+		     {"rxe0,mtu=1023", "mtu=1023"},
 		     {"rxe0,dscp=1/2", "dscp=1/2"},
 		     {"rxe0,sl=0/1/2/3/4/5/6/16", "[0, 15]"},
 		     {"rxe0,sl=0/1/2/3/4/5/6", "[0, 15]"},
@@ -118,6 +118,9 @@ Test(verbs, choice_refused)
 	refused(-EPERM, "fake0,gid=4", NULL, false, "leads to other hosts", "security=none");
 	refused(-EADDRNOTAVAIL, NULL, "10.9.0.0/16", true, "listen=10.9.0.0/16", "it has");
 	refused(-EADDRNOTAVAIL, NULL, "10.1.2.3/999", true, "listen=10.1.2.3/999", "it has");
+	fake_verbs.port.active_mtu = IBV_MTU_512;
+	refused(-EMSGSIZE, NULL, NULL, true, "packets of 512 bytes, 1024 are needed", "mtu to 1500");
+	fake_verbs.port.active_mtu = IBV_MTU_1024;
 	fake_verbs.gids_n = 1;
 	refused(-EADDRNOTAVAIL, NULL, NULL, true, "no GID of RoCE v2 with an address", "ip addr add");
 	fake_verbs.port_state = IBV_PORT_DOWN;
@@ -210,7 +213,7 @@ Test(verbs, addresses_that_lead_nowhere)
 	TRY(b.ethernet = 2, -EINVAL);
 	TRY(b.queues = 0, -EINVAL);
 	TRY(b.queues = VERBS_QUEUES_MAX + 1, -EINVAL);
-	TRY(b.mtu = 255, -EINVAL);
+	TRY(b.mtu = 1023, -EINVAL);
 	TRY(b.mtu = 4097, -EINVAL);
 	TRY(b.queue[0].qpn = 1, -EINVAL);
 	TRY(b.queue[0].qpn = VERBS_QPN_MULTICAST, -EINVAL);

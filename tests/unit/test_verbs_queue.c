@@ -38,7 +38,7 @@ static void is_repaired(unsigned queue)
 Test(verbs_queue, small_ones_inline_some_signalled_all_in_one_post)
 {
 	uint64_t got[16];
-	open_self("mtu=512");
+	open_self("mtu=1100");
 	for (uint64_t i = 0; i < 10; i++)
 		cr_assert_eq(bench_commit(p, self, i, i < 5 ? fake_verbs.inline_max : fake_verbs.inline_max + 1, 0), 0);
 	cr_assert(fake_verbs.sent == 0 && fake_verbs.posts == 0);
@@ -50,7 +50,7 @@ Test(verbs_queue, small_ones_inline_some_signalled_all_in_one_post)
 	for (unsigned round = 0; round < 100; round++)
 		goes_round(round);
 	cr_assert_eq(fake_verbs.signalled, (10 + 100) / VERBS_SIGNAL_EVERY);
-	cr_assert_eq(bench_commit(p, self, 0, 513, 0), -EMSGSIZE);
+	cr_assert_eq(bench_commit(p, self, 0, 1025, 0), -EMSGSIZE);
 	bench_close(p);
 }
 
