@@ -147,7 +147,8 @@ typedef int nic_event_fn(void *ctx, const struct nic_event *event);
 /** Port operations: control core only, may make system calls, never wait for a peer. 0 or -errno. */
 struct nic_port_ops {
 	const char *name;
-	/** Can the driver work here: 0, or -errno with the reason and remedy in `err`. Leaves nothing behind. */
+	/** Can the driver work here: 0, and `err` may hold a remark, or -errno with the reason and remedy. Leaves
+	 * nothing behind. */
 	int (*probe)(const struct nic_config *config, struct nic_err *err);
 	/** Opens a port with `config->queues` queues. On failure nothing is left behind. */
 	int (*open)(const struct nic_config *config, struct nic_port **out, struct nic_err *err);

@@ -3,6 +3,7 @@
 
 #include "api/ports.h"
 #include "base/random.h"
+#include "info_cards.h"
 #include "nic/nic.h"
 
 #include <farcall/status.h>
@@ -38,7 +39,8 @@ static void tell_driver(const char *name, bool open_to_all, FILE *out, struct js
 	struct nic_err err = {.text = ""};
 	const char *why;
 	bool available = works(name, open_to_all, &err), automatic = ports_automatic(name, &why);
-	fprintf(out, "  %-8s %s%s", name, available ? "available" : "not available: ", available ? "" : err.text);
+	const char *remark = available && err.text[0] ? ": " : "";
+	fprintf(out, "  %-8s %s%s%s", name, available ? "available" : "not available: ", remark, err.text);
 	if (available && !automatic)
 		fprintf(out, "; not of auto: %s", why);
 	fprintf(out, "\n");
@@ -47,8 +49,8 @@ static void tell_driver(const char *name, bool open_to_all, FILE *out, struct js
 	json_object(j, NULL);
 	json_string(j, "name", name);
 	json_bool(j, "available", available);
-	if (!available)
-		json_string(j, "reason", err.text);
+	if (err.text[0])
+		json_string(j, available ? "remark" : "reason", err.text);
 	json_bool(j, "auto", automatic);
 	if (!automatic)
 		json_string(j, "not_auto", why);
@@ -143,6 +145,7 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 		opened ? best : "nothing: ", opened ? "" : err.text);
 	if (opened)
 		tell_ports(&ports, out, j);
+	info_cards(out, j);
 	tell_environment(out, j);
 	if (!open_to_all)
 		fprintf(out,

@@ -128,6 +128,11 @@ static bool same_subnet(const struct dpdk_blob *a, const struct dpdk_blob *b)
 	return a->v6 == b->v6;
 }
 
+bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to)
+{
+	return p->args.class == DPDK_MEMIF || same_subnet(&p->blob, to);
+}
+
 static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them, struct nic_err *err)
 {
 	if (us->where != them->where)
@@ -162,14 +167,14 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 		return reach_memif(us, &them, err);
 	host_ip_text(us->v6, us->ip, ours);
 	host_ip_text(them.v6, them.ip, theirs);
-	if (!same_subnet(us, &them))
+	if (!same_subnet(us, &them) && (!p->args.has_router || us->v6 != them.v6))
 		return dpdk_error(err, -EHOSTUNREACH,
-				  "dpdk: %s is not in the subnet of %s/%u, and nothing is routed here; use udp", theirs,
-				  ours, us->prefix);
+				  "dpdk: %s is not in the subnet of %s/%u, and nothing is routed here%s; use udp",
+				  theirs, ours, us->prefix, us->class == DPDK_OWN ? " unless router= names one" : "");
 	if (memcmp(us->mac, them.mac, sizeof us->mac) == 0)
 		return dpdk_error(
 			err, -EHOSTUNREACH,
 			"dpdk: %s and %s are the same interface, which does not send to itself; use shm or udp", ours,
 			theirs);
-	return 0;
+	return p->args.pci ? dpdk_card_remark(p, err) : 0;
 }

@@ -46,6 +46,20 @@ static int take_ip(struct dpdk_args *a, const char *value)
 	return slash ? number(slash, 1, a->v6 ? 128 : 32, &a->prefix) : 0;
 }
 
+/* XX:XX:XX:XX:XX:XX, of one station. */
+static int take_router(struct dpdk_args *a, const char *value)
+{
+	unsigned b[6];
+	char rest;
+	if (sscanf(value, "%2x:%2x:%2x:%2x:%2x:%2x%c", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &rest) != 6 ||
+	    b[0] & 1)
+		return -EINVAL;
+	for (unsigned i = 0; i < 6; i++)
+		a->router[i] = (uint8_t)b[i];
+	a->has_router = true;
+	return 0;
+}
+
 /* 1: it was ours; 0: it is the driver's; or -EINVAL. */
 static int take_own(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
@@ -67,6 +81,11 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
+	} else if (strcmp(key, "router") == 0) {
+		if (a->class != DPDK_OWN || take_router(a, value))
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN ? "the MAC address of a router, as 02:00:00:00:00:01"
+							    : "only of a device whose address is not the kernel's");
 	} else if (strcmp(key, "ip") == 0) {
 		if (take_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");

@@ -30,6 +30,14 @@ int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 	return p->claim < 0 ? p->claim : 0;
 }
 
+int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err)
+{
+	struct rte_eth_link link;
+	if (rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status)
+		dpdk_error(err, 0, "dpdk: the link of %s is down", p->args.name);
+	return 0;
+}
+
 bool dpdk_card_is_physical(const struct dpdk_port *p)
 {
 	return p->card.way == HOST_PCI_UIO || p->card.noiommu;

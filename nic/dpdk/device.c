@@ -18,11 +18,13 @@
 /* Ports of one process may come and go on several control cores; devices and pools are the process'. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Drivers that hand a frame on as it is, or free it on a thread of their own: pools must then be safe for several. */
+/* Drivers that hand a frame on as it is, or free it on a thread of their own, and rings that several queues use: pools
+ * must then be safe for several. */
 static bool passes_mbufs(const struct dpdk_port *p)
 {
 	const char *name = p->info.driver_name;
-	return strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") || strstr(name, "softnic");
+	return p->shares_ring || strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") ||
+	       strstr(name, "softnic");
 }
 
 /* The device is ours from now on. -EPERM: it is another port's, or some part of the application has said that it is
@@ -75,7 +77,7 @@ static unsigned rings(const struct dpdk_port *p)
 {
 	if (dpdk_is_xdp(&p->args))
 		return p->xdp_rings;
-	return p->args.class == DPDK_MEMIF ? p->queues_n * p->queues_n : p->queues_n;
+	return p->args.class == DPDK_MEMIF ? p->queues_n * p->queues_n : p->shares_ring ? 1 : p->queues_n;
 }
 
 static int check_queues(struct dpdk_port *p, struct nic_err *err)
@@ -85,6 +87,11 @@ static int check_queues(struct dpdk_port *p, struct nic_err *err)
 	if (p->args.class == DPDK_MEMIF && p->queues_n > DPDK_MEMIF_QUEUES_MAX)
 		return dpdk_error(err, -ERANGE, "dpdk: memif serves at most %u shards, not %u; see far_opts.shards",
 				  DPDK_MEMIF_QUEUES_MAX, p->queues_n);
+	/* Rings that are fewer than the shards would need a rule which one serves whom: the first serves all. */
+	if (n > most && most > 0 && p->args.class == DPDK_OWN) {
+		p->shares_ring = true;
+		return 0;
+	}
 	if (n > most)
 		return dpdk_error(err, -ERANGE, "dpdk: %s has %u queues, one for each shard, but there are %u shards%s",
 				  p->args.name, most, p->queues_n,
@@ -106,9 +113,11 @@ static int configure(struct dpdk_port *p)
 	conf.txmode.offloads = tx_offloads(p);
 	p->udp_sums = conf.txmode.offloads != 0;
 	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
+	/* Drivers note on that interrupt what the link has become. */
+	conf.intr_conf.lsc = p->args.pci && (*p->info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
 		conf.rxmode.mtu = p->args.mtu;
-	if (p->queues_n > 1 && hash) {
+	if (rings(p) > 1 && hash) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf = hash;
 	}
@@ -116,8 +125,9 @@ static int configure(struct dpdk_port *p)
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
 	/* What comes by another's ring of a kernel's interface is handed over: net_af_xdp's are the interface's own,
-	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. */
-	p->steering = p->args.class == DPDK_OWN && p->queues_n > 1 ? NIC_STEER_HASH : NIC_STEER_QUEUE;
+	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. So is what comes by the
+	 * only ring. */
+	p->steering = p->args.class == DPDK_OWN && n > 1 ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 
@@ -143,7 +153,8 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	char name[RTE_MEMPOOL_NAMESIZE];
 	static unsigned serial;
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
-	unsigned n = lanes * DPDK_TX_MAX + 2 * DPDK_BURST + SPARE + slots;
+	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* that hold frames of the same pool */
+	unsigned n = lanes * DPDK_TX_MAX + 2 * bursts * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
 	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)

@@ -6,6 +6,7 @@
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 
+#include "nic/dpdk/aside.h"
 #include "nic/dpdk/frame.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_pci.h"
@@ -65,7 +66,9 @@ struct dpdk_args {
 	uint8_t v6;
 	uint8_t ip[16];
 	unsigned prefix; /* of ip= */
-	char iface[32];  /* IFACE: its name */
+	bool has_router; /* router= */
+	uint8_t router[6];
+	char iface[32]; /* IFACE: its name */
 	/* MEMIF */
 	bool server;
 	bool abstract;
@@ -141,13 +144,14 @@ struct dpdk_queue {
 	uint16_t rx_next; /* where the next look begins */
 	uint16_t body_at; /* of a body that is written, from buf_addr on */
 	uint16_t lanes_n;
-	uint16_t held;       /* of the last burst: given back by the next */
-	uint32_t open;       /* reserved, not committed */
-	uint32_t waiting;    /* in all lanes */
-	bool fence;          /* no membarrier(): see dpdk_enter() */
-	enum frame_sum sum;  /* on transmit */
-	uint64_t tx_flags;   /* of mbufs */
-	uint64_t tx_offload; /* likewise: lengths of headers */
+	uint16_t held;          /* of the last burst: given back by the next */
+	uint32_t open;          /* reserved, not committed */
+	uint32_t waiting;       /* in all lanes */
+	bool fence;             /* no membarrier(): see dpdk_enter() */
+	_Atomic uint32_t *turn; /* the port's ring_taken, where all queues use the device's only ring; else NULL */
+	enum frame_sum sum;     /* on transmit */
+	uint64_t tx_flags;      /* of mbufs */
+	uint64_t tx_offload;    /* likewise: lengths of headers */
 	struct rte_mempool *pool;
 	struct frame_addr me; /* port of queue 0 */
 	unsigned queues_n;
@@ -157,6 +161,7 @@ struct dpdk_queue {
 	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
 	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
+	struct aside *aside; /* for neighbours; NULL: the kernel answers them, or there are none */
 	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
 	bool hands_over;
 	/* Sleeps, or is about to look for the last time. Partner: fences in dpdk_arm() and rouse(). */
@@ -192,10 +197,14 @@ struct dpdk_port {
 	struct dpdk_blob blob;
 	uint32_t rx_ring; /* packets that a receive ring of the device holds */
 	uint64_t body_max;
-	struct host_pci card; /* a card on PCI */
-	int claim;            /* what keeps it from other processes; −1: nothing */
-	unsigned head_len;    /* of a frame's headers */
-	unsigned rx_shift;    /* bytes by which received frames are moved so that bodies are aligned */
+	/* The device has fewer rings than there are shards: all use its first, by turns. Who finds it taken does not
+	 * wait: frames to be sent stay until the next look, and who receives hands over what is others'. */
+	bool shares_ring;
+	_Atomic uint32_t ring_taken; /* partner: itself, in dpdk_enter() and dpdk_leave() */
+	struct host_pci card;        /* a card on PCI */
+	int claim;                   /* what keeps it from other processes; −1: nothing */
+	unsigned head_len;           /* of a frame's headers */
+	unsigned rx_shift;           /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
 	struct host_iface iface;         /* IFACE */
 	struct host_ip ip;               /* IFACE: the chosen one */
@@ -300,6 +309,8 @@ void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
 /** The blob, checked; -EINVAL. */
 int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
 struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
+/** Whether frames to it need no router. */
+bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to);
 
 /* ---- card.c: network cards on PCI ---- */
 
@@ -308,8 +319,23 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
 /** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
+/** Remarks on a link that is down; 0. */
+int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err);
 /** Does it reach memory by physical addresses. */
 bool dpdk_card_is_physical(const struct dpdk_port *p);
+
+/* ---- neighbour.c ---- */
+
+/** When all queues are open: from now on neighbours are answered. */
+int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err);
+/** Has the device, which runs, take what neighbours send to groups. */
+int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err);
+/** The queue's holder: a frame that is not for the engine. */
+void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
+/** The control core: answers. */
+void dpdk_neighbour_step(struct dpdk_port *p);
+/** The queue's holder: puts the answers into the lane. */
+void dpdk_neighbour_send(struct dpdk_queue *q);
 
 /* ---- memif.c ---- */
 
@@ -332,7 +358,7 @@ void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index
 /** Where the other side receives those of its queue `index`. */
 void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
 
-/* ---- queue.c ---- */
+/* ---- queue.c, queue_open.c ---- */
 
 extern const struct nic_queue_ops dpdk_queue_ops;
 /** Of devices whose sleepers nobody can kick: they look. */
@@ -354,9 +380,10 @@ int dpdk_error(struct nic_err *err, int error, const char *format, ...) __attrib
 uint64_t dpdk_now(void);
 
 /**
- * A queue is about to use the device, unless the port is shut: then the device's memory may be taken away at any
- * moment. The store of `busy` must be seen before the load of `shut`: dpdk_shut() makes it so with membarrier(), so
- * that this side needs no fence; `fence` is set where the kernel has none.
+ * A queue is about to use the device, unless the port is shut, when the device's memory may be taken away at any
+ * moment, or another queue uses the ring that all share. The store of `busy` must be seen before the load of `shut`:
+ * dpdk_shut() makes it so with membarrier(), so that this side needs no fence; `fence` is set where the kernel has
+ * none.
  */
 static inline bool dpdk_enter(struct dpdk_queue *q)
 {
@@ -368,11 +395,17 @@ static inline bool dpdk_enter(struct dpdk_queue *q)
 		atomic_store_explicit(&q->busy, 0, memory_order_release);
 		return false;
 	}
+	if (__builtin_expect(q->turn != NULL, 0) && atomic_exchange_explicit(q->turn, 1, memory_order_acquire)) {
+		atomic_store_explicit(&q->busy, 0, memory_order_release);
+		return false;
+	}
 	return true;
 }
 
 static inline void dpdk_leave(struct dpdk_queue *q)
 {
+	if (__builtin_expect(q->turn != NULL, 0))
+		atomic_store_explicit(q->turn, 0, memory_order_release);
 	atomic_store_explicit(&q->busy, 0, memory_order_release);
 }
 

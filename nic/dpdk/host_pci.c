@@ -175,10 +175,9 @@ static int not_given(const struct host_pci_roots *roots, const struct host_pci *
 	if (card->iface[0])
 		return host_error(
 			err, -EBUSY,
-			"dpdk: %s (%04x:%04x) is the kernel's %s, driver %s: `modprobe %s; dpdk-devbind.py -u "
-			"%s; dpdk-devbind.py -b %s %s` as root takes it away from there%s; or use udp",
-			card->name, card->vendor, card->id, card->iface, card->driver, driver, card->name, driver,
-			card->name, why);
+			"dpdk: %s (%04x:%04x) is the kernel's %s, driver %s: unless the host needs it, `modprobe %s; "
+			"dpdk-devbind.py -b %s %s` as root takes it away from there%s; or use udp",
+			card->name, card->vendor, card->id, card->iface, card->driver, driver, driver, card->name, why);
 	return host_error(
 		err, -ENOENT,
 		"dpdk: %s (%04x:%04x) has %s%s: `modprobe %s; dpdk-devbind.py -b %s %s` as root gives it to DPDK%s",
@@ -196,7 +195,7 @@ static int check_vfio(const struct host_pci_roots *roots, const struct host_pci 
 			"to vfio-pci too",
 			card->name, card->group, card->blocker);
 	snprintf(path, sizeof path, "%s/vfio/%s%d", roots->dev, card->noiommu ? "noiommu-" : "", card->group);
-	if (access(path, R_OK | W_OK) == 0)
+	if (euidaccess(path, R_OK | W_OK) == 0)
 		return 0;
 	int error = errno;
 	if (error == EACCES || error == EPERM)
@@ -213,7 +212,7 @@ static int check_uio(const struct host_pci_roots *roots, const struct host_pci *
 {
 	char path[PATH_BYTES];
 	snprintf(path, sizeof path, "%s/uio%d", roots->dev, card->uio);
-	if (geteuid() == 0 && access(path, R_OK | W_OK) == 0)
+	if (geteuid() == 0 && euidaccess(path, R_OK | W_OK) == 0)
 		return 0;
 	if (geteuid() == 0)
 		return host_error(err, -errno, "dpdk: %s: %s: %s", card->name, path, strerror(errno));

@@ -119,13 +119,18 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
-	if (!error && p->args.class == DPDK_IFACE)
+	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_watch(p, err);
 	if (error)
 		return error;
-	return p->args.class == DPDK_MEMIF ? dpdk_memif_open(p, err) : dpdk_device_start(p, err);
+	if (p->args.class == DPDK_MEMIF)
+		return dpdk_memif_open(p, err);
+	error = p->args.pci ? dpdk_neighbour_open(p, err) : 0;
+	if (!error)
+		error = dpdk_device_start(p, err);
+	return error || !p->args.pci ? error : dpdk_neighbour_listen(p, err);
 }
 
 static int dpdk_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -266,6 +271,8 @@ static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_
 	bool own = memcmp(to, &p->blob, sizeof *to) == 0;
 	from.port = source_port(p, q->index, NIC_ROUTE_PATH(remote));
 	at.port = (uint16_t)(to->port + remote_queue);
+	if (!dpdk_is_near(p, to))
+		memcpy(at.mac, p->args.router, sizeof at.mac);
 	frame_path_init(&place->path, &from, &at);
 	place->queue = q;
 	place->body_max = to->body < p->body_max ? to->body : p->body_max;
@@ -345,6 +352,8 @@ static uint64_t dpdk_step(struct nic_port *port, uint64_t now, nic_event_fn *eve
 	struct dpdk_port *p = port_of(port);
 	eventfd_t ignored;
 	eventfd_read(p->event_fd, &ignored);
+	if (p->args.pci)
+		dpdk_neighbour_step(p);
 	while (p->new_first) {
 		struct dpdk_place *place = p->new_first;
 		struct nic_event ev = {

@@ -2,9 +2,11 @@
 /**
  * Reads the input as a received frame: its first byte chooses the IP version, the number of queues and whether the
  * device has looked at the checksums. A second reader, which follows the rules of frame.h step by step, must come to
- * the same verdict; what is ours is written again and must be read as the same.
+ * the same verdict; what is ours is written again and must be read as the same. As a question of a neighbour it gets an
+ * answer, or none, and the answer gets none.
  */
 #include "base/must.h"
+#include "nic/dpdk/answer.h"
 #include "nic/dpdk/frame.h"
 
 #include <stdlib.h>
@@ -96,6 +98,16 @@ static void check_again(const uint8_t *frame, const struct frame_in *in, unsigne
 	must(back.from.v6 == v6 && memcmp(back.from.ip, in->from.ip, 16) == 0);
 }
 
+static void check_answer(const uint8_t *frame, unsigned len, unsigned v6)
+{
+	static uint8_t out[ANSWER_BYTES_MAX], none[ANSWER_BYTES_MAX];
+	unsigned n = answer_write(&me[v6], frame, len, out);
+	must(n == 0 || (n >= ANSWER_BYTES_MIN && n <= ANSWER_BYTES_MAX));
+	must(n == 0 || (answer_wanted(&me[v6], frame, len) && memcmp(out + 6, me[v6].mac, 6) == 0));
+	for (unsigned i = 0; n && i < 2; i++) /* whoever it is that asked */
+		must(answer_write(&me[i], out, n, none) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0 || size > UINT16_MAX)
@@ -112,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(in.queue < queues && in.payload + (unsigned)in.len <= len);
 		check_again(frame, &in, v6, queues);
 	}
+	check_answer(frame, len, v6);
 	free(frame);
 	return 0;
 }

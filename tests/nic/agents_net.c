@@ -4,7 +4,8 @@
  * worker with messages of all sizes and with typed calls, with many at once, sends one-way messages, and after a while
  * of doing nothing is woken, and wakes, by a call.
  *
- * usage: agents_net SHARDS LARGEST; the group is that of the environment
+ * usage: agents_net SHARDS LARGEST [PATIENCE]; the group is that of the environment. PATIENCE: seconds that all of it
+ * may take, and that a silent worker is borne with, where the machine is slow
  */
 #include "../e2e/check.h"
 #include "../e2e/pattern.h"
@@ -145,7 +146,7 @@ int main(int argc, char **argv)
 {
 	static const struct far_msg_handler handlers[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
 							  {NOTE, FAR_KIND_INLINE, note, NULL}};
-	CHECK(argc == 3);
+	CHECK(argc == 3 || argc == 4);
 	unsigned shards = (unsigned)atoi(argv[1]);
 	size_t largest = (size_t)atoll(argv[2]);
 	struct far_opts opts = {.messages = handlers,
@@ -153,7 +154,14 @@ int main(int argc, char **argv)
 				.security = "none",
 				.shards = shards,
 				.rpc_timeout_ns = 40 * FAR_SEC};
+	unsigned patience_s = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
+	if (patience_s) {
+		opts.rpc_timeout_ns = patience_s * FAR_SEC;
+		opts.peer_limit_ns = patience_s * FAR_SEC;
+	}
 	agent = check_join(&opts);
+	if (patience_s)
+		alarm(patience_s);
 	int rank = check_rank();
 	for (int r = 0; r < far_world_size(agent); r++)
 		if (r != rank)

@@ -32,7 +32,7 @@ struct fake_verbs {
 	/* Counted: */
 	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets;
 	_Atomic unsigned sent, sent_inline, signalled, posts, recv_posts, qkey_violations;
-	uint8_t classes[16]; /* traffic class or service level of the last packets, by sequence % 16 */
+	_Atomic uint8_t classes[16]; /* traffic class or service level of the last packets, by sequence % 16 */
 };
 
 extern struct fake_verbs fake_verbs;

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum { HEAD = 28, PEERS = 4, BURST = 16, ARGS_MAX = PEERS + 1, QUEUES_MAX = 16 };
-#define CONNECT_NS UINT64_C(20000000000)
+#define CONNECT_NS (UINT64_C(20000000000) * slow)
 #define LINK_NS    UINT64_C(4000000000) /* a silent peer of a link is down */
 
 /* A packet that came while another queue was waited for. */
@@ -62,7 +62,8 @@ static unsigned case_head;   /* bytes of heads that the cases see: HEAD, or 0 of
 /* Puts something on top of the port of an end, when not NULL. */
 static int (*port_wrap)(struct nic_port *lower, unsigned queues, struct nic_port **out, struct nic_err *err);
 static bool over_network; /* packets take their time */
-static uint64_t patience_ns = CONNECT_NS;
+static uint64_t slow = 1; /* how many times longer everything may take: an emulated machine */
+static uint64_t patience_ns = UINT64_C(20000000000);
 static struct nic_caps caps; /* of what the cases see */
 static struct end ends[PEERS + 1];
 static struct kept *kept;

@@ -209,7 +209,7 @@ static void run_case(const struct test_case *c, const char *family)
 		return;
 	running = c->name;
 	skip_reason = unfit_reason = NULL;
-	alarm(60);
+	alarm((unsigned)(60 * slow));
 	ok = setjmp(failed_case) == 0;
 	if (ok)
 		c->run();
@@ -271,7 +271,7 @@ static int child_main(void)
 {
 	struct facts facts;
 	running = tally.child;
-	alarm(60);
+	alarm((unsigned)(60 * slow));
 	if (setjmp(failed_case))
 		return 1;
 	REQUIRE(recv(0, &facts, sizeof facts, MSG_WAITALL) == (ssize_t)sizeof facts);
@@ -315,7 +315,7 @@ static void run_defect(enum defect which)
 	if (child == 0) {
 		if (!freopen("/dev/null", "w", stderr))
 			_exit(2);
-		patience_ns = UINT64_C(1500000000);
+		patience_ns = UINT64_C(1500000000) * slow;
 		tally.first_failure = true;
 		tally.failed = 0;
 		driver_break(which);
@@ -347,10 +347,12 @@ static void run_defects(void)
 }
 
 static const char usage[] =
-	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects] [--open]\n"
+	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects] [--open] "
+	"[--slow N]\n"
 	"  --args  what follows ':' in nic=; several: of each end one\n"
 	"  --only-link  of a datagram driver only the cases with a link over it: it may lose packets\n"
 	"  --open  other hosts may be reached, as with security=none\n"
+	"  --slow  everything may take N times longer\n"
 	"  --defects  is each of a list of broken drivers over this one found?\n";
 
 static bool parse(int argc, char **argv)
@@ -370,7 +372,10 @@ static bool parse(int argc, char **argv)
 			tally.only_link = true;
 			continue;
 		}
-		if (value && strcmp(argv[i], "--driver") == 0 && !driver) {
+		if (value && strcmp(argv[i], "--slow") == 0 && atoi(value) > 0) {
+			slow = (uint64_t)atoi(value);
+			patience_ns = CONNECT_NS;
+		} else if (value && strcmp(argv[i], "--driver") == 0 && !driver) {
 			driver = strcmp(value, "sim") == 0 ? sim_driver_begin() : nic_find(value, &err);
 			if (!driver)
 				fprintf(stderr, "%s\n", err.text);

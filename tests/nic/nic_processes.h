@@ -107,7 +107,7 @@ struct facts {
  */
 static int child_start(const char *name, pid_t *child)
 {
-	char *argv[2 * ARGS_MAX + 10];
+	char *argv[2 * ARGS_MAX + 12], slow_text[16];
 	unsigned n = 0;
 	int sockets[2];
 	argv[n++] = (char *)(uintptr_t) "nic_conformance";
@@ -119,6 +119,9 @@ static int child_start(const char *name, pid_t *child)
 	}
 	if (beyond_host)
 		argv[n++] = (char *)(uintptr_t) "--open";
+	snprintf(slow_text, sizeof slow_text, "%u", (unsigned)slow);
+	argv[n++] = (char *)(uintptr_t) "--slow";
+	argv[n++] = slow_text;
 	argv[n++] = (char *)(uintptr_t) "--child";
 	argv[n++] = (char *)(uintptr_t)name;
 	argv[n++] = dir;

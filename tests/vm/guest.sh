@@ -116,4 +116,14 @@ interface() {
 	done
 	return 1
 }
+# A worker of its own that has a card, until it is let go; what it says goes to held.
+hold_card() { # what follows dpdk:
+	FAR_NIC="dpdk:$1" "$VM_BUILD/farcall" run -n 1 -- "$VM_BUILD/tests/vm/card_calls" hold >"$dir/held" 2>&1 </dev/null &
+	card_holder=$!
+	within 240 grep -q held "$dir/held"
+}
+let_card_go() {
+	kill "$card_holder"
+	wait "$card_holder"
+}
 huge_pages() { echo "$1" >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages; }

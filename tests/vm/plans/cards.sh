@@ -13,8 +13,10 @@ done
 huge_pages 256
 bind 0 "$driver" && bind 1 "$driver"
 ok "cards of $driver" $?
+# shellcheck disable=SC3045 # dash has it
+ulimit -n 8192
 guard_s=800
-bounded "$VM_BUILD/tests/nic/nic_conformance" --open --driver dpdk --args "$(card 0),ip=10.8.0.1/24$keys" \
+bounded "$VM_BUILD/tests/nic/nic_conformance" --open --slow 6 --driver dpdk --args "$(card 0),ip=10.8.0.1/24$keys" \
 	--args "$(card 1),ip=10.8.0.2/24$keys"
 did "conformance"
 log "$(tail -n 1 "$dir/out")"

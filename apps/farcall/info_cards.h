@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The part of `farcall info` about network cards that DPDK could take over. */
+#ifndef FARCALL_INFO_CARDS_H
+#define FARCALL_INFO_CARDS_H
+
+#include "perf/json.h"
+
+#include <stdio.h>
+
+/** Tells of every network card on PCI: who has it, and what is missing for nic=dpdk. `j`: an object that is open, or
+ * NULL. */
+void info_cards(FILE *out, struct json *j);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Queues are made and ended here, on the control core; and kept out of the device for a while. */
+#include "nic/dpdk/dpdk.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int open_kick(struct dpdk_port *p, unsigned index, struct nic_err *err)
+{
+	if (p->args.class == DPDK_MEMIF)
+		return dpdk_memif_kick_open(p, index, err);
+	if (p->args.class != DPDK_IFACE || index >= p->kicks.n)
+		return -1;
+	int fd = p->kicks.fds[index]; /* the queue's from now on */
+	p->kicks.fds[index] = -1;
+	return fd;
+}
+
+static void queue_lanes(struct dpdk_queue *q)
+{
+	bool memif = q->port->args.class == DPDK_MEMIF;
+	for (unsigned i = 0; i < q->lanes_n; i++)
+		q->lanes[i].ring = (uint16_t)(memif ? q->index * q->queues_n + i : q->port->shares_ring ? 0 : q->index);
+	q->rx_first = q->port->shares_ring ? 0 : q->index;
+	q->turn = q->port->shares_ring ? &q->port->ring_taken : NULL;
+	q->rx_step = (uint16_t)q->queues_n;
+	unsigned xdp_rings = q->port->xdp_rings;
+	q->rx_rings = (uint16_t)(memif       ? q->queues_n
+				 : xdp_rings ? (xdp_rings - q->index + q->queues_n - 1) / q->queues_n
+					     : 1);
+}
+
+int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
+{
+	struct dpdk_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
+	if (!q)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	memset(q, 0, sizeof *q);
+	p->queues[index] = q;
+	q->base.ops = p->args.class == DPDK_OWN ? &dpdk_looking_ops : &dpdk_queue_ops;
+	q->port = p;
+	q->ethdev = p->ethdev;
+	q->index = (uint16_t)index;
+	q->queues_n = p->queues_n;
+	q->pool = p->pools[index];
+	q->me = dpdk_blob_frame_addr(&p->blob);
+	q->lanes_n = (uint16_t)(p->args.class == DPDK_MEMIF ? p->queues_n : 1);
+	q->wake = (struct host_wake){.fd = -1, .event = -1, .kick = -1, .timer = -1};
+	q->sender = -1;
+	q->lanes = calloc(q->lanes_n, sizeof *q->lanes);
+	if (!q->lanes)
+		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	queue_lanes(q);
+	unsigned least = RTE_PKTMBUF_HEADROOM + p->head_len + p->rx_shift;
+	q->body_at = (uint16_t)(least + (64 + DPDK_BODY_ALIGN - least % 64) % 64 - p->rx_shift);
+	q->sum = p->udp_sums ? FRAME_SUM_PSEUDO : p->args.class == DPDK_MEMIF ? FRAME_SUM_NONE : FRAME_SUM_FULL;
+	if (p->udp_sums) {
+		struct rte_mbuf m = {.l2_len = FRAME_MAC_BYTES,
+				     .l3_len = p->head_len - FRAME_MAC_BYTES - FRAME_UDP_BYTES};
+		q->tx_flags = (p->blob.v6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4) | RTE_MBUF_F_TX_UDP_CKSUM;
+		q->tx_offload = m.tx_offload;
+	}
+	q->fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	int kick = open_kick(p, index, err);
+	if (kick < -1)
+		return kick;
+	int error = host_wake_open(&q->wake, kick, err);
+	if (error && kick >= 0)
+		close(kick);
+	if (!error && p->args.class == DPDK_OWN && host_wake_look_open(&q->wake))
+		error = dpdk_error(err, -errno, "dpdk: no timer to sleep by: %s; see `ulimit -n`", strerror(errno));
+	return error;
+}
+
+void dpdk_queue_close(struct dpdk_queue *q)
+{
+	if (q->wake.kick >= 0 && q->port->args.class == DPDK_MEMIF)
+		dpdk_memif_kick_unlink(q->port, q->index);
+	host_wake_close(&q->wake);
+	if (q->sender >= 0)
+		close(q->sender);
+	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
+		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
+	free(q->lanes);
+	free(q->aside);
+	free(q);
+}
+
+int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err)
+{
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		for (unsigned j = 0; j < p->queues_n; j++)
+			if (i != j && !dpdk_queue_loop(p->queues[i], j))
+				return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+		p->queues[i]->hands_over = p->queues_n > 1;
+	}
+	return 0;
+}
+
+struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from)
+{
+	struct loop *l = atomic_load_explicit(&q->loops[from], memory_order_relaxed);
+	if (l)
+		return l;
+	uint32_t slot = (uint32_t)(DPDK_BODY_ALIGN + q->port->body_max + 63) / 64 * 64;
+	size_t bytes = sizeof *l + (size_t)LOOP_SLOTS * slot;
+	l = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	if (!l)
+		return NULL;
+	memset(l, 0, sizeof *l);
+	l->slot_bytes = slot;
+	l->body_at = DPDK_BODY_ALIGN;
+	atomic_store_explicit(&q->loops[from], l, memory_order_release);
+	if (atomic_load_explicit(&q->loops_n, memory_order_relaxed) <= from)
+		atomic_store_explicit(&q->loops_n, from + 1, memory_order_release);
+	return l;
+}
+
+int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how)
+{
+	uint64_t limit = dpdk_now() + UINT64_C(1000000000);
+	atomic_store_explicit(&p->shut, (uint32_t)how, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
+	/* Partner: dpdk_enter(). After it every queue has either seen `shut`, or we see it busy. */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		while (p->queues[i] && atomic_load_explicit(&p->queues[i]->busy, memory_order_acquire)) {
+			if (dpdk_now() > limit)
+				return -ETIMEDOUT;
+			sched_yield();
+		}
+	return 0;
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# Two workers, each with a network card of its own, which DPDK takes over; the cards are joined. Calls, cables that are
+# pulled, training.
+# usage: calls.sh DRIVER [KEY=VALUE]...    uio_pci_generic or vfio-pci; keys of both ports
+. "$VM_TOP/tests/vm/guest.sh"
+driver=$1
+shift
+keys=
+for key; do
+	keys="$keys,$key"
+done
+farcall=$VM_BUILD/farcall
+huge_pages 384
+bind 0 "$driver" && bind 1 "$driver"
+ok "cards of $driver" $?
+guard_s=420
+CARD0=$(card 0) CARD1=$(card 1) KEYS=$keys MORE=
+export CARD0 CARD1 KEYS MORE
+
+# shellcheck disable=SC2016 # for the workers
+worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.8.0.2/24
+	export FAR_NIC="dpdk:$at$KEYS$MORE"
+	exec "$@"'
+both() { bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$@"; }
+cable() { echo "python3 $VM_TOP/tests/vm/monitor.py $(echo /dev/vport*p1) '{\"execute\": \"set_link\", \"arguments\": {\"name\": \"nic1\", \"up\": $1}}' >&2"; }
+
+both "$VM_BUILD/tests/nic/agents_net" 1 1000000 400
+did "calls of any size"
+log "$(grep -h by "$dir/out" | head -n 1)"
+both "$VM_BUILD/tests/nic/agents_net" 3 100000 400
+did "three shards each"
+both "$VM_BUILD/tests/vm/card_calls" where
+did "received where the card has written it"
+both "$VM_BUILD/tests/vm/card_calls" waits "$(cable false)" "$(cable true)"
+did "a cable is pulled and put back"
+MORE=';udp'
+both "$VM_BUILD/tests/vm/card_calls" other "$(cable false)" "$(cable true)"
+did "another network meanwhile"
+MORE=
+both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
+did "a cable stays pulled"
+link 1 up
+log "$(grep -h LOST "$dir/out" | head -n 1)"
+
+bounded "$farcall" perf latency --security none --nic "dpdk:$CARD0,ip=10.8.0.1/24$keys" \
+	--server-nic "dpdk:$CARD1,ip=10.8.0.2/24$keys" --seconds 1
+did "farcall perf latency"
+log "$(grep -h -i p50 "$dir/out" | head -n 1)"
+both "$farcall" train --security none --servers 1 --workers 1 --rows 4000 --test-rows 1000 --features 50 --epochs 2 \
+	--timeout 100
+did "farcall train"
+log "$(grep -h accuracy "$dir/out" | head -n 1)"
+finish

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# The kernel asks for the address of a network card that DPDK has, pings it, and routes between two of them. Cards 0 and
+# 1 are DPDK's, 2 and 3 the kernel's, joined with them.
+# usage: neighbours.sh DRIVER
+. "$VM_TOP/tests/vm/guest.sh"
+farcall=$VM_BUILD/farcall
+huge_pages 256
+bind 0 "$1" && bind 1 "$1" && bind 2 kernel && bind 3 kernel
+ok "cards" $?
+left=$(interface 2)
+right=$(interface 3)
+for n in "$left 8" "$right 9"; do
+	set -- $n
+	ip addr add "10.$2.0.9/24" dev "$1" && ip addr add "fd0$2::9/64" dev "$1" nodad && ip link set "$1" up
+done
+mac() { cat "/sys/class/net/$1/address"; }
+hold_card "$(card 0),ip=10.8.0.1/24"
+answers() { bounded ping -c 2 -W 5 "$@" && [ "$rc" -eq 0 ]; }
+within 120 answers 10.8.0.1
+ok "ARP and ping" $?
+bounded ip neigh show 10.8.0.1
+shows "its MAC address" out "lladdr 52:54:00:0a:00:00"
+within 60 answers -s 1400 10.8.0.1
+ok "a long ping" $?
+let_card_go
+hold_card "$(card 0),ip=fd08::1/64"
+within 120 answers fd08::1
+ok "neighbour solicitation and ping" $?
+let_card_go
+
+echo 1 >/proc/sys/net/ipv4/ip_forward
+guard_s=420
+CARD0="$(card 0),router=$(mac "$left")"
+CARD1="$(card 1),router=$(mac "$right")"
+export CARD0 CARD1
+# shellcheck disable=SC2016 # for the workers
+worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.9.0.1/24
+	export FAR_NIC="dpdk:$at"
+	exec "$@"'
+bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$VM_BUILD/tests/nic/agents_net" 1 100000 400
+did "calls through a router"
+CARD0=$(card 0)
+CARD1=$(card 1)
+bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$VM_BUILD/tests/nic/agents_net" 1 100000 400
+[ "$rc" -ne 0 ] && has err 'nothing is routed here unless router= names one'
+ok "no router is named" $?
+finish

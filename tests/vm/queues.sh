@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# A machine whose two network cards have several queues each: that takes interfaces of the host's, which are made in a
+# network namespace of this test's own, and joined there.
+# usage: queues.sh BUILD QUEUES
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+
+skip() {
+	echo "SKIP: vm_queues: missing right: $1"
+	echo "0 passed, 0 failed, 1 skipped"
+	exit 0
+}
+
+if [ -z "${FAR_TEST_INSIDE:-}" ]; then
+	rights=-n
+	[ "$(id -u)" -eq 0 ] || rights=-Urn
+	unshare $rights true 2>/dev/null || skip "a network namespace"
+	FAR_TEST_INSIDE=1 exec unshare $rights sh "$0" "$@"
+fi
+ip link add both type bridge || skip "bridges"
+for t in tap0 tap1; do
+	ip tuntap add mode tap multi_queue name "$t" || skip "/dev/net/tun"
+	ip link set "$t" master both
+	ip link set "$t" up
+done
+ip link set both up
+nics=
+for t in tap0 tap1; do
+	nics="$nics --nic virtio-net-pci,mq=on,vectors=$((2 * $2 + 2)),rss=on@tap:$t:$2"
+done
+# shellcheck disable=SC2086 # words
+exec sh "$here/vm.sh" --build "$1" $nics queues "$2"
