@@ -11,14 +11,14 @@ const struct nic_port_ops *const nic_drivers[] = {
 	NULL,
 };
 
-const char *const nic_names[] = {"shm", "dpdk", "udp", "lossy", NULL};
+const char *const nic_names[] = {"shm", "verbs", "dpdk", "udp", "lossy", NULL};
 
 const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
 {
 	for (unsigned i = 0; nic_drivers[i]; i++)
 		if (strcmp(nic_drivers[i]->name, name) == 0)
 			return nic_drivers[i];
-	if (strcmp(name, "dpdk") == 0)
+	if (strcmp(name, "dpdk") == 0 || strcmp(name, "verbs") == 0)
 		return nic_module_load(name, err);
 	if (strcmp(nic_lossy_port_ops.name, name) == 0) /* only there for who names it */
 		return &nic_lossy_port_ops;

@@ -67,8 +67,11 @@ static int find(const char *name, char *path, size_t cap, struct nic_err *err)
 		return 0;
 	snprintf(err->text, sizeof err->text, "driver \"%s\" is a module, and there is no %.140s%s; %s", name, path,
 		 named ? " (FAR_MODULE_DIR)" : "",
-		 named ? "unset FAR_MODULE_DIR or correct it"
-		       : "build Farcall with DPDK (apt install libdpdk-dev) and install it, or set FAR_MODULE_DIR");
+		 named                        ? "unset FAR_MODULE_DIR or correct it"
+		 : strcmp(name, "verbs") == 0 ? "build Farcall with libibverbs (apt install libibverbs-dev) and "
+						"install it, or set FAR_MODULE_DIR"
+					      : "build Farcall with DPDK (apt install libdpdk-dev) and install it, or "
+						"set FAR_MODULE_DIR");
 	return -ENOENT;
 }
 
@@ -77,7 +80,10 @@ static void describe_dlerror(const char *name, const char *path, struct nic_err 
 	const char *why = dlerror();
 	bool missing = why && strstr(why, "cannot open shared object file") && strncmp(why, path, strlen(path)) != 0;
 	snprintf(err->text, sizeof err->text, "driver \"%s\" cannot be loaded from %.100s: %.110s%s", name, path,
-		 why ? why : "unknown reason", missing ? "; apt install dpdk" : "");
+		 why ? why : "unknown reason",
+		 !missing                     ? ""
+		 : strcmp(name, "verbs") == 0 ? "; apt install libibverbs1 ibverbs-providers"
+					      : "; apt install dpdk");
 }
 
 static const struct nic_port_ops *check(const char *name, const char *path, const struct nic_module *m,

@@ -190,6 +190,9 @@ struct nic_port_ops {
 	/** Frees a peer that is detached from its queue, or was never attached: its number may be given again.
 	 * Connected drivers close its connection: the other end sees DOWN. */
 	void (*drop)(struct nic_port *port, uint32_t peer);
+	/** What the driver finds here, and what would help: lines for people, each with its end, whole ones only. NULL:
+	 * it has nothing to tell. Opens nothing for longer than the call. */
+	void (*advice)(char *out, size_t cap);
 };
 
 /** A received packet. */
@@ -259,7 +262,7 @@ struct nic_queue_ops {
 	/** Packets that could be committed now towards this peer, 0 when it is not attached; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Largest body towards this peer now: datagram drivers learn of smaller path MTUs while they send. It sinks to
-	 * 1216 bytes at the least, unless it began below: what a link sent in packets of that size it sends again so.
+	 * 1024 bytes at the least, unless it began below: what a link sent in packets of that size it sends again so.
 	 */
 	uint64_t (*tx_bytes_max)(struct nic_queue *q, uint32_t peer);
 	/**

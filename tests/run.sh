@@ -5,7 +5,8 @@ set -u
 
 packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2
-libdpdk-dev tshark tcpdump ethtool iputils-ping qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils"
+libdpdk-dev libibverbs-dev ibverbs-providers tshark tcpdump ethtool iputils-ping qemu-system-x86 seabios busybox-static kmod
+cpio gzip make xz-utils"
 suites="unit models nic sim e2e e2e-udp conformance install vm"
 
 usage() {
@@ -21,7 +22,8 @@ The last line is 'N passed, N failed, N skipped', in test cases; the exit status
   --no-sanitizers  without build-asan/ and build-tsan/
   --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
                    skip
-  --no-vm          without the emulated machines: network cards under DPDK. Counted as one skip
+  --no-vm          without the emulated machines: network cards under DPDK, and verbs on soft-RoCE. Counted as
+                   one skip
   --help           this text
 
 environment: FAR_TESTS_STRICT=1  warnings are errors, and a skip is a failure, but for missing external data
@@ -259,7 +261,7 @@ if [ -n "$sanitizers" ]; then
 fi
 if wanted vm; then
 	if [ -z "$vm" ]; then
-		say "SKIP: vm: left out by --no-vm: DPDK on network cards, virtio-net and e1000e, in emulated machines with" \
+		say "SKIP: vm: left out by --no-vm: DPDK on network cards, and verbs on soft-RoCE, in emulated machines with" \
 			"Debian's own kernel"
 		echo "0 0 1" >>"$counts"
 	elif [ -n "$sanitizers" ] && build build-asan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=address,undefined; then

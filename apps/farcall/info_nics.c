@@ -57,6 +57,27 @@ static void tell_driver(const char *name, bool open_to_all, FILE *out, struct js
 	json_close(j);
 }
 
+/* What drivers find here: of those whose module can be loaded. */
+static void tell_advice(FILE *out, struct json *j)
+{
+	if (j)
+		json_object(j, "advice");
+	for (unsigned i = 0; nic_names[i]; i++) {
+		char text[4096] = "";
+		struct nic_err err;
+		const struct nic_port_ops *ops = nic_find(nic_names[i], &err);
+		if (!ops || !ops->advice)
+			continue;
+		ops->advice(text, sizeof text);
+		for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+			fprintf(out, "  %-8s %.*s\n", ops->name, (int)(end - line), line);
+		if (j)
+			json_string(j, ops->name, text);
+	}
+	if (j)
+		json_close(j);
+}
+
 static void tell_port(const struct nic_port *port, FILE *out, struct json *j)
 {
 	char words[ADDRESS_BYTES] = "";
@@ -117,6 +138,7 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 		tell_driver(nic_names[i], open_to_all, out, j);
 	if (j)
 		json_close(j);
+	tell_advice(out, j);
 	bool opened = ports_open(&config, &ports, &err) == FAR_OK;
 	const char *best = opened ? ports.at[0]->ops->name : "";
 	fprintf(out, "  %-8s %s%s\n", opts->nic || getenv("FAR_NIC") ? "chosen" : "auto",

@@ -6,6 +6,7 @@
 #include "link/link.h"
 #include "shard/shard.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,12 +30,29 @@ static const char *from_env(const char *option, const char *name)
 	return option ? option : env && *env ? env : NULL;
 }
 
+/* The driver's module is loaded only where it may find something. */
+static bool has_rdma(void)
+{
+	DIR *d = opendir("/sys/class/infiniband");
+	const struct dirent *e;
+	bool any = false;
+	while (d && !any && (e = readdir(d)))
+		any = e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return any;
+}
+
 bool ports_automatic(const char *driver, const char **why)
 {
 	const char *device = getenv("FAR_DPDK");
 	*why = "only when it is named";
 	if (strcmp(driver, "shm") == 0 || strcmp(driver, "udp") == 0)
 		return true;
+	if (strcmp(driver, "verbs") == 0) {
+		*why = "there is no RDMA device";
+		return has_rdma();
+	}
 	if (strcmp(driver, "dpdk") != 0)
 		return false;
 	*why = "FAR_DPDK names no device";

@@ -313,8 +313,11 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 {
 	struct far_call_opts through = *opts;
 	struct asking q;
+	struct rref_target t = {find(a, function, err), NULL, to};
+	if (!t.fn)
+		return FAR_NO_FUNCTION;
 	through.via = via->config.index + 1;
-	enum far_status status = ask(a, to, function, args, n, &through, &q, NULL, err);
+	enum far_status status = ask(a, &t, args, n, &through, &q, NULL, err);
 	if (!status && q.start.ready)
 		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; one of a fan-out has %zu at most",
 				 q.start.len, FAR_MSG_WHOLE_MAX);

@@ -283,8 +283,9 @@
 #define FAR_PEER_LIMIT_NS     UINT64_C(1000000000)
 #define FAR_PEER_LIMIT_NS_MIN UINT64_C(10000000)
 #define FAR_PEER_LIMIT_NS_MAX UINT64_C(3600000000000)
-/* Of payload, when large packets vanish and small ones do not: with all headers within IPv6's least MTU. */
-#define FAR_LINK_SAFE_BYTES 1120u
+/* Of payload, when large packets vanish and small ones do not, and of what must be able to go on by any port: with its
+ * head in a packet of 1024 bytes, the largest of RDMA devices on Ethernet of the usual MTU. */
+#define FAR_LINK_SAFE_BYTES 928u
 /* HELLO and WELCOME are repeated after this, half as long again each time up to the other. */
 #define FAR_LINK_HELLO_NS     UINT64_C(4000000)
 #define FAR_LINK_HELLO_NS_MAX UINT64_C(50000000)

@@ -15,7 +15,7 @@ import sys
 import tables
 
 SHOWN = 32  # bytes of data that are printed
-BATCH_MAX = 1120
+BATCH_MAX = 928
 WINDOW = 256
 GRANTS_MAX = 4
 LENGTH_MAX = (16 << 20) + 64

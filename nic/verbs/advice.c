@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What `farcall info` tells of RDMA devices; where there are none probe() says why. */
+#include "nic/verbs/verbs.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* GIDs of a port that are told of: an interface with many addresses would fill the page. */
+#define GIDS_TOLD 8
+
+struct page {
+	char *at;
+	size_t left;
+};
+
+__attribute__((format(printf, 2, 3))) static void line(struct page *page, const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	int n = vsnprintf(page->at, page->left, format, list);
+	va_end(list);
+	if (n < 0 || (size_t)n + 2 > page->left) {
+		*page->at = 0; /* whole lines only */
+		page->left = 0;
+		return;
+	}
+	page->at[n] = '\n';
+	page->at[n + 1] = 0;
+	page->at += n + 1;
+	page->left -= (size_t)n + 1;
+}
+
+static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet)
+{
+	if (!ethernet)
+		return "InfiniBand";
+	if (gid->gid_type != IBV_GID_TYPE_ROCE_V2)
+		return "RoCE v1, not used";
+	if (verbs_gid_is_loopback(gid->gid.raw))
+		return "RoCE v2, this host only";
+	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2 of the link alone: only by gid=" : "RoCE v2";
+}
+
+static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet,
+			  const struct ibv_gid_entry *gids, int n)
+{
+	unsigned told = 0, usable = 0;
+	for (int i = 0; i < n; i++) {
+		char text[VERBS_GID_TEXT_MAX], name[IF_NAMESIZE] = "";
+		if (gids[i].port_num != port)
+			continue;
+		usable += !ethernet ||
+			  (gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !verbs_gid_is_link_local(gids[i].gid.raw));
+		if (told++ >= GIDS_TOLD)
+			continue;
+		if (gids[i].ndev_ifindex)
+			if_indextoname(gids[i].ndev_ifindex, name);
+		line(page, "%s port %u gid %u: %s (%s%s%s)", device, port, gids[i].gid_index,
+		     verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet), *name ? ", " : "", name);
+	}
+	if (told > GIDS_TOLD)
+		line(page, "%s port %u has %u GIDs more", device, port, told - GIDS_TOLD);
+	return usable;
+}
+
+static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+		      const struct ibv_gid_entry *gids, int n)
+{
+	struct ibv_port_attr attr;
+	if (ibv_query_port(context, (uint8_t)port, &attr)) {
+		line(page, "%s port %u: says nothing of itself", device, port);
+		return;
+	}
+	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+	line(page, "%s port %u: %s, %s, MTU %u%s", device, port, ethernet ? "Ethernet" : "InfiniBand",
+	     ibv_port_state_str(attr.state), 128u << attr.active_mtu,
+	     attr.state == IBV_PORT_ACTIVE ? ""
+	     : ethernet                    ? "; ip link set its interface up, and see its cable"
+					   : "; see its cable, and the subnet manager (opensm)");
+	if (tell_gids(page, device, port, ethernet, gids, n) == 0)
+		line(page, "%s port %u: no GID to use; give its interface an IP address", device, port);
+}
+
+static void tell_device(struct page *page, struct ibv_device *device)
+{
+	const char *name = ibv_get_device_name(device);
+	struct ibv_device_attr limits;
+	struct ibv_gid_entry *gids = NULL;
+	if (device->transport_type != IBV_TRANSPORT_IB) {
+		line(page, "%s: iWARP or another kind, without datagrams; use udp over its interface", name);
+		return;
+	}
+	errno = 0;
+	struct ibv_context *context = ibv_open_device(device);
+	if (!context) {
+		struct nic_err err;
+		verbs_cannot_open(name, device->dev_name, errno ? errno : EIO, &err);
+		line(page, "%s", err.text);
+		return;
+	}
+	int n = ibv_query_device(context, &limits) ? -EIO : verbs_gid_table(context, &gids);
+	if (n < 0) {
+		line(page, "%s: says nothing of its ports", name);
+	} else {
+		line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
+		     limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
+		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
+			tell_port(page, context, name, port, gids, n);
+	}
+	free(gids);
+	ibv_close_device(context);
+}
+
+void verbs_advice(char *out, size_t cap)
+{
+	struct page page = {out, cap};
+	struct rlimit limit;
+	int n = 0;
+	if (cap)
+		*out = 0;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	for (int i = 0; i < n && list; i++)
+		tell_device(&page, list[i]);
+	if (n > 0 && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		line(&page, "memory that may be locked: %llu KiB (ulimit -l); a port of one shard takes up to %zu",
+		     (unsigned long long)limit.rlim_cur / 1024,
+		     ((size_t)VERBS_RX_SLOTS * (VERBS_RX_BODY_AT + 4096) + (size_t)VERBS_TX_RING * 4096) / 1024);
+	}
+	if (list)
+		ibv_free_device_list(list);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What becomes of the device while it is used: its port goes down and up, its address is taken away, it is removed.
+ * Sessions need not be told: they go on by another port when nothing comes back by this one (engine/link). Here is seen
+ * to it that queues work again when the device does, and that a device that is to go is let go of: the kernel waits for
+ * that.
+ */
+#include "nic/verbs/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#define NODES         "/dev/infiniband"
+#define EVENTS_A_STEP 64 /* of the device: it may say the same again and again */
+
+static bool watch(struct verbs_port *p, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+	return epoll_ctl(p->fd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+int verbs_events_open(struct verbs_port *p, struct nic_err *err)
+{
+	p->fd = epoll_create1(EPOLL_CLOEXEC);
+	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	int async = p->on.context->async_fd, flags = fcntl(async, F_GETFL);
+	if (p->fd < 0 || p->event_fd < 0 || flags < 0 || fcntl(async, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    !watch(p, p->event_fd) || !watch(p, async))
+		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
+	/* Not all drivers say that their device goes; its node does, first of all. Without a watch the device is let
+	 * go of when the port is closed. */
+	p->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (p->watch_fd >= 0 && (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !watch(p, p->watch_fd))) {
+		close(p->watch_fd);
+		p->watch_fd = -1;
+	}
+	return 0;
+}
+
+static enum verbs_down down_of(const struct verbs_port *p)
+{
+	return (enum verbs_down)atomic_load_explicit(&p->down, memory_order_relaxed);
+}
+
+static void set_down(struct verbs_port *p, enum verbs_down down)
+{
+	atomic_store_explicit(&p->down, down, memory_order_relaxed);
+}
+
+int verbs_down_error(const struct verbs_port *p, struct nic_err *err)
+{
+	char text[VERBS_GID_TEXT_MAX];
+	switch (down_of(p)) {
+	case VERBS_UP:
+		return 0;
+	case VERBS_PORT_DOWN:
+		return verbs_error(err, -ENETDOWN, "verbs: %s port %u is down: see its cable, or ip link set it up",
+				   p->on.device, p->on.port);
+	case VERBS_GID_GONE:
+		return verbs_error(err, -EADDRNOTAVAIL,
+				   "verbs: %s has lost address %s (GID %u): give it back to the interface, or start "
+				   "this worker again",
+				   p->on.device, verbs_gid_text(p->blob.gid, text), p->on.gid.gid_index);
+	case VERBS_GONE:
+		break;
+	}
+	return verbs_error(err, -ENODEV, "verbs: %s was removed or has failed: start this worker again when it is back",
+			   p->on.device);
+}
+
+/* The port's state as it is now: events tell that it may have changed. */
+static void look(struct verbs_port *p)
+{
+	struct ibv_port_attr attr;
+	union ibv_gid gid;
+	if (down_of(p) == VERBS_GONE)
+		return;
+	if (ibv_query_port(p->on.context, p->on.port, &attr) || attr.state != IBV_PORT_ACTIVE)
+		set_down(p, VERBS_PORT_DOWN);
+	else if (ibv_query_gid(p->on.context, p->on.port, (int)p->on.gid.gid_index, &gid) ||
+		 memcmp(gid.raw, p->blob.gid, sizeof p->blob.gid) != 0 || (!p->on.ethernet && attr.lid != p->blob.lid))
+		set_down(p, VERBS_GID_GONE);
+	else
+		set_down(p, VERBS_UP);
+}
+
+/* Asks the holders of all queues to leave the device alone. */
+static void leave(struct verbs_port *p)
+{
+	if (down_of(p) == VERBS_GONE)
+		return;
+	set_down(p, VERBS_GONE);
+	verbs_resolver_stop(p);
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		atomic_store_explicit(&p->queues[i]->state, VERBS_LEAVING, memory_order_release);
+		verbs_signal(p->queues[i]->event_fd);
+	}
+}
+
+static void take_event(struct verbs_port *p, const struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_CQ_ERR:
+		leave(p);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_SM_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+		look(p);
+		break;
+	default: /* of a queue pair: its holder finds what completed with an error */
+		for (unsigned i = 0; i < p->queues_n; i++)
+			verbs_signal(p->queues[i]->event_fd);
+		break;
+	}
+}
+
+static void take_events(struct verbs_port *p)
+{
+	struct ibv_async_event event;
+	for (unsigned i = 0; i < EVENTS_A_STEP && p->on.context; i++) {
+		if (ibv_get_async_event(p->on.context, &event))
+			return;
+		take_event(p, &event);
+		ibv_ack_async_event(&event);
+	}
+}
+
+static bool node_is_gone(const struct verbs_port *p)
+{
+	union {
+		struct inotify_event event;
+		char bytes[4096];
+	} buf;
+	bool gone = false;
+	ssize_t n = p->watch_fd < 0 ? -1 : read(p->watch_fd, buf.bytes, sizeof buf.bytes);
+	for (ssize_t at = 0; at + (ssize_t)sizeof buf.event <= n;) {
+		struct inotify_event ev;
+		memcpy(&ev, buf.bytes + at, sizeof ev);
+		const char *name = buf.bytes + at + sizeof ev;
+		gone |= ev.len && strncmp(name, p->on.node, ev.len) == 0;
+		at += (ssize_t)(sizeof ev + ev.len);
+	}
+	return gone;
+}
+
+static uint64_t repair(struct verbs_port *p, struct verbs_queue *q, uint64_t now)
+{
+	if (atomic_load_explicit(&q->state, memory_order_acquire) != VERBS_BROKEN) {
+		if (q->repair_at && now >= q->repair_at + VERBS_REPAIR_NS_MAX)
+			q->repair_at = 0, q->repair_ns = VERBS_REPAIR_NS;
+		return UINT64_MAX;
+	}
+	if (now < q->repair_at)
+		return q->repair_at;
+	q->repair_at = now + q->repair_ns;
+	q->repair_ns = 2 * q->repair_ns < VERBS_REPAIR_NS_MAX ? 2 * q->repair_ns : VERBS_REPAIR_NS_MAX;
+	look(p);
+	if (down_of(p) != VERBS_UP || verbs_pair_start(q))
+		return q->repair_at;
+	/* The holder does nothing to a BROKEN one. */
+	atomic_store_explicit(&q->state, VERBS_REPAIRED, memory_order_release);
+	verbs_signal(q->event_fd);
+	return UINT64_MAX;
+}
+
+static bool all_have_left(struct verbs_port *p)
+{
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (atomic_load_explicit(&p->queues[i]->state, memory_order_acquire) != VERBS_LEFT)
+			return false;
+	return !p->resolver.started || atomic_load_explicit(&p->resolver.ended, memory_order_acquire);
+}
+
+uint64_t verbs_events_step(struct verbs_port *p, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	eventfd_t ignored;
+	eventfd_read(p->event_fd, &ignored);
+	if (p->on.context)
+		take_events(p);
+	if (node_is_gone(p))
+		leave(p);
+	if (down_of(p) == VERBS_GONE) {
+		if (p->on.context && all_have_left(p))
+			verbs_port_let_go(p);
+		return UINT64_MAX;
+	}
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		uint64_t at = repair(p, p->queues[i], now);
+		next = at < next ? at : next;
+	}
+	return next;
+}

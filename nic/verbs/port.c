@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Port operations. The device is opened here; places to send to are made and reported. */
+#include "nic/verbs/verbs.h"
+
+#include "farcall/version.h"
+#include "nic/module.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct verbs_port *port_of(const struct nic_port *p)
+{
+	return (struct verbs_port *)(uintptr_t)p;
+}
+
+int verbs_error(struct nic_err *err, int error, const char *format, ...)
+{
+	if (err) {
+		va_list args;
+		va_start(args, format);
+		vsnprintf(err->text, sizeof err->text, format, args);
+		va_end(args);
+	}
+	return error;
+}
+
+uint64_t verbs_now(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- open and close ---- */
+
+static int check(const struct nic_config *config, struct verbs_args *args, struct nic_err *err)
+{
+	if (config->queues == 0 || config->queues > VERBS_QUEUES_MAX)
+		return verbs_error(err, -EINVAL, "verbs: 1 to %u queues, not %u", VERBS_QUEUES_MAX, config->queues);
+	if (config->head_bytes)
+		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no heads, but %u bytes were asked for",
+				   config->head_bytes);
+	return verbs_args_parse(config->args, args, err);
+}
+
+void verbs_port_let_go(struct verbs_port *p)
+{
+	verbs_resolver_close(p);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (p->queues[i])
+			verbs_pair_close(p->queues[i]);
+	for (unsigned i = 0; i < VERBS_PLACES_MAX; i++)
+		if (p->places[i])
+			memset(p->places[i]->ah, 0, sizeof p->places[i]->ah);
+	verbs_dests_forget(p);
+	if (p->pd)
+		ibv_dealloc_pd(p->pd);
+	if (p->on.context)
+		ibv_close_device(p->on.context);
+	p->pd = NULL;
+	p->on.context = NULL;
+}
+
+static void verbs_close(struct nic_port *port)
+{
+	struct verbs_port *p = port_of(port);
+	verbs_port_let_go(p);
+	verbs_dests_close(p);
+	for (uint32_t i = 0; i < VERBS_PLACES_MAX; i++)
+		free(p->places[i]);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (p->queues[i])
+			verbs_queue_close(p->queues[i]);
+	int fds[] = {p->watch_fd, p->event_fd, p->fd};
+	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(p);
+}
+
+/* Equal priorities share handles. */
+static void classify(struct verbs_port *p)
+{
+	for (unsigned i = 0; i < VERBS_PRIORITIES; i++) {
+		uint8_t tos = p->on.ethernet ? p->args.dscp.tos[i] : 0, sl = p->on.ethernet ? 0 : p->args.sl[i];
+		unsigned c = 0;
+		while (c < p->classes_n && (p->class_tos[c] != tos || p->class_sl[c] != sl))
+			c++;
+		if (c == p->classes_n) {
+			p->class_tos[c] = tos;
+			p->class_sl[c] = sl;
+			p->classes_n++;
+		}
+		p->class_of[i] = (uint8_t)c;
+	}
+}
+
+static int check_limits(struct verbs_port *p, struct nic_err *err)
+{
+	const struct ibv_device_attr *l = &p->limits;
+	unsigned least = p->args.rx_slots > VERBS_TX_RING ? p->args.rx_slots : VERBS_TX_RING;
+	if (ibv_query_device(p->on.context, &p->limits))
+		return verbs_error(err, -EIO, "verbs: %s says nothing of its limits", p->on.device);
+	if (l->max_qp_wr < (int)least || l->max_cqe < (int)least)
+		return verbs_error(err, -EINVAL,
+				   "verbs: queues of %s hold %d packets and %d completions, not %u; see rx_slots=",
+				   p->on.device, l->max_qp_wr, l->max_cqe, least);
+	if (l->max_qp < (int)p->queues_n || l->max_cq < 2 * (int)p->queues_n)
+		return verbs_error(err, -ENOSPC,
+				   "verbs: %s has %d queue pairs and %d completion queues, %u shards need %u and %u: "
+				   "fewer shards, or another device",
+				   p->on.device, l->max_qp, l->max_cq, p->queues_n, p->queues_n, 2 * p->queues_n);
+	return 0;
+}
+
+static int open_device(struct verbs_port *p, const struct nic_config *config, struct nic_err *err)
+{
+	int error = verbs_device_open(&p->args, config, &p->on, err);
+	if (!error)
+		error = check_limits(p, err);
+	if (error)
+		return error;
+	p->mtu = 128u << p->on.attr.active_mtu;
+	if (p->args.mtu && p->args.mtu < p->mtu)
+		p->mtu = p->args.mtu;
+	classify(p);
+	p->pd = ibv_alloc_pd(p->on.context);
+	if (!p->pd)
+		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
+				   strerror(errno));
+	error = verbs_events_open(p, err);
+	for (unsigned i = 0; !error && i < p->queues_n; i++)
+		error = verbs_queue_open(p, i, err);
+	if (error)
+		return error;
+	verbs_address_set(p);
+	return verbs_resolver_open(p, err);
+}
+
+static int verbs_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
+{
+	struct verbs_args args;
+	int error = check(config, &args, err);
+	if (error)
+		return error;
+	struct verbs_port *p = calloc(1, sizeof *p);
+	if (!p)
+		return verbs_error(err, -ENOMEM, "verbs: out of memory");
+	p->base.ops = &verbs_port_ops;
+	p->args = args;
+	p->queues_n = config->queues;
+	p->fd = p->event_fd = p->watch_fd = -1;
+	p->new_last = &p->new_first;
+	error = open_device(p, config, err);
+	if (error) {
+		verbs_close(&p->base);
+		return error;
+	}
+	*out = &p->base;
+	return 0;
+}
+
+static int verbs_probe(const struct nic_config *config, struct nic_err *err)
+{
+	struct verbs_args args;
+	struct verbs_choice on;
+	int error = check(config, &args, err);
+	if (!error)
+		error = verbs_device_open(&args, config, &on, err);
+	if (!error)
+		ibv_close_device(on.context);
+	return error;
+}
+
+/* ---- facts ---- */
+
+static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
+{
+	const struct verbs_port *p = port_of(port);
+	*out = (struct nic_caps){
+		.zero_copy_rx = true,
+		.wake = true,
+		.checksum = true, /* RoCE and InfiniBand have one of their own over all of a packet */
+		.steering = NIC_STEER_QUEUE,
+		.ip = p->on.ethernet ? NIC_IP_KERNEL : NIC_IP_NONE,
+		.headroom_bytes = 0,
+		.body_align = VERBS_BODY_ALIGN,
+		.body_bytes_max = p->mtu,
+		.reap_ns = 0, /* bodies are written where they leave from */
+		.slots = VERBS_TX_SLOTS,
+		.rx_slots = p->args.rx_slots,
+		.peers_max = VERBS_PLACES_MAX,
+		.queues_max = VERBS_QUEUES_MAX,
+	};
+}
+
+static void verbs_address(const struct nic_port *port, struct nic_addr *out)
+{
+	memset(out, 0, sizeof *out);
+	snprintf(out->driver, sizeof out->driver, "%s", verbs_port_ops.name);
+	out->len = sizeof port_of(port)->blob;
+	memcpy(out->blob, &port_of(port)->blob, sizeof port_of(port)->blob);
+}
+
+static uint64_t count(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void verbs_stats(const struct nic_port *port, struct nic_stats *out)
+{
+	struct verbs_port *p = port_of(port);
+	memset(out, 0, sizeof *out);
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		struct verbs_counters *c = &p->queues[i]->counters;
+		out->rx_packets += count(&c->rx_packets);
+		out->tx_packets += count(&c->tx_packets);
+		out->rx_bytes += count(&c->rx_bytes);
+		out->tx_bytes += count(&c->tx_bytes);
+		out->rx_foreign += count(&c->foreign);
+		out->rx_malformed += count(&c->malformed);
+		out->tx_dropped += count(&c->dropped);
+	}
+}
+
+static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)
+{
+	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
+}
+
+/* ---- places ---- */
+
+static struct verbs_place *place_new(struct verbs_port *p)
+{
+	for (uint32_t i = 0; i < VERBS_PLACES_MAX; i++) {
+		uint32_t number = (p->places_next + i) % VERBS_PLACES_MAX;
+		if (p->places[number])
+			continue;
+		struct verbs_place *place = calloc(1, sizeof *place);
+		if (!place)
+			return NULL;
+		place->number = number;
+		p->places_next = number + 1;
+		p->places[number] = place;
+		return place;
+	}
+	return NULL;
+}
+
+static void forget_new(struct verbs_port *p, struct verbs_place *place)
+{
+	for (struct verbs_place **at = &p->new_first; *at; at = &(*at)->next)
+		if (*at == place) {
+			*at = place->next;
+			if (p->new_last == &place->next)
+				p->new_last = at;
+			return;
+		}
+}
+
+static void verbs_drop(struct nic_port *port, uint32_t peer)
+{
+	struct verbs_port *p = port_of(port);
+	struct verbs_place *place = peer < VERBS_PLACES_MAX ? p->places[peer] : NULL;
+	if (!place)
+		return;
+	forget_new(p, place);
+	if (place->dest)
+		verbs_dest_put(p, place->dest, verbs_now());
+	p->places[peer] = NULL;
+	free(place);
+}
+
+static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
+			 const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+{
+	struct verbs_port *p = port_of(port);
+	struct verbs_blob to;
+	(void)hello;
+	(void)hello_len;
+	(void)deadline;
+	int error = verbs_reach(port, addr, err);
+	if (!error)
+		error = verbs_blob_read(addr, &to, err);
+	if (error)
+		return error;
+	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
+	if (queue >= p->queues_n)
+		return verbs_error(err, -EINVAL, "verbs: there is no queue %u; the port has %u", queue, p->queues_n);
+	if (remote_queue >= to.queues)
+		return verbs_error(err, -EINVAL, "verbs: %s has no queue %u, only %u", to.name, remote_queue,
+				   to.queues);
+	struct verbs_place *place = place_new(p);
+	if (place)
+		place->dest = verbs_dest_get(p, &to, verbs_now());
+	if (!place || !place->dest) {
+		if (place)
+			verbs_drop(port, place->number);
+		return verbs_error(err, -ENOSPC,
+				   "verbs: more than %u places to send to or %u address handles, or no memory for one "
+				   "more",
+				   VERBS_PLACES_MAX, VERBS_DESTS_MAX);
+	}
+	place->queue = p->queues[queue];
+	place->qpn = to.queue[remote_queue].qpn;
+	place->qkey = to.queue[remote_queue].qkey;
+	place->body_max = to.mtu < p->mtu ? to.mtu : p->mtu;
+	place->user = user;
+	*p->new_last = place;
+	p->new_last = &place->next;
+	verbs_signal(p->event_fd);
+	return 0;
+}
+
+static void report_up(struct verbs_port *p, struct verbs_place *place, nic_event_fn *event, void *ctx)
+{
+	struct nic_event ev = {
+		.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
+	for (unsigned i = 0; i < VERBS_PRIORITIES; i++) {
+		struct ibv_ah *ah = place->dest->ah[p->class_of[i]];
+		place->ah[i] = ah ? ah : place->dest->ah[p->class_of[0]];
+	}
+	event(ctx, &ev);
+}
+
+static void report_failed(struct verbs_port *p, struct verbs_place *place, nic_event_fn *event, void *ctx)
+{
+	char text[NIC_TEXT_BYTES_MAX], gid[VERBS_GID_TEXT_MAX];
+	int error = place->dest->error;
+	snprintf(text, sizeof text, "verbs: no address handle for %s from %s: %s%s",
+		 verbs_gid_text(place->dest->gid, gid), p->on.device, strerror(-error),
+		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": nobody answers for it on the network" : "");
+	struct nic_event ev = {
+		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .error = error, .text = text};
+	verbs_drop(&p->base, place->number);
+	event(ctx, &ev);
+}
+
+static uint64_t verbs_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
+{
+	struct verbs_port *p = port_of(port);
+	now = now ? now : verbs_now();
+	uint64_t next = verbs_events_step(p, now);
+	for (struct verbs_place *place = p->new_first, *then; place; place = then) {
+		then = place->next;
+		enum verbs_dest_state state = verbs_dest_state(place->dest);
+		if (state == VERBS_DEST_ASKED)
+			continue;
+		forget_new(p, place);
+		if (state == VERBS_DEST_READY)
+			report_up(p, place, event, ctx);
+		else
+			report_failed(p, place, event, ctx);
+	}
+	uint64_t sweep = verbs_dests_sweep(p, now);
+	return sweep < next ? sweep : next;
+}
+
+static int verbs_fd(const struct nic_port *port)
+{
+	return port_of(port)->fd;
+}
+
+const struct nic_port_ops verbs_port_ops = {
+	.name = "verbs",
+	.probe = verbs_probe,
+	.open = verbs_open,
+	.close = verbs_close,
+	.caps = verbs_caps,
+	.address = verbs_address,
+	.address_text = verbs_address_text,
+	.reach = verbs_reach,
+	.stats = verbs_stats,
+	.queue = verbs_queue_at,
+	.connect = verbs_connect,
+	.step = verbs_step,
+	.fd = verbs_fd,
+	.drop = verbs_drop,
+	.advice = verbs_advice,
+};
+
+extern const struct nic_module far_nic_module;
+const struct nic_module far_nic_module = {
+	.abi = NIC_MODULE_ABI,
+	.abi_bytes = NIC_MODULE_ABI_BYTES,
+	.version = FAR_VERSION,
+	.ops = &verbs_port_ops,
+};

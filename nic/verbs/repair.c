@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A queue pair that the device put into the error state: whatever cannot be sent does that on some devices, soft-RoCE
+ * among them. The holder of the queue leaves it alone from then on, the control core sets it up again, and the holder
+ * goes on with empty rings. What was under way is lost, as packets may be.
+ */
+#include "nic/verbs/verbs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+void verbs_signal(int event_fd)
+{
+	uint64_t one = 1;
+	/* It fails only when the counter is full: readable then. */
+	if (write(event_fd, &one, sizeof one) < 0)
+		return;
+}
+
+/* Those that wait for flush(). */
+static void drop_waiting(struct verbs_queue *q)
+{
+	verbs_count(&q->counters.dropped, q->tx_next - q->tx_posted);
+	while (q->tx_next != q->tx_posted)
+		q->tx_free[q->tx_free_n++] = q->tx_order[--q->tx_next % VERBS_TX_ORDER];
+	q->tx_first = q->tx_last = NULL;
+	q->tx_refused = false;
+}
+
+/* Those that were the device's, which has let go of them. */
+static void drop_posted(struct verbs_queue *q)
+{
+	while (q->tx_done != q->tx_posted)
+		q->tx_free[q->tx_free_n++] = q->tx_order[q->tx_done++ % VERBS_TX_ORDER];
+	q->tx_unsignalled = 0;
+}
+
+void verbs_break(struct verbs_queue *q)
+{
+	uint32_t runs = VERBS_RUNS;
+	drop_waiting(q);
+	/* Otherwise the control core asks for it already. */
+	if (atomic_compare_exchange_strong_explicit(&q->state, &runs, VERBS_BROKEN, memory_order_release,
+						    memory_order_relaxed))
+		verbs_signal(q->port->event_fd);
+}
+
+int verbs_rx_fill(struct verbs_queue *q)
+{
+	struct ibv_recv_wr *first = NULL, *bad;
+	for (uint32_t i = 0; i < q->rx_n; i++)
+		q->rx_posted[i] = true;
+	for (uint32_t i = 0; i < q->held; i++)
+		q->rx_posted[q->rx_held[i]] = false;
+	for (uint32_t i = q->rx_n; i-- > 0;) {
+		if (!q->rx_posted[i])
+			continue;
+		q->rx_wr[i].wr_id = (uint64_t)q->epoch << 32 | i;
+		q->rx_wr[i].next = first;
+		first = &q->rx_wr[i];
+	}
+	return first ? -ibv_post_recv(q->qp, first, &bad) : 0;
+}
+
+static void drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc[VERBS_BURST];
+	while (ibv_poll_cq(cq, VERBS_BURST, wc) > 0)
+		;
+}
+
+/* The pair sends again: with empty rings. */
+static bool go_on(struct verbs_queue *q)
+{
+	uint32_t repaired = VERBS_REPAIRED;
+	drain(q->rx_cq);
+	drain(q->tx_cq);
+	drop_waiting(q);
+	drop_posted(q);
+	q->epoch++;
+	bool filled = verbs_rx_fill(q) == 0;
+	if (!atomic_compare_exchange_strong_explicit(&q->state, &repaired, VERBS_RUNS, memory_order_release,
+						     memory_order_relaxed))
+		return false; /* LEAVING: the next look does it */
+	if (!filled)
+		verbs_break(q);
+	return filled;
+}
+
+bool verbs_enter_slow(struct verbs_queue *q)
+{
+	switch ((enum verbs_state)atomic_load_explicit(&q->state, memory_order_acquire)) {
+	case VERBS_RUNS:
+		return true;
+	case VERBS_REPAIRED:
+		return go_on(q);
+	case VERBS_LEAVING:
+		drop_waiting(q);
+		drop_posted(q);
+		atomic_store_explicit(&q->state, VERBS_LEFT, memory_order_release);
+		verbs_signal(q->port->event_fd);
+		return false;
+	case VERBS_BROKEN:
+	case VERBS_LEFT:
+		return false;
+	}
+	return false;
+}

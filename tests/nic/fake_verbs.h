@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A libibverbs of the tests' own, linked in place of the real one: a device whose queue pairs are UDP sockets of
+ * loopback, numbered by their ports, so it also works between processes. What it does, and does wrong, is said in
+ * `fake_verbs`. Keys are checked as a device does; packets for whom no buffer is posted are lost.
+ */
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum { FAKE_DEVICES_MAX = 4, FAKE_GIDS_MAX = 8 };
+
+struct fake_verbs {
+	unsigned devices; /* fake0, fake1 … */
+	enum ibv_transport_type transport;
+	int open_error; /* errno of ibv_open_device() and so on; 0: it works */
+	int reg_error, qp_error, cq_error, ah_error;
+	unsigned inline_max; /* beyond it queue pairs are refused */
+	struct ibv_device_attr limits;
+	struct ibv_port_attr port; /* all ports alike; `state` of the next is taken when asked for */
+	_Atomic int port_state;    /* enum ibv_port_state */
+	struct ibv_gid_entry gids[FAKE_GIDS_MAX];
+	unsigned gids_n;
+	_Atomic unsigned ah_delay_ms;        /* that making a handle takes */
+	bool (*spoil_rx)(struct ibv_wc *wc); /* NULL: they are as they are; false: it is held back behind the next */
+	bool (*spoil_tx)(struct ibv_wc *wc);
+	int (*post_send)(struct ibv_send_wr *wr); /* errno to refuse this one with; NULL: none is */
+	int (*post_recv)(struct ibv_recv_wr *wr);
+	/* Counted: */
+	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets;
+	_Atomic unsigned sent, sent_inline, signalled, posts, recv_posts, qkey_violations;
+	_Atomic uint8_t classes[16]; /* traffic class or service level of the last packets, by sequence % 16 */
+};
+
+extern struct fake_verbs fake_verbs;
+
+/** As at the start. */
+void fake_verbs_reset(void);
+/** An asynchronous event of the device, that is open. */
+void fake_verbs_event(enum ibv_event_type type);
+/** To the error state: all that is posted comes back with an error. By the thread that polls its queues. */
+void fake_verbs_break(uint32_t qpn);
+/** A packet from nowhere to a queue pair, with that key. */
+void fake_verbs_inject(uint32_t qpn, uint32_t qkey, const void *bytes, size_t len);
+
+#endif

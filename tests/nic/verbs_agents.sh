@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Groups of workers over the verbs driver and a device of the tests' own, and what a machine without a device is told.
+# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+. "$here/../e2e/cases.sh"
+farcall=$1
+agents=$2
+fake=$3
+
+over() { # arguments of the driver, how many workers, arguments of agents_net
+	args=$1
+	n=$2
+	shift 2
+	bounded env FAR_MODULE_DIR="$fake" FAR_NIC="verbs:$args" "$farcall" run -n "$n" -- "$agents" "$@"
+}
+over fake0,gid=2 2 1 1000000
+[ "$rc" -eq 0 ] && has out 'by verbs at verbs 127.0.0.1:'
+ok "two workers" $?
+over fake0,gid=3,rx_slots=64,dscp=off 3 2 100000
+ok "three of two shards, IPv6, few buffers" "$rc"
+bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info
+[ "$rc" -eq 0 ] && has out '^ *verbs  *available' && has out 'fake0 port 1 gid 2: 127.0.0.1 (RoCE v2, this host only'
+ok "farcall info" $?
+bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info --json
+json 'j["auto"] == "verbs" and "fake0 port 1" in j["advice"]["verbs"]'
+ok "farcall info --json" $?
+bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info --security none
+has out 'nothing: .*no GID of RoCE v2 with an address'
+ok "only loopback, and other hosts are wanted" $?
+bounded env FAR_MODULE_DIR="$dir" FAR_NIC=verbs "$farcall" info
+has out 'driver "verbs" is a module, and there is no '
+ok "the module is missing" $?
+if [ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
+	bounded env FAR_NIC=verbs "$farcall" run -n 2 -- "$agents" 1 1000
+	[ "$rc" -ne 0 ] && says 'shows no RDMA device' && says 'modprobe rdma_rxe'
+	ok "no device" $?
+fi
+bounded env FAR_NIC=verbs:rxe0,gid=x "$farcall" run -n 2 -- "$agents" 1 1000
+[ "$rc" -ne 0 ] && says "gid=x: an index of the port's GID table"
+ok "a wrong argument" $?
+finish

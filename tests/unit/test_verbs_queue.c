@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The verbs driver's queues over a device that does what it should, and one that does not. */
+#include "verbs_bench.h"
+
+static struct verbs_port *p;
+static uint32_t self;
+
+static void open_self(const char *args)
+{
+	p = bench_open(args, 2);
+	self = bench_place(p, p, 0);
+}
+
+/* One packet goes round. */
+static void goes_round(uint64_t number)
+{
+	uint64_t got[16];
+	cr_assert_eq(bench_commit(p, self, number, 100, 0), 0);
+	bench_flush(p);
+	cr_assert_eq(bench_take(p, 0, got), 1);
+	cr_assert_eq(got[0], number);
+}
+
+/* The control core sets a broken pair up, and its holder goes on. */
+static void is_repaired(unsigned queue)
+{
+	struct nic_pkt pkts[16];
+	cr_assert_eq(bench_state(p, queue), VERBS_BROKEN);
+	cr_assert_eq(verbs_queue_ops.recv(&p->queues[queue]->base, pkts, 16), 0);
+	for (unsigned i = 0; i < 5000 && bench_state(p, queue) == VERBS_BROKEN; i++, usleep(1000))
+		bench_step(p);
+	cr_assert_eq(bench_state(p, queue), VERBS_REPAIRED);
+	verbs_queue_ops.recv(&p->queues[queue]->base, pkts, 16);
+	cr_assert_eq(bench_state(p, queue), VERBS_RUNS);
+	cr_assert_eq(p->queues[queue]->tx_free_n, VERBS_TX_RING);
+}
+
+Test(verbs_queue, small_ones_inline_some_signalled_all_in_one_post)
+{
+	uint64_t got[16];
+	open_self("mtu=1100");
+	for (uint64_t i = 0; i < 10; i++)
+		cr_assert_eq(bench_commit(p, self, i, i < 5 ? fake_verbs.inline_max : fake_verbs.inline_max + 1, 0), 0);
+	cr_assert(fake_verbs.sent == 0 && fake_verbs.posts == 0);
+	bench_flush(p);
+	cr_assert(fake_verbs.posts == 1 && fake_verbs.sent == 10 && fake_verbs.sent_inline == 5);
+	cr_assert_eq(bench_take(p, 0, got), 10);
+	for (uint64_t i = 0; i < 10; i++)
+		cr_assert_eq(got[i], i);
+	for (unsigned round = 0; round < 100; round++)
+		goes_round(round);
+	cr_assert_eq(fake_verbs.signalled, (10 + 100) / VERBS_SIGNAL_EVERY);
+	cr_assert_eq(bench_commit(p, self, 0, 1025, 0), -EMSGSIZE);
+	bench_close(p);
+}
+
+/* Buffers of a burst are the reader's until the next recv(), which gives all of them back in one post. */
+Test(verbs_queue, receive_ring)
+{
+	struct nic_pkt pkts[64];
+	open_self("rx_slots=64");
+	for (uint64_t i = 0; i < 100; i++) /* more than fit are lost with the device, here they wait in the socket */
+		bench_commit(p, self, i, 20, 0);
+	bench_flush(p);
+	unsigned posts = fake_verbs.recv_posts, n = verbs_queue_ops.recv(&p->queues[0]->base, pkts, 64);
+	cr_assert_eq(n, VERBS_BURST);
+	cr_assert_eq(fake_verbs.recv_posts, posts);
+	for (uint64_t i = 0; i < n; i++)
+		cr_assert_eq(memcmp(pkts[i].body, &i, sizeof i), 0);
+	cr_assert_eq(verbs_queue_ops.recv(&p->queues[0]->base, pkts, 64), VERBS_BURST);
+	cr_assert_eq(fake_verbs.recv_posts, posts + 1);
+	cr_assert_eq(p->queues[0]->held, VERBS_BURST);
+	bench_close(p);
+}
+
+Test(verbs_queue, classes_of_service)
+{
+	uint64_t got[16];
+	open_self("dscp=0/8/10/18/26/34/46/46");
+	cr_assert_eq(fake_verbs.ahs, 7); /* two priorities share one */
+	for (uint8_t i = 0; i < 8; i++)
+		cr_assert_eq(bench_commit(p, self, i, 20, i), 0);
+	cr_assert_eq(bench_commit(p, self, 8, 20, 255), 0); /* nothing is believed of the caller */
+	bench_flush(p);
+	static const uint8_t tos[] = {0, 32, 40, 72, 104, 136, 184, 184, 184};
+	for (unsigned i = 0; i < sizeof tos; i++)
+		cr_assert_eq(fake_verbs.classes[i], tos[i]);
+	cr_assert_eq(bench_take(p, 0, got), 9);
+	bench_close(p);
+}
+
+/* InfiniBand has no global route: local identifiers and service levels. */
+Test(verbs_queue, infiniband)
+{
+	struct nic_addr addr;
+	char text[64];
+	fake_verbs.port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+	fake_verbs.port.lid = 7;
+	for (unsigned i = 0; i < fake_verbs.gids_n; i++)
+		fake_verbs.gids[i].gid_type = IBV_GID_TYPE_IB;
+	const struct nic_config config = {.queues = 1, .args = "sl=0/1/2/3/4/5/6/7", .beyond_host = true};
+	struct nic_port *port;
+	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
+	p = (struct verbs_port *)port;
+	self = bench_place(p, p, 0);
+	for (uint8_t i = 0; i < 8; i++)
+		cr_assert_eq(bench_commit(p, self, i, 20, i), 0);
+	bench_flush(p);
+	for (uint8_t i = 0; i < 8; i++)
+		cr_assert_eq(fake_verbs.classes[i], i);
+	verbs_port_ops.address(port, &addr);
+	verbs_port_ops.address_text(&addr, text, sizeof text);
+	cr_assert_eq(strncmp(text, "verbs lid 7:", 12), 0, "%s", text);
+	struct verbs_blob other;
+	memcpy(&other, addr.blob, sizeof other);
+	other.queue[0].qkey ^= 1;
+	other.gid[0] ^= 1;
+	memcpy(addr.blob, &other, sizeof other);
+	cr_assert_eq(verbs_port_ops.reach(port, &addr, &err), -EHOSTUNREACH);
+	cr_assert(strstr(err.text, "another InfiniBand subnet"));
+	bench_close(p);
+}
+
+/* Each queue has a key of its own, which others must know. */
+Test(verbs_queue, foreign_keys)
+{
+	uint64_t got[16], number = 5;
+	open_self(NULL);
+	const struct verbs_blob *b = &p->blob;
+	cr_assert_neq(b->queue[0].qkey, b->queue[1].qkey);
+	cr_assert_eq(b->queue[0].qkey & VERBS_QKEY_FOREIGN, 0);
+	fake_verbs_inject(b->queue[0].qpn, b->queue[0].qkey ^ 1, &number, sizeof number);
+	fake_verbs_inject(b->queue[0].qpn, b->queue[1].qkey, &number, sizeof number);
+	cr_assert_eq(bench_take(p, 0, got), 0);
+	cr_assert_eq(fake_verbs.qkey_violations, 2);
+	fake_verbs_inject(b->queue[0].qpn, b->queue[0].qkey, &number, sizeof number);
+	cr_assert_eq(bench_take(p, 0, got), 1);
+	bench_close(p);
+}
+
+/* ---- completions that cannot be ---- */
+
+static unsigned spoils;
+static uint64_t real_id;
+
+static bool wrong_opcode(struct ibv_wc *wc)
+{
+	wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+	return true;
+}
+
+static bool no_header(struct ibv_wc *wc)
+{
+	wc->byte_len = VERBS_GRH_BYTES - 1;
+	return true;
+}
+
+static bool too_long(struct ibv_wc *wc)
+{
+	wc->byte_len = VERBS_GRH_BYTES + p->mtu + 1;
+	return true;
+}
+
+static bool beyond_slots(struct ibv_wc *wc)
+{
+	wc->wr_id = (wc->wr_id & ~UINT64_C(0xffffffff)) | p->queues[0]->rx_n;
+	return true;
+}
+
+static bool other_life(struct ibv_wc *wc)
+{
+	wc->wr_id += UINT64_C(1) << 32;
+	return true;
+}
+
+/* The second says it is the first's. */
+static bool twice(struct ibv_wc *wc)
+{
+	if (spoils++ % 2 == 0)
+		real_id = wc->wr_id;
+	else
+		wc->wr_id = real_id;
+	return true;
+}
+
+static bool with_immediate(struct ibv_wc *wc)
+{
+	wc->wc_flags |= IBV_WC_WITH_IMM;
+	return true;
+}
+
+/* Until the next has been given. */
+static bool held_back(struct ibv_wc *wc)
+{
+	(void)wc;
+	return false;
+}
+
+/* Of two packets so many arrive; the others are counted, and nobody is the worse for it. */
+static void spoilt(bool (*how)(struct ibv_wc *), unsigned arrive, unsigned malformed, unsigned foreign)
+{
+	uint64_t got[16];
+	fake_verbs.spoil_rx = how;
+	struct nic_stats before = bench_stats(p);
+	bench_commit(p, self, 1, 100, 0);
+	bench_commit(p, self, 2, 100, 0);
+	bench_flush(p);
+	cr_assert_eq(bench_take(p, 0, got), arrive);
+	struct nic_stats after = bench_stats(p);
+	cr_assert_eq(after.rx_malformed - before.rx_malformed, malformed);
+	cr_assert_eq(after.rx_foreign - before.rx_foreign, foreign);
+	fake_verbs.spoil_rx = NULL;
+	goes_round(3);
+}
+
+Test(verbs_queue, completions_that_cannot_be)
+{
+	open_self(NULL);
+	spoilt(wrong_opcode, 0, 2, 0);
+	spoilt(no_header, 0, 2, 0);
+	spoilt(too_long, 0, 2, 0);
+	spoilt(beyond_slots, 0, 2, 0);
+	spoilt(other_life, 0, 2, 0);
+	spoilt(twice, 1, 1, 0);
+	spoilt(with_immediate, 0, 0, 2);
+	bench_close(p);
+}
+
+Test(verbs_queue, completions_out_of_order)
+{
+	uint64_t got[16];
+	open_self(NULL);
+	fake_verbs.spoil_rx = held_back;
+	for (uint64_t i = 0; i < 10; i++)
+		bench_commit(p, self, i, 100, 0);
+	bench_flush(p);
+	cr_assert_eq(bench_take(p, 0, got), 10);
+	for (uint64_t i = 0; i < 10; i++)
+		cr_assert_eq(got[i], i ^ 1);
+	fake_verbs.spoil_rx = NULL;
+	/* Of sends: what completes late is done already. */
+	fake_verbs.spoil_tx = held_back;
+	for (uint64_t i = 0; i < 3 * VERBS_TX_RING; i++) {
+		cr_assert_eq(bench_commit(p, self, i, 100, 0), 0);
+		bench_flush(p);
+		bench_take(p, 0, got);
+	}
+	cr_assert_eq(bench_state(p, 0), VERBS_RUNS);
+	cr_assert(verbs_queue_ops.tx_room(&p->queues[0]->base, self) >= VERBS_TX_SLOTS - VERBS_SIGNAL_EVERY);
+	bench_close(p);
+}
+
+/* ---- a device that refuses ---- */
+
+static int refusal;
+static unsigned accepted;
+
+static int refuse_after(struct ibv_send_wr *wr)
+{
+	(void)wr;
+	return accepted-- ? 0 : refusal;
+}
+
+/* Its ring is full: what it did not take waits, in order, and is tried again. */
+Test(verbs_queue, full_for_now)
+{
+	uint64_t got[16];
+	open_self(NULL);
+	for (int sign = -1; sign <= 1; sign += 2) {
+		refusal = sign * ENOMEM;
+		accepted = 3;
+		fake_verbs.post_send = refuse_after;
+		for (uint64_t i = 0; i < 10; i++)
+			cr_assert_eq(bench_commit(p, self, i, 100, 0), 0);
+		cr_assert_eq(verbs_queue_ops.deadline(&p->queues[0]->base), UINT64_MAX);
+		bench_flush(p);
+		cr_assert_neq(verbs_queue_ops.deadline(&p->queues[0]->base), UINT64_MAX);
+		cr_assert_eq(bench_state(p, 0), VERBS_RUNS);
+		fake_verbs.post_send = NULL;
+		unsigned n = bench_take(p, 0, got); /* it pushes as well */
+		cr_assert_eq(n, 10);
+		for (uint64_t i = 0; i < n; i++)
+			cr_assert_eq(got[i], i);
+		cr_assert_eq(verbs_queue_ops.deadline(&p->queues[0]->base), UINT64_MAX);
+	}
+	bench_close(p);
+}
+
+/* A place is let go of while the device takes nothing: its handle must not be in what is sent later. */
+Test(verbs_queue, full_when_a_place_goes)
+{
+	open_self(NULL);
+	refusal = ENOMEM;
+	accepted = 0;
+	fake_verbs.post_send = refuse_after;
+	bench_commit(p, self, 1, 100, 0);
+	bench_flush(p);
+	accepted = 0;
+	verbs_queue_ops.detach(&p->queues[0]->base, self);
+	cr_assert(p->queues[0]->tx_first == NULL);
+	cr_assert_eq(bench_stats(p).tx_dropped, 1);
+	verbs_port_ops.drop(&p->base, self);
+	fake_verbs.post_send = NULL;
+	is_repaired(0);
+	self = bench_place(p, p, 0);
+	goes_round(4);
+	bench_close(p);
+}
+
+static void breaks_and_mends(void)
+{
+	cr_assert_eq(bench_state(p, 0), VERBS_BROKEN);
+	/* Meanwhile what is sent is lost, and counted. */
+	uint64_t dropped = bench_stats(p).tx_dropped;
+	for (uint64_t i = 0; i < 4 * VERBS_TX_RING; i++) {
+		int error = bench_commit(p, self, i, 50, 0);
+		cr_assert(error == 0 || error == -EAGAIN);
+	}
+	bench_flush(p);
+	cr_assert(bench_stats(p).tx_dropped > dropped);
+	is_repaired(0);
+	goes_round(9);
+	goes_round(10);
+	for (uint64_t i = 0; i < 2 * p->queues[0]->rx_n; i++) /* all buffers are there */
+		goes_round(i);
+}
+
+Test(verbs_queue, send_is_refused)
+{
+	open_self(NULL);
+	refusal = EINVAL;
+	accepted = 2;
+	fake_verbs.post_send = refuse_after;
+	for (uint64_t i = 0; i < 5; i++)
+		cr_assert_eq(bench_commit(p, self, i, 100, 0), 0);
+	bench_flush(p);
+	fake_verbs.post_send = NULL;
+	cr_assert_eq(bench_stats(p).tx_dropped, 3);
+	breaks_and_mends();
+	bench_close(p);
+}
+
+static int refuse_buffer(struct ibv_recv_wr *wr)
+{
+	(void)wr;
+	return EIO;
+}
+
+Test(verbs_queue, buffers_are_refused)
+{
+	uint64_t got[16];
+	open_self(NULL);
+	goes_round(1);
+	fake_verbs.post_recv = refuse_buffer;
+	cr_assert_eq(bench_take(p, 0, got), 0);
+	fake_verbs.post_recv = NULL;
+	breaks_and_mends();
+	bench_close(p);
+}
+
+/* The device gives up: all that was posted comes back, in this life and after it. */
+Test(verbs_queue, error_state)
+{
+	uint64_t got[16];
+	open_self("rx_slots=100");
+	for (unsigned round = 0; round < 3; round++) {
+		goes_round(1);
+		fake_verbs_break(p->queues[0]->qp->qp_num);
+		bench_commit(p, self, 1, 100, 0);
+		bench_flush(p);
+		for (unsigned i = 0; i < 10 && bench_state(p, 0) == VERBS_RUNS; i++)
+			cr_assert_eq(bench_take(p, 0, got), 0);
+		breaks_and_mends();
+	}
+	cr_assert_eq(p->queues[0]->epoch, 3);
+	cr_assert_eq(bench_state(p, 1), VERBS_RUNS); /* the other queue is none the worse */
+	bench_close(p);
+}
+
+/* What is readable when the pair is repaired stays so until the next recv(). */
+Test(verbs_queue, a_burst_outlives_a_repair)
+{
+	struct nic_pkt pkts[16];
+	uint8_t before[3][200];
+	open_self("rx_slots=64");
+	for (uint64_t i = 0; i < 3; i++)
+		bench_commit(p, self, 100 + i, 200, 0);
+	bench_flush(p);
+	cr_assert_eq(verbs_queue_ops.recv(&p->queues[0]->base, pkts, 16), 3);
+	for (unsigned i = 0; i < 3; i++)
+		memcpy(before[i], pkts[i].body, 200);
+	verbs_break(p->queues[0]);
+	while (bench_state(p, 0) == VERBS_BROKEN)
+		bench_step(p);
+	for (unsigned i = 0; i < 200; i++) { /* commit looks at the state too */
+		bench_commit(p, self, i, 200, 0);
+		bench_flush(p);
+	}
+	cr_assert_eq(bench_state(p, 0), VERBS_RUNS);
+	for (unsigned i = 0; i < 3; i++)
+		cr_assert_eq(memcmp(before[i], pkts[i].body, 200), 0);
+	unsigned posted = 0;
+	for (unsigned i = 0; i < 64; i++)
+		posted += p->queues[0]->rx_posted[i];
+	cr_assert_eq(posted, 61);
+	bench_close(p);
+}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# The verbs driver on the kernel's soft-RoCE.
+# usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address
+#        verbs.sh workers              groups of workers; what bad configurations and missing rights are told
+#        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run
+. "$VM_TOP/tests/vm/guest.sh"
+# shellcheck disable=SC2086 # words of $as_user
+unset FAR_MODULE_DIR
+farcall=$VM_BUILD/farcall
+info() { bounded "$farcall" info --security none; }
+
+if [ "$1" = workers ]; then
+	info
+	shows "without a device, what to load" out 'verbs .*no RDMA device.*modprobe rdma_rxe'
+fi
+modprobe -a rdma_rxe dummy
+ip link add dummy0 type dummy && ip link set dummy0 up && ip addr add 10.9.0.1/24 dev dummy0 &&
+	ip -6 addr add fd00:9::1/64 nodad dev dummy0
+ok "a network of our own" $?
+
+contract() { # device and GID, more arguments
+	ulimit -n 16384
+	guard_s=800
+	bounded "$VM_BUILD/tests/nic/nic_conformance" --driver verbs "$@"
+	did "conformance"
+	log "$(tail -n 1 "$dir/out")"
+	cp "$dir/out" "$VM_RUN/conformance"
+}
+
+add() { # soft-RoCE device, interface
+	rdma link add "$1" type rxe netdev "$2"
+	ok "$1 over $2" $?
+}
+
+# Workers of a group that all take $FAR_NIC.
+together() { # name, how many, program...
+	name=$1
+	n=$2
+	shift 2
+	bounded "$farcall" run -n "$n" -- "$@"
+	did "$name"
+}
+
+workers() {
+	add rxe0 dummy0
+	info
+	shows "info: the device" out 'verbs  *rxe0: up to [0-9]* queue pairs'
+	shows "info: its port" out 'rxe0 port 1: Ethernet, active, MTU 1024'
+	shows "info: its IPv4 address" out 'rxe0 port 1 gid [0-9]*: 10.9.0.1 (RoCE v2, dummy0)'
+	shows "info: its IPv6 address" out 'rxe0 port 1 gid [0-9]*: fd00:9::1 (RoCE v2, dummy0)'
+	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
+	bounded "$farcall" info
+	shows "closed, without security=none" out 'verbs is left out: .*say security=none'
+
+	export FAR_NIC=verbs
+	together "two workers" 2 "$VM_BUILD/tests/nic/agents_net" 1 3000000
+	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
+	together "four workers" 4 "$VM_BUILD/tests/nic/agents_net" 1 300000
+	together "two workers of two shards" 2 "$VM_BUILD/tests/nic/agents_net" 2 300000
+	export FAR_NIC=verbs:rxe0,gid=2,rx_slots=64,dscp=off
+	together "IPv6, few buffers" 2 "$VM_BUILD/tests/nic/agents_net" 1 300000
+	export FAR_NIC=verbs
+	unset FAR_NIC
+	bounded "$farcall" perf latency --nic verbs --security none --seconds 1
+	did "farcall perf latency"
+	log "$(grep -A 1 -m 1 p50 "$dir/out" | tail -n 1)"
+	bounded "$farcall" train --nic verbs --security none --servers 2 --workers 2 --rows 5000 --epochs 4 --json
+	ok "farcall train, four processes" "$rc"
+
+	# By its bounds and rights.
+	chmod 777 "$dir"
+	bounded $as_user env FAR_RUNTIME_DIR="$dir/user" FAR_NIC=verbs "$farcall" run -n 2 -- "$VM_BUILD/tests/nic/agents_net" 1 20000
+	did "an ordinary user"
+	bounded $as_user env FAR_NIC=verbs prlimit --memlock=65536 "$farcall" info --security none
+	shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it (ulimit -l [0-9]'
+	chmod 600 /dev/infiniband/uverbs0
+	bounded $as_user "$farcall" info --security none
+	shows "no right to the device" out 'no permission to open /dev/infiniband/uverbs0'
+	mv /dev/infiniband/uverbs0 "$dir/uverbs0"
+	info
+	shows "the device's node is missing" out '/dev/infiniband/uverbs0 is not here'
+	mv "$dir/uverbs0" /dev/infiniband/uverbs0
+	chmod 666 /dev/infiniband/uverbs0
+	FAR_NIC=verbs:rxe7 info
+	shows "a device that is not there" out 'no device "rxe7"; there are: rxe0'
+	FAR_NIC=verbs:rxe0,port=2 info
+	shows "a port that is not there" out 'rxe0 has 1 ports, not a port 2'
+	FAR_NIC=verbs:rxe0,gid=900 info
+	shows "a GID that is not there" out 'rxe0 port 1 has no such GID of RoCE v2'
+	FAR_NIC='verbs:rxe0;udp' FAR_LISTEN=10.8.0.0/16 info
+	shows "an address that is not there" out 'no address that listen=10.8.0.0/16 names'
+	FAR_NIC=verbs:rxe0,rx_slots=1 info
+	shows "a wrong argument" out 'rx_slots=1: receive buffers of a queue, 64 to 16384'
+	ip link set dummy0 down
+	info
+	shows "the port is down" out 'verbs .*rxe0 port 1 is .*ip link set its interface up'
+	ip link set dummy0 up
+	ip addr flush dev dummy0
+	info
+	shows "no address" out 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
+}
+
+calls() { cut -d' ' -f1 "$dir/calls/state" 2>/dev/null || echo 0; }
+leads() { grep -q " $1 " "$dir/calls/state"; }
+more() { [ "$(calls)" -ge "$wanted" ]; }
+goes_on() { # name
+	wanted=$(($(calls) + 200))
+	within 120 more
+	ok "$1" $?
+}
+
+removed() {
+	add rxe0 dummy0
+	mkdir "$dir/calls"
+	FAR_NIC='verbs;udp:listen=127.0.0.1' "$farcall" run -n 2 -- "$VM_BUILD/tests/nic/calls_on" "$dir/calls" \
+		>"$dir/group-out" 2>"$dir/group-err" </dev/null &
+	group=$!
+	within 120 leads verbs
+	ok "calls by verbs" $?
+	goes_on "calls"
+	ip link set dummy0 down
+	within 120 leads udp
+	ok "the interface is down: by udp" $?
+	goes_on "calls while it is down"
+	ip link set dummy0 up
+	within 120 leads verbs
+	ok "the interface is up: by verbs" $?
+	goes_on "calls as before"
+	timeout -k 10 120 rdma link delete rxe0
+	ok "the kernel gets the device back" $?
+	within 120 leads udp
+	ok "the device was removed: by udp" $?
+	goes_on "calls without the device"
+	: >"$dir/calls/stop"
+	rc=0
+	wait $group || rc=$?
+	cat "$dir/group-out" "$dir/group-err"
+	did "no call was lost, or ran twice"
+	log "$(cat "$dir/group-out")"
+}
+
+case $1 in
+contract)
+	case $2 in
+	lo)
+		add rxe0 lo
+		contract
+		;;
+	v4)
+		add rxe0 dummy0
+		contract --open
+		;;
+	v6)
+		add rxe0 dummy0
+		contract --open --args rxe0,gid=2
+		;;
+	esac
+	;;
+workers) workers ;;
+removed) removed ;;
+esac
+finish
