@@ -180,8 +180,7 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 	case FAR_PEER_LOST:
 	case FAR_UNREACHABLE:
 		return death_excused(j->h, c->from, c->to, c->ended) ||
-		       ((c->kind == LOAD_RREF || c->kind == LOAD_OBJECT) &&
-			death_excused(j->h, c->third, c->to, c->ended)) ||
+		       (c->kind == LOAD_RREF && death_excused(j->h, c->third, c->to, c->ended)) ||
 		       object_call(j, c, "%s, and nothing has happened to either", name);
 	case FAR_CANCELLED:
 		return c->cancelled <= c->ended || object_call(j, c, "CANCELLED, which nobody asked for");

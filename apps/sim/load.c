@@ -261,15 +261,14 @@ static enum far_status tried(const struct job *j, uint64_t until, enum far_statu
 	return FAR_TIMEOUT;
 }
 
-/* The value is made on one worker and fetched by another, or asked of the object that was made there; with it that one
- * hands the reference back. */
+/* The value is made on one worker and fetched by another, which hands the reference back beside it. */
 static enum far_status shared(const struct job *j, struct far_rref *r, struct far_err *err)
 {
 	struct load *load = j->w->load;
 	struct far_val arg = far_rref_val(r), out = {0};
 	enum far_status status =
 		far_rpc_sync_to(j->alive->agent, (struct far_to){(int32_t)load->history->calls[j->number].third, 0},
-				j->kind == LOAD_OBJECT ? LOAD_FN_ASK : LOAD_FN_FETCH, &arg, 1, &j->opts, &out, err);
+				LOAD_FN_FETCH, &arg, 1, &j->opts, &out, err);
 	if (status == FAR_OK) {
 		const struct far_val *v = far_list_get(&out, 0), *same = far_list_get(&out, 1);
 		if (!v || v->type != FAR_TYPE_BYTES || !same || same->type != FAR_TYPE_RREF ||
@@ -294,9 +293,8 @@ static void rref(const struct job *j)
 	load->history->calls[j->number].third = draw_other(w);
 	do
 		status = tried(j, until,
-			       far_remote_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0},
-					     j->kind == LOAD_OBJECT ? LOAD_CLASS : LOAD_FN_ECHO, &arg, 1, &j->opts, &r,
-					     &err),
+			       far_remote_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, LOAD_FN_ECHO, &arg, 1,
+					     &j->opts, &r, &err),
 			       &err);
 	while (status == FAR_BUSY);
 	if (status == FAR_OK) {
@@ -401,7 +399,7 @@ static void make_call(struct load_worker *w, const struct load_life *alive)
 	}
 	if (j.kind == LOAD_ONEWAY)
 		oneway(&j);
-	else if (j.kind == LOAD_RREF || j.kind == LOAD_OBJECT)
+	else if (j.kind == LOAD_RREF)
 		rref(&j);
 	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL)
 		typed(&j);
@@ -488,7 +486,6 @@ void load_init(struct load *load, const struct scenario *scenario, struct sim *s
 void load_fini(struct load *load)
 {
 	for (uint32_t i = 0; i < load->scenario->workers; i++) {
-		must(load->workers[i].objects == 0); /* their agents are gone */
 		load_forget_laters(&load->workers[i]);
 		free(load->workers[i].sequences);
 	}

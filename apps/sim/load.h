@@ -34,10 +34,7 @@ struct load_worker {
 			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
-	struct far_function functions[4], constructor;
-	struct far_method methods[2];
-	struct far_class cls;
-	uint64_t objects; /* that live */
+	struct far_function functions[3];
 };
 
 /** What the callers of one life share. */

@@ -10,8 +10,6 @@
 #define LOAD_FN_ECHO      "sim::echo"
 #define LOAD_FN_SLOW      "sim::slow"
 #define LOAD_FN_FETCH     "sim::fetch"
-#define LOAD_FN_ASK       "sim::ask"
-#define LOAD_CLASS        "sim::Thing"
 
 enum load_id {
 	LOAD_ID_ECHO = 1,

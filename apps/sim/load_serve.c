@@ -178,106 +178,8 @@ static enum far_status fn_fetch(struct far_req *req, const struct far_val *args,
 	return status;
 }
 
-/* ---- objects ---- */
-
-/* Of a call. */
-struct thing {
-	struct load_worker *worker;
-	uint64_t number, asked;
-};
-
-static enum far_status thing_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct load_worker *w = user;
-	uint64_t number;
-	(void)n;
-	if (!arrived(w, args[0].u.s.data, args[0].u.s.len, &number))
-		return FAR_INVALID;
-	struct thing *t = malloc(sizeof *t);
-	must(t != NULL);
-	*t = (struct thing){w, number, 0};
-	w->objects++;
-	return far_return_object(req, t);
-}
-
-static void thing_end(void *object, void *user)
-{
-	struct thing *t = object;
-	struct load_worker *w = user;
-	must(t->worker == w && w->objects > 0);
-	t->worker = NULL;
-	w->objects--;
-	free(t);
-}
-
-/* Waits for a while, and is still there. */
-static enum far_status thing_wait(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
-{
-	struct thing *t = object;
-	struct load_worker *w = user;
-	(void)args;
-	(void)n;
-	t->asked++;
-	load_sleep(w->load->plans[t->number].work_ns);
-	must(t->worker == w && t->asked > 0);
-	return far_return(req, NULL);
-}
-
-static enum far_status thing_value(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
-{
-	const struct thing *t = object;
-	struct load_worker *w = user;
-	(void)args;
-	(void)n;
-	must(t->worker == w);
-	uint32_t len = w->load->plans[t->number].reply;
-	void *bytes = malloc(len + 1);
-	must(bytes != NULL);
-	load_fill(LOAD_REPLY(t->number), bytes, len);
-	struct far_val v = far_bytes(bytes, len);
-	enum far_status status = far_return(req, &v);
-	free(bytes);
-	return status;
-}
-
-/* Calls both methods, the one that waits without waiting for it. */
-static enum far_status fn_ask(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_err err = {0};
-	struct far_val v = {0};
-	struct far_future *f = NULL;
-	(void)n;
-	(void)user;
-	far_rref_rpc_async(args[0].u.rref, "wait", NULL, 0, NULL, &f, NULL);
-	far_future_free(f);
-	enum far_status status = far_rref_rpc_sync(args[0].u.rref, "value", NULL, 0, NULL, &v, &err);
-	if (status)
-		return far_fail(req, status, err.code, "%s", err.text);
-	struct far_val both[2] = {v, args[0]}, list = far_list(both, 2);
-	status = far_return(req, &list);
-	far_val_fini(&v);
-	return status;
-}
-
-static void object_opts(struct load_worker *w, struct far_opts *opts)
-{
-	w->constructor = (struct far_function){LOAD_CLASS "(bytes data) -> " LOAD_CLASS, FAR_KIND_INLINE, thing_new, w};
-	w->methods[0] = (struct far_method){"value() -> bytes", FAR_KIND_INLINE, thing_value, w};
-	w->methods[1] = (struct far_method){"wait() -> none", FAR_KIND_FIBER, thing_wait, w};
-	w->cls = (struct far_class){.name = LOAD_CLASS,
-				    .constructors = &w->constructor,
-				    .constructors_n = 1,
-				    .methods = w->methods,
-				    .methods_n = 2,
-				    .destroy = thing_end,
-				    .user = w};
-	opts->classes = &w->cls;
-	opts->classes_n = 1;
-}
-
 void load_opts(struct load_worker *w, struct far_opts *opts)
 {
-	object_opts(w, opts);
 	w->messages[0] = (struct far_msg_handler){LOAD_ID_ECHO, FAR_KIND_INLINE, on_echo, w};
 	w->messages[1] = (struct far_msg_handler){LOAD_ID_FIBER, FAR_KIND_FIBER, on_echo, w};
 	w->messages[2] = (struct far_msg_handler){LOAD_ID_SLOW, FAR_KIND_FIBER, on_slow, w};
@@ -288,7 +190,6 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	w->functions[0] = (struct far_function){LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w};
 	w->functions[1] = (struct far_function){LOAD_FN_SLOW "(bytes data) -> bytes", FAR_KIND_FIBER, fn_slow, w};
 	w->functions[2] = (struct far_function){LOAD_FN_FETCH "(rref r) -> List", FAR_KIND_FIBER, fn_fetch, w};
-	w->functions[3] = (struct far_function){LOAD_FN_ASK "(rref r) -> List", FAR_KIND_FIBER, fn_ask, w};
 	opts->messages = w->messages;
 	opts->messages_n = sizeof w->messages / sizeof *w->messages;
 	opts->functions = w->functions;

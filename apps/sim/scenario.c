@@ -9,9 +9,9 @@
 #define SECOND UINT64_C(1000000000)
 #define HOUR   (3600 * SECOND)
 
-const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",   "fiber", "slow",   "deferred", "nested",
-						     "oneway", "typed", "retry",  "fanout",   "cancel",
-						     "fail",   "rref",  "object", NULL};
+const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",   "fiber", "slow",  "deferred", "nested",
+						     "oneway", "typed", "retry", "fanout",   "cancel",
+						     "fail",   "rref",  NULL};
 const char *const disturb_drop_names[DISTURB_DROPS + 1] = {"request", "reply",  "error", "cancel", "cancelled",
 							   "oneway",  "credit", "ask",   "large",  "data",
 							   "grant",   "refuse", "abort", NULL};

@@ -24,7 +24,6 @@ enum load_kind {
 	LOAD_CANCEL, /* a slow one, cancelled after `cancel_after` */
 	LOAD_FAIL,   /* the handler answers with an error */
 	LOAD_RREF,   /* far_remote(), then a third worker fetches the value and answers with it */
-	LOAD_OBJECT, /* far_remote() of an object, then a third worker calls its method and answers with the result */
 	LOAD_KINDS
 };
 extern const char *const load_kind_names[LOAD_KINDS + 1];
