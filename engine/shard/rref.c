@@ -305,14 +305,14 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 
 /* ---- ends ---- */
 
-/* Those that the dead worker would have made. */
+/* Those that this life of the worker would have made. Others may have spoken of those of its next one already. */
 static void end_expected(struct shard *s, const struct session *se)
 {
 	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
 	struct outcome lost = {.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1};
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
-		if (r->owned && r->expected && rref_rank(r->base.id.life) == se->worker)
+		if (r->owned && r->expected && r->base.id.life == se->life)
 			rref_settle(s, r, &lost, false);
 	}
 }

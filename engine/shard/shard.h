@@ -128,6 +128,7 @@ struct session {
 	struct rref_pins *rref_pins;
 	struct rref_note *notes, **notes_tail, *notes_out;
 	struct shard *home; /* of whoever is told of the end of those */
+	uint64_t life;      /* of the worker, as in the names that it gives; of the last session, while none is up */
 };
 
 static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");

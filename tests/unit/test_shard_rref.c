@@ -173,6 +173,29 @@ Test(shard_rref, maker_lost)
 	expect_empty();
 }
 
+/* A life of a worker is lost while another worker asks for a value that the next life is to have made. Expect the
+ * fetch to wait for that. */
+Test(shard_rref, maker_lives_again)
+{
+	struct rref_fetch f = {OUR_LIFE, rref_name(rref_life(PEER, 6), 0, 0, 7)};
+	from(NIC_OTHER, RREF_FETCH, 1, &f, sizeof f);
+	fetch(NIC_OTHER, 2, PEER, 7);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	struct shm_head h;
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert(h.call == 2 && h.fn == FAR_PEER_LOST);
+	expect_nothing();
+	struct rref_op op = {RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, f.id, f.id};
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
+	expect_said(NIC_PEER, 3, FAR_OK);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
+	expect_empty();
+}
+
 /* The same fork said twice. Expect one. */
 Test(shard_rref, fork_twice)
 {
