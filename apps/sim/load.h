@@ -21,6 +21,14 @@ struct load_later {
 	uint64_t number;
 };
 
+#define LOAD_REFS_MAX 12 /* that a worker keeps */
+
+/** A reference that is kept, and the call that made its value. */
+struct load_ref {
+	struct far_rref *rref;
+	uint64_t number;
+};
+
 /** One worker's application, over all of its lives. */
 struct load_worker {
 	struct load *load;
@@ -34,7 +42,9 @@ struct load_worker {
 			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
-	struct far_function functions[3];
+	struct far_function functions[5];
+	struct load_ref refs[LOAD_REFS_MAX]; /* that this life keeps */
+	uint32_t refs_n;
 };
 
 /** What the callers of one life share. */
@@ -77,6 +87,10 @@ unsigned load_callers(const struct load_worker *w);
 void load_run(struct cluster_worker *cw, void *life);
 /** Its process is about to die. */
 void load_killed(struct load_worker *w);
+/** It has died. */
+void load_dead(struct load_worker *w);
+/** All workers give back the references that they keep; while `hold` or `stop` they keep no new ones. */
+void load_let_go(struct load *load);
 /** Every caller has made its calls, and all have ended. */
 bool load_done(const struct load *load);
 

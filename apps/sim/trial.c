@@ -192,6 +192,7 @@ static bool settle(struct trial *t, uint64_t most_ns, uint64_t step_ns)
 static void pause_and_look(struct trial *t)
 {
 	t->load.hold = true;
+	load_let_go(&t->load);
 	for (unsigned i = 0; i < t->scenario->workers; i++)
 		t->idle += agent_of(t, i) ? t->load.workers[i].busy : 0;
 	if (settle(t, QUIET_NS, FAR_MS) && t->disturb.under_way == 0)
@@ -294,6 +295,7 @@ static void run(struct trial *t)
 	run_work(t, cluster_now(t->cluster) + t->scenario->time_ns);
 	disturb_end(&t->disturb);
 	t->load.stop = true;
+	load_let_go(&t->load);
 	join_again(t);
 	come_to_rest(t);
 	count(t);

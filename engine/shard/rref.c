@@ -3,6 +3,7 @@
 #include "shard/rref.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static void gone(struct shard *s, struct far_rref *r)
 		list_out(s, r);
 		rref_table_remove(&s->rrefs->records, r->base.id);
 		forget(r);
-	} else if (r->failed || s->stopped || !future_done(r->known)) {
+	} else if (r->failed || s->stopped || !future_done(r->known) || MUTANT(RREF_UNDELETED)) {
 		rref_end(s, r);
 	} else { /* it ends with the note */
 		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
@@ -266,6 +267,8 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 {
 	struct session *se = &s->sessions[session];
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
+	if (f && MUTANT(RREF_TWICE))
+		rref_ref(&r->base);
 	if (f)
 		return f->session == session && f->rref == r;
 	struct far_buf *buf = buf_alloc(sizeof *f);
@@ -319,7 +322,7 @@ static void end_expected(struct shard *s, const struct session *se)
 
 void rref_session_down(struct shard *s, struct session *se)
 {
-	while (se->rref_forks)
+	while (se->rref_forks && !MUTANT(RREF_DEAD_KEPT))
 		rref_fork_end(s, se->rref_forks);
 	while (se->rref_pins) {
 		struct rref_pins *p = se->rref_pins;
