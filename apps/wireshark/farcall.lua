@@ -167,6 +167,7 @@ local codes = {
 		{ value = 20, name = "DENIED" },
 		{ value = 21, name = "UNREACHABLE" },
 		{ value = 22, name = "SYSTEM" },
+		{ value = 23, name = "GONE" },
 	},
 	large_kind = {
 		{ value = 1, name = "REQUEST" },

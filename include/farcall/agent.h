@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 struct far_agent;
+struct far_class;
 struct far_req;
 
 /** Who runs the shard, that is, who polls its queues. */
@@ -191,6 +192,9 @@ struct far_opts {
 	 * those workers that say the same; for networks whose own checks are trusted. Default: FAR_CHECKSUM in the
 	 * environment, else "on". */
 	const char *checksum;
+	const struct far_class *classes; /* of objects, <farcall/object.h>; registered after the types, before the
+					    functions */
+	size_t classes_n;
 	uint64_t peer_limit_ns; /* a worker that owes an answer or an acknowledgement and is not heard for so long over
 				   a network is lost: [10 ms, 1 h], default 1 s, however many packets were lost. Shorter
 				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over

@@ -9,6 +9,7 @@
 #include <farcall/group.h>
 #include <farcall/memory.h>
 #include <farcall/message.h>
+#include <farcall/object.h>
 #include <farcall/rpc.h>
 #include <farcall/rref.h>
 #include <farcall/status.h>

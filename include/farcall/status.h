@@ -39,7 +39,8 @@ extern "C" {
 	X(PROTOCOL, "protocol error")                                                                                  \
 	X(DENIED, "access denied")                                                                                     \
 	X(UNREACHABLE, "no common transport or unreachable")                                                           \
-	X(SYSTEM, "system error")
+	X(SYSTEM, "system error")                                                                                      \
+	X(GONE, "the object was destroyed")
 
 enum far_status {
 #define FAR_STATUS_ENUM(name, text) FAR_##name,
