@@ -44,4 +44,13 @@ for source in "$documents"/*.c; do
 	ok "$name.c: is in the README, runs, and has less than 150 lines" $?
 done
 
+bounded python3 "$(dirname "$0")/example_names.py" --index "$top/include/farcall" "$documents/FROM_PYTORCH.md"
+ok "FROM_PYTORCH.md: every name is in the headers, and every call has a place" $?
+sed 's/far_future_then/far_future_than/; s/far_opts\.group/far_opts.groop/; s/`FAR_TIMEOUT`/`FAR_TIMEOUTS`/; s/`get_metrics()`//; s/agent\.get_metrics()//' \
+	"$documents/FROM_PYTORCH.md" >"$dir/wrong.md"
+bounded python3 "$(dirname "$0")/example_names.py" --index "$top/include/farcall" "$dir/wrong.md"
+[ $rc -eq 1 ] && says "far_future_than is in no header" && says "struct far_opts has no groop" &&
+	says "FAR_TIMEOUTS is in no header" && says "has no row for get_metrics"
+ok "names that are not there are found" $?
+
 finish
