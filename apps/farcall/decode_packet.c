@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Each structure of engine/wire/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
 #include "base/crc32c.h"
+#include "base/rref.h"
 #include "ctl/info.h"
 #include "decode.h"
 #include "link/link_assemble.h"
@@ -116,6 +117,9 @@ static const struct field retry_fields[] = {FIELD_MUST(head_retry, seq, NUMBER, 
 					    FIELD_MUST(head_retry, floor, NUMBER, 1, ANY)};
 static const struct layout retry_layout = LAYOUT("retry", head_retry, true, retry_fields);
 
+static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
+static const struct layout object_layout = LAYOUT("object", rref_id, true, object_fields);
+
 /* ---- names ---- */
 
 #define NAMES_MAX 24
@@ -165,6 +169,7 @@ static const struct bit flags[] = {
 	{HEAD_TLV, "TLV", (2u << HEAD_ABORT) - 2},
 	{HEAD_RETRY, "RETRY", OF(REQUEST) | OF(CANCEL) | ANSWERS},
 	{HEAD_RREFS, "RREFS", OF(REPLY) | OF(LARGE)},
+	{HEAD_METHOD, "METHOD", OF(REQUEST) | OF(LARGE)},
 	{FAR_EXECUTED_MAYBE << HEAD_EXECUTED_SHIFT, "MAYBE", OF(ERROR) | OF(CANCELLED)},
 	{FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT, "YES", OF(ERROR) | OF(CANCELLED)},
 };
@@ -304,6 +309,13 @@ static bool print_request(struct printer *p, unsigned bits, const uint8_t *bytes
 			return wrong(p, "hash", "size");
 		len -= sizeof(struct head_hash);
 		if (!print_layout(p, &hash_layout, bytes + len, sizeof(struct head_hash), 0))
+			return false;
+	}
+	if (bits & HEAD_METHOD) {
+		if (len < sizeof(struct rref_id))
+			return wrong(p, "object", "size");
+		len -= sizeof(struct rref_id);
+		if (!print_layout(p, &object_layout, bytes + len, sizeof(struct rref_id), 0))
 			return false;
 	}
 	if (!(bits & HEAD_TYPED))

@@ -35,8 +35,9 @@ static int keep_rref(struct values_arena *arena, const uint8_t *src, struct far_
 
 static void print_rref(FILE *out, const struct rref_wire *w)
 {
-	fprintf(out, "rref(%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%04x)", w->owner,
-		w->id.life, w->id.number, w->fork.life, w->fork.number, (unsigned)w->types);
+	fprintf(out,
+		"rref(%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%04x,%016" PRIx64 ")",
+		w->owner, w->id.life, w->id.number, w->fork.life, w->fork.number, (unsigned)w->types, w->cls);
 }
 
 /* The reader asks once: strings and customs stay where they are. */

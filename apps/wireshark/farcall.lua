@@ -91,6 +91,10 @@ local layouts = {
 		{ name = "name", bytes = 8, as = "id" },
 		{ name = "signature", bytes = 8, as = "id" },
 	} },
+	object = { size = 16, little = true, fields = {
+		{ name = "life", bytes = 8, as = "id" },
+		{ name = "number", bytes = 8, as = "id" },
+	} },
 	retry = { size = 16, little = true, fields = {
 		{ name = "seq", bytes = 8, as = "number", low = "1" },
 		{ name = "floor", bytes = 8, as = "number", low = "1" },
@@ -140,6 +144,7 @@ local codes = {
 		{ value = 4, name = "TLV", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true, ONEWAY = true, CREDIT = true, ASK = true, LARGE = true, DATA = true, GRANT = true, REFUSE = true, ABORT = true } },
 		{ value = 8, name = "RETRY", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true } },
 		{ value = 16, name = "RREFS", types = { REPLY = true, LARGE = true } },
+		{ value = 32, name = "METHOD", types = { REQUEST = true, LARGE = true } },
 		{ value = 64, name = "MAYBE", types = { ERROR = true, CANCELLED = true } },
 		{ value = 128, name = "YES", types = { ERROR = true, CANCELLED = true } },
 	},
@@ -491,8 +496,8 @@ function read.rref(self, v)
 		bad("values")
 	end
 	local words = {}
-	for i = 1, 6 do
-		words[i] = hex(self:take(i < 6 and 8 or 2):reverse())
+	for i = 1, 7 do
+		words[i] = hex(self:take(i ~= 6 and 8 or 2):reverse())
 	end
 	v.text = "rref(" .. table.concat(words, ",") .. ")"
 end
@@ -683,7 +688,7 @@ function Packet:body(name, tvb)
 end
 
 function Packet:request(flags, tvb)
-	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" } }) do
+	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" }, { "object", "METHOD" } }) do
 		local name, flag = trailer[1], trailer[2]
 		if has(flags, "flag", flag) then
 			local rest = size_of(tvb) - layouts[name].size

@@ -173,6 +173,8 @@ static enum far_status init_registry(struct init *in)
 		status = registry_add(&in->a->registry, &gather_function, in->err);
 	for (size_t i = 0; i < in->opts.types_n && !status; i++)
 		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
+	for (size_t i = 0; i < in->opts.classes_n && !status; i++)
+		status = registry_add_class(&in->a->registry, &in->opts.classes[i], object_enter, in->err);
 	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
 		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
 	for (size_t i = 0; i < in->opts.messages_n && !status; i++)

@@ -60,6 +60,7 @@ static inline enum far_status agent_check_to(const struct far_agent *a, struct f
 
 /** Makes what handlers of this kind need. Not on a shard. */
 enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err);
+enum far_status agent_prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err);
 /** The same for all handlers of the options, and its end, when every call has ended. */
 enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opts, struct far_err *err);
 void agent_kinds_fini(struct far_agent *a);

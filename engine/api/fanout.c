@@ -168,7 +168,7 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 			      .shard = s,
 			      .future = p->future,
 			      .complete = agent_complete,
-			      .start = {.typed = p->function != NULL},
+			      .start = {.typed = p->function ? HEAD_TYPED : 0},
 			      .targets = p->targets,
 			      .results = p->results,
 			      .n = (uint32_t)p->n,

@@ -29,6 +29,25 @@ static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, str
 	return status;
 }
 
+/* Its counts without its arrays are an error when it is registered. */
+static enum far_status prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	for (size_t i = 0; cls->constructors && i < cls->constructors_n && !status; i++)
+		status = prepare_kind(a, cls->constructors[i].kind, err);
+	for (size_t i = 0; cls->methods && i < cls->methods_n && !status; i++)
+		status = prepare_kind(a, cls->methods[i].kind, err);
+	return status;
+}
+
+enum far_status agent_prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
+{
+	pthread_mutex_lock(&a->kinds_lock);
+	enum far_status status = prepare_class(a, cls, err);
+	pthread_mutex_unlock(&a->kinds_lock);
+	return status;
+}
+
 enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
 {
 	pthread_mutex_lock(&a->kinds_lock);
@@ -54,6 +73,8 @@ enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opt
 	pthread_mutex_init(&a->kinds_lock, NULL);
 	if (a->stepped) /* whoever waits does so on a fiber */
 		status = prepare_kind(a, FAR_KIND_FIBER, err);
+	for (size_t i = 0; i < opts->classes_n && !status; i++)
+		status = prepare_class(a, &opts->classes[i], err);
 	for (size_t i = 0; i < opts->functions_n && !status; i++)
 		status = prepare_kind(a, opts->functions[i].kind, err);
 	for (size_t i = 0; i < opts->messages_n && !status; i++)

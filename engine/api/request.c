@@ -188,9 +188,16 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 		req->answer = ANSWER_DEFERRED;
 		return FAR_OK;
 	}
-	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
-	if (!d)
+	struct far_buf *held = NULL;
+	if (unlikely(s->rrefs->calling != NULL) && object_keep(s, &held))
 		return FAR_RESOURCE;
+	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
+	if (!d) {
+		struct values_arena arena = {.held = held};
+		tree_let_go(&arena);
+		return FAR_RESOURCE;
+	}
+	d->held = held;
 	d->owned = true;
 	if (req->time_left != FAR_FOREVER)
 		timer_arm(&s->wheel, &d->timer, time_after(clock_now(s->config.clock), req->time_left));

@@ -78,7 +78,7 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	*start = (struct call_start){.worker = (uint32_t)to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
-				     .typed = true,
+				     .typed = HEAD_TYPED,
 				     .done = NULL, /* and the next two: the caller's */
 				     .user = NULL,
 				     .app = NULL,

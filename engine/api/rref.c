@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct shard *home_of(const struct far_rref *r, struct far_err *err)
+struct shard *rref_home(const struct far_rref *r, struct far_err *err)
 {
 	struct shard *s = atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_acquire);
 	if (!s)
@@ -19,13 +19,12 @@ static struct shard *home_of(const struct far_rref *r, struct far_err *err)
 	return s;
 }
 
-static enum far_status no_rref(const char *what, struct far_err *err)
+enum far_status rref_none(const char *what, struct far_err *err)
 {
 	return err_set(err, FAR_INVALID, "%s: the reference is NULL", what);
 }
 
-/* Why it cannot be used; FAR_OK: it can, or it is not known yet. */
-static enum far_status failed(struct far_rref *r, struct far_err *err)
+enum far_status rref_failed(struct far_rref *r, struct far_err *err)
 {
 	char text[RREF_TEXT_MAX];
 	struct far_err why = {0};
@@ -54,8 +53,8 @@ static enum far_status check_references(const struct far_val *v, size_t n, const
 			for (size_t k = 0; k < v[i].u.dict.n && !status; k++)
 				status = check_references(&v[i].u.dict.entries[k].value, 1, a, err);
 		} else if (v[i].type == FAR_TYPE_RREF) {
-			const struct shard *home = home_of(v[i].u.rref, err);
-			status = home ? failed(v[i].u.rref, err) : FAR_SHUTDOWN;
+			const struct shard *home = rref_home(v[i].u.rref, err);
+			status = home ? rref_failed(v[i].u.rref, err) : FAR_SHUTDOWN;
 			if (!status && home->config.agent != a)
 				status = err_set(err, FAR_INVALID, "argument: a reference of another agent");
 		}
@@ -116,24 +115,73 @@ static enum far_status write_payload(const struct far_agent *a, struct asking *q
 	return FAR_OK;
 }
 
+static const struct function *find(const struct far_agent *a, const char *function, struct far_err *err)
+{
+	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
+	if (!fn)
+		err_set(err, FAR_NO_FUNCTION,
+			"no function \"%s\" is registered here; register it on the caller and on the callee",
+			function ? function : "(NULL)");
+	return fn;
+}
+
 static void function_hashes(const struct function *fn, struct rref_function *f)
 {
 	*f = (struct rref_function){fn->signature.name_hash, fn->signature.canonical_hash};
 }
 
+/* What follows the arguments; `made`, or `object`, or both, may be NULL. Returns its bytes. */
+static size_t write_trailer(const struct far_agent *a, struct asking *q, const struct rref_target *t,
+			    struct rref_wire *made, struct rref_method_remote *m)
+{
+	static_assert(offsetof(struct rref_method_remote, remote) == sizeof(struct rref_id),
+		      "the others are its parts");
+	const struct function *fn = q->fn;
+	if (t->object)
+		m->object = t->object->base.id;
+	if (!made && !t->object) {
+		function_hashes(fn, (struct rref_function *)(void *)m);
+		return sizeof(struct rref_function);
+	}
+	if (!made) {
+		struct rref_method call = {.owner = t->object->base.owner, .object = t->object->base.id};
+		function_hashes(fn, &call.function);
+		memcpy(m, &call, sizeof call);
+		return sizeof call;
+	}
+	struct shard *s = q->route.via;
+	uint64_t life = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	made->owner =
+		t->object
+			? t->object->base.owner
+			: rref_life((uint32_t)t->to.worker,
+				    atomic_load_explicit(&a->members[t->to.worker].incarnation, memory_order_relaxed));
+	made->id = rref_name(life, s->config.index, q->route.shard, names);
+	made->fork = rref_name(life, s->config.index, 0, names + 1);
+	made->types = function_result_types(fn);
+	made->cls = fn->makes ? fn->makes->hash : 0;
+	m->remote.owner = made->owner;
+	m->remote.id = made->id;
+	m->remote.fork = made->fork;
+	function_hashes(fn, &m->remote.function);
+	if (t->object)
+		return sizeof *m;
+	memmove(m, &m->remote, sizeof m->remote);
+	return sizeof m->remote;
+}
+
+static const uint16_t messages[2][2] = {{RREF_CALL, RREF_REMOTE}, {RREF_METHOD, RREF_METHOD_REMOTE}};
+
 /* With `made`: a request to keep the value under that name. Other than FAR_OK: asking_end() is due all the same. */
-static enum far_status ask(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			   size_t n, const struct far_call_opts *opts, struct asking *q, struct rref_wire *made,
+static enum far_status ask(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
+			   const struct far_call_opts *opts, struct asking *q, struct rref_wire *made,
 			   struct far_err *err)
 {
 	struct far_val converted[FAR_ARGS_MAX];
 	struct values_plan plan;
+	const struct function *fn = t->fn;
+	struct far_to to = t->to;
 	*q = (struct asking){0};
-	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
-	if (!fn)
-		return err_set(err, FAR_NO_FUNCTION,
-			       "no function \"%s\" is registered here; register it on the caller and on the callee",
-			       function ? function : "(NULL)");
 	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, &q->route, err);
 	if (!status)
 		status = registry_resolve(fn, args, n, &fn, converted, err);
@@ -151,27 +199,16 @@ static enum far_status ask(struct far_agent *a, struct far_to to, const char *fu
 	q->fn = fn;
 	q->start.worker = (uint32_t)to.worker;
 	q->start.shard = q->route.shard;
-	q->start.fn = made ? RREF_REMOTE : RREF_CALL;
+	q->start.fn = messages[t->object != NULL][made != NULL];
 	agent_set_deadline(a, q->route.via, opts, &q->start);
-	struct rref_remote m;
-	function_hashes(fn, &m.function);
-	if (!made)
-		return write_payload(a, q, converted, n, &plan, &m.function, sizeof m.function, err);
-	struct shard *s = q->route.via;
-	uint64_t life = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
-	made->owner = rref_life((uint32_t)to.worker,
-				atomic_load_explicit(&a->members[to.worker].incarnation, memory_order_relaxed));
-	made->id = rref_name(life, s->config.index, q->route.shard, names);
-	made->fork = rref_name(life, s->config.index, 0, names + 1);
-	made->types = fn->signature.result.types;
-	m.owner = made->owner;
-	m.id = made->id;
-	m.fork = made->fork;
-	return write_payload(a, q, converted, n, &plan, &m, sizeof m, err);
+	struct rref_method_remote trailer;
+	size_t bytes = write_trailer(a, q, t, made, &trailer);
+	return write_payload(a, q, converted, n, &plan, &trailer, bytes, err);
 }
 
 /* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
-static enum far_status go(struct asking *q, call_done_fn *done, void *user, bool waits, struct far_err *err)
+static enum far_status go(struct asking *q, const struct rref_target *t, call_done_fn *done, void *user, bool waits,
+			  struct far_err *err)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	if (!buf) {
@@ -179,24 +216,28 @@ static enum far_status go(struct asking *q, call_done_fn *done, void *user, bool
 		return no_memory(err);
 	}
 	struct rref_call *c = buf_data(buf);
-	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .buf = buf};
+	*c = (struct rref_call){.done = done, .user = user, .pins = q->pins, .object = t->object, .buf = buf};
+	if (t->object)
+		rref_ref(&t->object->base);
 	q->start.done = rref_call_done;
 	q->start.user = c;
 	enum far_status status =
 		waits ? agent_start_waiting(q->route.via, &q->start, err) : agent_start(q->route.via, &q->start, err);
 	if (status) {
 		rref_pins_release(q->pins);
+		if (t->object)
+			rref_unref(&t->object->base);
 		buf_unref(buf);
 	}
 	return status;
 }
 
-static enum far_status call_async(struct far_agent *a, struct far_to to, const char *function,
-				  const struct far_val *args, size_t n, const struct far_call_opts *opts, bool waits,
-				  struct far_future **out, struct far_err *err)
+static enum far_status call_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
+				  size_t n, const struct far_call_opts *opts, bool waits, struct far_future **out,
+				  struct far_err *err)
 {
 	struct asking q;
-	enum far_status status = ask(a, to, function, args, n, opts, &q, NULL, err);
+	enum far_status status = ask(a, t, args, n, opts, &q, NULL, err);
 	struct far_future *f = status ? NULL : future_alloc(q.route.via);
 	if (!status && !f)
 		status = agent_no_future(err);
@@ -209,7 +250,7 @@ static enum far_status call_async(struct far_agent *a, struct far_to to, const c
 	bool into = into_given(opts);
 	if (into)
 		into_set(f, &opts->into);
-	status = go(&q, into ? into_done : agent_done_future, f, waits, err);
+	status = go(&q, t, into ? into_done : agent_done_future, f, waits, err);
 	asking_end(&q);
 	if (status) {
 		buf_unref(&f->head);
@@ -220,24 +261,39 @@ static enum far_status call_async(struct far_agent *a, struct far_to to, const c
 	return FAR_OK;
 }
 
-enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
+				  size_t n, const struct far_call_opts *opts, struct far_future **out,
+				  struct far_err *err)
 {
-	enum far_status status = call_async(a, to, function, args, n, opts, false, out, err);
+	enum far_status status = call_async(a, t, args, n, opts, false, out, err);
 	if (!status)
 		scope_gather(*out);
 	return status;
 }
 
+enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
+			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+{
+	struct rref_target t = {find(a, function, err), NULL, to};
+	return t.fn ? rref_target_async(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
+}
+
 enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+{
+	struct rref_target t = {find(a, function, err), NULL, to};
+	return t.fn ? rref_target_sync(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
+}
+
+enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
+				 const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
 {
 	struct far_future *f;
 	struct far_err own;
 	if (!err)
 		err = &own;
 	for (;;) {
-		enum far_status status = call_async(a, to, function, args, n, opts, true, &f, err);
+		enum far_status status = call_async(a, t, args, n, opts, true, &f, err);
 		if (status)
 			return status;
 		status = far_future_wait(f, 0, out, err);
@@ -270,6 +326,13 @@ static void made(void *user, const struct outcome *o)
 enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
+	struct rref_target t = {find(a, function, err), NULL, to};
+	return t.fn ? rref_target_make(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
+}
+
+enum far_status rref_target_make(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
+				 const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
+{
 	struct asking q;
 	struct rref_wire w;
 	if (!out)
@@ -277,7 +340,7 @@ enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char 
 	if (into_given(opts))
 		return err_set(err, FAR_UNSUPPORTED,
 			       "far_remote: the value stays where it is made; leave opts->into empty");
-	enum far_status status = ask(a, to, function, args, n, opts, &q, &w, err);
+	enum far_status status = ask(a, t, args, n, opts, &q, &w, err);
 	struct far_rref *r = status ? NULL : rref_new(q.route.via, &w);
 	if (!status && !r)
 		status = no_memory(err);
@@ -286,10 +349,10 @@ enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char 
 		asking_end(&q);
 		return status;
 	}
-	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[to.worker].name);
+	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[t->to.worker].name);
 	rref_enter(r);
 	rref_ref(&r->base); /* the call's */
-	status = go(&q, made, r, false, err);
+	status = go(&q, t, made, r, false, err);
 	asking_end(&q);
 	if (status) {
 		rref_unref(&r->base);
@@ -311,21 +374,21 @@ enum far_status far_remote(struct far_agent *a, const char *to, const char *func
 
 /* ---- fetching ---- */
 
-static enum far_status fetch_start(struct far_rref *r, uint64_t timeout_ns, struct call_start *start,
-				   struct rref_fetch *fetch, struct shard **s, struct far_future **f,
-				   struct far_err *err)
+enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
+				 struct call_start *start, struct rref_fetch *fetch, struct shard **s,
+				 struct far_future **f, struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
-	*s = home_of(r, err);
+	*s = rref_home(r, err);
 	if (!*s)
 		return FAR_SHUTDOWN;
-	enum far_status status = failed(r, err);
+	enum far_status status = rref_failed(r, err);
 	if (status)
 		return status;
 	*fetch = (struct rref_fetch){r->base.owner, r->base.id};
 	*start = (struct call_start){.worker = rref_rank(r->base.owner),
 				     .shard = (uint8_t)rref_owner_shard(r->base.id),
-				     .fn = RREF_FETCH,
+				     .fn = (uint16_t)message,
 				     .data = fetch,
 				     .len = sizeof *fetch};
 	agent_set_deadline((*s)->config.agent, *s, &opts, start);
@@ -341,8 +404,8 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	struct shard *s;
 	struct far_future *f;
 	if (!r || !out)
-		return no_rref("far_rref_to_here_async, or `out`", err);
-	enum far_status status = fetch_start(r, timeout_ns, &start, &fetch, &s, &f, err);
+		return rref_none("far_rref_to_here_async, or `out`", err);
+	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	buf_ref(&f->head);
@@ -359,15 +422,19 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	return FAR_OK;
 }
 
-static enum far_status own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
-	const struct shard *s = home_of(r, err);
+	const struct shard *s = rref_home(r, err);
 	char text[RREF_TEXT_MAX];
 	if (!s)
 		return FAR_SHUTDOWN;
 	if (!timeout_ns)
 		timeout_ns = atomic_load_explicit(&s->config.agent->rpc_timeout_ns, memory_order_relaxed);
 	enum far_status status = far_future_wait(r->value, timeout_ns, out, err);
+	if (!status && out && object_class_of(out)) { /* the handle keeps it, and nothing else is to end it */
+		buf_unref(out->own);
+		out->own = NULL;
+	}
 	if (status != FAR_PENDING || future_done(r->value))
 		return status;
 	return err_set(err, FAR_TIMEOUT, "the value of %s was not made within the time-out",
@@ -381,12 +448,14 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	struct shard *s;
 	struct far_future *f;
 	if (!r)
-		return no_rref("far_rref_to_here", err);
+		return rref_none("far_rref_to_here", err);
+	if (r->cls && far_rref_is_owner(r))
+		return object_local_value(r, timeout_ns, out, err);
 	if (r->owned)
-		return own_value(r, timeout_ns, out, err);
+		return rref_own_value(r, timeout_ns, out, err);
 	enum far_status status = agent_may_wait("far_rref_to_here", err);
 	if (!status)
-		status = fetch_start(r, timeout_ns, &start, &fetch, &s, &f, err);
+		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	status = agent_call_and_wait(s, &start, f, err);
@@ -400,8 +469,8 @@ enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, st
 {
 	char text[RREF_TEXT_MAX];
 	if (!r)
-		return no_rref("far_rref_local_value", err);
-	const struct shard *s = home_of(r, err);
+		return rref_none("far_rref_local_value", err);
+	const struct shard *s = rref_home(r, err);
 	if (!s)
 		return FAR_SHUTDOWN;
 	if (far_rref_is_owner(r))
@@ -418,7 +487,7 @@ enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, st
 
 bool far_rref_is_owner(const struct far_rref *r)
 {
-	const struct shard *s = r ? home_of(r, NULL) : NULL;
+	const struct shard *s = r ? rref_home(r, NULL) : NULL;
 	return r && (r->owned || (s && r->base.owner == rref_life(s->config.rank, s->config.incarnation)));
 }
 
@@ -443,11 +512,11 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 {
 	char text[RREF_TEXT_MAX];
 	if (!r)
-		return no_rref("far_rref_status", err);
+		return rref_none("far_rref_status", err);
 	if (far_rref_confirmed_by_owner(r))
 		return FAR_OK;
 	if (future_done(r->known))
-		return failed(r, err);
+		return rref_failed(r, err);
 	return err_set(err, FAR_PENDING, "the owner of %s has not confirmed it yet",
 		       rref_text(&r->base, text, sizeof text));
 }
@@ -455,7 +524,7 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct far_err *err)
 {
 	if (!r)
-		return no_rref("far_rref_wait", err);
+		return rref_none("far_rref_wait", err);
 	if (rref_known(r))
 		return far_rref_status(r, err);
 	enum far_status status = far_future_wait(r->known, timeout_ns, NULL, err);

@@ -126,7 +126,7 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	c->app = start->app;
 	c->session = se->index;
 	c->fn = start->fn;
-	c->typed = start->typed;
+	c->typed = start->typed != 0;
 	c->retry = false;
 	c->state = CALL_LARGE;
 	c->timer.at = start->deadline;
@@ -134,10 +134,8 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	counter_add(&s->counters.calls_sent, 1);
 	o->kind = LARGE_REQUEST;
 	o->deadline = start->deadline;
-	o->head = (struct shm_head){.flags = start->typed ? HEAD_TYPED : 0,
-				    .fn = start->fn,
-				    .call = (uint32_t)(c - s->calls),
-				    .gen = c->gen};
+	o->head = (struct shm_head){
+		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
 	large_send(s, se, o);
 	if (start->left < 2 * SWEEP_NS)
 		timer_arm(&s->wheel, &c->timer, start->deadline);
@@ -156,7 +154,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	unsigned flags = 0;
 	size_t trailer = 0;
 	if (start->typed) {
-		flags = HEAD_TYPED;
+		flags = start->typed;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
 			flags |= HEAD_HASHED;
@@ -191,7 +189,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	c->app = start->app;
 	c->session = session;
 	c->fn = start->fn;
-	c->typed = start->typed;
+	c->typed = start->typed != 0;
 	c->state = CALL_SENT;
 	c->timer.at = start->deadline;
 	struct shm_head *h = head_at(tx.head);

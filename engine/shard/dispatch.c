@@ -197,8 +197,10 @@ __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum fa
 {
 	if (kind == FAR_KIND_FIBER)
 		fiber_start(req, m, body, len);
-	else
+	else if (kind == FAR_KIND_BLOCKING)
 		blocking_start(req, m, body, len);
+	else
+		object_request(req, body, len);
 }
 
 /** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
@@ -280,7 +282,7 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 {
 	struct shard *s = req->shard;
 	const struct message_handler *m = registry_message(s->registry, h->fn);
-	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_CONTROL) {
+	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_LAST) {
 		rref_serve(req, h->fn, body, len);
 		return;
 	}

@@ -167,7 +167,7 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 		return true;
 	}
 	if (l->kind == LARGE_REPLY || l->head.flags & HEAD_TYPED ||
-	    (l->head.fn >= RREF_CALL && l->head.fn <= RREF_CONTROL) || handler_of(s, &l->head))
+	    (l->head.fn >= RREF_CALL && l->head.fn <= RREF_LAST) || handler_of(s, &l->head))
 		return false;
 	snprintf(text, sizeof text, "worker \"%s\" has no handler for message %u", s->config.name, l->head.fn);
 	lane_refuse(s, p, lane, FAR_NO_FUNCTION, text);

@@ -17,7 +17,8 @@ struct retry {
 	uint32_t slot, gen;
 	uint64_t seq, wait_ns;
 	uint16_t fn;
-	bool typed, ended;
+	uint8_t typed; /* as call_start.typed */
+	bool ended;
 	size_t len;
 	alignas(64) uint8_t bytes[];
 };
@@ -52,7 +53,7 @@ static void resend(struct shard *s, struct retry *r)
 	unsigned flags = HEAD_RETRY;
 	size_t hash_bytes = 0;
 	if (r->typed) {
-		flags |= HEAD_TYPED;
+		flags |= r->typed;
 		fn = session_functions(s, se)[r->fn] - 1u;
 		if (fn == UINT32_MAX) {
 			flags |= HEAD_HASHED;

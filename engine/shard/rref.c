@@ -15,10 +15,22 @@ bool rref_shard_init(struct shard *s)
 	       rref_table_init(&s->rrefs->forks, FAR_RREF_FORKS);
 }
 
+/* No handler runs any more. */
+static void end_objects(struct shard *s)
+{
+	struct far_rref *r;
+	while ((r = s->rrefs->last)) {
+		s->rrefs->last = r->list_next;
+		tree_end(r->value->buf);
+		rref_unref(&r->base);
+	}
+}
+
 void rref_shard_free(struct shard *s)
 {
 	if (!s->rrefs)
 		return;
+	end_objects(s);
 	rref_table_free(&s->rrefs->records);
 	rref_table_free(&s->rrefs->forks);
 	free(s->rrefs);
@@ -59,6 +71,7 @@ static void forget(struct far_rref *r)
 	if (r->value)
 		buf_unref(&r->value->head);
 	buf_unref(r->why);
+	buf_unref(atomic_load_explicit(&r->type_name, memory_order_acquire));
 	buf_unref(r->buf);
 }
 
@@ -79,9 +92,12 @@ void rref_end(struct shard *s, struct far_rref *r)
 static void gone(struct shard *s, struct far_rref *r)
 {
 	if (r->owned) {
+		const char *outer = s->context.handler;
 		list_out(s, r);
 		rref_table_remove(&s->rrefs->records, r->base.id);
+		s->context.handler = "a destructor";
 		forget(r);
+		s->context.handler = outer;
 	} else if (r->failed || s->stopped || !future_done(r->known) || MUTANT(RREF_UNDELETED)) {
 		rref_end(s, r);
 	} else { /* it ends with the note */
@@ -166,6 +182,7 @@ struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
 	r->base.owner = w->owner;
 	r->fork = w->fork;
 	r->types = w->types;
+	r->cls = w->cls;
 	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
 	return r;
 }
@@ -236,6 +253,23 @@ static void keep_failure(struct far_rref *r, const struct outcome *o)
 	}
 }
 
+/* Methods run in the order in which they were called. */
+static void oldest_first(struct far_rref *r)
+{
+	struct rref_open *open = r->awaited, *done = NULL;
+	while (open) {
+		struct rref_open *next = open->next;
+		open->next = done;
+		if (done)
+			done->prev = &open->next;
+		done = open;
+		open = next;
+	}
+	r->awaited = done;
+	if (done)
+		done->prev = &r->awaited;
+}
+
 void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree)
 {
 	if (r->settled)
@@ -246,6 +280,12 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 	r->executed = (uint8_t)o->executed;
 	struct outcome own = *o;
 	own.origin = (int16_t)s->config.rank;
+	if (tree && !o->status) {
+		struct far_val root = tree_root(o->buf);
+		r->made = object_class_of(&root);
+		r->object = r->made ? root.u.custom.object : NULL;
+		r->cls = r->made ? r->made->hash : 0;
+	}
 	if (tree)
 		own.tree = o->buf;
 	else if (o->status)
@@ -253,6 +293,7 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 	rref_ref(&r->base);
 	s->config.complete(r->value, &own);
 	struct rref_open *open;
+	oldest_first(r);
 	while ((open = r->awaited)) {
 		r->awaited = open->next;
 		if (open->next)
@@ -386,6 +427,11 @@ void rref_close(struct shard *s)
 		list_out(s, r);
 		if (r->owned)
 			rref_table_remove(&s->rrefs->records, r->base.id);
+		if (r->made) { /* a handler that has not ended may be at it */
+			rref_ref(&r->base);
+			r->list_next = s->rrefs->last;
+			s->rrefs->last = r;
+		}
 		atomic_store_explicit(&r->home, NULL, memory_order_release);
 	}
 }

@@ -13,6 +13,7 @@
 
 #include "shard/shard.h"
 #include "wire/rref.h"
+#include "xcore/classes.h"
 #include "xcore/future.h"
 #include "xcore/tree.h"
 
@@ -38,6 +39,8 @@ struct far_rref {
 	bool owned;
 	bool failed;    /* a user's: making the value has, or the owner did not know it. Nothing is to be deleted */
 	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	uint64_t cls;   /* hash of its class; 0: no object, or a record that is expected */
+	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
 	char owner_name[FAR_NAME_MAX];
 	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
 	/* a user's */
@@ -48,6 +51,8 @@ struct far_rref {
 	struct rref_wait *waits; /* requests that must not run before it is known */
 	/* a record's */
 	struct far_future *value;
+	const struct object_class *made; /* the value is an object of it */
+	void *object;
 	struct far_buf *why; /* text of a failure */
 	size_t why_len;
 	int32_t code;
@@ -84,7 +89,7 @@ struct rref_sharing {
 	unsigned giver;
 };
 
-enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH };
+enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH, RREF_TO_METHOD, RREF_TO_TYPE };
 
 /** A request that is open for the sake of references: its arguments are not known to their owners yet, its result makes
  * a value, or it awaits one. In a buffer, with the body. */
@@ -93,7 +98,8 @@ struct rref_open {
 	struct far_buf *buf;
 	struct far_deferred *record;
 	struct far_rref *rref;          /* to make or to fetch: held */
-	struct rref_open *next, **prev; /* to fetch: the record's */
+	struct far_rref *object;        /* that the method is of: held; its `object` is read in the handler's time */
+	struct rref_open *next, **prev; /* of the record that it awaits; NULL: none */
 	uint8_t purpose;                /* enum rref_purpose */
 	bool over;                      /* nobody awaits it any more */
 	bool started;                   /* the handler has the record */
@@ -125,9 +131,11 @@ struct rref_table {
 
 struct rref_shard {
 	struct rref_table records, forks;
-	struct far_rref *list;  /* all that have their home here */
-	_Atomic uint64_t count; /* names given; any thread */
-	_Atomic bool tell;      /* what is left at the end: the worker has left its group in order */
+	struct far_rref *list;    /* all that have their home here */
+	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
+	struct far_rref *calling; /* whose inline method runs */
+	_Atomic uint64_t count;   /* names given; any thread */
+	_Atomic bool tell;        /* what is left at the end: the worker has left its group in order */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
@@ -209,7 +217,40 @@ int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v
 void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
 		       struct far_err *err);
 
+/* object.c: methods, and what a value is */
+/** A typed request of a method, or of a function that makes objects. */
+void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
+void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
+/** Waits for the object of a request, if it is not there yet. */
+void object_await(struct rref_open *open);
+/** May the request's function run now; false: it has been refused. */
+bool object_may_run(struct rref_open *open);
+/** The answer to RREF_TYPE, of a record that is settled. */
+void object_type(const struct far_rref *r, struct far_deferred *d);
+/** What the value is, into buf; returns buf. */
+const char *object_type_text(const struct far_rref *r, char *buf, size_t len);
+/** Keeps an object that a deferred request is of. 0 or -ENOMEM. */
+int object_keep(struct shard *s, struct far_buf **held);
+/** Handler of all methods: `user` is a struct method. */
+enum far_status object_enter(struct far_req *req, const struct far_val *args, size_t n, void *user);
+
 /* rref_serve.c: requests */
+/** A copy of the request, with a record; NULL: it was refused. */
+struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len);
+/** Makes the references of its arguments our own, and runs it when they, and its object, are there. */
+void rref_take_arguments(struct far_req *req, struct rref_open *open);
+/** Runs it if nothing is awaited; `unknown` has been 1 more than that. */
+void rref_open_go(struct shard *s, struct rref_open *open);
+/** `body` before its end, which is a request to make a value; `object`: by a method of that. */
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		     uint64_t len);
+/** The function of a request; NULL: it was refused. */
+const struct function *rref_function_of(struct far_req *req, struct rref_function f);
+/** Is it this life and this shard that is asked; false: it was refused. */
+bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
+void rref_malformed(struct far_req *req);
+/** Ends a request with the failure of a record's value. */
+void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** An argument's owner has spoken: one less to wait for. */
 void rref_open_step(struct shard *s, struct rref_open *open);
@@ -232,6 +273,8 @@ struct rref_call {
 	call_done_fn *done;
 	void *user;
 	struct rref_pins *pins;
+	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
+	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
 	struct far_buf *buf;
 };
 void rref_call_done(void *user, const struct outcome *o);

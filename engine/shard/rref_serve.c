@@ -24,7 +24,7 @@ __attribute__((format(printf, 3, 4), cold)) static void refuse(struct far_req *r
 	dispatch_error(req, status, FAR_EXECUTED_NO, 0, text, n < 0 ? 0 : (size_t)n);
 }
 
-static void malformed(struct far_req *req)
+void rref_malformed(struct far_req *req)
 {
 	counter_add(&req->shard->counters.packets_dropped, 1);
 	refuse(req, FAR_PROTOCOL, "malformed request about a reference");
@@ -38,6 +38,8 @@ void rref_open_free(struct rref_open *open)
 	tree_let_go(&arena);
 	if (open->rref)
 		rref_unref(&open->rref->base);
+	if (open->object)
+		rref_unref(&open->object->base);
 	buf_unref(open->buf);
 }
 
@@ -48,14 +50,13 @@ void rref_let_go(struct far_deferred *d)
 	tree_let_go(&arena);
 }
 
-/* A copy of the request, with a record; NULL: it was refused. */
-static struct rref_open *open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
+struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_open) + len);
 	struct far_deferred *d = req->record; /* of a request that may be repeated */
 	if (buf && !d)
-		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, false);
+		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
 	if (!buf || !d) {
 		buf_unref(buf);
 		refuse(req, FAR_RESOURCE,
@@ -95,10 +96,11 @@ static void fail(struct far_deferred *d, enum far_status status, const char *tex
 	deferred_finish(d);
 }
 
-static void run_handler(struct shard *s, struct far_req *req, const uint8_t *body, uint64_t len)
+static void run_handler(struct shard *s, struct far_req *req, struct far_rref *object, const uint8_t *body,
+			uint64_t len)
 {
 	const char *outer = s->context.handler;
-	switch (req->fn->kind) {
+	switch (req->fn->own_kind) {
 	case FAR_KIND_FIBER:
 		fiber_start(req, NULL, body, len);
 		return;
@@ -107,7 +109,9 @@ static void run_handler(struct shard *s, struct far_req *req, const uint8_t *bod
 		return;
 	default:
 		s->context.handler = req->name;
+		s->rrefs->calling = object;
 		dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
+		s->rrefs->calling = NULL;
 		s->context.handler = outer;
 		s->now_pass = s->passes - 1;
 	}
@@ -148,8 +152,8 @@ static void run(struct shard *s, struct rref_open *open)
 		fail(d, (enum far_status)open->failed,
 		     "the owner of a reference among the arguments does not know of "
 		     "it, or was lost");
-	else
-		run_handler(s, &req, open->body, open->len);
+	else if (object_may_run(open))
+		run_handler(s, &req, open->object, open->body, open->len);
 	if (calls)
 		rref_open_free(open);
 }
@@ -172,8 +176,14 @@ void rref_open_step(struct shard *s, struct rref_open *open)
 	shard_post(s, &open->errand);
 }
 
-/* Makes the arguments' references our own, each to be known to its owner before the handler runs. */
-static void take_arguments(struct far_req *req, struct rref_open *open)
+void rref_open_go(struct shard *s, struct rref_open *open)
+{
+	if (--open->unknown == 0)
+		run(s, open);
+}
+
+/* Each is to be known to its owner before the handler runs. */
+void rref_take_arguments(struct far_req *req, struct rref_open *open)
 {
 	struct shard *s = req->shard;
 	struct far_val args[FAR_ARGS_MAX];
@@ -191,15 +201,12 @@ static void take_arguments(struct far_req *req, struct rref_open *open)
 		if (error == -EBADMSG)
 			counter_add(&s->counters.packets_dropped, 1);
 	}
-	if (open->unknown == 1) {
-		open->unknown = 0;
-		run(s, open);
-	} else {
-		open->unknown--;
-	}
+	if (open->object)
+		object_await(open);
+	rref_open_go(s, open);
 }
 
-static const struct function *function_of(struct far_req *req, struct rref_function f)
+const struct function *rref_function_of(struct far_req *req, struct rref_function f)
 {
 	const struct function *fn = dispatch_find(req, &(struct head_hash){f.name, f.signature});
 	if (!fn)
@@ -213,21 +220,21 @@ static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_function f;
 	if (len < sizeof f) {
-		malformed(req);
+		rref_malformed(req);
 		return;
 	}
 	len -= sizeof f;
 	memcpy(&f, body + len, sizeof f);
-	if (!function_of(req, f))
+	if (!rref_function_of(req, f))
 		return;
-	struct rref_open *open = open_new(req, RREF_TO_CALL, body, len);
+	struct rref_open *open = rref_open_new(req, RREF_TO_CALL, body, len);
 	if (open)
-		take_arguments(req, open);
+		rref_take_arguments(req, open);
 }
 
 /* ---- making a value ---- */
 
-static bool names_us(struct far_req *req, uint64_t owner, struct rref_id id)
+bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
 	const struct shard *s = req->shard;
 	if (owner != rref_life(s->config.rank, s->config.incarnation)) {
@@ -236,7 +243,7 @@ static bool names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 	}
 	if (rref_owner_shard(id) == s->config.index && (id.number & RREF_COUNT_MASK))
 		return true;
-	malformed(req);
+	rref_malformed(req);
 	return false;
 }
 
@@ -244,7 +251,7 @@ static struct far_rref *record_to_make(struct far_req *req, const struct rref_re
 {
 	struct shard *s = req->shard;
 	if (rref_rank(m->id.life) != req->session->worker || rref_rank(m->fork.life) != req->session->worker) {
-		malformed(req);
+		rref_malformed(req);
 		return NULL;
 	}
 	struct far_rref *r = rref_record(s, m->id);
@@ -261,37 +268,51 @@ static struct far_rref *record_to_make(struct far_req *req, const struct rref_re
 
 static void serve_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 {
-	struct shard *s = req->shard;
 	struct rref_remote m;
 	if (len < sizeof m) {
-		malformed(req);
+		rref_malformed(req);
 		return;
 	}
 	len -= sizeof m;
 	memcpy(&m, body + len, sizeof m);
-	if (!names_us(req, m.owner, m.id) || !function_of(req, m.function))
+	rref_serve_make(req, &m, NULL, body, len);
+}
+
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		     uint64_t len)
+{
+	struct shard *s = req->shard;
+	if (!rref_names_us(req, m->owner, m->id) || !rref_function_of(req, m->function))
 		return;
-	struct far_rref *r = record_to_make(req, &m);
+	struct far_rref *r = record_to_make(req, m);
 	if (!r)
 		return;
-	struct rref_open *open = open_new(req, RREF_TO_MAKE, body, len);
+	struct rref_open *open = rref_open_new(req, RREF_TO_MAKE, body, len);
 	if (!open) {
-		rref_fork_end(s, rref_table_find(&s->rrefs->forks, m.fork));
+		rref_fork_end(s, rref_table_find(&s->rrefs->forks, m->fork));
 		rref_unref(&r->base);
 		return;
 	}
+	if ((open->object = object))
+		rref_ref(&object->base);
 	r->expected = false;
-	r->types = req->fn->signature.result.types;
+	r->types = function_result_types(req->fn);
+	r->cls = req->fn->makes ? req->fn->makes->hash : 0;
 	open->rref = r;
-	open->fork = m.fork;
+	open->fork = m->fork;
 	open->record->limit = FAR_MSG_BYTES_MAX;
 	open->record->makes = true;
-	take_arguments(req, open);
+	rref_take_arguments(req, open);
 }
 
 void rref_answered(struct shard *s, struct far_deferred *d)
 {
 	struct rref_open *open = d->rref;
+	if (open->purpose == RREF_TO_METHOD) {
+		d->rref = NULL;
+		rref_open_free(open);
+		return;
+	}
 	struct outcome o = {.status = (enum far_status)d->status,
 			    .executed = (enum far_executed)d->executed,
 			    .code = d->code,
@@ -334,16 +355,27 @@ static void make_gone(struct shard *s, struct rref_open *open)
 void rref_gone(struct shard *s, struct far_deferred *d)
 {
 	struct rref_open *open = d->rref;
-	bool ours = !open->started;
-	d->rref = NULL;
+	bool ours = !open->started, fetches = open->purpose == RREF_TO_FETCH || open->purpose == RREF_TO_TYPE;
+	bool ends = fetches || open->started;
 	if (open->purpose == RREF_TO_MAKE)
 		make_gone(s, open);
-	if (open->purpose == RREF_TO_FETCH && open->prev) {
+	if (open->object && open->started) { /* until its handler has ended */
+		open->purpose = RREF_TO_METHOD;
+		if (open->rref)
+			rref_unref(&open->rref->base);
+		open->rref = NULL;
+		return;
+	}
+	d->rref = NULL;
+	if (open->prev) {
 		*open->prev = open->next;
 		if (open->next)
 			open->next->prev = open->prev;
+		open->prev = NULL;
+		if (!fetches) /* the object was what it waited for */
+			ends = --open->unknown == 0;
 	}
-	if (open->purpose == RREF_TO_FETCH || open->started) {
+	if (ends) {
 		rref_open_free(open);
 	} else { /* it waits for owners' words: the last one frees it */
 		struct values_arena arena = {.held = open->held};
@@ -357,18 +389,35 @@ void rref_gone(struct shard *s, struct far_deferred *d)
 
 /* ---- fetching ---- */
 
+void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed)
+{
+	deferred_error(d, (enum far_status)r->status, executed, r->code, r->why ? buf_data(r->why) : NULL,
+		       r->why ? r->why_len : 0);
+}
+
 void rref_fetched(struct shard *s, struct rref_open *open)
 {
 	struct far_deferred *d = open->record;
+	if (open->object) { /* it awaited that */
+		rref_open_step(s, open);
+		return;
+	}
 	const struct far_rref *r = open->rref;
 	struct far_future *f = r->value;
 	struct values_plan plan;
 	struct far_err err;
-	(void)s;
 	d->rref = NULL;
 	if (f->status) {
-		deferred_error(d, (enum far_status)f->status, (enum far_executed)r->executed, r->code,
-			       r->why ? buf_data(r->why) : NULL, r->why ? r->why_len : 0);
+		rref_tell_failure(r, d, (enum far_executed)r->executed);
+	} else if (open->purpose == RREF_TO_TYPE) {
+		object_type(r, d);
+	} else if (r->made && !r->made->travels) {
+		char text[FAR_ERR_TEXT_MAX];
+		int n = snprintf(text, sizeof text,
+				 "an object of %s stays with worker \"%s\": call its methods, or give its class a "
+				 "codec, so that copies can travel",
+				 r->made->name, s->config.name);
+		deferred_error(d, FAR_UNSUPPORTED, FAR_EXECUTED_YES, 0, text, (size_t)n);
 	} else if (f->code == FUTURE_TREE) {
 		struct far_val root = tree_root(f->buf);
 		if (values_size(&root, 1, &plan, &err) == SIZE_MAX)
@@ -388,22 +437,22 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 	rref_open_free(open);
 }
 
-static void serve_fetch(struct far_req *req, const uint8_t *body, uint64_t len)
+static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
 {
 	struct rref_fetch fetch;
 	if (len != sizeof fetch) {
-		malformed(req);
+		rref_malformed(req);
 		return;
 	}
 	memcpy(&fetch, body, sizeof fetch);
-	if (!names_us(req, fetch.owner, fetch.id))
+	if (!rref_names_us(req, fetch.owner, fetch.id))
 		return;
 	struct far_rref *r = rref_record(req->shard, fetch.id);
 	if (!r) {
 		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", req->shard->config.name);
 		return;
 	}
-	struct rref_open *open = open_new(req, RREF_TO_FETCH, NULL, 0);
+	struct rref_open *open = rref_open_new(req, purpose, NULL, 0);
 	if (!open) {
 		rref_unref(&r->base);
 		return;
@@ -435,7 +484,14 @@ void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint
 		serve_remote(req, body, len);
 		return;
 	case RREF_FETCH:
-		serve_fetch(req, body, len);
+		serve_fetch(req, RREF_TO_FETCH, body, len);
+		return;
+	case RREF_TYPE:
+		serve_fetch(req, RREF_TO_TYPE, body, len);
+		return;
+	case RREF_METHOD:
+	case RREF_METHOD_REMOTE:
+		object_serve(req, message, body, len);
 		return;
 	case RREF_CONTROL:
 		rref_control(req, body, len);

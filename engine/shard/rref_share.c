@@ -18,7 +18,8 @@ static void put(void *ctx, const struct far_rref *rref, uint8_t *dst)
 	struct rref_wire w = {.owner = r->base.owner,
 			      .id = r->base.id,
 			      .fork = rref_name(sharing->life, sharing->giver, 0, p->first + p->n),
-			      .types = r->types};
+			      .types = r->types,
+			      .cls = r->cls};
 	rref_ref(&r->base);
 	p->at[p->n++] = r;
 	p->left++;
@@ -91,8 +92,12 @@ void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
 void rref_call_done(void *user, const struct outcome *o)
 {
 	struct rref_call *c = user;
+	if (c->look)
+		c->look(c->object, o);
 	c->done(c->user, o);
 	rref_pins_release(c->pins);
+	if (c->object)
+		rref_unref(&c->object->base);
 	buf_unref(c->buf);
 }
 
@@ -110,6 +115,8 @@ static struct far_rref *come_home(const struct rref_adopting *a, const struct rr
 {
 	struct shard *s = a->shard;
 	struct far_rref *r = rref_record(s, w->id);
+	if (r && r->expected && !r->cls) /* whoever sent it knows more */
+		r->cls = w->cls;
 	if (!r || !a->result)
 		return r;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_note));

@@ -44,6 +44,7 @@ enum head_flag {
 	HEAD_RETRY =
 		8, /* request: the body ends with a struct head_retry; cancel: of such a request; answer: to a repeat */
 	HEAD_RREFS = 16,         /* reply: the value holds references */
+	HEAD_METHOD = 32,        /* typed request: of an object, whose id ends the payload: struct rref_id */
 	HEAD_ASKED = 1,          /* credit: the answer to ASK */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };

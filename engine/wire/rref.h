@@ -15,6 +15,7 @@ struct rref_wire {
 	uint64_t owner;
 	struct rref_id id, fork; /* fork: the one that the receiver gets, named by the sender */
 	uint16_t types;          /* bit (1 << enum far_type): what the value may be, by the function's signature */
+	uint64_t cls;            /* hash64 of the name of the object's class; 0: the value is no object */
 };
 
 static inline void rref_put(uint8_t *dst, const struct rref_wire *w)
@@ -23,6 +24,7 @@ static inline void rref_put(uint8_t *dst, const struct rref_wire *w)
 	memcpy(dst + 8, &w->id, 16);
 	memcpy(dst + 24, &w->fork, 16);
 	memcpy(dst + 40, &w->types, 2);
+	memcpy(dst + 42, &w->cls, 8);
 }
 
 static inline void rref_get(const uint8_t *src, struct rref_wire *w)
@@ -31,6 +33,7 @@ static inline void rref_get(const uint8_t *src, struct rref_wire *w)
 	memcpy(&w->id, src + 8, 16);
 	memcpy(&w->fork, src + 24, 16);
 	memcpy(&w->types, src + 40, 2);
+	memcpy(&w->cls, src + 42, 8);
 }
 
 /** Requests between the engines: numbers that no message handler has. */
@@ -38,7 +41,11 @@ enum rref_message {
 	RREF_CALL = 0xff00, /* run a function whose arguments hold references; payload, struct rref_function */
 	RREF_REMOTE,        /* run a function and keep its value; payload, struct rref_remote */
 	RREF_FETCH,         /* the value; struct rref_fetch */
-	RREF_CONTROL        /* struct rref_op, 1 to RREF_OPS_MAX; answered by a byte each, enum far_status */
+	RREF_CONTROL,       /* struct rref_op, 1 to RREF_OPS_MAX; answered by a byte each, enum far_status */
+	RREF_METHOD,        /* run a method of an object; payload, struct rref_method */
+	RREF_METHOD_REMOTE, /* run one and keep its value; payload, struct rref_method_remote */
+	RREF_TYPE,          /* what the value is, a string; struct rref_fetch */
+	RREF_LAST = RREF_TYPE
 };
 
 #define RREF_OPS_MAX 64u
@@ -59,6 +66,19 @@ struct rref_fetch {
 	struct rref_id id;
 };
 static_assert(sizeof(struct rref_fetch) == 24, "");
+
+struct rref_method {
+	uint64_t owner;
+	struct rref_id object;
+	struct rref_function function;
+};
+static_assert(sizeof(struct rref_method) == 40, "");
+
+struct rref_method_remote {
+	struct rref_id object;
+	struct rref_remote remote;
+};
+static_assert(sizeof(struct rref_method_remote) == 72, "");
 
 enum rref_kind {
 	RREF_FORK = 1, /* user → owner: `fork` is mine */

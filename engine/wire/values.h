@@ -54,7 +54,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RREF_WIRE_BYTES 42 /* struct rref_wire, see wire/rref.h */
+#define RREF_WIRE_BYTES 50 /* struct rref_wire, see wire/rref.h */
 
 enum values_form {
 	VALUES_GENERAL,

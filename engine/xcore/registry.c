@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "xcore/classes.h"
 #include "xcore/types.h"
 
 #include <stdio.h>
@@ -17,8 +18,12 @@ void registry_init(struct registry *r)
 
 void registry_fini(struct registry *r)
 {
-	for (uint32_t i = 0; i < FAR_FUNCTIONS_MAX && r->functions[i]; i++)
-		free(r->functions[i]);
+	for (uint32_t i = 0; i < FAR_FUNCTIONS_MAX && r->functions[i]; i++) {
+		struct function *fn = r->functions[i];
+		free((void *)(uintptr_t)fn->method);
+		free(fn);
+	}
+	registry_free_classes(r);
 	for (uint32_t i = 0; i < FAR_MSG_HANDLERS_MAX; i++) {
 		struct message_handler *m = r->messages[i];
 		if (m)
@@ -84,18 +89,36 @@ static void append_overload(struct function *first, struct function *last, struc
 	atomic_store_explicit(&last->next, fn, memory_order_release);
 }
 
-static enum far_status types_known(const struct registry *r, const struct signature *s, struct far_err *err)
+/* Each a type, or the class that the function returns. */
+static enum far_status types_known(const struct registry *r, const struct function *fn, struct far_err *err)
 {
+	const struct signature *s = &fn->signature;
 	for (unsigned i = 0; i < s->customs_n; i++) {
 		const struct custom_type *t = types_find(s->customs[i].hash);
-		if (!t || !registry_knows_type(r, t->index))
+		bool known = t && registry_knows_type(r, t->index);
+		bool taken = false;
+		for (unsigned k = 0; k < s->params_n; k++)
+			taken = taken || (s->params[k].set.customs != SIGNATURE_CUSTOMS_ALL &&
+					  s->params[k].set.customs >> i & 1);
+		if (!known && (taken || !fn->makes || fn->makes->hash != s->customs[i].hash))
 			return err_set(
 				err, FAR_INVALID,
-				"function \"%s\": type %s is not registered here; pass it in the options' types, "
-				"or to far_register_type first",
+				"function \"%s\": type %s is not registered here; pass it in the options' types or "
+				"classes, or to far_register_type or far_register_class first",
 				s->name, s->customs[i].name);
 	}
 	return FAR_OK;
+}
+
+/* The class that it returns, and nothing else; `cls`: one that is about to be added. */
+static const struct object_class *made_by(const struct registry *r, const struct signature *s,
+					  const struct object_class *cls)
+{
+	uint16_t customs = s->result.customs;
+	if (s->result.types || !customs || customs & (customs - 1))
+		return NULL;
+	uint64_t hash = s->customs[__builtin_ctz(customs)].hash;
+	return cls && cls->hash == hash ? cls : registry_find_class(r, hash);
 }
 
 static enum far_status add_locked(struct registry *r, struct function *fn, struct far_err *err)
@@ -103,7 +126,7 @@ static enum far_status add_locked(struct registry *r, struct function *fn, struc
 	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
 	if (n == FAR_FUNCTIONS_MAX)
 		return err_set(err, FAR_RESOURCE, "more than %d functions", FAR_FUNCTIONS_MAX);
-	enum far_status status = types_known(r, &fn->signature, err);
+	enum far_status status = types_known(r, fn, err);
 	if (status)
 		return status;
 	struct function *first = (struct function *)(uintptr_t)registry_find_hash(r, fn->signature.name_hash), *last;
@@ -125,6 +148,12 @@ static enum far_status add_locked(struct registry *r, struct function *fn, struc
 
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err)
 {
+	return registry_add_of(r, f, NULL, NULL, err);
+}
+
+enum far_status registry_add_of(struct registry *r, const struct far_function *f, const struct object_class *cls,
+				const struct method *method, struct far_err *err)
+{
 	if (!f || !f->signature || !f->fn)
 		return err_set(err, FAR_INVALID, "a function needs a signature and a handler");
 	enum far_status status = check_kind(f->kind, f->signature, err);
@@ -139,7 +168,12 @@ enum far_status registry_add(struct registry *r, const struct far_function *f, s
 		return status;
 	}
 	fn->fn = f->fn;
-	fn->kind = kind_of(f->kind);
+	fn->own_kind = kind_of(f->kind);
+	fn->method = method;
+	if (method)
+		fn->signature.name_hash = method_name_hash(fn->signature.name, strlen(fn->signature.name));
+	fn->makes = made_by(r, &fn->signature, cls);
+	fn->kind = fn->method || fn->makes ? KIND_APART : fn->own_kind;
 	fn->idempotent = f->kind & FAR_IDEMPOTENT;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);

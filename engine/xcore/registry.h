@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/signature.h"
 
-#include <farcall/agent.h>
+#include <farcall/object.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -19,13 +19,22 @@ static inline enum far_kind kind_of(enum far_kind kind)
 	return (enum far_kind)((unsigned)kind & ~(unsigned)FAR_IDEMPOTENT);
 }
 
+/** Of functions that are not simply called by a request that names them: `own_kind` says where they run. */
+#define KIND_APART ((enum far_kind)(FAR_KIND_BLOCKING + 1))
+
+struct method;
+struct object_class;
+
 struct function {
 	struct signature signature;
 	far_fn *fn;
-	enum far_kind kind;
+	enum far_kind kind; /* KIND_APART: a method, or it makes objects */
 	bool idempotent;
 	void *user;
 	uint32_t index;
+	enum far_kind own_kind;
+	const struct method *method;      /* NULL: it is none */
+	const struct object_class *makes; /* its result; NULL: a value */
 	/* Overloads of one name are a list, the first registered in front. Release of the writer, acquire of readers.
 	 */
 	_Atomic(struct function *) next;
@@ -50,7 +59,10 @@ struct registry {
 	_Atomic uint32_t by_name[REGISTRY_BUCKETS]; /* index + 1; linear probing from the name's hash */
 	_Atomic(struct message_handler *) messages[FAR_MSG_HANDLERS_MAX];
 	_Atomic bool types[FAR_TYPES_MAX]; /* by index: custom types that this worker takes and sends */
-	pthread_mutex_t lock;              /* writers */
+	_Atomic(struct object_class *) classes[2 * FAR_CLASSES_MAX]; /* linear probing from the hash; classes.h */
+	uint32_t classes_n;
+	struct object_class *classes_all; /* those that could not be registered whole, too */
+	pthread_mutex_t lock;             /* writers */
 };
 
 void registry_init(struct registry *r);
@@ -58,6 +70,10 @@ void registry_fini(struct registry *r);
 
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err);
 enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err);
+
+/** The same for a class that is about to be added, or NULL, and as a method, or NULL, which is the registry's then. */
+enum far_status registry_add_of(struct registry *r, const struct far_function *f, const struct object_class *cls,
+				const struct method *method, struct far_err *err);
 
 enum far_status registry_add_type(struct registry *r, const struct far_custom_type *type, struct far_err *err);
 enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err);
@@ -91,6 +107,13 @@ enum far_status registry_check_customs(const struct registry *r, const struct fa
 				       struct far_err *err);
 /** For tree_decode(): `registry` knows the type of this index. */
 bool registry_knows_type(const void *registry, uint32_t type);
+
+/** What a function's result may be: bit (1 << enum far_type). */
+static inline uint16_t function_result_types(const struct function *fn)
+{
+	const struct signature_set *set = &fn->signature.result;
+	return (uint16_t)(set->types | (set->customs ? 1u << FAR_TYPE_CUSTOM : 0));
+}
 
 static inline const struct function *registry_at(const struct registry *r, uint32_t index)
 {

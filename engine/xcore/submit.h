@@ -25,7 +25,7 @@ typedef void call_done_fn(void *user, const struct outcome *outcome);
 struct call_start {
 	uint32_t worker; /* rank */
 	uint16_t fn;     /* message id, or local index of the typed function */
-	bool typed;
+	uint8_t typed;      /* flags of the request: HEAD_TYPED, and HEAD_METHOD or not; 0: a message */
 	uint8_t shard;      /* the worker's */
 	uint64_t deadline;  /* absolute, TIME_NEVER: none */
 	uint64_t left;      /* the same, relative, when the call was made */
@@ -47,7 +47,7 @@ struct submit_cell {
 	alignas(64) _Atomic uint32_t turn; /* producer's release pairs with the consumer's acquire, and back */
 	uint32_t worker;
 	uint16_t fn;
-	bool typed;
+	uint8_t typed;
 	uint8_t shard;
 	bool ready; /* `buf` is call_start's */
 	uint64_t deadline;

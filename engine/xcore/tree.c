@@ -170,6 +170,23 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 	return tree_read_with(src, size, payload, &arena, out, err);
 }
 
+struct far_buf *tree_of(const struct far_val *custom)
+{
+	struct far_buf *b = buf_alloc(sizeof(struct tree));
+	if (!b)
+		return NULL;
+	struct tree *tree = buf_data(b);
+	tree->payload = tree->held = NULL;
+	tree->root = *custom;
+	b->kind |= BUF_TREE;
+	return b;
+}
+
+void tree_end(struct far_buf *b)
+{
+	destroy_all(&((struct tree *)buf_data(b))->root, 1);
+}
+
 struct far_val tree_root(struct far_buf *b)
 {
 	return ((const struct tree *)buf_data(b))->root;

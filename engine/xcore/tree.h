@@ -37,6 +37,10 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 /** The same with an arena that knows references. */
 enum far_status tree_read_with(const void *src, size_t size, struct far_buf *payload, struct values_arena *arena,
 			       struct far_val *out, struct far_err *err);
+/** A tree whose value is a custom of the caller's, which it ends with its last reference; NULL: no memory. */
+struct far_buf *tree_of(const struct far_val *custom);
+/** Ends the customs of a tree now, once. */
+void tree_end(struct far_buf *tree);
 /** The value of a tree, which owns nothing itself. */
 struct far_val tree_root(struct far_buf *tree);
 /** Lets go of what an arena holds, references included, but not of decoded customs. */

@@ -258,7 +258,7 @@ def codes_lies(lines, name):
     for row in range(first, last):
         cells = tables.cells_of(lines[row])
         yield f"{cells[1]}: its name", with_cells(lines, row, c1=cells[1] + "x")
-        other = {"flag": "32", "mark": "1" if cells[0] == "128" else "128"}.get(name, "99")
+        other = {"flag": "16" if cells[0] == "32" else "32", "mark": "1" if cells[0] == "128" else "128"}.get(name, "99")
         yield f"{cells[1]}: its value", with_cells(lines, row, c0=other)
         if "body" in header:
             at = header.index("body")

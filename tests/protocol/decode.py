@@ -154,7 +154,7 @@ class Values:
             self.rrefs += 1
             if self.rrefs > RREFS_MAX:
                 raise Bad("values")
-            return kind, struct.unpack("<QQQQQH", self.take(42))
+            return kind, struct.unpack("<QQQQQHQ", self.take(50))
         if kind == "none":
             return (kind,)
         raise Bad("values")
@@ -197,7 +197,7 @@ class Values:
         if kind == "custom":
             return f"custom({v[1]:016x},{data_text(self.section(8, v[2]))})"
         if kind == "rref":
-            return "rref(%016x,%016x,%016x,%016x,%016x,%04x)" % v[1]
+            return "rref(%016x,%016x,%016x,%016x,%016x,%04x,%016x)" % v[1]
         return kind
 
 
@@ -255,8 +255,8 @@ class Decoder:
 
     def request(self, flags, data):
         flag = self.codes["flag"]
-        for name in ("retry", "hash"):
-            if not flags & (flag.value_of("RETRY" if name == "retry" else "HASHED") or 0):
+        for name, word in (("retry", "RETRY"), ("hash", "HASHED"), ("object", "METHOD")):
+            if not flags & (flag.value_of(word) or 0):
                 continue
             size = self.layouts[name].size
             if len(data) < size:

@@ -439,18 +439,31 @@ static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
 	rref_put(dst, w);
 }
 
-static void say_values(const struct far_val *v, size_t n)
+/* `method`: behind the values is the id of an object. */
+static void say_call(const struct far_val *v, size_t n, bool method)
 {
+	struct rref_id object = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)};
 	struct values_plan plan;
 	struct far_err err;
 	size_t len = values_size(v, n, &plan, &err);
 	must(len != SIZE_MAX);
-	uint8_t *body = aligned_alloc(64, (len + 63) & ~(size_t)63);
+	uint8_t *body = aligned_alloc(64, (len + sizeof object + 63) & ~(size_t)63);
 	must(body);
 	plan.put_rref = put_rref;
 	values_write(v, n, &plan, body);
-	say((struct shm_head){.type = HEAD_REQUEST, .flags = HEAD_TYPED, .fn = 7, .call = 1, .gen = 2}, body, len);
+	memcpy(body + len, &object, sizeof object);
+	say((struct shm_head){.type = HEAD_REQUEST,
+			      .flags = (uint8_t)(HEAD_TYPED | (method ? HEAD_METHOD : 0)),
+			      .fn = 7,
+			      .call = 1,
+			      .gen = 2},
+	    body, len + (method ? sizeof object : 0));
 	free(body);
+}
+
+static void say_values(const struct far_val *v, size_t n)
+{
+	say_call(v, n, false);
 }
 
 static size_t custom_size(void *user, const void *object)
@@ -488,10 +501,13 @@ static void every_value(void)
 	struct rref_wire w = {.owner = UINT64_C(0x0002112233445566),
 			      .id = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)},
 			      .fork = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0300000000000008)},
-			      .types = 0x0204};
+			      .types = 0x0204,
+			      .cls = UINT64_C(0x0123456789abcdef)};
 	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
 	struct far_val two[] = {rref, far_list(&rref, 1)};
 	say_values(two, 2);
+	say_call(v, 2, true);
+	say_call(v + 3, 1, true);
 	say_values(v, 0);
 	uint64_t none[] = {0, UINT64_MAX};
 	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
@@ -537,6 +553,8 @@ static void every_message(void)
 	}
 	h.flags = HEAD_RETRY | HEAD_HASHED;
 	say(h, &retries[0], sizeof retries[0]);
+	h.flags = HEAD_TYPED | HEAD_METHOD;
+	say(h, &retries[0], sizeof retries[0] - 1);
 	h.flags = HEAD_TYPED;
 	say(h, "\x01\x0a", 2);
 	say(h, NULL, 0);

@@ -121,7 +121,7 @@ Test(shard_rref, strangers)
 	static uint8_t many[(RREF_OPS_MAX + 1) * sizeof(struct rref_op)];
 	from(NIC_PEER, RREF_CONTROL, 12, many, sizeof many);
 	expect_error(12, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
-	from(NIC_PEER, RREF_CONTROL + 1, 13, NULL, 0);
+	from(NIC_PEER, RREF_LAST + 1, 13, NULL, 0);
 	expect_error(13, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "no handler");
 	expect_empty();
 }

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Objects as the application sees them. A call on a reference whose owner knows of it is a typed call with the object's
+ * id behind its arguments; all others go as the requests of api/rref.c.
+ */
+#include "api/into.h"
+#include "api/rref.h"
+#include "base/error.h"
+#include "base/must.h"
+#include "wire/values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum far_status far_register_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
+{
+	enum far_status status = cls ? agent_prepare_class(a, cls, err) : FAR_OK;
+	return status ? status : registry_add_class(&a->registry, cls, object_enter, err);
+}
+
+/* ---- calling ---- */
+
+/* Arguments of a method, ready to be written. */
+struct method_args {
+	size_t n;
+	const struct far_val *v;
+	struct values_plan plan;
+	struct rref_id object;
+	struct far_val converted[FAR_ARGS_MAX];
+};
+
+static void write_method(const void *data, void *dst, size_t len)
+{
+	const struct method_args *args = data;
+	values_write(args->v, args->n, &args->plan, dst);
+	memcpy((uint8_t *)dst + len - sizeof args->object, &args->object, sizeof args->object);
+}
+
+__attribute__((cold)) static enum far_status no_class(const struct far_rref *r, const char *method, struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	rref_text(&r->base, text, sizeof text);
+	if (!r->cls)
+		return err_set(err, FAR_INVALID, "%s is not a reference to an object: it has no method '%.64s'", text,
+			       method);
+	return err_set(err, FAR_NO_FUNCTION,
+		       "the class of %s is not registered here; register it with far_register_class on both sides",
+		       text);
+}
+
+/* The first overload of the method, and where its object is. */
+static enum far_status find_method(struct far_rref *r, const char *method, struct far_agent **a, struct rref_target *t,
+				   struct far_err *err)
+{
+	if (unlikely(!r || !method))
+		return rref_none("a method call, or its method's name", err);
+	const struct shard *home = rref_home(r, err);
+	if (unlikely(!home))
+		return FAR_SHUTDOWN;
+	*a = home->config.agent;
+	enum far_status status = rref_failed(r, err);
+	if (unlikely(status))
+		return status;
+	const struct object_class *cls = r->cls ? registry_find_class(&(*a)->registry, r->cls) : NULL;
+	if (unlikely(!cls))
+		return no_class(r, method, err);
+	t->fn = registry_find_method(&(*a)->registry, cls, method);
+	if (unlikely(!t->fn))
+		return err_set(err, FAR_NO_FUNCTION, "%s has no method '%.128s'", cls->name, method);
+	t->object = r;
+	t->to = (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
+	if (unlikely(atomic_load_explicit(&(*a)->members[t->to.worker].incarnation, memory_order_relaxed) << 16 !=
+		     r->base.owner << 16))
+		return err_set(err, FAR_PEER_LOST, "the object was in a former life of worker \"%s\"", r->owner_name);
+	return FAR_OK;
+}
+
+/* FAR_PENDING: it has to go as another request. */
+static enum far_status prepare(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
+			       const struct far_call_opts *opts, struct method_args *m, struct call_start *start,
+			       struct route *route, struct far_err *err)
+{
+	const struct function *fn = t->fn;
+	if (unlikely(!far_rref_confirmed_by_owner(t->object) || into_given(opts)))
+		return FAR_PENDING;
+	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, route, err);
+	if (unlikely(status))
+		return status;
+	m->n = n;
+	m->v = args;
+	if (unlikely(!signature_fits(&fn->signature, args, n) ||
+		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
+		status = registry_resolve(fn, args, n, &fn, m->converted, err);
+		if (status)
+			return status;
+		m->v = m->converted;
+		m->n = fn->signature.params_n;
+	}
+	size_t len = values_size(m->v, m->n, &m->plan, err);
+	if (unlikely(len == SIZE_MAX))
+		return err ? err->status : FAR_BAD_ARGS;
+	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_WHOLE_MAX)
+		return FAR_PENDING;
+	m->object = t->object->base.id;
+	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
+				     .shard = route->shard,
+				     .fn = (uint16_t)fn->index,
+				     .typed = HEAD_TYPED | HEAD_METHOD,
+				     .done = NULL, /* and the next two: the caller's */
+				     .user = NULL,
+				     .app = NULL,
+				     .data = m,
+				     .len = len + sizeof m->object,
+				     .write = write_method,
+				     CALL_START_REST};
+	agent_set_deadline(a, route->via, opts, start);
+	return FAR_OK;
+}
+
+enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
+				  const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+{
+	struct rref_target t;
+	struct method_args m;
+	struct call_start start;
+	struct route route;
+	struct far_agent *a;
+	enum far_status status = find_method(r, method, &a, &t, err);
+	if (likely(!status))
+		status = agent_may_wait("far_rref_rpc_sync", err);
+	if (unlikely(status))
+		return status;
+	status = prepare(a, &t, args, args_n, opts, &m, &start, &route, err);
+	if (unlikely(status))
+		return status == FAR_PENDING ? rref_target_sync(a, &t, args, args_n, opts, out, err) : status;
+	struct far_future *f = future_alloc(route.via);
+	if (unlikely(!f))
+		return agent_no_future(err);
+	status = agent_call_and_wait(route.via, &start, f, err);
+	if (likely(!status))
+		return agent_result_last(f, out, err);
+	buf_unref(&f->head);
+	return status;
+}
+
+/* The call keeps the handle, which may be given back meanwhile. */
+static enum far_status start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
+				     void (*look)(struct far_rref *, const struct outcome *), struct far_future *f,
+				     struct far_err *err)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
+	if (!buf)
+		return err_set(err, FAR_RESOURCE, "no memory for a call of a method");
+	struct rref_call *c = buf_data(buf);
+	*c = (struct rref_call){.done = agent_done_future, .user = f, .object = r, .look = look, .buf = buf};
+	rref_ref(&r->base);
+	start->done = rref_call_done;
+	start->user = c;
+	enum far_status status = agent_start(s, start, err);
+	if (status) {
+		rref_unref(&r->base);
+		buf_unref(buf);
+	}
+	return status;
+}
+
+enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
+				   const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+{
+	struct rref_target t;
+	struct method_args m;
+	struct call_start start;
+	struct route route;
+	struct far_agent *a;
+	if (!out)
+		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, where the future goes, must not be NULL");
+	enum far_status status = find_method(r, method, &a, &t, err);
+	if (unlikely(status))
+		return status;
+	status = prepare(a, &t, args, args_n, opts, &m, &start, &route, err);
+	if (unlikely(status))
+		return status == FAR_PENDING ? rref_target_async(a, &t, args, args_n, opts, out, err) : status;
+	struct far_future *f = future_alloc(route.via);
+	if (unlikely(!f))
+		return agent_no_future(err);
+	buf_ref(&f->head);
+	status = start_holding(route.via, &start, r, NULL, f, err);
+	if (unlikely(status)) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
+}
+
+enum far_status far_rref_remote(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
+				const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
+{
+	struct rref_target t;
+	struct far_agent *a;
+	enum far_status status = find_method(r, method, &a, &t, err);
+	return status ? status : rref_target_make(a, &t, args, args_n, opts, out, err);
+}
+
+/* ---- looking ---- */
+
+const char *far_rref_class(const struct far_rref *r)
+{
+	if (!r || !r->cls)
+		return NULL;
+	const struct shard *home = rref_home(r, NULL);
+	const struct object_class *cls = home ? registry_find_class(&home->config.agent->registry, r->cls) : NULL;
+	return cls ? cls->name : "?";
+}
+
+/* ---- what it is ---- */
+
+/* Keeps the name with the handle, for good; the first one stays. */
+static const char *keep_name(struct far_rref *r, const char *name, size_t len)
+{
+	struct far_buf *none = NULL, *buf = buf_alloc(len + 1);
+	if (!buf)
+		return NULL;
+	memcpy(buf_data(buf), name, len);
+	((char *)buf_data(buf))[len] = '\0';
+	if (atomic_compare_exchange_strong_explicit(&r->type_name, &none, buf, memory_order_release,
+						    memory_order_acquire))
+		return buf_data(buf);
+	buf_unref(buf);
+	return buf_data(none);
+}
+
+static const char *kept_name(struct far_rref *r)
+{
+	struct far_buf *buf = atomic_load_explicit(&r->type_name, memory_order_acquire);
+	return buf ? buf_data(buf) : NULL;
+}
+
+static enum far_status no_room(struct far_err *err)
+{
+	return err_set(err, FAR_RESOURCE, "no memory for the name of a type");
+}
+
+static enum far_status own_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
+{
+	char text[SIGNATURE_TYPE_MAX];
+	enum far_status status = rref_own_value(r, timeout_ns, NULL, err);
+	if (status)
+		return status;
+	object_type_text(r, text, sizeof text);
+	*name = keep_name(r, text, strlen(text));
+	return *name ? FAR_OK : no_room(err);
+}
+
+enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
+{
+	struct call_start start;
+	struct rref_fetch fetch;
+	struct shard *s;
+	struct far_future *f;
+	struct far_val v;
+	if (!r || !name)
+		return rref_none("far_rref_type, or `name`", err);
+	const char *known = kept_name(r);
+	if (known) {
+		*name = known;
+		return FAR_OK;
+	}
+	if (r->owned)
+		return own_type(r, timeout_ns, name, err);
+	enum far_status status = agent_may_wait("far_rref_type", err);
+	if (!status)
+		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
+	if (status)
+		return status;
+	status = agent_call_and_wait(s, &start, f, err);
+	if (status) {
+		buf_unref(&f->head);
+		return status;
+	}
+	status = agent_result_last(f, &v, err);
+	if (status)
+		return status;
+	if (v.type == FAR_TYPE_STRING)
+		*name = keep_name(r, v.u.s.data, v.u.s.len);
+	else
+		status = err_set(err, FAR_PROTOCOL, "the answer is malformed");
+	far_val_fini(&v);
+	return status ? status : *name ? FAR_OK : no_room(err);
+}
+
+static void told(struct far_rref *r, const struct outcome *o)
+{
+	struct far_val v;
+	size_t n;
+	if (!o->status && values_read(o->data, o->len, &v, 1, &n, NULL) == 0 && n == 1 && v.type == FAR_TYPE_STRING)
+		keep_name(r, v.u.s.data, v.u.s.len);
+}
+
+/* The name is known: a future that is done already. */
+static enum far_status known_type(const char *name, struct far_future **out, struct far_err *err)
+{
+	struct far_val v = far_str(name);
+	enum far_status status = far_future_create(out, err);
+	return status ? status : far_future_set_value(*out, &v, err);
+}
+
+enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
+				    struct far_err *err)
+{
+	struct call_start start;
+	struct rref_fetch fetch;
+	struct shard *s;
+	struct far_future *f;
+	if (!r || !out)
+		return rref_none("far_rref_type_async, or `out`", err);
+	const char *known = kept_name(r);
+	if (known)
+		return known_type(known, out, err);
+	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
+	if (status)
+		return status;
+	buf_ref(&f->head);
+	status = start_holding(s, &start, r, told, f, err);
+	if (status) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
+}
+
+/* ---- the object itself ---- */
+
+/* Asks another shard of this worker, or this one through another handle, where the object lies. In a buffer. */
+struct place {
+	struct shard_errand errand;
+	struct rref_id id;
+	struct far_future *future; /* a reference */
+	struct far_buf *buf;
+};
+
+static void tell_place(struct shard *s, struct shard_errand *e)
+{
+	struct place *p = (struct place *)(void *)e;
+	static const char gone[] = "the object was destroyed";
+	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
+	void *object = r ? r->object : NULL;
+	struct outcome o = {.status = r && r->made ? FAR_OK : FAR_GONE, .agent = s->config.agent};
+	o.data = o.status ? gone : (const void *)&object;
+	o.len = o.status ? sizeof gone - 1 : sizeof object;
+	s->config.complete(p->future, &o);
+	buf_unref(&p->future->head);
+	buf_unref(p->buf);
+}
+
+static enum far_status ask_place(struct shard *s, struct rref_id id, void **object, struct far_err *err)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct place));
+	struct far_future *f = buf ? future_alloc(s) : NULL;
+	if (!f) {
+		buf_unref(buf);
+		return err_set(err, FAR_RESOURCE, "no memory to look for an object");
+	}
+	struct place *p = buf_data(buf);
+	*p = (struct place){.errand = {.run = tell_place}, .id = id, .future = f, .buf = buf};
+	buf_ref(&f->head);
+	if (shard_held(s))
+		tell_place(s, &p->errand);
+	else
+		shard_post(s, &p->errand);
+	enum far_status status = far_future_wait(f, 0, NULL, err);
+	if (!status)
+		memcpy(object, future_bytes(f), sizeof *object);
+	buf_unref(&f->head);
+	return status;
+}
+
+enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	const char *name;
+	void *object = NULL;
+	if (r->owned)
+		return rref_own_value(r, timeout_ns, out, err);
+	enum far_status status = far_rref_type(r, timeout_ns, &name, err);
+	struct shard *home = status ? NULL : rref_home(r, err);
+	if (!status && !home)
+		status = FAR_SHUTDOWN;
+	if (status)
+		return status;
+	const struct far_agent *a = home->config.agent;
+	const struct object_class *cls = registry_find_class(&a->registry, r->cls);
+	if (!cls)
+		return no_class(r, "", err);
+	status = ask_place(a->shards[rref_owner_shard(r->base.id)], r->base.id, &object, err);
+	if (!status && out)
+		*out = far_custom(&cls->type, object);
+	return status;
+}
+
+enum far_status far_rref_object(struct far_rref *r, const char *name, uint64_t timeout_ns, void **object,
+				struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	struct far_val v;
+	if (!r || !object)
+		return rref_none("far_rref_object, or `object`", err);
+	enum far_status status = far_rref_local_value(r, timeout_ns, &v, err);
+	if (status)
+		return status;
+	const struct object_class *cls = object_class_of(&v);
+	if (cls && (!name || strcmp(cls->name, name) == 0)) {
+		*object = v.u.custom.object;
+		return FAR_OK;
+	}
+	status = err_set(err, FAR_INVALID, "%s is a reference to a %s, not to an object of %.64s",
+			 rref_text(&r->base, text, sizeof text), cls ? cls->name : far_type_name((enum far_type)v.type),
+			 name ? name : "a class");
+	far_val_fini(&v);
+	return status;
+}
