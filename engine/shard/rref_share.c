@@ -94,10 +94,11 @@ void rref_call_done(void *user, const struct outcome *o)
 	struct rref_call *c = user;
 	if (c->look)
 		c->look(c->object, o);
-	c->done(c->user, o);
+	/* Before anybody may know that the call has ended: who then leaves the group has given them back. */
 	rref_pins_release(c->pins);
 	if (c->object)
 		rref_unref(&c->object->base);
+	c->done(c->user, o);
 	buf_unref(c->buf);
 }
 

@@ -270,6 +270,7 @@ struct shard {
 	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
 	_Atomic(struct call_cancel_note *) cancels;         /* asked for by other threads */
 	_Atomic(struct shard_errand *) errands;             /* likewise, newest first */
+	_Atomic uint32_t errands_n;                         /* of those, and of those that are being run */
 	_Atomic uint32_t fanouts_begun, fanouts_ended;      /* ever; the difference is under way or handed over */
 	_Atomic bool stop;                                  /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
