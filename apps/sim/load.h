@@ -43,6 +43,9 @@ struct load_worker {
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
 	struct far_function functions[5];
+	struct far_function make; /* of objects */
+	struct far_method look;
+	struct far_class box;
 	struct load_ref refs[LOAD_REFS_MAX]; /* that this life keeps */
 	uint32_t refs_n;
 };
@@ -70,8 +73,9 @@ struct load {
 	size_t plans_cap;
 	struct load_worker *workers; /* [scenario->workers] */
 	struct load_life *lives;
-	bool stop; /* no further calls */
-	bool hold; /* none for now */
+	uint64_t boxes; /* objects that there are */
+	bool stop;      /* no further calls */
+	bool hold;      /* none for now */
 };
 
 void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history);

@@ -12,6 +12,7 @@
 #define LOAD_FN_FETCH     "sim::fetch"
 #define LOAD_FN_HOLD      "sim::hold"
 #define LOAD_FN_KEEP      "sim::keep"
+#define LOAD_CLASS        "sim::Box"
 
 enum load_id {
 	LOAD_ID_ECHO = 1,
@@ -75,5 +76,8 @@ void load_refs(const struct load_job *j);
 void load_refs_drop(struct load_worker *w);
 enum far_status load_fn_hold(struct far_req *req, const struct far_val *args, size_t n, void *user);
 enum far_status load_fn_keep(struct far_req *req, const struct far_val *args, size_t n, void *user);
+enum far_status load_fn_box(struct far_req *req, const struct far_val *args, size_t n, void *user);
+enum far_status load_box_look(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user);
+void load_box_free(void *object, void *user);
 
 #endif

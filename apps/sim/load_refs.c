@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Random operations on references. Each worker keeps some, to values that anybody made anywhere, itself included; an
- * operation makes a value, which may hold references to older ones (so there are no circles), or fetches one, hands
- * some on, nested in lists and dicts, to anybody, their owners and itself included, who keeps some of them and hands
- * others back, or gives some back. A value's bytes follow from the number of the call that made it, which travels with
- * each reference to it.
+ * Random operations on references. Each worker keeps some, to values and objects that anybody made anywhere, itself
+ * included; an operation makes a value, which may hold references to older ones (so there are no circles), or an
+ * object, or fetches a value, or calls an object's method, hands some on, nested in lists and dicts, to anybody, their
+ * owners and itself included, who keeps some of them and hands others back, or gives some back. A value's bytes, and
+ * those that an object answers with, follow from the number of the call that made it, which travels with each
+ * reference to it.
  */
 #include "base/must.h"
 #include "sim/load_bytes.h"
@@ -155,14 +156,61 @@ enum far_status load_fn_hold(struct far_req *req, const struct far_val *args, si
 	return answer(user, req, number, args[1]);
 }
 
+/* Objects: who is asked says what it was made by. */
+struct box {
+	struct load_worker *w;
+	uint64_t number;
+};
+
+enum far_status load_fn_box(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct load_worker *w = user;
+	uint64_t number;
+	(void)n;
+	if (!load_arrived(w, args[0].u.s.data, args[0].u.s.len, &number))
+		return FAR_INVALID;
+	struct box *b = malloc(sizeof *b);
+	must(b != NULL);
+	*b = (struct box){w, number};
+	w->load->boxes++;
+	enum far_status status = far_return_object(req, b);
+	if (status)
+		load_box_free(b, w);
+	return status;
+}
+
+void load_box_free(void *object, void *user)
+{
+	struct load_worker *w = user;
+	w->load->boxes--;
+	free(object);
+}
+
+enum far_status load_box_look(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
+{
+	const struct box *b = object;
+	(void)args;
+	(void)n;
+	return answer(user, req, b->number, far_none());
+}
+
+/* The value of a reference, or what its object says. */
+static enum far_status value_of(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	if (!far_rref_class(r))
+		return far_rref_to_here(r, timeout_ns, out, err);
+	return far_rref_rpc_sync(r, "look", FAR_NOARGS, &(struct far_call_opts){.timeout_ns = timeout_ns}, out, err);
+}
+
 /* Fetches a value that somebody has handed on. */
 static void look_at(struct load_worker *w, struct far_rref *r, uint64_t number, void *ctx)
 {
 	bool *wrong = ctx;
 	struct far_val v = {0};
 	if (chance(w, 3) == 0) {
-		enum far_status status =
-			far_rref_is_owner(r) ? far_rref_local_value(r, 0, &v, NULL) : far_rref_to_here(r, 0, &v, NULL);
+		enum far_status status = far_rref_is_owner(r) && !far_rref_class(r)
+						 ? far_rref_local_value(r, 0, &v, NULL)
+						 : value_of(r, 0, &v, NULL);
 		if (status == FAR_OK && !as_made(w, &v, number))
 			*wrong = true;
 		far_val_fini(&v);
@@ -222,11 +270,13 @@ static void make(const struct load_job *j)
 	struct far_val args[2];
 	enum far_status status;
 	struct bag b;
+	bool object = chance(w, 3) == 0;
 	arguments(j, &b, args);
 	do
 		status = load_tried(j, until,
-				    far_remote_to(j->alive->agent, load_to(w->load, j->number), LOAD_FN_HOLD, args, 2,
-						  &j->opts, &r, &err),
+				    far_remote_to(j->alive->agent, load_to(w->load, j->number),
+						  object ? LOAD_CLASS : LOAD_FN_HOLD, args, object ? 1 : 2, &j->opts,
+						  &r, &err),
 				    &err);
 	while (status == FAR_BUSY);
 	bag_free(&b);
@@ -268,7 +318,7 @@ static void fetch(const struct load_job *j)
 	w->load->history->calls[j->number].fetches = true;
 	w->load->history->calls[j->number].to = (uint32_t)far_rref_owner(at.rref).worker;
 	excuse(w->load, j->number, at.number);
-	enum far_status status = far_rref_to_here(at.rref, j->timeout_ns, &v, &err);
+	enum far_status status = value_of(at.rref, j->timeout_ns, &v, &err);
 	if (status == FAR_OK && !load_over(w, j->alive->life) && !as_made(w, &v, at.number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&v);

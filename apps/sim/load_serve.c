@@ -194,6 +194,17 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 		(struct far_function){LOAD_FN_HOLD "(bytes data, Any refs) -> List", FAR_KIND_INLINE, load_fn_hold, w};
 	w->functions[4] =
 		(struct far_function){LOAD_FN_KEEP "(bytes data, Any refs) -> List", FAR_KIND_FIBER, load_fn_keep, w};
+	w->make = (struct far_function){LOAD_CLASS "(bytes data) -> " LOAD_CLASS, FAR_KIND_INLINE, load_fn_box, w};
+	w->look = (struct far_method){"look() -> List", FAR_KIND_INLINE, load_box_look, w};
+	w->box = (struct far_class){.name = LOAD_CLASS,
+				    .constructors = &w->make,
+				    .constructors_n = 1,
+				    .methods = &w->look,
+				    .methods_n = 1,
+				    .destroy = load_box_free,
+				    .user = w};
+	opts->classes = &w->box;
+	opts->classes_n = 1;
 	opts->messages = w->messages;
 	opts->messages_n = sizeof w->messages / sizeof *w->messages;
 	opts->functions = w->functions;

@@ -364,6 +364,8 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 	sim_trace_hash(sim, out->hash);
 	cluster_destroy(t.cluster);
 	disturb_fini(&t.disturb);
+	if (t.load.boxes)
+		history_finding(&t.history, CHECK_LEVEL, "after the end there are %" PRIu64 " objects", t.load.boxes);
 	load_fini(&t.load);
 	check_memory(&t, slabs, futures);
 	out->failures_n = check_history(&t.history, &scenario->checks, out->failures, TRIAL_FAILURES);
