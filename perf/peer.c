@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peer.h"
+#include "cell.h"
 #include "connect.h"
 #include "memif.h"
 #include "netns.h"
@@ -77,7 +78,9 @@ int peer_main(const struct perf_opts *o)
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = handlers,
-				.messages_n = SERVER_HANDLERS};
+				.messages_n = SERVER_HANDLERS,
+				.classes = &perf_cell,
+				.classes_n = 1};
 	snprintf(name, sizeof name, "worker%d", (int)o->peer_rank);
 	if (attached_raise_files() < 0)
 		return 1;
@@ -248,7 +251,9 @@ static void *join_handed(void *arg)
 				.peer_limit_ns = PEER_LIMIT_NS,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
-				.messages_n = SERVER_BOTH_ENDS};
+				.messages_n = SERVER_BOTH_ENDS,
+				.classes = &perf_cell,
+				.classes_n = 1};
 	snprintf(p->handed_name, sizeof p->handed_name, "worker%d", 1 + (int)p->servers);
 	j->status = far_init_rpc(p->handed_name, 1 + (int)p->servers, world_of(j->o), &opts, &p->handed, &j->err);
 	return NULL;
@@ -267,7 +272,9 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
-				.messages_n = SERVER_BOTH_ENDS};
+				.messages_n = SERVER_BOTH_ENDS,
+				.classes = &perf_cell,
+				.classes_n = 1};
 	int error = both(o) ? pthread_create(&thread, NULL, join_handed, &other) : 0;
 	if (error) {
 		*err = (struct far_err){.status = FAR_SYSTEM, .text = "cannot start a thread"};

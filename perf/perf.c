@@ -28,12 +28,13 @@ enum taker {
 	FANOUT = 256,
 	WAKE = 512,
 	MEMORY = 1024,
-	START = 2048,
-	STARTING = 4096,
+	RREF = 2048,
+	START = 4096,
+	STARTING = 8192,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | FLOOR, /* those that start the other process themselves */
-	ALL = 8191
+	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR, /* those that start the other process themselves */
+	ALL = 16383
 };
 
 struct measurement {
@@ -69,6 +70,9 @@ static const struct measurement measurements[] = {
 	{"fanout", perf_fanout, FANOUT, 6000, "one call to many targets, against as many calls by themselves",
 	 "Starts server processes and calls far::add on many targets, several of each server, as one fan-out and, by "
 	 "turns,\nas separate calls that are waited for together. Both put every result in its place of one buffer."},
+	{"rref", perf_rref, RREF, 6000, "references and objects, against typed calls of the same size",
+	 "Starts a second process: makes values there and fetches them, fetches one, calls a method of an object, each "
+	 "by\nturns with a typed call of the same two tensors; then issues, fetches and gives back 5000 references."},
 	{"idle", perf_idle, IDLE, 5000, "what a worker costs that does nothing, and its first call after that",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
 	{"wake", perf_wake, WAKE, 3000, "the first call after a silence, to a worker that sleeps",
@@ -294,7 +298,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{MEMORY,
 		 {"calls", 0, OPTION_COUNTS, &o.marks, 1, UINT64_C(1000000000000), "N,...",
 		  "after how many to look (1000000,10000000)", NULL}},
-		{CALLS | FANOUT | MEMORY,
+		{CALLS | FANOUT | MEMORY | RREF,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
 		{BANDWIDTH,
@@ -335,13 +339,13 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for somebody (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
 		  NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
 		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | START,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 		{FANOUT,
@@ -411,6 +415,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, idle, wake, memory, start, floor or sim",
+			     "fanout, rref, idle, wake, memory, start, floor or sim",
 			     argv[1]);
 }

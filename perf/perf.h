@@ -57,6 +57,7 @@ struct perf_opts {
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
+int perf_rref(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);

@@ -125,7 +125,7 @@ enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const 
 	struct method_args m;
 	struct call_start start;
 	struct route route;
-	struct far_agent *a;
+	struct far_agent *a = NULL;
 	enum far_status status = find_method(r, method, &a, &t, err);
 	if (likely(!status))
 		status = agent_may_wait("far_rref_rpc_sync", err);
@@ -172,7 +172,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	struct method_args m;
 	struct call_start start;
 	struct route route;
-	struct far_agent *a;
+	struct far_agent *a = NULL;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, where the future goes, must not be NULL");
 	enum far_status status = find_method(r, method, &a, &t, err);
@@ -200,7 +200,7 @@ enum far_status far_rref_remote(struct far_rref *r, const char *method, const st
 				const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
 	struct rref_target t;
-	struct far_agent *a;
+	struct far_agent *a = NULL;
 	enum far_status status = find_method(r, method, &a, &t, err);
 	return status ? status : rref_target_make(a, &t, args, args_n, opts, out, err);
 }

@@ -32,6 +32,10 @@ const char *object_type_text(const struct far_rref *r, char *buf, size_t len)
 	struct far_val v = {0};
 	size_t n;
 	int error = 0;
+	if (r->made) {
+		snprintf(buf, len, "%s", r->made->name);
+		return buf;
+	}
 	if (f->code == FUTURE_TREE)
 		v = tree_root(f->buf);
 	else

@@ -23,8 +23,8 @@ typedef void call_done_fn(void *user, const struct outcome *outcome);
 /** One call, on whichever way it reaches the shard. `write` fills the payload in place; NULL: it is copied from `data`.
  */
 struct call_start {
-	uint32_t worker; /* rank */
-	uint16_t fn;     /* message id, or local index of the typed function */
+	uint32_t worker;    /* rank */
+	uint16_t fn;        /* message id, or local index of the typed function */
 	uint8_t typed;      /* flags of the request: HEAD_TYPED, and HEAD_METHOD or not; 0: a message */
 	uint8_t shard;      /* the worker's */
 	uint64_t deadline;  /* absolute, TIME_NEVER: none */

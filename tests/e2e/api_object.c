@@ -393,8 +393,8 @@ int main(void)
 {
 	static const struct far_opts opts = {.functions = functions,
 					     .functions_n = sizeof functions / sizeof functions[0],
-					     .classes = classes,
-					     .classes_n = sizeof classes / sizeof classes[0]};
+					     .classes = counter_classes,
+					     .classes_n = COUNTER_CLASSES};
 	calls_begin(&opts);
 	world = far_world_size(agent);
 	methods_called(1);

@@ -87,7 +87,7 @@ static enum far_status counter_add(struct far_req *req, void *object, const stru
 	CHECK(c->alive == ALIVE && n == 2);
 	c->n += args[0].u.i * args[1].u.i;
 	struct far_val v = far_int(c->n);
-	*(int *)user += 1;
+	atomic_fetch_add((_Atomic int *)user, 1);
 	return far_return(req, &v);
 }
 
@@ -209,7 +209,7 @@ static enum far_status counter_child(struct far_req *req, void *object, const st
 	return far_return_object(req, counter_of(((struct counter *)object)->n + 1));
 }
 
-static int adds;
+static _Atomic int adds;
 static const struct far_function constructors[] = {
 	{"o::Counter(int start=0) -> o::Counter", FAR_KIND_INLINE, counter_new, NULL},
 	{"o::Counter(rref other) -> o::Counter", FAR_KIND_FIBER, counter_copy, NULL},
@@ -279,7 +279,7 @@ static void point_end(void *object, void *user)
 
 static const struct far_custom_type point = {"o::Point", point_size, point_encode, point_decode, point_free, NULL};
 static const struct far_function points[] = {{"o::Point(int x) -> o::Point", FAR_KIND_INLINE, point_new, NULL}};
-static const struct far_class classes[] = {
+static const struct far_class counter_classes[] = {
 	{.name = "o::Counter",
 	 .constructors = constructors,
 	 .constructors_n = sizeof constructors / sizeof constructors[0],
@@ -289,5 +289,7 @@ static const struct far_class classes[] = {
 	 .user = &made},
 	{.name = "o::Point", .constructors = points, .constructors_n = 1, .destroy = point_end, .codec = &point},
 };
+
+#define COUNTER_CLASSES (sizeof counter_classes / sizeof counter_classes[0])
 
 #endif

@@ -39,6 +39,18 @@ bounded "$farcall" perf bandwidth --bytes 4K --seconds 0.1
 [ $rc -eq 0 ] && has out '^ *4 KiB  *1 ' && has out '^ *4 KiB  *4 '
 ok "bandwidth: text" $?
 
+bounded "$farcall" perf rref --seconds 0.3 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json '[w["way"] for w in j["ways"]] ==
+	["call", "make_and_fetch", "fetch", "method"] and j["bytes"] == 8 and j["references"] == 5000 and
+	j["references_seconds"] > 0 and j["ways"][0]["ratio"] == 1 and
+	all(positive(w, "p50_ns", "p99_ns", "ratio", "calls") for w in j["ways"]) and
+	[w["target"] for w in j["ways"] if "target" in w] == [2.5, 1.2]'
+ok "rref --json: each way, and many references" $?
+bounded "$farcall" perf rref --seconds 0.2 --bytes 4K --nic udp
+[ $rc -eq 0 ] && has out 'nic udp, two tensors of 4096 bytes' && has out '^method of an object ' &&
+	has out '^5000 references issued, fetched and given back in '
+ok "rref: text, over udp" $?
+
 bounded "$farcall" perf latency --via thread --to self --seconds 0.4 --json
 [ $rc -eq 0 ] && json "$figures and $compared and j['base'] == 'direct' and j['to'] == 'self' and j['via'] == 'thread'"
 ok "latency --via thread --to self: beside the same call from the held shard" $?
@@ -232,6 +244,7 @@ ok "--connect: a listener of another version" $?
 
 refuses "an unknown flag, bandwidth" "unknown option --frobnicate" bandwidth --frobnicate
 refuses "an unknown flag, serve" "unknown option --frobnicate" serve --frobnicate
+refuses "a size that is no tensor, rref" "give a multiple of 4" rref --bytes 6
 refuses "a flag of another measurement" "unknown option --inflight" latency --inflight 3
 refuses "a size in a list" "--bytes: 17M is out of range; give a size" bandwidth --bytes 64K,17M
 refuses "an empty size" "is not a size" bandwidth --bytes 64K,,1M
