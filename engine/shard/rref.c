@@ -219,6 +219,23 @@ struct far_rref *rref_find(struct shard *s, struct rref_id id)
 	return hold(rref_table_find(&s->rrefs->records, id));
 }
 
+/* That life of the worker which the name says is known to have ended: nothing comes of it any more. */
+static bool giver_lost(const struct shard *s, struct rref_id id)
+{
+	uint32_t worker = rref_rank(id.life);
+	unsigned shard = rref_giver_shard(id);
+	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
+		return false;
+	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	return se->life == id.life && se->state != SESSION_UP;
+}
+
+static void settle_lost(struct shard *s, struct far_rref *r)
+{
+	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
+	rref_settle(s, r, &(struct outcome){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
+}
+
 struct far_rref *rref_record(struct shard *s, struct rref_id id)
 {
 	struct far_rref *r = rref_find(s, id);
@@ -241,6 +258,8 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id)
 	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
 	snprintf(r->owner_name, sizeof r->owner_name, "%s", s->config.name);
 	list_in(s, r);
+	if (giver_lost(s, id))
+		settle_lost(s, r);
 	return r;
 }
 
@@ -352,12 +371,10 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 /* Those that this life of the worker would have made. Others may have spoken of those of its next one already. */
 static void end_expected(struct shard *s, const struct session *se)
 {
-	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
-	struct outcome lost = {.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1};
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
 		if (r->owned && r->expected && r->base.id.life == se->life)
-			rref_settle(s, r, &lost, false);
+			settle_lost(s, r);
 	}
 }
 
