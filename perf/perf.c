@@ -29,10 +29,12 @@ enum taker {
 	WAKE = 512,
 	MEMORY = 1024,
 	RREF = 2048,
+	START = 4096,
+	STARTING = 8192,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
 	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR, /* those that start the other process themselves */
-	ALL = 4095
+	ALL = 16383
 };
 
 struct measurement {
@@ -79,12 +81,16 @@ static const struct measurement measurements[] = {
 	{"memory", perf_memory, MEMORY, 0, "what two workers hold, after ever more calls",
 	 "Starts a second process, calls it many times, a tenth of the time with 64 KiB, and prints what both have\n"
 	 "resident after so many calls. It must not grow."},
+	{"start", perf_start, START, 0, "how long groups take to come together and to part",
+	 "Starts groups of new processes, which wait for each other before they begin: from then to when the last\n"
+	 "far_init_rpc() has returned, the same of far_shutdown(), and the threads and resident memory of a worker."},
 	{"floor", perf_floor, FLOOR, 2000, "what this machine can do at best, without any engine",
 	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
 	 "wake-up.\nWith --nic raw packets instead: round trips, rate, bytes one way, and what a packet takes to wake "
 	 "its receiver."},
 	{"peer", peer_main, PEER, 0, NULL, "The other processes of latency, rate, bandwidth and fanout."},
 	{"attached", attached_main, ATTACHED, 0, NULL, "The idle agents of --peers."},
+	{"starting", starting_main, STARTING, 0, NULL, "A worker of start."},
 };
 #define MEASUREMENTS (sizeof measurements / sizeof *measurements)
 
@@ -265,6 +271,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
 			      .depths = {{1, 4}, 2},
 			      .marks = {{1000000, 10000000}, 2},
+			      .worlds = {{2, 64}, 2},
+			      .rounds = 5,
 			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
 	const struct perf_option table[] = {
 		{ALL & ~FLOOR & ~SPAWNING,
@@ -324,7 +332,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{SERVE,
 		 {"listen", 0, OPTION_TEXT, &o.listen, 0, 0, "HOST:PORT", "where to wait; port 0: a free one", NULL}},
-		{SPAWNING | SERVE | PEER | IDLE,
+		{SPAWNING | SERVE | PEER | IDLE | START | STARTING,
 		 {"security", 0, OPTION_TEXT, &o.security, 0, 0, "NAME", "none: also beyond loopback and other users",
 		  NULL}},
 		{PAIRS | SERVE,
@@ -337,7 +345,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
 		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 		{FANOUT,
@@ -345,7 +353,12 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "targets of a fan-out (1, 8 and 64 in turn)", NULL}},
 		{FANOUT,
 		 {"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1)", NULL}},
-		{PEER, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
+		{START,
+		 {"workers", 0, OPTION_COUNTS, &o.worlds, 1, SPAWN_WORLD_MAX, "N,...", "sizes of the groups (2,64)",
+		  NULL}},
+		{START,
+		 {"rounds", 0, OPTION_COUNT, &o.rounds, 1, PERF_ROUNDS_MAX, "N", "groups of each size (5)", NULL}},
+		{PEER | STARTING, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
 		{PEER, {"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL}},
 		{PEER, {"peer-asleep", 0, OPTION_FLAG, &o.peer_asleep, 0, 0, NULL, NULL, NULL}},
 		{PEER | ATTACHED,
@@ -402,6 +415,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, rref, idle, wake, memory, floor or sim",
+			     "fanout, rref, idle, wake, memory, start, floor or sim",
 			     argv[1]);
 }

@@ -12,6 +12,8 @@
 
 #define PERF_TARGETS_MAX 200 /* of a fan-out: as many calls can be pending towards one server */
 
+#define PERF_ROUNDS_MAX 100
+
 enum perf_api { PERF_API_MESSAGE, PERF_API_RPC };
 enum perf_via {
 	PERF_VIA_DIRECT, /* the calling thread holds the driver token */
@@ -36,6 +38,8 @@ struct perf_opts {
 	bool floor, json;
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
+	struct option_list worlds;        /* start: numbers of workers */
+	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
 	const char *security;             /* NULL or "none" */
 	uint64_t timeout_ns;              /* with the two above; 0: each its default */
@@ -59,6 +63,9 @@ int perf_serve(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_wake(const struct perf_opts *o);
 int perf_memory(const struct perf_opts *o);
+int perf_start(const struct perf_opts *o);
+/** A worker of those that perf_start() starts. */
+int starting_main(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
 /** `farcall perf sim`, with a command line of its own (figure.c). */
 int perf_sim(int argc, char **argv);

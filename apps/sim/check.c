@@ -79,6 +79,15 @@ static bool death_excused(const struct history *h, uint32_t a, uint32_t b, uint6
 	return false;
 }
 
+/* The same of anybody: references pass through many hands. */
+static bool any_death_excused(const struct history *h, uint64_t when)
+{
+	for (size_t k = 0; k < h->incidents_n; k++)
+		if (death_excused(h, h->incidents[k].a, h->incidents[k].b, when))
+			return true;
+	return false;
+}
+
 /* Nobody is to blame for a call over this time that took longer, or was lost. */
 static bool disturbed(const struct history *h, uint32_t a, uint32_t b, uint64_t from, uint64_t until)
 {
@@ -118,7 +127,7 @@ static bool check_once(struct judge *j)
 	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
 		if (c->runs_n > 1)
 			return object_call(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
-		if (c->ends && c->status == FAR_OK && c->kind != LOAD_ONEWAY && c->runs_n != 1)
+		if (c->ends && c->status == FAR_OK && c->kind != LOAD_ONEWAY && !c->fetches && c->runs_n != 1)
 			return object_call(j, c, "it ended well, and its handler never ran");
 		if (c->runs_n && c->runs[0].worker != c->to)
 			return object_call(j, c, "its handler ran on worker %" PRIu32, c->runs[0].worker);
@@ -176,11 +185,13 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 		       object_call(j, c, "REMOTE, and its handler does not fail");
 	case FAR_TIMEOUT:
 		return c->ended + EARLY_NS >= c->deadline ||
+		       (c->excused_from && c->ended + EARLY_NS >= c->excused_from) ||
 		       object_call(j, c, "TIMEOUT %" PRIu64 " us before its deadline", (c->deadline - c->ended) / 1000);
 	case FAR_PEER_LOST:
 	case FAR_UNREACHABLE:
 		return death_excused(j->h, c->from, c->to, c->ended) ||
 		       (c->kind == LOAD_RREF && death_excused(j->h, c->third, c->to, c->ended)) ||
+		       (c->kind == LOAD_REFS && any_death_excused(j->h, c->ended)) ||
 		       object_call(j, c, "%s, and nothing has happened to either", name);
 	case FAR_CANCELLED:
 		return c->cancelled <= c->ended || object_call(j, c, "CANCELLED, which nobody asked for");

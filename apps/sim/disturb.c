@@ -149,6 +149,7 @@ static void incident_begins(void *ctx)
 	} else {
 		load_killed(&d->load->workers[i->a]);
 		cluster_crash(worker(d, i->a), sim_random_below(&d->random, 2) ? CLUSTER_KILL : CLUSTER_POWER);
+		load_dead(&d->load->workers[i->a]);
 	}
 	if (lasts)
 		sim_at(cluster_sim(d->cluster), now + i->lasts_ns, incident_ends, i);

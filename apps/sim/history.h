@@ -36,9 +36,11 @@ struct history_call {
 	uint8_t from_shard, to_shard;
 	uint32_t from, from_life, to;
 	uint32_t third;    /* rref: who fetches */
+	bool fetches;      /* refs: it runs no handler */
 	uint32_t sequence; /* one-ways: number of those of this life of the caller, from this shard to that */
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
+	uint64_t excused_from;           /* refs: when making one of its values may have timed out; 0: none of any */
 	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */
 	struct history_run runs[HISTORY_RUNS];
 	char said[HISTORY_SAID]; /* the beginning of its error's text */

@@ -13,22 +13,9 @@
 #define BUSY_NS UINT64_C(50000)   /* between two tries of what is not waited for */
 #define HOLD_NS UINT64_C(1000000) /* between two looks whether calls may be made again */
 
-/* One call of an application. */
-struct job {
-	struct load_worker *w;
-	const struct load_life *alive;
-	enum load_kind kind;
-	uint32_t to;
-	uint64_t timeout_ns;
-	size_t number;
-	uint8_t *request;
-	size_t len;
-	struct far_call_opts opts;
-};
-
 /* ---- what is drawn ---- */
 
-static uint64_t between(struct sim_random *r, struct range range)
+uint64_t load_between(struct sim_random *r, struct range range)
 {
 	return range.min + (range.max > range.min ? sim_random_below(r, range.max - range.min + 1) : 0);
 }
@@ -59,7 +46,7 @@ static enum load_kind draw_kind(struct load_worker *w)
 	return (enum load_kind)kind;
 }
 
-static uint32_t draw_other(struct load_worker *w)
+uint32_t load_other(struct load_worker *w)
 {
 	uint32_t n = w->load->scenario->workers;
 	return (w->rank + 1 + (uint32_t)sim_random_below(&w->random, n - 1)) % n;
@@ -73,7 +60,7 @@ static uint32_t draw_target(struct load_worker *w)
 	case PATTERN_FIRST:
 		return 0;
 	default:
-		return draw_other(w);
+		return load_other(w);
 	}
 }
 
@@ -102,13 +89,13 @@ static size_t sequences_bytes(const struct load *load)
 
 /* ---- records ---- */
 
-static struct far_to to_of(const struct load *load, size_t number)
+struct far_to load_to(const struct load *load, size_t number)
 {
 	const struct history_call *c = &load->history->calls[number];
 	return (struct far_to){(int32_t)c->to, c->to_shard};
 }
 
-static size_t begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth)
+size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth)
 {
 	struct load *load = w->load;
 	const struct workload *wl = &load->scenario->workload;
@@ -129,11 +116,11 @@ static size_t begin_call(struct load_worker *w, enum load_kind kind, uint32_t to
 	load->plans[number] = (struct load_plan){.request = (uint32_t)sized(&w->random, wl->request),
 						 .reply = (uint32_t)sized(&w->random, wl->reply),
 						 .depth = depth,
-						 .work_ns = between(&w->random, wl->work)};
+						 .work_ns = load_between(&w->random, wl->work)};
 	return number;
 }
 
-static uint8_t *request_of(const struct load *load, size_t number, size_t *len)
+uint8_t *load_request(const struct load *load, size_t number, size_t *len)
 {
 	uint64_t n = number;
 	*len = LOAD_NUMBER + load->plans[number].request;
@@ -145,16 +132,16 @@ static uint8_t *request_of(const struct load *load, size_t number, size_t *len)
 }
 
 /* The process is gone, and its fibers are only being cleaned up. */
-static bool over(const struct load_worker *w, uint32_t life)
+bool load_over(const struct load_worker *w, uint32_t life)
 {
 	return !w->agent || w->life != life;
 }
 
-static void end_call(struct load_worker *w, uint32_t life, size_t number, enum far_status status,
-		     const struct far_err *err)
+void load_end_call(struct load_worker *w, uint32_t life, size_t number, enum far_status status,
+		   const struct far_err *err)
 {
 	struct load *load = w->load;
-	if (over(w, life))
+	if (load_over(w, life))
 		return;
 	history_end(load->history, number, sim_now(load->sim), status,
 		    status == FAR_OK ? FAR_EXECUTED_YES : err->executed, status == FAR_OK ? NULL : err->text);
@@ -174,7 +161,7 @@ void load_sleep(uint64_t ns)
 		cluster_sleep(ns);
 }
 
-static void message_call(const struct job *j, uint16_t id)
+static void message_call(const struct load_job *j, uint16_t id)
 {
 	struct load *load = j->w->load;
 	uint32_t cap = load->plans[j->number].reply;
@@ -182,28 +169,28 @@ static void message_call(const struct job *j, uint16_t id)
 	struct far_err err = {0};
 	void *reply = malloc(cap + 1);
 	must(reply != NULL);
-	enum far_status status = far_msg_call(j->alive->agent, to_of(load, j->number), id, j->request, j->len, &j->opts,
-					      reply, cap, &len, &err);
+	enum far_status status = far_msg_call(j->alive->agent, load_to(load, j->number), id, j->request, j->len,
+					      &j->opts, reply, cap, &len, &err);
 	if (status == FAR_OK)
 		judge_reply(load, j->number, reply, len);
 	if (status == FAR_TOO_LARGE && err.executed == FAR_EXECUTED_YES)
 		load->history->calls[j->number].wrong_reply = true;
 	if (j->kind == LOAD_FAIL && status == FAR_REMOTE && err.code != LOAD_CODE(j->number))
 		load->history->calls[j->number].wrong_reply = true;
-	end_call(j->w, j->alive->life, j->number, status, &err);
+	load_end_call(j->w, j->alive->life, j->number, status, &err);
 	free(reply);
 }
 
-static void oneway(const struct job *j)
+static void oneway(const struct load_job *j)
 {
 	struct load_worker *w = j->w;
 	struct load *load = w->load;
 	struct far_err err = {0};
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	while ((status = far_msg_post(j->alive->agent, to_of(load, j->number), LOAD_ID_ONEWAY, j->request, j->len,
+	while ((status = far_msg_post(j->alive->agent, load_to(load, j->number), LOAD_ID_ONEWAY, j->request, j->len,
 				      &j->opts, &err)) == FAR_BUSY &&
-	       sim_now(load->sim) < until && !over(w, j->alive->life))
+	       sim_now(load->sim) < until && !load_over(w, j->alive->life))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
 		err.executed = FAR_EXECUTED_NO;
@@ -212,10 +199,10 @@ static void oneway(const struct job *j)
 	if (status == FAR_OK)
 		load->history->calls[j->number].sequence = (*sequence_of(w, &load->history->calls[j->number]))++;
 	else
-		end_call(j->w, j->alive->life, j->number, status, &err);
+		load_end_call(j->w, j->alive->life, j->number, status, &err);
 }
 
-static void typed(const struct job *j)
+static void typed(const struct load_job *j)
 {
 	struct load_worker *w = j->w;
 	struct load *load = w->load;
@@ -225,16 +212,16 @@ static void typed(const struct job *j)
 	const char *name = j->kind == LOAD_CANCEL ? LOAD_FN_SLOW : LOAD_FN_ECHO;
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	while ((status = far_rpc_async_to(j->alive->agent, to_of(load, j->number), name, &arg, 1, &j->opts, &f,
+	while ((status = far_rpc_async_to(j->alive->agent, load_to(load, j->number), name, &arg, 1, &j->opts, &f,
 					  &err)) == FAR_BUSY &&
-	       sim_now(load->sim) < until && !over(w, j->alive->life))
+	       sim_now(load->sim) < until && !load_over(w, j->alive->life))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
 		err.executed = FAR_EXECUTED_NO;
 		status = FAR_TIMEOUT;
 	}
 	if (status == FAR_OK && j->kind == LOAD_CANCEL) {
-		load_sleep(between(&w->random, load->scenario->workload.cancel_after));
+		load_sleep(load_between(&w->random, load->scenario->workload.cancel_after));
 		load->history->calls[j->number].cancelled = sim_now(load->sim);
 		far_future_cancel(f, NULL);
 	}
@@ -244,14 +231,14 @@ static void typed(const struct job *j)
 		load->history->calls[j->number].wrong_reply = true;
 	else if (status == FAR_OK)
 		judge_reply(load, j->number, out.u.s.data, out.u.s.len);
-	end_call(j->w, j->alive->life, j->number, status, &err);
+	load_end_call(j->w, j->alive->life, j->number, status, &err);
 	far_val_fini(&out);
 	far_future_free(f);
 }
 
-static enum far_status tried(const struct job *j, uint64_t until, enum far_status status, struct far_err *err)
+enum far_status load_tried(const struct load_job *j, uint64_t until, enum far_status status, struct far_err *err)
 {
-	if (status == FAR_BUSY && sim_now(j->w->load->sim) < until && !over(j->w, j->alive->life)) {
+	if (status == FAR_BUSY && sim_now(j->w->load->sim) < until && !load_over(j->w, j->alive->life)) {
 		load_sleep(BUSY_NS);
 		return FAR_BUSY;
 	}
@@ -262,7 +249,7 @@ static enum far_status tried(const struct job *j, uint64_t until, enum far_statu
 }
 
 /* The value is made on one worker and fetched by another, which hands the reference back beside it. */
-static enum far_status shared(const struct job *j, struct far_rref *r, struct far_err *err)
+static enum far_status shared(const struct load_job *j, struct far_rref *r, struct far_err *err)
 {
 	struct load *load = j->w->load;
 	struct far_val arg = far_rref_val(r), out = {0};
@@ -281,7 +268,7 @@ static enum far_status shared(const struct job *j, struct far_rref *r, struct fa
 	return status;
 }
 
-static void rref(const struct job *j)
+static void rref(const struct load_job *j)
 {
 	struct load_worker *w = j->w;
 	struct load *load = w->load;
@@ -290,12 +277,12 @@ static void rref(const struct job *j)
 	struct far_val arg = far_bytes(j->request, j->len);
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	load->history->calls[j->number].third = draw_other(w);
+	load->history->calls[j->number].third = load_other(w);
 	do
-		status = tried(j, until,
-			       far_remote_to(j->alive->agent, (struct far_to){(int32_t)j->to, 0}, LOAD_FN_ECHO, &arg, 1,
-					     &j->opts, &r, &err),
-			       &err);
+		status = load_tried(j, until,
+				    far_remote_to(j->alive->agent, load_to(load, j->number), LOAD_FN_ECHO, &arg, 1,
+						  &j->opts, &r, &err),
+				    &err);
 	while (status == FAR_BUSY);
 	if (status == FAR_OK) {
 		status = shared(j, r, &err);
@@ -303,11 +290,11 @@ static void rref(const struct job *j)
 		err.executed = FAR_EXECUTED_MAYBE;
 	}
 	far_rref_free(r);
-	end_call(w, j->alive->life, j->number, status, &err);
+	load_end_call(w, j->alive->life, j->number, status, &err);
 }
 
 /* All others at once. `j` is the call of the first. */
-static void fanout(const struct job *j)
+static void fanout(const struct load_job *j)
 {
 	struct load_worker *w = j->w;
 	struct load *load = w->load;
@@ -321,10 +308,10 @@ static void fanout(const struct job *j)
 	must(targets && results && numbers);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t to = (w->rank + 1 + i) % load->scenario->workers;
-		numbers[i] = begin_call(w, LOAD_FANOUT, to, j->timeout_ns, 0);
+		numbers[i] = load_begin_call(w, LOAD_FANOUT, to, j->timeout_ns, 0);
 		uint32_t cap = load->plans[numbers[i]].reply;
-		targets[i] = (struct far_target){.to = to_of(load, numbers[i]), .second = {-1, 0}, .cap = cap};
-		targets[i].data = request_of(load, numbers[i], &targets[i].len);
+		targets[i] = (struct far_target){.to = load_to(load, numbers[i]), .second = {-1, 0}, .cap = cap};
+		targets[i].data = load_request(load, numbers[i], &targets[i].len);
 		targets[i].into = malloc(cap + 1);
 		must(targets[i].into != NULL);
 	}
@@ -339,7 +326,7 @@ static void fanout(const struct job *j)
 		enum far_status ended = f ? results[i].status : status;
 		if (ended == FAR_OK)
 			judge_reply(load, numbers[i], targets[i].into, results[i].len);
-		end_call(w, j->alive->life, numbers[i], ended, &own);
+		load_end_call(w, j->alive->life, numbers[i], ended, &own);
 		free((void *)(uintptr_t)targets[i].data);
 		free(targets[i].into);
 	}
@@ -352,26 +339,26 @@ enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t
 {
 	struct load *load = w->load;
 	uint64_t left = far_req_time_left(req);
-	uint64_t timeout = between(&w->random, load->scenario->workload.timeout);
-	uint32_t to = draw_other(w);
+	uint64_t timeout = load_between(&w->random, load->scenario->workload.timeout);
+	uint32_t to = load_other(w);
 	uint32_t life = w->life;
 	struct far_err err = {0};
 	size_t len, reply_len = 0;
 	if (left < timeout)
 		timeout = left ? left : 1;
-	size_t number = begin_call(w, LOAD_NESTED, to, timeout, depth);
-	uint8_t *request = request_of(load, number, &len);
+	size_t number = load_begin_call(w, LOAD_NESTED, to, timeout, depth);
+	uint8_t *request = load_request(load, number, &len);
 	uint32_t cap = load->plans[number].reply;
 	void *reply = malloc(cap + 1);
 	must(reply != NULL);
 	enum far_status status =
-		far_msg_call(far_req_agent(req), to_of(load, number), LOAD_ID_NESTED, request, len,
+		far_msg_call(far_req_agent(req), load_to(load, number), LOAD_ID_NESTED, request, len,
 			     &(struct far_call_opts){.timeout_ns = timeout}, reply, cap, &reply_len, &err);
 	if (status == FAR_OK)
 		judge_reply(load, number, reply, reply_len);
 	if (status == FAR_CANCELLED && far_req_cancelled(req))
 		load->history->calls[number].cancelled = sim_now(load->sim);
-	end_call(w, life, number, status, &err);
+	load_end_call(w, life, number, status, &err);
 	free(reply);
 	free(request);
 	return status;
@@ -384,23 +371,25 @@ static void make_call(struct load_worker *w, const struct load_life *alive)
 		[LOAD_DEFERRED] = LOAD_ID_DEFERRED, [LOAD_NESTED] = LOAD_ID_NESTED, [LOAD_RETRY] = LOAD_ID_SLOW,
 		[LOAD_FAIL] = LOAD_ID_FAIL};
 	const struct workload *wl = &w->load->scenario->workload;
-	struct job j = {.w = w, .alive = alive, .kind = draw_kind(w), .to = draw_target(w)};
-	j.timeout_ns = between(&w->random, wl->timeout);
+	struct load_job j = {.w = w, .alive = alive, .kind = draw_kind(w), .to = draw_target(w)};
+	j.timeout_ns = load_between(&w->random, wl->timeout);
 	j.opts.timeout_ns = j.timeout_ns;
 	if (j.kind == LOAD_FANOUT) {
 		fanout(&j);
 		return;
 	}
-	j.number = begin_call(w, j.kind, j.to, j.timeout_ns, wl->depth);
-	j.request = request_of(w->load, j.number, &j.len);
+	j.number = load_begin_call(w, j.kind, j.to, j.timeout_ns, wl->depth);
+	j.request = load_request(w->load, j.number, &j.len);
 	if (j.kind == LOAD_RETRY) {
 		j.opts.retry = true;
-		j.opts.retry_after_ns = between(&w->random, (struct range){FAR_MS, 50 * FAR_MS});
+		j.opts.retry_after_ns = load_between(&w->random, (struct range){FAR_MS, 50 * FAR_MS});
 	}
 	if (j.kind == LOAD_ONEWAY)
 		oneway(&j);
 	else if (j.kind == LOAD_RREF)
 		rref(&j);
+	else if (j.kind == LOAD_REFS)
+		load_refs(&j);
 	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL)
 		typed(&j);
 	else
@@ -415,17 +404,17 @@ void load_run(struct cluster_worker *cw, void *arg)
 	struct load_life *life = arg;
 	struct load_worker *w = life->worker;
 	(void)cw;
-	while (!over(w, life->life) && !w->load->stop && w->left) {
+	while (!load_over(w, life->life) && !w->load->stop && w->left) {
 		if (w->load->hold) {
 			load_sleep(HOLD_NS);
 			continue;
 		}
 		w->left--;
 		make_call(w, life);
-		if (!over(w, life->life))
-			load_sleep(between(&w->random, w->load->scenario->workload.pause));
+		if (!load_over(w, life->life))
+			load_sleep(load_between(&w->random, w->load->scenario->workload.pause));
 	}
-	if (!over(w, life->life))
+	if (!load_over(w, life->life))
 		w->busy--;
 }
 
@@ -457,6 +446,17 @@ void load_killed(struct load_worker *w)
 	w->agent = NULL;
 	w->busy = 0;
 	load_forget_laters(w);
+}
+
+void load_dead(struct load_worker *w)
+{
+	load_refs_drop(w);
+}
+
+void load_let_go(struct load *load)
+{
+	for (uint32_t i = 0; i < load->scenario->workers; i++)
+		load_refs_drop(&load->workers[i]);
 }
 
 bool load_done(const struct load *load)

@@ -21,6 +21,14 @@ struct load_later {
 	uint64_t number;
 };
 
+#define LOAD_REFS_MAX 12 /* that a worker keeps */
+
+/** A reference that is kept, and the call that made its value. */
+struct load_ref {
+	struct far_rref *rref;
+	uint64_t number;
+};
+
 /** One worker's application, over all of its lives. */
 struct load_worker {
 	struct load *load;
@@ -34,7 +42,12 @@ struct load_worker {
 			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
-	struct far_function functions[3];
+	struct far_function functions[5];
+	struct far_function make; /* of objects */
+	struct far_method look;
+	struct far_class box;
+	struct load_ref refs[LOAD_REFS_MAX]; /* that this life keeps */
+	uint32_t refs_n;
 };
 
 /** What the callers of one life share. */
@@ -60,8 +73,9 @@ struct load {
 	size_t plans_cap;
 	struct load_worker *workers; /* [scenario->workers] */
 	struct load_life *lives;
-	bool stop; /* no further calls */
-	bool hold; /* none for now */
+	uint64_t boxes; /* objects that there are */
+	bool stop;      /* no further calls */
+	bool hold;      /* none for now */
 };
 
 void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history);
@@ -77,6 +91,10 @@ unsigned load_callers(const struct load_worker *w);
 void load_run(struct cluster_worker *cw, void *life);
 /** Its process is about to die. */
 void load_killed(struct load_worker *w);
+/** It has died. */
+void load_dead(struct load_worker *w);
+/** All workers give back the references that they keep; while `hold` or `stop` they keep no new ones. */
+void load_let_go(struct load *load);
 /** Every caller has made its calls, and all have ended. */
 bool load_done(const struct load *load);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* The number that a request says. false: none that anybody has sent, or not its bytes. */
-static bool arrived(struct load_worker *w, const void *data, size_t len, uint64_t *number)
+bool load_arrived(struct load_worker *w, const void *data, size_t len, uint64_t *number)
 {
 	struct history *h = w->load->history;
 	struct history_run run = {
@@ -39,7 +39,7 @@ static void reply(struct load_worker *w, struct far_req *req, uint64_t number)
 static void on_echo(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t number;
-	if (arrived(user, data, len, &number))
+	if (load_arrived(user, data, len, &number))
 		reply(user, req, number);
 }
 
@@ -47,7 +47,7 @@ static void on_slow(struct far_req *req, const void *data, size_t len, void *use
 {
 	struct load_worker *w = user;
 	uint64_t number;
-	if (!arrived(w, data, len, &number))
+	if (!load_arrived(w, data, len, &number))
 		return;
 	load_sleep(w->load->plans[number].work_ns);
 	reply(w, req, number);
@@ -56,7 +56,7 @@ static void on_slow(struct far_req *req, const void *data, size_t len, void *use
 static void on_fail(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t number;
-	if (arrived(user, data, len, &number))
+	if (load_arrived(user, data, len, &number))
 		far_fail(req, FAR_REMOTE, LOAD_CODE(number), "it was asked to fail");
 }
 
@@ -64,7 +64,7 @@ static void on_oneway(struct far_req *req, const void *data, size_t len, void *u
 {
 	uint64_t number;
 	(void)req;
-	arrived(user, data, len, &number);
+	load_arrived(user, data, len, &number);
 }
 
 /* ---- later ---- */
@@ -100,7 +100,7 @@ static void on_deferred(struct far_req *req, const void *data, size_t len, void 
 	struct load_worker *w = user;
 	struct far_deferred *deferred;
 	uint64_t number;
-	if (!arrived(w, data, len, &number))
+	if (!load_arrived(w, data, len, &number))
 		return;
 	if (far_defer(req, &deferred) != FAR_OK) {
 		far_fail(req, FAR_RESOURCE, 0, "no record");
@@ -121,7 +121,7 @@ static void on_nested(struct far_req *req, const void *data, size_t len, void *u
 {
 	struct load_worker *w = user;
 	uint64_t number;
-	if (!arrived(w, data, len, &number))
+	if (!load_arrived(w, data, len, &number))
 		return;
 	uint32_t depth = w->load->plans[number].depth;
 	enum far_status status = depth > 1 ? load_nested(w, req, depth - 1) : FAR_OK;
@@ -136,7 +136,7 @@ static void on_nested(struct far_req *req, const void *data, size_t len, void *u
 static enum far_status answer_typed(struct load_worker *w, struct far_req *req, const struct far_val *args, bool slow)
 {
 	uint64_t number;
-	if (!arrived(w, args[0].u.s.data, args[0].u.s.len, &number))
+	if (!load_arrived(w, args[0].u.s.data, args[0].u.s.len, &number))
 		return FAR_INVALID;
 	if (slow)
 		load_sleep(w->load->plans[number].work_ns);
@@ -190,6 +190,21 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	w->functions[0] = (struct far_function){LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w};
 	w->functions[1] = (struct far_function){LOAD_FN_SLOW "(bytes data) -> bytes", FAR_KIND_FIBER, fn_slow, w};
 	w->functions[2] = (struct far_function){LOAD_FN_FETCH "(rref r) -> List", FAR_KIND_FIBER, fn_fetch, w};
+	w->functions[3] =
+		(struct far_function){LOAD_FN_HOLD "(bytes data, Any refs) -> List", FAR_KIND_INLINE, load_fn_hold, w};
+	w->functions[4] =
+		(struct far_function){LOAD_FN_KEEP "(bytes data, Any refs) -> List", FAR_KIND_FIBER, load_fn_keep, w};
+	w->make = (struct far_function){LOAD_CLASS "(bytes data) -> " LOAD_CLASS, FAR_KIND_INLINE, load_fn_box, w};
+	w->look = (struct far_method){"look() -> List", FAR_KIND_INLINE, load_box_look, w};
+	w->box = (struct far_class){.name = LOAD_CLASS,
+				    .constructors = &w->make,
+				    .constructors_n = 1,
+				    .methods = &w->look,
+				    .methods_n = 1,
+				    .destroy = load_box_free,
+				    .user = w};
+	opts->classes = &w->box;
+	opts->classes_n = 1;
 	opts->messages = w->messages;
 	opts->messages_n = sizeof w->messages / sizeof *w->messages;
 	opts->functions = w->functions;

@@ -11,7 +11,7 @@
 
 const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",   "fiber", "slow",  "deferred", "nested",
 						     "oneway", "typed", "retry", "fanout",   "cancel",
-						     "fail",   "rref",  NULL};
+						     "fail",   "rref",  "refs",  NULL};
 const char *const disturb_drop_names[DISTURB_DROPS + 1] = {"request", "reply",  "error", "cancel", "cancelled",
 							   "oneway",  "credit", "ask",   "large",  "data",
 							   "grant",   "refuse", "abort", NULL};

@@ -24,6 +24,7 @@ enum load_kind {
 	LOAD_CANCEL, /* a slow one, cancelled after `cancel_after` */
 	LOAD_FAIL,   /* the handler answers with an error */
 	LOAD_RREF,   /* far_remote(), then a third worker fetches the value and answers with it */
+	LOAD_REFS,   /* an operation on references by chance: make, share, fetch, give back */
 	LOAD_KINDS
 };
 extern const char *const load_kind_names[LOAD_KINDS + 1];

@@ -192,6 +192,7 @@ static bool settle(struct trial *t, uint64_t most_ns, uint64_t step_ns)
 static void pause_and_look(struct trial *t)
 {
 	t->load.hold = true;
+	load_let_go(&t->load);
 	for (unsigned i = 0; i < t->scenario->workers; i++)
 		t->idle += agent_of(t, i) ? t->load.workers[i].busy : 0;
 	if (settle(t, QUIET_NS, FAR_MS) && t->disturb.under_way == 0)
@@ -294,6 +295,7 @@ static void run(struct trial *t)
 	run_work(t, cluster_now(t->cluster) + t->scenario->time_ns);
 	disturb_end(&t->disturb);
 	t->load.stop = true;
+	load_let_go(&t->load);
 	join_again(t);
 	come_to_rest(t);
 	count(t);
@@ -362,6 +364,8 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 	sim_trace_hash(sim, out->hash);
 	cluster_destroy(t.cluster);
 	disturb_fini(&t.disturb);
+	if (t.load.boxes)
+		history_finding(&t.history, CHECK_LEVEL, "after the end there are %" PRIu64 " objects", t.load.boxes);
 	load_fini(&t.load);
 	check_memory(&t, slabs, futures);
 	out->failures_n = check_history(&t.history, &scenario->checks, out->failures, TRIAL_FAILURES);

@@ -534,8 +534,12 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 		return rref_none("far_rref_status", err);
 	if (far_rref_confirmed_by_owner(r))
 		return FAR_OK;
-	if (future_done(r->known))
-		return rref_failed(r, err);
+	if (future_done(r->known)) {
+		enum far_status status = rref_failed(r, err);
+		if (status && err) /* of the making; rref_failed() speaks for what would have used it */
+			err->executed = (enum far_executed)r->known->executed;
+		return status;
+	}
 	return err_set(err, FAR_PENDING, "the owner of %s has not confirmed it yet",
 		       rref_text(&r->base, text, sizeof text));
 }

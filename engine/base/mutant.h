@@ -19,7 +19,12 @@
 	X(WAKE_LOST, "wake-lost", "a fiber whose wait ends is not made ready, once in sixteen")                        \
 	X(SLEEP_UNARMED, "sleep-unarmed", "a shard goes to sleep without arming its queues")                           \
 	X(LOOSE_FORGOTTEN, "loose-forgotten", "that a packet went up before its turn is forgotten")                    \
-	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer says that it did not run")
+	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer says that it did not run")                    \
+	X(RREF_UNCOUNTED, "rref-uncounted", "the owner confirms a fork and does not count it")                         \
+	X(RREF_UNDELETED, "rref-undeleted", "the owner is not told that a fork is given back")                         \
+	X(RREF_TWICE, "rref-twice", "a word that a fork exists is heard twice, and counted twice")                     \
+	X(RREF_DEAD_KEPT, "rref-dead-kept", "the forks of a worker that has died are kept")                            \
+	X(RREF_EARLY, "rref-early", "a handler runs before the owners know of the forks in its arguments")
 
 enum mutant {
 	MUTANT_NONE,

@@ -165,6 +165,7 @@ unsigned shard_take_errands(struct shard *s)
 	while ((e = in_order)) {
 		in_order = e->next;
 		e->run(s, e);
+		atomic_fetch_sub_explicit(&s->errands_n, 1, memory_order_release); /* pairs with outstanding() */
 		n++;
 	}
 	return n;

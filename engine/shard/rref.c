@@ -3,6 +3,7 @@
 #include "shard/rref.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -114,7 +115,7 @@ static void gone(struct shard *s, struct far_rref *r)
 		s->context.handler = "a destructor";
 		forget(r);
 		s->context.handler = outer;
-	} else if ((r->failed && !r->told) || s->stopped || !future_done(r->known)) {
+	} else if ((r->failed && !r->told) || s->stopped || !future_done(r->known) || MUTANT(RREF_UNDELETED)) {
 		rref_end(s, r);
 	} else { /* it ends with the note */
 		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
@@ -238,6 +239,23 @@ struct far_rref *rref_find(struct shard *s, struct rref_id id)
 	return hold(rref_table_find(&s->rrefs->records, id));
 }
 
+/* That life of the worker which the name says is known to have ended: nothing comes of it any more. */
+static bool giver_lost(const struct shard *s, struct rref_id id)
+{
+	uint32_t worker = rref_rank(id.life);
+	unsigned shard = rref_giver_shard(id);
+	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
+		return false;
+	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	return se->life == id.life && se->state != SESSION_UP;
+}
+
+static void settle_lost(struct shard *s, struct far_rref *r)
+{
+	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
+	rref_settle(s, r, &(struct outcome){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
+}
+
 struct far_rref *rref_record(struct shard *s, struct rref_id id)
 {
 	struct far_rref *r = rref_find(s, id);
@@ -260,6 +278,8 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id)
 	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
 	snprintf(r->owner_name, sizeof r->owner_name, "%s", s->config.name);
 	list_in(s, r);
+	if (giver_lost(s, id))
+		settle_lost(s, r);
 	return r;
 }
 
@@ -327,6 +347,8 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 {
 	struct session *se = &s->sessions[session];
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
+	if (f && MUTANT(RREF_TWICE))
+		rref_ref(&r->base);
 	if (f)
 		return f->session == session && f->rref == r;
 	struct far_buf *buf = buf_alloc(sizeof *f);
@@ -366,21 +388,19 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 
 /* ---- ends ---- */
 
-/* Those that the dead worker would have made. */
+/* Those that this life of the worker would have made. Others may have spoken of those of its next one already. */
 static void end_expected(struct shard *s, const struct session *se)
 {
-	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
-	struct outcome lost = {.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1};
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
-		if (r->owned && r->expected && rref_rank(r->base.id.life) == se->worker)
-			rref_settle(s, r, &lost, false);
+		if (r->owned && r->expected && r->base.id.life == se->life)
+			settle_lost(s, r);
 	}
 }
 
 void rref_session_down(struct shard *s, struct session *se)
 {
-	while (se->rref_forks)
+	while (se->rref_forks && !MUTANT(RREF_DEAD_KEPT))
 		rref_fork_end(s, se->rref_forks);
 	while (se->rref_pins) {
 		struct rref_pins *p = se->rref_pins;

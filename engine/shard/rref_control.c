@@ -7,6 +7,7 @@
 #include "shard/rref.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 #include "shard/call.h"
 
 #include <errno.h>
@@ -224,7 +225,9 @@ static enum far_status on_fork(struct shard *s, const struct session *se, const 
 	struct far_rref *r = rref_record(s, op->id);
 	if (!r)
 		return FAR_RESOURCE;
-	bool added = rref_fork_add(s, r, op->fork, se->index);
+	bool added = MUTANT(RREF_UNCOUNTED) || rref_fork_add(s, r, op->fork, se->index);
+	if (MUTANT(RREF_TWICE))
+		rref_fork_add(s, r, op->fork, se->index);
 	rref_unref(&r->base);
 	return added ? FAR_OK : FAR_RESOURCE;
 }

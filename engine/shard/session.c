@@ -123,6 +123,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->q = sq->q;
 	se->poisoned = false;
 	life_begins(s, se->worker, mail->incarnation);
+	se->life = rref_life(se->worker, mail->incarnation);
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
 	if (se->large) { /* of the life before: others may still have it in a list */

@@ -305,6 +305,7 @@ void shard_post(struct shard *s, struct shard_errand *errand)
 {
 	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
 	struct shard_errand *head = atomic_load_explicit(&s->errands, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->errands_n, 1, memory_order_relaxed);
 	do
 		errand->next = head;
 	while (!atomic_compare_exchange_weak_explicit(&s->errands, &head, errand, memory_order_release,

@@ -135,6 +135,7 @@ struct session {
 	struct rref_pins *rref_pins;
 	struct rref_note *notes, **notes_tail, *notes_out;
 	struct shard *home; /* of whoever is told of the end of those */
+	uint64_t life;      /* of the worker, as in the names that it gives; of the last session, while none is up */
 };
 
 static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
@@ -280,6 +281,7 @@ struct shard {
 	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
 	_Atomic(struct call_cancel_note *) cancels;         /* asked for by other threads */
 	_Atomic(struct shard_errand *) errands;             /* likewise, newest first */
+	_Atomic uint32_t errands_n;                         /* of those, and of those that are being run */
 	_Atomic uint32_t fanouts_begun, fanouts_ended;      /* ever; the difference is under way or handed over */
 	_Atomic bool stop;                                  /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */

@@ -64,7 +64,7 @@ const char *far_rref_owner_name(const struct far_rref *rref);
 /** Does the owner know of this reference: it has said so, or it is this worker's own. Never blocks. False for one that
  * failed. */
 bool far_rref_confirmed_by_owner(const struct far_rref *rref);
-/** FAR_OK when confirmed; FAR_PENDING; or why it failed. Never blocks. */
+/** FAR_OK when confirmed; FAR_PENDING; or why it failed, `executed` being that of what was to make it. Never blocks. */
 enum far_status far_rref_status(struct far_rref *rref, struct far_err *err);
 /** Waits until it is confirmed or has failed, at most `timeout_ns` (0: no limit of its own). FAR_PENDING,
  * WOULD_DEADLOCK, CANCELLED as far_future_wait(). */

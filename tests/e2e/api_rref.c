@@ -444,6 +444,7 @@ static void creation_timeout(void)
 	struct far_val v;
 	CHECK_STATUS(far_remote_to(agent, at(1), "r::slow", FAR_ARGS(20000), &brief, &r, &err), FAR_OK, &err);
 	CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_TIMEOUT, &err);
+	CHECK(err.executed == FAR_EXECUTED_MAYBE);
 	CHECK_TEXT(&err, "was never made");
 	CHECK(!far_rref_confirmed_by_owner(r));
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_TIMEOUT, &err);
@@ -496,6 +497,7 @@ static void function_not_on_callee(void)
 	r = make(at(1), "r::mine", FAR_ARGS(1));
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_NO_FUNCTION, &err);
 	CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_NO_FUNCTION, &err);
+	CHECK(err.executed == FAR_EXECUTED_NO);
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_NO_FUNCTION, &err);
 	far_rref_free(r);
 	r = make(at(1), "r::echo", FAR_ARGS(1));

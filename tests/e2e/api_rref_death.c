@@ -140,6 +140,7 @@ static int dying(int rank)
 		CHECK_STATUS(far_future_wait(waits, 0, &v, &err), FAR_PEER_LOST, &err);
 		far_future_free(waits);
 		CHECK_STATUS(far_rref_wait(being_made, 0, &err), FAR_PEER_LOST, &err);
+		CHECK(err.executed == FAR_EXECUTED_MAYBE);
 		CHECK_STATUS(far_rref_to_here(on_dead, 0, &v, &err), FAR_PEER_LOST, &err);
 		CHECK_STATUS(
 			far_rpc_sync_to(agent, (struct far_to){1, -1}, "d::fetch", FAR_ARGS(on_dead), NULL, &v, &err),

@@ -108,6 +108,21 @@ bounded sh -c 'ulimit -n 600; exec "$1" perf latency --peers 1024' sh "$farcall"
 	says "give at most --peers 54"
 ok "--peers beyond the hard limit of open files" $?
 
+groups='[(r["workers"], r["rounds"]) for r in j["results"]] == [(2, 2), (5, 2)] and
+	all(positive(r, "start_ns", "start_ns_max", "stop_ns", "stop_ns_max", "threads", "rss_bytes", "rss_bytes_max",
+	"bare_rss_bytes") and r["start_ns"] <= r["start_ns_max"] and r["stop_ns"] <= r["stop_ns_max"] and
+	r["bare_rss_bytes"] < r["rss_bytes"] <= r["rss_bytes_max"] for r in j["results"])'
+for nic in auto udp; do
+	bounded "$farcall" perf start --workers 2,5 --rounds 2 --nic $nic --json
+	[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$groups and j['nic'] == '$nic' and
+		j['results'][0]['target'] == 20000000 and 'pass' in j['results'][0] and 'target' not in j['results'][1]" &&
+		has err '^workers  *start ms'
+	ok "start --json, nic $nic: both groups, each way, and what a worker holds" $?
+done
+bounded "$farcall" perf start --workers 3 --rounds 1 --nic sloth
+[ $rc -eq 1 ] && says sloth && gone 'perf [s]tarting'
+ok "start: a worker fails, and none is left" $?
+
 # The helper's end is the end of its parent, however that comes.
 cp "$farcall" "$dir/farcall-killed"
 "$dir/farcall-killed" perf latency --peers 8 --seconds 50 >"$dir/out" 2>"$dir/err" </dev/null &
@@ -251,6 +266,9 @@ refuses "--handler with a hand-over" "give one of them at a time" latency --hand
 refuses "an unknown kind" "give one of: inline, fiber, blocking" latency --handler none
 refuses "too many shards" "--shards: 17 is out of range" rate --shards 17
 refuses "the helper by itself" "started by farcall perf latency and rate only" attached
+refuses "a worker of start by itself" "started by farcall perf start only" starting
+refuses "groups of 257" "--workers: 257 is out of range" start --workers 2,257
+refuses "no rounds" "--rounds: 0 is out of range" start --rounds 0
 refuses "the peer by itself" "started by the other measurements only" peer
 bounded "$farcall" perf serve --listen 0.0.0.0:0
 [ $rc -eq 1 ] && says "0.0.0.0 is not a loopback address; listen on 127.0.0.1, or say --security none"

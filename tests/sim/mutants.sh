@@ -24,6 +24,8 @@ scenario_of() {
 	sleep-unarmed) echo pauses ;;
 	executed-no) echo crash ;;
 	loose-forgotten) echo sizes ;;
+	rref-dead-kept) echo references-crash ;;
+	rref-*) echo references ;;
 	*) echo mixed ;;
 	esac
 }

@@ -353,6 +353,33 @@ Test(agent_step, leaves_in_steps)
 	finish(&g);
 }
 
+static void note_errand(struct shard *s, struct shard_errand *errand)
+{
+	(void)s;
+	((struct app *)(void *)errand)->done = true;
+}
+
+/* An errand, such as that of a reference which was given back, may lead to messages. */
+Test(agent_step, leaves_when_errands_are_run)
+{
+	struct group g;
+	struct app app = {.errand.run = note_errand};
+	begin(&g, 2, NULL);
+	shard_post(g.agent[0]->shards[0], &app.errand);
+	for (unsigned i = 0; i < 2; i++)
+		agent_leave(g.agent[i], 0);
+	for (unsigned turns = 0; turns < 20000; turns++) {
+		g.world->now += 1000;
+		agent_step_ctl(g.agent[0], g.world->now);
+		agent_step(g.agent[1], g.world->now);
+	}
+	cr_assert(!app.done && agent_state(g.agent[1]) == AGENT_LEAVING, "the other one has not waited");
+	for (unsigned turns = 0; turns < 200000 && agent_state(g.agent[0]) != AGENT_LEFT; turns++)
+		turn(&g);
+	cr_assert(app.done && agent_state(g.agent[0]) == AGENT_LEFT && agent_state(g.agent[1]) == AGENT_LEFT);
+	finish(&g);
+}
+
 Test(agent_step, fails_to_join_with_a_reason)
 {
 	struct group g = {.n = 2, .world = fake_world_create()};

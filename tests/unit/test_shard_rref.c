@@ -226,6 +226,53 @@ Test(shard_rref, maker_lost)
 	expect_empty();
 }
 
+/* It was lost before. Expect PEER_LOST at once, a value that is there told all the same. */
+Test(shard_rref, maker_lost_before)
+{
+	make(1, PEER, 9, 10, OUR_LIFE);
+	expect_made(1);
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	expect_said(NIC_OTHER, 2, FAR_OK);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	for (uint32_t i = 0; i < 2; i++) { /* dead; then it may come back */
+		fetch(NIC_OTHER, 3, PEER, 7);
+		struct shm_head h;
+		sent_to(NIC_OTHER, &h, HEAD_ERROR);
+		cr_assert_eq(h.fn, FAR_PEER_LOST);
+		fetch(NIC_OTHER, 4, PEER, 9);
+		expect_seven(NIC_OTHER, 4);
+		mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	}
+	struct rref_id beyond = rref_name(LIFE_OF(77), 200, 0, 7); /* of nobody */
+	word(NIC_OTHER, 5, RREF_FORK, 0, OUR_LIFE, beyond, ID(PEER, 12));
+	expect_said(NIC_OTHER, 5, FAR_OK);
+	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
+	expect_empty();
+}
+
+/* A life of a worker is lost while another worker asks for a value that the next life is to have made. Expect the
+ * fetch to wait for that. */
+Test(shard_rref, maker_lives_again)
+{
+	struct rref_fetch f = {OUR_LIFE, rref_name(rref_life(PEER, 6), 0, 0, 7)};
+	from(NIC_OTHER, RREF_FETCH, 1, &f, sizeof f);
+	fetch(NIC_OTHER, 2, PEER, 7);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	struct shm_head h;
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert(h.call == 2 && h.fn == FAR_PEER_LOST);
+	expect_nothing();
+	struct rref_op op = {RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, f.id, f.id};
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
+	expect_said(NIC_PEER, 3, FAR_OK);
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
+	expect_empty();
+}
+
 /* The same fork said twice. Expect one. */
 Test(shard_rref, fork_twice)
 {

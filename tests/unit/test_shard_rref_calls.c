@@ -251,3 +251,35 @@ Test(shard_rref_calls, result_is_malformed)
 	cr_assert_eq(r.status, FAR_PROTOCOL);
 	expect_empty();
 }
+
+/* ---- the caller ---- */
+
+static uint32_t refs_at_the_end;
+
+static void ended(void *user, const struct outcome *o)
+{
+	const struct far_rref *r = user;
+	cr_assert_eq(o->status, FAR_OK);
+	refs_at_the_end = atomic_load(&r->base.refs);
+}
+
+/* A call ends that held a reference. Expect it given back before anybody is told. */
+Test(shard_rref_calls, given_back_before_it_has_ended)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
+	struct far_buf *pins_buf = buf_alloc(sizeof(struct rref_pins) + sizeof(struct far_rref *));
+	cr_assert(r && buf && pins_buf && atomic_load(&r->base.refs) == 2);
+	struct rref_pins *pins = buf_data(pins_buf);
+	*pins = (struct rref_pins){.buf = pins_buf, .n = 1, .left = 1};
+	pins->at[0] = r;
+	struct rref_call *call = buf_data(buf);
+	*call = (struct rref_call){.done = ended, .user = r, .pins = pins, .buf = buf};
+	rref_call_done(call, &(struct outcome){.status = FAR_OK});
+	cr_assert_eq(refs_at_the_end, 1u, "the fork's alone");
+	word(NIC_PEER, 2, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 2, FAR_OK);
+	expect_empty();
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A parameter server that updates in batches: each trainer pushes its gradient and gets new weights as the answer, and
+ * all answers of a batch are given when its k-th gradient has come. Who waits costs the server a record, no thread.
+ *
+ *	farcall run -n 4 -- ./batch_server        three trainers, a batch is what all of them push
+ *	farcall run -n 4 -- ./batch_server 2      a batch is any two gradients
+ *
+ * The model is y = w · x with three weights, on data without noise: so the weights to be found are known.
+ */
+#include <farcall/farcall.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WEIGHTS      3
+#define TRAINERS_MAX 64
+#define STEPS        400
+#define ROWS         32 /* of each trainer's data */
+#define RATE         0.3f
+
+static const float wanted[WEIGHTS] = {3, -2, 0.5f};
+
+/* ---- the server ---- */
+
+/* Its handlers are inline and of one shard, so they run one at a time, and it needs no lock. */
+struct server {
+	float weights[WEIGHTS], gradient[WEIGHTS]; /* the latter: the sum of those that have come */
+	struct far_deferred *waiting[TRAINERS_MAX];
+	unsigned waiting_n, batch, trainers, updates;
+};
+
+/* One step with the mean gradient; everybody who waits gets the weights. */
+static void update(struct server *s)
+{
+	struct far_tensor weights = far_tensor_1d(FAR_F32, s->weights, WEIGHTS);
+	struct far_val answer = far_tensor_val(&weights);
+	for (int i = 0; i < WEIGHTS; i++) {
+		s->weights[i] -= RATE * s->gradient[i] / (float)s->waiting_n;
+		s->gradient[i] = 0;
+	}
+	s->updates++;
+	/* An answer to a trainer that has died is an error here, which is no concern of the others. */
+	for (unsigned i = 0; i < s->waiting_n; i++)
+		(void)far_deferred_return(s->waiting[i], &answer);
+	s->waiting_n = 0;
+}
+
+static void update_when_due(struct server *s)
+{
+	unsigned due = s->batch < s->trainers ? s->batch : s->trainers;
+	if (s->waiting_n && s->waiting_n >= due)
+		update(s);
+}
+
+static enum far_status push(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct server *s = user;
+	const struct far_tensor *g = &args[0].u.t;
+	(void)n;
+	if (g->dtype != FAR_F32 || far_tensor_count(g) != WEIGHTS)
+		return far_fail(req, FAR_BAD_ARGS, 0, "the gradient has %d floats", WEIGHTS);
+	if (s->waiting_n == TRAINERS_MAX)
+		return far_fail(req, FAR_RESOURCE, 0, "more than %d trainers", TRAINERS_MAX);
+	/* The request stays open behind the handler. Its arguments do not: what is needed is added up now. */
+	enum far_status status = far_defer(req, &s->waiting[s->waiting_n]);
+	if (status)
+		return status;
+	s->waiting_n++;
+	for (int i = 0; i < WEIGHTS; i++)
+		s->gradient[i] += ((const float *)g->data)[i];
+	update_when_due(s);
+	return FAR_OK;
+}
+
+/* A trainer pushes no more: the others do not wait for it. */
+static enum far_status leave(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct server *s = user;
+	struct far_val none = far_none();
+	(void)args, (void)n;
+	s->trainers--;
+	update_when_due(s);
+	return far_return(req, &none);
+}
+
+/* ---- a trainer ---- */
+
+static float data_x(int rank, int row, int i)
+{
+	return (float)((row * 7 + i * 5 + rank * 3) % 11) / 5.5f - 1;
+}
+
+/* Of the mean squared error over this trainer's own rows. */
+static void gradient_of(const float *w, int rank, float *g)
+{
+	for (int i = 0; i < WEIGHTS; i++)
+		g[i] = 0;
+	for (int row = 0; row < ROWS; row++) {
+		float error = 0;
+		for (int i = 0; i < WEIGHTS; i++)
+			error += (w[i] - wanted[i]) * data_x(rank, row, i);
+		for (int i = 0; i < WEIGHTS; i++)
+			g[i] += 2 * error * data_x(rank, row, i) / ROWS;
+	}
+}
+
+static enum far_status train(struct far_agent *agent, int rank, struct far_err *err)
+{
+	float w[WEIGHTS] = {0}, g[WEIGHTS];
+	struct far_tensor gradient = far_tensor_1d(FAR_F32, g, WEIGHTS);
+	struct far_call_opts opts = {.into = {w, sizeof w}}; /* the answer goes straight there */
+	enum far_status status = FAR_OK;
+	for (int step = 0; step < STEPS && !status; step++) {
+		gradient_of(w, rank, g);
+		status = far_rpc_sync(agent, "worker0", "ps::push", FAR_ARGS(&gradient), &opts, NULL, err);
+	}
+	return status ? status : far_rpc_sync(agent, "worker0", "ps::leave", FAR_NOARGS, NULL, NULL, err);
+}
+
+int main(int argc, char **argv)
+{
+	const char *rank_text = getenv("RANK"), *world = getenv("WORLD_SIZE"); /* farcall run sets them */
+	int rank = rank_text ? atoi(rank_text) : 0;
+	unsigned trainers = world && atoi(world) > 1 ? (unsigned)atoi(world) - 1 : 0;
+	struct server s = {.trainers = trainers, .batch = argc > 1 ? (unsigned)atoi(argv[1]) : trainers};
+	const struct far_function functions[] = {{"ps::push(Tensor gradient) -> Tensor", FAR_KIND_INLINE, push, &s},
+						 {"ps::leave() -> none", FAR_KIND_INLINE, leave, &s}};
+	struct far_opts opts = {.functions = functions, .functions_n = 2};
+	struct far_agent *agent;
+	struct far_err err;
+	char name[32];
+	snprintf(name, sizeof name, "worker%d", rank);
+	if (trainers == 0 || trainers > TRAINERS_MAX || s.batch == 0)
+		return fprintf(stderr, "usage: farcall run -n 2..%d -- batch_server [K]\n", TRAINERS_MAX + 1), 2;
+	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+		return far_err_print(stderr, &err);
+	enum far_status status = rank ? train(agent, rank, &err) : FAR_OK;
+	if (status)
+		far_err_print(stderr, &err);
+	/* The server serves until all trainers have come here, too. */
+	if (far_shutdown(agent, 0, &err))
+		return far_err_print(stderr, &err);
+	if (rank == 0)
+		printf("%u trainers, batches of %u: %u updates, weights %.3f %.3f %.3f\n", trainers, s.batch, s.updates,
+		       (double)s.weights[0], (double)s.weights[1], (double)s.weights[2]);
+	return status;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A group, a call that waits, calls that do not, and an error.
+ *
+ *	farcall run -n 3 -- ./hello
+ */
+#include <farcall/farcall.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CALLS 3
+
+/* ---- what the others may call ---- */
+
+/* `args` fit the signature below, so their types need no look. What far_return() is given is copied. */
+static enum far_status greet(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_worker_info self;
+	struct far_val answer;
+	char text[2 * FAR_NAME_MAX + 32];
+	(void)n, (void)user;
+	far_worker_self(far_req_agent(req), &self);
+	snprintf(text, sizeof text, "hello %s, this is %s", (const char *)args[0].u.s.data, self.name);
+	answer = far_str(text);
+	return far_return(req, &answer);
+}
+
+static enum far_status root(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val answer;
+	(void)n, (void)user;
+	if (args[0].u.i < 0)
+		return far_fail(req, FAR_REMOTE, 33, "%lld has no root", (long long)args[0].u.i);
+	int64_t x = 0;
+	while ((x + 1) * (x + 1) <= args[0].u.i)
+		x++;
+	answer = far_int(x);
+	return far_return(req, &answer);
+}
+
+/* Both neither wait nor compute for long, so they run right where the request arrives: the cheapest kind. Those that
+ * wait for something are FAR_KIND_FIBER. */
+static const struct far_function functions[] = {
+	{"demo::greet(str who) -> str", FAR_KIND_INLINE, greet, NULL},
+	{"demo::root(int x) -> int", FAR_KIND_INLINE, root, NULL},
+};
+
+/* ---- what worker0 does ---- */
+
+/* A call and its wait in one. */
+static enum far_status sync_call(struct far_agent *agent, struct far_err *err)
+{
+	struct far_val out;
+	enum far_status status = far_rpc_sync(agent, "worker1", "demo::greet", FAR_ARGS("worker0"), NULL, &out, err);
+	if (status)
+		return status;
+	printf("sync: %s\n", (const char *)out.u.s.data);
+	far_val_fini(&out); /* what a call returned is the caller's to finish */
+	return FAR_OK;
+}
+
+/* All calls are on their way before the first is waited for. */
+static enum far_status async_calls(struct far_agent *agent, struct far_err *err)
+{
+	struct far_future *f[CALLS] = {NULL};
+	enum far_status status = FAR_OK;
+	for (int i = 0; i < CALLS && !status; i++) {
+		const char *to = i % 2 ? "worker2" : "worker1";
+		status = far_rpc_async(agent, to, "demo::root", FAR_ARGS(100 * (i + 1)), NULL, &f[i], err);
+	}
+	for (int i = 0; i < CALLS && !status; i++) {
+		struct far_val out;
+		status = far_future_wait(f[i], 0, &out, err);
+		if (!status)
+			printf("async: the root of %d is %lld\n", 100 * (i + 1), (long long)out.u.i);
+	}
+	for (int i = 0; i < CALLS; i++)
+		far_future_free(f[i]); /* NULL is fine */
+	return status;
+}
+
+/* Errors have a class, a code and a text, and say where they arose and whether the function ran. */
+static void errors(struct far_agent *agent)
+{
+	struct far_err err;
+	if (far_rpc_sync(agent, "worker2", "demo::root", FAR_ARGS(-4), NULL, NULL, &err))
+		printf("error: %s from %s, code %d, executed %s: %s\n", far_status_name(err.status), err.origin,
+		       err.code, far_executed_name(err.executed), err.text);
+	/* What does not fit the signature is found here, before anything is sent. */
+	if (far_rpc_sync(agent, "worker2", "demo::root", FAR_ARGS("four"), NULL, NULL, &err))
+		printf("error: %s, executed %s\n", far_status_name(err.status), far_executed_name(err.executed));
+	if (far_rpc_sync(agent, "worker9", "demo::root", FAR_ARGS(4), NULL, NULL, &err))
+		printf("error: %s, executed %s\n", far_status_name(err.status), far_executed_name(err.executed));
+}
+
+int main(void)
+{
+	/* farcall run tells each worker its rank, how many there are, and where they meet. */
+	const char *rank = getenv("RANK");
+	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
+	struct far_agent *agent;
+	struct far_err err = {0};
+	char name[32];
+	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
+	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+		return far_err_print(stderr, &err);
+	enum far_status status = FAR_OK;
+	if (far_world_size(agent) < 3) {
+		fprintf(stderr, "hello: give it three workers: farcall run -n 3 -- ./hello\n");
+		status = FAR_INVALID;
+	} else if (rank && atoi(rank) == 0) {
+		printf("a group of %d\n", far_world_size(agent));
+		status = sync_call(agent, &err);
+		if (!status)
+			status = async_calls(agent, &err);
+		if (status)
+			far_err_print(stderr, &err);
+		errors(agent);
+	}
+	/* Waits until all have come here; until then this worker answers the others' calls. */
+	if (far_shutdown(agent, 0, &err))
+		return far_err_print(stderr, &err);
+	return status;
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# apps/examples: each program prints what its README shows, over whatever FAR_NIC says, and is one that a newcomer can
+# read; the names of the library in its documents are the headers'.
+# usage: examples.sh FARCALL SOURCE_TOP DIRECTORY_OF_PROGRAMS
+set -u
+farcall=$1
+top=$2
+programs=$3
+. "$(dirname "$0")/cases.sh"
+documents=$top/apps/examples
+
+# Each block of sh, and the block of text behind it, into run.N and shown.N.
+awk -v dir="$dir" '
+	/^```sh$/ { to = dir "/run." ++n; next }
+	/^```text$/ { to = dir "/shown." n; next }
+	/^```/ { to = ""; next }
+	to { print > to }
+' "$documents/README.md"
+
+# What is shown, with … for anything within a line.
+shown() {
+	python3 - "$1" "$2" <<'PYTHON'
+import re, sys
+shown, out = (open(name, encoding="utf-8").read() for name in sys.argv[1:3])
+sys.exit(re.fullmatch(".*".join(re.escape(part) for part in shown.split("…")), out) is None)
+PYTHON
+}
+
+for run in "$dir"/run.*; do
+	read -r command <"$run"
+	program=$(printf '%s\n' "$command" | sed -n 's/.* -- \.\/\([a-z_]*\).*/\1/p')
+	# shellcheck disable=SC2046 # words of a command
+	bounded $(printf '%s\n' "$command" | sed "s|^farcall |$farcall |; s| -- \./| -- $programs/|")
+	[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && shown "$dir/shown.${run##*.}" "$dir/out"
+	ok "$command: prints what is shown, and nothing else" $?
+	echo "$program" >>"$dir/ran"
+done
+
+# None is left out, and none is long.
+for source in "$documents"/*.c; do
+	name=$(basename "$source" .c)
+	grep -qx "$name" "$dir/ran" && grep -qF "| \`$name.c\` |" "$documents/README.md" && [ "$(wc -l <"$source")" -lt 150 ]
+	ok "$name.c: is in the README, runs, and has less than 150 lines" $?
+done
+
+bounded python3 "$(dirname "$0")/example_names.py" --index "$top/include/farcall" "$documents/FROM_PYTORCH.md"
+ok "FROM_PYTORCH.md: every name is in the headers, and every call has a place" $?
+sed 's/far_future_then/far_future_than/; s/far_opts\.group/far_opts.groop/; s/`FAR_TIMEOUT`/`FAR_TIMEOUTS`/; s/`get_metrics()`//; s/agent\.get_metrics()//' \
+	"$documents/FROM_PYTORCH.md" >"$dir/wrong.md"
+bounded python3 "$(dirname "$0")/example_names.py" --index "$top/include/farcall" "$dir/wrong.md"
+[ $rc -eq 1 ] && says "far_future_than is in no header" && says "struct far_opts has no groop" &&
+	says "FAR_TIMEOUTS is in no header" && says "has no row for get_metrics"
+ok "names that are not there are found" $?
+
+finish
