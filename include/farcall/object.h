@@ -83,7 +83,8 @@ struct far_class {
 /**
  * Registers a class, its constructors and methods (which count among the agent's functions). Any thread. Who calls
  * before gets FAR_NO_FUNCTION; far_opts.classes exclude that. Errors: INVALID (the name, a signature, a kind; the class
- * or a function registered before; its place is named), RESOURCE. After an error nothing of the class is usable.
+ * or a function registered before; its place is named), RESOURCE. After an error the class has
+ * no methods, and its name stays taken.
  */
 enum far_status far_register_class(struct far_agent *agent, const struct far_class *cls, struct far_err *err);
 
@@ -91,9 +92,9 @@ enum far_status far_register_class(struct far_agent *agent, const struct far_cla
 
 /**
  * Answers with an object, which is the engine's from now on: on FAR_OK, and also when nobody wants it any more, the
- * class's destructor ends it. Only for far_remote(): when the function was called otherwise the caller gets FAR_INVALID
- * and the object is ended too. FAR_INVALID (answered already; the result is no class), FAR_RESOURCE: it is still the
- * handler's.
+ * class's destructor ends it. A function or method that makes objects runs for far_remote() and far_rref_remote() only:
+ * called otherwise it is refused with FAR_INVALID, executed NO. FAR_INVALID (answered already; the result is no class),
+ * FAR_RESOURCE: the object is still the handler's.
  */
 enum far_status far_return_object(struct far_req *req, void *object);
 /** The same for a deferred request, from any thread; never blocks. `d` is gone in any case, and so is the object, but

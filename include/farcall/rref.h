@@ -40,7 +40,8 @@ enum far_status far_remote_to(struct far_agent *agent, struct far_to to, const c
  * A copy of the value, when it is there: waits for it at most `timeout_ns` (0: the agent's default, as for a call). On
  * FAR_OK `*out` (may be NULL) is the caller's to finish. Each call fetches anew. Errors: what the function reported,
  * with its class, code and text; TIMEOUT; PEER_LOST (the owner is gone, or has begun another life); that of a failed
- * reference; otherwise as far_rpc_sync().
+ * reference; otherwise as far_rpc_sync(). Objects (<farcall/object.h>): UNSUPPORTED, unless their class has a codec; on
+ * their owner as far_rref_local_value().
  */
 enum far_status far_rref_to_here(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** The same without waiting: a future for the caller to free. Never blocks. Also BUSY, as far_rpc_async(). */

@@ -66,13 +66,20 @@ static void another_life(struct far_agent *agent, struct far_rref *r, uint64_t f
 		nap();
 		CHECK_STATUS(far_worker_by_rank(agent, OWNER, &info, &err), FAR_OK, &err);
 	} while (!info.alive || info.incarnation == former); /* the hang guard ends it */
-	struct far_rref *again = make(agent, OWNER, 70);
-	CHECK_STATUS(far_rref_rpc_sync(again, "get", FAR_NOARGS, NULL, &v, &err), FAR_OK, &err);
+	enum far_status status;
+	do { /* the shard hears of the next life a moment after the members' table */
+		struct far_rref *again = NULL;
+		status = far_remote_to(agent, (struct far_to){OWNER, -1}, "o::Counter", FAR_ARGS(70), NULL, &again,
+				       &err);
+		if (!status)
+			status = far_rref_rpc_sync(again, "get", FAR_NOARGS, NULL, &v, &err);
+		far_rref_free(again);
+	} while (status == FAR_PEER_LOST);
+	CHECK_STATUS(status, FAR_OK, &err);
 	CHECK(v.u.i == 70);
 	CHECK_STATUS(far_rref_rpc_sync(r, "get", FAR_NOARGS, NULL, &v, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "former life of worker \"worker2\"");
 	CHECK_STATUS(far_rref_type(r, 0, &type, &err), FAR_PEER_LOST, &err);
-	far_rref_free(again);
 	far_rref_free(r);
 }
 
@@ -110,7 +117,7 @@ static int next_life(int rank)
 	struct far_agent *agent = check_join(&opts);
 	(void)rank;
 	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
-	CHECK(atomic_load(&made) == 1 && atomic_load(&ended) == 1);
+	CHECK(atomic_load(&made) >= 1 && atomic_load(&made) == atomic_load(&ended));
 	return 0;
 }
 
