@@ -193,7 +193,8 @@ static enum far_status make(int i, int n, const char *url)
 				    .ports_n = 1,
 				    .post = post,
 				    .take = take,
-				    .outstanding = outstanding};
+				    .outstanding = outstanding,
+				    .begun = outstanding};
 	enum far_status status = ctl_create(&ctls[i], &config, &err);
 	if (status != FAR_OK)
 		config.net->ops->destroy(config.net);

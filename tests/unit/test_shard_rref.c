@@ -263,13 +263,17 @@ Test(shard_rref, maker_lives_again)
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert(h.call == 2 && h.fn == FAR_PEER_LOST);
 	expect_nothing();
-	struct rref_op op = {RREF_DELETE, FAR_NO_FUNCTION, OUR_LIFE, f.id, f.id};
+	struct rref_op op = {RREF_FAILED, FAR_NO_FUNCTION, OUR_LIFE, f.id, rref_name(rref_life(PEER, 6), 0, 0, 8)};
 	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
 	expect_said(NIC_PEER, 3, FAR_OK);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
+	op.kind = RREF_DELETE;
+	op.status = 0;
+	from(NIC_PEER, RREF_CONTROL, 4, &op, sizeof op);
+	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
