@@ -73,9 +73,9 @@ static uint64_t path_twice(const struct link_grants *g)
 /* Bytes that may be granted and not here. */
 static uint64_t budget(const struct link_grants *g)
 {
-	uint64_t bytes = path_twice(g), least = bytes ? FAR_LINK_GRANT_LEAST : FAR_LINK_GRANT_BYTES;
-	if (bytes < least)
-		return least;
+	uint64_t bytes = path_twice(g);
+	if (bytes < FAR_LINK_GRANT_BYTES)
+		return FAR_LINK_GRANT_BYTES;
 	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
 }
 

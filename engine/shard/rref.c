@@ -5,7 +5,6 @@
 #include "base/must.h"
 #include "base/mutant.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -400,6 +399,8 @@ static void end_expected(struct shard *s, const struct session *se)
 
 void rref_session_down(struct shard *s, struct session *se)
 {
+	if (atomic_load_explicit(&s->rrefs->leaving, memory_order_acquire) && !s->stopped) /* far_shutdown() */
+		rref_leaks_keep(s, se);
 	while (se->rref_forks && !MUTANT(RREF_DEAD_KEPT))
 		rref_fork_end(s, se->rref_forks);
 	while (se->rref_pins) {
@@ -412,41 +413,6 @@ void rref_session_down(struct shard *s, struct session *se)
 		end_expected(s, se);
 }
 
-__attribute__((format(printf, 2, 3))) static void say(struct rref_leaks *leaks, const char *format, ...)
-{
-	char text[2 * FAR_NAME_MAX + RREF_TEXT_MAX + 128];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	fprintf(stderr, "farcall: shutdown: %s\n", text);
-	if (atomic_fetch_add_explicit(&leaks->named_n, 1, memory_order_relaxed) == 0)
-		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
-}
-
-static void say_leak(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks)
-{
-	char text[RREF_TEXT_MAX];
-	rref_text(&r->base, text, sizeof text);
-	if (!r->owned)
-		say(leaks,
-		    "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
-		    s->config.name, text, r->owner_name);
-	else if (!r->forks_n)
-		say(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
-}
-
-/* While the forks of others are still in their lists. */
-static void say_forks(const struct shard *s, const struct session *se, struct rref_leaks *leaks)
-{
-	char text[RREF_TEXT_MAX], holder[FAR_NAME_MAX];
-	for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
-		s->config.name_of(s->config.agent, se->worker, holder);
-		say(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)",
-		    rref_text(&f->rref->base, text, sizeof text), s->config.name, holder, se->worker, se->shard);
-	}
-}
-
 void rref_close(struct shard *s)
 {
 	static const char text[] = "the agent was shut down";
@@ -455,9 +421,9 @@ void rref_close(struct shard *s)
 	timer_disarm(&s->wheel, &s->rrefs->again.timer);
 	timer_disarm(&s->wheel, &s->rrefs->say.timer);
 	s->rrefs->late_armed = false;
+	rref_leaks_left(s, leaks);
 	for (struct session *se = s->known; se; se = se->next_known) {
-		if (leaks)
-			say_forks(s, se, leaks);
+		rref_leaks_of(s, se, leaks);
 		rref_session_down(s, se);
 	}
 	shard_take_errands(s);
@@ -465,7 +431,7 @@ void rref_close(struct shard *s)
 		next = r->list_next;
 		rref_ref(&r->base);
 		if (leaks)
-			say_leak(s, r, leaks);
+			rref_leak_say(s, r, leaks);
 		if (r->owned)
 			rref_settle(s, r, &end, false);
 		else

@@ -140,6 +140,7 @@ struct rref_table {
 struct rref_leaks {
 	_Atomic unsigned named_n;
 	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
+	bool lost;                         /* some peer was: what peers held that are gone is no leak */
 };
 
 struct rref_shard {
@@ -150,6 +151,9 @@ struct rref_shard {
 	_Atomic uint64_t count;   /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
 	_Atomic(struct rref_leaks *) leaks;
+	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
+	struct rref_left *left; /* that */
+	uint32_t left_n;
 	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
@@ -202,6 +206,15 @@ static inline bool rref_known(const struct far_rref *r)
 }
 /** The end of what a session, that is down, held here or was to be told. */
 void rref_session_down(struct shard *s, struct session *se);
+/* rref_leak.c */
+/** Names one that is still here. */
+void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks);
+/** Names what a peer holds of ours; `leaks` NULL: does nothing. */
+void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks);
+/** Keeps that, its session being about to end. */
+void rref_leaks_keep(struct shard *s, const struct session *se);
+/** Names what was kept, and forgets it; `leaks` NULL: only that. */
+void rref_leaks_left(struct shard *s, struct rref_leaks *leaks);
 /** The end of the shard: what it holds of others and others of it is told on stderr. */
 void rref_close(struct shard *s);
 

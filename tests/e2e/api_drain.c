@@ -96,21 +96,24 @@ static int one_dies(int rank)
 	return 0;
 }
 
-/* What is on stderr from here on. */
+/* What is on stderr from here on. Returns what it was. */
 static int catch_stderr(char *path)
 {
-	int fd = mkstemp(path);
-	CHECK(fd >= 0);
+	int fd = mkstemp(path), before = dup(STDERR_FILENO);
+	CHECK(fd >= 0 && before >= 0);
 	fflush(stderr);
 	CHECK(dup2(fd, STDERR_FILENO) >= 0);
-	return fd;
+	close(fd);
+	return before;
 }
 
-static size_t caught(char *path, char *text, size_t len)
+static size_t caught(int before, char *path, char *text, size_t len)
 {
+	fflush(stderr);
+	dup2(before, STDERR_FILENO);
+	close(before);
 	FILE *f = fopen(path, "r");
 	CHECK(f);
-	fflush(stderr);
 	size_t n = fread(text, 1, len - 1, f);
 	text[n] = 0;
 	fclose(f);
@@ -144,11 +147,12 @@ static int garbage(int rank, enum far_leaks leaks)
 	struct far_agent *agent = check_join(&opts);
 	tie(agent, rank);
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
-	int fd = catch_stderr(path);
+	int before = catch_stderr(path);
 	enum far_status status = far_shutdown(agent, 0, &err);
-	close(fd);
-	size_t n = caught(path, text, sizeof text);
+	size_t n = caught(before, path, text, sizeof text);
 	bool tied = rank < 2;
+	if (n)
+		fprintf(stderr, "[%d] said at the end:\n%s", rank, text);
 	CHECK(status == (tied && leaks == FAR_LEAKS_FAIL ? FAR_LEAKED : FAR_OK));
 	CHECK((n > 0) == (tied && leaks != FAR_LEAKS_IGNORE));
 	if (n) {

@@ -2,12 +2,12 @@
 /* run: -n 2 */
 /**
  * A million calls, with those among them that end early, and references made, fetched and given back: what either
- * worker has resident grows no more once it has done a tenth of it.
+ * worker has resident grows no more once it has done half of it.
  */
 #include "check.h"
 
-/* Batches, and references in each: those of the first tenth touch all pages of the tables of references, 15 MiB. */
-enum { BATCH = 100, WARM = 1000, ALL = 10000, RREFS_WARM = 30, RREFS = 3 };
+/* Batches, and references in each: those of the first half touch all pages of the tables of references, 15 MiB. */
+enum { BATCH = 100, WARM = 6000, ALL = 10000, RREFS_WARM = 30, RREFS = 3 };
 
 #define SLACK_BYTES (UINT64_C(2) << 20)
 
