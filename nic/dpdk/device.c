@@ -10,8 +10,9 @@
 
 /* Descriptors of a ring, where the device lets us choose. */
 #define RING_SLOTS 1024u
-/* Bytes of a mbuf beyond a frame: a VLAN tag, a checksum. */
+/* Bytes of a mbuf beyond a frame; of them may be written: a VLAN tag, a checksum. */
 #define ROOM_SPARE 64u
+#define TAIL_BYTES 8u
 /* Mbufs of a queue beyond those in rings, lanes and the bursts. */
 #define SPARE 256u
 
@@ -161,11 +162,12 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 		room = dpdk_iface_room(p);
 	/* Cards of this family know buffers of powers of two only, and take the next smaller one. */
 	if (strcmp(p->info.driver_name, "net_e1000_em") == 0)
-		while (room & (room - 1))
+		for (room = frame + TAIL_BYTES > room ? frame + TAIL_BYTES : room; room & (room - 1);)
 			room += room & -room;
 	/* The kernel's side of net_af_xdp finds frames where it expects them; cards are told where, by an address that
 	 * moves with the mbuf's memory. It stays even, as some want it. */
-	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	unsigned head_len = p->head_len + (p->args.vlan ? DPDK_TAG_BYTES : 0);
+	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - head_len % 64) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
 	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
 	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, passes_mbufs(p),
