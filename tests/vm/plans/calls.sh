@@ -40,8 +40,12 @@ did "another network meanwhile"
 MORE=
 both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
 did "a cable stays pulled"
+log "$(tail -n 1 "$dir/out")"
+link 1 down
+both "$VM_BUILD/tests/nic/agents_net" 1 1000 400
+[ "$rc" -ne 0 ] && grep -q "no answer from .*the link of $CARD1 is down" "$dir/err"
+ok "a cable that was never there" $?
 link 1 up
-log "$(grep -h LOST "$dir/out" | head -n 1)"
 
 bounded "$farcall" perf latency --security none --nic "dpdk:$CARD0,ip=10.8.0.1/24$keys" \
 	--server-nic "dpdk:$CARD1,ip=10.8.0.2/24$keys" --seconds 1
