@@ -114,6 +114,9 @@ static int configure(struct dpdk_port *p)
 	conf.txmode.offloads = tx_offloads(p);
 	p->udp_sums = conf.txmode.offloads != 0;
 	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
+	/* Cards that know VLANs may take none before they are told. */
+	if (p->args.vlan)
+		conf.rxmode.offloads |= p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	/* Drivers note on that interrupt what the link has become. */
 	conf.intr_conf.lsc = p->args.pci && (*p->info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
@@ -260,6 +263,8 @@ int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin();
 	int error = rte_eth_dev_start(p->ethdev);
+	if (!error && p->args.vlan && p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER)
+		error = rte_eth_dev_vlan_filter(p->ethdev, (uint16_t)p->args.vlan, 1);
 	const char *why = dpdk_log_end();
 	if (error)
 		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));
