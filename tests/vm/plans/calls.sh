@@ -42,7 +42,7 @@ both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
 did "a cable stays pulled"
 log "$(tail -n 1 "$dir/out")"
 link 1 down
-both "$VM_BUILD/tests/nic/agents_net" 1 1000 400
+both "$farcall" train --security none --servers 1 --workers 1 --rows 400 --test-rows 100 --features 5 --epochs 1
 [ "$rc" -ne 0 ] && grep -q "no answer from .*the link of $CARD1 is down" "$dir/err"
 ok "a cable that was never there" $?
 link 1 up
