@@ -282,6 +282,7 @@ void link_report_failed(struct link_port *p, struct link_peer *peer, int error, 
 void link_failed(struct link_port *p, struct link_peer *peer, int error)
 {
 	char text[NIC_TEXT_BYTES_MAX], at[160];
+	struct nic_err remark = {""}; /* of the driver below: a firewall, a link that is down */
 	const struct link_setup *s = peer->setup;
 	p->lower->ops->address_text(&s->addr, at, sizeof at);
 	if (error == -ESTALE)
@@ -289,6 +290,9 @@ void link_failed(struct link_port *p, struct link_peer *peer, int error)
 	else if (error == -ECHRNG)
 		snprintf(text, sizeof text, "%s: the set-up was refused by %s: it has no queue %u", p->ops.name, at,
 			 s->want);
+	else if (error == -ETIMEDOUT && p->lower->ops->reach(p->lower, &s->addr, &remark) == 0 && remark.text[0])
+		snprintf(text, sizeof text, "%s: no answer from %s to %u packets: %s", p->ops.name, at, s->hellos,
+			 remark.text);
 	else if (error == -ETIMEDOUT)
 		snprintf(text, sizeof text,
 			 "%s: no answer from %s to %u packets; is the worker alive, and is the way to it open both "

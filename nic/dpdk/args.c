@@ -81,6 +81,11 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
+	} else if (strcmp(key, "vlan") == 0) {
+		if (!a->pci || number(value, 1, 4094, &a->vlan))
+			return bad_key(err, key, value,
+				       a->pci ? "the number of a VLAN, 1 to 4094"
+					      : "only of network cards on PCI; of an interface, name the VLAN's own");
 	} else if (strcmp(key, "router") == 0) {
 		if (a->class != DPDK_OWN || take_router(a, value))
 			return bad_key(err, key, value,

@@ -10,8 +10,9 @@
 
 /* Descriptors of a ring, where the device lets us choose. */
 #define RING_SLOTS 1024u
-/* Bytes of a mbuf beyond a frame: a VLAN tag, a checksum. */
+/* Bytes of a mbuf beyond a frame; of them may be written: a VLAN tag, a checksum. */
 #define ROOM_SPARE 64u
+#define TAIL_BYTES 8u
 /* Mbufs of a queue beyond those in rings, lanes and the bursts. */
 #define SPARE 256u
 
@@ -113,6 +114,9 @@ static int configure(struct dpdk_port *p)
 	conf.txmode.offloads = tx_offloads(p);
 	p->udp_sums = conf.txmode.offloads != 0;
 	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
+	/* Cards that know VLANs may take none before they are told. */
+	if (p->args.vlan)
+		conf.rxmode.offloads |= p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	/* Drivers note on that interrupt what the link has become. */
 	conf.intr_conf.lsc = p->args.pci && (*p->info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
@@ -161,11 +165,12 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 		room = dpdk_iface_room(p);
 	/* Cards of this family know buffers of powers of two only, and take the next smaller one. */
 	if (strcmp(p->info.driver_name, "net_e1000_em") == 0)
-		while (room & (room - 1))
+		for (room = frame + TAIL_BYTES > room ? frame + TAIL_BYTES : room; room & (room - 1);)
 			room += room & -room;
 	/* The kernel's side of net_af_xdp finds frames where it expects them; cards are told where, by an address that
 	 * moves with the mbuf's memory. It stays even, as some want it. */
-	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - p->head_len) % 64;
+	unsigned head_len = p->head_len + (p->args.vlan ? DPDK_TAG_BYTES : 0);
+	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - head_len % 64) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
 	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
 	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, passes_mbufs(p),
@@ -258,6 +263,8 @@ int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin();
 	int error = rte_eth_dev_start(p->ethdev);
+	if (!error && p->args.vlan && p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER)
+		error = rte_eth_dev_vlan_filter(p->ethdev, (uint16_t)p->args.vlan, 1);
 	const char *why = dpdk_log_end();
 	if (error)
 		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));

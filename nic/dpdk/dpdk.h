@@ -25,6 +25,8 @@
 /* Descriptors of a device's ring that rxd= and txd= may ask for; the device has bounds of its own. */
 #define DPDK_RING_MIN 32u
 #define DPDK_RING_MAX 4096u
+/* Of a VLAN, in front of the type (IEEE 802.1Q). */
+#define DPDK_TAG_BYTES 4u
 /* Queues of a port: one per shard. */
 #define DPDK_QUEUES_MAX 16u
 /* Places to send to, of a port. Each is 256 bytes. */
@@ -66,6 +68,7 @@ struct dpdk_args {
 	uint8_t v6;
 	uint8_t ip[16];
 	unsigned prefix; /* of ip= */
+	unsigned vlan;   /* frames carry its tag; 0: none */
 	bool has_router; /* router= */
 	uint8_t router[6];
 	char iface[32]; /* IFACE: its name */
@@ -161,6 +164,7 @@ struct dpdk_queue {
 	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
 	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
+	uint32_t tag;        /* of the VLAN, as it is on the wire, in the machine's order of bytes; 0: none */
 	struct aside *aside; /* for neighbours; NULL: the kernel answers them, or there are none */
 	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
 	bool hands_over;
@@ -336,6 +340,19 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 void dpdk_neighbour_step(struct dpdk_port *p);
 /** The queue's holder: puts the answers into the lane. */
 void dpdk_neighbour_send(struct dpdk_queue *q);
+
+/** Puts the tag between the MAC addresses and the rest of a frame, or takes it out. There is room in front. */
+static inline uint8_t *dpdk_tag_put(uint8_t *frame, uint32_t tag)
+{
+	memmove(frame - DPDK_TAG_BYTES, frame, 12);
+	memcpy(frame - DPDK_TAG_BYTES + 12, &tag, DPDK_TAG_BYTES);
+	return frame - DPDK_TAG_BYTES;
+}
+static inline uint8_t *dpdk_tag_take(uint8_t *frame)
+{
+	memmove(frame + DPDK_TAG_BYTES, frame, 12);
+	return frame + DPDK_TAG_BYTES;
+}
 
 /* ---- memif.c ---- */
 

@@ -75,12 +75,16 @@ void dpdk_neighbour_send(struct dpdk_queue *q)
 	while (lane->n < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
 	       rte_mempool_generic_get(q->pool, &got, 1, NULL) == 0) {
 		struct rte_mbuf *m = got;
+		uint32_t tag_len = q->tag ? DPDK_TAG_BYTES : 0;
 		m->ol_flags = 0;
 		m->tx_offload = 0;
 		m->data_off = RTE_PKTMBUF_HEADROOM;
-		m->data_len = (uint16_t)from->len;
-		m->pkt_len = from->len;
-		memcpy(rte_pktmbuf_mtod(m, uint8_t *), from->bytes, from->len);
+		m->pkt_len = from->len + tag_len;
+		m->data_len = (uint16_t)m->pkt_len;
+		uint8_t *frame = rte_pktmbuf_mtod_offset(m, uint8_t *, tag_len);
+		memcpy(frame, from->bytes, from->len);
+		if (q->tag)
+			dpdk_tag_put(frame, q->tag);
 		aside_give(&q->aside->out);
 		lane->m[lane->n++] = m;
 		q->waiting++;

@@ -163,6 +163,10 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	uint8_t tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
 	if (tos)
 		frame_set_class(tx->body - head, &place->path, tos);
+	if (__builtin_expect(q->tag != 0, 0)) {
+		dpdk_tag_put(tx->body - head, q->tag);
+		head += DPDK_TAG_BYTES;
+	}
 	m->data_off = (uint16_t)(q->body_at - head);
 	m->data_len = (uint16_t)(head + len);
 	m->pkt_len = head + len;
@@ -248,13 +252,32 @@ static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body,
 	rouse(to);
 }
 
+/* Takes the tag off a frame of our VLAN, whose start moves. False: it has another, or none. */
+__attribute__((cold, noinline)) static bool untag(const struct dpdk_queue *q, uint8_t **frame, unsigned *len)
+{
+	uint32_t tag;
+	if (*len < FRAME_MAC_BYTES + DPDK_TAG_BYTES)
+		return false;
+	memcpy(&tag, *frame + 12, sizeof tag);
+	((uint8_t *)&tag)[2] &= 0x0f; /* without the priority */
+	if (tag != q->tag)
+		return false;
+	*frame = dpdk_tag_take(*frame);
+	*len -= DPDK_TAG_BYTES;
+	return true;
+}
+
 static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt *pkt)
 {
 	const uint64_t right = RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
+	unsigned len = m->data_len;
 	struct frame_in in;
-	enum frame_verdict verdict =
-		frame_read(frame, m->data_len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
+	if (__builtin_expect(q->tag != 0, 0) && !untag(q, &frame, &len)) {
+		dpdk_count(&q->counters.foreign, 1);
+		return false;
+	}
+	enum frame_verdict verdict = frame_read(frame, len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
 	/* Ours in pieces: larger than any that we send. */
 	if (verdict == FRAME_MALFORMED || (verdict == FRAME_OURS && m->nb_segs != 1)) {
 		dpdk_count(&q->counters.malformed, 1);
@@ -262,7 +285,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 	}
 	if (verdict == FRAME_FOREIGN) {
 		if (q->aside && m->nb_segs == 1)
-			dpdk_neighbour_note(q, frame, m->data_len);
+			dpdk_neighbour_note(q, frame, len);
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
@@ -386,7 +409,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 	struct dpdk_place *place = place_of(q, peer);
 	struct rte_mbuf *burst[DPDK_BURST];
 	uint8_t head[HEAD_MAX] = {0};
-	if (!place || !place->lane || bytes < RAW_BYTES || bytes > place->body_max)
+	if (!place || !place->lane || q->tag || bytes < RAW_BYTES || bytes > place->body_max)
 		return 0;
 	n = n < DPDK_BURST ? n : DPDK_BURST;
 	unsigned head_len = frame_write(head, &place->path, bytes, head, FRAME_SUM_PSEUDO);

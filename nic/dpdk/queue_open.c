@@ -56,14 +56,19 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	if (!q->lanes)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	queue_lanes(q);
-	unsigned least = RTE_PKTMBUF_HEADROOM + p->head_len + p->rx_shift;
+	unsigned tag_len = p->args.vlan ? DPDK_TAG_BYTES : 0;
+	unsigned least = RTE_PKTMBUF_HEADROOM + tag_len + p->head_len + p->rx_shift;
 	q->body_at = (uint16_t)(least + (64 + DPDK_BODY_ALIGN - least % 64) % 64 - p->rx_shift);
 	q->sum = p->udp_sums ? FRAME_SUM_PSEUDO : p->args.class == DPDK_MEMIF ? FRAME_SUM_NONE : FRAME_SUM_FULL;
 	if (p->udp_sums) {
-		struct rte_mbuf m = {.l2_len = FRAME_MAC_BYTES,
+		struct rte_mbuf m = {.l2_len = FRAME_MAC_BYTES + tag_len,
 				     .l3_len = p->head_len - FRAME_MAC_BYTES - FRAME_UDP_BYTES};
 		q->tx_flags = (p->blob.v6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4) | RTE_MBUF_F_TX_UDP_CKSUM;
 		q->tx_offload = m.tx_offload;
+	}
+	if (tag_len) {
+		uint8_t tag[DPDK_TAG_BYTES] = {0x81, 0, (uint8_t)(p->args.vlan >> 8), (uint8_t)p->args.vlan};
+		memcpy(&q->tag, tag, sizeof tag);
 	}
 	q->fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	int kick = open_kick(p, index, err);

@@ -131,11 +131,11 @@ static void call_worker(int rank, unsigned shards, size_t largest)
 	}
 }
 
-static void check_notes(unsigned shards)
+static void check_notes(unsigned shards, unsigned wait_s)
 {
 	unsigned others = (unsigned)far_world_size(agent) - 1;
 	uint64_t want = (uint64_t)MANY * shards * others, n = 0;
-	for (int i = 0; i < 2000 && n < want; i++) {
+	for (unsigned i = 0; i < 100 * wait_s && n < want; i++) {
 		n = atomic_load(&notes);
 		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 	}
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
 	for (int r = 0; r < far_world_size(agent); r++)
 		if (r != rank)
 			call_worker(r, shards, largest);
-	check_notes(shards);
+	check_notes(shards, patience_s ? patience_s : 20);
 	struct far_counters c;
 	far_counters_read(agent, &c);
 	CHECK(c.calls_active == 0 && c.calls_failed == 0);

@@ -2,12 +2,16 @@
 /**
  * Two workers over network cards, whose cable is pulled while they call.
  *
- * usage: card_calls where|waits|other|lost|hold [DOWN UP]; the group is that of the environment, the cards those of
- *FAR_NIC; DOWN and UP are commands that pull worker 1's cable and put it back where   what a handler is given, message
- *or tensor, lies in the packet's memory, aligned: nothing was copied waits   no longer than the limit: the calls wait,
- *and each is answered once other   there is another network: the calls go on by it, and come back hold    nobody calls:
- *a group of one has the card until it is ended lost    for longer than the limit: the calls end with an error that says
- *so
+ * usage: card_calls MODE [DOWN UP]
+ *
+ * The group is that of the environment, the cards those of FAR_NIC; DOWN and UP are commands that pull worker 1's cable
+ * and put it back. Modes:
+ * - where: what a handler is given, message or tensor, lies in the packet's memory, aligned: nothing was copied.
+ * - waits: the cable is out for no longer than the limit: the calls wait, and each is answered once.
+ * - other: there is another network: the calls go on by it, and come back.
+ * - never: the cable is out from the start: the other network is taken, and why is said.
+ * - lost: the cable is out for longer than the limit: the calls end with an error that says so.
+ * - hold: nobody calls: a group of one has the card until it is ended.
  */
 #include "../e2e/check.h"
 
@@ -179,13 +183,22 @@ static void run_other(void)
 	goes_by("dpdk", &number);
 }
 
+static void run_never(void)
+{
+	struct far_worker_info info;
+	calls(0, CALLS);
+	CHECK_STATUS(far_worker_by_rank(agent, 0, &info, &err), FAR_OK, &err);
+	fprintf(stderr, "%s: %s\n", info.nic, info.nic_why);
+	CHECK(strcmp(info.nic, "udp") == 0 && strstr(info.nic_why, "is down"));
+}
+
 static void run_lost(void)
 {
 	uint8_t reply[2];
 	calls(0, CALLS);
 	CHECK(system(down) == 0);
 	enum far_status status = one_call(CALLS, BYTES, reply);
-	printf("%s: %s\n", far_status_name(status), err.text);
+	fprintf(stderr, "%s: %s\n", far_status_name(status), err.text);
 	CHECK(status == FAR_PEER_LOST);
 	CHECK_TEXT(&err, "dpdk");
 	CHECK(system(up) == 0);
@@ -198,7 +211,11 @@ static void (*mode_of(const char *name))(void)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"where", run_where}, {"waits", run_waits}, {"other", run_other}, {"lost", run_lost}};
+	} modes[] = {{"where", run_where},
+		     {"waits", run_waits},
+		     {"other", run_other},
+		     {"never", run_never},
+		     {"lost", run_lost}};
 	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (strcmp(name, modes[i].name) == 0)
 			return modes[i].run;

@@ -40,8 +40,14 @@ did "another network meanwhile"
 MORE=
 both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
 did "a cable stays pulled"
+log "$(grep -h "heard of" "$dir/err" | head -n 1)"
+link 1 down
+MORE=';udp'
+both "$VM_BUILD/tests/vm/card_calls" never
+did "a cable that was never there"
+log "$(grep -h "is down" "$dir/err" | head -n 1)"
+MORE=
 link 1 up
-log "$(grep -h LOST "$dir/out" | head -n 1)"
 
 bounded "$farcall" perf latency --security none --nic "dpdk:$CARD0,ip=10.8.0.1/24$keys" \
 	--server-nic "dpdk:$CARD1,ip=10.8.0.2/24$keys" --seconds 1

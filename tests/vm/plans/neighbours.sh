@@ -29,6 +29,21 @@ within 120 answers fd08::1
 ok "neighbour solicitation and ping" $?
 let_card_go
 
+# In a VLAN: the kernel's interface without the tag is another network.
+modprobe 8021q
+ip link add link "$left" name vlan5 type vlan id 5
+ip addr add 10.5.0.9/24 dev vlan5
+ip link set vlan5 up
+hold_card "$(card 0),ip=10.5.0.1/24,vlan=5"
+within 120 answers 10.5.0.1
+ok "ping in a VLAN" $?
+ip addr del 10.5.0.9/24 dev vlan5
+ip addr add 10.5.0.9/24 dev "$left"
+ip neigh flush dev "$left"
+! answers 10.5.0.1
+ok "no answer without the tag" $?
+let_card_go
+
 echo 1 >/proc/sys/net/ipv4/ip_forward
 guard_s=420
 CARD0="$(card 0),router=$(mac "$left")"
