@@ -277,10 +277,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	const struct perf_option table[] = {
 		{ALL & ~FLOOR & ~SPAWNING,
 		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
-		  "NIC drivers, best first: auto, shm, udp, dpdk:... (FAR_NIC, else auto)", NULL}},
+		  "NIC drivers, best first: auto, shm, verbs, dpdk:..., udp (FAR_NIC, else auto)", NULL}},
 		{SPAWNING & ~FLOOR,
 		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
-		  "NIC drivers, best first: auto, shm, udp, dpdk:... (FAR_NIC, else auto);\n"
+		  "NIC drivers, best first: auto, shm, verbs, dpdk:..., udp (FAR_NIC, else auto);\n"
 		  "                                 memif: a DPDK device between the two",
 		  NULL}},
 		{FLOOR,

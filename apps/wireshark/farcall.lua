@@ -880,4 +880,14 @@ local function likely(tvb, pinfo, root)
 end
 
 farcall:register_heuristic("udp", likely)
+-- RDMA devices, RoCE and InfiniBand: payloads are padded to words.
+local padding = Field.new("infiniband.bth.padcnt")
+
+local function likely_rdma(tvb, pinfo, root)
+	local count = padding()
+	local len = tvb:len() - (count and count.value or 0)
+	return len > 0 and likely(tvb(0, len):tvb(), pinfo, root)
+end
+
+farcall:register_heuristic("infiniband.payload", likely_rdma)
 DissectorTable.get("udp.port"):add_for_decode_as(farcall)

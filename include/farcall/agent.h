@@ -155,9 +155,9 @@ struct far_opts {
 				    2, 2 at least */
 	/** Drivers, separated by ';', and by ',' as long as no ':' was seen in the entry; what follows a ':' is the
 	 * driver's own: "shm,udp"; "shm;dpdk:net_memif0,role=server,id=0;udp". A session takes the best that both ends
-	 * have: shm, dpdk, udp, then the others. One that is named and cannot be opened fails far_init_rpc(). Default:
-	 * FAR_NIC in the environment, else "auto": shm, dpdk when FAR_DPDK names a device, udp, as far as they work.
-	 * Calls on oneself go by shm in any case. */
+	 * have: shm, verbs, dpdk, udp, then the others. One that is named and cannot be opened fails far_init_rpc().
+	 * Default: FAR_NIC in the environment, else "auto": shm, verbs when there is an RDMA device, dpdk when FAR_DPDK
+	 * names one, udp, as far as they work. Calls on oneself go by shm in any case. */
 	const char *nic;
 	const char *security; /* NULL, or "none": store and NICs may listen beyond loopback, shm serves other users */
 	const char *key_file; /* not supported yet: an error when given */
@@ -195,9 +195,9 @@ struct far_opts {
 	/** What to publish instead of the address that was bound, behind NAT: address[:port[-port]]. Default:
 	 * FAR_ADVERTISE in the environment, else what was bound. */
 	const char *advertise;
-	/** "off": no checksum is computed of packets that a network might damage (CRC32C, over udp and dpdk), towards
-	 * those workers that say the same; for networks whose own checks are trusted. Default: FAR_CHECKSUM in the
-	 * environment, else "on". */
+	/** "off": no checksum is computed of packets that a network might damage (CRC32C, over udp, dpdk and verbs),
+	 * towards those workers that say the same; for networks whose own checks are trusted. Default: FAR_CHECKSUM in
+	 * the environment, else "on". */
 	const char *checksum;
 	const struct far_class *classes; /* of objects, <farcall/object.h>; registered after the types, before the
 					    functions */

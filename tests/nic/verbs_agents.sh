@@ -4,6 +4,7 @@
 # usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+# shellcheck source=tests/e2e/cases.sh
 . "$here/../e2e/cases.sh"
 farcall=$1
 agents=$2

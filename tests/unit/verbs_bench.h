@@ -52,10 +52,10 @@ static inline void bench_step(struct verbs_port *p)
 	verbs_port_ops.step(&p->base, verbs_now(), on_event, NULL);
 }
 
-/* Steps until the counter has come so far, 10 s at most. */
+/* Steps until the counter has come so far, 30 s at most. */
 static inline bool bench_until(struct verbs_port *p, const unsigned *count, unsigned least)
 {
-	for (unsigned i = 0; i < 10000 && *count < least; i++) {
+	for (unsigned i = 0; i < 30000 && *count < least; i++) {
 		bench_step(p);
 		usleep(1000);
 	}
