@@ -208,6 +208,20 @@ static inline bool link_sent_loose(const struct link_sent *e)
 	return e->priority == LINK_URGENT && e->offset;
 }
 
+/** Of a packet of a larger message: WIRE_LOOSE when it may pass whatever is larger or must keep its order. */
+static inline unsigned link_bulk_mark(const struct link_message *m)
+{
+	return m->order == NIC_ORDER_NONE ? WIRE_LOOSE : 0;
+}
+
+/** Of any packet: WIRE_LOOSE or 0, as it had it. */
+static inline unsigned link_sent_mark(const struct link_sent *e)
+{
+	if (e->priority != LINK_URGENT)
+		return link_bulk_mark(e->message);
+	return e->offset ? WIRE_LOOSE : 0;
+}
+
 static inline bool link_has_unsent(const struct link_peer *p)
 {
 	const struct link_rings *r = p->rings;

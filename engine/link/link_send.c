@@ -93,7 +93,8 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
 	if (len)
-		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE ? 0 : offset), len);
+		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE && priority == LINK_URGENT ? 0 : offset),
+		       len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, len);
 }
@@ -398,7 +399,7 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 		m->priority = link_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = put(q, p, m, p->next, m->done, len, 0, priority);
+	int error = put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
 	if (error) {
 		m->first = waited_for;
 		return error;
@@ -562,7 +563,7 @@ static void send_backlog(struct link_queue *q)
 
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
-	unsigned marks = WIRE_AGAIN | (link_sent_loose(e) ? WIRE_LOOSE : 0u);
+	unsigned marks = WIRE_AGAIN | link_sent_mark(e);
 	if (e->last && e->message->next)
 		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
 	if (e->len > p->payload_max)
