@@ -208,6 +208,21 @@ Test(link_unbound, malformed)
 	}
 }
 
+/* Several messages, which are small ones, and no packet that they are behind. */
+Test(link_unbound, batch_behind_none)
+{
+	for (unsigned early = 0; early < 2; early++) {
+		struct packet k;
+		enter(UP);
+		put_head(&k, WIRE_MESSAGE, RIGHT);
+		put_data(&k, WHOLE, peer->rx_next + early);
+		k.head.marks = WIRE_LOOSE | WIRE_BATCH;
+		k.len = LINK_HEAD + 64; /* ten bytes, and a second one without any */
+		next(&k, broken, early ? "early" : "due");
+		leave("batch");
+	}
+}
+
 /* There is no memory for what is due, so what came early is given up, but for what went up. Expect the bytes of the
  * message that is begun to be missing again. */
 Test(link_unbound, memory)
