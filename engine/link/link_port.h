@@ -303,11 +303,8 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
 int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
 		   uint32_t len);
-/** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
- * below. */
+/** WIRE_ACK. 0 or -errno of the driver below. */
 int link_send_ack(struct link_queue *q, struct link_peer *p);
-int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len);
-void link_send_ping(struct link_queue *q, struct link_peer *p);
 /** The acknowledgement that answers a PING with this `path`. */
 void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path);
 void link_ack_soon(struct link_queue *q, struct link_peer *p);
@@ -352,6 +349,9 @@ void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link
 void link_take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h);
 /** Everything but messages and acknowledgements of a connection; `p` NULL: it names none. */
 void link_take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp);
+/** A packet of the set-up that is written in `bytes`. 0 or -errno of the driver below. */
+int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len);
+void link_send_ping(struct link_queue *q, struct link_peer *p);
 
 /* link_recv.c: the shard */
 

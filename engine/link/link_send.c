@@ -173,32 +173,6 @@ int link_send_ack(struct link_queue *q, struct link_peer *p)
 	return error;
 }
 
-int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
-{
-	struct link_queue *via = p->via;
-	struct nic_tx tx;
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, len, &tx);
-	if (error)
-		return error;
-	memcpy(tx.body, bytes, len);
-	tx.priority = LINK_URGENT;
-	error = via->ops->tx_commit(via->lower, &tx);
-	if (error) {
-		via->ops->tx_cancel(via->lower, &tx);
-		return error;
-	}
-	via->unflushed = true;
-	return 0;
-}
-
-void link_send_ping(struct link_queue *q, struct link_peer *p)
-{
-	uint8_t bytes[LINK_MAIL_BYTES];
-	uint32_t len = link_words_write(bytes, p, p->via, WIRE_PING, 0, 0, NULL, 0);
-	link_send_raw(p, bytes, len);
-	link_kick(q, p);
-}
-
 void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
 {
 	put_ack(q, p, path, WIRE_AGAIN);
