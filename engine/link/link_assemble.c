@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages that are not whole yet, or not due, or find the engine not ready for them: their bytes are copied to their
- * place, and they go up in order when what was missing has come.
+ * place, and they go up in order when what was missing has come; or, where no order binds them, when they are whole.
  */
 #include "link/link_assemble.h"
 
