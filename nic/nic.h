@@ -209,7 +209,7 @@ struct nic_pkt {
 
 /**
  * What a packet may pass, and be passed by, on its way to the same peer. All drivers may keep all packets in the order
- * of their commits; a link lets small ones pass larger ones that have not left yet, as far as this allows.
+ * of their commits; a link lets small ones pass larger ones, and larger ones whatever is late, as far as this allows.
  */
 enum nic_order {
 	NIC_ORDER_ALL,    /* behind all that was committed before it */

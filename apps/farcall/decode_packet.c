@@ -384,10 +384,11 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 	uint32_t length = be32_get(h->length), offset = be32_get(h->offset);
 	uint32_t before = be32_get(h->packet) - be32_get(h->first);
 	bool piece = h->marks & WIRE_PIECE;
+	bool batch = h->marks & WIRE_BATCH, small = before == 0 && offset != 0;
 	if (h->marks & WIRE_LOOSE) {
-		if (piece || before || offset - 1 >= FAR_LINK_WINDOW || (!(h->marks & WIRE_BATCH) && len != length))
+		if (piece || (small ? offset > FAR_LINK_WINDOW || (!batch && len != length) : batch))
 			return wrong(p, "loose", NULL);
-		offset = 0;
+		offset = small ? 0 : offset;
 	}
 	if (h->marks & WIRE_BATCH)
 		return print_batch(p, h, bytes, len);

@@ -762,10 +762,11 @@ function Packet:bytes_of_message(head, tvb)
 	local piece, batch = has(head.marks, "mark", "PIECE"), has(head.marks, "mark", "BATCH")
 	local n, before, offset = size_of(tvb), (head.packet - head.first) % 2 ^ 32, head.offset
 	if has(head.marks, "mark", "LOOSE") then
-		if piece or before ~= 0 or offset < 1 or offset > WINDOW or not batch and n ~= head.length then
+		local small = before == 0 and offset ~= 0
+		if piece or small and (offset > WINDOW or not batch and n ~= head.length) or not small and batch then
 			bad("loose")
 		end
-		offset = 0
+		offset = small and 0 or offset
 	end
 	if batch then
 		if piece then

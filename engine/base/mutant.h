@@ -19,6 +19,7 @@
 	X(WAKE_LOST, "wake-lost", "a fiber whose wait ends is not made ready, once in sixteen")                        \
 	X(SLEEP_UNARMED, "sleep-unarmed", "a shard goes to sleep without arming its queues")                           \
 	X(LOOSE_FORGOTTEN, "loose-forgotten", "that a packet went up before its turn is forgotten")                    \
+	X(WHOLE_FORGOTTEN, "whole-forgotten", "that a larger message went up before its turn is forgotten")            \
 	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer says that it did not run")                    \
 	X(RREF_UNCOUNTED, "rref-uncounted", "the owner confirms a fork and does not count it")                         \
 	X(RREF_UNDELETED, "rref-undeleted", "the owner is not told that a fork is given back")                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages that are not whole yet, or not due, or find the engine not ready for them: their bytes are copied to their
- * place, and they go up in order when what was missing has come.
+ * place, and they go up in order when what was missing has come; or, where no order binds them, when they are whole.
  */
 #include "link/link_assemble.h"
 
@@ -67,11 +67,15 @@ static bool early_forget(struct link_queue *q, struct link_peer *p)
 		if (!part)
 			link_messages_in_free(q, m);
 	}
-	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++)
-		if (p->rings->assembling[k] && !p->rings->assembling[k]->begun) {
-			link_message_in_free(q, p->rings->assembling[k]);
+	for (unsigned k = 0; k < FAR_LINK_ASSEMBLIES; k++) {
+		struct link_message *m = p->rings->assembling[k];
+		if (m && m->begun) {
+			m->early = 0;
+		} else if (m) {
+			link_message_in_free(q, m);
 			p->rings->assembling[k] = NULL;
 		}
+	}
 	p->early_n = handed_up;
 	p->rings->loose_n = 0;
 	p->pieces = false;
@@ -120,12 +124,59 @@ static void deliver_all(struct link_queue *q, struct link_peer *p, struct link_m
 	}
 }
 
+/* Do the packets that came before their turn, and what came in turn, cover all of a message: each begins where the one
+ * before ends, or within a piece of it. */
+static bool covered(const struct link_peer *p, const struct link_message *m)
+{
+	uint32_t at = m->done;
+	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
+		const struct link_arrived *a = &p->rings->arrived[(p->rx_next + i) % FAR_LINK_WINDOW];
+		if (a->message != m)
+			continue;
+		if (a->offset > at || a->offset + a->len < at)
+			return false;
+		at = a->offset + a->len;
+	}
+	return at == m->len;
+}
+
+/* May a message go up of which all bytes below `end` came in turn. */
+static bool has_come(const struct link_message *m, uint32_t end)
+{
+	return m->unbound && m->early >= m->len - end;
+}
+
+/* All bytes of a message have come, some before their turn, and nothing keeps it: it goes up. The places of its packets
+ * say so until their turn comes. false: they do not fit together. */
+static bool hand_up_whole(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	if (!covered(p, m))
+		return false;
+	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
+		struct link_arrived *a = &p->rings->arrived[(p->rx_next + i) % FAR_LINK_WINDOW];
+		if (a->message != m)
+			continue;
+		a->message = &link_handed_up;
+		if (MUTANT(WHOLE_FORGOTTEN)) {
+			a->message = NULL;
+			p->early_n--;
+		}
+	}
+	link_grants_progress(q, m, m->len);
+	message_end(q, p, m);
+	return true;
+}
+
 /* The packet that is due has come, up to `end` of its message. So many are not whole at a time; between their packets
  * there may be others that are. */
 static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t end)
 {
 	p->rx_next++;
 	p->pieces = false;
+	if (end != m->len && has_come(m, end)) {
+		link_grants_progress(q, m, end);
+		return hand_up_whole(q, p, m);
+	}
 	if (end != m->len && !m->begun && !link_grants_begin(q, m))
 		return false;
 	link_grants_progress(q, m, end);
@@ -186,8 +237,10 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 			p->rings->loose_n -= m->loose;
 			m->loose = false;
 			deliver_all(q, p, m);
-		} else if (!packet_end(q, p, m, end)) {
-			return false;
+		} else {
+			m->early -= a->len;
+			if (!packet_end(q, p, m, end))
+				return false;
 		}
 	}
 	if (p->rings->loose_n)
@@ -353,6 +406,12 @@ static bool loose_sane(const struct link_fragment *f, unsigned marks)
 	return marks & WIRE_BATCH ? link_batch_sane(f, marks) : f->len == f->length && f->length <= LINK_BODY_MAX;
 }
 
+/* A WIRE_LOOSE packet of small messages, not of a larger one. */
+static bool small_loose(const struct link_fragment *f)
+{
+	return f->number == f->first && f->offset != 0;
+}
+
 static void take_any(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 		     const struct link_fragment *f, uint32_t ahead);
 
@@ -373,8 +432,10 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 	}
 	if (!(h->marks & WIRE_LOOSE)) {
 		take_any(q, p, h, f, ahead);
-	} else if (!loose_sane(f, h->marks)) {
+	} else if (small_loose(f) ? !loose_sane(f, h->marks) : h->marks & (WIRE_BATCH | WIRE_PIECE)) {
 		link_broken(q, p);
+	} else if (!small_loose(f)) {
+		take_any(q, p, h, f, ahead);
 	} else if (ahead) {
 		take_loose(q, p, h, f);
 	} else {
@@ -415,10 +476,17 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 	note_again(p, h, f->number);
 	fragment_put(m, h, f);
 	*a = (struct link_arrived){m, f->offset, f->len};
+	m->early += f->len;
+	m->unbound |= (h->marks & WIRE_LOOSE) != 0;
 	p->early_n++;
 	p->owed++;
+	bool whole_early = ahead && has_come(m, m->done);
+	if (whole_early ? !hand_up_whole(q, p, m) : !ahead && !advance_rx(q, p)) {
+		link_broken(q, p);
+		return;
+	}
+	if (whole_early && p->rings->loose_n) /* whose sender has them wait for a packet of this one */
+		loose_run(q, p);
 	if (ahead)
 		link_ack_soon(q, p);
-	else if (!advance_rx(q, p))
-		link_broken(q, p);
 }

@@ -101,7 +101,8 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	m->charged = charge;
 	m->granted = 0;
 	m->priority = 0;
-	m->begun = m->stalled = m->loose = false;
+	m->begun = m->stalled = m->loose = m->unbound = false;
+	m->early = 0;
 	q->in_bytes += charge;
 	return m;
 }

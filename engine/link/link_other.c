@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What arrives and is no message or acknowledgement: packets of a set-up, questions, ends. */
+/** What arrives or leaves and is no message or acknowledgement: packets of a set-up, questions, ends. */
 #include "link/link_port.h"
 
 #include <errno.h>
@@ -68,4 +68,30 @@ void link_take_other(struct link_queue *q, struct link_peer *p, const struct wir
 	default:
 		counter_bump(&q->malformed);
 	}
+}
+
+int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, len, &tx);
+	if (error)
+		return error;
+	memcpy(tx.body, bytes, len);
+	tx.priority = LINK_URGENT;
+	error = via->ops->tx_commit(via->lower, &tx);
+	if (error) {
+		via->ops->tx_cancel(via->lower, &tx);
+		return error;
+	}
+	via->unflushed = true;
+	return 0;
+}
+
+void link_send_ping(struct link_queue *q, struct link_peer *p)
+{
+	uint8_t bytes[LINK_MAIL_BYTES];
+	uint32_t len = link_words_write(bytes, p, p->via, WIRE_PING, 0, 0, NULL, 0);
+	link_send_raw(p, bytes, len);
+	link_kick(q, p);
 }

@@ -67,7 +67,9 @@ struct link_message {
 	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
 	bool stalled;     /* in: nothing came of its grants for long; they do not count */
 	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
+	bool unbound;     /* in: a larger one, WIRE_LOOSE: it goes up when all of its bytes have come */
 	struct link_message *in_next, *in_prev;
+	uint32_t early; /* in: bytes of its packets that came before their turn */
 	struct shm_head head;
 	alignas(64) uint8_t room[LINK_ROOM];
 };

@@ -208,6 +208,20 @@ static inline bool link_sent_loose(const struct link_sent *e)
 	return e->priority == LINK_URGENT && e->offset;
 }
 
+/** Of a packet of a larger message: WIRE_LOOSE when it may pass whatever is larger or must keep its order. */
+static inline unsigned link_bulk_mark(const struct link_message *m)
+{
+	return m->order == NIC_ORDER_NONE ? WIRE_LOOSE : 0;
+}
+
+/** Of any packet: WIRE_LOOSE or 0, as it had it. */
+static inline unsigned link_sent_mark(const struct link_sent *e)
+{
+	if (e->priority != LINK_URGENT)
+		return link_bulk_mark(e->message);
+	return e->offset ? WIRE_LOOSE : 0;
+}
+
 static inline bool link_has_unsent(const struct link_peer *p)
 {
 	const struct link_rings *r = p->rings;
@@ -289,11 +303,8 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number);
 int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
 		   uint32_t len);
-/** A packet without a message: WIRE_ACK, or one of the set-up that is written in `bytes`. 0 or -errno of the driver
- * below. */
+/** WIRE_ACK. 0 or -errno of the driver below. */
 int link_send_ack(struct link_queue *q, struct link_peer *p);
-int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len);
-void link_send_ping(struct link_queue *q, struct link_peer *p);
 /** The acknowledgement that answers a PING with this `path`. */
 void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path);
 void link_ack_soon(struct link_queue *q, struct link_peer *p);
@@ -338,6 +349,9 @@ void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link
 void link_take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h);
 /** Everything but messages and acknowledgements of a connection; `p` NULL: it names none. */
 void link_take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp);
+/** A packet of the set-up that is written in `bytes`. 0 or -errno of the driver below. */
+int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len);
+void link_send_ping(struct link_queue *q, struct link_peer *p);
 
 /* link_recv.c: the shard */
 

@@ -249,10 +249,11 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 {
 	bool batch = h->marks & WIRE_BATCH;
 	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
-	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n ||
-				     !p->attached || p->pieces || f->len > LINK_BODY_MAX ||
-				     (odd ? odd != WIRE_LOOSE || f->offset - 1 >= FAR_LINK_WINDOW : f->offset != 0),
-			     0))
+	if (__builtin_expect(
+		    f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n || !p->attached ||
+			    p->pieces || f->len > LINK_BODY_MAX ||
+			    (odd ? odd != WIRE_LOOSE || f->offset - batch > FAR_LINK_WINDOW - batch : f->offset != 0),
+		    0))
 		return false;
 	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))
 		return false;

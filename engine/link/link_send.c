@@ -93,7 +93,8 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
 	if (len)
-		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE ? 0 : offset), len);
+		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE && priority == LINK_URGENT ? 0 : offset),
+		       len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, len);
 }
@@ -170,32 +171,6 @@ int link_send_ack(struct link_queue *q, struct link_peer *p)
 	if (!error && p->told_asleep)
 		awake_add(q, p);
 	return error;
-}
-
-int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
-{
-	struct link_queue *via = p->via;
-	struct nic_tx tx;
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, len, &tx);
-	if (error)
-		return error;
-	memcpy(tx.body, bytes, len);
-	tx.priority = LINK_URGENT;
-	error = via->ops->tx_commit(via->lower, &tx);
-	if (error) {
-		via->ops->tx_cancel(via->lower, &tx);
-		return error;
-	}
-	via->unflushed = true;
-	return 0;
-}
-
-void link_send_ping(struct link_queue *q, struct link_peer *p)
-{
-	uint8_t bytes[LINK_MAIL_BYTES];
-	uint32_t len = link_words_write(bytes, p, p->via, WIRE_PING, 0, 0, NULL, 0);
-	link_send_raw(p, bytes, len);
-	link_kick(q, p);
 }
 
 void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
@@ -398,7 +373,7 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 		m->priority = link_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = put(q, p, m, p->next, m->done, len, 0, priority);
+	int error = put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
 	if (error) {
 		m->first = waited_for;
 		return error;
@@ -562,7 +537,7 @@ static void send_backlog(struct link_queue *q)
 
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
 {
-	unsigned marks = WIRE_AGAIN | (link_sent_loose(e) ? WIRE_LOOSE : 0u);
+	unsigned marks = WIRE_AGAIN | link_sent_mark(e);
 	if (e->last && e->message->next)
 		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
 	if (e->len > p->payload_max)

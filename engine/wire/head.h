@@ -146,8 +146,9 @@ enum wire_mark {
 	WIRE_AGAIN = 16,  /* it was sent before; ACK: with the same `ack` */
 	WIRE_TWICE = 32,  /* ACK: packet `first` came as AGAIN, and had come without */
 	WIRE_UNTOLD = 64, /* and it was not acknowledged before */
-	/* Whole messages that may pass all packets before the one that is `offset` before this, [1, FAR_LINK_WINDOW],
-	 * but neither that one nor what that one may not pass. */
+	/* Small messages, whole, that may pass all packets before the one that is `offset` before this,
+	 * [1, FAR_LINK_WINDOW], but neither that one nor what that one may not pass. Or a packet of a larger message,
+	 * of which `offset` says what it always does, that may pass all that is no packet of its own. */
 	WIRE_LOOSE = 128
 };
 

@@ -313,9 +313,10 @@ class Decoder:
         offset, length, n = head["offset"], head["length"], len(data)
         before = (head["packet"] - head["first"]) % (1 << 32)
         if head["marks"] & (mark.value_of("LOOSE") or 0):
-            if piece or before or not 1 <= offset <= WINDOW or (not batch and n != length):
+            small = before == 0 and offset != 0
+            if piece or (offset > WINDOW or (not batch and n != length) if small else batch):
                 raise Bad("loose")
-            offset = 0
+            offset = 0 if small else offset
         if batch:
             if piece:
                 raise Bad("batch")

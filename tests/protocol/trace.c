@@ -45,6 +45,7 @@ enum sample_of {
 	SAMPLE_VALUES,
 	SAMPLE_GRANTS,
 	SAMPLE_LOOSE,
+	SAMPLE_LOOSE_PART,
 	SAMPLES
 };
 enum { SAMPLE_MAX = 2048 };
@@ -99,8 +100,8 @@ static void sample(const uint8_t *bytes, uint32_t len)
 	enum sample_of of = SAMPLES;
 	if (h.kind == WIRE_HELLO)
 		of = SAMPLE_HELLO;
-	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_LOOSE)
-		of = SAMPLE_LOOSE;
+	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_LOOSE && be32_get(h.offset))
+		of = be32_get(h.packet) == be32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
 		of = SAMPLE_BATCH;
 	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && h.flags & HEAD_HASHED)

@@ -23,7 +23,7 @@ scenario_of() {
 	wake-lost) echo nested ;;
 	sleep-unarmed) echo pauses ;;
 	executed-no) echo crash ;;
-	loose-forgotten) echo sizes ;;
+	loose-forgotten | whole-forgotten) echo sizes ;;
 	rref-dead-kept) echo references-crash ;;
 	rref-*) echo references ;;
 	*) echo mixed ;;
