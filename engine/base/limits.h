@@ -237,9 +237,12 @@
 /* Incoming messages of a queue that are granted at once beside the oldest, each half of what the shorter one before it
  * gets: when the sender of one is slow, the next ones fill the link. */
 #define FAR_LINK_GRANTED_MAX 8u
-/* Bytes that a queue has granted and that have not arrived: twice what the path was seen to hold, and this at least:
- * what a connection's window holds, twice. The most is what the memory of a queue allows eight of. */
+/* Bytes that a queue has granted and that have not arrived: twice what the path was seen to hold. As long as that is
+ * not known, what a connection's window holds, twice. Then the second at least: the queues of a hundred receivers
+ * behind one switch must fit its buffer (12 MB) with what comes unasked, and a host that looks at its queue every 30 us
+ * shall still have 2 GB/s. The most is what the memory of a queue allows eight of. */
 #define FAR_LINK_GRANT_BYTES     (2 * (uint64_t)FAR_LINK_WINDOW_BYTES)
+#define FAR_LINK_GRANT_LEAST     (UINT64_C(64) << 10)
 #define FAR_LINK_GRANT_BYTES_MAX (FAR_LINK_IN_BYTES / 8)
 /* The round trip under those grants is measured anew after so long, since a path may have become longer. */
 #define FAR_LINK_GRANT_RTT_NS UINT64_C(1000000000)

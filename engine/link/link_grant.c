@@ -73,9 +73,9 @@ static uint64_t path_twice(const struct link_grants *g)
 /* Bytes that may be granted and not here. */
 static uint64_t budget(const struct link_grants *g)
 {
-	uint64_t bytes = path_twice(g);
-	if (bytes < FAR_LINK_GRANT_BYTES)
-		return FAR_LINK_GRANT_BYTES;
+	uint64_t bytes = path_twice(g), least = bytes ? FAR_LINK_GRANT_LEAST : FAR_LINK_GRANT_BYTES;
+	if (bytes < least)
+		return least;
 	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
 }
 
@@ -221,6 +221,8 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 	g->choose |= m->granted == m->len;
 	m->peer->rings->grant_at = 0;
 	link_ack_soon(q, m->peer);
+	if (__builtin_expect(m->peer->asleep_there, 0))
+		link_kick(q, m->peer);
 }
 
 static struct link_message *oldest(const struct link_grants *g)
@@ -286,6 +288,14 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 	p->rings->regrants++;
 	counter_bump(&q->regrants);
 	link_ack_soon(q, p);
+}
+
+bool link_grants_open(const struct link_peer *p)
+{
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		if (p->rings->assembling[i] && p->rings->assembling[i]->begun && out_of(p->rings->assembling[i]))
+			return true;
+	return false;
 }
 
 /* ---- what is said of it ---- */

@@ -79,6 +79,8 @@ void link_grants_end_all(struct link_queue *q, struct link_peer *p);
 void link_grants_run(struct link_queue *q);
 /** When nothing came of a peer's grants for long, says them again. */
 void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now);
+/** Of a peer with messages that are begun: may it send some of what was granted. */
+bool link_grants_open(const struct link_peer *p);
 /** Bytes of the body of an ACK, and what is in it; `h` has its length and offset from this. */
 uint32_t link_grants_bytes(const struct link_peer *p);
 void link_grants_write(const struct link_queue *q, struct link_peer *p, struct wire_head *h, uint8_t *body);

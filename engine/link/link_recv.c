@@ -293,7 +293,7 @@ static inline __attribute__((always_inline)) void take_head(struct link_queue *q
 		take_news(q, p, via, h);
 	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
 	/* It went to sleep before it saw what is under way. */
-	if (__builtin_expect(p->asleep_there && p->una != p->next, 0))
+	if (__builtin_expect(p->asleep_there && (p->una != p->next || (p->begun_n && link_grants_open(p))), 0))
 		link_kick(q, p);
 }
 

@@ -85,6 +85,10 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
 		if (e->arrived || !(all || lost(p, e)))
 			continue;
+		/* What was granted is the least urgent there is, and may wait in the network for long: the first of it
+		 * asks, and the probe that follows what it brings shows which of the others were lost. */
+		if (all && number != p->una && e->priority <= LINK_GRANTED)
+			continue;
 		if (all)
 			make_urgent(e);
 		int error = link_put_again(q, p, e, number);
