@@ -86,8 +86,9 @@ static uint64_t begun(void *ctx)
 	uint64_t n = 0;
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		const struct shard_counters *c = &a->shards[i]->counters;
-		n += atomic_load_explicit(&c->calls_sent, memory_order_relaxed) +
-		     atomic_load_explicit(&c->sends_begun, memory_order_relaxed);
+		/* Acquire: they are read before what is outstanding. */
+		n += atomic_load_explicit(&c->calls_sent, memory_order_acquire) +
+		     atomic_load_explicit(&c->sends_begun, memory_order_acquire);
 	}
 	return n;
 }

@@ -170,10 +170,11 @@ struct group {
 
 	bool leave_asked; /* ctl_step saw ctl_leave() */
 	bool bye_sent, bye_done;
-	unsigned wave;      /* of byes, from 1 */
-	uint64_t begun;     /* config.begun() at the wave before */
-	uint64_t probe_at;  /* rank 0: when to look whether those who have not come live */
-	uint64_t silent_at; /* rank 0: when to ask those again whose end would go unnoticed */
+	unsigned wave;          /* of byes, from 1 */
+	uint64_t begun;         /* begun_drained of the wave before */
+	uint64_t begun_drained; /* config.begun() when nothing was outstanding */
+	uint64_t probe_at;      /* rank 0: when to look whether those who have not come live */
+	uint64_t silent_at;     /* rank 0: when to ask those again whose end would go unnoticed */
 };
 
 /* ---- group.c ---- */

@@ -317,10 +317,9 @@ static void bye_step(struct group *g)
 	if (!g->bye_sent) {
 		g->bye_sent = true;
 		g->probe_at = time_after(g->now, PROBE_AFTER_NS);
-		uint64_t begun = g->config.begun(g->config.ctx);
 		struct peer *self = &g->peers[g->url.rank];
-		self->active = g->wave > 1 && begun != g->begun;
-		g->begun = begun;
+		self->active = g->wave > 1 && g->begun_drained != g->begun;
+		g->begun = g->begun_drained;
 		ask_wave(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
 	}
 	if (!byes_complete(g))
@@ -336,6 +335,8 @@ static void bye_step(struct group *g)
 
 static uint64_t drain_step(struct group *g)
 {
+	/* First, lest what begins between the two counts as old and is outstanding all the same. */
+	g->begun_drained = g->config.begun(g->config.ctx);
 	if (g->config.outstanding(g->config.ctx))
 		return g->now + DRAIN_POLL_NS;
 	g->phase = PHASE_BYE;

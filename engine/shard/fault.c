@@ -73,6 +73,8 @@ static void late_free(struct shard *s, struct fault_late *l)
 /* Numbers of the engine's own that are not named here call methods. */
 static enum far_fault_kind fault_kind(const struct call_start *start)
 {
+	if (start->typed & HEAD_METHOD)
+		return FAR_FAULT_METHOD;
 	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
 		return FAR_FAULT_CALL;
 	return start->fn == RREF_REMOTE  ? FAR_FAULT_REMOTE

@@ -92,7 +92,7 @@ CONFORM(I7, rref_proxy_reuse)
 	struct far_future *f[N], *slow;
 	objects_register(HERE);
 	struct far_rref *r = REMOTE(peer(1), "c::Counter", FAR_ARGS(0));
-	slow = METHOD_ASYNC(r, "slow_add", FAR_ARGS(1000, 30));
+	slow = METHOD_ASYNC(r, "slow_add", FAR_ARGS(1000, 1500));
 	for (int i = 0; i < N; i++)
 		f[i] = METHOD_ASYNC(r, "add", FAR_ARGS(1));
 	for (int i = 0; i < N; i++)

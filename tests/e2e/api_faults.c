@@ -243,11 +243,15 @@ static void late_making(void)
 	struct far_rref *slow_one = make(1, "f::slow", FAR_ARGS(10000), 20 * FAR_MS);
 	struct far_rref *good = make(1, "f::slow", FAR_ARGS(1), 0);
 	struct far_future *fetched;
-	CHECK_STATUS(far_rref_to_here_async(slow_one, FAR_FOREVER, &fetched, &err), FAR_OK, &err);
+	/* On a busy machine it has failed before it is fetched. */
+	enum far_status asked = far_rref_to_here_async(slow_one, FAR_FOREVER, &fetched, &err);
+	CHECK(asked == FAR_OK || asked == FAR_TIMEOUT);
 	CHECK_STATUS(far_rref_wait(slow_one, 0, &err), FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "was never made");
-	CHECK_STATUS(far_future_wait(fetched, 0, &v, &err), FAR_TIMEOUT, &err);
-	far_future_free(fetched);
+	if (asked == FAR_OK) {
+		CHECK_STATUS(far_future_wait(fetched, 0, &v, &err), FAR_TIMEOUT, &err);
+		far_future_free(fetched);
+	}
 	CHECK_STATUS(far_rref_to_here(slow_one, 0, &v, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_rref_to_here(good, 0, &v, &err), FAR_OK, &err);
 	far_rref_free(slow_one);
@@ -356,7 +360,7 @@ static void defaults(void)
 	struct far_rref *r = make(1, "f::slow", FAR_ARGS(10000), 0);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_TIMEOUT, &err);
 	far_rref_free(r);
-	r = make(1, "f::slow", FAR_ARGS(50), FAR_FOREVER);
+	r = make(1, "f::slow", FAR_ARGS(1000), FAR_FOREVER);
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_OK, &err);
 	far_rref_free(r);

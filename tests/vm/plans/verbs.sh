@@ -55,12 +55,12 @@ workers() {
 	shows "closed, without security=none" out 'verbs is left out: .*say security=none'
 
 	export FAR_NIC=verbs
-	together "two workers" 2 "$VM_BUILD/tests/nic/agents_net" 1 3000000
+	together "two workers" 2 "$VM_BUILD/tests/nic/agents_net" 1 3000000 400
 	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
-	together "four workers" 4 "$VM_BUILD/tests/nic/agents_net" 1 300000
-	together "two workers of two shards" 2 "$VM_BUILD/tests/nic/agents_net" 2 300000
+	together "four workers" 4 "$VM_BUILD/tests/nic/agents_net" 1 300000 400
+	together "two workers of two shards" 2 "$VM_BUILD/tests/nic/agents_net" 2 300000 400
 	export FAR_NIC=verbs:rxe0,gid=2,rx_slots=64,dscp=off
-	together "IPv6, few buffers" 2 "$VM_BUILD/tests/nic/agents_net" 1 300000
+	together "IPv6, few buffers" 2 "$VM_BUILD/tests/nic/agents_net" 1 300000 400
 	export FAR_NIC=verbs
 	unset FAR_NIC
 	bounded "$farcall" perf latency --nic verbs --security none --seconds 1
@@ -71,7 +71,7 @@ workers() {
 
 	# By its bounds and rights.
 	chmod 777 "$dir"
-	bounded $as_user env FAR_RUNTIME_DIR="$dir/user" FAR_NIC=verbs "$farcall" run -n 2 -- "$VM_BUILD/tests/nic/agents_net" 1 20000
+	bounded $as_user env FAR_RUNTIME_DIR="$dir/user" FAR_NIC=verbs "$farcall" run -n 2 -- "$VM_BUILD/tests/nic/agents_net" 1 20000 400
 	did "an ordinary user"
 	bounded $as_user env FAR_NIC=verbs prlimit --memlock=65536 "$farcall" info --security none
 	shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it (ulimit -l [0-9]'

@@ -19,7 +19,7 @@ fi
 meet up
 ok "the other machine is met" $?
 bounded env MASTER_ADDR=10.7.0.1 MASTER_PORT=7077 WORLD_SIZE=2 RANK=$rank FAR_NIC=verbs \
-	"$VM_BUILD/tests/nic/agents_net" 1 20000
+	"$VM_BUILD/tests/nic/agents_net" 1 20000 400
 did "calls between two machines"
 shows "by verbs" out "by verbs at verbs 10.7.0.$((3 - here)):"
 meet called
