@@ -288,6 +288,8 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 	p->rings->regrants++;
 	counter_bump(&q->regrants);
 	link_ack_soon(q, p);
+	if (p->asleep_there) /* the first kick may have been lost */
+		link_kick(q, p);
 }
 
 bool link_grants_open(const struct link_peer *p)

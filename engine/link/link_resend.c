@@ -80,14 +80,20 @@ void link_probe(struct link_queue *q, struct link_peer *p)
 
 void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 {
+	if (p->una == p->next)
+		return;
 	uint32_t end = p->next - p->una <= LINK_BITMAP ? p->next : p->una + LINK_BITMAP + 1;
+	/* What was granted is the least urgent there is, and may wait in the network for long: the first of it asks,
+	 * and the probe that follows what it brings shows which of the others were lost. A path that is so slow that
+	 * nothing is probed would have a time-out for each. */
+	struct link_rtt calm = p->rings->rtt;
+	calm.backoff = 0;
+	bool first_asks = all && rtt_probe(&calm, q->now) != 0;
 	for (uint32_t number = p->una; number != end; number++) {
 		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
 		if (e->arrived || !(all || lost(p, e)))
 			continue;
-		/* What was granted is the least urgent there is, and may wait in the network for long: the first of it
-		 * asks, and the probe that follows what it brings shows which of the others were lost. */
-		if (all && number != p->una && e->priority <= LINK_GRANTED)
+		if (first_asks && number != p->una && e->priority <= LINK_GRANTED)
 			continue;
 		if (all)
 			make_urgent(e);
