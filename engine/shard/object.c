@@ -10,19 +10,7 @@
 #include "xcore/types.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
-
-__attribute__((format(printf, 3, 4), cold)) static void refuse(struct far_req *req, enum far_status status,
-							       const char *format, ...)
-{
-	char text[FAR_ERR_TEXT_MAX];
-	va_list args;
-	va_start(args, format);
-	int n = vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	dispatch_error(req, status, FAR_EXECUTED_NO, 0, text, n < 0 ? 0 : (size_t)n);
-}
 
 /* ---- what a value is ---- */
 
@@ -145,7 +133,7 @@ void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 	const struct function *fn = req->fn;
 	struct rref_id id;
 	if (!fn->method) {
-		refuse(req, FAR_INVALID, "%s: %s", fn->signature.name, makes);
+		rref_refuse(req, FAR_INVALID, "%s: %s", fn->signature.name, makes);
 		return;
 	}
 	if (len < sizeof id) {
@@ -156,8 +144,8 @@ void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 	memcpy(&id, body + len, sizeof id);
 	struct far_rref *r = rref_table_find(&s->rrefs->records, id);
 	if (unlikely(!r)) {
-		refuse(req, FAR_GONE, "%s: the object was destroyed: worker \"%s\" knows of no reference to it",
-		       fn->signature.name, s->config.name);
+		rref_refuse(req, FAR_GONE, "%s: the object was destroyed: worker \"%s\" knows of no reference to it",
+			    fn->signature.name, s->config.name);
 		return;
 	}
 	if (likely(fn->own_kind == FAR_KIND_INLINE && r->made == fn->method->cls && !fn->makes && !req->record)) {
@@ -187,7 +175,8 @@ static void serve_method(struct far_req *req, const uint8_t *body, uint64_t len)
 		return;
 	struct far_rref *r = rref_record(req->shard, m.object);
 	if (!r) {
-		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", req->shard->config.name);
+		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
+			    req->shard->config.name);
 		return;
 	}
 	struct rref_open *open = rref_open_new(req, RREF_TO_METHOD, body, len);
@@ -212,7 +201,8 @@ static void serve_method_remote(struct far_req *req, const uint8_t *body, uint64
 		return;
 	struct far_rref *r = rref_record(req->shard, m.object);
 	if (!r) {
-		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", req->shard->config.name);
+		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
+			    req->shard->config.name);
 		return;
 	}
 	rref_serve_make(req, &m.remote, r, body, len);

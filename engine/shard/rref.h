@@ -292,6 +292,9 @@ const struct function *rref_function_of(struct far_req *req, struct rref_functio
 /** Is it this life and this shard that is asked; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
 void rref_malformed(struct far_req *req);
+/** Ends a request that was not run. */
+void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4), cold));
 /** Ends a request with the failure of a record's value. */
 void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);

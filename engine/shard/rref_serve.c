@@ -13,8 +13,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-__attribute__((format(printf, 3, 4), cold)) static void refuse(struct far_req *req, enum far_status status,
-							       const char *format, ...)
+void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
 {
 	char text[FAR_ERR_TEXT_MAX];
 	va_list args;
@@ -27,7 +26,7 @@ __attribute__((format(printf, 3, 4), cold)) static void refuse(struct far_req *r
 void rref_malformed(struct far_req *req)
 {
 	counter_add(&req->shard->counters.packets_dropped, 1);
-	refuse(req, FAR_PROTOCOL, "malformed request about a reference");
+	rref_refuse(req, FAR_PROTOCOL, "malformed request about a reference");
 }
 
 /* ---- open requests ---- */
@@ -59,10 +58,10 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
 	if (!buf || !d) {
 		buf_unref(buf);
-		refuse(req, FAR_RESOURCE,
-		       "worker \"%s\" keeps too many requests open (its opts.deferred), or has no "
-		       "memory for this one",
-		       s->config.name);
+		rref_refuse(req, FAR_RESOURCE,
+			    "worker \"%s\" keeps too many requests open (its opts.deferred), or has no "
+			    "memory for this one",
+			    s->config.name);
 		return NULL;
 	}
 	struct rref_open *open = buf_data(buf);
@@ -238,7 +237,7 @@ bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
 	const struct shard *s = req->shard;
 	if (owner != rref_life(s->config.rank, s->config.incarnation)) {
-		refuse(req, FAR_PEER_LOST, "the reference is to a former life of worker \"%s\"", s->config.name);
+		rref_refuse(req, FAR_PEER_LOST, "the reference is to a former life of worker \"%s\"", s->config.name);
 		return false;
 	}
 	if (rref_owner_shard(id) == s->config.index && (id.number & RREF_COUNT_MASK))
@@ -258,9 +257,9 @@ static struct far_rref *record_to_make(struct far_req *req, const struct rref_re
 	if (r && r->expected && rref_fork_add(s, r, m->fork, req->session->index))
 		return r;
 	if (!r || r->expected)
-		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", s->config.name);
+		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", s->config.name);
 	else
-		refuse(req, FAR_INVALID, "the value of this reference was made before");
+		rref_refuse(req, FAR_INVALID, "the value of this reference was made before");
 	if (r)
 		rref_unref(&r->base);
 	return NULL;
@@ -449,7 +448,8 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 		return;
 	struct far_rref *r = rref_record(req->shard, fetch.id);
 	if (!r) {
-		refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference", req->shard->config.name);
+		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
+			    req->shard->config.name);
 		return;
 	}
 	struct rref_open *open = rref_open_new(req, purpose, NULL, 0);
@@ -472,7 +472,7 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len)
 {
 	if (req->answer == ANSWER_ONEWAY) {
-		refuse(req, FAR_PROTOCOL, "it wants an answer");
+		rref_refuse(req, FAR_PROTOCOL, "it wants an answer");
 		return;
 	}
 	req->name = "a reference";
@@ -497,7 +497,8 @@ void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint
 		rref_control(req, body, len);
 		return;
 	default:
-		refuse(req, FAR_UNSUPPORTED, "worker \"%s\" knows no message %u", req->shard->config.name, message);
+		rref_refuse(req, FAR_UNSUPPORTED, "worker \"%s\" knows no message %u", req->shard->config.name,
+			    message);
 	}
 }
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What a reference is, whose, and how it stands; holds on it, and what an agent has of them. */
+#include "api/rref.h"
+
+#include "base/error.h"
+#include "shard/rref.h"
+
+#include <stdio.h>
+
+bool far_rref_is_owner(const struct far_rref *r)
+{
+	const struct shard *s = r ? rref_home(r, NULL) : NULL;
+	return r && (r->owned || (s && r->base.owner == rref_life(s->config.rank, s->config.incarnation)));
+}
+
+struct far_to far_rref_owner(const struct far_rref *r)
+{
+	if (!r)
+		return (struct far_to){-1, -1};
+	return (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
+}
+
+const char *far_rref_owner_name(const struct far_rref *r)
+{
+	return r ? r->owner_name : "";
+}
+
+bool far_rref_confirmed_by_owner(const struct far_rref *r)
+{
+	return r && (r->owned || (future_done(r->known) && r->known->status == FAR_OK));
+}
+
+enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
+{
+	char text[RREF_TEXT_MAX];
+	if (!r)
+		return rref_none("far_rref_status", err);
+	if (far_rref_confirmed_by_owner(r))
+		return FAR_OK;
+	if (future_done(r->known)) {
+		enum far_status status = rref_failed(r, err);
+		if (status && err) /* of the making; rref_failed() speaks for what would have used it */
+			err->executed = (enum far_executed)r->known->executed;
+		return status;
+	}
+	return err_set(err, FAR_PENDING, "the owner of %s has not confirmed it yet",
+		       rref_text(&r->base, text, sizeof text));
+}
+
+enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct far_err *err)
+{
+	if (!r)
+		return rref_none("far_rref_wait", err);
+	if (rref_known(r))
+		return far_rref_status(r, err);
+	enum far_status status = far_future_wait(r->known, timeout_ns, NULL, err);
+	return future_done(r->known) ? far_rref_status(r, err) : status;
+}
+
+bool far_rref_may_be(const struct far_rref *r, enum far_type type)
+{
+	return r && (unsigned)type < FAR_TYPE_COUNT && (r->types >> type & 1);
+}
+
+const char *far_rref_text(const struct far_rref *r, char *buf, size_t len)
+{
+	static_assert(FAR_RREF_TEXT_MAX == RREF_TEXT_MAX, "one is the other's");
+	if (r)
+		return rref_text(&r->base, buf, len);
+	snprintf(buf, len, "RRef(NULL)");
+	return buf;
+}
+
+bool far_rref_same(const struct far_rref *a, const struct far_rref *b)
+{
+	return a && b && a->base.owner == b->base.owner && a->base.id.life == b->base.id.life &&
+	       a->base.id.number == b->base.id.number;
+}
+
+struct far_rref *far_rref_ref(struct far_rref *r)
+{
+	if (r)
+		rref_ref(&r->base);
+	return r;
+}
+
+void far_rref_free(struct far_rref *r)
+{
+	if (r)
+		rref_unref(&r->base);
+}
+
+void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
+{
+	*out = (struct far_rref_counts){0};
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		const struct rref_shard *rs = a->shards[i]->rrefs;
+		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
+		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
+		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
+		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
+		out->pending += atomic_load_explicit(&rs->notes_n, memory_order_relaxed);
+	}
+}
