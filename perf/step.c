@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat and polling
- * does not blur them. usage: step ROUNDS message|fiber|rpc|fanout; each round is 16 calls. `step build` says by which
+ * does not blur them. usage: step ROUNDS API; each round is 16 calls of: message, fiber, rpc, fanout, and,
+ * one after the other, single, method, rref. `step build` says by which
  * compiler it was made, for which machine, and how. perf/instructions.sh runs it under callgrind and counts what
  * measured() does: the set-up polls for as long as it takes, and so would blur the counts, as would the shards' own
  * threads.
  */
+#include "cell.h"
+
 #include <arpa/inet.h>
 #include <farcall/farcall.h>
 #include <netinet/in.h>
@@ -54,7 +57,8 @@ static void *join(void *rank)
 {
 	static const struct far_msg_handler handlers[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
 							  {ECHO_FIBER, FAR_KIND_FIBER, echo, NULL}};
-	struct far_opts opts = {.init_method = url, .messages = handlers, .messages_n = 2};
+	struct far_opts opts = {
+		.init_method = url, .messages = handlers, .messages_n = 2, .classes = &perf_cell, .classes_n = 1};
 	struct far_err err;
 	int r = rank ? 1 : 0;
 	if (far_init_rpc(r ? "worker1" : "worker0", r, 2, &opts, &agents[r], &err))
@@ -125,11 +129,81 @@ static void fanned_out(void)
 	far_future_free(f);
 }
 
+static struct far_rref *cell;
+
+/* The value of a future, awaited one at a time, is counted as an answer. */
+static void take(enum far_status status, struct far_future **at)
+{
+	struct far_val v;
+	if (status)
+		exit((int)status);
+	pass_round();
+	struct far_future *f = *at;
+	if (far_future_value(f, &v, NULL) == FAR_OK) {
+		answered++;
+		far_val_fini(&v);
+	}
+	far_future_free(f);
+}
+
+/* Made, fetched and given back, one after the other. */
+static void referred(void)
+{
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++) {
+		struct far_rref *r;
+		struct far_future *f;
+		enum far_status status = far_remote_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &r, NULL);
+		if (status)
+			exit((int)status);
+		take(far_rref_to_here_async(r, 0, &f, NULL), &f);
+		far_rref_free(r);
+	}
+}
+
+static void methods(void)
+{
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++) {
+		struct far_future *f;
+		take(far_rref_rpc_async(cell, "add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
+	}
+}
+
+static void single(void)
+{
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++) {
+		struct far_future *f;
+		take(far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
+	}
+}
+
 /* By its name callgrind knows when to count. */
 __attribute__((noinline)) static void measured(void (*step)(void), unsigned long rounds)
 {
 	for (unsigned long i = 0; i < rounds; i++)
 		step();
+}
+
+static const struct api {
+	const char *name;
+	void (*step)(void);
+	uint16_t id;
+} apis[] = {
+	{"message", messages, ECHO}, {"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},     {"fanout", fanned_out, 0},
+	{"single", single, 0},       {"method", methods, 0},          {"rref", referred, 0},
+};
+
+static const struct api *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof apis / sizeof *apis; i++)
+		if (strcmp(apis[i].name, name) == 0)
+			return &apis[i];
+	return NULL;
 }
 
 int main(int argc, char **argv)
@@ -145,15 +219,13 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	struct far_err err;
 	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
-	void (*step)(void) = argc == 3 && strcmp(argv[2], "rpc") == 0      ? typed
-			     : argc == 3 && strcmp(argv[2], "fanout") == 0 ? fanned_out
-									   : messages;
-	if (argc == 3 && strcmp(argv[2], "fiber") == 0)
-		id = ECHO_FIBER;
-	if (rounds == 0) {
-		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc|fanout, or step build\n");
+	const struct api *api = argc == 3 ? find(argv[2]) : NULL;
+	if (rounds == 0 || !api) {
+		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc|fanout|single|method|rref, or step build\n");
 		return 2;
 	}
+	void (*step)(void) = api->step;
+	id = api->id;
 	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || listen(fd, 8) ||
 	    getsockname(fd, (struct sockaddr *)&at, &len)) {
 		perror("step: no port");
@@ -168,10 +240,14 @@ int main(int argc, char **argv)
 	pthread_join(thread, NULL);
 	if (far_shard_acquire(agents[0], 0, &err) || far_shard_acquire(agents[1], 0, &err))
 		return (int)far_err_print(stderr, &err);
+	if (far_remote_to(agents[0], to, "perf::Cell", FAR_NOARGS, NULL, &cell, &err))
+		return (int)far_err_print(stderr, &err);
 	for (unsigned long i = 0; i < WARM_ROUNDS; i++)
 		step();
 	measured(step, rounds);
 	printf("%lu calls answered\n", answered);
+	far_rref_free(cell);
+	pass_round();
 	far_shard_release(agents[1]);
 	far_shard_release(agents[0]);
 	far_shutdown_local(agents[1], NULL);

@@ -6,6 +6,7 @@
 #include "decode.h"
 #include "link/link_assemble.h"
 #include "wire/head.h"
+#include "wire/rref.h"
 #include <farcall/status.h>
 #include <inttypes.h>
 #include <string.h>
@@ -120,6 +121,9 @@ static const struct layout retry_layout = LAYOUT("retry", head_retry, true, retr
 static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
 static const struct layout object_layout = LAYOUT("object", rref_id, true, object_fields);
 
+static const struct field named_fields[] = {FIELD_MUST(rref_named, count, NUMBER, 1, ANY)};
+static const struct layout named_layout = LAYOUT("named", rref_named, true, named_fields);
+
 /* ---- names ---- */
 
 #define NAMES_MAX 32
@@ -170,6 +174,7 @@ static const struct bit flags[] = {
 	{HEAD_RETRY, "RETRY", OF(REQUEST) | OF(CANCEL) | ANSWERS},
 	{HEAD_RREFS, "RREFS", OF(REPLY) | OF(LARGE)},
 	{HEAD_METHOD, "METHOD", OF(REQUEST) | OF(LARGE)},
+	{HEAD_NAMED, "NAMED", OF(REQUEST)},
 	{FAR_EXECUTED_MAYBE << HEAD_EXECUTED_SHIFT, "MAYBE", OF(ERROR) | OF(CANCELLED)},
 	{FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT, "YES", OF(ERROR) | OF(CANCELLED)},
 };
@@ -311,7 +316,13 @@ static bool print_request(struct printer *p, unsigned bits, const uint8_t *bytes
 		if (!print_layout(p, &hash_layout, bytes + len, sizeof(struct head_hash), 0))
 			return false;
 	}
-	if (bits & HEAD_METHOD) {
+	if (bits & HEAD_NAMED) {
+		if (len < sizeof(struct rref_named))
+			return wrong(p, "named", "size");
+		len -= sizeof(struct rref_named);
+		if (!print_layout(p, &named_layout, bytes + len, sizeof(struct rref_named), 0))
+			return false;
+	} else if (bits & HEAD_METHOD) {
 		if (len < sizeof(struct rref_id))
 			return wrong(p, "object", "size");
 		len -= sizeof(struct rref_id);

@@ -91,6 +91,9 @@ local layouts = {
 		{ name = "name", bytes = 8, as = "id" },
 		{ name = "signature", bytes = 8, as = "id" },
 	} },
+	named = { size = 4, little = true, fields = {
+		{ name = "count", bytes = 4, as = "number", low = "1" },
+	} },
 	object = { size = 16, little = true, fields = {
 		{ name = "life", bytes = 8, as = "id" },
 		{ name = "number", bytes = 8, as = "id" },
@@ -145,6 +148,7 @@ local codes = {
 		{ value = 8, name = "RETRY", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true } },
 		{ value = 16, name = "RREFS", types = { REPLY = true, LARGE = true } },
 		{ value = 32, name = "METHOD", types = { REQUEST = true, LARGE = true } },
+		{ value = 64, name = "NAMED", types = { REQUEST = true } },
 		{ value = 64, name = "MAYBE", types = { ERROR = true, CANCELLED = true } },
 		{ value = 128, name = "YES", types = { ERROR = true, CANCELLED = true } },
 	},
@@ -690,9 +694,9 @@ function Packet:body(name, tvb)
 end
 
 function Packet:request(flags, tvb)
-	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" }, { "object", "METHOD" } }) do
+	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" }, { "named", "NAMED" }, { "object", "METHOD" } }) do
 		local name, flag = trailer[1], trailer[2]
-		if has(flags, "flag", flag) then
+		if has(flags, "flag", flag) and not (name == "object" and has(flags, "flag", "NAMED")) then
 			local rest = size_of(tvb) - layouts[name].size
 			if rest < 0 then
 				bad(name .. ".size")

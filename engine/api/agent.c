@@ -64,6 +64,7 @@ static uint64_t outstanding(void *ctx)
 		n += submit_waiting(&s->submit);
 		/* They may send: what gives a reference back is one. */
 		n += atomic_load_explicit(&s->errands_n, memory_order_acquire);
+		n += atomic_load_explicit(&s->rrefs->parting_n, memory_order_acquire);
 		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
 		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
 		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);

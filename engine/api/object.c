@@ -27,6 +27,8 @@ struct method_args {
 	const struct far_val *v;
 	struct values_plan plan;
 	struct rref_id object;
+	struct rref_named short_id;
+	bool named; /* `short_id` says which object it is */
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
@@ -34,7 +36,10 @@ static void write_method(const void *data, void *dst, size_t len)
 {
 	const struct method_args *args = data;
 	values_write(args->v, args->n, &args->plan, dst);
-	memcpy((uint8_t *)dst + len - sizeof args->object, &args->object, sizeof args->object);
+	if (args->named)
+		memcpy((uint8_t *)dst + len - sizeof args->short_id, &args->short_id, sizeof args->short_id);
+	else
+		memcpy((uint8_t *)dst + len - sizeof args->object, &args->object, sizeof args->object);
 }
 
 __attribute__((cold)) static enum far_status no_class(const struct far_rref *r, const char *method, struct far_err *err)
@@ -103,15 +108,17 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_WHOLE_MAX)
 		return FAR_PENDING;
 	m->object = t->object->base.id;
+	m->named = rref_named_of(m->object, rref_life((uint32_t)a->rank, a->incarnation), route->via->config.index,
+				 route->shard, &m->short_id);
 	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
-				     .typed = HEAD_TYPED | HEAD_METHOD,
+				     .typed = HEAD_TYPED | HEAD_METHOD | (m->named ? HEAD_NAMED : 0),
 				     .done = NULL, /* and the next two: the caller's */
 				     .user = NULL,
 				     .app = NULL,
 				     .data = m,
-				     .len = len + sizeof m->object,
+				     .len = len + (m->named ? sizeof m->short_id : sizeof m->object),
 				     .write = write_method,
 				     CALL_START_REST};
 	agent_set_deadline(a, route->via, opts, start);

@@ -4,6 +4,7 @@
 
 #include "api/into.h"
 #include "base/error.h"
+#include "base/must.h"
 #include "shard/large.h"
 #include "shard/rref.h"
 
@@ -62,14 +63,18 @@ static enum far_status check_references(const struct far_val *v, size_t n, const
 	return status;
 }
 
-/* A call on its way to the shard. */
+/* A call on its way to the shard: written where it leaves from, but for one whose references are shared with it. */
 struct asking {
 	struct route route;
 	struct call_start start;
 	struct rref_pins *pins;
-	struct far_buf *payload; /* NULL: start.ready has it */
+	struct far_buf *payload; /* NULL: write_asking() writes it, or start.ready has it */
 	const struct function *fn;
-	uint64_t owner; /* life of the callee */
+	size_t n, trailer_bytes;
+	const struct far_val *v;
+	struct values_plan plan;
+	struct rref_method_remote trailer;
+	struct far_val converted[FAR_ARGS_MAX];
 };
 
 static void asking_end(struct asking *q)
@@ -84,14 +89,20 @@ static enum far_status no_memory(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for a call with references");
 }
 
-/* Arguments and what follows them, where they leave from. */
-static enum far_status write_payload(const struct far_agent *a, struct asking *q, const struct far_val *v, size_t n,
-				     struct values_plan *plan, const void *trailer, size_t trailer_bytes,
-				     struct far_err *err)
+static void write_asking(const void *data, void *dst, size_t len)
+{
+	const struct asking *q = data;
+	uint8_t *at = dst;
+	(void)len;
+	values_write(q->v, q->n, &q->plan, at);
+	memcpy(at + q->plan.size, &q->trailer, q->trailer_bytes);
+}
+
+/* Arguments and what follows them, written now: long ones, or some that hold references. */
+static enum far_status write_now(const struct far_agent *a, struct asking *q, struct far_err *err)
 {
 	struct call_start *start = &q->start;
 	void *at = NULL;
-	start->len = plan->size + trailer_bytes;
 	if (start->len > agent_message_max(a, start->worker))
 		return agent_start_error(q->route.via, -EMSGSIZE, start, err);
 	if (start->len > FAR_MSG_WHOLE_MAX) {
@@ -102,16 +113,17 @@ static enum far_status write_payload(const struct far_agent *a, struct asking *q
 	} else {
 		if (!(q->payload = buf_alloc(start->len)))
 			return no_memory(err);
-		start->data = at = buf_data(q->payload);
+		at = buf_data(q->payload);
 	}
 	struct rref_sharing sharing;
-	if (plan->rrefs) {
-		if (rref_share(q->route.via, plan, &sharing))
+	if (q->plan.rrefs) {
+		if (rref_share(q->route.via, &q->plan, &sharing))
 			return no_memory(err);
 		q->pins = sharing.pins;
 	}
-	values_write(v, n, plan, at);
-	memcpy((uint8_t *)at + plan->size, trailer, trailer_bytes);
+	write_asking(q, at, start->len);
+	start->data = q->payload ? at : NULL;
+	start->write = NULL;
 	return FAR_OK;
 }
 
@@ -130,24 +142,27 @@ static void function_hashes(const struct function *fn, struct rref_function *f)
 	*f = (struct rref_function){fn->signature.name_hash, fn->signature.canonical_hash};
 }
 
-/* What follows the arguments; `made`, or `object`, or both, may be NULL. Returns its bytes. */
-static size_t write_trailer(const struct far_agent *a, struct asking *q, const struct rref_target *t,
-			    struct rref_wire *made, struct rref_method_remote *m)
+/* What follows the arguments; `made`, or `object`, or both, may be NULL. */
+static void prepare_trailer(const struct far_agent *a, struct asking *q, const struct rref_target *t,
+			    struct rref_wire *made)
 {
 	static_assert(offsetof(struct rref_method_remote, remote) == sizeof(struct rref_id),
 		      "the others are its parts");
 	const struct function *fn = q->fn;
+	struct rref_method_remote *m = &q->trailer;
 	if (t->object)
 		m->object = t->object->base.id;
 	if (!made && !t->object) {
 		function_hashes(fn, (struct rref_function *)(void *)m);
-		return sizeof(struct rref_function);
+		q->trailer_bytes = sizeof(struct rref_function);
+		return;
 	}
 	if (!made) {
 		struct rref_method call = {.owner = t->object->base.owner, .object = t->object->base.id};
 		function_hashes(fn, &call.function);
 		memcpy(m, &call, sizeof call);
-		return sizeof call;
+		q->trailer_bytes = sizeof call;
+		return;
 	}
 	struct shard *s = q->route.via;
 	uint64_t life = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
@@ -164,10 +179,24 @@ static size_t write_trailer(const struct far_agent *a, struct asking *q, const s
 	m->remote.id = made->id;
 	m->remote.fork = made->fork;
 	function_hashes(fn, &m->remote.function);
+	q->trailer_bytes = sizeof *m;
 	if (t->object)
-		return sizeof *m;
+		return;
 	memmove(m, &m->remote, sizeof m->remote);
-	return sizeof m->remote;
+	q->trailer_bytes = sizeof m->remote;
+}
+
+/* With the request as short as a call, if its parts can be left to the session to say. */
+static void prepare_short(struct asking *q, const struct rref_wire *made)
+{
+	const struct shard *s = q->route.via;
+	struct rref_named named;
+	if (!rref_named_of(made->id, made->id.life, s->config.index, q->route.shard, &named))
+		return;
+	q->start.fn = (uint16_t)q->fn->index;
+	q->start.typed = HEAD_TYPED | HEAD_NAMED;
+	q->trailer_bytes = sizeof named;
+	memcpy(&q->trailer, &named, sizeof named);
 }
 
 static const uint16_t messages[2][2] = {{RREF_CALL, RREF_REMOTE}, {RREF_METHOD, RREF_METHOD_REMOTE}};
@@ -177,45 +206,60 @@ static enum far_status ask(struct far_agent *a, const struct rref_target *t, con
 			   const struct far_call_opts *opts, struct asking *q, struct rref_wire *made,
 			   struct far_err *err)
 {
-	struct far_val converted[FAR_ARGS_MAX];
-	struct values_plan plan;
 	const struct function *fn = t->fn;
-	struct far_to to = t->to;
-	*q = (struct asking){0};
-	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, &q->route, err);
-	if (!status)
-		status = registry_resolve(fn, args, n, &fn, converted, err);
-	if (status)
+	q->start.ready = NULL;
+	q->payload = NULL;
+	q->pins = NULL;
+	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, &q->route, err);
+	if (unlikely(status))
 		return status;
-	n = fn->signature.params_n;
-	if (values_size(converted, n, &plan, err) == SIZE_MAX)
-		return err ? err->status : FAR_BAD_ARGS;
-	if (plan.customs)
-		status = registry_check_customs(&a->registry, converted, n, err);
-	if (!status && plan.rrefs)
-		status = check_references(converted, n, a, err);
-	if (status)
-		return status;
+	q->v = args;
+	if (unlikely(!signature_fits(&fn->signature, args, n) ||
+		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
+		status = registry_resolve(fn, args, n, &fn, q->converted, err);
+		if (status)
+			return status;
+		q->v = q->converted;
+	}
 	q->fn = fn;
-	q->start.worker = (uint32_t)to.worker;
-	q->start.shard = q->route.shard;
-	q->start.fn = messages[t->object != NULL][made != NULL];
+	q->n = fn->signature.params_n;
+	if (unlikely(values_size(q->v, q->n, &q->plan, err) == SIZE_MAX))
+		return err ? err->status : FAR_BAD_ARGS;
+	if (unlikely(q->plan.customs))
+		status = registry_check_customs(&a->registry, q->v, q->n, err);
+	if (!status && unlikely(q->plan.rrefs))
+		status = check_references(q->v, q->n, a, err);
+	if (unlikely(status))
+		return status;
+	prepare_trailer(a, q, t, made);
+	q->start = (struct call_start){.worker = (uint32_t)t->to.worker,
+				       .shard = q->route.shard,
+				       .fn = messages[t->object != NULL][made != NULL],
+				       .typed = 0,
+				       .done = NULL, /* and the next two: go() */
+				       .user = NULL,
+				       .app = NULL,
+				       .data = q,
+				       .len = 0,
+				       .write = write_asking,
+				       CALL_START_REST};
+	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_WHOLE_MAX - sizeof(struct rref_named))
+		prepare_short(q, made);
+	q->start.len = q->plan.size + q->trailer_bytes;
 	agent_set_deadline(a, q->route.via, opts, &q->start);
-	struct rref_method_remote trailer;
-	size_t bytes = write_trailer(a, q, t, made, &trailer);
-	return write_payload(a, q, converted, n, &plan, &trailer, bytes, err);
+	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_WHOLE_MAX) ? write_now(a, q, err) : FAR_OK;
 }
 
 /* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
 static enum far_status go(struct asking *q, const struct rref_target *t, call_done_fn *done, void *user,
 			  struct far_rref *makes, bool waits, struct far_err *err)
 {
-	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
-	if (!buf) {
+	struct far_buf *buf = makes ? NULL : buf_alloc(sizeof(struct rref_call));
+	if (!makes && !buf) {
 		rref_pins_release(q->pins);
 		return no_memory(err);
 	}
-	struct rref_call *c = buf_data(buf);
+	struct rref_call *c = makes ? &makes->making : buf_data(buf);
 	*c = (struct rref_call){
 		.done = done, .user = user, .pins = q->pins, .object = t->object, .buf = buf, .makes = makes};
 	if (t->object)
@@ -368,7 +412,7 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 		asking_end(&q);
 		return status;
 	}
-	snprintf(r->owner_name, sizeof r->owner_name, "%s", a->members[t->to.worker].name);
+	rref_owner_is(r, a->members[t->to.worker].name);
 	rref_enter(r);
 	rref_ref(&r->base); /* the call's */
 	status = go(&q, t, made, r, r, false, err);

@@ -48,7 +48,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->rref = NULL;
 	d->pins = NULL;
 	d->held = NULL;
-	d->rrefs = d->tree = d->addressed = d->makes = d->faulted = false;
+	d->rrefs = d->tree = d->addressed = d->makes = d->faulted = d->here = false;
 	atomic_store_explicit(&d->state, DEFERRED_OPEN, memory_order_relaxed);
 	d->open_next = se->open;
 	d->open_prev = &se->open;

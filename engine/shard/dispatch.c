@@ -19,7 +19,19 @@ void dispatch_part(struct far_req *req)
 	/* A record of a blocking handler is looked at by the shard meanwhile. */
 	if (d->fiber)
 		d->fiber = NULL;
+	d->here = false;
 	req->record = NULL;
+}
+
+void dispatch_finish(struct far_req *req)
+{
+	struct far_deferred *d = req->record;
+	bool here = d->here;
+	dispatch_part(req);
+	if (here)
+		d->shard->answered_here = d;
+	else
+		deferred_finish(d);
 }
 
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
@@ -32,8 +44,7 @@ void dispatch_error(struct far_req *req, enum far_status status, enum far_execut
 	if (req->record) {
 		struct far_deferred *d = req->record;
 		deferred_error(d, status, executed, code, text, len);
-		dispatch_part(req);
-		deferred_finish(d);
+		dispatch_finish(req);
 	} else {
 		answer_error(req->shard, req->session, req->call, req->gen, status, executed, code, text, len);
 	}
@@ -67,8 +78,7 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 		if (at && req->len)
 			memcpy(at, req->scratch, req->len);
 	}
-	dispatch_part(req);
-	deferred_finish(d);
+	dispatch_finish(req);
 }
 
 __attribute__((noinline, cold)) static void settle_large(struct far_req *req)
@@ -136,16 +146,9 @@ static void settle(struct far_req *req, enum far_status status)
 		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
 }
 
-static const struct function *find_function(struct far_req *req, const struct shm_head *h, const uint8_t *body,
-					    uint64_t *len)
+/* A request whose function is not known by its number yet. */
+static const struct function *find_hashed(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
-	const struct registry *r = req->shard->registry;
-	if (likely(!(h->flags & HEAD_HASHED))) {
-		const struct function *fn = registry_at(r, h->fn);
-		if (!fn)
-			refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->fn);
-		return fn;
-	}
 	struct head_hash hash;
 	if (*len < sizeof hash) {
 		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");
@@ -260,12 +263,9 @@ void dispatch_message(struct far_req *req, const struct message_handler *m, cons
 	settle(req, FAR_OK);
 }
 
-static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+static inline void run_function(struct far_req *req, const struct function *fn, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
-	const struct function *fn = find_function(req, h, body, &len);
-	if (unlikely(!fn))
-		return;
 	req->fn = fn;
 	req->name = fn->signature.name;
 	if (unlikely(req->record != NULL)) {
@@ -276,6 +276,38 @@ static void run_typed(struct far_req *req, const struct shm_head *h, const uint8
 		run_elsewhere(req, fn->kind, NULL, body, len);
 	else
 		call_typed(req, body, len, &s->arena, &s->context.handler);
+}
+
+__attribute__((noinline)) static void run_typed_apart(struct far_req *req, const struct shm_head *h,
+						      const uint8_t *body, uint64_t len)
+{
+	const struct function *fn =
+		h->flags & HEAD_HASHED ? find_hashed(req, body, &len) : registry_at(req->shard->registry, h->fn);
+	if (!fn && !(h->flags & HEAD_HASHED))
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->fn);
+	if (!fn)
+		return;
+	if (!(h->flags & HEAD_NAMED)) {
+		run_function(req, fn, body, len);
+		return;
+	}
+	req->fn = fn;
+	req->name = fn->signature.name;
+	if (req->record) {
+		req->record->fn = fn;
+		req->record->hashed = req->hashed;
+	}
+	rref_serve_named(req, h->flags & HEAD_METHOD, body, len);
+}
+
+static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	const struct function *fn =
+		likely(!(h->flags & (HEAD_HASHED | HEAD_NAMED))) ? registry_at(req->shard->registry, h->fn) : NULL;
+	if (likely(fn != NULL))
+		run_function(req, fn, body, len);
+	else
+		run_typed_apart(req, h, body, len);
 }
 
 static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)

@@ -75,6 +75,8 @@ static enum far_fault_kind fault_kind(const struct call_start *start)
 {
 	if (start->typed & HEAD_METHOD)
 		return FAR_FAULT_METHOD;
+	if (start->typed & HEAD_NAMED)
+		return FAR_FAULT_REMOTE;
 	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
 		return FAR_FAULT_CALL;
 	return start->fn == RREF_REMOTE  ? FAR_FAULT_REMOTE

@@ -126,14 +126,11 @@ static void run_at_once(struct far_req *req, struct far_rref *r, const uint8_t *
 	s->rrefs->calling = NULL;
 }
 
-/* A holder whose fork the owner knows calls so, and nobody else: it must be there. */
 void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 {
-	struct shard *s = req->shard;
-	const struct function *fn = req->fn;
 	struct rref_id id;
-	if (!fn->method) {
-		rref_refuse(req, FAR_INVALID, "%s: %s", fn->signature.name, makes);
+	if (!req->fn->method) {
+		rref_refuse(req, FAR_INVALID, "%s: %s", req->fn->signature.name, makes);
 		return;
 	}
 	if (len < sizeof id) {
@@ -142,6 +139,13 @@ void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 	}
 	len -= sizeof id;
 	memcpy(&id, body + len, sizeof id);
+	object_called(req, id, body, len);
+}
+
+void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	const struct function *fn = req->fn;
 	struct far_rref *r = rref_table_find(&s->rrefs->records, id);
 	if (unlikely(!r)) {
 		rref_refuse(req, FAR_GONE, "%s: the object was destroyed: worker \"%s\" knows of no reference to it",
@@ -272,8 +276,7 @@ enum far_status far_return_object(struct far_req *req, void *object)
 		return FAR_RESOURCE;
 	d->buf = box;
 	d->tree = true;
-	dispatch_part(req);
-	deferred_finish(d);
+	dispatch_finish(req);
 	req->answer = ANSWER_SENT;
 	return FAR_OK;
 }

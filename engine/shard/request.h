@@ -60,6 +60,7 @@ struct far_deferred {
 	struct far_buf *held;  /* holds the references of the arguments */
 	bool addressed, makes; /* the arguments hold addresses of references; the result is kept here */
 	bool faulted;          /* fault.h: its answer has failed or been late once */
+	bool here;             /* its handler runs on the shard now, and has not parted with it */
 };
 
 enum answer {

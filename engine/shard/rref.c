@@ -33,6 +33,7 @@ void rref_shard_free(struct shard *s)
 	end_objects(s);
 	rref_table_free(&s->rrefs->records);
 	rref_table_free(&s->rrefs->forks);
+	buf_unref(s->rrefs->spare);
 	free(s->rrefs);
 	s->rrefs = NULL;
 }
@@ -146,7 +147,31 @@ static void on_last(struct rref_base *base)
 		return;
 	}
 	r->enter.run = leave;
-	shard_post(s, &r->enter);
+	if (!shard_held(s)) {
+		shard_post(s, &r->enter);
+		return;
+	}
+	r->enter.next = NULL;
+	if (!s->parting)
+		s->parting_last = &s->parting;
+	*s->parting_last = &r->enter;
+	s->parting_last = &r->enter.next;
+	counter_add(&s->rrefs->parting_n, 1);
+}
+
+unsigned rref_part(struct shard *s)
+{
+	struct shard_errand *e;
+	unsigned n = 0;
+	while ((e = s->parting)) {
+		s->parting = e->next;
+		if (s->parting_last == &e->next)
+			s->parting_last = &s->parting;
+		e->run(s, e);
+		counter_add(&s->rrefs->parting_n, UINT64_MAX);
+		n++;
+	}
+	return n;
 }
 
 static struct far_rref *rref_alloc(struct shard *s)
@@ -275,7 +300,7 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id)
 	r->types = UINT16_MAX;
 	r->base.id = id;
 	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
-	snprintf(r->owner_name, sizeof r->owner_name, "%s", s->config.name);
+	rref_owner_is(r, s->config.name);
 	list_in(s, r);
 	if (giver_lost(s, id))
 		settle_lost(s, r);
@@ -350,10 +375,10 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 		rref_ref(&r->base);
 	if (f)
 		return f->session == session && f->rref == r;
-	struct far_buf *buf = buf_alloc(sizeof *f);
-	if (!buf)
+	struct far_buf *buf = r->first.rref ? buf_alloc(sizeof *f) : NULL;
+	if (r->first.rref && !buf)
 		return false;
-	f = buf_data(buf);
+	f = buf ? buf_data(buf) : &r->first;
 	*f = (struct rref_fork){.id = fork,
 				.rref = hold(r),
 				.buf = buf,
@@ -361,6 +386,7 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 				.next = se->rref_forks,
 				.prev = &se->rref_forks};
 	if (!rref_table_put(&s->rrefs->forks, fork, f)) {
+		f->rref = NULL;
 		rref_unref(&r->base);
 		buf_unref(buf);
 		return false;
@@ -375,14 +401,17 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 
 void rref_fork_end(struct shard *s, struct rref_fork *f)
 {
+	struct far_rref *r = f->rref;
+	struct far_buf *buf = f->buf;
 	*f->prev = f->next;
 	if (f->next)
 		f->next->prev = f->prev;
 	rref_table_remove(&s->rrefs->forks, f->id);
-	f->rref->forks_n--;
+	r->forks_n--;
 	counter_add(&s->rrefs->forks_n, UINT64_MAX);
-	rref_unref(&f->rref->base);
-	buf_unref(f->buf);
+	f->rref = NULL;
+	rref_unref(&r->base);
+	buf_unref(buf);
 }
 
 /* ---- ends ---- */
@@ -427,6 +456,7 @@ void rref_close(struct shard *s)
 		rref_session_down(s, se);
 	}
 	shard_take_errands(s);
+	rref_part(s);
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
 		rref_ref(&r->base);
@@ -440,6 +470,7 @@ void rref_close(struct shard *s)
 	}
 	/* What is settled has let go of what it held. */
 	shard_take_errands(s);
+	rref_part(s);
 	struct far_rref *r;
 	while ((r = s->rrefs->list)) {
 		list_out(s, r);

@@ -17,6 +17,8 @@
 #include "xcore/future.h"
 #include "xcore/tree.h"
 
+#include <string.h>
+
 struct rref_open;
 struct rref_wait;
 
@@ -35,6 +37,26 @@ struct rref_note {
 	uint64_t due;
 };
 
+/** What another worker has of a record here. In a buffer, or in the record. */
+struct rref_fork {
+	struct rref_id id;
+	struct far_rref *rref; /* held */
+	struct far_buf *buf;   /* NULL: it is in the record */
+	uint32_t session;
+	struct rref_fork *next, **prev; /* session's */
+};
+
+/** `user` of a call whose arguments hold references, or that is about one: what keeps them until it has ended. In a
+ * buffer, or in the reference that it makes. */
+struct rref_call {
+	call_done_fn *done;
+	void *user;
+	struct rref_pins *pins;
+	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
+	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
+	struct far_buf *buf;                                            /* NULL: it is in `makes` */
+	struct far_rref *makes;                                         /* NULL: it makes none */
+};
 struct far_rref {
 	struct rref_base base;
 	struct shard_errand enter;    /* brings it to its home, then takes it away: never both at once */
@@ -55,6 +77,7 @@ struct far_rref {
 	struct rref_note note, accept;
 	uint32_t session;        /* with the owner */
 	uint32_t accept_session; /* of whoever sent it in a result, + 1; 0: nobody is to be told */
+	struct rref_call making; /* the call that has the value made */
 	struct rref_wait *waits; /* requests that must not run before it is known */
 	/* a record's */
 	struct far_future *value;
@@ -69,16 +92,14 @@ struct far_rref {
 	bool settled;              /* value or failure is there */
 	struct rref_open *awaited; /* fetches that wait */
 	uint32_t forks_n;
+	struct rref_fork first; /* of them, while it is not another's: `rref` is NULL */
 };
 
-/** What another worker has of a record here. In a buffer. */
-struct rref_fork {
-	struct rref_id id;
-	struct far_rref *rref; /* held */
-	struct far_buf *buf;
-	uint32_t session;
-	struct rref_fork *next, **prev; /* session's */
-};
+/** `name` may be cut; the array was all zeroes. */
+static inline void rref_owner_is(struct far_rref *r, const char *name)
+{
+	memcpy(r->owner_name, name, strnlen(name, sizeof r->owner_name - 1));
+}
 
 /** What a result's references are kept by until the receiver says that the owner knows of its own. In a buffer. */
 struct rref_pins {
@@ -148,6 +169,7 @@ struct rref_shard {
 	struct far_rref *list;    /* all that have their home here */
 	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
 	struct far_rref *calling; /* whose inline method runs */
+	struct far_buf *spare;    /* for a struct rref_open without a body */
 	_Atomic uint64_t count;   /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
 	_Atomic(struct rref_leaks *) leaks;
@@ -155,6 +177,7 @@ struct rref_shard {
 	struct rref_left *left; /* that */
 	uint32_t left_n;
 	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
+	_Atomic uint64_t parting_n; /* in the shard's `parting`, or being run */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
@@ -263,6 +286,8 @@ void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body,
 /* object.c: methods, and what a value is */
 /** A typed request of a method, or of a function that makes objects. */
 void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
+/** A method is called of an object by a holder whose fork the owner knows, and nobody else: it must be there. */
+void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len);
 void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** Waits for the object of a request, if it is not there yet. */
 void object_await(struct rref_open *open);
@@ -291,6 +316,8 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 const struct function *rref_function_of(struct far_req *req, struct rref_function f);
 /** Is it this life and this shard that is asked; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
+/** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
+void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 void rref_malformed(struct far_req *req);
 /** Ends a request that was not run. */
 void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
@@ -314,16 +341,6 @@ void rref_let_go(struct far_deferred *d);
 
 /* ---- calls whose arguments hold references ---- */
 
-/** `user` of such a call: what keeps them until it has ended. In a buffer. */
-struct rref_call {
-	call_done_fn *done;
-	void *user;
-	struct rref_pins *pins;
-	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
-	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
-	struct far_buf *buf;
-	struct far_rref *makes; /* NULL: it makes none */
-};
 void rref_call_done(void *user, const struct outcome *o);
 /**
  * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so

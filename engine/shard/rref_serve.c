@@ -49,6 +49,13 @@ void rref_let_go(struct far_deferred *d)
 	tree_let_go(&arena);
 }
 
+static void refuse_open(struct far_req *req)
+{
+	rref_refuse(req, FAR_RESOURCE,
+		    "worker \"%s\" keeps too many requests open (its opts.deferred), or has no memory for this one",
+		    req->shard->config.name);
+}
+
 struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
@@ -58,10 +65,7 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 		d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
 	if (!buf || !d) {
 		buf_unref(buf);
-		rref_refuse(req, FAR_RESOURCE,
-			    "worker \"%s\" keeps too many requests open (its opts.deferred), or has no "
-			    "memory for this one",
-			    s->config.name);
+		refuse_open(req);
 		return NULL;
 	}
 	struct rref_open *open = buf_data(buf);
@@ -95,6 +99,18 @@ static void fail(struct far_deferred *d, enum far_status status, const char *tex
 	deferred_finish(d);
 }
 
+/* What a handler has just answered is sent with the burst, as other answers are. */
+static void answered_here(struct shard *s)
+{
+	struct far_deferred *d = s->answered_here;
+	if (!d)
+		return;
+	s->answered_here = NULL;
+	d->owned = false;
+	atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
+	answer_deferred(s, d);
+}
+
 static void run_handler(struct shard *s, struct far_req *req, struct far_rref *object, const uint8_t *body,
 			uint64_t len)
 {
@@ -109,10 +125,12 @@ static void run_handler(struct shard *s, struct far_req *req, struct far_rref *o
 	default:
 		s->context.handler = req->name;
 		s->rrefs->calling = object;
+		req->record->here = true;
 		dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
 		s->rrefs->calling = NULL;
 		s->context.handler = outer;
 		s->now_pass = s->passes - 1;
+		answered_here(s);
 	}
 }
 
@@ -277,26 +295,39 @@ static void serve_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 	rref_serve_make(req, &m, NULL, body, len);
 }
 
-void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
-		     uint64_t len)
+/* The record of a value that a function is to make; NULL: the request was refused. */
+static struct far_rref *begin_making(struct far_req *req, const struct rref_remote *m)
 {
-	struct shard *s = req->shard;
-	if (!rref_names_us(req, m->owner, m->id) || !rref_function_of(req, m->function))
-		return;
 	struct far_rref *r = record_to_make(req, m);
+	if (!r)
+		return NULL;
+	r->expected = false;
+	r->types = function_result_types(req->fn);
+	r->cls = req->fn->makes ? req->fn->makes->hash : 0;
+	return r;
+}
+
+/* It was not begun after all. */
+static void unmake(struct shard *s, struct far_rref *r, struct rref_id fork)
+{
+	r->expected = true;
+	rref_fork_end(s, rref_table_find(&s->rrefs->forks, fork));
+	rref_unref(&r->base);
+}
+
+static void make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		 uint64_t len)
+{
+	struct far_rref *r = begin_making(req, m);
 	if (!r)
 		return;
 	struct rref_open *open = rref_open_new(req, RREF_TO_MAKE, body, len);
 	if (!open) {
-		rref_fork_end(s, rref_table_find(&s->rrefs->forks, m->fork));
-		rref_unref(&r->base);
+		unmake(req->shard, r, m->fork);
 		return;
 	}
 	if ((open->object = object))
 		rref_ref(&object->base);
-	r->expected = false;
-	r->types = function_result_types(req->fn);
-	r->cls = req->fn->makes ? req->fn->makes->hash : 0;
 	open->rref = r;
 	open->fork = m->fork;
 	open->record->limit = FAR_MSG_BYTES_MAX;
@@ -304,34 +335,130 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 	rref_take_arguments(req, open);
 }
 
-void rref_answered(struct shard *s, struct far_deferred *d)
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		     uint64_t len)
 {
-	struct rref_open *open = d->rref;
-	if (open->purpose == RREF_TO_METHOD) {
-		d->rref = NULL;
-		rref_open_free(open);
-		return;
-	}
+	if (rref_names_us(req, m->owner, m->id) && rref_function_of(req, m->function))
+		make(req, m, object, body, len);
+}
+
+/* Nothing was made: the answer says so. Else it says no more than that something was. */
+static void settle_made(struct shard *s, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
+{
 	struct outcome o = {.status = (enum far_status)d->status,
 			    .executed = (enum far_executed)d->executed,
 			    .code = d->code,
 			    .data = d->buf ? buf_data(d->buf) : NULL,
 			    .len = d->len,
 			    .buf = d->buf};
-	d->rref = NULL;
-	rref_settle(s, open->rref, &o, d->tree);
-	if (d->status && d->executed == FAR_EXECUTED_NO) { /* nothing was made: the answer says so */
-		struct rref_fork *f = rref_table_find(&s->rrefs->forks, open->fork);
+	rref_settle(s, r, &o, d->tree);
+	if (d->status && d->executed == FAR_EXECUTED_NO) {
+		struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
 		if (f)
 			rref_fork_end(s, f);
-	} else {
-		buf_unref(d->buf);
-		d->buf = NULL;
-		d->len = 0;
-		d->status = FAR_OK;
-		d->tree = false;
+		return;
 	}
+	buf_unref(d->buf);
+	d->buf = NULL;
+	d->len = 0;
+	d->status = FAR_OK;
+	d->tree = false;
+}
+
+void rref_answered(struct shard *s, struct far_deferred *d)
+{
+	struct rref_open *open = d->rref;
+	d->rref = NULL;
+	if (open->purpose != RREF_TO_METHOD)
+		settle_made(s, d, open->rref, open->fork);
 	rref_open_free(open);
+}
+
+/* ---- on the burst ---- */
+
+/* An inline handler that makes a value has parted with its record, and will answer, or has, from elsewhere: that comes
+ * by the list of answers, which is looked at later. */
+static void answers_later(struct far_req *req, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
+{
+	struct shard *s = req->shard;
+	struct far_buf *buf = s->rrefs->spare;
+	struct rref_open *open = buf_data(buf);
+	s->rrefs->spare = NULL;
+	*open = (struct rref_open){.buf = buf,
+				   .record = d,
+				   .purpose = RREF_TO_MAKE,
+				   .started = true,
+				   .deadline = TIME_NEVER,
+				   .name = req->name,
+				   .from = req->from,
+				   .from_shard = req->from_shard,
+				   .rref = r,
+				   .fork = fork};
+	d->rref = open;
+	if (req->time_left == FAR_FOREVER)
+		return;
+	open->deadline = time_after(clock_now(s->config.clock), req->time_left);
+	timer_arm(&s->wheel, &d->timer, open->deadline);
+}
+
+/* Its arguments hold no references, and are read where they came. */
+static void make_at_once(struct far_req *req, const struct rref_remote *m, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	struct far_rref *r = begin_making(req, m);
+	if (!r)
+		return;
+	if (!s->rrefs->spare)
+		s->rrefs->spare = buf_alloc(sizeof(struct rref_open));
+	struct far_deferred *d =
+		s->rrefs->spare ? deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed) : NULL;
+	if (!d) {
+		unmake(s, r, m->fork);
+		refuse_open(req);
+		return;
+	}
+	const char *outer = s->context.handler;
+	d->owned = d->makes = d->here = true;
+	d->limit = FAR_MSG_BYTES_MAX;
+	req->record = d;
+	s->context.handler = req->name;
+	dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
+	s->context.handler = outer;
+	if (s->answered_here != d) {
+		answers_later(req, d, r, m->fork);
+		return;
+	}
+	s->answered_here = NULL;
+	d->owned = false;
+	atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
+	settle_made(s, d, r, m->fork);
+	rref_unref(&r->base);
+	answer_deferred(s, d);
+}
+
+void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len)
+{
+	const struct shard *s = req->shard;
+	const struct session *se = req->session;
+	struct rref_named named;
+	if (len < sizeof named || (method && !req->fn->method)) {
+		rref_malformed(req);
+		return;
+	}
+	len -= sizeof named;
+	memcpy(&named, body + len, sizeof named);
+	if (!named.count || req->answer == ANSWER_ONEWAY) {
+		rref_malformed(req);
+		return;
+	}
+	struct rref_remote m = {.id = rref_name(se->life, se->shard, s->config.index, named.count),
+				.fork = rref_name(se->life, se->shard, 0, (uint64_t)named.count + 1)};
+	if (method)
+		object_called(req, m.id, body, len);
+	else if (req->fn->own_kind == FAR_KIND_INLINE && !req->fn->method && !req->record)
+		make_at_once(req, &m, body, len);
+	else
+		make(req, &m, NULL, body, len);
 }
 
 /* When its caller cancelled it, he says why: FAILED. */
@@ -436,6 +563,20 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 	rref_open_free(open);
 }
 
+/* A value that is there, of bytes, is answered on the burst. */
+static bool answer_at_once(struct far_req *req, const struct far_rref *r)
+{
+	const struct session *se = req->session;
+	if (!r || !r->settled || r->status || r->made || req->record)
+		return false;
+	struct far_future *f = r->value;
+	if (f->code == FUTURE_TREE || f->len > se->whole_max || f->len > se->message_max)
+		return false;
+	req->answer = ANSWER_SENT;
+	answer_send(req->shard, req->session, req->call, req->gen, NULL, false, future_bytes(f), f->len);
+	return true;
+}
+
 static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len)
 {
 	struct rref_fetch fetch;
@@ -446,7 +587,10 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 	memcpy(&fetch, body, sizeof fetch);
 	if (!rref_names_us(req, fetch.owner, fetch.id))
 		return;
-	struct far_rref *r = rref_record(req->shard, fetch.id);
+	struct far_rref *r = rref_table_find(&req->shard->rrefs->records, fetch.id);
+	if (purpose == RREF_TO_FETCH && answer_at_once(req, r))
+		return;
+	r = rref_record(req->shard, fetch.id);
 	if (!r) {
 		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
 			    req->shard->config.name);

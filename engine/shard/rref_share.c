@@ -93,6 +93,7 @@ void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
 void rref_call_done(void *user, const struct outcome *o)
 {
 	struct rref_call *c = user;
+	struct far_buf *buf = c->buf;
 	if (c->look)
 		c->look(c->object, o);
 	/* Before anybody may know that the call has ended: who then leaves the group has given them back. */
@@ -100,7 +101,7 @@ void rref_call_done(void *user, const struct outcome *o)
 	if (c->object)
 		rref_unref(&c->object->base);
 	c->done(c->user, o);
-	buf_unref(c->buf);
+	buf_unref(buf);
 }
 
 /* ---- making a value, when it ends badly ---- */

@@ -234,6 +234,8 @@ void shard_leave(struct shard *s)
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)
 			shard_pass(s);
+		if (unlikely(s->parting != NULL)) /* nobody would look for them */
+			rref_part(s);
 		shard_flush(s);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */

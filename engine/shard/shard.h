@@ -273,6 +273,10 @@ struct shard {
 	struct parked_requests *parked_free;
 	struct timer_wheel wheel;
 
+	struct far_deferred *answered_here; /* by an inline handler that returns just now: run_handler() */
+	/* Nobody holds them any more: in order, until a pass finds nothing else to do. */
+	struct shard_errand *parting, **parting_last;
+
 	/* other threads */
 	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
 	struct driver driver;
@@ -334,6 +338,8 @@ static inline void shard_flush(struct shard *s)
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
 unsigned shard_take_errands(struct shard *s);
+/** Ends the references in `parting`; returns how many. rref.c */
+unsigned rref_part(struct shard *s);
 static inline bool shard_has_cancels(const struct shard *s)
 {
 	return s->cancels_taken || atomic_load_explicit(&s->cancels, memory_order_relaxed);
@@ -406,6 +412,8 @@ static inline uint64_t dispatch_limit(const struct far_req *req)
 void dispatch_flush(struct far_req *req);
 /** Parts the request from its record, which is answered by whoever has it. */
 void dispatch_part(struct far_req *req);
+/** The same, now that the record has the answer: it is handed to the shard. */
+void dispatch_finish(struct far_req *req);
 /** Answers with an error, in the way the request is answered. */
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len);

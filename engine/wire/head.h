@@ -43,9 +43,11 @@ enum head_flag {
 		4, /* the body begins with `tlv_bytes` of type-length-value fields; none is defined, so it is refused */
 	HEAD_RETRY =
 		8, /* request: the body ends with a struct head_retry; cancel: of such a request; answer: to a repeat */
-	HEAD_RREFS = 16,         /* reply: the value holds references */
-	HEAD_METHOD = 32,        /* typed request: of an object, whose id ends the payload: struct rref_id */
-	HEAD_ASKED = 1,          /* credit: the answer to ASK */
+	HEAD_RREFS = 16,  /* reply: the value holds references */
+	HEAD_METHOD = 32, /* typed request: of an object, whose id ends the payload: struct rref_id */
+	HEAD_NAMED = 64,  /* typed request: a struct rref_named ends the payload: with METHOD the object's, in place of
+			     its id, else of the value, which stays here */
+	HEAD_ASKED = 1,   /* credit: the answer to ASK */
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };
 

@@ -50,6 +50,20 @@ enum rref_message {
 
 #define RREF_OPS_MAX 64u
 
+/** The end of a HEAD_NAMED request's payload: the count of a name whose other parts the session says, which are the
+ * caller's life and shard, and the callee's shard. A value that is made so has the fork that is named next. */
+struct rref_named {
+	uint32_t count; /* not 0 */
+};
+
+static inline bool rref_named_of(struct rref_id id, uint64_t life, unsigned giver, unsigned owner_shard,
+				 struct rref_named *named)
+{
+	named->count = (uint32_t)id.number;
+	return id.life == life && id.number >> RREF_COUNT_BITS == ((uint64_t)giver << 8 | owner_shard) &&
+	       (id.number & RREF_COUNT_MASK) <= UINT32_MAX;
+}
+
 struct rref_function {
 	uint64_t name, signature; /* hashes, as struct head_hash */
 };

@@ -255,8 +255,10 @@ class Decoder:
 
     def request(self, flags, data):
         flag = self.codes["flag"]
-        for name, word in (("retry", "RETRY"), ("hash", "HASHED"), ("object", "METHOD")):
+        for name, word in (("retry", "RETRY"), ("hash", "HASHED"), ("named", "NAMED"), ("object", "METHOD")):
             if not flags & (flag.value_of(word) or 0):
+                continue
+            if name == "object" and flags & (flag.value_of("NAMED") or 0):
                 continue
             size = self.layouts[name].size
             if len(data) < size:

@@ -440,10 +440,11 @@ static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
 	rref_put(dst, w);
 }
 
-/* `method`: behind the values is the id of an object. */
-static void say_call(const struct far_val *v, size_t n, bool method)
+/* With what the flags say behind the values. */
+static void say_call(const struct far_val *v, size_t n, unsigned flags)
 {
 	struct rref_id object = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)};
+	struct rref_named named = {9};
 	struct values_plan plan;
 	struct far_err err;
 	size_t len = values_size(v, n, &plan, &err);
@@ -452,19 +453,23 @@ static void say_call(const struct far_val *v, size_t n, bool method)
 	must(body);
 	plan.put_rref = put_rref;
 	values_write(v, n, &plan, body);
-	memcpy(body + len, &object, sizeof object);
-	say((struct shm_head){.type = HEAD_REQUEST,
-			      .flags = (uint8_t)(HEAD_TYPED | (method ? HEAD_METHOD : 0)),
-			      .fn = 7,
-			      .call = 1,
-			      .gen = 2},
-	    body, len + (method ? sizeof object : 0));
+	if (flags & HEAD_NAMED)
+		memcpy(body + len, &named, sizeof named);
+	else
+		memcpy(body + len, &object, sizeof object);
+	say(
+		(struct shm_head){
+			.type = HEAD_REQUEST, .flags = (uint8_t)(HEAD_TYPED | flags), .fn = 7, .call = 1, .gen = 2},
+		body,
+		len + (flags & HEAD_NAMED    ? sizeof named
+		       : flags & HEAD_METHOD ? sizeof object
+					     : 0));
 	free(body);
 }
 
 static void say_values(const struct far_val *v, size_t n)
 {
-	say_call(v, n, false);
+	say_call(v, n, 0);
 }
 
 static size_t custom_size(void *user, const void *object)
@@ -507,8 +512,10 @@ static void every_value(void)
 	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
 	struct far_val two[] = {rref, far_list(&rref, 1)};
 	say_values(two, 2);
-	say_call(v, 2, true);
-	say_call(v + 3, 1, true);
+	say_call(v, 2, HEAD_METHOD);
+	say_call(v + 3, 1, HEAD_METHOD);
+	say_call(v, 2, HEAD_METHOD | HEAD_NAMED);
+	say_call(v + 3, 1, HEAD_NAMED);
 	say_values(v, 0);
 	uint64_t none[] = {0, UINT64_MAX};
 	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
@@ -556,6 +563,9 @@ static void every_message(void)
 	say(h, &retries[0], sizeof retries[0]);
 	h.flags = HEAD_TYPED | HEAD_METHOD;
 	say(h, &retries[0], sizeof retries[0] - 1);
+	h.flags = HEAD_TYPED | HEAD_NAMED;
+	say(h, &retries[0], 3);
+	say(h, "\0\0\0", 4);
 	h.flags = HEAD_TYPED;
 	say(h, "\x01\x0a", 2);
 	say(h, NULL, 0);
