@@ -8,8 +8,9 @@ usage() {
 usage: sh perf/instructions.sh [--check | --update] BUILD-DIRECTORY
 
 Counts the instructions of a call with its answer, both sides together, per API: a message of 32 bytes to an inline
-handler, the same to a fiber, a typed call of far::add, one of 16 in a fan-out; and of their parts. The directory is of
-a build with --buildtype=release and the tests. Needs the package valgrind.
+handler, the same to a fiber, a typed call of far::add, one of 16 in a fan-out, one of an object's method; and of their
+parts. rref: a reference made, fetched and given back. The directory is of a build with --buildtype=release and the
+tests. Needs the package valgrind.
 
   --check   compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a count
             is more than 3 % above what is expected there (parts: and more than 8 instructions)
@@ -108,7 +109,7 @@ parts() { # what calls, what replies, what takes the result
 	echo "$compiler $api loop $((total - calling - dispatching - completing - reading))"
 }
 
-for api in message fiber rpc fanout; do
+for api in message fiber rpc fanout method rref; do
 	count $api >>"$work/counts"
 done
 

@@ -242,6 +242,7 @@ int main(int argc, char **argv)
 		return (int)far_err_print(stderr, &err);
 	if (far_remote_to(agents[0], to, "perf::Cell", FAR_NOARGS, NULL, &cell, &err))
 		return (int)far_err_print(stderr, &err);
+	pass_round();
 	for (unsigned long i = 0; i < WARM_ROUNDS; i++)
 		step();
 	measured(step, rounds);
