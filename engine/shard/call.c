@@ -159,6 +159,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
+		if (unlikely(flags & HEAD_NAMED) && !rref_call_reaches(start, se->life))
+			return -EPIPE;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
 			flags |= HEAD_HASHED;

@@ -168,7 +168,10 @@ unsigned rref_part(struct shard *s)
 		if (s->parting_last == &e->next)
 			s->parting_last = &s->parting;
 		e->run(s, e);
-		counter_add(&s->rrefs->parting_n, UINT64_MAX);
+		/* What it sent is counted before; pairs with outstanding(). */
+		atomic_store_explicit(&s->rrefs->parting_n,
+				      atomic_load_explicit(&s->rrefs->parting_n, memory_order_relaxed) - 1,
+				      memory_order_release);
 		n++;
 	}
 	return n;

@@ -342,6 +342,9 @@ void rref_let_go(struct far_deferred *d);
 /* ---- calls whose arguments hold references ---- */
 
 void rref_call_done(void *user, const struct outcome *o);
+/** Would a request with HEAD_NAMED, over a session to this life of the callee, make the value there where its reference
+ * says. */
+bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**
  * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
  * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value

@@ -90,6 +90,12 @@ void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
 	}
 }
 
+bool rref_call_reaches(const struct call_start *start, uint64_t life)
+{
+	const struct rref_call *c = start->user;
+	return start->typed & HEAD_METHOD || c->makes->base.owner == life;
+}
+
 void rref_call_done(void *user, const struct outcome *o)
 {
 	struct rref_call *c = user;

@@ -134,6 +134,34 @@ Test(shard_named, short_forms)
 	cr_assert(!rref_named_of(rref_name(life, 3, 4, 7), life, 3, 5, &named));
 }
 
+/* Send one to another life of the callee than its reference says. Expect a refusal, and nothing sent. */
+Test(shard_named, another_life)
+{
+	struct result r = {0};
+	struct far_rref of_before = {.base.owner = LIFE_OF(PEER) - 1};
+	struct rref_call call = {.done = take_result, .user = &r, .makes = &of_before};
+	struct call_start start = {.worker = PEER,
+				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
+				   .typed = HEAD_TYPED | HEAD_NAMED,
+				   .deadline = UINT64_MAX,
+				   .left = UINT64_MAX,
+				   .done = rref_call_done,
+				   .user = &call,
+				   .data = "\0\7\0\0\0",
+				   .len = 5};
+	cr_assert_eq(shard_call(shard, &start), -EPIPE);
+	passes(2);
+	expect_nothing();
+	of_before.base.owner = LIFE_OF(PEER);
+	cr_assert_eq(shard_call(shard, &start), 0);
+	passes(1);
+	struct shm_head h;
+	sent_to(NIC_PEER, &h, HEAD_REQUEST);
+	cr_assert_eq(h.flags & HEAD_NAMED, HEAD_NAMED);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(r.n, 1u);
+}
+
 /* Receive a request to make. Expect the value under the name that the count says, kept until the next is deleted. */
 Test(shard_named, made_fetched_deleted)
 {
