@@ -29,7 +29,7 @@ static enum far_status hop(struct far_req *req, const struct far_val *args, size
 	if (left > 0) {
 		far_worker_self(agent, &me);
 		enum far_status status = far_rpc_async_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "d::hop",
-							  FAR_ARGS(left - 1), NULL, &f, &err);
+							  FAR_ARGS(left - 1), NULL, &f, NULL);
 		if (status) /* the deadline of its shutdown has passed */
 			return status;
 		far_future_free(f);
@@ -182,11 +182,13 @@ static int garbage_fails(int rank)
 	return garbage(rank, FAR_LEAKS_FAIL);
 }
 
-/* Calls that lead to others for ever. */
-static int late(int rank)
+/* Calls that lead to others for ever, and one whose deadline comes first: the others see it go, and with it the chain
+ * ends. They name it. */
+static int late(int rank, int first)
 {
 	struct far_agent *agent = check_join(&opts);
 	struct far_future *f;
+	char name[32];
 	if (rank == 0) {
 		CHECK_STATUS(
 			far_rpc_async_to(agent, (struct far_to){1, -1}, "d::hop", FAR_ARGS(1000000), NULL, &f, &err),
@@ -194,10 +196,23 @@ static int late(int rank)
 		far_future_free(f);
 	}
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
-	enum far_status status = far_shutdown(agent, (rank ? 20000 : 300) * FAR_MS, &err);
-	/* Rank 0's deadline comes first: the others see it, and each other, go. */
-	CHECK(status == FAR_TIMEOUT || (rank && status == FAR_PEER_LOST));
+	CHECK_STATUS(far_shutdown(agent, (rank == first ? 300 : 20000) * FAR_MS, &err), FAR_TIMEOUT, &err);
+	snprintf(name, sizeof name, "\"worker%d\"", first);
+	if (rank != first && first)
+		CHECK_TEXT(&err, name);
+	else if (first == 0 && rank)
+		CHECK_TEXT(&err, "rank 0");
 	return 0;
+}
+
+static int late_first(int rank)
+{
+	return late(rank, 0);
+}
+
+static int late_last(int rank)
+{
+	return late(rank, 2);
 }
 
 int main(void)
@@ -205,8 +220,8 @@ int main(void)
 	static const struct {
 		spawn_main *body;
 		int killed;
-	} all[] = {{chains, -1},          {one_dies, 2},       {garbage_told, -1},
-		   {garbage_ignored, -1}, {garbage_fails, -1}, {late, -1}};
+	} all[] = {{chains, -1},        {one_dies, 2},    {garbage_told, -1}, {garbage_ignored, -1},
+		   {garbage_fails, -1}, {late_first, -1}, {late_last, -1}};
 	int bad = 0;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct spawned s = spawn(WORLD, all[i].body);
