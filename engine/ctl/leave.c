@@ -268,13 +268,16 @@ static bool missing_text(const struct group *g, char *text, size_t len)
 {
 	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
 	uint64_t calls = g->config.outstanding(g->config.ctx);
-	char own[64] = "";
+	char own[128] = "";
 	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
 		members_with(g, BYE_UNKNOWN, &missing);
 	members_with(g, BYE_NEVER, &lost);
 	members_with(g, BYE_LATE, &late);
 	if (calls)
-		snprintf(own, sizeof own, "; %" PRIu64 " calls of this worker are outstanding", calls);
+		snprintf(own, sizeof own,
+			 "; %" PRIu64
+			 " calls of this worker are outstanding, handlers of one-way messages here included",
+			 calls);
 	snprintf(text, len, "%s%s%s%s%s%s%s",
 		 !missing.n    ? ""
 		 : g->wave > 1 ? "; still have calls: "

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye, a
- * member that dies meanwhile, values that refer to each other across workers; and what is done about leaks.
+ * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye,
+ * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
+ * and what is done about leaks.
  */
 #include "api_spawn.h"
 
@@ -60,7 +61,37 @@ static const struct far_function functions[] = {
 	{"d::keep(rref r) -> rref", FAR_KIND_FIBER, keep, NULL},
 	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
 };
-static struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof functions[0]};
+
+enum { NOTE_FIBER = 7, NOTE_BLOCKING };
+
+/* A one-way message that takes its time, and then has the next worker called: once more, whoever waits for that. */
+static void note(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct far_agent *agent = far_req_agent(req);
+	struct far_worker_info me;
+	struct far_future *f;
+	struct far_err e;
+	(void)data;
+	(void)len;
+	(void)user;
+	CHECK_STATUS(far_future_create(&f, &e), FAR_OK, &e);
+	far_future_wait(f, 100 * FAR_MS, NULL, NULL);
+	far_future_free(f);
+	far_worker_self(agent, &me);
+	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "d::hop", FAR_ARGS(0), NULL,
+				      &f, &e),
+		     FAR_OK, &e);
+	far_future_free(f);
+}
+
+static const struct far_msg_handler messages[] = {
+	{NOTE_FIBER, FAR_KIND_FIBER, note, NULL},
+	{NOTE_BLOCKING, FAR_KIND_BLOCKING, note, NULL},
+};
+static struct far_opts opts = {.messages = messages,
+			       .messages_n = sizeof messages / sizeof messages[0],
+			       .functions = functions,
+			       .functions_n = sizeof functions / sizeof functions[0]};
 
 /* Four chains of calls, each worker having nothing outstanding for most of the time: all are run to their ends. */
 static int chains(int rank)
@@ -75,6 +106,20 @@ static int chains(int rank)
 	}
 	check_leave(agent);
 	CHECK(atomic_load(&hops) == CHAINS * HOPS / WORLD);
+	return 0;
+}
+
+/* Each sends one-way messages to the next one and to itself, and leaves: what their handlers call has been done. */
+static int oneways(int rank)
+{
+	struct far_agent *agent = check_join(&opts);
+	for (int i = 0; i < 2; i++)
+		for (uint16_t id = NOTE_FIBER; id <= NOTE_BLOCKING; id++)
+			CHECK_STATUS(
+				far_msg_post(agent, (struct far_to){(rank + i) % WORLD, -1}, id, NULL, 0, NULL, &err),
+				FAR_OK, &err);
+	check_leave(agent);
+	CHECK(atomic_load(&hops) == 4);
 	return 0;
 }
 
@@ -220,8 +265,8 @@ int main(void)
 	static const struct {
 		spawn_main *body;
 		int killed;
-	} all[] = {{chains, -1},        {one_dies, 2},    {garbage_told, -1}, {garbage_ignored, -1},
-		   {garbage_fails, -1}, {late_first, -1}, {late_last, -1}};
+	} all[] = {{chains, -1},          {oneways, -1},       {one_dies, 2},    {garbage_told, -1},
+		   {garbage_ignored, -1}, {garbage_fails, -1}, {late_first, -1}, {late_last, -1}};
 	int bad = 0;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct spawned s = spawn(WORLD, all[i].body);
