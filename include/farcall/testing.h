@@ -66,7 +66,8 @@ void far_fault_counts_read(struct far_agent *agent, struct far_fault_counts *out
 /**
  * Waits until nothing is under way about references of this worker: none that its owner has yet to confirm, no FORK,
  * ACCEPT or DELETE that is not answered. At most `timeout_ns` (0: the agent's default, as for a call). Where waiting is
- * allowed. TIMEOUT, naming how many are left; WOULD_DEADLOCK, CANCELLED as far_future_wait().
+ * allowed. TIMEOUT, naming how many are left, or the shard that a handler keeps from saying so; WOULD_DEADLOCK,
+ * CANCELLED as far_future_wait().
  */
 enum far_status far_rref_flush(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 
