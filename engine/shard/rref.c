@@ -198,7 +198,7 @@ struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
 	r->base.owner = w->owner;
 	r->fork = w->fork;
 	r->types = w->types;
-	r->cls = w->cls;
+	rref_class_set(r, w->cls);
 	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
 	r->counted = true;
 	counter_add_shared(&s->rrefs->unknown_n, 1);
@@ -322,7 +322,7 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 		struct far_val root = tree_root(o->buf);
 		r->made = object_class_of(&root);
 		r->object = r->made ? root.u.custom.object : NULL;
-		r->cls = r->made ? r->made->hash : 0;
+		rref_class_set(r, r->made ? r->made->hash : 0);
 	}
 	if (tree)
 		own.tree = o->buf;

@@ -42,11 +42,13 @@ struct far_rref {
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
 	struct rref_id fork;          /* a user's */
 	bool owned;
-	bool failed;                         /* a user's: making the value has, or the owner did not know it */
-	bool told;                           /* likewise, but the owner was told, and has a fork: it is to be deleted */
-	bool counted;                        /* in unknown_n */
-	uint16_t types;                      /* bit (1 << enum far_type): what the value may be */
-	uint64_t cls;                        /* hash of its class; 0: no object, or a record that is expected */
+	bool failed;    /* a user's: making the value has, or the owner did not know it */
+	bool told;      /* likewise, but the owner was told, and has a fork: it is to be deleted */
+	bool counted;   /* in unknown_n */
+	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
+	 * thread reads it while its home may hear more: rref_class(). */
+	_Atomic uint64_t cls;
 	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
 	char owner_name[FAR_NAME_MAX];
 	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
@@ -70,6 +72,15 @@ struct far_rref {
 	struct rref_open *awaited; /* fetches that wait */
 	uint32_t forks_n;
 };
+
+static inline uint64_t rref_class(const struct far_rref *r)
+{
+	return atomic_load_explicit(&r->cls, memory_order_relaxed);
+}
+static inline void rref_class_set(struct far_rref *r, uint64_t cls)
+{
+	atomic_store_explicit(&r->cls, cls, memory_order_relaxed);
+}
 
 /** What another worker has of a record here. In a buffer. */
 struct rref_fork {

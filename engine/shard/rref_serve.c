@@ -296,7 +296,7 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 		rref_ref(&object->base);
 	r->expected = false;
 	r->types = function_result_types(req->fn);
-	r->cls = req->fn->makes ? req->fn->makes->hash : 0;
+	rref_class_set(r, req->fn->makes ? req->fn->makes->hash : 0);
 	open->rref = r;
 	open->fork = m->fork;
 	open->record->limit = FAR_MSG_BYTES_MAX;
@@ -412,10 +412,11 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 		object_type(r, d);
 	} else if (r->made && !r->made->travels) {
 		char text[FAR_ERR_TEXT_MAX];
-		int n = snprintf(text, sizeof text,
-				 "an object of %s stays with worker \"%s\": call its methods, or give its class a "
-				 "codec, so that copies can travel",
-				 r->made->name, s->config.name);
+		int n = snprintf(
+			text, sizeof text,
+			"an object of %s stays with worker \"%s\": call its methods, give its class a codec, so "
+			"that copies can travel, or, there, use far_rref_object",
+			r->made->name, s->config.name);
 		deferred_error(d, FAR_UNSUPPORTED, FAR_EXECUTED_YES, 0, text, (size_t)n);
 	} else if (f->code == FUTURE_TREE) {
 		struct far_val root = tree_root(f->buf);
