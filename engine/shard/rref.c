@@ -420,7 +420,7 @@ void rref_close(struct shard *s)
 	struct rref_leaks *leaks = atomic_load_explicit(&s->rrefs->leaks, memory_order_acquire); /* far_shutdown() */
 	timer_disarm(&s->wheel, &s->rrefs->again.timer);
 	timer_disarm(&s->wheel, &s->rrefs->say.timer);
-	s->rrefs->late_armed = false;
+	s->rrefs->say_at = 0;
 	rref_leaks_left(s, leaks);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		rref_leaks_of(s, se, leaks);

@@ -154,6 +154,13 @@ struct rref_leaks {
 	bool lost;                         /* some peer was: what peers held that are gone is no leak */
 };
 
+/** Words that wait alike, so that the first is due first. */
+struct rref_late {
+	struct rref_note *first, *last;
+};
+
+#define RREF_LATE_QUEUES 6u
+
 struct rref_shard {
 	struct rref_table records, forks;
 	struct far_rref *list;    /* all that have their home here */
@@ -169,9 +176,11 @@ struct rref_shard {
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
-	struct rref_note *late; /* those that are said later, and when the first is due */
+	struct rref_late
+		late[RREF_LATE_QUEUES]; /* those that are said later: on purpose, and by how often they failed */
+	uint32_t late_n;
 	struct shard_timer say;
-	bool late_armed;
+	uint64_t say_at; /* when the first is due; 0: none is */
 	struct rref_op batch[RREF_OPS_MAX];
 };
 

@@ -258,6 +258,7 @@ struct shard {
 	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
 	struct fault_late *fault_late; /* fault.h: calls and answers that are held back */
+	uint32_t fault_late_n;         /* calls among them */
 	bool fault_calls, fault_answers, fault_bypassed, fault_admits;
 	uint32_t deferred_n;       /* records */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */

@@ -39,7 +39,8 @@ struct far_fault {
 	 * FAR_INJECTED, executed YES, in place of the answer.
 	 */
 	unsigned fail_sends;
-	/** Each send that does not fail leaves so much later. The caller's time-out goes on meanwhile. */
+	/** Each send that does not fail leaves so much later. The caller's time-out goes on meanwhile. Of the calls of
+	 * a shard, opts.calls at most are held back at once; those beyond are FAR_BUSY. */
 	uint64_t delay_ns;
 	/** Only so many messages from now on; those that it fails or delays count. 0: all. */
 	uint64_t messages;
