@@ -547,7 +547,7 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaving, true, memory_order_release);
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
-	leaks.lost = status == FAR_PEER_LOST;
+	leaks.lost = status != FAR_OK;
 	for (unsigned i = 0; i < agent->shards_n && agent->leaks != FAR_LEAKS_IGNORE; i++)
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaks, &leaks, memory_order_release);
 	undo(agent, STEPS);

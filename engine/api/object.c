@@ -306,8 +306,16 @@ static void told(struct far_rref *r, const struct outcome *o)
 static enum far_status known_type(const char *name, struct far_future **out, struct far_err *err)
 {
 	struct far_val v = far_str(name);
-	enum far_status status = far_future_create(out, err);
-	return status ? status : far_future_set_value(*out, &v, err);
+	struct far_future *f;
+	enum far_status status = far_future_create(&f, err);
+	if (status)
+		return status;
+	status = far_future_set_value(f, &v, err);
+	if (status)
+		far_future_free(f);
+	else
+		*out = f;
+	return status;
 }
 
 enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,

@@ -151,7 +151,7 @@ struct rref_table {
 struct rref_leaks {
 	_Atomic unsigned named_n;
 	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
-	bool lost;                         /* some peer was: what peers held that are gone is no leak */
+	bool lost; /* some peer was, or went at its deadline: what peers held that are gone is no leak */
 };
 
 /** Words that wait alike, so that the first is due first. */

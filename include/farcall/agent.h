@@ -39,7 +39,7 @@ enum far_connect {
 
 /** What far_shutdown() does about remote references that somebody in the group still holds then. */
 enum far_leaks {
-	FAR_LEAKS_TELL,   /* names each and who holds it on stderr */
+	FAR_LEAKS_TELL,   /* names each and who holds it on stderr; holders elsewhere only when all left in order */
 	FAR_LEAKS_IGNORE, /* nothing */
 	FAR_LEAKS_FAIL    /* the same as TELL, and returns FAR_LEAKED, naming the first ones, unless it fails anyway */
 };

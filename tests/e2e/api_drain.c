@@ -56,7 +56,21 @@ static enum far_status echo(struct far_req *req, const struct far_val *args, siz
 	return far_return(req, &args[0]);
 }
 
+/* Until the end. */
+static enum far_status stay(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_future *f;
+	(void)args;
+	(void)n;
+	(void)user;
+	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
+	far_future_wait(f, FAR_FOREVER, NULL, NULL);
+	far_future_free(f);
+	return far_return(req, NULL);
+}
+
 static const struct far_function functions[] = {
+	{"d::stay() -> none", FAR_KIND_FIBER, stay, NULL},
 	{"d::hop(int left) -> none", FAR_KIND_FIBER, hop, NULL},
 	{"d::keep(rref r) -> rref", FAR_KIND_FIBER, keep, NULL},
 	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
@@ -260,13 +274,39 @@ static int late_last(int rank)
 	return late(rank, 2);
 }
 
+/* The last one leaves at its deadline, with a reference to a value of 1's: no leak, since it could not give it back. */
+static int late_holder(int rank)
+{
+	char path[] = "/tmp/farcall-drain-XXXXXX", text[8192];
+	opts.leaks = FAR_LEAKS_FAIL;
+	struct far_agent *agent = check_join(&opts);
+	struct far_rref *r = NULL;
+	struct far_future *f;
+	if (rank == 2) {
+		CHECK_STATUS(far_remote_to(agent, (struct far_to){1, -1}, "d::echo", FAR_ARGS(1), NULL, &r, &err),
+			     FAR_OK, &err);
+		CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_OK, &err);
+		CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){2, -1}, "d::stay", FAR_NOARGS, NULL, &f, &err),
+			     FAR_OK, &err);
+		far_future_free(f);
+	}
+	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
+	int before = catch_stderr(path);
+	enum far_status status = far_shutdown(agent, (rank == 2 ? 300 : 20000) * FAR_MS, &err);
+	caught(before, path, text, sizeof text);
+	CHECK_STATUS(status, FAR_TIMEOUT, &err);
+	CHECK(!strstr(text, "still held by"));
+	far_rref_free(r);
+	return 0;
+}
+
 int main(void)
 {
 	static const struct {
 		spawn_main *body;
 		int killed;
-	} all[] = {{chains, -1},          {oneways, -1},       {one_dies, 2},    {garbage_told, -1},
-		   {garbage_ignored, -1}, {garbage_fails, -1}, {late_first, -1}, {late_last, -1}};
+	} all[] = {{chains, -1},        {oneways, -1},    {one_dies, 2},   {garbage_told, -1}, {garbage_ignored, -1},
+		   {garbage_fails, -1}, {late_first, -1}, {late_last, -1}, {late_holder, -1}};
 	int bad = 0;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct spawned s = spawn(WORLD, all[i].body);
