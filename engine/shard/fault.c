@@ -79,9 +79,9 @@ static enum far_fault_kind fault_kind(const struct call_start *start)
 		return FAR_FAULT_METHOD;
 	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
 		return FAR_FAULT_CALL;
-	return start->fn == RREF_REMOTE  ? FAR_FAULT_REMOTE
-	       : start->fn == RREF_FETCH ? FAR_FAULT_FETCH
-					 : FAR_FAULT_METHOD;
+	if (start->fn == RREF_FETCH || start->fn == RREF_TYPE)
+		return FAR_FAULT_FETCH;
+	return start->fn == RREF_REMOTE ? FAR_FAULT_REMOTE : FAR_FAULT_METHOD;
 }
 
 static bool is_words(const struct call_start *start)

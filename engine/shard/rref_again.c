@@ -16,7 +16,7 @@ static enum far_fault_kind fault_kind(const struct rref_note *note)
 		return FAR_FAULT_FORK;
 	case RREF_ACCEPT:
 		return FAR_FAULT_ACCEPT;
-	default:
+	default: /* FAILED is said in place of a DELETE */
 		return FAR_FAULT_DELETE;
 	}
 }

@@ -16,11 +16,11 @@ extern "C" {
 #define FAR_FAULT_LIST(X)                                                                                              \
 	X(CALL, "call")     /* request of far_rpc_*, far_msg_call*, far_fanout*, far_all_gather, far_barrier */        \
 	X(REMOTE, "remote") /* request to make a value and keep it */                                                  \
-	X(FETCH, "fetch")   /* request for a value: far_rref_to_here* */                                               \
+	X(FETCH, "fetch")   /* request for a value, or what it is: far_rref_to_here*, far_rref_type* */                \
 	X(METHOD, "method") /* request to call a method on a value, its result kept there or not */                    \
 	X(FORK, "fork")     /* to the owner: this reference is mine */                                                 \
 	X(ACCEPT, "accept") /* to who sent a reference in a result: the owner knows of mine */                         \
-	X(DELETE, "delete") /* to the owner: this reference is not mine any more */                                    \
+	X(DELETE, "delete") /* to the owner: this reference is not mine any more, or its making has failed */          \
 	X(REPLY, "reply")   /* answer of this worker to a request of any of the first four kinds, errors included */
 
 enum far_fault_kind {

@@ -219,6 +219,14 @@ static void making(void)
 	fault(FAR_FAULT_FETCH, 0, 50 * FAR_MS, 1);
 	CHECK_STATUS(far_rref_to_here(r[0], FAR_MS, &v, &err), FAR_TIMEOUT, &err);
 	clear();
+	/* What a value is is asked as the value is. */
+	const char *type;
+	fault(FAR_FAULT_METHOD, 1, 0, 0);
+	fault(FAR_FAULT_FETCH, 1, 0, 1);
+	CHECK_STATUS(far_rref_type(r[0], 0, &type, &err), FAR_INJECTED, &err);
+	CHECK_STATUS(far_rref_type(r[0], 0, &type, &err), FAR_OK, &err);
+	CHECK(strcmp(type, "int") == 0);
+	clear();
 	for (int i = 0; i < 3; i++)
 		far_rref_free(r[i]);
 	expect_clean();
