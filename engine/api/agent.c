@@ -52,10 +52,20 @@ static bool take(void *ctx, unsigned shard, struct mail *mail)
 	return mailbox_get(&a->shards[shard]->mail_out, mail);
 }
 
+/* Handlers of one-way messages, which may call through any shard. */
+static uint64_t oneways(const struct far_agent *a)
+{
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		n += atomic_load_explicit(&a->shards[i]->oneways_n, memory_order_acquire); /* oneway_ended() */
+	return n;
+}
+
 static uint64_t outstanding(void *ctx)
 {
 	struct far_agent *a = ctx;
-	uint64_t n = 0;
+	/* Before what they begin, and after what begins them: a one-way message to oneself. */
+	uint64_t n = oneways(a);
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		/* In the order of a call's way, from the ring to those that wait for a session to the slots: one that
 		 * moves on in between is seen twice, never missed. */
@@ -78,7 +88,7 @@ static uint64_t outstanding(void *ctx)
 		}
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
-	return n;
+	return n ? n : oneways(a);
 }
 
 static uint64_t begun(void *ctx)
@@ -538,7 +548,7 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaving, true, memory_order_release);
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
-	leaks.lost = status == FAR_PEER_LOST;
+	leaks.lost = status != FAR_OK;
 	for (unsigned i = 0; i < agent->shards_n && agent->leaks != FAR_LEAKS_IGNORE; i++)
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaks, &leaks, memory_order_release);
 	undo(agent, STEPS);

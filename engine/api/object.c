@@ -46,7 +46,7 @@ __attribute__((cold)) static enum far_status no_class(const struct far_rref *r, 
 {
 	char text[RREF_TEXT_MAX];
 	rref_text(&r->base, text, sizeof text);
-	if (!r->cls)
+	if (!rref_class(r))
 		return err_set(err, FAR_INVALID, "%s is not a reference to an object: it has no method '%.64s'", text,
 			       method);
 	return err_set(err, FAR_NO_FUNCTION,
@@ -67,7 +67,8 @@ static enum far_status find_method(struct far_rref *r, const char *method, struc
 	enum far_status status = rref_failed(r, err);
 	if (unlikely(status))
 		return status;
-	const struct object_class *cls = r->cls ? registry_find_class(&(*a)->registry, r->cls) : NULL;
+	uint64_t hash = rref_class(r);
+	const struct object_class *cls = hash ? registry_find_class(&(*a)->registry, hash) : NULL;
 	if (unlikely(!cls))
 		return no_class(r, method, err);
 	t->fn = registry_find_method(&(*a)->registry, cls, method);
@@ -216,10 +217,11 @@ enum far_status far_rref_remote(struct far_rref *r, const char *method, const st
 
 const char *far_rref_class(const struct far_rref *r)
 {
-	if (!r || !r->cls)
+	uint64_t hash = r ? rref_class(r) : 0;
+	if (!hash)
 		return NULL;
 	const struct shard *home = rref_home(r, NULL);
-	const struct object_class *cls = home ? registry_find_class(&home->config.agent->registry, r->cls) : NULL;
+	const struct object_class *cls = home ? registry_find_class(&home->config.agent->registry, hash) : NULL;
 	return cls ? cls->name : "?";
 }
 
@@ -311,8 +313,16 @@ static void told(struct far_rref *r, const struct outcome *o)
 static enum far_status known_type(const char *name, struct far_future **out, struct far_err *err)
 {
 	struct far_val v = far_str(name);
-	enum far_status status = far_future_create(out, err);
-	return status ? status : far_future_set_value(*out, &v, err);
+	struct far_future *f;
+	enum far_status status = far_future_create(&f, err);
+	if (status)
+		return status;
+	status = far_future_set_value(f, &v, err);
+	if (status)
+		far_future_free(f);
+	else
+		*out = f;
+	return status;
 }
 
 enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
@@ -344,6 +354,12 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 
 /* ---- the object itself ---- */
 
+/* What the record says. What the reference says came from whoever gave it. */
+struct found {
+	void *object;
+	const struct object_class *cls; /* NULL: it is no object */
+};
+
 /* Asks another shard of this worker, or this one through another handle, where the object lies. In a buffer. */
 struct place {
 	struct shard_errand errand;
@@ -357,16 +373,16 @@ static void tell_place(struct shard *s, struct shard_errand *e)
 	struct place *p = (struct place *)(void *)e;
 	static const char gone[] = "the object was destroyed";
 	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
-	void *object = r ? r->object : NULL;
-	struct outcome o = {.status = r && r->made ? FAR_OK : FAR_GONE, .agent = s->config.agent};
-	o.data = o.status ? gone : (const void *)&object;
-	o.len = o.status ? sizeof gone - 1 : sizeof object;
+	const struct found found = {r ? r->object : NULL, r ? r->made : NULL};
+	struct outcome o = {.status = r ? FAR_OK : FAR_GONE, .agent = s->config.agent};
+	o.data = o.status ? gone : (const void *)&found;
+	o.len = o.status ? sizeof gone - 1 : sizeof found;
 	s->config.complete(p->future, &o);
 	buf_unref(&p->future->head);
 	buf_unref(p->buf);
 }
 
-static enum far_status ask_place(struct shard *s, struct rref_id id, void **object, struct far_err *err)
+static enum far_status ask_place(struct shard *s, struct rref_id id, struct found *found, struct far_err *err)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct place));
 	struct far_future *f = buf ? future_alloc(s) : NULL;
@@ -383,7 +399,7 @@ static enum far_status ask_place(struct shard *s, struct rref_id id, void **obje
 		shard_post(s, &p->errand);
 	enum far_status status = far_future_wait(f, 0, NULL, err);
 	if (!status)
-		memcpy(object, future_bytes(f), sizeof *object);
+		memcpy(found, future_bytes(f), sizeof *found);
 	buf_unref(&f->head);
 	return status;
 }
@@ -391,9 +407,7 @@ static enum far_status ask_place(struct shard *s, struct rref_id id, void **obje
 enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
 	const char *name;
-	void *object = NULL;
-	if (r->owned)
-		return rref_own_value(r, timeout_ns, out, err);
+	struct found found;
 	enum far_status status = far_rref_type(r, timeout_ns, &name, err);
 	struct shard *home = status ? NULL : rref_home(r, err);
 	if (!status && !home)
@@ -401,12 +415,15 @@ enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, stru
 	if (status)
 		return status;
 	const struct far_agent *a = home->config.agent;
-	const struct object_class *cls = registry_find_class(&a->registry, r->cls);
-	if (!cls)
-		return no_class(r, "", err);
-	status = ask_place(a->shards[rref_owner_shard(r->base.id)], r->base.id, &object, err);
+	unsigned shard = rref_owner_shard(r->base.id);
+	if (shard >= a->shards_n)
+		return err_set(err, FAR_INVALID, "the reference names shard %u of worker \"%s\", which has %u", shard,
+			       a->name, a->shards_n);
+	status = ask_place(a->shards[shard], r->base.id, &found, err);
+	if (!status && !found.cls)
+		return FAR_PENDING;
 	if (!status && out)
-		*out = far_custom(&cls->type, object);
+		*out = far_custom(&found.cls->type, found.object);
 	return status;
 }
 
@@ -417,7 +434,12 @@ enum far_status far_rref_object(struct far_rref *r, const char *name, uint64_t t
 	struct far_val v;
 	if (!r || !object)
 		return rref_none("far_rref_object, or `object`", err);
-	enum far_status status = far_rref_local_value(r, timeout_ns, &v, err);
+	/* The object itself, even when whoever gave the reference did not say that it is one: no copy of it. */
+	enum far_status status = FAR_PENDING;
+	if (!r->owned && far_rref_is_owner(r))
+		status = object_local_value(r, timeout_ns, &v, err);
+	if (status == FAR_PENDING)
+		status = far_rref_local_value(r, timeout_ns, &v, err);
 	if (status)
 		return status;
 	const struct object_class *cls = object_class_of(&v);

@@ -512,11 +512,14 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	struct far_future *f;
 	if (!r)
 		return rref_none("far_rref_to_here", err);
-	if (r->cls && far_rref_is_owner(r))
-		return object_local_value(r, timeout_ns, out, err);
 	if (r->owned)
 		return rref_own_value(r, timeout_ns, out, err);
-	enum far_status status = agent_may_wait("far_rref_to_here", err);
+	enum far_status status = FAR_PENDING;
+	if (rref_class(r) && far_rref_is_owner(r))
+		status = object_local_value(r, timeout_ns, out, err);
+	if (status != FAR_PENDING)
+		return status;
+	status = agent_may_wait("far_rref_to_here", err);
 	if (!status)
 		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)

@@ -18,7 +18,7 @@ struct shard *rref_home(const struct far_rref *r, struct far_err *err);
 /** Why it cannot be used; FAR_OK: it can, or it is not known yet. */
 enum far_status rref_failed(struct far_rref *r, struct far_err *err);
 enum far_status rref_none(const char *what, struct far_err *err);
-/** The value of a reference to an object, on its owner. object.c */
+/** The value of a reference to an object, on its owner; FAR_PENDING: it is none, whatever was said. object.c */
 enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** The value of a handle that is its record. */
 enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);

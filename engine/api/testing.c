@@ -171,17 +171,25 @@ static enum far_status pause_a_moment(struct far_future *never, struct far_err *
 	return far_future_wait(never, LOOK_NS, NULL, err);
 }
 
-/* What was given back before is on its way to its shard: it has come there when this returns. */
+/* What was given back before is on its way to its shard: it has come there when this returns FAR_PENDING. */
 static enum far_status let_arrive(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
 {
 	enum far_status status = FAR_PENDING;
 	for (unsigned i = 0; i < a->shards_n && status == FAR_PENDING; i++) {
 		struct notice *n = notice_post(a->shards[i], false);
+		bool taken;
 		if (!n)
 			return no_memory(err);
-		while (!notice_taken(n) && status == FAR_PENDING && clock_now(a->clock) < until)
+		while (!(taken = notice_taken(n)) && status == FAR_PENDING && clock_now(a->clock) < until)
 			status = pause_a_moment(never, err);
 		buf_unref(n->buf);
+		if (!taken && status == FAR_PENDING)
+			return err_set(
+				err, FAR_TIMEOUT,
+				"shard %u of worker \"%s\" has not come to say whether anything is under way about "
+				"references: a handler keeps it busy; have that return, or give far_rref_flush "
+				"more time",
+				i, a->name);
 	}
 	return status;
 }
@@ -193,11 +201,13 @@ static enum far_status flush_until(struct far_agent *a, struct far_future *never
 	struct far_rref_counts c;
 	for (unsigned calm = 0;;) {
 		enum far_status status = let_arrive(a, never, until, err);
+		if (status != FAR_PENDING)
+			return status;
 		far_rref_counts_read(a, &c);
 		calm = c.unconfirmed || c.pending ? 0 : calm + 1;
 		if (calm == 3)
 			return FAR_OK;
-		if (status == FAR_PENDING && !calm)
+		if (!calm)
 			status = pause_a_moment(never, err);
 		if (status != FAR_PENDING)
 			return status;

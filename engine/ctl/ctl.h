@@ -40,7 +40,8 @@ struct ctl_config {
 	bool (*post)(void *ctx, unsigned shard, const struct mail *mail);
 	/** Takes the next mail of a shard. */
 	bool (*take)(void *ctx, unsigned shard, struct mail *mail);
-	/** Calls this worker has outstanding: shutdown waits for 0. Any thread. */
+	/** Calls this worker has outstanding, and handlers of one-way messages that run here: shutdown waits for 0. Any
+	 * thread. */
 	uint64_t (*outstanding)(void *ctx);
 	/** Calls and one-way messages that it has ever begun: when none was since it said bye, what others began since
 	 * has led to none here. Any thread. */

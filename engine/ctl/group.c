@@ -79,6 +79,7 @@ enum ctl_state group_state(const struct group *g)
 		return CTL_READY;
 	case PHASE_DRAIN:
 	case PHASE_BYE:
+	case PHASE_LATE:
 	case PHASE_CLOSE:
 		return CTL_LEAVING;
 	case PHASE_LEFT:

@@ -9,9 +9,12 @@
  *   list/<k>     chunk k of all infos, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see list.c
  *   running      "1": rank 0 is READY; who comes now takes the place of a member that was there before (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
- *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before
- *   bye<w>/<r>   the same in wave w, from 2 on: "1", and it has begun nothing since the wave before; "+", but it has
- *   byes, byes<w>  by rank 0, in groups that have lists: a byte for each rank: '1', '+', 'l' (lost), '?' (not come)
+ *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before; "late": it
+ *                has run into the deadline of its shutdown, and goes
+ *   bye<w>/<r>   the same in wave w, from 2 on: "1", and it has begun nothing since the wave before (rank 0 says so
+ *                of one that has died since); "+", but it has
+ *   byes, byes<w>  by rank 0, in groups that have lists: a byte for each rank: '1', '+', 'l' (lost), 't' (late),
+ *                '?' (not come)
  *
  * Phases, in order; each is entered in the function named:
  *   START    listen (rank 0), make the client                            group_create
@@ -24,6 +27,7 @@
  *   DRAIN    until no call is outstanding                                leave_step
  *   BYE      until everybody has said bye, or is dead, in a second or    leave_step
  *            later wave in which nobody had begun anything since the last
+ *   LATE     its deadline has passed: until the store knows that      leave.c: late_begin
  *   CLOSE    rank 0: until the others have left the store                leave_step
  *   LEFT                                                                 leave.c: left
  *   FAILING  from any before READY: the reason is told to the others     group_fail
@@ -48,6 +52,7 @@ enum group_phase {
 	PHASE_READY,
 	PHASE_DRAIN,
 	PHASE_BYE,
+	PHASE_LATE,
 	PHASE_CLOSE,
 	PHASE_LEFT,
 	PHASE_FAILING,
@@ -57,7 +62,8 @@ enum group_phase {
 enum peer_bye {
 	BYE_UNKNOWN,
 	BYE_SAID,
-	BYE_NEVER /* dead, and the store knows of no bye */
+	BYE_NEVER, /* dead, and the store knows of no bye */
+	BYE_LATE   /* it ran into its own deadline */
 };
 
 struct group;
@@ -144,14 +150,15 @@ struct group {
 	enum group_phase phase;
 	bool busy;    /* something happened in this step: step again */
 	uint64_t now; /* of this step */
-	uint64_t init_deadline, leave_deadline, grace;
+	uint64_t init_deadline, leave_deadline;
+	uint64_t grace;     /* for telling the others: FAILING, LATE */
 	struct far_err err; /* result: OK until something fails */
 
 	struct store_server *server; /* rank 0 */
 	struct store_client *client;
 	uint64_t store_next;
 	bool store_lost;
-	bool telling; /* the abort key is on its way */
+	bool telling; /* the abort key, or that we are late, is on its way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */

@@ -7,6 +7,9 @@
  * second nobody had begun anything that could have led to more. All read the same words, so all agree which wave is the
  * last. The store outlives the sessions of whoever it serves: rank 0 closes it last.
  *
+ * Who runs into its own deadline says so before it goes, in the first wave that it has said nothing in: the others
+ * must not take it for one that had nothing left. So nothing that was said is ever changed.
+ *
  * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
  * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
  * most members see no session of the dead one end: rank 0 says in its place that it is lost, and after a while connects
@@ -27,8 +30,11 @@
 /* How often those that have not come are asked over drivers that do not notice the end of an idle peer. */
 #define SILENT_EVERY_NS UINT64_C(1000000000)
 
-static const char lost_value[] = "lost";
+/* How long one whose deadline has passed waits for the store to take that in. */
+#define LATE_GRACE_NS UINT64_C(100000000)
 
+static const char lost_value[] = "lost";
+static const char late_value[] = "late";
 static const char active_value[] = "+";
 
 static void bye_wait(struct peer *p);
@@ -51,6 +57,13 @@ static void ask_wave(struct group *g, enum store_op op, const char *what, int ra
 	group_ask(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
 }
 
+static void forget_wave(struct group *g, const char *what, int rank)
+{
+	char key[24];
+	group_ask(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, NULL, 0, g->leave_deadline,
+		  group_ignore, g);
+}
+
 static void left(struct group *g)
 {
 	group_close(g);
@@ -58,11 +71,16 @@ static void left(struct group *g)
 	g->busy = true;
 }
 
+static bool is_value(const struct store_msg *reply, const char *value)
+{
+	return reply->value_len == strlen(value) && memcmp(reply->value, value, reply->value_len) == 0;
+}
+
 static void bye_heard(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	if (result == 0 && reply->status == STORE_OK) {
-		p->bye = reply->value_len == sizeof lost_value - 1 ? BYE_NEVER : BYE_SAID;
+		p->bye = is_value(reply, lost_value) ? BYE_NEVER : is_value(reply, late_value) ? BYE_LATE : BYE_SAID;
 		p->active = reply->value_len == 1 && reply->value[0] == active_value[0];
 	}
 	p->group->busy = true;
@@ -72,16 +90,15 @@ static void bye_answered(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	bye_heard(user, result, reply);
-	if (result || reply->status != STORE_MISSING || p->bye != BYE_UNKNOWN || !p->dead)
+	if (result || reply->status != STORE_MISSING || !p->dead)
 		return;
-	if (p->said) { /* it has left in order, and begins nothing any more */
-		p->bye = BYE_SAID;
-		return;
-	}
-	p->bye = BYE_NEVER;
+	/* What had said bye in the wave before has left in order, and begins nothing any more. */
+	if (p->bye == BYE_UNKNOWN)
+		p->bye = p->said ? BYE_SAID : BYE_NEVER;
+	/* Those that had no session with it wait for its word. In ours a wait of the wave before may have ended so. */
+	const char *value = p->said ? "1" : lost_value;
 	if (p->group->url.rank == 0)
-		ask_wave(p->group, STORE_CAS, "bye", p->rank, lost_value, sizeof lost_value - 1, group_ignore,
-			 p->group);
+		ask_wave(p->group, STORE_CAS, "bye", p->rank, value, strlen(value), group_ignore, p->group);
 }
 
 void leave_ask_bye(struct peer *p)
@@ -111,7 +128,10 @@ static void byes_read(void *user, int result, const struct store_msg *reply)
 		uint8_t said = reply->value[r];
 		if (p->bye != BYE_UNKNOWN || r == g->url.rank)
 			continue;
-		p->bye = said == '1' || said == '+' ? BYE_SAID : said == 'l' ? BYE_NEVER : BYE_UNKNOWN;
+		p->bye = said == '1' || said == '+' ? BYE_SAID
+			 : said == 'l'              ? BYE_NEVER
+			 : said == 't'              ? BYE_LATE
+						    : BYE_UNKNOWN;
 		p->active = said == '+';
 	}
 }
@@ -125,6 +145,7 @@ static void byes_publish(struct group *g)
 	for (int r = 0; r < g->url.world; r++)
 		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? (g->peers[r].active ? '+' : '1')
 			  : g->peers[r].bye == BYE_NEVER        ? 'l'
+			  : g->peers[r].bye == BYE_LATE         ? 't'
 								: '?';
 	ask_wave(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore, g);
 }
@@ -170,14 +191,26 @@ void leave_begin(struct group *g)
 	}
 }
 
-/* Everybody's word of this wave has been read: says it again. What was said two waves ago nobody reads any more. */
+/* Everybody's word of this wave has been read, so nobody reads those of the one before any more. */
+static void wave_forget(struct group *g)
+{
+	forget_wave(g, "bye", g->url.rank);
+	if (g->url.rank != 0)
+		return;
+	if (list_used(g))
+		forget_wave(g, "byes", -1);
+	for (int r = 1; r < g->url.world; r++) {
+		if (g->peers[r].dead && g->peers[r].said)
+			forget_wave(g, "bye", r);
+	}
+}
+
+/* Says it again. */
 static void wave_next(struct group *g)
 {
-	char key[24];
 	bool told = list_used(g) && g->url.rank != 0;
 	if (g->wave > 2)
-		group_ask(g, STORE_DELETE, key_of("bye", g->wave - 1, key, sizeof key), g->url.rank, NULL, 0,
-			  g->leave_deadline, group_ignore, g);
+		wave_forget(g);
 	g->wave++;
 	g->phase = PHASE_DRAIN;
 	g->busy = true;
@@ -220,32 +253,51 @@ static void members_with(const struct group *g, enum peer_bye bye, struct names 
 
 static void finish(struct group *g)
 {
-	struct names lost = {.text = ""};
+	struct names lost = {.text = ""}, late = {.text = ""};
 	members_with(g, BYE_NEVER, &lost);
-	if (lost.n)
+	members_with(g, BYE_LATE, &late);
+	if (late.n)
+		err_set(&g->err, FAR_TIMEOUT, "left at the deadline of its own shutdown: %s%s%s", names_end(&late),
+			lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
+	else if (lost.n)
 		err_set(&g->err, FAR_PEER_LOST, "lost before the shutdown: %s", names_end(&lost));
+}
+
+/* What of the group is missing at our deadline; false: nothing is. */
+static bool missing_text(const struct group *g, char *text, size_t len)
+{
+	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
+	uint64_t calls = g->config.outstanding(g->config.ctx);
+	char own[128] = "";
+	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
+		members_with(g, BYE_UNKNOWN, &missing);
+	members_with(g, BYE_NEVER, &lost);
+	members_with(g, BYE_LATE, &late);
+	if (calls)
+		snprintf(own, sizeof own,
+			 "; %" PRIu64
+			 " calls of this worker are outstanding, handlers of one-way messages here included",
+			 calls);
+	snprintf(text, len, "%s%s%s%s%s%s%s",
+		 !missing.n    ? ""
+		 : g->wave > 1 ? "; still have calls: "
+			       : "; did not come: ",
+		 missing.n ? names_end(&missing) : "", own,
+		 late.n ? "; left at the deadline of its own shutdown: " : "", late.n ? names_end(&late) : "",
+		 lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
+	return missing.n || calls;
 }
 
 static void finish_late(struct group *g)
 {
-	struct names missing = {.text = ""}, lost = {.text = ""};
-	uint64_t calls = g->config.outstanding(g->config.ctx);
-	char own[64] = "";
-	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
-		members_with(g, BYE_UNKNOWN, &missing);
-	members_with(g, BYE_NEVER, &lost);
-	if (calls)
-		snprintf(own, sizeof own, "; %" PRIu64 " calls of this worker are outstanding", calls);
-	if (missing.n || calls)
-		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed%s%s%s%s%s",
-			!missing.n    ? ""
-			: g->wave > 1 ? "; still have calls: "
-				      : "; did not come: ",
-			missing.n ? names_end(&missing) : "", own, lost.n ? "; lost before: " : "",
-			lost.n ? names_end(&lost) : "");
-	else if (lost.n)
+	char text[3 * sizeof((struct names *)0)->text + 256];
+	if (missing_text(g, text, sizeof text))
+		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed%s", text);
+	else
 		finish(g);
-	else if (list_used(g) && g->url.rank != 0)
+	if (g->err.status)
+		return;
+	if (list_used(g) && g->url.rank != 0)
 		err_set(&g->err, FAR_TIMEOUT,
 			"the shutdown's deadline passed before rank 0, which hears from all, had told who has left");
 	else
@@ -258,17 +310,20 @@ static void finish_without_store(struct group *g)
 {
 	struct names missing = {.text = ""};
 	members_with(g, BYE_UNKNOWN, &missing);
-	if (g->peers[0].bye != BYE_SAID && !g->peers[0].said)
+	if (g->peers[0].bye == BYE_LATE)
+		err_set(&g->err, FAR_TIMEOUT,
+			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own shutdown",
+			g->members[0].name, g->store);
+	else if (g->peers[0].bye != BYE_SAID && !g->peers[0].said)
 		err_set(&g->err, FAR_PEER_LOST,
 			"worker \"%s\" (rank 0), which hosts the store at %s, was lost before the shutdown",
 			g->members[0].name, g->store);
 	else if (missing.n)
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
 			names_end(&missing));
-	else if (g->wave > 1) /* a last wave that is complete ends in CLOSE, with the store */
-		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while calls still led to others");
-	else
-		finish(g);
+	else /* the last wave, when it is complete, ends in CLOSE, with the store */
+		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while %s",
+			g->bye_done ? "calls still led to others" : "this worker still had calls");
 }
 
 /* ---- steps ---- */
@@ -343,6 +398,35 @@ static uint64_t drain_step(struct group *g)
 	return TIME_NEVER;
 }
 
+static void late_told(void *user, int result, const struct store_msg *reply)
+{
+	((struct group *)user)->telling = false;
+	group_ignore(user, result, reply);
+}
+
+/* Our deadline has passed: says so, and goes. */
+static void late_begin(struct group *g)
+{
+	char key[24];
+	finish_late(g);
+	g->phase = PHASE_LATE;
+	g->busy = true;
+	g->grace = time_after(g->now, LATE_GRACE_NS);
+	if (g->store_lost)
+		return;
+	g->telling = true;
+	group_ask(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
+		  sizeof late_value - 1, g->grace, late_told, g);
+}
+
+static uint64_t late_step(struct group *g)
+{
+	if (g->telling && !g->store_lost && g->now < g->grace)
+		return g->grace;
+	left(g);
+	return TIME_NEVER;
+}
+
 uint64_t leave_step(struct group *g)
 {
 	uint64_t next = TIME_NEVER;
@@ -360,9 +444,11 @@ uint64_t leave_step(struct group *g)
 	} else if (g->phase == PHASE_CLOSE) {
 		if (!g->server || !store_server_clients(g->server) || g->now >= g->leave_deadline)
 			left(g);
+	} else if (g->phase == PHASE_LATE) {
+		return late_step(g);
 	} else if (g->now >= g->leave_deadline) {
-		finish_late(g);
-		left(g);
+		late_begin(g);
+		return g->grace;
 	}
 	return g->leave_deadline < next && group_leaving(g) ? g->leave_deadline : next;
 }

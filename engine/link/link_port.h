@@ -68,8 +68,8 @@ struct link_queue {
 	struct link_batch batch; /* lower_pkts[lower_at - 1], of which not all was handed up */
 	uint8_t *scratch;
 	struct link_peer *acks[LINK_BURST];
-	struct link_peer *kicks[LINK_BURST];
-	struct link_peer *awake[FAR_LINK_TOLD_MAX]; /* who believe that we are awake */
+	struct link_peer *awake[FAR_LINK_TOLD_MAX];  /* who believe that we are awake */
+	struct link_peer *kicks[FAR_LINK_PEERS_MAX]; /* by the next flush */
 	struct link_peer *actives[FAR_LINK_PEERS_MAX];
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* opened and not closed; the shard's own view */
 

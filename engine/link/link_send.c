@@ -205,13 +205,12 @@ void link_send_acks(struct link_queue *q)
 	q->acks_n = 0;
 }
 
-/* Where the driver below cannot wake: the peer is asleep, or may be. */
+/* Where the driver below cannot wake: the peer is asleep, or may be. Kicked by the flush, after what is for it: some of
+ * that may not be with the driver below yet, and its sender may be in the midst of it. */
 void link_kick(struct link_queue *q, struct link_peer *p)
 {
 	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
 		return;
-	if (q->kicks_n == LINK_BURST)
-		link_flush(&q->base);
 	p->kick = true;
 	q->kicks[q->kicks_n++] = p;
 }

@@ -211,8 +211,12 @@ static void audit_rrefs(const struct auditor *a)
 		for (const struct rref_note *n = se->notes_out; n; n = n->next)
 			notes++;
 	}
-	for (const struct rref_note *n = rs->late; n; n = n->next)
-		notes++;
+	uint64_t late = 0;
+	for (unsigned i = 0; i < RREF_LATE_QUEUES; i++)
+		for (const struct rref_note *n = rs->late[i].first; n; n = n->next)
+			late++;
+	same(a, "words that are said later", rs->late_n, late);
+	notes += late;
 	same(a, "values that are kept", rs->records.n, owned);
 	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
 	same(a, "references held", counter(&rs->users_n), users);

@@ -186,6 +186,8 @@ static void *thread_main(void *arg)
 	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
 	while ((job = job_next(me->pool))) {
 		job_run(me, job);
+		if (!job->record)
+			oneway_ended(job->shard);
 		buf_unref(job->whole);
 		buf_unref(job->buf);
 	}
@@ -313,7 +315,11 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 		if (d)
 			timer_arm(&s->wheel, &d->timer, job->deadline);
 	}
+	if (oneway) /* its thread may be done with it at once */
+		atomic_fetch_add_explicit(&s->oneways_n, 1, memory_order_relaxed);
 	if (unlikely(!queue_put(w, job))) {
+		if (oneway)
+			oneway_ended(s);
 		if (!req->record && d)
 			deferred_free(s, d);
 		buf_unref(job->whole);

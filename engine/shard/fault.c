@@ -63,8 +63,10 @@ static void late_out(struct shard *s, struct fault_late *l)
 
 static void late_free(struct shard *s, struct fault_late *l)
 {
-	if (!l->answer)
+	if (!l->answer) {
+		s->fault_late_n--;
 		waiting_uncopy(s, &l->start, l->payload);
+	}
 	buf_unref(l->buf);
 }
 
@@ -79,9 +81,9 @@ static enum far_fault_kind fault_kind(const struct call_start *start)
 		return FAR_FAULT_REMOTE;
 	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
 		return FAR_FAULT_CALL;
-	return start->fn == RREF_REMOTE  ? FAR_FAULT_REMOTE
-	       : start->fn == RREF_FETCH ? FAR_FAULT_FETCH
-					 : FAR_FAULT_METHOD;
+	if (start->fn == RREF_FETCH || start->fn == RREF_TYPE)
+		return FAR_FAULT_FETCH;
+	return start->fn == RREF_REMOTE ? FAR_FAULT_REMOTE : FAR_FAULT_METHOD;
 }
 
 static bool is_words(const struct call_start *start)
@@ -147,6 +149,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 				 .start = copy,
 				 .fail = fault->fail_sends != 0};
 	late_in(s, l);
+	s->fault_late_n++;
 	waiting_count(s, 1);
 	if (l->fail)
 		at = now;
@@ -158,6 +161,9 @@ int fault_call(struct shard *s, struct session *se, const struct call_start *sta
 {
 	enum far_fault_kind kind = fault_kind(start);
 	struct faults *f = s->config.faults;
+	/* They hold no slot, but are as many at most. */
+	if (s->fault_late_n >= s->calls_n && !s->fault_bypassed && !is_words(start) && fault_set_for(f, kind))
+		return -EAGAIN;
 	const struct fault *fault = s->fault_bypassed || is_words(start) ? NULL : fault_of(f, kind);
 	if (!fault || (!fault->fail_sends && !fault->delay_ns))
 		return send(s, se, start);

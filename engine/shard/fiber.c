@@ -225,6 +225,24 @@ static void refuse(struct far_req *req, const char *text)
 	dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, strlen(text));
 }
 
+/* In place of a one-way's handler: whoever leaves the group waits until it has returned. */
+static void run_oneway(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct fiber *fb = (struct fiber *)(void *)((uint8_t *)req - offsetof(struct fiber, req));
+	(void)user;
+	fb->oneway->fn(req, data, len, fb->oneway->user);
+	oneway_ended(fb->shard);
+}
+
+static const struct message_handler oneway_handler = {.fn = run_oneway, .kind = FAR_KIND_FIBER, .name = "one-way"};
+
+static void oneway_begin(struct fiber *fb)
+{
+	fb->oneway = fb->message;
+	fb->message = &oneway_handler;
+	atomic_fetch_add_explicit(&fb->shard->oneways_n, 1, memory_order_relaxed);
+}
+
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
@@ -267,6 +285,8 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->answer = req->answer; /* NONE, or ONEWAY */
 	if (likely(req->answer == ANSWER_NONE))
 		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
+	else if (req->session)                 /* those of the process's own nobody waits for */
+		oneway_begin(fb);
 	resume(fb);
 }
 

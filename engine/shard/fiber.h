@@ -57,6 +57,7 @@ struct fiber {
 	struct stack_context stack;
 	/* what it runs */
 	const struct message_handler *message; /* NULL: a typed function, req.fn */
+	const struct message_handler *oneway;  /* what `message` stands for, when it is a one-way's */
 	const uint8_t *body;
 	uint64_t body_len;
 	struct far_buf *buf; /* of the body beyond `line`, and the strings */

@@ -226,7 +226,7 @@ struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
 	r->base.owner = w->owner;
 	r->fork = w->fork;
 	r->types = w->types;
-	r->cls = w->cls;
+	rref_class_set(r, w->cls);
 	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
 	r->counted = true;
 	counter_add_shared(&s->rrefs->unknown_n, 1);
@@ -350,7 +350,7 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 		struct far_val root = tree_root(o->buf);
 		r->made = object_class_of(&root);
 		r->object = r->made ? root.u.custom.object : NULL;
-		r->cls = r->made ? r->made->hash : 0;
+		rref_class_set(r, r->made ? r->made->hash : 0);
 	}
 	if (tree)
 		own.tree = o->buf;
@@ -452,7 +452,7 @@ void rref_close(struct shard *s)
 	struct rref_leaks *leaks = atomic_load_explicit(&s->rrefs->leaks, memory_order_acquire); /* far_shutdown() */
 	timer_disarm(&s->wheel, &s->rrefs->again.timer);
 	timer_disarm(&s->wheel, &s->rrefs->say.timer);
-	s->rrefs->late_armed = false;
+	s->rrefs->say_at = 0;
 	rref_leaks_left(s, leaks);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		rref_leaks_of(s, se, leaks);

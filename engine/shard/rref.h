@@ -64,11 +64,13 @@ struct far_rref {
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
 	struct rref_id fork;          /* a user's */
 	bool owned;
-	bool failed;                         /* a user's: making the value has, or the owner did not know it */
-	bool told;                           /* likewise, but the owner was told, and has a fork: it is to be deleted */
-	bool counted;                        /* in unknown_n */
-	uint16_t types;                      /* bit (1 << enum far_type): what the value may be */
-	uint64_t cls;                        /* hash of its class; 0: no object, or a record that is expected */
+	bool failed;    /* a user's: making the value has, or the owner did not know it */
+	bool told;      /* likewise, but the owner was told, and has a fork: it is to be deleted */
+	bool counted;   /* in unknown_n */
+	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
+	 * thread reads it while its home may hear more: rref_class(). */
+	_Atomic uint64_t cls;
 	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
 	char owner_name[FAR_NAME_MAX];
 	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
@@ -99,6 +101,15 @@ struct far_rref {
 static inline void rref_owner_is(struct far_rref *r, const char *name)
 {
 	memcpy(r->owner_name, name, strnlen(name, sizeof r->owner_name - 1));
+}
+
+static inline uint64_t rref_class(const struct far_rref *r)
+{
+	return atomic_load_explicit(&r->cls, memory_order_relaxed);
+}
+static inline void rref_class_set(struct far_rref *r, uint64_t cls)
+{
+	atomic_store_explicit(&r->cls, cls, memory_order_relaxed);
 }
 
 /** What a result's references are kept by until the receiver says that the owner knows of its own. In a buffer. */
@@ -161,8 +172,15 @@ struct rref_table {
 struct rref_leaks {
 	_Atomic unsigned named_n;
 	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
-	bool lost;                         /* some peer was: what peers held that are gone is no leak */
+	bool lost; /* some peer was, or went at its deadline: what peers held that are gone is no leak */
 };
+
+/** Words that wait alike, so that the first is due first. */
+struct rref_late {
+	struct rref_note *first, *last;
+};
+
+#define RREF_LATE_QUEUES 6u
 
 struct rref_shard {
 	struct rref_table records, forks;
@@ -181,9 +199,11 @@ struct rref_shard {
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
-	struct rref_note *late; /* those that are said later, and when the first is due */
+	struct rref_late
+		late[RREF_LATE_QUEUES]; /* those that are said later: on purpose, and by how often they failed */
+	uint32_t late_n;
 	struct shard_timer say;
-	bool late_armed;
+	uint64_t say_at; /* when the first is due; 0: none is */
 	struct rref_op batch[RREF_OPS_MAX];
 };
 
@@ -309,16 +329,13 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 void rref_take_arguments(struct far_req *req, struct rref_open *open);
 /** Runs it if nothing is awaited; `unknown` has been 1 more than that. */
 void rref_open_go(struct shard *s, struct rref_open *open);
-/** `body` before its end, which is a request to make a value; `object`: by a method of that. */
-void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
-		     uint64_t len);
 /** The function of a request; NULL: it was refused. */
 const struct function *rref_function_of(struct far_req *req, struct rref_function f);
 /** Is it this life and this shard that is asked; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
-/** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
-void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 void rref_malformed(struct far_req *req);
+/** There is no room to keep the request open. */
+void rref_refuse_open(struct far_req *req);
 /** Ends a request that was not run. */
 void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
@@ -329,8 +346,6 @@ void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint
 void rref_open_step(struct shard *s, struct rref_open *open);
 /** Nobody awaits the answer any more. */
 void rref_gone(struct shard *s, struct far_deferred *d);
-/** It was answered: takes the value out of it. false: it waits on. */
-void rref_answered(struct shard *s, struct far_deferred *d);
 /** Puts a value that holds references into the record, or an error. Whoever owns it. */
 void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan);
 /** Ends a fetch that waits, with the record's value. */
@@ -338,6 +353,17 @@ void rref_fetched(struct shard *s, struct rref_open *open);
 void rref_open_free(struct rref_open *open);
 /** The arguments' references of a request that is over. */
 void rref_let_go(struct far_deferred *d);
+
+/* rref_make.c: requests to make a value */
+/** `body` before its end, which is a request to make a value; `object`: by a method of that. */
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		     uint64_t len);
+/** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
+void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
+/** It was answered: takes the value out of it. false: it waits on. */
+void rref_answered(struct shard *s, struct far_deferred *d);
+/** Nobody awaits any more what it was to make. When its caller cancelled it, he says why: FAILED. */
+void rref_make_gone(struct shard *s, struct rref_open *open);
 
 /* ---- calls whose arguments hold references ---- */
 

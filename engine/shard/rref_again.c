@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Words about references that are said later: those that failed, after ever longer waits, and those that are late on
- * purpose. They are few, so the list is looked through. What becomes of one reference is never said by two words at
- * once, so none overtakes another that it should not.
+ * purpose. There may be as many as references, so each wait has a queue of its own, in which who comes last is due
+ * last. What becomes of one reference is never said by two words at once, so none overtakes another that it should not.
  */
 #include "shard/fault.h"
 
@@ -16,26 +16,60 @@ static enum far_fault_kind fault_kind(const struct rref_note *note)
 		return FAR_FAULT_FORK;
 	case RREF_ACCEPT:
 		return FAR_FAULT_ACCEPT;
-	default:
+	default: /* FAILED is said in place of a DELETE */
 		return FAR_FAULT_DELETE;
 	}
 }
 
-static void arm(struct shard *s);
+static_assert(RREF_LATE_QUEUES == FAULT_SENDS_MAX, "by tries, of which the last is not said again; 0: on purpose");
 
-/* Those that are due leave the list first: what is said may add others. */
+/* The queue whose first is due first; NULL: there is none. */
+static struct rref_late *first_due(struct rref_shard *rs)
+{
+	struct rref_late *due = NULL;
+	for (struct rref_late *q = rs->late; q < rs->late + RREF_LATE_QUEUES; q++)
+		if (q->first && (!due || q->first->due < due->first->due))
+			due = q;
+	return due;
+}
+
+static void on_due(struct shard *s, struct shard_timer *t);
+
+static void arm(struct shard *s)
+{
+	struct rref_shard *rs = s->rrefs;
+	const struct rref_late *q = first_due(rs);
+	uint64_t at = q ? q->first->due : 0;
+	if (at == rs->say_at)
+		return;
+	if (rs->say_at)
+		timer_disarm(&s->wheel, &rs->say.timer);
+	rs->say_at = at;
+	rs->say.fn = on_due;
+	if (at)
+		timer_arm(&s->wheel, &rs->say.timer, at);
+}
+
+static void take(struct rref_shard *rs, struct rref_late *q, struct rref_note **at, struct rref_note *before)
+{
+	struct rref_note *note = *at;
+	*at = note->next;
+	if (q->last == note)
+		q->last = before;
+	rs->late_n--;
+}
+
+/* Those that are due leave the queues first: what is said may add others. */
 static void on_due(struct shard *s, struct shard_timer *t)
 {
+	struct rref_shard *rs = s->rrefs;
 	uint64_t now = clock_now(s->config.clock);
-	struct rref_note *note, *due = NULL, **due_end = &due, **at = &s->rrefs->late;
+	struct rref_note *note, *due = NULL, **due_end = &due;
+	struct rref_late *q;
 	(void)t;
-	s->rrefs->late_armed = false;
-	while ((note = *at)) {
-		if (note->due > now) {
-			at = &note->next;
-			continue;
-		}
-		*at = note->next;
+	rs->say_at = 0;
+	while ((q = first_due(rs)) && (note = q->first)->due <= now) {
+		take(rs, q, &q->first, NULL);
 		note->next = NULL;
 		*due_end = note;
 		due_end = &note->next;
@@ -47,25 +81,20 @@ static void on_due(struct shard *s, struct shard_timer *t)
 	arm(s);
 }
 
-static void arm(struct shard *s)
+/* `queue`: of those that wait as long. After a delay was made shorter it is looked through once for each. */
+static void later(struct shard *s, struct rref_note *note, uint64_t ns, unsigned queue)
 {
-	struct rref_shard *rs = s->rrefs;
-	uint64_t at = TIME_NEVER;
-	for (const struct rref_note *note = rs->late; note; note = note->next)
-		at = note->due < at ? note->due : at;
-	if (rs->late_armed)
-		timer_disarm(&s->wheel, &rs->say.timer);
-	rs->late_armed = at != TIME_NEVER;
-	rs->say.fn = on_due;
-	if (rs->late_armed)
-		timer_arm(&s->wheel, &rs->say.timer, at);
-}
-
-static void later(struct shard *s, struct rref_note *note, uint64_t ns)
-{
+	struct rref_late *q = &s->rrefs->late[queue];
+	struct rref_note **at = q->last ? &q->last->next : &q->first;
 	note->due = time_after(clock_now(s->config.clock), ns);
-	note->next = s->rrefs->late;
-	s->rrefs->late = note;
+	if (q->last && q->last->due > note->due)
+		for (at = &q->first; (*at)->due <= note->due;)
+			at = &(*at)->next;
+	note->next = *at;
+	*at = note;
+	if (!note->next)
+		q->last = note;
+	s->rrefs->late_n++;
 	arm(s);
 }
 
@@ -76,7 +105,7 @@ bool rref_note_again(struct shard *s, struct rref_note *note)
 		return false;
 	for (unsigned i = 1; i < note->tries; i++)
 		ns += ns / 2;
-	later(s, note, ns);
+	later(s, note, ns, note->tries);
 	return true;
 }
 
@@ -103,22 +132,32 @@ bool rref_note_fault(struct shard *s, struct rref_note *note)
 		return false;
 	note->delayed = true;
 	counter_add_shared(&f->delayed[kind], 1);
-	later(s, note, fault->delay_ns);
+	later(s, note, fault->delay_ns, 0);
 	return true;
+}
+
+static struct rref_note *take_of_session(struct rref_shard *rs, struct rref_late *q, uint32_t session,
+					 struct rref_note *all)
+{
+	struct rref_note *note, *before = NULL, **at = &q->first;
+	while ((note = *at)) {
+		if (note->session != session) {
+			before = note;
+			at = &note->next;
+			continue;
+		}
+		take(rs, q, at, before);
+		note->next = all;
+		all = note;
+	}
+	return all;
 }
 
 void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, const char *text)
 {
-	struct rref_note *note, *all = NULL, **at = &s->rrefs->late;
-	while ((note = *at)) {
-		if (note->session != session) {
-			at = &note->next;
-			continue;
-		}
-		*at = note->next;
-		note->next = all;
-		all = note;
-	}
+	struct rref_note *note, *all = NULL;
+	for (unsigned i = 0; i < RREF_LATE_QUEUES; i++)
+		all = take_of_session(s->rrefs, &s->rrefs->late[i], session, all);
 	while ((note = all)) {
 		all = note->next;
 		rref_note_done(s, note, status, text);

@@ -209,7 +209,7 @@ void rref_notes_drop(struct shard *s, struct session *se, enum far_status status
 		all = note->next;
 		rref_note_done(s, note, status, lost);
 	}
-	if (s->rrefs->late)
+	if (s->rrefs->late_n)
 		rref_late_drop(s, se->index, status, lost);
 }
 

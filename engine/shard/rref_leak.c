@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What is left at the end, in words. All leave at once, so a peer's session may end before we look: who held what here
- * is kept until it is known how the leaving ended, and told when nobody was lost.
+ * is kept until it is known how the leaving ended, and told when nobody was lost or late.
  */
 #include "shard/rref.h"
 
@@ -59,7 +59,8 @@ static void say_left(const struct shard *s, const struct rref_left *l, struct rr
 void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks)
 {
 	struct rref_left l;
-	for (const struct rref_fork *f = leaks ? se->rref_forks : NULL; f; f = f->next) {
+	/* Of those that are about to be lost, too, some sessions are still there. */
+	for (const struct rref_fork *f = leaks && !leaks->lost ? se->rref_forks : NULL; f; f = f->next) {
 		left_of(s, se, f, &l);
 		say_left(s, &l, leaks);
 	}

@@ -19,7 +19,7 @@ static void put(void *ctx, const struct far_rref *rref, uint8_t *dst)
 			      .id = r->base.id,
 			      .fork = rref_name(sharing->life, sharing->giver, 0, p->first + p->n),
 			      .types = r->types,
-			      .cls = r->cls};
+			      .cls = rref_class(r)};
 	rref_ref(&r->base);
 	p->at[p->n++] = r;
 	p->left++;
@@ -162,8 +162,8 @@ static struct far_rref *come_home(const struct rref_adopting *a, const struct rr
 {
 	struct shard *s = a->shard;
 	struct far_rref *r = rref_record(s, w->id);
-	if (r && r->expected && !r->cls) /* whoever sent it knows more */
-		r->cls = w->cls;
+	if (r && r->expected && !rref_class(r)) /* whoever sent it knows more */
+		rref_class_set(r, w->cls);
 	if (!r || !a->result)
 		return r;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_note));

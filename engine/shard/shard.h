@@ -258,6 +258,7 @@ struct shard {
 	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
 	struct fault_late *fault_late; /* fault.h: calls and answers that are held back */
+	uint32_t fault_late_n;         /* calls among them */
 	bool fault_calls, fault_answers, fault_bypassed, fault_admits;
 	uint32_t deferred_n;       /* records */
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
@@ -287,7 +288,9 @@ struct shard {
 	_Atomic(struct shard_errand *) errands;             /* likewise, newest first */
 	_Atomic uint32_t errands_n;                         /* of those, and of those that are being run */
 	_Atomic uint32_t fanouts_begun, fanouts_ended;      /* ever; the difference is under way or handed over */
-	_Atomic bool stop;                                  /* for the keeper */
+	_Atomic uint32_t oneways_n; /* one-way messages that came and whose handlers have left the burst: a shutdown
+				     * waits for them, since nobody else does */
+	_Atomic bool stop;          /* for the keeper */
 	_Atomic uint32_t visitors;  /* threads that are handing an answer in: the shard is not freed under them */
 	_Atomic bool keeper_asleep; /* writer: the keeper; set while it holds the token, cleared when it has woken */
 	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
@@ -314,6 +317,11 @@ const struct far_req *shard_request(void);
 /** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
  * drives. */
 void shard_nudge(struct shard *s);
+/** Any thread: a handler of a one-way message, counted in `oneways_n`, has returned. */
+static inline void oneway_ended(struct shard *s)
+{
+	atomic_fetch_sub_explicit(&s->oneways_n, 1, memory_order_release); /* pairs with outstanding() */
+}
 /** Any thread: has the errand run by the shard soon, maybe before it returns. */
 void shard_post(struct shard *s, struct shard_errand *errand);
 

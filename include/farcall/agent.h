@@ -39,7 +39,7 @@ enum far_connect {
 
 /** What far_shutdown() does about remote references that somebody in the group still holds then. */
 enum far_leaks {
-	FAR_LEAKS_TELL,   /* names each and who holds it on stderr */
+	FAR_LEAKS_TELL,   /* names each and who holds it on stderr; holders elsewhere only when all left in order */
 	FAR_LEAKS_IGNORE, /* nothing */
 	FAR_LEAKS_FAIL    /* the same as TELL, and returns FAR_LEAKED, naming the first ones, unless it fails anyway */
 };
@@ -238,13 +238,13 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
 
 /**
  * Leaves the group: waits until every living member has called far_shutdown() too and the calls of all are answered,
- * those included that handlers make meanwhile and do not wait for, at most `timeout_ns` (0: 60 s), then stops and frees
- * the agent, whatever is returned. Until then handlers go on serving. Rank 0 leaves last. Blocks; no other thread may
- * be inside a call on this agent. Futures stay valid until freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member
- * that did not come, or that still had calls; FAR_PEER_LOST, naming each that died before and did not come back;
- * FAR_LEAKED (opts.leaks). FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of
- * handlers that are still there return FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it
- * takes; stderr tells of both.
+ * those included that handlers make meanwhile and do not wait for, and all handlers of one-way messages have returned,
+ * at most `timeout_ns` (0: 60 s), then stops and frees the agent, whatever is returned. Until then handlers go on
+ * serving. Rank 0 leaves last. Blocks; no other thread may be inside a call on this agent. Futures stay valid until
+ * freed. Returns FAR_OK; FAR_TIMEOUT, `err` naming each member that did not come, still had calls, or left at a
+ * deadline of its own; FAR_PEER_LOST, naming each that died before and did not come back; FAR_LEAKED (opts.leaks).
+ * FAR_WOULD_DEADLOCK in a handler (nothing is freed then). In the end the waits of handlers that are still there return
+ * FAR_CANCELLED: fibers get a second to end, blocking handlers as long as it takes; stderr tells of both.
  */
 enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 

@@ -43,7 +43,8 @@ enum far_status far_msg_call(struct far_agent *agent, struct far_to to, uint16_t
  * Sends a one-way message to handler `id`: no reply, no error from there, no call slot. `data` is copied or sent before
  * it returns. Never blocks. It is delivered at most once, in order with the other one-way messages from this worker's
  * shard to that one, and lost only with the peer (or when it is dropped there, which is counted: no such handler,
- * its deadline passed, no memory). Leaving the group by far_shutdown() waits until it was delivered.
+ * its deadline passed, no memory). Leaving the group by far_shutdown() waits until it was delivered and its
+ * handler has returned, whatever its kind.
  * The handler cannot answer: far_reply(), far_fail(), far_defer() say FAR_INVALID.
  * FAR_BUSY: too many are waiting for the peer to take them. Errors as far_rpc_async().
  */

@@ -44,7 +44,11 @@ enum far_status far_remote_to(struct far_agent *agent, struct far_to to, const c
  * their owner as far_rref_local_value().
  */
 enum far_status far_rref_to_here(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
-/** The same without waiting: a future for the caller to free. Never blocks. Also BUSY, as far_rpc_async(). */
+/**
+ * The same without waiting: a future for the caller to free. Never blocks. Also BUSY, as far_rpc_async(). Objects are
+ * copied on their owner too, since a future's value does not keep them: UNSUPPORTED, unless their class has a codec;
+ * far_rref_object() gives the object itself.
+ */
 enum far_status far_rref_to_here_async(struct far_rref *rref, uint64_t timeout_ns, struct far_future **out,
 				       struct far_err *err);
 

@@ -16,11 +16,11 @@ extern "C" {
 #define FAR_FAULT_LIST(X)                                                                                              \
 	X(CALL, "call")     /* request of far_rpc_*, far_msg_call*, far_fanout*, far_all_gather, far_barrier */        \
 	X(REMOTE, "remote") /* request to make a value and keep it */                                                  \
-	X(FETCH, "fetch")   /* request for a value: far_rref_to_here* */                                               \
+	X(FETCH, "fetch")   /* request for a value, or what it is: far_rref_to_here*, far_rref_type* */                \
 	X(METHOD, "method") /* request to call a method on a value, its result kept there or not */                    \
 	X(FORK, "fork")     /* to the owner: this reference is mine */                                                 \
 	X(ACCEPT, "accept") /* to who sent a reference in a result: the owner knows of mine */                         \
-	X(DELETE, "delete") /* to the owner: this reference is not mine any more */                                    \
+	X(DELETE, "delete") /* to the owner: this reference is not mine any more, or its making has failed */          \
 	X(REPLY, "reply")   /* answer of this worker to a request of any of the first four kinds, errors included */
 
 enum far_fault_kind {
@@ -39,7 +39,8 @@ struct far_fault {
 	 * FAR_INJECTED, executed YES, in place of the answer.
 	 */
 	unsigned fail_sends;
-	/** Each send that does not fail leaves so much later. The caller's time-out goes on meanwhile. */
+	/** Each send that does not fail leaves so much later. The caller's time-out goes on meanwhile. Of the calls of
+	 * a shard, opts.calls at most are held back at once; those beyond are FAR_BUSY. */
 	uint64_t delay_ns;
 	/** Only so many messages from now on; those that it fails or delays count. 0: all. */
 	uint64_t messages;
@@ -66,7 +67,8 @@ void far_fault_counts_read(struct far_agent *agent, struct far_fault_counts *out
 /**
  * Waits until nothing is under way about references of this worker: none that its owner has yet to confirm, no FORK,
  * ACCEPT or DELETE that is not answered. At most `timeout_ns` (0: the agent's default, as for a call). Where waiting is
- * allowed. TIMEOUT, naming how many are left; WOULD_DEADLOCK, CANCELLED as far_future_wait().
+ * allowed. TIMEOUT, naming how many are left, or the shard that a handler keeps from saying so; WOULD_DEADLOCK,
+ * CANCELLED as far_future_wait().
  */
 enum far_status far_rref_flush(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 

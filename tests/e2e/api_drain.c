@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye, a
- * member that dies meanwhile, values that refer to each other across workers; and what is done about leaks.
+ * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye,
+ * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
+ * and what is done about leaks.
  */
 #include "api_spawn.h"
 
@@ -29,7 +30,7 @@ static enum far_status hop(struct far_req *req, const struct far_val *args, size
 	if (left > 0) {
 		far_worker_self(agent, &me);
 		enum far_status status = far_rpc_async_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "d::hop",
-							  FAR_ARGS(left - 1), NULL, &f, &err);
+							  FAR_ARGS(left - 1), NULL, &f, NULL);
 		if (status) /* the deadline of its shutdown has passed */
 			return status;
 		far_future_free(f);
@@ -55,12 +56,56 @@ static enum far_status echo(struct far_req *req, const struct far_val *args, siz
 	return far_return(req, &args[0]);
 }
 
+/* Until the end. */
+static enum far_status stay(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_future *f;
+	(void)args;
+	(void)n;
+	(void)user;
+	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
+	far_future_wait(f, FAR_FOREVER, NULL, NULL);
+	far_future_free(f);
+	return far_return(req, NULL);
+}
+
 static const struct far_function functions[] = {
+	{"d::stay() -> none", FAR_KIND_FIBER, stay, NULL},
 	{"d::hop(int left) -> none", FAR_KIND_FIBER, hop, NULL},
 	{"d::keep(rref r) -> rref", FAR_KIND_FIBER, keep, NULL},
 	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
 };
-static struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof functions[0]};
+
+enum { NOTE_FIBER = 7, NOTE_BLOCKING };
+
+/* A one-way message that takes its time, and then has the next worker called: once more, whoever waits for that. */
+static void note(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct far_agent *agent = far_req_agent(req);
+	struct far_worker_info me;
+	struct far_future *f;
+	struct far_err e;
+	(void)data;
+	(void)len;
+	(void)user;
+	CHECK_STATUS(far_future_create(&f, &e), FAR_OK, &e);
+	far_future_wait(f, 100 * FAR_MS, NULL, NULL);
+	far_future_free(f);
+	far_worker_self(agent, &me);
+	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "d::hop", FAR_ARGS(0), NULL,
+				      &f, &e),
+		     FAR_OK, &e);
+	far_future_free(f);
+}
+
+static const struct far_msg_handler messages[] = {
+	{NOTE_FIBER, FAR_KIND_FIBER, note, NULL},
+	{NOTE_BLOCKING, FAR_KIND_BLOCKING, note, NULL},
+};
+static struct far_opts opts = {.messages = messages,
+			       .messages_n = sizeof messages / sizeof messages[0],
+			       .functions = functions,
+			       .functions_n = sizeof functions / sizeof functions[0]};
 
 /* Four chains of calls, each worker having nothing outstanding for most of the time: all are run to their ends. */
 static int chains(int rank)
@@ -75,6 +120,20 @@ static int chains(int rank)
 	}
 	check_leave(agent);
 	CHECK(atomic_load(&hops) == CHAINS * HOPS / WORLD);
+	return 0;
+}
+
+/* Each sends one-way messages to the next one and to itself, and leaves: what their handlers call has been done. */
+static int oneways(int rank)
+{
+	struct far_agent *agent = check_join(&opts);
+	for (int i = 0; i < 2; i++)
+		for (uint16_t id = NOTE_FIBER; id <= NOTE_BLOCKING; id++)
+			CHECK_STATUS(
+				far_msg_post(agent, (struct far_to){(rank + i) % WORLD, -1}, id, NULL, 0, NULL, &err),
+				FAR_OK, &err);
+	check_leave(agent);
+	CHECK(atomic_load(&hops) == 4);
 	return 0;
 }
 
@@ -182,11 +241,13 @@ static int garbage_fails(int rank)
 	return garbage(rank, FAR_LEAKS_FAIL);
 }
 
-/* Calls that lead to others for ever. */
-static int late(int rank)
+/* Calls that lead to others for ever, and one whose deadline comes first: the others see it go, and with it the chain
+ * ends. They name it. */
+static int late(int rank, int first)
 {
 	struct far_agent *agent = check_join(&opts);
 	struct far_future *f;
+	char name[32];
 	if (rank == 0) {
 		CHECK_STATUS(
 			far_rpc_async_to(agent, (struct far_to){1, -1}, "d::hop", FAR_ARGS(1000000), NULL, &f, &err),
@@ -194,9 +255,48 @@ static int late(int rank)
 		far_future_free(f);
 	}
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
-	enum far_status status = far_shutdown(agent, (rank ? 20000 : 300) * FAR_MS, &err);
-	/* Rank 0's deadline comes first: the others see it, and each other, go. */
-	CHECK(status == FAR_TIMEOUT || (rank && status == FAR_PEER_LOST));
+	CHECK_STATUS(far_shutdown(agent, (rank == first ? 300 : 20000) * FAR_MS, &err), FAR_TIMEOUT, &err);
+	snprintf(name, sizeof name, "\"worker%d\"", first);
+	if (rank != first && first)
+		CHECK_TEXT(&err, name);
+	else if (first == 0 && rank)
+		CHECK_TEXT(&err, "rank 0");
+	return 0;
+}
+
+static int late_first(int rank)
+{
+	return late(rank, 0);
+}
+
+static int late_last(int rank)
+{
+	return late(rank, 2);
+}
+
+/* The last one leaves at its deadline, with a reference to a value of 1's: no leak, since it could not give it back. */
+static int late_holder(int rank)
+{
+	char path[] = "/tmp/farcall-drain-XXXXXX", text[8192];
+	opts.leaks = FAR_LEAKS_FAIL;
+	struct far_agent *agent = check_join(&opts);
+	struct far_rref *r = NULL;
+	struct far_future *f;
+	if (rank == 2) {
+		CHECK_STATUS(far_remote_to(agent, (struct far_to){1, -1}, "d::echo", FAR_ARGS(1), NULL, &r, &err),
+			     FAR_OK, &err);
+		CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_OK, &err);
+		CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){2, -1}, "d::stay", FAR_NOARGS, NULL, &f, &err),
+			     FAR_OK, &err);
+		far_future_free(f);
+	}
+	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
+	int before = catch_stderr(path);
+	enum far_status status = far_shutdown(agent, (rank == 2 ? 300 : 20000) * FAR_MS, &err);
+	caught(before, path, text, sizeof text);
+	CHECK_STATUS(status, FAR_TIMEOUT, &err);
+	CHECK(!strstr(text, "still held by"));
+	far_rref_free(r);
 	return 0;
 }
 
@@ -205,8 +305,8 @@ int main(void)
 	static const struct {
 		spawn_main *body;
 		int killed;
-	} all[] = {{chains, -1},          {one_dies, 2},       {garbage_told, -1},
-		   {garbage_ignored, -1}, {garbage_fails, -1}, {late, -1}};
+	} all[] = {{chains, -1},        {oneways, -1},    {one_dies, 2},   {garbage_told, -1}, {garbage_ignored, -1},
+		   {garbage_fails, -1}, {late_first, -1}, {late_last, -1}, {late_holder, -1}};
 	int bad = 0;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct spawned s = spawn(WORLD, all[i].body);

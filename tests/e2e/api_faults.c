@@ -5,6 +5,7 @@
  */
 #include "api_spawn.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 enum { WORLD = 3 };
@@ -87,7 +88,22 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 	return far_return(req, &v);
 }
 
+static _Atomic bool held, let_go;
+
+/* Keeps its shard to itself until it is told. */
+static enum far_status hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args;
+	(void)n;
+	(void)user;
+	atomic_store(&held, true);
+	while (!atomic_load(&let_go)) /* the hang guard ends it */
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return far_return(req, NULL);
+}
+
 static const struct far_function functions[] = {
+	{"f::hold() -> none", FAR_KIND_INLINE, hold, NULL},
 	{"f::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
 	{"f::fetch(rref r) -> Any", FAR_KIND_FIBER, fetch, NULL},
 	{"f::slow(int ms) -> int", FAR_KIND_FIBER, slow, NULL},
@@ -202,6 +218,14 @@ static void making(void)
 	CHECK_STATUS(far_rref_to_here(r[0], 0, &v, &err), FAR_OK, &err);
 	fault(FAR_FAULT_FETCH, 0, 50 * FAR_MS, 1);
 	CHECK_STATUS(far_rref_to_here(r[0], FAR_MS, &v, &err), FAR_TIMEOUT, &err);
+	clear();
+	/* What a value is is asked as the value is. */
+	const char *type;
+	fault(FAR_FAULT_METHOD, 1, 0, 0);
+	fault(FAR_FAULT_FETCH, 1, 0, 1);
+	CHECK_STATUS(far_rref_type(r[0], 0, &type, &err), FAR_INJECTED, &err);
+	CHECK_STATUS(far_rref_type(r[0], 0, &type, &err), FAR_OK, &err);
+	CHECK(strcmp(type, "int") == 0);
 	clear();
 	for (int i = 0; i < 3; i++)
 		far_rref_free(r[i]);
@@ -370,6 +394,22 @@ static void defaults(void)
 	expect_clean();
 }
 
+/* A shard that does not come to say what is under way. Expect TIMEOUT, naming it, and OK when it is back. */
+static void busy_flush(void)
+{
+	struct far_future *f;
+	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){0, -1}, "f::hold", FAR_NOARGS, NULL, &f, &err), FAR_OK,
+		     &err);
+	while (!atomic_load(&held)) /* nobody waits here: the shard's own thread runs it */
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	CHECK_STATUS(far_rref_flush(agent, 50 * FAR_MS, &err), FAR_TIMEOUT, &err);
+	CHECK_TEXT(&err, "shard 0 of worker");
+	atomic_store(&let_go, true);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+	expect_clean();
+}
+
 static void debug_info(void)
 {
 	enum { MANY = 128 };
@@ -397,6 +437,7 @@ static int worker(int rank)
 		short_making();
 		fan_outs();
 		defaults();
+		busy_flush();
 		debug_info();
 	}
 	check_leave(agent);

@@ -3,6 +3,7 @@
 #include "fake_member.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 TestSuite(ctl_leave, .init = members_setup, .fini = members_teardown);
 
@@ -68,24 +69,172 @@ Test(ctl_leave, leave_names_who_goes_on)
 	result(0, FAR_TIMEOUT, "still have calls: rank 1 (worker \"w1\")");
 }
 
-/* It dies after its first bye, and after its second. Expect no error: it had left in order. */
+/* One of `n` dies `steps` after all began to leave; `lazily`: nobody has a session with it. Returns what the others say
+ * of that: all of them the same, and long before their deadline. FAR_PENDING: it had left before. */
+static enum far_status dies_after(int n, int steps, bool lazily)
+{
+	enum far_status status = FAR_PENDING;
+	(lazily ? join_lazily : join)(n);
+	uint64_t began = world->now;
+	leave_all(n, 60 * FAR_SEC);
+	for (int t = 0; t < steps; t++)
+		round_robin();
+	if (ctl_state(members[n - 1].ctl) != CTL_LEFT) {
+		member_end(&members[n - 1]);
+		run(true);
+		status = ctl_wait_settled(members[0].ctl, NULL);
+		cr_assert(status == FAR_OK || status == FAR_PEER_LOST, "%s", far_status_name(status));
+	}
+	run(true);
+	char lost[64];
+	snprintf(lost, sizeof lost, "lost before the shutdown: rank %d (worker \"w%d\")", n - 1, n - 1);
+	for (int i = 0; i < n - 1; i++)
+		result(i, status == FAR_PENDING ? FAR_OK : status, status == FAR_PEER_LOST ? lost : "");
+	cr_assert_lt(world->now - began, 10 * FAR_SEC, "nobody waits for the deadline");
+	for (int i = 0; i < n; i++)
+		member_end(&members[i]);
+	run_ticks(10);
+	return status;
+}
+
+/* It dies before its first bye, between that and its second, and after that. Expect that it is lost, and from its first
+ * bye on no error: it had left in order. */
+static void deaths(int n, bool lazily)
+{
+	int lost = 0, in_order = 0, steps = 0;
+	for (; steps < 100; steps++) {
+		enum far_status status = dies_after(n, steps, lazily);
+		if (status == FAR_PENDING)
+			break;
+		lost += status == FAR_PEER_LOST;
+		in_order += status == FAR_OK;
+		cr_assert(status == FAR_OK || !in_order, "lost after %d steps, in order after fewer", steps);
+	}
+	cr_assert_lt(steps, 100);
+	cr_assert_gt(lost, 0);
+	cr_assert_gt(in_order, 1);
+}
+
 Test(ctl_leave, death_between_the_byes)
 {
-	for (int steps = 1; steps < 12; steps++) {
-		join(3);
-		leave_all(3, 60 * FAR_SEC);
-		members[0].calls = 0;
-		for (int t = 0; t < steps; t++)
-			round_robin();
-		if (ctl_state(members[2].ctl) == CTL_LEAVING)
-			member_end(&members[2]);
-		run(true);
-		for (int i = 0; i < 2; i++)
-			cr_assert(ctl_state(members[i].ctl) == CTL_LEFT);
-		for (int i = 0; i < 3; i++)
-			member_end(&members[i]);
-		run_ticks(10);
+	deaths(3, false);
+}
+
+/* Nobody but rank 0 looks after those that they have no session with. */
+Test(ctl_leave, death_between_the_byes_on_demand)
+{
+	deaths(4, true);
+}
+
+/* One has calls again and again after the first byes, and one that had said the first dies: the others hear of it in
+ * every wave. */
+static void many_waves(int n)
+{
+	join_lazily(n);
+	members[1].calls = 1;
+	leave_all(n, 60 * FAR_SEC);
+	run_ticks(50);
+	member_end(&members[n - 1]); /* it had said its first */
+	for (unsigned hop = 0; hop < 6; hop++) {
+		unsigned from = 1 + hop % 2, to = 3 - from;
+		members[to].begun++;
+		members[to].calls = 1;
+		members[from].calls = 0;
+		run_ticks(900);
+		for (int i = 0; i < n - 1; i++)
+			cr_assert_eq(ctl_state(members[i].ctl), CTL_LEAVING, "hop %u", hop);
 	}
+	members[1].calls = 0;
+	uint64_t began = world->now;
+	run(true);
+	for (int i = 0; i < n - 1; i++)
+		result(i, FAR_OK, "");
+	cr_assert_lt(world->now - began, 10 * FAR_SEC);
+}
+
+Test(ctl_leave, death_and_many_waves)
+{
+	many_waves(4);
+}
+
+Test(ctl_leave, death_and_many_waves_of_many)
+{
+	many_waves(70);
+}
+
+/* The last one's deadline comes first, before it has said anything, and after. Expect that the others hear of it at
+ * once, and name it. */
+static void one_is_late(int n, bool lazily, bool said)
+{
+	(lazily ? join_lazily : join)(n);
+	members[said ? 1 : n - 1].calls = 1;
+	for (int i = 0; i < n; i++)
+		ctl_leave(members[i].ctl, i == n - 1 ? FAR_SEC : 60 * FAR_SEC);
+	for (int t = 0; t < 1200; t++) {
+		round_robin();
+		if (ctl_state(members[n - 1].ctl) == CTL_LEFT)
+			break;
+	}
+	char own[64], late[96];
+	snprintf(own, sizeof own, "%s", said ? "did not come: rank 1 (worker \"w1\")" : "1 calls of this worker");
+	result(n - 1, FAR_TIMEOUT, own);
+	member_end(&members[n - 1]);
+	members[1].calls = 0;
+	uint64_t began = world->now;
+	run(true);
+	cr_assert_lt(world->now - began, 10 * FAR_SEC);
+	snprintf(late, sizeof late, "left at the deadline of its own shutdown: rank %d (worker \"w%d\")", n - 1, n - 1);
+	for (int i = 0; i < n - 1; i++)
+		result(i, FAR_TIMEOUT, late);
+}
+
+Test(ctl_leave, one_is_late_before_its_bye)
+{
+	one_is_late(3, false, false);
+}
+
+Test(ctl_leave, one_is_late_after_its_bye)
+{
+	one_is_late(3, false, true);
+}
+
+Test(ctl_leave, one_is_late_on_demand)
+{
+	one_is_late(4, true, true);
+}
+
+/* A group that hears from rank 0. */
+Test(ctl_leave, one_is_late_of_many)
+{
+	one_is_late(70, true, false);
+}
+
+/* Rank 0's deadline comes first. Expect that the others do not take it for lost. */
+static void rank_0_is_late(int who, const char *own, const char *others)
+{
+	join(3);
+	members[who].calls = 1;
+	ctl_leave(members[0].ctl, FAR_SEC);
+	ctl_leave(members[1].ctl, 60 * FAR_SEC);
+	ctl_leave(members[2].ctl, 60 * FAR_SEC);
+	run_ticks(1200);
+	result(0, FAR_TIMEOUT, own);
+	member_end(&members[0]);
+	run_ticks(10);
+	members[2].calls = 0;
+	run(true);
+	for (int i = 1; i < 3; i++)
+		result(i, FAR_TIMEOUT, others);
+}
+
+Test(ctl_leave, rank_0_is_late_after_its_bye)
+{
+	rank_0_is_late(2, "did not come: rank 2 (worker \"w2\")", "rank 0 has closed the store");
+}
+
+Test(ctl_leave, rank_0_is_late_before_its_bye)
+{
+	rank_0_is_late(0, "1 calls of this worker", "\"w0\" (rank 0), which hosts the store");
 }
 
 Test(ctl_leave, leave_names_who_does_not_come)

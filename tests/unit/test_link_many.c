@@ -85,6 +85,35 @@ static void expect_idle(unsigned n)
 	}
 }
 
+/* More peers sleep than are kicked in a burst. Expect that all of them are, by the flush and not before. */
+Test(link_many, kicks_wait_for_the_flush)
+{
+	enum { SLEEPERS = 50 };
+	static_assert(SLEEPERS > LINK_BURST && SLEEPERS <= FAR_LINK_TOLD_MAX, "more than a burst, all of them told");
+	struct nic_pkt pkts[16];
+	bench.fabric.wake = false;
+	connect_many(SLEEPERS);
+	struct nic_queue *q0 = bench.ends[0].q, *q1 = bench.ends[1].q;
+	for (unsigned e = 0; e < 2; e++)
+		for (unsigned i = 0; i < SLEEPERS; i++)
+			cr_assert_eq(bench_send(e, at[e][i], 0, 8), 0);
+	settle();
+	q1->ops->arm(q1);
+	for (unsigned i = 0; i < 10; i++)
+		q0->ops->recv(q0, pkts, 16);
+	uint64_t kicks = bench.fabric.kicks;
+	for (unsigned i = 0; i < SLEEPERS; i++) {
+		cr_assert(port_of(0)->peers[at[0][i]]->asleep_there, "%u", i);
+		cr_assert_eq(bench_send(0, at[0][i], 1, 8), 0);
+	}
+	cr_assert_eq(bench.fabric.kicks, kicks);
+	q0->ops->flush(q0);
+	cr_assert_eq(bench.fabric.kicks, kicks + SLEEPERS);
+	q0->ops->flush(q0);
+	cr_assert_eq(bench.fabric.kicks, kicks + SLEEPERS);
+	q1->ops->disarm(q1);
+}
+
 /* ---- calls ---- */
 
 struct word {

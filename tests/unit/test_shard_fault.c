@@ -76,6 +76,26 @@ Test(shard_fault, call_is_late)
 	cr_assert_eq(faults.delayed[FAR_FAULT_CALL], 1u);
 }
 
+/* More than there are call slots. Expect them refused, those of other kinds not, and room again when some have gone. */
+Test(shard_fault, late_without_end)
+{
+	struct result r = {0}, refused = {0}, other = {0};
+	uint32_t held = 0;
+	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
+	while (call(&r, 1 * FAR_MS, "x", 1) == 0)
+		cr_assert_leq(++held, shard->calls_n);
+	cr_assert_eq(held, shard->calls_n);
+	cr_assert_eq(shard->counters.calls_waiting, held);
+	cr_assert_eq(call(&refused, FAR_FOREVER, "x", 1), -EAGAIN);
+	cr_assert_eq(faults.delayed[FAR_FAULT_CALL], held, "it is not counted");
+	advance(2 * FAR_MS);
+	cr_assert_eq(r.n, held);
+	cr_assert_eq(r.status, FAR_TIMEOUT);
+	cr_assert_eq(call(&other, FAR_FOREVER, "x", 1), 0);
+	advance(6 * FAR_MS);
+	expect_sent(HEAD_REQUEST);
+}
+
 /* Its time-out is shorter. Expect TIMEOUT then, executed NO. */
 Test(shard_fault, late_beyond_its_time)
 {
@@ -275,134 +295,6 @@ Test(shard_fault, made_and_not_told)
 	expect_said(NIC_PEER, 3, FAR_OK);
 	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
-	expect_empty();
-}
-
-/* ---- words ---- */
-
-/* FORK fails three times. Expect it after 1, 1.5 and 2.25 ms more, then all as ever. */
-Test(shard_fault, fork_fails_and_goes)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	static const uint64_t waits[] = {1000000, 1500000, 2250000};
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_FORK, 3, 0, 0);
-	call_with(1, &w, 1);
-	for (unsigned i = 0; i < 3; i++) {
-		cr_assert_eq(faults.failed[FAR_FAULT_FORK], i + 1);
-		advance(waits[i] - 200000);
-		cr_assert_eq(faults.failed[FAR_FAULT_FORK], i + 1, "too soon");
-		expect_nothing();
-		advance(400000);
-	}
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
-	expect_ran(1, 1);
-	cr_assert_eq(faults.failed[FAR_FAULT_FORK], 3u);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
-	expect_empty();
-}
-
-/* It always fails. Expect six sends, then the error, nothing run. */
-Test(shard_fault, fork_given_up)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_FORK, UINT32_MAX, 0, 0);
-	call_with(1, &w, 1);
-	for (int i = 0; i < 6; i++)
-		advance(10 * FAR_MS);
-	expect_error(1, FAR_INJECTED, FAR_EXECUTED_NO, "does not know");
-	cr_assert_eq(runs, 0u);
-	cr_assert_eq(faults.failed[FAR_FAULT_FORK], 6u);
-	expect_empty();
-}
-
-/* DELETE fails, ACCEPT is late. Expect both said in the end. */
-Test(shard_fault, delete_fails_and_goes)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_DELETE, 5, 0, 0);
-	call_with(1, &w, 1);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
-	expect_ran(1, 1);
-	for (int i = 0; i < 5; i++) {
-		expect_nothing();
-		cr_assert_eq(shard->rrefs->notes_n, 1u);
-		advance(10 * FAR_MS);
-	}
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
-	expect_empty();
-}
-
-/* Late by 5 ms, then the fault is cleared: what is held back stays so. */
-Test(shard_fault, fork_is_late)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_FORK, 0, 5 * FAR_MS, 0);
-	call_with(1, &w, 1);
-	clear(FAR_FAULT_FORK);
-	advance(4 * FAR_MS);
-	expect_nothing();
-	advance(2 * FAR_MS);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
-	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
-	expect_empty();
-}
-
-/* Its owner is lost while it is held back. Expect the request to end at once, and nothing said later. */
-Test(shard_fault, owner_lost_meanwhile)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_FORK, 0, 5 * FAR_MS, 0);
-	call_with(1, &w, 1);
-	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
-	passes(2);
-	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "");
-	advance(10 * FAR_MS);
-	expect_empty();
-}
-
-/* The shard ends meanwhile. Expect nothing left. */
-Test(shard_fault, end_meanwhile)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	set(FAR_FAULT_FORK, 3, 0, 0);
-	set(FAR_FAULT_DELETE, 3, 0, 0);
-	call_with(1, &w, 1);
-	cr_assert_eq(shard->rrefs->notes_n, 1u);
-}
-
-/* The owner has no room at first. Expect the word again after the wait, and the handler to run. */
-Test(shard_fault, owner_without_room)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	call_with(1, &w, 1);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
-	expect_nothing();
-	advance(2 * FAR_MS);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
-	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
-	expect_empty();
-}
-
-/* Never has any. Expect RESOURCE after six. */
-Test(shard_fault, owner_never_has_room)
-{
-	struct rref_wire w = wire(OTHER, 7, 8);
-	add_function("t::known(rref r) -> int");
-	call_with(1, &w, 1);
-	for (int i = 0; i < 6; i++) {
-		expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
-		advance(10 * FAR_MS);
-	}
-	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "does not know");
 	expect_empty();
 }
 

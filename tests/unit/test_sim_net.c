@@ -464,9 +464,9 @@ Test(sim_net, a_narrow_path_is_learned)
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
 	cr_assert_eq(sb_send(0, at_1, 5, 1300), 0);
 	sb_run(100000);
-	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1216);
+	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1024);
 	cr_assert_eq(sb_drain(1), 0);
-	cr_assert_eq(sb_send(0, at_1, 6, 1216), 0);
+	cr_assert_eq(sb_send(0, at_1, 6, 1024), 0);
 	sb_run(100000);
 	cr_assert_eq(sb_drain(1), 1);
 	narrow.mtu = 500;
