@@ -205,6 +205,7 @@ static struct {
 static void run_case(const struct test_case *c, const char *family)
 {
 	bool ok;
+	uint64_t began = now_ns();
 	if ((tally.only && strcmp(tally.only, c->name) != 0) || (tally.first_failure && tally.failed))
 		return;
 	running = c->name;
@@ -220,8 +221,12 @@ static void run_case(const struct test_case *c, const char *family)
 	alarm(0);
 	const char *why = !ok ? NULL : skip_reason ? skip_reason : unfit_reason;
 	const char *what = !ok ? "FAILED" : skip_reason ? "SKIP" : unfit_reason ? "not for this driver" : "ok";
+	unsigned took_s = (unsigned)((now_ns() - began) / 1000000000);
+	char time_text[32] = "";
+	if (took_s > 0)
+		snprintf(time_text, sizeof time_text, " (%u s)", took_s);
 	if (!tally.first_failure)
-		printf("%s%s: %s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "");
+		printf("%s%s: %s%s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "", time_text);
 	if (!ok && !tally.found)
 		tally.found = c->name;
 	fflush(stdout);

@@ -19,7 +19,15 @@ rc=0
 tell() { printf '\n@@ %s\n' "$*"; }
 log() { tell LOG "$*"; }
 
+now_s() {
+	read -r uptime _ </proc/uptime
+	echo "${uptime%.*}"
+}
+since=$(now_s)
 ok() { # name, the condition's status
+	took=$(($(now_s) - since))
+	since=$((since + took))
+	[ "$took" -lt 5 ] || log "$1: $took s"
 	if [ "$2" -eq 0 ]; then
 		tell PASS "$1"
 	else

@@ -238,6 +238,9 @@ while [ -n "$running" ]; do
 done
 wait
 machines=
+# Of what has ended, the machines above all: user and system. A subshell would tell its own.
+times >"$run/times"
+processor_s=$(sed -n '2s/[ms]/ /gp' "$run/times" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }')
 
 # ---- what came of it ----
 
@@ -271,6 +274,7 @@ if [ "$failed" -gt 0 ]; then
 	done
 	echo "----"
 fi
-echo "vm: $(basename "$plan" .sh) $*: $(($(date +%s) - began_all)) s"
+up=$(for id in $ids; do lines "$id" | sed -n 's/^UP after \([0-9]*\).*/\1/p'; done | sort -n | tail -n 1)
+echo "vm: $(basename "$plan" .sh) $*: $(($(date +%s) - began_all)) s, up after ${up:-?} s; $processor_s s of processors"
 echo "$passed passed, $failed failed, $skipped skipped"
 finish $((failed > 0))
