@@ -6,8 +6,8 @@ usage: tally.py LOG LABEL COUNTS
 
 A test that prints TAP (Criterion) counts by its cases; one whose last line is "N passed, N failed, N skipped" counts as
 it says; any other is one case. Its skips are the lines "SKIP: ..." (with FAR_TESTS_STRICT=1 they count as failed) and
-"SKIP-DATA: ..." (missing external data). One line of counts is appended to the file COUNTS. The tests that took longest
-are named.
+"SKIP-DATA: ..." (missing external data). Lines "SCRIPT.sh: WARNING: ..." are shown, once. One line of counts is
+appended to the file COUNTS. The tests that took longest are named.
 """
 import json
 import os
@@ -16,6 +16,7 @@ import sys
 
 STRICT = os.environ.get("FAR_TESTS_STRICT") == "1"
 OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
+WARNING = re.compile(r"[\w-]+\.sh: WARNING: ")
 TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
 OUTPUT_LINES = 60  # of a failed test
 SLOW = 6  # tests that are named
@@ -68,6 +69,7 @@ def main():
     log, label, out = sys.argv[1:]
     total = [0, 0, 0]
     times = []
+    warnings = set()
     with open(log, encoding="utf-8", errors="replace") as f:
         for line in f:
             test = json.loads(line)
@@ -77,6 +79,10 @@ def main():
             times.append((test["duration"], name))
             for skip in skips:
                 print(skip)
+            said = test.get("stdout", "").splitlines() + test.get("stderr", "").splitlines()
+            for warning in sorted(set(filter(WARNING.match, said)) - warnings):
+                warnings.add(warning)
+                print(warning)
             if not counts[1]:
                 continue
             print(f"FAILED: {label}: {name} ({test['result'].lower()}, {test['duration']:.1f} s)")

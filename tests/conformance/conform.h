@@ -137,8 +137,8 @@ void conform_flushed(const char *here);
 /** Joins and leaves as CONFORM does. */
 void conform_join(const char *here);
 void conform_leave(const char *here);
-/** A port that nobody listens to, and a store's address there: for groups beside the test's own. */
-int conform_free_port(const char *here);
+/** A port that is this worker's until it ends, and a store's address there: for groups beside the test's own. */
+int conform_own_port(const char *here);
 const char *conform_own_url(const char *here);
 /** From here on this worker may end by a signal, or without leaving. */
 void conform_may_die(void);

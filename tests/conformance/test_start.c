@@ -35,7 +35,7 @@ static struct far_agent *other_group(void)
 	struct far_opts opts = conform_opts;
 	struct far_agent *a = NULL;
 	if (rank == 0)
-		atomic_store(conform_shared(0), conform_free_port(HERE));
+		atomic_store(conform_shared(0), conform_own_port(HERE));
 	while (!atomic_load(conform_shared(0)))
 		conform_nap(FAR_MS);
 	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", (int)atomic_load(conform_shared(0)));

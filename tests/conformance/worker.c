@@ -3,6 +3,7 @@
 #include "run.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -153,21 +154,25 @@ void conform_leave(const char *here)
 		conform_fail(here, "left with references that somebody holds");
 }
 
-int conform_free_port(const char *here)
+/*
+ * Bound until the process ends, so that it is given to nobody else; with SO_REUSEADDR, so that a store may listen
+ * there, one after the other. FAR_STORE_FD, which serves one store of a process, is the group's own.
+ */
+int conform_own_port(const char *here)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) || getsockname(fd, (struct sockaddr *)&at, &len))
-		conform_fail(here, "no free port");
-	close(fd);
+	int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+	    bind(fd, (struct sockaddr *)&at, len) || getsockname(fd, (struct sockaddr *)&at, &len))
+		conform_fail(here, "no port of its own: %s", strerror(errno));
 	return ntohs(at.sin_port);
 }
 
 const char *conform_own_url(const char *here)
 {
 	static char url[64];
-	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", conform_free_port(here));
+	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", conform_own_port(here));
 	return url;
 }
 

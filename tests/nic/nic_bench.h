@@ -63,6 +63,7 @@ static unsigned case_head;   /* bytes of heads that the cases see: HEAD, or 0 of
 static int (*port_wrap)(struct nic_port *lower, unsigned queues, struct nic_port **out, struct nic_err *err);
 static bool over_network; /* packets take their time */
 static uint64_t slow = 1; /* how many times longer everything may take: an emulated machine */
+static bool brief;        /* fewer repetitions */
 static uint64_t patience_ns = UINT64_C(20000000000);
 static struct nic_caps caps; /* of what the cases see */
 static struct end ends[PEERS + 1];
@@ -84,6 +85,12 @@ static const char *unfit_reason; /* the driver promises less than the case needs
 /* Of a driver whose time is not the machine's; NULL: it is. Looking at the clock lets time pass. */
 static uint64_t (*other_now)(void);
 static int (*other_poll)(struct pollfd *fds, nfds_t n, int timeout_ms);
+
+/* How often something is repeated: so many times, or a third of it, twice at least. */
+static uint64_t repeats(uint64_t n)
+{
+	return !brief ? n : n < 6 ? 2 : n / 3;
+}
 
 static uint64_t now_ns(void)
 {

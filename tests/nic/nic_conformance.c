@@ -114,6 +114,8 @@ static void case_drop(void)
 
 /* ---- running ---- */
 
+enum { CASES_MAX = 32 };
+
 struct test_case {
 	const char *name;
 	void (*run)(void);
@@ -195,17 +197,27 @@ static void dir_remove(void)
 
 static struct {
 	unsigned passed, failed, skipped;
-	const char *only;   /* one case; NULL: all */
+	const char *only[CASES_MAX]; /* cases by name; none: all */
+	unsigned only_n;
 	const char *found;  /* the first that failed */
 	bool first_failure; /* ends it all */
 	bool defects, only_link;
 	const char *child; /* what this process is the other one of */
 } tally;
 
+static bool is_wanted(const char *name)
+{
+	for (unsigned i = 0; i < tally.only_n; i++)
+		if (strcmp(tally.only[i], name) == 0)
+			return true;
+	return !tally.only_n;
+}
+
 static void run_case(const struct test_case *c, const char *family)
 {
 	bool ok;
-	if ((tally.only && strcmp(tally.only, c->name) != 0) || (tally.first_failure && tally.failed))
+	uint64_t began = now_ns();
+	if (!is_wanted(c->name) || (tally.first_failure && tally.failed))
 		return;
 	running = c->name;
 	skip_reason = unfit_reason = NULL;
@@ -220,8 +232,12 @@ static void run_case(const struct test_case *c, const char *family)
 	alarm(0);
 	const char *why = !ok ? NULL : skip_reason ? skip_reason : unfit_reason;
 	const char *what = !ok ? "FAILED" : skip_reason ? "SKIP" : unfit_reason ? "not for this driver" : "ok";
+	unsigned took_s = (unsigned)((now_ns() - began) / 1000000000);
+	char time_text[32] = "";
+	if (took_s > 0)
+		snprintf(time_text, sizeof time_text, " (%u s)", took_s);
 	if (!tally.first_failure)
-		printf("%s%s: %s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "");
+		printf("%s%s: %s%s%s%s\n", family, c->name, what, why ? ": " : "", why ? why : "", time_text);
 	if (!ok && !tally.found)
 		tally.found = c->name;
 	fflush(stdout);
@@ -347,13 +363,26 @@ static void run_defects(void)
 }
 
 static const char usage[] =
-	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME] [--only-link | --defects] [--open] "
-	"[--slow N]\n"
+	"usage: nic_conformance --driver NAME [--args ARGS]... [--case NAME]... [--only-link | --defects] [--open] "
+	"[--slow N] [--brief]\n"
 	"  --args  what follows ':' in nic=; several: of each end one\n"
 	"  --only-link  of a datagram driver only the cases with a link over it: it may lose packets\n"
 	"  --open  other hosts may be reached, as with security=none\n"
 	"  --slow  everything may take N times longer\n"
+	"  --brief  a third of the repetitions\n"
 	"  --defects  is each of a list of broken drivers over this one found?\n";
+
+static bool is_case(const char *name)
+{
+	for (unsigned i = 0; connected_cases[i].name; i++)
+		if (strcmp(connected_cases[i].name, name) == 0)
+			return true;
+	for (unsigned i = 0; datagram_cases[i].name; i++)
+		if (strcmp(datagram_cases[i].name, name) == 0)
+			return true;
+	fprintf(stderr, "--case: there is no case \"%s\"\n", name);
+	return false;
+}
 
 static bool parse(int argc, char **argv)
 {
@@ -366,6 +395,10 @@ static bool parse(int argc, char **argv)
 		}
 		if (strcmp(argv[i], "--open") == 0) {
 			beyond_host = true;
+			continue;
+		}
+		if (strcmp(argv[i], "--brief") == 0) {
+			brief = true;
 			continue;
 		}
 		if (strcmp(argv[i], "--only-link") == 0) {
@@ -381,8 +414,8 @@ static bool parse(int argc, char **argv)
 				fprintf(stderr, "%s\n", err.text);
 		} else if (value && strcmp(argv[i], "--args") == 0 && driver_args_n < ARGS_MAX) {
 			driver_args[driver_args_n++] = value;
-		} else if (value && strcmp(argv[i], "--case") == 0) {
-			tally.only = value;
+		} else if (value && strcmp(argv[i], "--case") == 0 && tally.only_n < CASES_MAX && is_case(value)) {
+			tally.only[tally.only_n++] = value;
 		} else if (i + 2 < argc && strcmp(argv[i], "--child") == 0) {
 			tally.child = value;
 			snprintf(dir, sizeof dir, "%s", argv[i + 2]);

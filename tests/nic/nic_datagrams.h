@@ -224,7 +224,7 @@ static void case_datagram_bursts(void)
 	unsigned largest = 0;
 	two_places();
 	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
-	while (got < 20000) {
+	while (got < repeats(20000)) {
 		unsigned n = (unsigned)(seq % 40) + 1;
 		for (unsigned i = 0; i < n; i++, seq++)
 			if (datagram_send(0, at_1, seq, mix(seq) % (seq % 9 ? 200 : max)))
@@ -253,7 +253,7 @@ static void case_datagram_priorities(void)
 {
 	enum { PRIORITIES = NIC_PRIORITY_MAX + 1, ROUNDS = 30 };
 	two_places();
-	for (unsigned round = 0; round < ROUNDS; round++) {
+	for (unsigned round = 0; round < repeats(ROUNDS); round++) {
 		uint64_t limit = patience_limit(), first = 1000 + round * PRIORITIES, got;
 		unsigned came = 0, n;
 		while (came != (1u << PRIORITIES) - 1) {

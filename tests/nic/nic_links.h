@@ -121,7 +121,7 @@ static void case_thousand_links(void)
 	memset(sent, 0, sizeof sent);
 	memset(got, 0, sizeof got);
 	uint64_t limit = now_ns() + 2 * patience_ns;
-	for (uint64_t round = 0; round < 20000 || total < want; round++) {
+	for (uint64_t round = 0; round < repeats(20000) || total < want; round++) {
 		REQUIRE(over_network ? now_ns() < limit : round < 200000);
 		for (unsigned k = 0; k < 4 && round < 20000; k++) {
 			/* Some links often, the others now and then. */

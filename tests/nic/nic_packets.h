@@ -63,10 +63,11 @@ static void case_not_attached(void)
 static void case_order(void)
 {
 	struct nic_pkt pkts[BURST];
+	const uint64_t packets = repeats(20000);
 	uint64_t sent = 0, got = 0;
 	two();
-	while (got < 20000) {
-		while (sent < 20000 && send_one(0, at_1, sent, mix(sent) % (sent % 5 ? 32 : 3000)) == 0)
+	while (got < packets) {
+		while (sent < packets && send_one(0, at_1, sent, mix(sent) % (sent % 5 ? 32 : 3000)) == 0)
 			sent++;
 		flush(0);
 		unsigned n = take_soon(1, pkts, (unsigned)(got % BURST) + 1);
@@ -87,7 +88,7 @@ static void case_held(void)
 	/* Over a network what came in one packet is not to be held, it lies where packets arrive. */
 	uint64_t len = over_network ? 80000 : 500;
 	two();
-	for (unsigned round = 0; round < (over_network ? 5 : 20); round++) {
+	for (unsigned round = 0; round < repeats(over_network ? 5 : 20); round++) {
 		for (unsigned i = 0; i < HELD; i++) {
 			REQUIRE(send_soon(0, at_1, i, len + i * 100));
 			flush(0);
@@ -126,7 +127,7 @@ static void case_ring_full(void)
 	uint64_t sent = 0, got = 0;
 	int error = 0;
 	two();
-	for (unsigned round = 0; round < 10; round++) {
+	for (unsigned round = 0; round < repeats(10); round++) {
 		while ((error = send_one(0, at_1, sent, 8)) == 0)
 			sent++;
 		REQUIRE(error == -EAGAIN);
@@ -147,7 +148,7 @@ static void case_bulk_full(void)
 	struct nic_pkt pkts[BURST];
 	int error = 0;
 	two();
-	for (unsigned round = 0; round < 3; round++) {
+	for (unsigned round = 0; round < repeats(3); round++) {
 		uint64_t sent = 0, got = 0;
 		while (sent < caps.slots && (error = send_one(0, at_1, sent, caps.body_bytes_max / 2)) == 0)
 			sent++;
@@ -256,7 +257,7 @@ static void case_wake(void)
 		return;
 	}
 	two();
-	for (unsigned round = 0; round < (over_network ? 10 : 100); round++) {
+	for (unsigned round = 0; round < repeats(over_network ? 10 : 100); round++) {
 		REQUIRE(send_one(0, at_1, 1, 4) == 0);
 		flush(0);
 		REQUIRE(take_soon(1, &pkt, 1) == 1);
@@ -389,7 +390,7 @@ static void case_self(void)
 	end_open(0);
 	pair_up(0, 0, &self, &same);
 	REQUIRE(self == same);
-	for (unsigned i = 0; i < 3000; i++) {
+	for (unsigned i = 0; i < repeats(3000); i++) {
 		uint64_t len = i % 7 ? i % 32 : i * 50;
 		REQUIRE(send_one(0, self, i, len) == 0);
 		flush(0);

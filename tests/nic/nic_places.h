@@ -175,7 +175,7 @@ static void case_datagram_wake(void)
 	const struct nic_queue_ops *ops = ends[1].ops;
 	REQUIRE(!ops->kick == caps.wake);
 	REQUIRE(deliver(0, at_1, 1, 1, 64));
-	for (uint64_t round = 0; round < 50; round++) {
+	for (uint64_t round = 0; round < repeats(50); round++) {
 		/* What is on its way wakes as well: it is looked for until all is quiet. */
 		uint64_t limit = patience_limit();
 		for (bool quiet = false; !quiet;) {
@@ -206,7 +206,7 @@ static void case_datagram_arm_and_look(void)
 {
 	two_places();
 	REQUIRE(deliver(0, at_1, 1, 1, 64));
-	for (uint64_t round = 0; round < 50; round++) {
+	for (uint64_t round = 0; round < repeats(50); round++) {
 		uint64_t limit = patience_limit();
 		bool found = false;
 		for (unsigned tries = 0; !found && now_ns() < limit; tries++) {
@@ -413,7 +413,7 @@ static void case_gone(void)
 
 static void case_close_with_places(void)
 {
-	for (unsigned round = 0; round < 5; round++) {
+	for (unsigned round = 0; round < repeats(5); round++) {
 		struct nic_addr addr;
 		struct nic_err err = {""};
 		two_places();
@@ -439,7 +439,7 @@ static void case_close_with_places(void)
 /* Answers each number with the next one; asleep between them where the driver wakes. */
 static void play(unsigned e, uint32_t peer, bool begins)
 {
-	uint64_t next = begins ? 1 : 0, heard = 0, limit = now_ns() + UINT64_C(50000000000);
+	uint64_t next = begins ? 1 : 0, heard = 0, limit = now_ns() + UINT64_C(50000000000) * slow;
 	/* Odd numbers are sent by the one that begins, even ones by the other. */
 	while (heard < PING_PONGS) {
 		struct nic_pkt pkts[BURST];

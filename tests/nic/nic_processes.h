@@ -13,7 +13,7 @@ enum { MANY_IN_MEMORY = 1000000, MANY_OVER_NETWORK = 30000 };
 
 static uint64_t many(void)
 {
-	return over_network ? MANY_OVER_NETWORK : MANY_IN_MEMORY;
+	return repeats(over_network ? MANY_OVER_NETWORK : MANY_IN_MEMORY);
 }
 
 static uint64_t many_len(uint64_t seq)
@@ -57,7 +57,7 @@ static void take_many(unsigned e)
 {
 	struct nic_pkt pkts[BURST], held[3];
 	unsigned held_n = 0;
-	uint64_t limit = now_ns() + UINT64_C(50000000000);
+	uint64_t limit = now_ns() + UINT64_C(50000000000) * slow;
 	for (uint64_t seq = 0; seq < many();) {
 		REQUIRE(now_ns() < limit);
 		unsigned n = take(e, pkts, BURST);
@@ -107,7 +107,7 @@ struct facts {
  */
 static int child_start(const char *name, pid_t *child)
 {
-	char *argv[2 * ARGS_MAX + 12], slow_text[16];
+	char *argv[2 * ARGS_MAX + 13], slow_text[16];
 	unsigned n = 0;
 	int sockets[2];
 	argv[n++] = (char *)(uintptr_t) "nic_conformance";
@@ -119,6 +119,8 @@ static int child_start(const char *name, pid_t *child)
 	}
 	if (beyond_host)
 		argv[n++] = (char *)(uintptr_t) "--open";
+	if (brief)
+		argv[n++] = (char *)(uintptr_t) "--brief";
 	snprintf(slow_text, sizeof slow_text, "%u", (unsigned)slow);
 	argv[n++] = (char *)(uintptr_t) "--slow";
 	argv[n++] = slow_text;

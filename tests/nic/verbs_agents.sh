@@ -9,12 +9,15 @@ here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 farcall=$1
 agents=$2
 fake=$3
+# A worker that gets no time for long is not lost.
+guard_s=150
+patience_s=120
 
 over() { # arguments of the driver, how many workers, arguments of agents_net
 	args=$1
 	n=$2
 	shift 2
-	bounded env FAR_MODULE_DIR="$fake" FAR_NIC="verbs:$args" "$farcall" run -n "$n" -- "$agents" "$@"
+	bounded env FAR_MODULE_DIR="$fake" FAR_NIC="verbs:$args" "$farcall" run -n "$n" -- "$agents" "$@" $patience_s
 }
 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && has out 'by verbs at verbs 127.0.0.1:'

@@ -103,6 +103,19 @@ static inline unsigned bench_take(struct verbs_port *p, unsigned queue, uint64_t
 	return n;
 }
 
+/* What a queue receives until so many have come, which takes a while where the machine is busy; 30 s at most. */
+static inline unsigned bench_take_all(struct verbs_port *p, unsigned queue, unsigned want, uint64_t numbers[32])
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < 30000 && n < want && n <= 16; i++) {
+		unsigned some = bench_take(p, queue, numbers + n);
+		n += some;
+		if (!some)
+			usleep(1000);
+	}
+	return n;
+}
+
 static inline struct nic_stats bench_stats(struct verbs_port *p)
 {
 	struct nic_stats s;

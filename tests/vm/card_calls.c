@@ -152,7 +152,7 @@ static void run_waits(void)
 					  &err),
 			     FAR_OK, &err);
 	}
-	nap_ms(3000);
+	nap_ms(1500);
 	CHECK(atomic_load(&answered) == 0);
 	CHECK(system(up) == 0);
 	for (unsigned i = 0; i < GUARD_S * 10 && atomic_load(&answered) < CALLS; i++)
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
 				.functions_n = 1,
 				.security = "none",
 				.rpc_timeout_ns = GUARD_S * FAR_SEC,
-				.peer_limit_ns = lost ? 20 * FAR_SEC : GUARD_S * FAR_SEC};
+				.peer_limit_ns = lost ? 10 * FAR_SEC : GUARD_S * FAR_SEC};
 	agent = check_join(&opts);
 	alarm(GUARD_S);
 	if (strcmp(argv[1], "hold") == 0) {

@@ -4,7 +4,8 @@
 #
 #	VM_TOP, VM_BUILD   the source and build trees, as on the host
 #	VM_ID, VM_OTHER    A or B; the other's, or nothing when there is one machine
-#	VM_NICS            how many cards; card i is at 0000:00:1i.0, MAC 52:54:00:0a:00:0i (of B: 0b), link nici
+#	VM_CARDS           numbers of the plan's cards. Number i is at 0000:00:1i.0, MAC 52:54:00:0a:00:0i (of B: 0b),
+#	                   link nici; the plan calls them 0, 1 …
 #	VM_RUN             a directory that is on the host, and the other machine's too
 #	dir                a directory of this machine
 
@@ -12,6 +13,11 @@ export FAR_MODULE_DIR="$VM_BUILD/nic/dpdk"
 guard_s=240 # no command takes longer
 dir=$(mktemp -d /run/plan.XXXXXX)
 chmod 755 "$dir"
+# What sanitizers find ends the program, and fails the plan, whoever looks at the program's status.
+reports=$dir/reports
+mkdir -m 1777 "$reports"
+export ASAN_OPTIONS="detect_leaks=1:abort_on_error=1:log_path=$reports/report"
+export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:log_path=$reports/report"
 failed=0
 rc=0
 
@@ -19,7 +25,15 @@ rc=0
 tell() { printf '\n@@ %s\n' "$*"; }
 log() { tell LOG "$*"; }
 
+now_s() {
+	read -r uptime _ </proc/uptime
+	echo "${uptime%.*}"
+}
+since=$(now_s)
 ok() { # name, the condition's status
+	took=$(($(now_s) - since))
+	since=$((since + took))
+	[ "$took" -lt 5 ] || log "$1: $took s"
 	if [ "$2" -eq 0 ]; then
 		tell PASS "$1"
 	else
@@ -31,7 +45,14 @@ ok() { # name, the condition's status
 	fi
 }
 skip() { tell SKIP "$1: $2"; } # name, why
-finish() { exit $((failed > 0)); }
+finish() {
+	if [ -n "$(ls -A "$reports")" ]; then
+		head -n 60 "$reports"/*
+		tell FAIL "what the sanitizers reported"
+		failed=$((failed + 1))
+	fi
+	exit $((failed > 0))
+}
 
 # Runs a command: leaves its output in out and err, its status in $rc (124 and 137: the guard ended it).
 bounded() {
@@ -63,27 +84,42 @@ within() {
 	return 1
 }
 
+ended() { ! [ -e "/proc/$1" ] || grep -q '^State:	Z' "/proc/$1/status"; }
+# Waits for a process that this shell has started: its status goes to $rc.
+reap() { # process, seconds, what it is
+	within "$2" ended "$1" || {
+		ok "$3 ends within $2 s" 1
+		kill -9 "$1"
+	}
+	rc=0
+	wait "$1" || rc=$?
+}
+
 # ---- the other machine ----
 
 # Both wait here for each other, 240 s at most.
 meet() { # a word that is used once
-	: >"$VM_RUN/met-$1-$VM_ID"
-	within 240 test -e "$VM_RUN/met-$1-$VM_OTHER"
+	: >"$VM_RUN/met-$VM_PLAN_N-$1-$VM_ID"
+	within 240 test -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER"
 }
 
 # ---- the machine's monitor ----
 
 # A command of QEMU's monitor protocol, as JSON; its answer goes to stdout. Fails when it does.
 monitor() { python3 "$VM_TOP/tests/vm/monitor.py" /dev/vport*p1 "$1"; }
+set_link() { # card, true or false: what the monitor is told
+	printf '{"execute": "set_link", "arguments": {"name": "nic%d", "up": %s}}' "$(number "$1")" "$2"
+}
 link() { # card, up or down
 	up=true
 	[ "$2" = up ] || up=false
-	monitor "{\"execute\": \"set_link\", \"arguments\": {\"name\": \"nic$1\", \"up\": $up}}" >/dev/null
+	monitor "$(set_link "$1" $up)" >/dev/null
 }
 
 # ---- network cards ----
 
-card() { printf '0000:00:1%d.0' "$1"; }
+number() { echo "$VM_CARDS" | cut -d' ' -f$(($1 + 1)); }
+card() { printf '0000:00:1%d.0' "$(number "$1")"; }
 driver_of() { # card
 	d=$(readlink "/sys/bus/pci/devices/$(card "$1")/driver") && basename "$d"
 }
@@ -118,12 +154,24 @@ interface() {
 }
 # A worker of its own that has a card, until it is let go; what it says goes to held.
 hold_card() { # what follows dpdk:
+	: >"$dir/held" # not the one before
 	FAR_NIC="dpdk:$1" "$VM_BUILD/farcall" run -n 1 -- "$VM_BUILD/tests/vm/card_calls" hold >"$dir/held" 2>&1 </dev/null &
 	card_holder=$!
-	within 240 grep -q held "$dir/held"
+	within 240 card_is_held
+	if ! grep -q '^held$' "$dir/held"; then
+		cp "$dir/held" "$dir/err"
+		ok "a worker holds dpdk:$1" 1
+	fi
 }
+card_is_held() { grep -q '^held$' "$dir/held" || ended "$card_holder"; }
 let_card_go() {
 	kill "$card_holder"
-	wait "$card_holder"
+	reap "$card_holder" 60 "the holder of a card"
 }
-huge_pages() { echo "$1" >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages; }
+# So many, of 2 MiB, and none of those that an earlier process has left in a file.
+huge_pages() {
+	rm -f /dev/hugepages/*
+	echo "$1" >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+	has_pages=$(cat /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages)
+	[ "$has_pages" -eq "$1" ] || ok "$1 huge pages, and there are $has_pages" 1
+}

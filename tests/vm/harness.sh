@@ -26,16 +26,15 @@ refused() {
 	ok "$name" $status
 }
 
-vm broken fails
-refused "a case that fails" '^PASS what holds$' '^FAIL what does not$' 'err: said before' '^1 passed, 1 failed, 0 skipped$'
-vm broken nothing
-refused "a plan without cases" '^FAIL vm: the plan has no case$' '^0 passed, 1 failed'
-vm broken status
-refused "a plan's exit status" '^FAIL vm: the plan ended with status 9 in machine A$' '^1 passed, 1 failed'
-vm broken panics
-refused "a kernel's panic" '^FAIL vm: machine A ended before its plan$' '^@@ UP'
-vm --limit 60 broken hangs
-refused "a plan that never ends" '^FAIL vm: machine A has run for more than 60 s; machine A ended before its plan$'
+vm broken fails + broken found + broken nothing + broken status + broken panics
+refused "a case that fails" '^PASS broken fails: what holds$' '^FAIL broken fails: what does not$' 'err: said before' \
+	'^4 passed, 3 failed, 0 skipped$'
+refused "what a sanitizer finds, unasked" '^FAIL broken found: what the sanitizers reported$' 'signed integer overflow'
+refused "a plan without cases" '^FAIL vm: .*the plan broken nothing has no case'
+refused "a plan's exit status" '^FAIL vm: .*the plan broken status ended with status 9 in machine A'
+refused "a kernel's panic" '^FAIL vm: .*machine A ended before its plan$' '^@@ UP'
+vm --limit 20 broken hangs
+refused "a plan that never ends" '^FAIL vm: machine A has run for more than 20 s; machine A ended before its plan$'
 vm --nic no-such-card broken nothing
 refused "a card that QEMU does not know" '^FAIL vm: machine A ended before its plan$' "'no-such-card' is not a valid device model name"
 bounded sh "$here/vm.sh" --build "$build" no-such-plan

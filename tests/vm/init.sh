@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
-# The first process of the emulated machine, once it has its root: mounts what is missing, runs the plan, powers off.
-# What is meant for the host begins with @@: UP, PASS, FAIL, SKIP, LOG, END and the plan's exit status.
+# The first process of the emulated machine, once it has its root: mounts what is missing, runs the plans, powers off.
+# What is meant for the host begins with @@: UP; for each plan PLAN, its name, PASS, FAIL, SKIP, LOG, END and its exit
+# status.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C
 read -r uptime _ </proc/uptime
 echo "@@ UP after $uptime s"
@@ -22,7 +23,22 @@ mount -t configfs config /sys/kernel/config 2>/dev/null
 mount -t debugfs debug /sys/kernel/debug 2>/dev/null
 mkdir -p /run/vm
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none run /run/vm
-status=1
+plans_n=0
+plan() { # its cards, script, name, arguments...
+	VM_CARDS=$1
+	VM_PLAN=$2
+	plans_n=$((plans_n + 1))
+	VM_PLAN_N=$plans_n
+	export VM_CARDS VM_PLAN_N
+	printf '\n@@ PLAN %s\n' "$3"
+	shift 3
+	read -r from _ </proc/uptime
+	sh "$VM_PLAN" "$@"
+	status=$?
+	read -r to _ </proc/uptime
+	[ "$status" -eq 0 ] || dmesg | tail -n 40
+	printf '\n@@ LOG plan: %s s\n@@ END %s\n' $((${to%.*} - ${from%.*})) "$status"
+}
 if [ -r "/run/vm/$id.job" ]; then
 	# shellcheck source=/dev/null # made for this run
 	. "/run/vm/$id.job"
@@ -31,11 +47,8 @@ if [ -r "/run/vm/$id.job" ]; then
 	mount --bind "$VM_KERNEL/lib/modules" /lib/modules
 	ip link set lo up
 	modprobe virtio_console
-	sh "$VM_PLAN" "$@"
-	status=$?
+	plans
 fi
-[ "$status" -eq 0 ] || dmesg | tail -n 40
-echo "@@ END $status"
 sync
 echo o >/proc/sysrq-trigger
 sleep 60

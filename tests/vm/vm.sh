@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs a plan in an emulated machine, or in two that are joined: Debian's stock kernel, the host's files, which it cannot
+# Runs plans in an emulated machine, or in two that are joined: Debian's stock kernel, the host's files, which it cannot
 # change, and the programs of a build tree. `vm.sh --help` has the options.
 set -u
 
 usage() {
 	cat <<'END'
-usage: sh tests/vm/vm.sh [OPTIONS] --build BUILD PLAN [ARGS]...
+usage: sh tests/vm/vm.sh [OPTIONS] --build BUILD [@CARDS] PLAN [ARGS]... [+ [@CARDS] PLAN [ARGS]...]...
 
-PLAN is a shell script of tests/vm/plans, or elsewhere; it is run as root in the machine, and sources guest.sh.
+PLAN is a shell script of tests/vm/plans, or elsewhere; it is run as root in the machine, and sources guest.sh. Several
+are run one after the other. @CARDS: the numbers of the cards that are the plan's 0, 1 …, as in @2,3; nothing: all.
 
   --build DIR    the build tree whose programs are run; kernels are kept in DIR/vm-cache, or in $FAR_VM_CACHE
   --nic MODEL[,PROPERTY=VALUE]...[@hubN|@wire|@tap:NAME[:QUEUES]]
@@ -21,8 +22,10 @@ PLAN is a shell script of tests/vm/plans, or elsewhere; it is run as root in the
   --cpus N       1 to 8; default 2, 1 for each of two
   --memory MB    default 2048
   --limit S      seconds that the whole may take; default 900. 240 of them for the machine to start
-  --keep DIR     where logs, and what the plan writes to $VM_RUN, go and stay
+  --keep DIR     where logs, and what the plans write to $VM_RUN, go and stay
   --help         this text
+
+environment: FAR_VM_KERNEL=DIR  what kernel.sh has printed: this kernel is taken
 
 The last line is 'N passed, N failed, N skipped'. When something failed, the machines' logs are printed.
 END
@@ -84,12 +87,59 @@ for n in "$memory" "$limit_s" "${cpus:-1}"; do
 	*[!0-9]* | '') bad "'$n' is no number" ;;
 	esac
 done
-plan=$1
-shift
-[ -f "$plan" ] || plan=$here/plans/${plan%.sh}.sh
-[ -f "$plan" ] || bad "there is no plan $plan"
-plan=$(CDPATH='' cd -- "$(dirname "$plan")" && pwd)/$(basename "$plan")
-case $build$plan$here in
+
+# Calls $1 for each plan, with its cards, its script, how it is called, and its arguments.
+each_plan() { # function, words of the command line...
+	calls=$1
+	shift
+	while [ $# -gt 0 ]; do
+		of_cards=
+		case $1 in
+		@*)
+			of_cards=$(echo "${1#@}" | tr , ' ')
+			shift
+			;;
+		esac
+		case ${1:-+} in
+		+) bad "no plan is named" ;;
+		esac
+		script=$1
+		[ -f "$script" ] || script=$here/plans/${script%.sh}.sh
+		[ -f "$script" ] || bad "there is no plan $script"
+		script=$(CDPATH='' cd -- "$(dirname "$script")" && pwd)/$(basename "$script")
+		shift
+		words=
+		name=$(basename "$script" .sh)
+		while [ $# -gt 0 ] && [ "$1" != + ]; do
+			words="$words$(quoted "$1")"
+			name="$name $1"
+			shift
+		done
+		[ $# -eq 0 ] || shift
+		$calls "$of_cards" "$script" "$name" "$words"
+	done
+}
+quoted() { # words, so that a shell reads the same
+	for word; do
+		printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"
+	done
+}
+plans_n=0
+# shellcheck disable=SC2317 # each_plan calls it
+plan_check() {
+	plans_n=$((plans_n + 1))
+	case $2 in
+	*[!A-Za-z0-9_./+-]*) bad "the path $2 cannot be handed to the machine: letters, digits and _./+- can" ;;
+	esac
+	for n in $1; do
+		case $n in
+		[0-7]) [ "$n" -lt "$nics_n" ] || bad "$3: there is no card $n" ;;
+		*) bad "$3: '$n' is no number of a card" ;;
+		esac
+	done
+}
+each_plan plan_check "$@"
+case $build$here in
 *[!A-Za-z0-9_./+-]*) bad "paths with other characters than letters, digits and _./+- cannot be handed to the machine" ;;
 esac
 
@@ -120,30 +170,27 @@ fail() { # before there is a machine
 }
 
 command -v qemu-system-x86_64 >/dev/null || fail "qemu-system-x86_64 is missing: sh tests/run.sh installs it (qemu-system-x86, seabios)"
+kernel=${FAR_VM_KERNEL:-}
 # shellcheck disable=SC2086 # nothing, or an option
-kernel=$(sh "$here/kernel.sh" $siw "${FAR_VM_CACHE:-$build/vm-cache}") || fail "there is no kernel"
+[ -n "$kernel" ] || kernel=$(sh "$here/kernel.sh" $siw "${FAR_VM_CACHE:-$build/vm-cache}") || fail "there is no kernel"
 case $kernel in
 *[!A-Za-z0-9_./+-]*) fail "the path $kernel cannot be handed to the machine" ;;
 esac
 
-quoted() { # words, so that a shell reads the same
-	for word; do
-		printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"
-	done
-}
-
 other_of() { if [ "$1" = A ]; then echo B; else echo A; fi; }
 
-job() { # id, arguments of the plan
+# shellcheck disable=SC2317 # each_plan calls it
+plan_line() { printf "plan %s%s\n" "$(quoted "${1:-$(seq -s ' ' 0 $((nics_n - 1)))}" "$2" "$3")" "$4"; }
+job() { # id, words of the command line
 	id=$1
 	shift
 	other=
 	[ -z "$pair" ] || other=$(other_of "$id")
-	cat <<END
-export VM_TOP=${here%/tests/vm} VM_BUILD=$build VM_KERNEL=$kernel VM_PLAN=$plan
-export VM_ID=$id VM_OTHER=$other VM_NICS=$nics_n VM_RUN=/run/vm
-set --$(quoted "$@")
-END
+	echo "export VM_TOP=${here%/tests/vm} VM_BUILD=$build VM_KERNEL=$kernel"
+	echo "export VM_ID=$id VM_OTHER=$other VM_RUN=/run/vm"
+	echo "plans() {"
+	each_plan plan_line "$@"
+	echo "}"
 }
 
 # Options of QEMU for one card.
@@ -186,7 +233,7 @@ boot() { # id
 	# The machine's end of the monitor is the first port of the serial lines; the monitor connects to the other end.
 	# shellcheck disable=SC2086 # words
 	exec qemu-system-x86_64 -M $type -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" \
-		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd.gz" \
+		-kernel "$kernel/vmlinux" -initrd "$kernel/initrd.gz" \
 		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off nokaslr no_timer_check vm_init=$here/init.sh vm_id=$1 $words" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 		-virtfs "local,path=$run,mount_tag=run,security_model=none,multidevs=remap" \
@@ -238,27 +285,42 @@ while [ -n "$running" ]; do
 done
 wait
 machines=
+# Of what has ended, the machines above all: user and system. A subshell would tell its own.
+times >"$run/times"
+processor_s=$(sed -n '2s/[ms]/ /gp' "$run/times" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }')
 
 # ---- what came of it ----
 
+# What a machine told of its plans, for the reader; of those without a case, that failed and do not say what, or that
+# did not come to their end: a line of its own for "trouble".
+judge() { # id, prefix
+	lines "$1" | awk -v id="$1" -v prefix="$2" -v plans="$plans_n" '
+		{ rest = $0; sub(/^[A-Z]+ /, "", rest) }
+		$1 == "PLAN" { name = rest; cases = bad = 0; of = plans > 1 ? name ": " : "" }
+		$1 == "PASS" || $1 == "FAIL" { bad += $1 == "FAIL"; cases++; print $1, prefix of rest }
+		$1 == "SKIP" { cases++; print "SKIP: " prefix of rest }
+		$1 == "LOG" { print "log: " prefix of rest }
+		$1 == "END" {
+			ended++
+			which = plans > 1 ? "the plan " name : "the plan"
+			if ($2 != 0 && !bad)
+				print "trouble " which " ended with status " $2 " in machine " id ";"
+			else if (!cases)
+				print "trouble " which " has no case;"
+		}
+		END { if (ended < plans) print "trouble machine " id " ended before its plan;" }'
+}
 for id in $ids; do
-	end=$(lines "$id" | sed -n 's/^END //p')
 	prefix=
 	[ -z "$pair" ] || prefix="$id: "
-	lines "$id" | sed -n -e "s/^\(PASS\|FAIL\) /\1 $prefix/p" -e "s/^SKIP /SKIP: $prefix/p" -e "s/^LOG /log: $prefix/p"
-	if [ -z "$end" ]; then
-		trouble="$trouble machine $id ended before its plan;"
-	elif [ "$end" -ne 0 ] && ! lines "$id" | grep -q '^FAIL '; then
-		trouble="$trouble the plan ended with status $end in machine $id;"
-	fi
-done >"$run/said"
+	judge "$id" "$prefix"
+done >"$run/told"
+grep -v '^trouble ' "$run/told" >"$run/said"
+trouble="$trouble$(sed -n 's/^trouble/ /p' "$run/told" | tr -d '\n' | tr -s ' ')"
 cat "$run/said"
 passed=$(grep -c '^PASS ' "$run/said")
 failed=$(grep -c '^FAIL ' "$run/said")
 skipped=$(grep -c '^SKIP: ' "$run/said")
-if [ -z "$trouble" ] && [ $((passed + failed + skipped)) -eq 0 ]; then
-	trouble=" the plan has no case;"
-fi
 if [ -n "$trouble" ]; then
 	echo "FAIL vm:${trouble%;}"
 	failed=$((failed + 1))
@@ -271,6 +333,7 @@ if [ "$failed" -gt 0 ]; then
 	done
 	echo "----"
 fi
-echo "vm: $(basename "$plan" .sh) $*: $(($(date +%s) - began_all)) s"
+up=$(for id in $ids; do lines "$id" | sed -n 's/^UP after \([0-9]*\).*/\1/p'; done | sort -n | tail -n 1)
+echo "vm: $(echo "$*" | sed "s|[^ ]*/||g"): $(($(date +%s) - began_all)) s, up after ${up:-?} s; $processor_s s of processors"
 echo "$passed passed, $failed failed, $skipped skipped"
 finish $((failed > 0))

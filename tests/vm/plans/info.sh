@@ -9,6 +9,7 @@ card=$(card 0)
 # An answer as of a worker on that card: by root, or in front of it $as_user.
 info() { bounded "$@" "$farcall" info --security none --nic "dpdk:$card,ip=10.8.0.1/24"; }
 
+huge_pages 0
 bind 0 kernel
 info env
 shows "a card of the kernel's" out "chosen .*nothing: .*$card .* is the kernel's $(interface 0), driver [a-z0-9-]*: .*dpdk-devbind.py -b $driver $card"

@@ -12,7 +12,7 @@ touch /usr/written-here
 ok "writes stay in the machine" $?
 bounded modprobe virtio_net
 did "modules of the kernel"
-bounded "$VM_BUILD/farcall" run -n 2 -- "$VM_BUILD/tests/e2e/api_message"
+bounded "$VM_BUILD/farcall" --version
 did "programs of the build, root"
 chmod 777 "$dir"
 bounded $as_user env FAR_RUNTIME_DIR="$dir/user" "$VM_BUILD/farcall" run -n 2 -- "$VM_BUILD/tests/e2e/api_message"
@@ -25,6 +25,9 @@ second=$(interface 1)
 ip addr add 10.7.0.1/24 dev "$first" && ip link set "$first" up
 unshare -n sleep 600 &
 holder=$!
+apart() { [ "$(readlink "/proc/$holder/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+within 60 apart
+ok "a network namespace" $?
 ip link set "$second" netns "$holder"
 nsenter -t "$holder" -n ip addr add 10.7.0.2/24 dev "$second" && nsenter -t "$holder" -n ip link set "$second" up
 answers() { ping -c 1 -W 5 10.7.0.2 >/dev/null; }
@@ -41,5 +44,5 @@ if [ -n "$VM_OTHER" ]; then
 	meet here
 	ok "the other machine" $?
 fi
-kill "$holder"
+kill "$holder" && reap "$holder" 60 "the holder of a namespace"
 finish

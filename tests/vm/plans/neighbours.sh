@@ -10,10 +10,11 @@ bind 0 "$1" && bind 1 "$1" && bind 2 kernel && bind 3 kernel
 ok "cards" $?
 left=$(interface 2)
 right=$(interface 3)
-for n in "$left 8" "$right 9"; do
-	set -- $n
+network() { # interface, number
 	ip addr add "10.$2.0.9/24" dev "$1" && ip addr add "fd0$2::9/64" dev "$1" nodad && ip link set "$1" up
-done
+}
+network "$left" 8 && network "$right" 9
+ok "networks of the kernel's" $?
 mac() { cat "/sys/class/net/$1/address"; }
 hold_card "$(card 0),ip=10.8.0.1/24"
 answers() { bounded ping -c 2 -W 5 "$@" && [ "$rc" -eq 0 ]; }
@@ -40,9 +41,15 @@ ok "ping in a VLAN" $?
 ip addr del 10.5.0.9/24 dev vlan5
 ip addr add 10.5.0.9/24 dev "$left"
 ip neigh flush dev "$left"
-! answers 10.5.0.1
+bounded ping -c 2 -W 3 10.5.0.1
+[ "$rc" -eq 1 ] # ping's word for: sent, and not answered
 ok "no answer without the tag" $?
+ip addr del 10.5.0.9/24 dev "$left"
+ip addr add 10.5.0.9/24 dev vlan5
+within 60 answers 10.5.0.1
+ok "and again with it" $?
 let_card_go
+ip link del vlan5
 
 echo 1 >/proc/sys/net/ipv4/ip_forward
 guard_s=420

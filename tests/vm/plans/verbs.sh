@@ -9,6 +9,7 @@
 unset FAR_MODULE_DIR
 farcall=$VM_BUILD/farcall
 info() { bounded "$farcall" info --security none; }
+tells() { info && has out "$1"; }
 
 if [ "$1" = workers ]; then
 	info
@@ -23,10 +24,10 @@ contract() { # device and GID, more arguments
 	# shellcheck disable=SC3045 # Debian's sh has it
 	ulimit -n 16384
 	guard_s=800
-	bounded "$VM_BUILD/tests/nic/nic_conformance" --driver verbs "$@"
+	bounded "$VM_BUILD/tests/nic/nic_conformance" --slow 6 --driver verbs "$@"
 	did "conformance"
 	log "$(tail -n 1 "$dir/out")"
-	cp "$dir/out" "$VM_RUN/conformance"
+	cp "$dir/out" "$VM_RUN/conformance-$VM_PLAN_N"
 }
 
 add() { # soft-RoCE device, interface
@@ -45,7 +46,7 @@ together() { # name, how many, program...
 
 workers() {
 	add rxe0 dummy0
-	info
+	within 60 tells 'rxe0 port 1 gid [0-9]*: fd00:9::1 '
 	shows "info: the device" out 'verbs  *rxe0: up to [0-9]* queue pairs'
 	shows "info: its port" out 'rxe0 port 1: Ethernet, active, MTU 1024'
 	shows "info: its IPv4 address" out 'rxe0 port 1 gid [0-9]*: 10.9.0.1 (RoCE v2, dummy0)'
@@ -93,13 +94,14 @@ workers() {
 	shows "an address that is not there" out 'no address that listen=10.8.0.0/16 names'
 	FAR_NIC=verbs:rxe0,rx_slots=1 info
 	shows "a wrong argument" out 'rx_slots=1: receive buffers of a queue, 64 to 16384'
+	# The device hears of its interface a little later.
 	ip link set dummy0 down
-	info
-	shows "the port is down" out 'verbs .*rxe0 port 1 is .*ip link set its interface up'
+	within 60 tells 'verbs .*rxe0 port 1 is .*ip link set its interface up'
+	ok "the port is down" $?
 	ip link set dummy0 up
 	ip addr flush dev dummy0
-	info
-	shows "no address" out 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
+	within 60 tells 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
+	ok "no address" $?
 }
 
 calls() { cut -d' ' -f1 "$dir/calls/state" 2>/dev/null || echo 0; }
@@ -134,8 +136,7 @@ removed() {
 	ok "the device was removed: by udp" $?
 	goes_on "calls without the device"
 	: >"$dir/calls/stop"
-	rc=0
-	wait $group || rc=$?
+	reap $group 240 "the group"
 	cat "$dir/group-out" "$dir/group-err"
 	did "no call was lost, or ran twice"
 	log "$(grep calls, "$dir/group-out")"
@@ -154,11 +155,21 @@ contract)
 		;;
 	v6)
 		add rxe0 dummy0
-		contract --open --args rxe0,gid=2
+		# What an address family may break: sizes, who sends to whom, the set-up.
+		set -- --brief
+		for case in sizes bursts 'several places to one address' 'strangers and self' 'several queues' wake \
+			'address in words' reach 'connect to nonsense' 'somebody has gone' hello refused down 'two processes'; do
+			set -- "$@" --case "$case"
+		done
+		contract --open --args rxe0,gid=2 "$@"
 		;;
 	esac
 	;;
 workers) workers ;;
 removed) removed ;;
 esac
+# As it was found, for the next plan: the module holds its devices.
+rdma link delete rxe0 2>/dev/null
+ip link del dummy0 && modprobe -r rdma_rxe
+ok "all is taken down" $?
 finish

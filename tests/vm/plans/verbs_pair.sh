@@ -25,7 +25,7 @@ shows "by verbs" out "by verbs at verbs 10.7.0.$((3 - here)):"
 meet called
 if [ "$VM_ID" = A ]; then
 	sleep 2
-	kill "$capture" && wait "$capture"
+	kill "$capture" && reap "$capture" 60 tcpdump
 	# Protocol, opcode of InfiniBand (100: UD SEND Only), our kind of packet, verdict. How many there are of each
 	# depends on the time, as does whether there are PING and RESET (3, 8).
 	export HOME="$dir"
