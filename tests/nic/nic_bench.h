@@ -87,7 +87,7 @@ static uint64_t (*other_now)(void);
 static int (*other_poll)(struct pollfd *fds, nfds_t n, int timeout_ms);
 
 /* How often something is repeated: so many times, or a third of it, twice at least. */
-static uint64_t repeats(uint64_t n)
+static inline uint64_t repeats(uint64_t n)
 {
 	return !brief ? n : n < 6 ? 2 : n / 3;
 }
