@@ -93,16 +93,10 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
 		return status;
-	m->n = n;
-	m->v = args;
-	if (unlikely(!signature_fits(&fn->signature, args, n) ||
-		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
-		status = registry_resolve(fn, args, n, &fn, m->converted, err);
-		if (status)
-			return status;
-		m->v = m->converted;
-		m->n = fn->signature.params_n;
-	}
+	status = registry_fit(&fn, args, n, m->converted, &m->v, err);
+	if (unlikely(status))
+		return status;
+	m->n = fn->signature.params_n;
 	size_t len = values_size(m->v, m->n, &m->plan, err);
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;

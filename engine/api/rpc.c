@@ -55,16 +55,10 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
 		return status;
-	checked->n = n;
-	checked->v = args;
-	if (unlikely(!signature_fits(&fn->signature, args, n) ||
-		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
-		status = registry_resolve(fn, args, n, &fn, checked->converted, err);
-		if (status)
-			return status;
-		checked->v = checked->converted;
-		checked->n = fn->signature.params_n;
-	}
+	status = registry_fit(&fn, args, n, checked->converted, &checked->v, err);
+	if (unlikely(status))
+		return status;
+	checked->n = fn->signature.params_n;
 	size_t len = values_size(checked->v, checked->n, &checked->plan, err);
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;

@@ -213,14 +213,9 @@ static enum far_status ask(struct far_agent *a, const struct rref_target *t, con
 	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, &q->route, err);
 	if (unlikely(status))
 		return status;
-	q->v = args;
-	if (unlikely(!signature_fits(&fn->signature, args, n) ||
-		     atomic_load_explicit(&fn->rivals, memory_order_relaxed))) {
-		status = registry_resolve(fn, args, n, &fn, q->converted, err);
-		if (status)
-			return status;
-		q->v = q->converted;
-	}
+	status = registry_fit(&fn, args, n, q->converted, &q->v, err);
+	if (unlikely(status))
+		return status;
 	q->fn = fn;
 	q->n = fn->signature.params_n;
 	if (unlikely(values_size(q->v, q->n, &q->plan, err) == SIZE_MAX))

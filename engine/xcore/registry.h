@@ -7,6 +7,7 @@
 #define FAR_XCORE_REGISTRY_H
 
 #include "base/limits.h"
+#include "base/must.h"
 #include "base/signature.h"
 
 #include <farcall/object.h>
@@ -100,6 +101,19 @@ const char *registry_overloads_text(const struct function *first, char *buf, siz
  */
 enum far_status registry_resolve(const struct function *first, const struct far_val *args, size_t n,
 				 const struct function **fn, struct far_val *out, struct far_err *err);
+
+/** The same at the cost of a look where the first overload is the only one and takes the arguments as they are: then
+ * `*v` are these, else `converted`. */
+static inline enum far_status registry_fit(const struct function **fn, const struct far_val *args, size_t n,
+					   struct far_val *converted, const struct far_val **v, struct far_err *err)
+{
+	*v = args;
+	if (likely(signature_fits(&(*fn)->signature, args, n) &&
+		   !atomic_load_explicit(&(*fn)->rivals, memory_order_relaxed)))
+		return FAR_OK;
+	*v = converted;
+	return registry_resolve(*fn, args, n, fn, converted, err);
+}
 
 /** Are all custom types among the values, which values_size() found good, known here; FAR_BAD_ARGS names the first that
  * is not. */
