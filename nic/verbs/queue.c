@@ -261,7 +261,7 @@ static void verbs_arm(struct nic_queue *queue)
 }
 
 /* What is still armed makes the descriptor readable once more, for nothing. */
-static void verbs_disarm(struct nic_queue *queue)
+void verbs_disarm(struct nic_queue *queue)
 {
 	(void)queue;
 }
@@ -271,7 +271,7 @@ static int verbs_wake_fd(const struct nic_queue *queue)
 	return ((const struct verbs_queue *)queue)->epoll_fd;
 }
 
-static void verbs_wake_clear(struct nic_queue *queue)
+void verbs_wake_clear(struct nic_queue *queue)
 {
 	struct verbs_queue *q = queue_of(queue);
 	uint64_t count;
@@ -288,7 +288,7 @@ static void verbs_wake_clear(struct nic_queue *queue)
 	}
 }
 
-static void verbs_wake(struct nic_queue *queue)
+void verbs_wake(struct nic_queue *queue)
 {
 	verbs_signal(queue_of(queue)->event_fd);
 }

@@ -129,8 +129,8 @@ Test(verbs, choice_refused)
 	refused(-ENETDOWN, NULL, NULL, true, "is PORT_DOWN", "opensm");
 	fake_verbs.open_error = ENOENT;
 	refused(-ENODEV, NULL, NULL, true, "/dev/infiniband/uverbs0 is not here", "--device /dev/infiniband/uverbs0");
-	fake_verbs.transport = IBV_TRANSPORT_IWARP;
-	refused(-EPROTONOSUPPORT, NULL, NULL, true, "iWARP", "use udp");
+	fake_verbs.transport = IBV_TRANSPORT_USNIC;
+	refused(-EPROTONOSUPPORT, NULL, NULL, true, "neither InfiniBand, RoCE nor iWARP", "use udp");
 	fake_verbs.devices = 0;
 	refused(-ENODEV, NULL, NULL, true, "no RDMA device", "modprobe rdma_rxe");
 }

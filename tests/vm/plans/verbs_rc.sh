@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# The verbs driver's connections: on siw, the kernel's iWARP over TCP, and on soft-RoCE with rc=1.
+# usage: verbs_rc.sh contract          what every driver promises, on siw
+#        verbs_rc.sh workers siw|rxe   groups of workers, caches that are too small, and what is told of errors
+# shellcheck disable=SC2317 # functions that within calls
+. "$VM_TOP/tests/vm/guest.sh"
+unset FAR_MODULE_DIR
+farcall=$VM_BUILD/farcall
+agents=$VM_BUILD/tests/nic/agents_net
+info() { bounded "$farcall" info --security none; }
+kind=$2
+device=${kind:-siw}0
+
+modprobe -a rdma_ucm veth
+ip link add veth0 type veth peer name veth1 && ip link set veth0 up && ip link set veth1 up &&
+	ip addr add 10.9.0.1/24 dev veth0
+ok "a network of our own" $?
+
+contract() {
+	# shellcheck disable=SC3045 # Debian's sh has it
+	ulimit -n 16384
+	guard_s=800
+	# siw holds root, too, to what may be locked.
+	bounded prlimit --memlock=unlimited "$VM_BUILD/tests/nic/nic_conformance" --driver verbs --open
+	did "conformance"
+	log "$(tail -n 1 "$dir/out")"
+	cp "$dir/out" "$VM_RUN/conformance"
+}
+
+# Workers of a group that all take $FAR_NIC.
+together() { # name, how many, arguments of agents_net...
+	name=$1
+	n=$2
+	shift 2
+	bounded "$farcall" run -n "$n" -- "$agents" "$@"
+	did "$name"
+}
+
+workers() {
+	ulimit -l unlimited
+	rc=
+	[ "$kind" = siw ] || rc=,rc=1
+	export FAR_NIC="verbs:$device$rc"
+	info
+	shows "info: the address" out "$device port 1.*: 10.9.0.1 (.*, veth0)"
+	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
+	together "two workers of two shards" 2 2 1000000 400
+	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
+	export FAR_NIC="verbs:$device$rc,connections=2"
+	together "six workers of two connections each" 6 1 20000 400
+	export FAR_NIC="verbs:$device$rc"
+}
+
+modprobe "$([ "$kind" = rxe ] && echo rdma_rxe || echo siw)" &&
+	rdma link add "$device" type "${kind:-siw}" netdev veth0
+ok "$device" $?
+case $1 in
+contract) contract ;;
+workers) workers ;;
+esac
+finish
