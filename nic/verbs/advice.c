@@ -62,9 +62,11 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
-		line(page, "%s port %u gid %u: %s (%s%s%s)", device, port, gids[i].gid_index,
-		     verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "",
-		     name);
+		char index[24] = ""; /* iWARP's addresses are in no table that gid= could name */
+		if (!iwarp)
+			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
+		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
+		     gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "", name);
 	}
 	if (told > GIDS_TOLD)
 		line(page, "%s port %u has %u GIDs more", device, port, told - GIDS_TOLD);

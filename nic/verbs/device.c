@@ -46,9 +46,10 @@ static const char *device_name(struct ibv_context *context)
 static unsigned rank_gid(struct search *s, const char *device, const struct ibv_gid_entry *gid, bool ethernet)
 {
 	const uint8_t *raw = gid->gid.raw;
-	bool named = s->args->gid >= 0, loopback = verbs_gid_is_loopback(raw);
+	/* What listen= names on RoCE may be a whole subnet; iWARP has nothing else to name an address by. */
+	bool named = s->args->gid >= 0 || (s->iwarp && s->config->listen), loopback = verbs_gid_is_loopback(raw);
 	char text[VERBS_GID_TEXT_MAX];
-	if (named && (int)gid->gid_index != s->args->gid)
+	if (s->args->gid >= 0 && (int)gid->gid_index != s->args->gid)
 		return RANK_NONE;
 	if (ethernet && gid->gid_type != IBV_GID_TYPE_ROCE_V2)
 		return RANK_NONE;

@@ -114,6 +114,7 @@ struct verbs_conn {
 	/* The holder's. */
 	struct ibv_send_wr *first, *last; /* chain that waits for flush() */
 	uint16_t out_first, out_last;     /* slots posted or in the chain, in order; VERBS_SLOT_NONE */
+	uint32_t qpn;                     /* of one that was taken */
 	bool is_dirty, is_known, is_unheard, is_left, is_dead;
 	struct verbs_conn *next_dirty, *next_unheard, *next_late;
 };

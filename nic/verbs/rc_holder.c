@@ -180,7 +180,7 @@ bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 		verbs_rc_mail(q, false);
 	for (struct verbs_conn **at = &q->rc->unheard; *at; at = &(*at)->next_unheard) {
 		struct verbs_conn *c = *at;
-		if (c->qp->qp_num != qpn)
+		if (c->qpn != qpn)
 			continue;
 		*at = c->next_unheard;
 		c->is_unheard = false;
@@ -199,6 +199,7 @@ static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
 	if (c->active || c->is_known)
 		return;
 	c->is_known = c->is_unheard = true;
+	c->qpn = c->qp->qp_num; /* the pair itself is gone before its last completion is taken */
 	c->next_unheard = q->rc->unheard;
 	q->rc->unheard = c;
 }

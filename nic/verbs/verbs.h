@@ -122,8 +122,9 @@ enum verbs_dest_state { VERBS_DEST_ASKED, VERBS_DEST_READY, VERBS_DEST_FAILED };
 struct verbs_dest {
 	uint8_t gid[16];
 	uint16_t lid;
-	uint32_t refs;          /* places */
-	uint64_t made, idle_at; /* ns; since when there are no places */
+	uint32_t refs;          /* places; written under the resolver's lock */
+	uint64_t made;          /* ns; the resolver's, before READY */
+	uint64_t idle_at;       /* ns; since when there are no places */
 	_Atomic uint32_t state; /* enum verbs_dest_state; the resolver's release pairs with verbs_dest_state() */
 	int error;              /* FAILED: -errno */
 	struct ibv_ah *ah[VERBS_PRIORITIES]; /* by class, [0, port's classes_n) */

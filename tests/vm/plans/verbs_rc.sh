@@ -39,17 +39,52 @@ together() { # name, how many, arguments of agents_net...
 
 workers() {
 	ulimit -l unlimited
-	rc=
-	[ "$kind" = siw ] || rc=,rc=1
-	export FAR_NIC="verbs:$device$rc"
+	keys=
+	[ "$kind" = siw ] || keys=,rc=1
+	export FAR_NIC="verbs:$device$keys"
 	info
 	shows "info: the address" out "$device port 1.*: 10.9.0.1 (.*, veth0)"
 	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
 	together "two workers of two shards" 2 2 1000000 400
 	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
-	export FAR_NIC="verbs:$device$rc,connections=2"
+	export FAR_NIC="verbs:$device$keys,connections=2"
 	together "six workers of two connections each" 6 1 20000 400
-	export FAR_NIC="verbs:$device$rc"
+	evicted
+	errors
+}
+
+# Six workers, each with five peers that it calls, and is called by, many at once: one of them, then all, have but two
+# connections, so they are closed with calls on them all the time.
+evicted() {
+	# shellcheck disable=SC2016 # the workers' shell expands it
+	FAR_NIC="verbs:$device$keys" bounded "$farcall" run -n 6 -- sh -c \
+		'[ "$RANK" -ne 0 ] || export FAR_NIC="$FAR_NIC,connections=2"; exec "$0" 1 5000 400' "$agents"
+	did "five peers, two connections"
+	FAR_NIC="verbs:$device$keys,connections=2" together "six workers of two connections each" 6 1 5000 400
+}
+
+errors() {
+	export FAR_NIC="verbs:$device$keys"
+	if [ "$kind" = siw ]; then
+		FAR_NIC="verbs:$device,rc=0" info
+		shows "datagrams are asked for" out 'is iWARP, which has no datagrams: leave rc=0 out'
+		bounded prlimit --memlock=65536 "$farcall" info --security none
+		shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it'
+	else
+		FAR_NIC="verbs:$device,connections=2" info
+		shows "connections, and datagrams" out 'sends datagrams, connections=2 is of connections: say rc=1 with it'
+	fi
+	mv /dev/infiniband/rdma_cm "$dir/rdma_cm"
+	info
+	shows "rdma_cm is missing" out 'rdma_cm, which sets connections up, cannot be used: .*modprobe rdma_ucm'
+	mv "$dir/rdma_cm" /dev/infiniband/rdma_cm
+	ip link set veth0 down
+	info
+	shows "the port is down" out "verbs .*$device port 1 is .*ip link set its interface up"
+	ip link set veth0 up
+	ip addr flush dev veth0
+	info
+	shows "no address" out "$device port 1 has no .*: .*ip addr add"
 }
 
 modprobe "$([ "$kind" = rxe ] && echo rdma_rxe || echo siw)" &&
