@@ -42,9 +42,9 @@ static void is_up(struct verbs_conn *c, uint64_t now)
 		r->making = NULL;
 		verbs_phase_set(c, CONN_READY);
 		verbs_tell(c->queue, c->queue->rc, &c->told);
-	} else if (atomic_load_explicit(&c->broken, memory_order_acquire)) { /* the holder was told of it before */
-		verbs_conn_end(c, 0, now);
 	}
+	if (atomic_load_explicit(&c->broken, memory_order_acquire)) /* the holder has seen a completion of it before */
+		verbs_conn_end(c, 0, now);
 }
 
 void verbs_conn_advance(struct verbs_conn *c, uint64_t now)
@@ -96,7 +96,8 @@ static void close_it(struct verbs_conn *c)
 
 static void leave(struct verbs_conn *c)
 {
-	if (verbs_phase(c) == CONN_NONE) {
+	/* Buffers of its own may have completed already, though the holder was not told of it. */
+	if (verbs_phase(c) == CONN_NONE && !(c->queue->rc->own && c->qp)) {
 		close_it(c);
 		return;
 	}
