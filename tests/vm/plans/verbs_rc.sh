@@ -20,6 +20,7 @@ ok "a network of our own" $?
 contract() {
 	# shellcheck disable=SC3045 # Debian's sh has it
 	ulimit -n 16384
+	# shellcheck disable=SC2034 # guest.sh's
 	guard_s=800
 	# siw holds root, too, to what may be locked.
 	bounded prlimit --memlock=unlimited "$VM_BUILD/tests/nic/nic_conformance" --driver verbs --open
