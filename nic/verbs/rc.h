@@ -132,7 +132,6 @@ struct verbs_remote {
 	uint32_t refs;    /* places */
 	uint32_t conns;   /* not FREE */
 	uint32_t ups;     /* UP */
-	uint32_t takes;   /* ACCEPTING, and not given up */
 	struct verbs_conn *making;
 	bool wanted;
 	uint64_t again_at, again_ns, give_up_at;

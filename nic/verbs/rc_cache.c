@@ -206,7 +206,7 @@ static bool serve(struct verbs_queue *q, struct verbs_remote *r, bool *full, uin
 	}
 	uint64_t at = r->again_at > now && r->again_at < r->give_up_at ? r->again_at : r->give_up_at;
 	*next = at < *next ? at : *next;
-	if (now < r->again_at || *full || r->takes)
+	if (now < r->again_at || *full)
 		return false;
 	struct verbs_conn *c = verbs_conn_new(q, r, now, next);
 	*full = !c;

@@ -33,7 +33,6 @@ int verbs_conn_make(struct verbs_conn *c, uint64_t now)
 static void is_up(struct verbs_conn *c, uint64_t now)
 {
 	struct verbs_remote *r = c->remote;
-	r->takes -= c->state == CONN_ACCEPTING;
 	c->state = CONN_UP;
 	c->up_at = now;
 	c->deadline = 0;
@@ -116,8 +115,8 @@ void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
 	if (c->live)
 		c->queue->rc->live--;
 	c->live = false;
-	r->takes -= c->state == CONN_ACCEPTING;
-	r->ups -= c->state == CONN_UP;
+	if (c->state == CONN_UP)
+		r->ups--;
 	if (r->making == c) {
 		r->making = NULL;
 		if (no == VERBS_NO_BUSY || no == VERBS_NO_CROSSED)

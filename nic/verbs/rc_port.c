@@ -142,9 +142,6 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 		refuse(p, id, VERBS_NO_CROSSED);
 		return;
 	}
-	bool own = w->from_qpn == q->rc_qpn && w->from_qkey == q->qkey;
-	if (r && r->making && !own) /* it will be refused there: its room is for this one */
-		verbs_conn_end(r->making, VERBS_NO_CROSSED, now);
 	struct verbs_conn *c = r ? verbs_conn_new(q, r, now, &ignored) : NULL;
 	if (!c) {
 		refuse(p, id, VERBS_NO_BUSY);
@@ -153,7 +150,6 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 	c->id = id;
 	id->context = c;
 	c->state = CONN_ACCEPTING;
-	r->takes++;
 	c->job = JOB_ACCEPT;
 	if (verbs_pool_give(&p->rc->porter, c)) {
 		c->job = JOB_NONE;
