@@ -52,15 +52,13 @@ workers() {
 	errors
 }
 
-# Six workers, each with five peers that it calls, and is called by, many at once: one of them, then all, have but two
-# connections, so they are closed with calls on them all the time.
+# Six workers, each with five peers that it calls, and is called by, many at once: one of them has but two connections,
+# so they are closed with calls on them all the time.
 evicted() {
 	# shellcheck disable=SC2016 # the workers' shell expands it
 	FAR_NIC="verbs:$device$keys" bounded "$farcall" run -n 6 -- sh -c \
 		'[ "$RANK" -ne 0 ] || export FAR_NIC="$FAR_NIC,connections=2"; exec "$0" 1 5000 400' "$agents"
 	did "five peers, two connections"
-	[ "$kind" = rxe ] ||
-		FAR_NIC="verbs:$device$keys,connections=2" together "six workers of two connections each" 6 1 5000 400
 }
 
 errors() {
