@@ -29,7 +29,7 @@ void dispatch_finish(struct far_req *req)
 	bool here = d->here;
 	dispatch_part(req);
 	if (here)
-		d->shard->answered_here = d;
+		d->shard->rrefs->answered = d;
 	else
 		deferred_finish(d);
 }

@@ -184,11 +184,12 @@ struct rref_late {
 
 struct rref_shard {
 	struct rref_table records, forks;
-	struct far_rref *list;    /* all that have their home here */
-	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
-	struct far_rref *calling; /* whose inline method runs */
-	struct far_buf *spare;    /* for a struct rref_open without a body */
-	_Atomic uint64_t count;   /* names given; any thread */
+	struct far_rref *list;         /* all that have their home here */
+	struct far_rref *last;         /* of the end: records of objects, held, until no handler runs any more */
+	struct far_rref *calling;      /* whose inline method runs */
+	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
+	struct far_buf *spare;         /* for a struct rref_open without a body */
+	_Atomic uint64_t count;        /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
 	_Atomic(struct rref_leaks *) leaks;
 	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
@@ -334,6 +335,18 @@ const struct function *rref_function_of(struct far_req *req, struct rref_functio
 /** Is it this life and this shard that is asked; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
 void rref_malformed(struct far_req *req);
+/** Takes the request that the inline handler which has just returned has answered, for answer_deferred(); NULL: none.
+ */
+static inline struct far_deferred *rref_take_answered(struct shard *s)
+{
+	struct far_deferred *d = s->rrefs->answered;
+	s->rrefs->answered = NULL;
+	if (d) {
+		d->owned = false;
+		atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
+	}
+	return d;
+}
 /** There is no room to keep the request open. */
 void rref_refuse_open(struct far_req *req);
 /** Ends a request that was not run. */

@@ -155,13 +155,10 @@ static void make_at_once(struct far_req *req, const struct rref_remote *m, const
 	s->context.handler = req->name;
 	dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
 	s->context.handler = outer;
-	if (s->answered_here != d) {
+	if (!rref_take_answered(s)) {
 		answers_later(req, d, r, m->fork);
 		return;
 	}
-	s->answered_here = NULL;
-	d->owned = false;
-	atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
 	settle_made(s, d, r, m->fork);
 	rref_unref(&r->base);
 	answer_deferred(s, d);

@@ -99,18 +99,6 @@ static void fail(struct far_deferred *d, enum far_status status, const char *tex
 	deferred_finish(d);
 }
 
-/* What a handler has just answered is sent with the burst, as other answers are. */
-static void answered_here(struct shard *s)
-{
-	struct far_deferred *d = s->answered_here;
-	if (!d)
-		return;
-	s->answered_here = NULL;
-	d->owned = false;
-	atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
-	answer_deferred(s, d);
-}
-
 static void run_handler(struct shard *s, struct far_req *req, struct far_rref *object, const uint8_t *body,
 			uint64_t len)
 {
@@ -130,7 +118,9 @@ static void run_handler(struct shard *s, struct far_req *req, struct far_rref *o
 		s->rrefs->calling = NULL;
 		s->context.handler = outer;
 		s->now_pass = s->passes - 1;
-		answered_here(s);
+		struct far_deferred *answered = rref_take_answered(s);
+		if (answered) /* it goes with the burst, as other answers do */
+			answer_deferred(s, answered);
 	}
 }
 

@@ -239,6 +239,8 @@ struct shard {
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
+	/* References that nobody holds any more, in order, until a pass finds nothing else to do; looked at in each. */
+	struct shard_errand *parting, **parting_last;
 	uint32_t blocked_n;             /* sessions whose answers, or calls that waited for the set-up, wait for room */
 	struct session *known;          /* every session that was ever used */
 	_Atomic uint32_t *posts_queued; /* by session; any thread: one-ways on their way into its queue or in it */
@@ -273,10 +275,6 @@ struct shard {
 	struct shard_pool large_peers, parked;
 	struct parked_requests *parked_free;
 	struct timer_wheel wheel;
-
-	struct far_deferred *answered_here; /* by an inline handler that returns just now: run_handler() */
-	/* Nobody holds them any more: in order, until a pass finds nothing else to do. */
-	struct shard_errand *parting, **parting_last;
 
 	/* other threads */
 	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */

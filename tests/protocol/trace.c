@@ -3,6 +3,7 @@
  * Writes a capture of what two shards say to each other over a link, and then of what is seldom said: the same bytes
  * in every run. Ethernet, IPv4 and UDP around the packets are made up. usage: protocol_trace FILE.pcap [damaged]
  */
+#include "trace.h"
 #include "base/must.h"
 #include "base/random.h"
 #include "capture.h"
@@ -11,8 +12,6 @@
 #include "link/link_port.h"
 #include "shard/large.h"
 #include "shard/shard.h"
-#include "wire/rref.h"
-#include "wire/values.h"
 
 #include <errno.h>
 #include <farcall/message.h>
@@ -56,7 +55,6 @@ struct sample {
 
 static struct dgram_fabric fabric;
 static struct sample samples[SAMPLES];
-static bool sample_values; /* the next message is one */
 static struct end ends[ENDS];
 static uint64_t now_ns = UINT64_C(1700000000000000000);
 static unsigned ended, lose; /* calls that ended; packets of end 0 that are to be lost next */
@@ -110,7 +108,7 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
 		of = SAMPLE_GRANTS;
-	else if (h.kind == WIRE_MESSAGE && sample_values)
+	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
 		of = SAMPLE_VALUES;
 	if (of == SAMPLES || samples[of].len)
 		return;
@@ -426,149 +424,11 @@ static void put(struct shm_head h, const void *body, size_t len, enum nic_order 
 	must(q->ops->tx_commit(q, &tx) == 0);
 }
 
-static void say(struct shm_head h, const void *body, size_t len)
+void trace_say(struct shm_head h, const void *body, size_t len)
 {
 	put(h, body, len, NIC_ORDER_ALL);
 	ends[3].q->ops->flush(ends[3].q);
 	turn();
-}
-
-static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
-{
-	const struct rref_wire *w = (const void *)rref;
-	(void)ctx;
-	rref_put(dst, w);
-}
-
-/* With what the flags say behind the values. */
-static void say_call(const struct far_val *v, size_t n, unsigned flags)
-{
-	struct rref_id object = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)};
-	struct rref_named named = {9};
-	struct values_plan plan;
-	struct far_err err;
-	size_t len = values_size(v, n, &plan, &err);
-	must(len != SIZE_MAX);
-	uint8_t *body = aligned_alloc(64, (len + sizeof object + 63) & ~(size_t)63);
-	must(body);
-	plan.put_rref = put_rref;
-	values_write(v, n, &plan, body);
-	if (flags & HEAD_NAMED)
-		memcpy(body + len, &named, sizeof named);
-	else
-		memcpy(body + len, &object, sizeof object);
-	say(
-		(struct shm_head){
-			.type = HEAD_REQUEST, .flags = (uint8_t)(HEAD_TYPED | flags), .fn = 7, .call = 1, .gen = 2},
-		body,
-		len + (flags & HEAD_NAMED    ? sizeof named
-		       : flags & HEAD_METHOD ? sizeof object
-					     : 0));
-	free(body);
-}
-
-static void say_values(const struct far_val *v, size_t n)
-{
-	say_call(v, n, 0);
-}
-
-static size_t custom_size(void *user, const void *object)
-{
-	(void)user;
-	return strlen(object);
-}
-
-static void custom_encode(void *user, const void *object, void *dst, size_t len)
-{
-	(void)user;
-	memcpy(dst, object, len);
-}
-
-static void every_value(void)
-{
-	static uint8_t elements[6 * 8];
-	for (unsigned i = 0; i < sizeof elements; i++)
-		elements[i] = (uint8_t)(i + 1);
-	for (unsigned dtype = FAR_F32; dtype < FAR_DTYPE_COUNT; dtype++) {
-		uint64_t shape[] = {1u + dtype % 2, 3};
-		struct far_tensor tensor = far_tensor_nd((enum far_dtype)dtype, elements, 2, shape, NULL);
-		struct far_val v[2] = {far_tensor_val(&tensor), far_int(-(int64_t)dtype)};
-		say_values(v, 2);
-	}
-	static const struct far_custom_type type = {.name = "t::Custom", .size = custom_size, .encode = custom_encode};
-	struct far_val items[] = {far_none(), far_bool(true), far_bool(false), far_float(-0.1), far_str("a \"b\"\n")};
-	struct far_dict_entry entries[] = {{far_str("k"), far_list(items, 5)},
-					   {far_float(1.5), far_bytes(elements, 40)}};
-	struct far_val v[] = {far_dict(entries, 2), far_list(NULL, 0), far_float(1e300), far_int(INT64_MIN),
-			      far_custom(&type, "encoded")};
-	sample_values = true;
-	say_values(v, 5);
-	sample_values = false;
-	struct rref_wire w = {.owner = UINT64_C(0x0002112233445566),
-			      .id = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)},
-			      .fork = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0300000000000008)},
-			      .types = 0x0204,
-			      .cls = UINT64_C(0x0123456789abcdef)};
-	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
-	struct far_val two[] = {rref, far_list(&rref, 1)};
-	say_values(two, 2);
-	say_call(v, 2, HEAD_METHOD);
-	say_call(v + 3, 1, HEAD_METHOD);
-	say_call(v, 2, HEAD_METHOD | HEAD_NAMED);
-	say_call(v + 3, 1, HEAD_NAMED);
-	say_values(v, 0);
-	uint64_t none[] = {0, UINT64_MAX};
-	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
-	struct far_val nothing = far_tensor_val(&empty);
-	say_values(&nothing, 1);
-}
-
-static void every_message(void)
-{
-	static const struct head_large announced[] = {{1000, 0, 1, LARGE_ONEWAY, 0},
-						      {UINT64_C(1) << 33, 3, 9, LARGE_REPLY, 0},
-						      {1, 4, 1, LARGE_REQUEST, 0},
-						      {0, 0, 1, 9, 5}};
-	static const struct head_units units = {77};
-	static const struct head_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
-	struct shm_head h = {.call = 3, .gen = 4, .time_low = UINT32_MAX, .time_high = UINT32_MAX};
-	for (unsigned status = FAR_OK; status <= FAR_STATUS_COUNT; status++) {
-		h.type = HEAD_ERROR;
-		h.flags = (uint8_t)(status % 4 << HEAD_EXECUTED_SHIFT);
-		h.fn = (uint16_t)status;
-		h.tlv_bytes = h.reserved = 0;
-		say(h, "text", status % 5);
-	}
-	for (unsigned type = 0; type <= HEAD_ABORT + 1; type++) {
-		h.type = (uint8_t)type;
-		h.flags = HEAD_TLV | 16;
-		h.fn = 0x1234;
-		h.tlv_bytes = 0x01020304;
-		h.reserved = 0x05060708;
-		say(h, &units, sizeof units);
-	}
-	h.flags = 0;
-	h.tlv_bytes = h.reserved = 0;
-	for (unsigned i = 0; i < 4; i++) {
-		h.type = HEAD_LARGE;
-		h.flags = HEAD_TYPED | HEAD_HASHED;
-		say(h, &announced[i], sizeof announced[i]);
-	}
-	for (unsigned i = 0; i < 3; i++) {
-		h.type = HEAD_REQUEST;
-		h.flags = HEAD_RETRY;
-		say(h, &retries[i], sizeof retries[i]);
-	}
-	h.flags = HEAD_RETRY | HEAD_HASHED;
-	say(h, &retries[0], sizeof retries[0]);
-	h.flags = HEAD_TYPED | HEAD_METHOD;
-	say(h, &retries[0], sizeof retries[0] - 1);
-	h.flags = HEAD_TYPED | HEAD_NAMED;
-	say(h, &retries[0], 3);
-	say(h, "\0\0\0", 4);
-	h.flags = HEAD_TYPED;
-	say(h, "\x01\x0a", 2);
-	say(h, NULL, 0);
 }
 
 /* Some that come in fragments at once, and so need grants; and small ones that may pass their packets. */
@@ -662,8 +522,8 @@ int main(int argc, char **argv)
 	must(ends[3].up && ends[4].up);
 	must(ends[3].q->ops->attach(ends[3].q, ends[3].peer) == 0 &&
 	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
-	every_value();
-	every_message();
+	trace_every_value();
+	trace_every_message();
 	long_ones();
 	every_no();
 	for (unsigned i = 0; damaged && i < SAMPLES; i++)

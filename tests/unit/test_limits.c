@@ -30,23 +30,24 @@
  * threads for blocking handlers     e2e/api_blocking: late
  * a fiber's waits given up          shard_fiber: a_repeated_wait_listens_once
  * futures                           then: running_out_of_futures_…
- * callbacks, collections, scopes    limits: without_buffers
+ * callbacks, collections, scopes    limits_process: without_buffers
  * waits that one future is in       future: a_watch_gives_its_places_back; then: any_number_of_threads_…
  * strings of a call                 values: strings_are_copied_and_bounded, values_that_an_application_got_wrong_…
  * items, depth, entries of a dict   values_tree: items_are_bounded, depth_is_bounded; dict: long_ones
  * objects of custom types           values_tree: what_an_application_got_wrong_is_named
- * custom types                      limits: custom_types
+ * custom types                      limits_process: custom_types
  * classes of objects                classes: bounded
- * values, forks of a shard          shard_rref: records_are_bounded
- * words about references            shard_rref: words_need_no_credit, words_wait_for_room; said again: shard_fault:
- *                                   fork_given_up, owner_never_has_room
+ * values, forks of a shard          shard_rref, shard_named: records_are_bounded
+ * words about references            shard_rref: words_need_no_credit, words_wait_for_room; said again:
+ *                                   shard_rref_again: fork_given_up, owner_never_has_room
  * references in a message           e2e/api_rref: too_many
+ * calls held back on purpose         shard_fault: late_without_end
  * overloads                         registry: overloads_are_bounded
  * mailboxes                         limits: mailbox_of_one; shard_waiting, ctl_demand: a_full_mailbox_is_tried_again;
  *                                   e2e/api_limits: every agent there has mailboxes of one
  * sleepers                          driver: places_are_bounded_and_come_back
- * store                             limits: clients_of_the_store; ctl_store: limits_of_key_and_value, keys_are_bounded,
- *                                   requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
+ * store                             limits_process: clients_of_the_store; ctl_store: limits_of_key_and_value,
+ * keys_are_bounded, requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
  *                                   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
  */
 #include "api/agent.h"
@@ -478,129 +479,4 @@ Test(limits_of_a_shard, mailboxes)
 	session_close_all(shard);
 	for (uint32_t i = 0; i < SESSIONS; i++)
 		cr_assert(r[i].n == 1 && r[i].executed == FAR_EXECUTED_NO);
-}
-
-/* ---- the process ---- */
-
-static enum far_status same_value(struct far_future *parent, struct far_val *out, struct far_err *err, void *user)
-{
-	(void)user;
-	return far_future_value(parent, out, err);
-}
-
-/* No buffer is left. Expect callbacks, collections and scopes to say so, and to work again. */
-Test(limits, without_buffers)
-{
-	enum { N = 1 << 18 };
-	static struct far_buf *taken[N];
-	struct far_future *f, *child;
-	struct far_scope scope;
-	struct far_err err;
-	unsigned n = 0;
-	cr_assert_eq(far_memory_limit(UINT64_C(16) << 20, NULL), FAR_OK);
-	cr_assert_eq(far_future_create(&f, &err), FAR_OK);
-	for (size_t bytes = BUF_SLAB_MAX; bytes; bytes /= 2)
-		while (n < N && (taken[n] = buf_alloc(bytes)))
-			n++;
-	cr_assert(n > 0 && n < N);
-	cr_assert_eq(far_future_then(f, same_value, NULL, &child, &err), FAR_RESOURCE);
-	cr_assert_eq(far_future_collect(&f, 1, &child, &err), FAR_RESOURCE);
-	cr_assert_eq(far_scope_begin(&scope), FAR_OK);
-	scope_gather_slowly(f);
-	cr_assert_eq(far_scope_end(&scope, FAR_SEC, &err), FAR_RESOURCE);
-	cr_assert(strstr(err.text, "no memory"), "%s", err.text);
-	while (n)
-		buf_unref(taken[--n]);
-	cr_assert_eq(far_future_then(f, same_value, NULL, &child, &err), FAR_OK);
-	struct far_val one = far_int(1), out;
-	cr_assert_eq(far_future_set_value(f, &one, &err), FAR_OK);
-	cr_assert_eq(far_future_wait(child, 0, &out, &err), FAR_OK);
-	cr_assert_eq(out.u.i, 1);
-	far_future_free(child);
-	far_future_free(f);
-}
-
-static size_t type_size(void *user, const void *object)
-{
-	(void)user, (void)object;
-	return 0;
-}
-
-static void type_encode(void *user, const void *object, void *dst, size_t len)
-{
-	(void)user, (void)object, (void)dst, (void)len;
-}
-
-static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
-{
-	(void)user, (void)src, (void)len, (void)object;
-	return FAR_OK;
-}
-
-static void type_destroy(void *user, void *object)
-{
-	(void)user, (void)object;
-}
-
-Test(limits, custom_types)
-{
-	const struct custom_type *t;
-	struct far_err err;
-	char name[32];
-	for (int round = 0; round < 2; round++) /* those that are there are found again */
-		for (unsigned i = 0; i <= FAR_TYPES_MAX; i++) {
-			snprintf(name, sizeof name, "t::T%u", i);
-			struct far_custom_type type = {name, type_size, type_encode, type_decode, type_destroy, NULL};
-			cr_assert_eq(types_add(&type, &t, &err), i < FAR_TYPES_MAX ? FAR_OK : FAR_RESOURCE);
-		}
-	cr_assert(strstr(err.text, "1024"), "%s", err.text);
-}
-
-/* ---- the store ---- */
-
-static int accepted, closed;
-
-static int many_accept(struct ctl_net *net, int listener)
-{
-	(void)net, (void)listener;
-	return accepted < FAR_STORE_CLIENTS_MAX + 3 ? accepted++ : -EAGAIN;
-}
-
-static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
-{
-	(void)net, (void)data, (void)len;
-	return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
-}
-
-static void many_close(struct ctl_net *net, int handle)
-{
-	(void)net, (void)handle;
-	closed++;
-}
-
-static void many_want(struct ctl_net *net, int handle, int on)
-{
-	(void)net, (void)handle, (void)on;
-}
-
-Test(limits, clients_of_the_store)
-{
-	static const struct ctl_net_ops ops = {
-		.accept = many_accept, .recv = many_recv, .close = many_close, .want_write = many_want};
-	struct ctl_net net = {&ops};
-	struct store_server *s = store_server_create(&net, 0);
-	bool busy = false;
-	for (int i = 0; i < FAR_STORE_CLIENTS_MAX && accepted < FAR_STORE_CLIENTS_MAX + 3; i++)
-		store_server_step(s, 1, &busy);
-	cr_assert_eq(accepted, FAR_STORE_CLIENTS_MAX + 3);
-	cr_assert_eq(store_server_drops(s, STORE_DROP_CLIENTS), 3u);
-	/* One has left, in the step before: its place is the next one's. */
-	store_server_step(s, 1, &busy);
-	cr_assert_eq(closed, 4);
-	accepted = FAR_STORE_CLIENTS_MAX + 2;
-	store_server_step(s, 1, &busy);
-	cr_assert_eq(store_server_drops(s, STORE_DROP_CLIENTS), 3u);
-	closed = 0;
-	store_server_destroy(s);
-	cr_assert_geq(closed, FAR_STORE_CLIENTS_MAX);
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The parts of protocol_trace. */
+#ifndef PROTOCOL_TRACE_H
+#define PROTOCOL_TRACE_H
+
+#include "wire/head.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** One end says it to another by hand; the packet is captured. */
+void trace_say(struct shm_head h, const void *body, size_t len);
+
+/** The next message is one whose bytes are worth changing. */
+extern bool trace_sample_values;
+void trace_every_value(void);
+void trace_every_message(void);
+
+#endif

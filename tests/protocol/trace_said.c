@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What is seldom said: each kind of value and of message, some of them wrong. */
+#include "trace.h"
+
+#include "base/must.h"
+#include "wire/rref.h"
+#include "wire/values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool trace_sample_values;
+
+static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
+{
+	const struct rref_wire *w = (const void *)rref;
+	(void)ctx;
+	rref_put(dst, w);
+}
+
+/* With what the flags say behind the values. */
+static void say_call(const struct far_val *v, size_t n, unsigned flags)
+{
+	struct rref_id object = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)};
+	struct rref_named named = {9};
+	struct values_plan plan;
+	struct far_err err;
+	size_t len = values_size(v, n, &plan, &err);
+	must(len != SIZE_MAX);
+	uint8_t *body = aligned_alloc(64, (len + sizeof object + 63) & ~(size_t)63);
+	must(body);
+	plan.put_rref = put_rref;
+	values_write(v, n, &plan, body);
+	if (flags & HEAD_NAMED)
+		memcpy(body + len, &named, sizeof named);
+	else
+		memcpy(body + len, &object, sizeof object);
+	trace_say(
+		(struct shm_head){
+			.type = HEAD_REQUEST, .flags = (uint8_t)(HEAD_TYPED | flags), .fn = 7, .call = 1, .gen = 2},
+		body,
+		len + (flags & HEAD_NAMED    ? sizeof named
+		       : flags & HEAD_METHOD ? sizeof object
+					     : 0));
+	free(body);
+}
+
+static void say_values(const struct far_val *v, size_t n)
+{
+	say_call(v, n, 0);
+}
+
+static size_t custom_size(void *user, const void *object)
+{
+	(void)user;
+	return strlen(object);
+}
+
+static void custom_encode(void *user, const void *object, void *dst, size_t len)
+{
+	(void)user;
+	memcpy(dst, object, len);
+}
+
+void trace_every_value(void)
+{
+	static uint8_t elements[6 * 8];
+	for (unsigned i = 0; i < sizeof elements; i++)
+		elements[i] = (uint8_t)(i + 1);
+	for (unsigned dtype = FAR_F32; dtype < FAR_DTYPE_COUNT; dtype++) {
+		uint64_t shape[] = {1u + dtype % 2, 3};
+		struct far_tensor tensor = far_tensor_nd((enum far_dtype)dtype, elements, 2, shape, NULL);
+		struct far_val v[2] = {far_tensor_val(&tensor), far_int(-(int64_t)dtype)};
+		say_values(v, 2);
+	}
+	static const struct far_custom_type type = {.name = "t::Custom", .size = custom_size, .encode = custom_encode};
+	struct far_val items[] = {far_none(), far_bool(true), far_bool(false), far_float(-0.1), far_str("a \"b\"\n")};
+	struct far_dict_entry entries[] = {{far_str("k"), far_list(items, 5)},
+					   {far_float(1.5), far_bytes(elements, 40)}};
+	struct far_val v[] = {far_dict(entries, 2), far_list(NULL, 0), far_float(1e300), far_int(INT64_MIN),
+			      far_custom(&type, "encoded")};
+	trace_sample_values = true;
+	say_values(v, 5);
+	trace_sample_values = false;
+	struct rref_wire w = {.owner = UINT64_C(0x0002112233445566),
+			      .id = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)},
+			      .fork = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0300000000000008)},
+			      .types = 0x0204,
+			      .cls = UINT64_C(0x0123456789abcdef)};
+	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
+	struct far_val two[] = {rref, far_list(&rref, 1)};
+	say_values(two, 2);
+	say_call(v, 2, HEAD_METHOD);
+	say_call(v + 3, 1, HEAD_METHOD);
+	say_call(v, 2, HEAD_METHOD | HEAD_NAMED);
+	say_call(v + 3, 1, HEAD_NAMED);
+	say_values(v, 0);
+	uint64_t none[] = {0, UINT64_MAX};
+	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
+	struct far_val nothing = far_tensor_val(&empty);
+	say_values(&nothing, 1);
+}
+
+void trace_every_message(void)
+{
+	static const struct head_large announced[] = {{1000, 0, 1, LARGE_ONEWAY, 0},
+						      {UINT64_C(1) << 33, 3, 9, LARGE_REPLY, 0},
+						      {1, 4, 1, LARGE_REQUEST, 0},
+						      {0, 0, 1, 9, 5}};
+	static const struct head_units units = {77};
+	static const struct head_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
+	struct shm_head h = {.call = 3, .gen = 4, .time_low = UINT32_MAX, .time_high = UINT32_MAX};
+	for (unsigned status = FAR_OK; status <= FAR_STATUS_COUNT; status++) {
+		h.type = HEAD_ERROR;
+		h.flags = (uint8_t)(status % 4 << HEAD_EXECUTED_SHIFT);
+		h.fn = (uint16_t)status;
+		h.tlv_bytes = h.reserved = 0;
+		trace_say(h, "text", status % 5);
+	}
+	for (unsigned type = 0; type <= HEAD_ABORT + 1; type++) {
+		h.type = (uint8_t)type;
+		h.flags = HEAD_TLV | 16;
+		h.fn = 0x1234;
+		h.tlv_bytes = 0x01020304;
+		h.reserved = 0x05060708;
+		trace_say(h, &units, sizeof units);
+	}
+	h.flags = 0;
+	h.tlv_bytes = h.reserved = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		h.type = HEAD_LARGE;
+		h.flags = HEAD_TYPED | HEAD_HASHED;
+		trace_say(h, &announced[i], sizeof announced[i]);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		h.type = HEAD_REQUEST;
+		h.flags = HEAD_RETRY;
+		trace_say(h, &retries[i], sizeof retries[i]);
+	}
+	h.flags = HEAD_RETRY | HEAD_HASHED;
+	trace_say(h, &retries[0], sizeof retries[0]);
+	h.flags = HEAD_TYPED | HEAD_METHOD;
+	trace_say(h, &retries[0], sizeof retries[0] - 1);
+	h.flags = HEAD_TYPED | HEAD_NAMED;
+	trace_say(h, &retries[0], 3);
+	trace_say(h, "\0\0\0", 4);
+	h.flags = HEAD_TYPED;
+	trace_say(h, "\x01\x0a", 2);
+	trace_say(h, NULL, 0);
+}
