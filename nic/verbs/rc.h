@@ -115,8 +115,8 @@ struct verbs_conn {
 	struct ibv_send_wr *first, *last; /* chain that waits for flush() */
 	uint16_t out_first, out_last;     /* slots posted or in the chain, in order; VERBS_SLOT_NONE */
 	uint32_t qpn;                     /* of one that was taken */
-	bool is_dirty, is_known, is_unheard, is_ready, is_left, is_dead, is_late;
-	struct verbs_conn *next_dirty, *next_unheard, *next_late;
+	bool is_dirty, is_known, is_unheard, is_ready, is_usable, is_left, is_dead, is_late;
+	struct verbs_conn *next_dirty, *next_unheard, *next_usable, *next_late;
 };
 
 /** A queue of another port, as a queue of ours sees it. Lives while places, connections or notes refer to it. */
@@ -138,7 +138,7 @@ struct verbs_remote {
 	struct verbs_remote *next_wanted, *next;
 
 	/* The holder's. */
-	struct verbs_conn *conn; /* to send by; NULL: packets wait */
+	struct verbs_conn *conn; /* to send by, then others that could be; NULL: packets wait */
 	bool is_asked, is_waiting;
 	uint32_t attached;
 	uint16_t wait_first, wait_last;

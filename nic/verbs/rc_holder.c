@@ -82,6 +82,29 @@ static void send_waiting(struct verbs_remote *r)
 	}
 }
 
+/* ---- by which it is sent ---- */
+
+/* From now on, until it is put out of use; what was sent by before is kept for when this one goes. */
+static void put_to_use(struct verbs_conn *c)
+{
+	c->is_usable = true;
+	c->next_usable = c->remote->conn;
+	c->remote->conn = c;
+}
+
+/* The control core counts all that are up, and makes none while there is one: another takes its place. */
+static void put_out_of_use(struct verbs_conn *c)
+{
+	if (!c->is_usable)
+		return;
+	c->is_usable = false;
+	for (struct verbs_conn **at = &c->remote->conn; *at; at = &(*at)->next_usable)
+		if (*at == c) {
+			*at = c->next_usable;
+			break;
+		}
+}
+
 /* No connection came of it, or it is gone again: whatever waits must be asked for anew. */
 static void ask_again(struct verbs_remote *r)
 {
@@ -168,8 +191,7 @@ void verbs_rc_broken(struct verbs_conn *c)
 	if (atomic_load_explicit(&c->broken, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&c->broken, true, memory_order_release);
-	if (c->remote && c->remote->conn == c)
-		c->remote->conn = NULL;
+	put_out_of_use(c);
 	verbs_ask(c->queue, c->queue->rc, &c->asked);
 }
 
@@ -184,8 +206,8 @@ bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 			continue;
 		*at = c->next_unheard;
 		c->is_unheard = false;
-		if (!c->is_left && !atomic_load_explicit(&c->broken, memory_order_relaxed) && !c->remote->conn) {
-			c->remote->conn = c;
+		if (!c->is_left && !atomic_load_explicit(&c->broken, memory_order_relaxed)) {
+			put_to_use(c);
 			send_waiting(c->remote);
 		}
 		return true;
@@ -226,7 +248,7 @@ static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 		verbs_rc_broken(c);
 		return;
 	}
-	c->remote->conn = c;
+	put_to_use(c);
 	q->tx_sge[slot].length = 0;
 	q->tx_wr[slot].num_sge = 0;
 	verbs_rc_chain(c, slot);
@@ -260,8 +282,7 @@ static bool leave(struct verbs_queue *q, struct verbs_conn *c, bool between)
 		c->is_left = true;
 		unlist_dirty(q->rc, c);
 		c->first = c->last = NULL;
-		if (c->remote->conn == c)
-			c->remote->conn = NULL;
+		put_out_of_use(c);
 		ask_again(c->remote);
 	}
 	if (q->rc->own && !between)
@@ -363,8 +384,7 @@ void verbs_rc_leave(struct verbs_queue *q)
 		struct verbs_conn *c = &q->rc->conns[i];
 		c->first = c->last = NULL;
 		let_go(q, c, VERBS_SLOT_NONE);
-		if (c->remote && c->remote->conn == c)
-			c->remote->conn = NULL;
+		put_out_of_use(c);
 	}
 	q->rc->dirty = NULL;
 }

@@ -244,12 +244,16 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 		give_back_own(q);
 	else if (q->held)
 		give_back_shared(q);
+	const struct verbs_conn *dirty = q->rc->dirty; /* the caller's, who flushes it */
 	if (__builtin_expect(has_mail(q) || q->rc->late, 0))
 		verbs_rc_mail(q, true);
 	int most = (int)(max < VERBS_BURST ? max : VERBS_BURST), got = ibv_poll_cq(q->rx_cq, most, wc);
 	q->rc->emptied = got < most;
 	for (int i = 0; i < got; i++)
 		n += read_one(q, &wc[i], &pkts[n]);
+	/* What waited for a connection that there is now: no flush of the caller's need follow. */
+	if (__builtin_expect(q->rc->dirty && !dirty, 0))
+		rc_flush(queue);
 	if (n) {
 		verbs_count(&q->counters.rx_packets, n);
 		return n;
@@ -275,7 +279,12 @@ static void rc_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
 static void rc_arm(struct nic_queue *queue)
 {
 	struct verbs_queue *q = queue_of(queue);
-	if (verbs_enter(q) && ibv_req_notify_cq(q->rx_cq, 0))
+	if (!verbs_enter(q))
+		return;
+	/* Before a sleep: nothing tells of sends that failed, and what failed is to be sent by another connection. */
+	if (q->tx_free_n < VERBS_TX_RING)
+		verbs_rc_reap(q);
+	if (ibv_req_notify_cq(q->rx_cq, 0))
 		verbs_signal(q->event_fd); /* it cannot wake: no sleep then */
 }
 

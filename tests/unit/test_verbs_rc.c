@@ -361,6 +361,56 @@ Test(verbs_rc, evicted_before_use)
 	each_kind(evicted_before_use);
 }
 
+/* Of two to the same queue the newer is used; when that goes, so is the other, and none is made. */
+static void the_other_takes_over(void)
+{
+	uint64_t next = UINT64_MAX;
+	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
+	uint32_t to_b = bench_place(a, b, 0), to_a = bench_place(b, a, 0);
+	cr_assert(gets_there(a, to_b, b, 1));
+	struct verbs_remote *r = a->places[to_b]->remote;
+	struct verbs_conn *second = verbs_conn_new(a->queues[0], r, verbs_now(), &next);
+	r->making = second;
+	cr_assert_eq(verbs_conn_make(second, verbs_now()), 0);
+	for (unsigned i = 0; i < PATIENCE && (r->ups < 2 || r->conn != second); i++)
+		turn();
+	cr_assert(r->ups == 2 && r->conn == second);
+	cr_assert(gets_there(a, to_b, b, 2) && gets_there(b, to_a, a, 3));
+	verbs_conn_end(second, 0, verbs_now());
+	cr_assert(gets_there(a, to_b, b, 4) && gets_there(b, to_a, a, 5));
+	cr_assert(r->ups == 1 && r->conn && r->conn != second && fake_cm.connects == 2);
+	close_all();
+}
+
+Test(verbs_rc, the_other_takes_over)
+{
+	each_kind(the_other_takes_over);
+}
+
+/* A holder that has no more to send only receives: what waits leaves all the same. */
+static void only_receives(void)
+{
+	uint64_t got[16];
+	unsigned n = 0;
+	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
+	uint32_t to = bench_place(a, b, 0);
+	bench_commit(a, to, 8, 100, 0);
+	bench_flush(a);
+	for (unsigned i = 0; i < PATIENCE && !n; i++, usleep(200)) {
+		bench_step(a);
+		bench_take(a, 0, got);
+		bench_step(b);
+		n = bench_take(b, 0, got);
+	}
+	cr_assert(n == 1 && got[0] == 8);
+	close_all();
+}
+
+Test(verbs_rc, only_receives)
+{
+	each_kind(only_receives);
+}
+
 /* Names are keys: who does not know them is refused, and words that cannot be are. */
 Test(verbs_rc, strangers)
 {
