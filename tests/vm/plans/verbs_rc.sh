@@ -92,4 +92,6 @@ case $1 in
 contract) contract ;;
 workers) workers ;;
 esac
+rdma link delete "$device" && ip link del veth0
+ok "all is taken down" $?
 finish
