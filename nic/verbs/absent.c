@@ -75,6 +75,15 @@ int verbs_cannot_open(const char *device, const char *node, int error, struct ni
 	return verbs_error(err, -error, "verbs: %s cannot be opened: %s", device, strerror(error));
 }
 
+int verbs_cannot_cm(const char *device, int error, struct nic_err *err)
+{
+	return verbs_error(
+		err, error ? -error : -EIO,
+		"verbs: %s: rdma_cm, which sets connections up, cannot be used: %s: modprobe rdma_ucm (on the "
+		"host, for containers, which need --device /dev/infiniband/rdma_cm), and see its rights",
+		device, strerror(error ? error : EIO));
+}
+
 int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, struct nic_err *err)
 {
 	struct rlimit limit;

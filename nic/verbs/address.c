@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The published address, and who can be reached from here. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ void verbs_address_set(struct verbs_port *p)
 	struct verbs_blob *b = &p->blob;
 	b->version = VERBS_BLOB_VERSION;
 	b->ethernet = p->on.ethernet;
-	b->gid_type = (uint8_t)p->on.gid.gid_type;
+	b->gid_type = p->on.iwarp ? VERBS_GID_IWARP : (uint8_t)p->on.gid.gid_type;
 	b->queues = (uint8_t)p->queues_n;
 	b->port = p->on.port;
 	b->lid = p->on.ethernet ? 0 : p->on.attr.lid;
@@ -53,10 +53,21 @@ void verbs_address_set(struct verbs_port *p)
 	if (verbs_gid_is_loopback(b->gid))
 		b->where = where_loopback();
 	for (unsigned i = 0; i < p->queues_n; i++) {
-		b->queue[i].qpn = p->queues[i]->qp->qp_num;
+		b->queue[i].qpn = p->rc ? p->queues[i]->rc_qpn : p->queues[i]->qp->qp_num;
 		b->queue[i].qkey = p->queues[i]->qkey;
 	}
+	b->service = p->rc ? p->rc->service : 0;
 	snprintf(b->name, sizeof b->name, "%.23s", p->on.device);
+}
+
+/* One that a packet can be sent to. */
+static bool is_an_address(const uint8_t gid[16])
+{
+	static const uint8_t zero[16];
+	bool v4 = verbs_gid_is_v4(gid);
+	if (v4 ? gid[12] >= 224 || memcmp(gid + 12, zero, 4) == 0 : gid[0] == 0xff)
+		return false;
+	return memcmp(gid, zero, sizeof zero) != 0;
 }
 
 static bool is_plausible(const struct verbs_blob *b)
@@ -64,8 +75,11 @@ static bool is_plausible(const struct verbs_blob *b)
 	if (b->ethernet > 1 || b->queues == 0 || b->queues > VERBS_QUEUES_MAX || b->mtu < VERBS_MTU_MIN ||
 	    b->mtu > 4096 || b->port == 0 || !memchr(b->name, 0, sizeof b->name))
 		return false;
-	if (b->ethernet ? b->gid_type != IBV_GID_TYPE_ROCE_V2 || b->gid[0] == 0xff
+	bool iwarp = b->gid_type == VERBS_GID_IWARP;
+	if (b->ethernet ? (b->gid_type != IBV_GID_TYPE_ROCE_V2 && !iwarp) || !is_an_address(b->gid)
 			: b->lid == 0 || b->lid >= 0xc000) /* multicast */
+		return false;
+	if (b->service > UINT16_MAX || (b->service && !b->ethernet) || (iwarp && !b->service))
 		return false;
 	for (unsigned i = 0; i < b->queues; i++)
 		if (b->queue[i].qpn < 2 || b->queue[i].qpn >= VERBS_QPN_MULTICAST ||
@@ -94,7 +108,7 @@ void verbs_address_text(const struct nic_addr *addr, char *out, size_t cap)
 		snprintf(out, cap, "verbs (malformed)");
 	else if (b.ethernet)
 		snprintf(out, cap, verbs_gid_is_v4(b.gid) ? "verbs %s:%u" : "verbs [%s]:%u",
-			 verbs_gid_text(b.gid, text), b.queue[0].qpn);
+			 verbs_gid_text(b.gid, text), b.service ? b.service : b.queue[0].qpn);
 	else
 		snprintf(out, cap, "verbs lid %u:%u", b.lid, b.queue[0].qpn);
 }
@@ -154,6 +168,14 @@ int verbs_reach(const struct nic_port *port, const struct nic_addr *addr, struct
 	if (us->ethernet != them.ethernet)
 		return verbs_error(err, -EHOSTUNREACH, "verbs: %s is %s, %s is not", p->on.device,
 				   us->ethernet ? "RoCE" : "InfiniBand", them.name);
+	if (us->gid_type != them.gid_type)
+		return verbs_error(err, -EHOSTUNREACH, "verbs: %s is %s, %s is not", p->on.device,
+				   p->on.iwarp ? "iWARP" : "RoCE", them.name);
+	if (!us->service != !them.service)
+		return verbs_error(err, -EHOSTUNREACH,
+				   "verbs: %s here has %s, %s there has %s: say rc=1 on both, or on none", p->on.device,
+				   us->service ? "connections" : "datagrams", them.name,
+				   them.service ? "connections" : "datagrams");
 	if (us->ethernet)
 		return reach_ethernet(p, us, &them, err);
 	/* Another subnet takes a router's LID, which only the subnet administrator knows. */

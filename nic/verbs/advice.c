@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What `farcall info` tells of RDMA devices; where there are none probe() says why. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -35,8 +35,10 @@ __attribute__((format(printf, 2, 3))) static void line(struct page *page, const 
 	page->left -= (size_t)n + 1;
 }
 
-static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet)
+static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet, bool iwarp)
 {
+	if (iwarp)
+		return verbs_gid_is_loopback(gid->gid.raw) ? "iWARP, this host only" : "iWARP";
 	if (!ethernet)
 		return "InfiniBand";
 	if (gid->gid_type != IBV_GID_TYPE_ROCE_V2)
@@ -46,7 +48,7 @@ static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet)
 	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2 of the link alone: only by gid=" : "RoCE v2";
 }
 
-static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet,
+static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
 			  const struct ibv_gid_entry *gids, int n)
 {
 	unsigned told = 0, usable = 0;
@@ -60,15 +62,18 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
-		line(page, "%s port %u gid %u: %s (%s%s%s)", device, port, gids[i].gid_index,
-		     verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet), *name ? ", " : "", name);
+		char index[24] = ""; /* iWARP's addresses are in no table that gid= could name */
+		if (!iwarp)
+			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
+		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
+		     gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "", name);
 	}
 	if (told > GIDS_TOLD)
 		line(page, "%s port %u has %u GIDs more", device, port, told - GIDS_TOLD);
 	return usable;
 }
 
-static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port, bool iwarp,
 		      const struct ibv_gid_entry *gids, int n)
 {
 	struct ibv_port_attr attr;
@@ -82,8 +87,8 @@ static void tell_port(struct page *page, struct ibv_context *context, const char
 	     attr.state == IBV_PORT_ACTIVE ? ""
 	     : ethernet                    ? "; ip link set its interface up, and see its cable"
 					   : "; see its cable, and the subnet manager (opensm)");
-	if (tell_gids(page, device, port, ethernet, gids, n) == 0)
-		line(page, "%s port %u: no GID to use; give its interface an IP address", device, port);
+	if (tell_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
+		line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
 }
 
 static void tell_device(struct page *page, struct ibv_device *device)
@@ -91,8 +96,9 @@ static void tell_device(struct page *page, struct ibv_device *device)
 	const char *name = ibv_get_device_name(device);
 	struct ibv_device_attr limits;
 	struct ibv_gid_entry *gids = NULL;
-	if (device->transport_type != IBV_TRANSPORT_IB) {
-		line(page, "%s: iWARP or another kind, without datagrams; use udp over its interface", name);
+	bool iwarp = device->transport_type == IBV_TRANSPORT_IWARP;
+	if (device->transport_type != IBV_TRANSPORT_IB && !iwarp) {
+		line(page, "%s: neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
 		return;
 	}
 	errno = 0;
@@ -103,14 +109,17 @@ static void tell_device(struct page *page, struct ibv_device *device)
 		line(page, "%s", err.text);
 		return;
 	}
-	int n = ibv_query_device(context, &limits) ? -EIO : verbs_gid_table(context, &gids);
+	struct nic_err why = {""};
+	int n = ibv_query_device(context, &limits) ? -EIO
+		: iwarp                            ? verbs_rc_addresses(name, &gids, &why)
+						   : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		line(page, "%s: says nothing of its ports", name);
+		line(page, "%s: says nothing of its ports%s%s", name, why.text[0] ? "; " : "", why.text);
 	} else {
 		line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
 		     limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
 		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
-			tell_port(page, context, name, port, gids, n);
+			tell_port(page, context, name, port, iwarp, gids, n);
 	}
 	free(gids);
 	ibv_close_device(context);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** nic=verbs:DEVICE[,KEY=VALUE…] */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -66,6 +66,13 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 	} else if (strcmp(key, "mtu") == 0) {
 		if (number(value, VERBS_MTU_MIN, 4096, &a->mtu))
 			return bad_key(err, key, value, "bytes of a packet, 1024 to 4096");
+	} else if (strcmp(key, "rc") == 0) {
+		if (number(value, 0, 1, &n))
+			return bad_key(err, key, value, "1 for connections, 0 for datagrams");
+		a->rc = (int)n;
+	} else if (strcmp(key, "connections") == 0) {
+		if (number(value, VERBS_CONNS_MIN, VERBS_CONNS_MAX, &a->connections))
+			return bad_key(err, key, value, "connections of a queue at once, 2 to 1024");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
@@ -74,7 +81,8 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 			return bad_key(err, key, value, SL_FORM);
 	} else {
 		return verbs_error(err, -EINVAL,
-				   "verbs: \"%.60s\" is none of device, port, gid, rx_slots, mtu, dscp, sl: " FORM,
+				   "verbs: \"%.60s\" is none of device, port, gid, rx_slots, mtu, rc, connections, "
+				   "dscp, sl: " FORM,
 				   key);
 	}
 	return 0;
@@ -95,7 +103,7 @@ static int take_word(struct verbs_args *a, char *word, bool first, struct nic_er
 int verbs_args_parse(const char *text, struct verbs_args *out, struct nic_err *err)
 {
 	char copy[512];
-	*out = (struct verbs_args){.gid = -1, .rx_slots = VERBS_RX_SLOTS};
+	*out = (struct verbs_args){.gid = -1, .rc = -1, .rx_slots = VERBS_RX_SLOTS};
 	nic_dscp_init(&out->dscp);
 	if (!text || !*text)
 		return 0;

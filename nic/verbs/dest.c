@@ -40,7 +40,15 @@ static void resolve(struct verbs_port *p, struct verbs_dest *dest)
 		atomic_store_explicit(&dest->state, VERBS_DEST_FAILED, memory_order_release);
 		return;
 	}
+	dest->made = verbs_now();
 	atomic_store_explicit(&dest->state, VERBS_DEST_READY, memory_order_release);
+}
+
+/* Nobody waits for it any more: the kernel's second is for others. */
+static void skip(struct verbs_dest *dest)
+{
+	dest->error = -ECANCELED;
+	atomic_store_explicit(&dest->state, VERBS_DEST_FAILED, memory_order_release);
 }
 
 static void *resolver_main(void *arg)
@@ -57,6 +65,10 @@ static void *resolver_main(void *arg)
 		r->first = dest->next_asked;
 		if (!r->first)
 			r->last = &r->first;
+		if (!dest->refs) {
+			skip(dest);
+			continue;
+		}
 		pthread_mutex_unlock(&r->lock);
 		resolve(p, dest);
 		verbs_signal(p->event_fd);
@@ -162,16 +174,30 @@ uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now)
 	return next;
 }
 
-struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
+/* One that leads there and is being resolved, or was of late; NULL: none. */
+static struct verbs_dest *find(const struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
 {
 	for (unsigned i = 0; i < p->dests_n; i++) {
 		struct verbs_dest *dest = p->dests[i];
+		enum verbs_dest_state state = verbs_dest_state(dest);
 		if (memcmp(dest->gid, to->gid, sizeof dest->gid) != 0 || dest->lid != to->lid ||
-		    now - dest->made > VERBS_DEST_FRESH_NS || verbs_dest_state(dest) == VERBS_DEST_FAILED)
+		    state == VERBS_DEST_FAILED || (state == VERBS_DEST_READY && now > dest->made + VERBS_DEST_FRESH_NS))
 			continue;
-		dest->refs++;
 		return dest;
 	}
+	return NULL;
+}
+
+struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
+{
+	/* Under the lock, as the resolver skips those that nobody refers to. */
+	pthread_mutex_lock(&p->resolver.lock);
+	struct verbs_dest *known = find(p, to, now);
+	if (known)
+		known->refs++;
+	pthread_mutex_unlock(&p->resolver.lock);
+	if (known)
+		return known;
 	if (p->dests_n == VERBS_DESTS_MAX)
 		verbs_dests_sweep(p, now);
 	if (p->dests_n == VERBS_DESTS_MAX)
@@ -182,7 +208,6 @@ struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob 
 	memcpy(dest->gid, to->gid, sizeof dest->gid);
 	dest->lid = to->lid;
 	dest->refs = 1;
-	dest->made = now;
 	p->dests[p->dests_n++] = dest;
 	ask(&p->resolver, dest);
 	return dest;
@@ -190,9 +215,13 @@ struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob 
 
 void verbs_dest_put(struct verbs_port *p, struct verbs_dest *dest, uint64_t now)
 {
-	(void)p;
+	bool locked = p->resolver.started;
+	if (locked)
+		pthread_mutex_lock(&p->resolver.lock);
 	if (--dest->refs == 0)
 		dest->idle_at = now;
+	if (locked)
+		pthread_mutex_unlock(&p->resolver.lock);
 }
 
 void verbs_dests_forget(struct verbs_port *p)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The choice of a device, a port of it, and a GID. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@ struct search {
 	const struct nic_config *config;
 	struct verbs_choice best; /* context NULL: none yet */
 	unsigned best_rank;
+	bool iwarp; /* the device that is looked at */
 	enum flaw flaw;
 	int error;
 	struct nic_err why;
@@ -45,9 +46,10 @@ static const char *device_name(struct ibv_context *context)
 static unsigned rank_gid(struct search *s, const char *device, const struct ibv_gid_entry *gid, bool ethernet)
 {
 	const uint8_t *raw = gid->gid.raw;
-	bool named = s->args->gid >= 0, loopback = verbs_gid_is_loopback(raw);
+	/* What listen= names on RoCE may be a whole subnet; iWARP has nothing else to name an address by. */
+	bool named = s->args->gid >= 0 || (s->iwarp && s->config->listen), loopback = verbs_gid_is_loopback(raw);
 	char text[VERBS_GID_TEXT_MAX];
-	if (named && (int)gid->gid_index != s->args->gid)
+	if (s->args->gid >= 0 && (int)gid->gid_index != s->args->gid)
 		return RANK_NONE;
 	if (ethernet && gid->gid_type != IBV_GID_TYPE_ROCE_V2)
 		return RANK_NONE;
@@ -97,16 +99,26 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 				: "it needs a cable and a subnet manager (apt install opensm, on one host)");
 		return;
 	}
-	if (128u << attr.active_mtu < VERBS_MTU_MIN) {
+	bool iwarp = s->iwarp;
+	if (!iwarp && s->args->rc > 0 && !ethernet) {
+		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
+		       "verbs: %s port %u is InfiniBand: connections (rc=1) are of RoCE v2 and iWARP; leave rc=1 out",
+		       device, port);
+		return;
+	}
+	if (!iwarp && 128u << attr.active_mtu < VERBS_MTU_MIN) {
 		flawed(s, FLAW_DOWN, -EMSGSIZE, "verbs: %s port %u has packets of %u bytes, %u are needed: %s", device,
 		       port, 128u << attr.active_mtu, VERBS_MTU_MIN,
 		       ethernet ? "ip link set its interface's mtu to 1500 or more" : "see the subnet manager's MTU");
 		return;
 	}
 	flawed(s, FLAW_NO_GID, -EADDRNOTAVAIL, "verbs: %s port %u has no %s: %s", device, port,
-	       s->args->gid >= 0 ? "such GID of RoCE v2" : "GID of RoCE v2 with an address",
-	       s->args->gid >= 0 ? "see `farcall info`, or leave gid= out"
-				 : "give its interface an IP address (ip addr add), other than of its link alone");
+	       iwarp               ? "IP address"
+	       : s->args->gid >= 0 ? "such GID of RoCE v2"
+				   : "GID of RoCE v2 with an address",
+	       s->args->gid >= 0 && !iwarp
+		       ? "see `farcall info`, or leave gid= out"
+		       : "give its interface an IP address (ip addr add), other than of its link alone");
 	for (int i = 0; i < gids_n; i++) {
 		if (gids[i].port_num != port || (!ethernet && gids[i].gid_index != 0 && s->args->gid < 0))
 			continue;
@@ -118,6 +130,8 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 		s->best.attr = attr;
 		s->best.gid = gids[i];
 		s->best.ethernet = ethernet;
+		s->best.iwarp = iwarp;
+		s->best.rc = iwarp || s->args->rc > 0;
 	}
 }
 
@@ -128,7 +142,15 @@ static void look_into(struct search *s, struct ibv_context *context)
 	struct ibv_device_attr limits;
 	struct ibv_gid_entry *gids = NULL;
 	int error = ibv_query_device(context, &limits);
-	int n = error ? -error : verbs_gid_table(context, &gids);
+	if (!error && s->iwarp) {
+		struct nic_err why;
+		error = verbs_rc_addresses(device, &gids, &why);
+		if (error < 0) {
+			flawed(s, FLAW_OPEN, error, "%s", why.text);
+			return;
+		}
+	}
+	int n = s->iwarp ? error : error ? -error : verbs_gid_table(context, &gids);
 	if (n < 0) {
 		flawed(s, FLAW_OPEN, n, "verbs: %s says nothing of its ports: %s", device, strerror(-n));
 		return;
@@ -142,17 +164,35 @@ static void look_into(struct search *s, struct ibv_context *context)
 	free(gids);
 }
 
+/* Does what was asked for go with the kind of device? */
+static bool fits(struct search *s, enum ibv_transport_type type, const char *name)
+{
+	const struct verbs_args *a = s->args;
+	if (type != IBV_TRANSPORT_IB && type != IBV_TRANSPORT_IWARP)
+		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
+		       "verbs: %s is neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
+	else if (s->iwarp && a->rc == 0)
+		flawed(s, FLAW_KIND, -EINVAL, "verbs: %s is iWARP, which has no datagrams: leave rc=0 out", name);
+	else if (s->iwarp && a->gid >= 0)
+		flawed(s, FLAW_KIND, -EINVAL,
+		       "verbs: %s is iWARP, whose addresses are no GIDs: say listen= in place of gid=%d", name, a->gid);
+	else if (!s->iwarp && a->connections && a->rc != 1)
+		flawed(s, FLAW_KIND, -EINVAL,
+		       "verbs: %s sends datagrams, connections=%u is of connections: say rc=1 with it, or leave it out",
+		       name, a->connections);
+	else
+		return true;
+	return false;
+}
+
 static void look_at_device(struct search *s, struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
 	if (s->args->device[0] && strcmp(s->args->device, name) != 0)
 		return;
-	if (device->transport_type != IBV_TRANSPORT_IB) {
-		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
-		       "verbs: %s is of iWARP or another kind, that has no datagrams; use udp over its interface",
-		       name);
+	s->iwarp = device->transport_type == IBV_TRANSPORT_IWARP;
+	if (!fits(s, device->transport_type, name))
 		return;
-	}
 	errno = 0;
 	struct ibv_context *context = ibv_open_device(device);
 	if (!context) {

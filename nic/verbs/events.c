@@ -5,7 +5,7 @@
  * to it that queues work again when the device does, and that a device that is to go is let go of: the kernel waits for
  * that.
  */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #define NODES         "/dev/infiniband"
 #define EVENTS_A_STEP 64 /* of the device: it may say the same again and again */
 
-static bool watch(struct verbs_port *p, int fd)
+bool verbs_watch(struct verbs_port *p, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
 	return epoll_ctl(p->fd, EPOLL_CTL_ADD, fd, &ev) == 0;
@@ -31,12 +31,13 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	int async = p->on.context->async_fd, flags = fcntl(async, F_GETFL);
 	if (p->fd < 0 || p->event_fd < 0 || flags < 0 || fcntl(async, F_SETFL, flags | O_NONBLOCK) < 0 ||
-	    !watch(p, p->event_fd) || !watch(p, async))
+	    !verbs_watch(p, p->event_fd) || !verbs_watch(p, async))
 		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
 	/* Not all drivers say that their device goes; its node does, first of all. Without a watch the device is let
 	 * go of when the port is closed. */
 	p->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	if (p->watch_fd >= 0 && (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !watch(p, p->watch_fd))) {
+	if (p->watch_fd >= 0 &&
+	    (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !verbs_watch(p, p->watch_fd))) {
 		close(p->watch_fd);
 		p->watch_fd = -1;
 	}
@@ -83,6 +84,8 @@ static void look(struct verbs_port *p)
 		return;
 	if (ibv_query_port(p->on.context, p->on.port, &attr) || attr.state != IBV_PORT_ACTIVE)
 		set_down(p, VERBS_PORT_DOWN);
+	else if (p->on.iwarp)
+		set_down(p, verbs_gid_is_here(p->blob.gid, p->on.gid.ndev_ifindex) ? VERBS_UP : VERBS_GID_GONE);
 	else if (ibv_query_gid(p->on.context, p->on.port, (int)p->on.gid.gid_index, &gid) ||
 		 memcmp(gid.raw, p->blob.gid, sizeof p->blob.gid) != 0 || (!p->on.ethernet && attr.lid != p->blob.lid))
 		set_down(p, VERBS_GID_GONE);
@@ -90,13 +93,14 @@ static void look(struct verbs_port *p)
 		set_down(p, VERBS_UP);
 }
 
-/* Asks the holders of all queues to leave the device alone. */
-static void leave(struct verbs_port *p)
+void verbs_leave(struct verbs_port *p)
 {
 	if (down_of(p) == VERBS_GONE)
 		return;
 	set_down(p, VERBS_GONE);
 	verbs_resolver_stop(p);
+	if (p->rc)
+		verbs_rc_stop(p);
 	for (unsigned i = 0; i < p->queues_n; i++) {
 		atomic_store_explicit(&p->queues[i]->state, VERBS_LEAVING, memory_order_release);
 		verbs_signal(p->queues[i]->event_fd);
@@ -108,7 +112,7 @@ static void take_event(struct verbs_port *p, const struct ibv_async_event *event
 	switch (event->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_CQ_ERR:
-		leave(p);
+		verbs_leave(p);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
@@ -180,6 +184,8 @@ static bool all_have_left(struct verbs_port *p)
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (atomic_load_explicit(&p->queues[i]->state, memory_order_acquire) != VERBS_LEFT)
 			return false;
+	if (p->rc && !verbs_rc_ended(p))
+		return false;
 	return !p->resolver.started || atomic_load_explicit(&p->resolver.ended, memory_order_acquire);
 }
 
@@ -191,7 +197,7 @@ uint64_t verbs_events_step(struct verbs_port *p, uint64_t now)
 	if (p->on.context)
 		take_events(p);
 	if (node_is_gone(p))
-		leave(p);
+		verbs_leave(p);
 	if (down_of(p) == VERBS_GONE) {
 		if (p->on.context && all_have_left(p))
 			verbs_port_let_go(p);

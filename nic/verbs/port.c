@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Port operations. The device is opened here; places to send to are made and reported. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include "farcall/version.h"
 #include "nic/module.h"
@@ -51,6 +51,8 @@ static int check(const struct nic_config *config, struct verbs_args *args, struc
 void verbs_port_let_go(struct verbs_port *p)
 {
 	verbs_resolver_close(p);
+	if (p->rc)
+		verbs_rc_close(p);
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i])
 			verbs_pair_close(p->queues[i]);
@@ -71,6 +73,8 @@ static void verbs_close(struct nic_port *port)
 	struct verbs_port *p = port_of(port);
 	verbs_port_let_go(p);
 	verbs_dests_close(p);
+	if (p->rc)
+		verbs_rc_free(p);
 	for (uint32_t i = 0; i < VERBS_PLACES_MAX; i++)
 		free(p->places[i]);
 	for (unsigned i = 0; i < p->queues_n; i++)
@@ -100,6 +104,19 @@ static void classify(struct verbs_port *p)
 	}
 }
 
+static int check_connections(const struct verbs_port *p, struct nic_err *err)
+{
+	const struct ibv_device_attr *l = &p->limits;
+	unsigned n = p->queues_n * (p->args.connections ? p->args.connections : VERBS_CONNS);
+	if (l->max_qp >= (int)n && l->max_cq >= 2 * (int)p->queues_n)
+		return 0;
+	return verbs_error(
+		err, -ENOSPC,
+		"verbs: %s has %d queue pairs and %d completion queues, %u shards need up to %u and %u: say a "
+		"smaller connections=, or have fewer shards",
+		p->on.device, l->max_qp, l->max_cq, p->queues_n, n, 2 * p->queues_n);
+}
+
 static int check_limits(struct verbs_port *p, struct nic_err *err)
 {
 	const struct ibv_device_attr *l = &p->limits;
@@ -110,6 +127,8 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 		return verbs_error(err, -EINVAL,
 				   "verbs: queues of %s hold %d packets and %d completions, not %u; see rx_slots=",
 				   p->on.device, l->max_qp_wr, l->max_cqe, least);
+	if (p->on.rc)
+		return check_connections(p, err);
 	if (l->max_qp < (int)p->queues_n || l->max_cq < 2 * (int)p->queues_n)
 		return verbs_error(err, -ENOSPC,
 				   "verbs: %s has %d queue pairs and %d completion queues, %u shards need %u and %u: "
@@ -125,7 +144,9 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		error = check_limits(p, err);
 	if (error)
 		return error;
-	p->mtu = 128u << p->on.attr.active_mtu;
+	/* iWARP has segments of its own below a message. On RoCE a message stays one packet: the buffer of one that was
+	 * cut by the end of its connection would be lost from a shared receive queue. */
+	p->mtu = p->on.iwarp ? VERBS_MTU_MAX : 128u << p->on.attr.active_mtu;
 	if (p->args.mtu && p->args.mtu < p->mtu)
 		p->mtu = p->args.mtu;
 	classify(p);
@@ -134,12 +155,14 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
 				   strerror(errno));
 	error = verbs_events_open(p, err);
+	if (!error && p->on.rc)
+		error = verbs_rc_open(p, err);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = verbs_queue_open(p, i, err);
 	if (error)
 		return error;
 	verbs_address_set(p);
-	return verbs_resolver_open(p, err);
+	return p->rc ? 0 : verbs_resolver_open(p, err);
 }
 
 static int verbs_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -193,7 +216,7 @@ static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 		.body_bytes_max = p->mtu,
 		.reap_ns = 0, /* bodies are written where they leave from */
 		.slots = VERBS_TX_SLOTS,
-		.rx_slots = p->args.rx_slots,
+		.rx_slots = p->rc && p->queues[0]->rc->own ? 1u << VERBS_OWN_SHIFT : p->args.rx_slots,
 		.peers_max = VERBS_PLACES_MAX,
 		.queues_max = VERBS_QUEUES_MAX,
 	};
@@ -272,8 +295,28 @@ static void verbs_drop(struct nic_port *port, uint32_t peer)
 	forget_new(p, place);
 	if (place->dest)
 		verbs_dest_put(p, place->dest, verbs_now());
+	if (place->remote)
+		verbs_remote_put(place->queue, place->remote);
 	p->places[peer] = NULL;
 	free(place);
+}
+
+/* To an address handle, or a queue to be connected with; false: there is none to be had. */
+static bool lead(struct verbs_port *p, struct verbs_place *place, struct verbs_queue *q, const struct verbs_blob *to,
+		 unsigned remote_queue)
+{
+	place->queue = q;
+	if (!p->rc) {
+		place->dest = verbs_dest_get(p, to, verbs_now());
+		return place->dest != NULL;
+	}
+	struct verbs_remote *r = verbs_remote_get(q, to->queue[remote_queue].qpn, to->queue[remote_queue].qkey);
+	if (r) {
+		memcpy(r->gid, to->gid, sizeof r->gid);
+		r->service = (uint16_t)to->service;
+	}
+	place->remote = r;
+	return r != NULL;
 }
 
 static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
@@ -296,9 +339,7 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 		return verbs_error(err, -EINVAL, "verbs: %s has no queue %u, only %u", to.name, remote_queue,
 				   to.queues);
 	struct verbs_place *place = place_new(p);
-	if (place)
-		place->dest = verbs_dest_get(p, &to, verbs_now());
-	if (!place || !place->dest) {
+	if (!place || !lead(p, place, p->queues[queue], &to, remote_queue)) {
 		if (place)
 			verbs_drop(port, place->number);
 		return verbs_error(err, -ENOSPC,
@@ -306,7 +347,6 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 				   "more",
 				   VERBS_PLACES_MAX, VERBS_DESTS_MAX);
 	}
-	place->queue = p->queues[queue];
 	place->qpn = to.queue[remote_queue].qpn;
 	place->qkey = to.queue[remote_queue].qkey;
 	place->body_max = to.mtu < p->mtu ? to.mtu : p->mtu;
@@ -321,7 +361,7 @@ static void report_up(struct verbs_port *p, struct verbs_place *place, nic_event
 {
 	struct nic_event ev = {
 		.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
-	for (unsigned i = 0; i < VERBS_PRIORITIES; i++) {
+	for (unsigned i = 0; place->dest && i < VERBS_PRIORITIES; i++) {
 		struct ibv_ah *ah = place->dest->ah[p->class_of[i]];
 		place->ah[i] = ah ? ah : place->dest->ah[p->class_of[0]];
 	}
@@ -348,7 +388,7 @@ static uint64_t verbs_step(struct nic_port *port, uint64_t now, nic_event_fn *ev
 	uint64_t next = verbs_events_step(p, now);
 	for (struct verbs_place *place = p->new_first, *then; place; place = then) {
 		then = place->next;
-		enum verbs_dest_state state = verbs_dest_state(place->dest);
+		enum verbs_dest_state state = place->dest ? verbs_dest_state(place->dest) : VERBS_DEST_READY;
 		if (state == VERBS_DEST_ASKED)
 			continue;
 		forget_new(p, place);
@@ -356,6 +396,10 @@ static uint64_t verbs_step(struct nic_port *port, uint64_t now, nic_event_fn *ev
 			report_up(p, place, event, ctx);
 		else
 			report_failed(p, place, event, ctx);
+	}
+	if (p->rc) {
+		uint64_t at = verbs_rc_step(p, now);
+		return at < next ? at : next;
 	}
 	uint64_t sweep = verbs_dests_sweep(p, now);
 	return sweep < next ? sweep : next;

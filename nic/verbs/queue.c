@@ -51,7 +51,8 @@ static void reap(struct verbs_queue *q)
 		verbs_break(q);
 }
 
-static void push(struct verbs_queue *q)
+/* false: the pair is broken, and the control core's. */
+static bool push(struct verbs_queue *q)
 {
 	struct ibv_send_wr *bad = NULL;
 	int error = ibv_post_send(q->qp, q->tx_first, &bad);
@@ -59,13 +60,15 @@ static void push(struct verbs_queue *q)
 		q->tx_posted = q->tx_next;
 		q->tx_first = q->tx_last = NULL;
 		q->tx_refused = false;
-		return;
+		return true;
 	}
 	q->tx_first = bad ? bad : q->tx_first;
 	q->tx_posted = (uint32_t)q->tx_first->wr_id;
 	q->tx_refused = true;
-	if (error != ENOMEM && error != -ENOMEM) /* some drivers say it one way, some the other */
-		verbs_break(q);
+	if (error == ENOMEM || error == -ENOMEM) /* some drivers say it one way, some the other */
+		return true;
+	verbs_break(q);
+	return false;
 }
 
 static void verbs_flush(struct nic_queue *queue)
@@ -73,8 +76,8 @@ static void verbs_flush(struct nic_queue *queue)
 	struct verbs_queue *q = queue_of(queue);
 	if (!verbs_enter(q))
 		return;
-	if (q->tx_first)
-		push(q);
+	if (q->tx_first && !push(q))
+		return;
 	if (q->tx_free_n < VERBS_TX_SLOTS)
 		reap(q);
 }
@@ -229,8 +232,11 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 		return 0;
 	if (q->held && !give_back(q))
 		return 0;
-	if (__builtin_expect(q->tx_refused, 0))
+	if (__builtin_expect(q->tx_refused, 0)) {
 		verbs_flush(queue);
+		if (!verbs_enter(q)) /* that broke it */
+			return 0;
+	}
 	int got = ibv_poll_cq(q->rx_cq, (int)(max < VERBS_BURST ? max : VERBS_BURST), wc);
 	for (int i = 0; i < got; i++) {
 		broken |= wc[i].status != IBV_WC_SUCCESS;
@@ -256,12 +262,17 @@ static void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cooki
 static void verbs_arm(struct nic_queue *queue)
 {
 	struct verbs_queue *q = queue_of(queue);
+	if (!verbs_enter(q))
+		return;
+	/* Before a sleep: nothing tells of sends that failed, and room may be long in coming short. */
+	if (q->tx_done != q->tx_posted)
+		reap(q);
 	if (verbs_enter(q) && ibv_req_notify_cq(q->rx_cq, 0))
 		verbs_break(q);
 }
 
 /* What is still armed makes the descriptor readable once more, for nothing. */
-static void verbs_disarm(struct nic_queue *queue)
+void verbs_disarm(struct nic_queue *queue)
 {
 	(void)queue;
 }
@@ -271,7 +282,7 @@ static int verbs_wake_fd(const struct nic_queue *queue)
 	return ((const struct verbs_queue *)queue)->epoll_fd;
 }
 
-static void verbs_wake_clear(struct nic_queue *queue)
+void verbs_wake_clear(struct nic_queue *queue)
 {
 	struct verbs_queue *q = queue_of(queue);
 	uint64_t count;
@@ -288,7 +299,7 @@ static void verbs_wake_clear(struct nic_queue *queue)
 	}
 }
 
-static void verbs_wake(struct nic_queue *queue)
+void verbs_wake(struct nic_queue *queue)
 {
 	verbs_signal(queue_of(queue)->event_fd);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A queue's memory: all of it is taken here. Control core. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,22 +22,24 @@ static uint32_t tx_stride(const struct verbs_port *p)
 	return (p->mtu + 63) / 64 * 64;
 }
 
-size_t verbs_queue_bytes(const struct verbs_port *p)
+static size_t bytes_of(const struct verbs_queue *q)
 {
-	return (size_t)p->args.rx_slots * rx_stride(p) + (size_t)VERBS_TX_RING * tx_stride(p);
+	return (size_t)q->rx_n * q->rx_stride + (size_t)VERBS_TX_RING * q->tx_stride;
 }
 
 static int open_memory(struct verbs_queue *q)
 {
 	const struct verbs_port *p = q->port;
 	q->rx_n = p->args.rx_slots;
+	if (p->rc && verbs_rcq_shape(q))
+		return -ENOMEM;
 	q->rx_stride = rx_stride(p);
 	q->tx_stride = tx_stride(p);
 	q->rx_held = calloc(q->rx_n, sizeof *q->rx_held);
 	q->rx_posted = calloc(q->rx_n, sizeof *q->rx_posted);
 	q->rx_wr = calloc(q->rx_n, sizeof *q->rx_wr);
 	q->rx_sge = calloc(q->rx_n, sizeof *q->rx_sge);
-	size_t bytes = verbs_queue_bytes(p);
+	size_t bytes = bytes_of(q);
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at != MAP_FAILED) {
 		q->memory = at;
@@ -50,10 +52,11 @@ static int open_memory(struct verbs_queue *q)
 /* What of the work requests never changes. */
 static void prepare(struct verbs_queue *q)
 {
+	uint32_t grh = q->rc ? 0 : VERBS_GRH_BYTES;
 	for (uint32_t i = 0; i < q->rx_n; i++) {
 		uint8_t *slot = q->memory + (size_t)i * q->rx_stride;
-		q->rx_sge[i] = (struct ibv_sge){.addr = (uintptr_t)(slot + VERBS_RX_BODY_AT - VERBS_GRH_BYTES),
-						.length = VERBS_GRH_BYTES + q->port->mtu,
+		q->rx_sge[i] = (struct ibv_sge){.addr = (uintptr_t)(slot + VERBS_RX_BODY_AT - grh),
+						.length = grh + q->port->mtu,
 						.lkey = q->mr->lkey};
 		q->rx_wr[i] = (struct ibv_recv_wr){.sg_list = &q->rx_sge[i], .num_sge = 1};
 	}
@@ -80,12 +83,12 @@ static int open_wake(struct verbs_queue *q, struct nic_err *err)
 	return 0;
 }
 
-static uint32_t draw_qkey(void)
+static uint32_t draw(void)
 {
 	uint32_t key = 0;
 	while (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
 		;
-	return key & ~VERBS_QKEY_FOREIGN;
+	return key;
 }
 
 int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
@@ -95,11 +98,12 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 		return verbs_error(err, -ENOMEM, "verbs: out of memory");
 	memset(q, 0, sizeof *q);
 	p->queues[index] = q;
-	q->base.ops = &verbs_queue_ops;
+	q->base.ops = p->rc ? &verbs_rc_queue_ops : &verbs_queue_ops;
 	q->port = p;
 	q->index = (uint16_t)index;
 	q->event_fd = q->epoll_fd = -1;
-	q->qkey = draw_qkey();
+	q->qkey = draw() & ~VERBS_QKEY_FOREIGN;
+	q->rc_qpn = draw() % (VERBS_QPN_MULTICAST - 2) + 2;
 	q->repair_ns = VERBS_REPAIR_NS;
 	if (open_memory(q))
 		return verbs_error(err, -ENOMEM, "verbs: no memory for %u receive buffers; say a smaller rx_slots=",
@@ -111,7 +115,7 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 		return error;
 	prepare(q);
 	atomic_init(&q->state, VERBS_RUNS);
-	error = verbs_rx_fill(q);
+	error = q->rc && q->rc->own ? 0 : verbs_rx_fill(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s takes no %u receive buffers: %s", p->on.device, q->rx_n,
 				   strerror(-error));
@@ -131,5 +135,8 @@ void verbs_queue_close(struct verbs_queue *q)
 	free(q->rx_posted);
 	free(q->rx_wr);
 	free(q->rx_sge);
+	if (q->rc)
+		free(q->rc->conns);
+	free(q->rc);
 	free(q);
 }

@@ -4,7 +4,7 @@
  * among them. The holder of the queue leaves it alone from then on, the control core sets it up again, and the holder
  * goes on with empty rings. What was under way is lost, as packets may be.
  */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/rc.h"
 
 #include <errno.h>
 #include <string.h>
@@ -60,7 +60,9 @@ int verbs_rx_fill(struct verbs_queue *q)
 		q->rx_wr[i].next = first;
 		first = &q->rx_wr[i];
 	}
-	return first ? -ibv_post_recv(q->qp, first, &bad) : 0;
+	if (!first)
+		return 0;
+	return q->rc ? -ibv_post_srq_recv(q->rc->srq, first, &bad) : -ibv_post_recv(q->qp, first, &bad);
 }
 
 static void drain(struct ibv_cq *cq)
@@ -98,6 +100,8 @@ bool verbs_enter_slow(struct verbs_queue *q)
 	case VERBS_LEAVING:
 		drop_waiting(q);
 		drop_posted(q);
+		if (q->rc)
+			verbs_rc_leave(q);
 		atomic_store_explicit(&q->state, VERBS_LEFT, memory_order_release);
 		verbs_signal(q->port->event_fd);
 		return false;

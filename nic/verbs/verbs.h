@@ -55,6 +55,7 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 #define VERBS_RETRY_NS UINT64_C(1000000)
 /* Least packet: what a link sent by another port must fit, to be sent again by this one. */
 #define VERBS_MTU_MIN 1024u
+#define VERBS_MTU_MAX 4096u
 /* GIDs of a device that are looked at: the kernel takes no more in one question than 64 KiB hold. */
 #define VERBS_GIDS_MAX 1024u
 
@@ -70,7 +71,9 @@ struct verbs_args {
 	unsigned port;                 /* [1, 255]; 0: the first that works */
 	int gid;                       /* index; −1: the first that works */
 	unsigned rx_slots;
-	unsigned mtu; /* of a packet's body; 0: the port's */
+	unsigned mtu;         /* of a packet's body; 0: the port's */
+	int rc;               /* 1: connections, 0: datagrams; −1: as the device has them */
+	unsigned connections; /* of a queue at once; 0: not said */
 	struct nic_dscp dscp;
 	uint8_t sl[VERBS_PRIORITIES]; /* InfiniBand's service levels, by priority */
 };
@@ -83,23 +86,25 @@ struct verbs_choice {
 	uint8_t port;
 	struct ibv_port_attr attr;
 	struct ibv_gid_entry gid;
-	bool ethernet; /* RoCE; else InfiniBand */
+	bool ethernet; /* RoCE, iWARP; else InfiniBand */
+	bool rc;       /* by connections */
+	bool iwarp;    /* no datagrams, and addresses are not in its table of GIDs */
 };
 
 /** A published address, as bytes of the blob. Fields in the machine's order, as in the dpdk driver's. */
 struct verbs_blob {
 	uint16_t version; /* VERBS_BLOB_VERSION */
 	uint8_t ethernet;
-	uint8_t gid_type; /* enum ibv_gid_type of the GID: RoCE v2, or InfiniBand */
+	uint8_t gid_type; /* enum ibv_gid_type of the GID: RoCE v2, or InfiniBand; or VERBS_GID_IWARP */
 	uint8_t queues;
 	uint8_t port;
 	uint16_t lid;
-	uint32_t mtu; /* largest body that is received */
-	uint32_t zero;
+	uint32_t mtu;     /* largest body that is received */
+	uint32_t service; /* rdma_cm's port, of connections; 0: datagrams */
 	uint8_t gid[16];
 	uint64_t where; /* hash of host and network namespace, when the address is loopback */
 	struct {
-		uint32_t qpn;
+		uint32_t qpn; /* of connections: as random as the key, both together are the queue's name */
 		uint32_t qkey;
 	} queue[VERBS_QUEUES_MAX];
 	char name[24]; /* of the device, for messages */
@@ -107,6 +112,7 @@ struct verbs_blob {
 static_assert(sizeof(struct verbs_blob) == 192, "no holes: it is compared as bytes");
 static_assert(sizeof(struct verbs_blob) <= 208, "engine/link adds to it");
 #define VERBS_BLOB_VERSION 1
+#define VERBS_GID_IWARP    3u
 
 /* Of a destination's handles. */
 enum verbs_dest_state { VERBS_DEST_ASKED, VERBS_DEST_READY, VERBS_DEST_FAILED };
@@ -116,8 +122,9 @@ enum verbs_dest_state { VERBS_DEST_ASKED, VERBS_DEST_READY, VERBS_DEST_FAILED };
 struct verbs_dest {
 	uint8_t gid[16];
 	uint16_t lid;
-	uint32_t refs;          /* places */
-	uint64_t made, idle_at; /* ns; since when there are no places */
+	uint32_t refs;          /* places; written under the resolver's lock */
+	uint64_t made;          /* ns; the resolver's, before READY */
+	uint64_t idle_at;       /* ns; since when there are no places */
 	_Atomic uint32_t state; /* enum verbs_dest_state; the resolver's release pairs with verbs_dest_state() */
 	int error;              /* FAILED: -errno */
 	struct ibv_ah *ah[VERBS_PRIORITIES]; /* by class, [0, port's classes_n) */
@@ -125,6 +132,9 @@ struct verbs_dest {
 };
 
 struct verbs_queue;
+struct verbs_rc;
+struct verbs_rcq;
+struct verbs_remote;
 
 /** A place to send to. Written before it is UP, read by its queue. */
 struct verbs_place {
@@ -134,8 +144,9 @@ struct verbs_place {
 	struct verbs_queue *queue;
 	bool attached; /* the queue's */
 	uint32_t number;
-	struct verbs_dest *dest;
-	struct verbs_place *next; /* not reported yet */
+	struct verbs_dest *dest;     /* of datagrams */
+	struct verbs_remote *remote; /* of connections (rc.h) */
+	struct verbs_place *next;    /* not reported yet */
 	void *user;
 };
 
@@ -171,7 +182,8 @@ struct verbs_queue {
 	struct ibv_mr *mr;
 	uint8_t *memory; /* rx slots, then tx slots */
 	size_t memory_bytes;
-	uint32_t qkey;
+	uint32_t qkey, rc_qpn; /* the latter of connections: in place of a queue pair's number */
+	struct verbs_rcq *rc;  /* NULL: datagrams */
 	int event_fd, epoll_fd;
 	uint32_t events_unacked; /* ibv_ack_cq_events() takes a lock: when the queue is closed, or they are many */
 
@@ -229,6 +241,7 @@ struct verbs_port {
 	struct verbs_choice on;
 	struct ibv_pd *pd;
 	struct ibv_device_attr limits;
+	struct verbs_rc *rc;   /* of connections (rc.h); NULL: datagrams */
 	_Atomic uint32_t down; /* enum verbs_down; the control core's, read by anyone */
 	unsigned queues_n;
 	struct verbs_queue *queues[VERBS_QUEUES_MAX];
@@ -264,6 +277,8 @@ bool verbs_gid_is_link_local(const uint8_t gid[16]);
 const char *verbs_gid_text(const uint8_t gid[16], char out[VERBS_GID_TEXT_MAX]);
 /** Does `listen`, as in struct nic_config, name the GID: its interface, its subnet or itself? */
 bool verbs_gid_is_named(const struct ibv_gid_entry *gid, const char *listen);
+/** Is the IP address one of this machine's now? */
+bool verbs_gid_is_here(const uint8_t gid[16], unsigned ifindex);
 /** Table entries of the device, of all its ports; the caller frees *out. Their number or -errno. */
 int verbs_gid_table(struct ibv_context *context, struct ibv_gid_entry **out);
 
@@ -283,6 +298,9 @@ int verbs_no_devices(struct nic_err *err);
 int verbs_cannot_open(const char *device, const char *node, int error, struct nic_err *err);
 /** `bytes` cannot be registered; `all` are what the port needs. */
 int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, struct nic_err *err);
+
+/** rdma_cm cannot be used: `error`; 0: it does not say why. */
+int verbs_cannot_cm(const char *device, int error, struct nic_err *err);
 
 /* ---- address.c ---- */
 
@@ -325,6 +343,10 @@ void verbs_pair_close(struct verbs_queue *q);
 /* ---- queue.c ---- */
 
 extern const struct nic_queue_ops verbs_queue_ops;
+/* Of these, connections have the same. */
+void verbs_disarm(struct nic_queue *queue);
+void verbs_wake_clear(struct nic_queue *queue);
+void verbs_wake(struct nic_queue *queue);
 
 /* ---- repair.c: the holder's part of a queue's states, off the fast path ---- */
 
@@ -341,14 +363,16 @@ void verbs_signal(int event_fd);
 
 int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err);
 void verbs_queue_close(struct verbs_queue *q);
-/** Bytes of registered memory of one queue. */
-size_t verbs_queue_bytes(const struct verbs_port *p);
 
 /* ---- events.c ---- */
 
 int verbs_events_open(struct verbs_port *p, struct nic_err *err);
 /** Reads what the device has to say, and sets queues up that are broken; when to be called again. */
 uint64_t verbs_events_step(struct verbs_port *p, uint64_t now);
+/** Has step() called when the descriptor is readable. */
+bool verbs_watch(struct verbs_port *p, int fd);
+/** Asks the holders of all queues to leave the device alone: it goes. */
+void verbs_leave(struct verbs_port *p);
 /** In words, for errors of the port. */
 int verbs_down_error(const struct verbs_port *p, struct nic_err *err);
 

@@ -1,70 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fake_verbs.h"
+#include "fake_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
 #undef ibv_query_port
 
-enum { RING = 32768, GRH = 40, PACKET = 8192 };
-
-struct fake_qp;
-
-struct fake_cq {
-	struct ibv_cq base;
-	struct fake_qp *receives; /* of which it is the receive queue's */
-	struct ibv_wc ring[RING];
-	uint32_t head, tail;
-	bool armed;
-	struct ibv_wc held;
-	bool is_held;
-};
-
-struct fake_channel {
-	struct ibv_comp_channel base;
-	struct fake_cq *cq;
-	int event_fd;
-};
-
-struct posted {
-	uint64_t wr_id;
-	struct ibv_sge sge;
-};
-
-struct fake_qp {
-	struct ibv_qp base;
-	int socket;
-	uint32_t qkey;
-	enum ibv_qp_state state;
-	uint32_t recv_max;
-	struct posted ring[RING];
-	uint32_t head, tail;
-	struct fake_qp *next;
-};
-
-struct fake_ah {
-	struct ibv_ah base;
-	struct ibv_ah_attr attr;
-};
-
-struct packet {
-	uint32_t qkey, from;
-	uint8_t bytes[PACKET];
-};
-
-static struct ibv_device devices[FAKE_DEVICES_MAX];
+struct ibv_device fake_devices[FAKE_DEVICES_MAX];
 static struct ibv_context *opened;
-static struct fake_qp *pairs;
 static struct ibv_async_event events[16];
 static _Atomic unsigned events_head, events_tail;
 
@@ -81,7 +32,7 @@ void fake_verbs_reset(void)
 {
 	memset(&fake_verbs, 0, sizeof fake_verbs);
 	fake_verbs.devices = 1;
-	fake_verbs.transport = IBV_TRANSPORT_IB;
+	fake_verbs.transport = getenv("FAKE_VERBS_IWARP") ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	fake_verbs.inline_max = 64;
 	fake_verbs.limits = (struct ibv_device_attr){.fw_ver = "0",
 						     .max_qp = 1000,
@@ -89,6 +40,8 @@ void fake_verbs_reset(void)
 						     .max_cq = 1000,
 						     .max_cqe = RING,
 						     .max_ah = 1000,
+						     .max_srq = getenv("FAKE_VERBS_OWN") ? 0 : 1000,
+						     .max_srq_wr = RING,
 						     .phys_port_cnt = 1};
 	fake_verbs.port = (struct ibv_port_attr){.max_mtu = IBV_MTU_4096,
 						 .active_mtu = IBV_MTU_1024,
@@ -113,10 +66,10 @@ struct ibv_device **ibv_get_device_list(int *n)
 {
 	struct ibv_device **list = calloc(FAKE_DEVICES_MAX + 1, sizeof *list);
 	for (unsigned i = 0; i < fake_verbs.devices; i++) {
-		devices[i].transport_type = fake_verbs.transport;
-		snprintf(devices[i].name, sizeof devices[i].name, "fake%u", i);
-		snprintf(devices[i].dev_name, sizeof devices[i].dev_name, "uverbs%u", i);
-		list[i] = &devices[i];
+		fake_devices[i].transport_type = fake_verbs.transport;
+		snprintf(fake_devices[i].name, sizeof fake_devices[i].name, "fake%u", i);
+		snprintf(fake_devices[i].dev_name, sizeof fake_devices[i].dev_name, "uverbs%u", i);
+		list[i] = &fake_devices[i];
 	}
 	if (n)
 		*n = (int)fake_verbs.devices;
@@ -133,11 +86,6 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
-static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-static int req_notify(struct ibv_cq *cq, int solicited);
-
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	if (fake_verbs.open_error) {
@@ -146,10 +94,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	}
 	struct ibv_context *c = calloc(1, sizeof *c);
 	c->device = device;
-	c->ops.post_send = post_send;
-	c->ops.post_recv = post_recv;
-	c->ops.poll_cq = poll_cq;
-	c->ops.req_notify_cq = req_notify;
+	fake_pair_ops(c);
 	c->async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
 	c->num_comp_vectors = 1;
 	opened = c;
@@ -317,281 +262,4 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	free(ch);
 	fake_verbs.channels--;
 	return 0;
-}
-
-/* ---- completion queues ---- */
-
-struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *ctx, struct ibv_comp_channel *channel, int vector)
-{
-	(void)vector;
-	if (fake_verbs.cq_error || cqe > RING) {
-		errno = fake_verbs.cq_error ? fake_verbs.cq_error : EINVAL;
-		return NULL;
-	}
-	struct fake_cq *cq = calloc(1, sizeof *cq);
-	cq->base = (struct ibv_cq){.context = c, .channel = channel, .cq_context = ctx, .cqe = cqe};
-	if (channel)
-		((struct fake_channel *)channel)->cq = cq;
-	fake_verbs.cqs++;
-	return &cq->base;
-}
-
-int ibv_destroy_cq(struct ibv_cq *cq)
-{
-	if (cq->comp_events_completed)
-		abort(); /* the real one would wait for ever */
-	fake_verbs.cqs--;
-	free(cq);
-	return 0;
-}
-
-static struct ibv_wc *complete(struct ibv_cq *cq, struct ibv_wc wc)
-{
-	struct fake_cq *f = (struct fake_cq *)cq;
-	if (f->tail - f->head == RING)
-		abort();
-	f->ring[f->tail % RING] = wc;
-	if (f->armed && cq->channel) {
-		f->armed = false;
-		eventfd_write(((struct fake_channel *)cq->channel)->event_fd, 1);
-	}
-	return &f->ring[f->tail++ % RING];
-}
-
-static int req_notify(struct ibv_cq *cq, int solicited)
-{
-	struct fake_cq *f = (struct fake_cq *)cq;
-	struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT};
-	(void)solicited;
-	f->armed = true;
-	if (f->receives && epoll_ctl(cq->channel->fd, EPOLL_CTL_MOD, f->receives->socket, &ev) < 0)
-		epoll_ctl(cq->channel->fd, EPOLL_CTL_ADD, f->receives->socket, &ev);
-	return 0;
-}
-
-int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **ctx)
-{
-	struct fake_channel *ch = (struct fake_channel *)channel;
-	struct epoll_event ev;
-	eventfd_t count;
-	if (epoll_wait(channel->fd, &ev, 1, 0) != 1)
-		return -1;
-	eventfd_read(ch->event_fd, &count);
-	*cq = &ch->cq->base;
-	*ctx = ch->cq->base.cq_context;
-	ch->cq->base.comp_events_completed++;
-	return 0;
-}
-
-void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
-{
-	cq->comp_events_completed -= n;
-}
-
-/* ---- queue pairs ---- */
-
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof at;
-	int room = 4 << 20;
-	errno = attr->cap.max_inline_data > fake_verbs.inline_max ? EINVAL : fake_verbs.qp_error;
-	if (errno)
-		return NULL;
-	struct fake_qp *qp = calloc(1, sizeof *qp);
-	qp->socket = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	setsockopt(qp->socket, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
-	bind(qp->socket, (struct sockaddr *)&at, len);
-	getsockname(qp->socket, (struct sockaddr *)&at, &len);
-	qp->base = (struct ibv_qp){.context = pd->context,
-				   .pd = pd,
-				   .send_cq = attr->send_cq,
-				   .recv_cq = attr->recv_cq,
-				   .qp_num = ntohs(at.sin_port),
-				   .qp_type = attr->qp_type};
-	qp->recv_max = attr->cap.max_recv_wr;
-	attr->cap.max_inline_data = fake_verbs.inline_max;
-	((struct fake_cq *)attr->recv_cq)->receives = qp;
-	qp->next = pairs;
-	pairs = qp;
-	fake_verbs.qps++;
-	return &qp->base;
-}
-
-int ibv_destroy_qp(struct ibv_qp *base)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	for (struct fake_qp **at = &pairs; *at; at = &(*at)->next)
-		if (*at == qp) {
-			*at = qp->next;
-			break;
-		}
-	((struct fake_cq *)base->recv_cq)->receives = NULL;
-	close(qp->socket);
-	free(qp);
-	fake_verbs.qps--;
-	return 0;
-}
-
-int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	if (mask & IBV_QP_QKEY)
-		qp->qkey = attr->qkey;
-	if (attr->qp_state == IBV_QPS_RESET) {
-		qp->head = qp->tail; /* completions that there are stay, as with some devices */
-		fake_verbs.resets++;
-	}
-	qp->state = attr->qp_state;
-	return 0;
-}
-
-static int post_send_one(struct fake_qp *qp, const struct ibv_send_wr *wr)
-{
-	const struct fake_ah *ah = (const struct fake_ah *)wr->wr.ud.ah;
-	struct sockaddr_in to = {.sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				 .sin_port = htons((uint16_t)wr->wr.ud.remote_qpn)};
-	struct packet p = {.qkey = wr->wr.ud.remote_qkey, .from = qp->base.qp_num};
-	size_t len = 0;
-	for (int i = 0; i < wr->num_sge; i++) {
-		if (len + wr->sg_list[i].length > PACKET || wr->sg_list[i].lkey != 77)
-			return EINVAL;
-		memcpy(p.bytes + len, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
-		len += wr->sg_list[i].length;
-	}
-	if (wr->opcode != IBV_WR_SEND || ((wr->send_flags & IBV_SEND_INLINE) && len > fake_verbs.inline_max))
-		return EINVAL;
-	fake_verbs.classes[fake_verbs.sent++ % 16] = ah->attr.is_global ? ah->attr.grh.traffic_class : ah->attr.sl;
-	fake_verbs.sent_inline += (wr->send_flags & IBV_SEND_INLINE) != 0;
-	/* It may fail, as packets may be lost. */
-	if (sendto(qp->socket, &p, offsetof(struct packet, bytes) + len, MSG_NOSIGNAL, (struct sockaddr *)&to,
-		   sizeof to) < 0)
-		return 0;
-	return 0;
-}
-
-static int post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	fake_verbs.posts++;
-	for (; wr; wr = wr->next) {
-		struct ibv_wc wc = {.wr_id = wr->wr_id, .opcode = IBV_WC_SEND, .qp_num = base->qp_num};
-		int error = fake_verbs.post_send ? fake_verbs.post_send(wr) : 0;
-		if (!error && qp->state == IBV_QPS_RTS)
-			error = post_send_one(qp, wr);
-		else if (!error)
-			wc.status = IBV_WC_WR_FLUSH_ERR;
-		if (error) {
-			*bad = wr;
-			return error;
-		}
-		fake_verbs.signalled += (wr->send_flags & IBV_SEND_SIGNALED) != 0;
-		if ((wr->send_flags & IBV_SEND_SIGNALED) || wc.status)
-			complete(base->send_cq, wc);
-	}
-	return 0;
-}
-
-static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	struct fake_qp *qp = (struct fake_qp *)base;
-	fake_verbs.recv_posts++;
-	for (; wr; wr = wr->next) {
-		int error = fake_verbs.post_recv ? fake_verbs.post_recv(wr) : 0;
-		if (!error && (qp->tail - qp->head >= qp->recv_max || wr->num_sge != 1 || wr->sg_list->lkey != 77))
-			error = ENOMEM;
-		if (error) {
-			*bad = wr;
-			return error;
-		}
-		if (qp->state == IBV_QPS_ERR)
-			complete(base->recv_cq, (struct ibv_wc){.wr_id = wr->wr_id,
-								.status = IBV_WC_WR_FLUSH_ERR,
-								.opcode = IBV_WC_RECV,
-								.qp_num = base->qp_num});
-		else
-			qp->ring[qp->tail++ % RING] = (struct posted){wr->wr_id, wr->sg_list[0]};
-	}
-	return 0;
-}
-
-/* One packet of the socket's into a posted buffer. */
-static bool receive(struct fake_qp *qp)
-{
-	struct packet p;
-	if (qp->state != IBV_QPS_RTS || qp->head == qp->tail)
-		return false;
-	ssize_t n = recv(qp->socket, &p, sizeof p, 0);
-	if (n < (ssize_t)offsetof(struct packet, bytes))
-		return false;
-	uint32_t len = (uint32_t)(n - (ssize_t)offsetof(struct packet, bytes));
-	if (p.qkey != qp->qkey) {
-		fake_verbs.qkey_violations++;
-		return true;
-	}
-	struct posted *to = &qp->ring[qp->head % RING];
-	if (GRH + len > to->sge.length) /* larger than the path's MTU: it never gets here */
-		return true;
-	qp->head++;
-	uint8_t *at = (uint8_t *)(uintptr_t)to->sge.addr;
-	memset(at, 0x60, GRH);
-	memcpy(at + GRH, p.bytes, len);
-	complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = to->wr_id,
-						   .opcode = IBV_WC_RECV,
-						   .byte_len = GRH + len,
-						   .qp_num = qp->base.qp_num,
-						   .src_qp = p.from,
-						   .wc_flags = IBV_WC_GRH});
-	return true;
-}
-
-static int poll_cq(struct ibv_cq *base, int n, struct ibv_wc *wc)
-{
-	struct fake_cq *cq = (struct fake_cq *)base;
-	bool (*spoil)(struct ibv_wc *) = cq->receives ? fake_verbs.spoil_rx : fake_verbs.spoil_tx;
-	int got = 0;
-	for (int i = 0; i < n && cq->tail - cq->head < (uint32_t)n && cq->receives; i++)
-		if (!receive(cq->receives))
-			break;
-	while (got < n && cq->head != cq->tail) {
-		struct ibv_wc one = cq->ring[cq->head++ % RING];
-		if (spoil && !cq->is_held && !spoil(&one)) {
-			cq->held = one;
-			cq->is_held = true;
-			continue;
-		}
-		wc[got++] = one;
-		if (cq->is_held && got < n) {
-			wc[got++] = cq->held;
-			cq->is_held = false;
-		}
-	}
-	return got;
-}
-
-void fake_verbs_break(uint32_t qpn)
-{
-	for (struct fake_qp *qp = pairs; qp; qp = qp->next) {
-		if (qp->base.qp_num != qpn)
-			continue;
-		qp->state = IBV_QPS_ERR;
-		for (; qp->head != qp->tail; qp->head++)
-			complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = qp->ring[qp->head % RING].wr_id,
-								   .status = IBV_WC_WR_FLUSH_ERR,
-								   .opcode = IBV_WC_RECV,
-								   .qp_num = qpn});
-	}
-}
-
-void fake_verbs_inject(uint32_t qpn, uint32_t qkey, const void *bytes, size_t len)
-{
-	struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)qpn)};
-	struct packet p = {.qkey = qkey};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	memcpy(p.bytes, bytes, len);
-	if (fd < 0 || sendto(fd, &p, offsetof(struct packet, bytes) + len, 0, (struct sockaddr *)&to, sizeof to) < 0)
-		abort();
-	close(fd);
 }

@@ -17,7 +17,7 @@ struct fake_verbs {
 	unsigned devices; /* fake0, fake1 … */
 	enum ibv_transport_type transport;
 	int open_error; /* errno of ibv_open_device() and so on; 0: it works */
-	int reg_error, qp_error, cq_error, ah_error;
+	int reg_error, qp_error, cq_error, ah_error, srq_error;
 	unsigned inline_max; /* beyond it queue pairs are refused */
 	struct ibv_device_attr limits;
 	struct ibv_port_attr port; /* all ports alike; `state` of the next is taken when asked for */
@@ -30,7 +30,7 @@ struct fake_verbs {
 	int (*post_send)(struct ibv_send_wr *wr); /* errno to refuse this one with; NULL: none is */
 	int (*post_recv)(struct ibv_recv_wr *wr);
 	/* Counted: */
-	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets;
+	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets, srqs;
 	_Atomic unsigned sent, sent_inline, signalled, posts, recv_posts, qkey_violations;
 	_Atomic uint8_t classes[16]; /* traffic class or service level of the last packets, by sequence % 16 */
 };
@@ -43,7 +43,21 @@ void fake_verbs_reset(void);
 void fake_verbs_event(enum ibv_event_type type);
 /** To the error state: all that is posted comes back with an error. By the thread that polls its queues. */
 void fake_verbs_break(uint32_t qpn);
+/** All pairs of that type likewise; how many they were. */
+unsigned fake_verbs_break_all(enum ibv_qp_type type);
 /** A packet from nowhere to a queue pair, with that key. */
 void fake_verbs_inject(uint32_t qpn, uint32_t qkey, const void *bytes, size_t len);
+
+/** Of the librdmacm beside it (fake_cm.c). */
+struct fake_cm {
+	bool absent;                       /* the library */
+	int channel_error;                 /* errno; 0: it works */
+	_Atomic unsigned connect_delay_ms; /* that rdma_connect() takes */
+	_Atomic int connect_error;
+	_Atomic bool addr_error, silent; /* the event in place of a resolved address; no answer ever comes */
+	/* Counted: */
+	_Atomic unsigned ids, channels, connecting, connecting_most, connects, accepts, rejects;
+};
+extern struct fake_cm fake_cm;
 
 #endif

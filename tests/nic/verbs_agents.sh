@@ -24,6 +24,15 @@ over fake0,gid=2 2 1 1000000
 ok "two workers" $?
 over fake0,gid=3,rx_slots=64,dscp=off 3 2 100000
 ok "three of two shards, IPv6, few buffers" "$rc"
+over fake0,gid=2,rc=1,connections=2 6 1 20000
+[ "$rc" -eq 0 ] && has out 'by verbs at verbs 127.0.0.1:'
+ok "six workers of two connections" $?
+over fake0,gid=2,rc=1 3 2 100000
+ok "three of two shards, by connections" "$rc"
+export FAKE_VERBS_IWARP=1 FAKE_VERBS_OWN=1 FAR_LISTEN=127.0.0.1
+over fake0,connections=2 6 1 20000
+ok "iWARP, buffers of each connection's own" "$rc"
+unset FAKE_VERBS_IWARP FAKE_VERBS_OWN FAR_LISTEN
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info
 [ "$rc" -eq 0 ] && has out '^ *verbs  *available' && has out 'fake0 port 1 gid 2: 127.0.0.1 (RoCE v2, this host only'
 ok "farcall info" $?

@@ -129,8 +129,8 @@ Test(verbs, choice_refused)
 	refused(-ENETDOWN, NULL, NULL, true, "is PORT_DOWN", "opensm");
 	fake_verbs.open_error = ENOENT;
 	refused(-ENODEV, NULL, NULL, true, "/dev/infiniband/uverbs0 is not here", "--device /dev/infiniband/uverbs0");
-	fake_verbs.transport = IBV_TRANSPORT_IWARP;
-	refused(-EPROTONOSUPPORT, NULL, NULL, true, "iWARP", "use udp");
+	fake_verbs.transport = IBV_TRANSPORT_USNIC;
+	refused(-EPROTONOSUPPORT, NULL, NULL, true, "neither InfiniBand, RoCE nor iWARP", "use udp");
 	fake_verbs.devices = 0;
 	refused(-ENODEV, NULL, NULL, true, "no RDMA device", "modprobe rdma_rxe");
 }
@@ -220,6 +220,14 @@ Test(verbs, addresses_that_lead_nowhere)
 	TRY(b.queue[0].qkey |= VERBS_QKEY_FOREIGN, -EINVAL);
 	TRY(b.gid_type = IBV_GID_TYPE_ROCE_V1, -EINVAL);
 	TRY(b.gid[0] = 0xff, -EINVAL);
+	TRY(b.gid[12] = 224, -EINVAL);
+	TRY(b.gid[12] = 255, -EINVAL);
+	TRY(memset(b.gid + 12, 0, 4), -EINVAL);
+	TRY(memset(b.gid, 0, sizeof b.gid), -EINVAL);
+	TRY(b.service = 1, -EHOSTUNREACH);
+	TRY(b.service = 65536, -EINVAL);
+	TRY(b.gid_type = VERBS_GID_IWARP, -EINVAL);
+	TRY((b.gid_type = VERBS_GID_IWARP, b.service = 1), -EHOSTUNREACH);
 	TRY(memset(b.name, 'x', sizeof b.name), -EINVAL);
 	TRY(b.where++, -EXDEV);
 	TRY(b.gid[12] = 10, -EXDEV);
@@ -238,6 +246,39 @@ static void connect_self(struct verbs_port *p, int expected)
 	struct nic_addr addr;
 	verbs_port_ops.address(&p->base, &addr);
 	cr_assert_eq(verbs_port_ops.connect(&p->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), expected, "%s", err.text);
+}
+
+/* To 127.1.0.1 + n. */
+static void connect_elsewhere(struct verbs_port *p, unsigned n, int expected)
+{
+	struct nic_addr addr;
+	struct verbs_blob b = p->blob;
+	verbs_port_ops.address(&p->base, &addr);
+	b.gid[13] = 1;
+	b.gid[14] = (uint8_t)((n + 1) >> 8);
+	b.gid[15] = (uint8_t)(n + 1);
+	memcpy(addr.blob, &b, sizeof b);
+	cr_assert_eq(verbs_port_ops.connect(&p->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), expected, "%s", err.text);
+}
+
+/* Of several that wait for the thread, it makes no handle for those that were dropped, and one for those alike. */
+Test(verbs, asked_and_dropped)
+{
+	struct verbs_port *p = bench_open("dscp=off", 1);
+	fake_verbs.ah_delay_ms = 100;
+	connect_elsewhere(p, 0, 0); /* keeps the thread busy */
+	while (p->resolver.first)   /* it has begun */
+		usleep(1000);
+	for (unsigned i = 1; i < 6; i++)
+		connect_elsewhere(p, i, 0);
+	for (unsigned i = 1; i < 5; i++)
+		verbs_port_ops.drop(&p->base, i);
+	connect_elsewhere(p, 5, 0);
+	cr_assert(bench_until(p, &ups, 3));
+	cr_assert_eq(fake_verbs.ahs, 2);
+	bench_step(p);
+	cr_assert_eq(p->dests_n, 2);
+	bench_close(p);
 }
 
 /* A neighbour that is slow to answer keeps nobody waiting but the place. */
@@ -283,11 +324,9 @@ Test(verbs, neighbour_that_is_not_there)
 Test(verbs, idle_and_too_many)
 {
 	struct verbs_port *p = bench_open("dscp=off", 1);
-	for (unsigned i = 0; i < VERBS_DESTS_MAX; i++) {
-		connect_self(p, 0);
-		p->dests[i]->made = 0; /* long ago */
-	}
-	connect_self(p, -ENOSPC);
+	for (unsigned i = 0; i < VERBS_DESTS_MAX; i++)
+		connect_elsewhere(p, i, 0);
+	connect_elsewhere(p, VERBS_DESTS_MAX, -ENOSPC);
 	cr_assert(strstr(err.text, "4096 address handles"), "%s", err.text);
 	cr_assert(bench_until(p, &ups, VERBS_DESTS_MAX));
 	cr_assert_eq(fake_verbs.ahs, VERBS_DESTS_MAX);
@@ -299,7 +338,7 @@ Test(verbs, idle_and_too_many)
 	cr_assert(at > now && at <= now + VERBS_DEST_IDLE_NS);
 	verbs_dests_sweep(p, now + VERBS_DEST_IDLE_NS);
 	cr_assert_eq(fake_verbs.ahs, VERBS_DESTS_MAX - 10);
-	connect_self(p, 0);
+	connect_elsewhere(p, VERBS_DESTS_MAX, 0);
 	bench_close(p);
 }
 

@@ -69,7 +69,7 @@ static inline uint32_t bench_place(struct verbs_port *from, const struct verbs_p
 	verbs_port_ops.address(&to->base, &addr);
 	cr_assert_eq(verbs_port_ops.connect(&from->base, 0, &addr, queue, NULL, 0, 0, NULL, &err), 0, "%s", err.text);
 	cr_assert(bench_until(from, &ups, ups + 1));
-	cr_assert_eq(verbs_queue_ops.attach(&from->queues[0]->base, last_up), 0);
+	cr_assert_eq(from->queues[0]->base.ops->attach(&from->queues[0]->base, last_up), 0);
 	return last_up;
 }
 
@@ -77,25 +77,26 @@ static inline int bench_commit(struct verbs_port *p, uint32_t peer, uint64_t num
 {
 	struct nic_queue *q = &p->queues[0]->base;
 	struct nic_tx tx;
-	int error = verbs_queue_ops.tx_reserve(q, peer, len, &tx);
+	int error = q->ops->tx_reserve(q, peer, len, &tx);
 	if (error)
 		return error;
 	memset(tx.body, (int)number, len);
 	memcpy(tx.body, &number, len < sizeof number ? len : sizeof number);
 	tx.priority = priority;
-	return verbs_queue_ops.tx_commit(q, &tx);
+	return q->ops->tx_commit(q, &tx);
 }
 
 static inline void bench_flush(struct verbs_port *p)
 {
-	verbs_queue_ops.flush(&p->queues[0]->base);
+	p->queues[0]->base.ops->flush(&p->queues[0]->base);
 }
 
 /* The numbers of what a queue receives, 16 at most. */
 static inline unsigned bench_take(struct verbs_port *p, unsigned queue, uint64_t numbers[16])
 {
 	struct nic_pkt pkts[16];
-	unsigned n = verbs_queue_ops.recv(&p->queues[queue]->base, pkts, 16);
+	struct nic_queue *q = &p->queues[queue]->base;
+	unsigned n = q->ops->recv(q, pkts, 16);
 	for (unsigned i = 0; i < n; i++) {
 		cr_assert(pkts[i].body && (uintptr_t)pkts[i].body % VERBS_BODY_ALIGN == 0);
 		memcpy(&numbers[i], pkts[i].body, sizeof numbers[i]);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Remote queues, and which of them have connections. Control core. */
+#include "nic/verbs/rc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- remote queues ---- */
+
+static struct verbs_remote **bucket(struct verbs_rc *rc, uint32_t qpn, uint32_t qkey)
+{
+	return &rc->remotes[(qpn ^ qkey) % VERBS_REMOTE_BUCKETS];
+}
+
+struct verbs_remote *verbs_remote_find(struct verbs_queue *q, uint32_t qpn, uint32_t qkey)
+{
+	struct verbs_rc *rc = q->port->rc;
+	struct verbs_remote **at = bucket(rc, qpn, qkey);
+	for (struct verbs_remote *r = *at; r; r = r->next)
+		if (r->queue == q && r->qpn == qpn && r->qkey == qkey)
+			return r;
+	struct verbs_remote *r = calloc(1, sizeof *r);
+	if (!r)
+		return NULL;
+	r->queue = q;
+	r->qpn = qpn;
+	r->qkey = qkey;
+	r->next = *at;
+	*at = r;
+	rc->unreferred++;
+	return r;
+}
+
+struct verbs_remote *verbs_remote_get(struct verbs_queue *q, uint32_t qpn, uint32_t qkey)
+{
+	struct verbs_remote *r = verbs_remote_find(q, qpn, qkey);
+	if (r && r->refs++ == 0)
+		q->port->rc->unreferred--;
+	return r;
+}
+
+void verbs_remote_put(struct verbs_queue *q, struct verbs_remote *r)
+{
+	if (--r->refs == 0)
+		q->port->rc->unreferred++;
+}
+
+static bool is_queued(struct verbs_note *note)
+{
+	return atomic_load_explicit(&note->queued, memory_order_acquire);
+}
+
+/* The holder has no place that leads there: what it may still look at is what it was told of. */
+static bool is_idle(struct verbs_remote *r)
+{
+	return !r->refs && !r->conns && !r->wanted && !is_queued(&r->asked) && !is_queued(&r->told) &&
+	       !atomic_load_explicit(&r->queue->rc->in_mail, memory_order_acquire);
+}
+
+void verbs_remotes_sweep(struct verbs_port *p)
+{
+	struct verbs_rc *rc = p->rc;
+	for (unsigned i = 0; rc->unreferred && i < VERBS_REMOTE_BUCKETS; i++)
+		for (struct verbs_remote **at = &rc->remotes[i], *r; (r = *at);) {
+			if (!is_idle(r)) {
+				at = &r->next;
+				continue;
+			}
+			*at = r->next;
+			rc->unreferred--;
+			free(r);
+		}
+}
+
+/* ---- who wants a connection ---- */
+
+static void list(struct verbs_remote *r)
+{
+	struct verbs_rcq *rcq = r->queue->rc;
+	r->wanted = true;
+	r->next_wanted = NULL;
+	*rcq->wanted_last = r;
+	rcq->wanted_last = &r->next_wanted;
+}
+
+void verbs_remote_want(struct verbs_remote *r, uint64_t now)
+{
+	/* With one that is UP the holder has only to look; when that goes, it asks again. */
+	if (r->wanted || r->making || r->ups)
+		return;
+	r->give_up_at = now + VERBS_GIVE_UP_NS;
+	list(r);
+}
+
+void verbs_remote_retry(struct verbs_remote *r, uint64_t now)
+{
+	struct verbs_rc *rc = r->queue->port->rc;
+	rc->draw = rc->draw * 1664525u + 1013904223u; /* Numerical Recipes' generator: the upper bits are good enough */
+	r->again_at = now + VERBS_AGAIN_NS / 2 + (rc->draw >> 8) % VERBS_AGAIN_NS;
+	if (!r->wanted)
+		list(r);
+}
+
+void verbs_remote_give_up(struct verbs_remote *r, uint64_t now)
+{
+	r->again_ns = r->again_ns ? 2 * r->again_ns : VERBS_AGAIN_NS;
+	if (r->again_ns > VERBS_AGAIN_NS_MAX)
+		r->again_ns = VERBS_AGAIN_NS_MAX;
+	r->again_at = now + r->again_ns;
+	atomic_store_explicit(&r->gave_up, true, memory_order_release);
+	verbs_tell(r->queue, r->queue->rc, &r->told);
+}
+
+/* ---- the cache ---- */
+
+static struct verbs_conn *least_used(struct verbs_rcq *rcq, uint64_t now, uint64_t *next)
+{
+	uint32_t tick = atomic_load_explicit(&rcq->tick, memory_order_relaxed), oldest = 0;
+	struct verbs_conn *best = NULL;
+	for (unsigned i = 0; i < rcq->conns_n; i++) {
+		struct verbs_conn *c = &rcq->conns[i];
+		if (c->state != CONN_UP)
+			continue;
+		if (now < c->up_at + VERBS_KEEP_NS) {
+			*next = c->up_at + VERBS_KEEP_NS < *next ? c->up_at + VERBS_KEEP_NS : *next;
+			continue;
+		}
+		uint32_t age = tick - atomic_load_explicit(&c->used, memory_order_relaxed);
+		if (best && age <= oldest)
+			continue;
+		best = c;
+		oldest = age;
+	}
+	return best;
+}
+
+static struct verbs_conn *find_free(struct verbs_rcq *rcq)
+{
+	for (unsigned i = 0; i < rcq->conns_n; i++)
+		if (rcq->conns[i].state == CONN_FREE)
+			return &rcq->conns[i];
+	return NULL;
+}
+
+struct verbs_conn *verbs_conn_new(struct verbs_queue *q, struct verbs_remote *r, uint64_t now, uint64_t *next)
+{
+	struct verbs_rcq *rcq = q->rc;
+	struct verbs_conn *c = find_free(rcq);
+	if (!c)
+		return NULL; /* there will be, when one is closed: that is told */
+	if (rcq->live >= rcq->bound) {
+		struct verbs_conn *out = least_used(rcq, now, next);
+		if (!out)
+			return NULL;
+		verbs_conn_end(out, 0, now);
+	}
+	c->remote = r;
+	c->life++;
+	atomic_store_explicit(&c->broken, false, memory_order_relaxed);
+	atomic_store_explicit(&c->used, atomic_load_explicit(&rcq->tick, memory_order_relaxed), memory_order_relaxed);
+	c->active = c->doomed = c->answered = c->established = false;
+	c->live = true;
+	c->deadline = now + VERBS_MAKE_NS;
+	rcq->live++;
+	r->conns++;
+	q->port->rc->conns_n++;
+	return c;
+}
+
+static void take_asked(struct verbs_queue *q, uint64_t now)
+{
+	for (struct verbs_note *n = verbs_note_take(&q->rc->asked), *next; n; n = next) {
+		next = n->next;
+		verbs_note_clear(n);
+		if (n->of_conn)
+			verbs_conn_noted((struct verbs_conn *)((char *)n - offsetof(struct verbs_conn, asked)), now);
+		else
+			verbs_remote_want((struct verbs_remote *)((char *)n - offsetof(struct verbs_remote, asked)),
+					  now);
+	}
+}
+
+static uint64_t end_late(struct verbs_queue *q, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	for (unsigned i = 0; i < q->rc->conns_n; i++) {
+		struct verbs_conn *c = &q->rc->conns[i];
+		if (!c->deadline || c->state == CONN_FREE)
+			continue;
+		if (now >= c->deadline)
+			verbs_conn_end(c, 0, now);
+		else
+			next = c->deadline < next ? c->deadline : next;
+	}
+	return next;
+}
+
+/* What is to become of one that wants a connection: true, it is no longer in the list. */
+static bool serve(struct verbs_queue *q, struct verbs_remote *r, bool *full, uint64_t now, uint64_t *next)
+{
+	if (r->ups || r->making)
+		return true;
+	if (now >= r->give_up_at || !r->service) {
+		verbs_remote_give_up(r, now);
+		return true;
+	}
+	uint64_t at = r->again_at > now && r->again_at < r->give_up_at ? r->again_at : r->give_up_at;
+	*next = at < *next ? at : *next;
+	if (now < r->again_at || *full)
+		return false;
+	struct verbs_conn *c = verbs_conn_new(q, r, now, next);
+	*full = !c;
+	if (!c)
+		return false;
+	r->making = c;
+	return true;
+}
+
+uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now)
+{
+	struct verbs_rcq *rcq = q->rc;
+	take_asked(q, now);
+	uint64_t next = q->port->rc->conns_n ? end_late(q, now) : UINT64_MAX;
+	bool full = false;
+	/* Those that fail at once are put at the end: they are looked at the next time. */
+	struct verbs_remote *r = rcq->wanted_first, *then;
+	rcq->wanted_first = NULL;
+	rcq->wanted_last = &rcq->wanted_first;
+	for (; r; r = then) {
+		then = r->next_wanted;
+		r->wanted = false;
+		if (!serve(q, r, &full, now, &next)) {
+			list(r);
+		} else if (r->making && r->making->state == CONN_FREE) {
+			verbs_conn_make(r->making, now);
+			next = now + VERBS_MAKE_NS < next ? now + VERBS_MAKE_NS : next;
+		}
+	}
+	return next;
+}

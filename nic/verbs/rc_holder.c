@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The holder's part of a connection's life, off the fast path, and the lists that packets are in: each slot is free,
+ * reserved, waits for a connection to its remote queue, or is in the list `out` of a connection until the device, or
+ * the connection's death, lets go of it.
+ */
+#include "nic/verbs/rc.h"
+
+#include <string.h>
+
+static void slot_free(struct verbs_queue *q, uint16_t slot)
+{
+	q->rc->slot_conn[slot] = VERBS_SLOT_NONE;
+	q->tx_free[q->tx_free_n++] = slot;
+}
+
+/* ---- what waits ---- */
+
+static void ask(struct verbs_remote *r)
+{
+	r->is_asked = true;
+	verbs_ask(r->queue, r->queue->rc, &r->asked);
+}
+
+void verbs_rc_wait(struct verbs_remote *r, uint16_t slot)
+{
+	struct verbs_rcq *rcq = r->queue->rc;
+	rcq->slot_next[slot] = VERBS_SLOT_NONE;
+	if (!r->is_waiting) {
+		r->is_waiting = true;
+		r->wait_first = slot;
+		r->next_waiting = NULL;
+		*rcq->waiting_last = r;
+		rcq->waiting_last = &r->next_waiting;
+	} else {
+		rcq->slot_next[r->wait_last] = slot;
+	}
+	r->wait_last = slot;
+	if (!r->is_asked)
+		ask(r);
+}
+
+/* Out of the list; its packets are the caller's, from `wait_first` on. */
+static bool stop_waiting(struct verbs_remote *r)
+{
+	struct verbs_rcq *rcq = r->queue->rc;
+	if (!r->is_waiting)
+		return false;
+	r->is_waiting = false;
+	for (struct verbs_remote **at = &rcq->waiting; *at; at = &(*at)->next_waiting)
+		if (*at == r) {
+			*at = r->next_waiting;
+			if (rcq->waiting_last == &r->next_waiting)
+				rcq->waiting_last = at;
+			break;
+		}
+	return true;
+}
+
+void verbs_rc_drop_waiting(struct verbs_remote *r)
+{
+	struct verbs_queue *q = r->queue;
+	uint16_t next;
+	if (!stop_waiting(r))
+		return;
+	for (uint16_t slot = r->wait_first; slot != VERBS_SLOT_NONE; slot = next) {
+		next = q->rc->slot_next[slot];
+		slot_free(q, slot);
+		verbs_count(&q->counters.dropped, 1);
+	}
+}
+
+static void send_waiting(struct verbs_remote *r)
+{
+	uint16_t next;
+	r->is_asked = false;
+	if (!stop_waiting(r))
+		return;
+	for (uint16_t slot = r->wait_first; slot != VERBS_SLOT_NONE; slot = next) {
+		next = r->queue->rc->slot_next[slot];
+		verbs_rc_chain(r->conn, slot);
+	}
+}
+
+/* ---- by which it is sent ---- */
+
+/* From now on, until it is put out of use; what was sent by before is kept for when this one goes. */
+static void put_to_use(struct verbs_conn *c)
+{
+	c->is_usable = true;
+	c->next_usable = c->remote->conn;
+	c->remote->conn = c;
+}
+
+/* The control core counts all that are up, and makes none while there is one: another takes its place. */
+static void put_out_of_use(struct verbs_conn *c)
+{
+	if (!c->is_usable)
+		return;
+	c->is_usable = false;
+	for (struct verbs_conn **at = &c->remote->conn; *at; at = &(*at)->next_usable)
+		if (*at == c) {
+			*at = c->next_usable;
+			break;
+		}
+}
+
+/* No connection came of it, or it is gone again: whatever waits must be asked for anew. */
+static void ask_again(struct verbs_remote *r)
+{
+	r->is_asked = false;
+	if (!r->conn && r->is_waiting)
+		ask(r);
+}
+
+/* ---- what leaves ---- */
+
+void verbs_rc_chain(struct verbs_conn *c, uint16_t slot)
+{
+	struct verbs_queue *q = c->queue;
+	struct verbs_rcq *rcq = q->rc;
+	struct ibv_send_wr *wr = &q->tx_wr[slot];
+	wr->wr_id = (uint64_t)c->life << 32 | (uint32_t)c->index << 16 | slot;
+	wr->next = NULL;
+	wr->send_flags = wr->num_sge && q->tx_sge[slot].length <= c->inline_max ? IBV_SEND_INLINE : 0;
+	rcq->slot_conn[slot] = c->index;
+	rcq->slot_next[slot] = VERBS_SLOT_NONE;
+	if (c->out_first == VERBS_SLOT_NONE)
+		c->out_first = slot;
+	else
+		rcq->slot_next[c->out_last] = slot;
+	c->out_last = slot;
+	if (c->last)
+		c->last->next = wr;
+	else
+		c->first = wr;
+	c->last = wr;
+	if (!c->is_dirty) {
+		c->is_dirty = true;
+		c->next_dirty = rcq->dirty;
+		rcq->dirty = c;
+	}
+}
+
+/* Those up to `slot`; VERBS_SLOT_NONE: all. */
+static void let_go(struct verbs_queue *q, struct verbs_conn *c, uint16_t slot)
+{
+	while (c->out_first != VERBS_SLOT_NONE) {
+		uint16_t one = c->out_first;
+		c->out_first = q->rc->slot_next[one];
+		slot_free(q, one);
+		if (one == slot)
+			return;
+	}
+}
+
+static void take_completion(struct verbs_queue *q, const struct ibv_wc *wc)
+{
+	uint16_t slot = (uint16_t)wc->wr_id, index = (uint16_t)(wc->wr_id >> 16);
+	struct verbs_conn *c = index < q->rc->conns_n ? &q->rc->conns[index] : NULL;
+	if (!c || wc->wr_id >> 32 != c->life || slot >= VERBS_TX_RING || q->rc->slot_conn[slot] != index) {
+		verbs_count(&q->counters.malformed, 1);
+		return;
+	}
+	let_go(q, c, slot);
+	if (wc->status != IBV_WC_SUCCESS)
+		verbs_rc_broken(c);
+}
+
+void verbs_rc_reap(struct verbs_queue *q)
+{
+	struct ibv_wc wc[VERBS_BURST];
+	int n = ibv_poll_cq(q->tx_cq, VERBS_BURST, wc);
+	for (int i = 0; i < n; i++)
+		take_completion(q, &wc[i]);
+}
+
+static void reap_all(struct verbs_queue *q)
+{
+	struct ibv_wc wc[VERBS_BURST];
+	int n;
+	while ((n = ibv_poll_cq(q->tx_cq, VERBS_BURST, wc)) > 0)
+		for (int i = 0; i < n; i++)
+			take_completion(q, &wc[i]);
+}
+
+/* ---- a connection's life ---- */
+
+void verbs_rc_broken(struct verbs_conn *c)
+{
+	if (atomic_load_explicit(&c->broken, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&c->broken, true, memory_order_release);
+	put_out_of_use(c);
+	verbs_ask(c->queue, c->queue->rc, &c->asked);
+}
+
+bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
+{
+	/* The control core told of it before the other end could send. */
+	if (atomic_load_explicit(&q->rc->told, memory_order_acquire))
+		verbs_rc_mail(q, false);
+	for (struct verbs_conn **at = &q->rc->unheard; *at; at = &(*at)->next_unheard) {
+		struct verbs_conn *c = *at;
+		if (c->qpn != qpn)
+			continue;
+		*at = c->next_unheard;
+		c->is_unheard = false;
+		if (!c->is_left && !atomic_load_explicit(&c->broken, memory_order_relaxed)) {
+			put_to_use(c);
+			send_waiting(c->remote);
+		}
+		return true;
+	}
+	return false;
+}
+
+/* Of one that was taken, when it is first told of, be it that it is to be left: its first packet may have come. */
+static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
+{
+	if (c->active || c->is_known)
+		return;
+	c->is_known = c->is_unheard = true;
+	c->qpn = c->qp->qp_num; /* the pair itself is gone before its last completion is taken */
+	c->next_unheard = q->rc->unheard;
+	q->rc->unheard = c;
+}
+
+/* The other end is not heard before: an empty packet tells it that it may send. */
+static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
+{
+	if (c->is_ready || atomic_load_explicit(&c->broken, memory_order_relaxed))
+		return;
+	c->is_ready = true;
+	if (!q->tx_free_n) {
+		verbs_rc_reap(q);
+		if (!q->tx_free_n && q->rc->waiting && q->rc->waiting != c->remote)
+			verbs_rc_drop_waiting(q->rc->waiting);
+	}
+	uint16_t slot;
+	if (q->tx_free_n) {
+		slot = q->tx_free[--q->tx_free_n];
+	} else if (c->remote->is_waiting && c->remote->wait_first != c->remote->wait_last) {
+		slot = c->remote->wait_first; /* one of its own is lost for it */
+		c->remote->wait_first = q->rc->slot_next[slot];
+		verbs_count(&q->counters.dropped, 1);
+	} else { /* all are elsewhere: without a word it is of no use */
+		verbs_rc_broken(c);
+		return;
+	}
+	put_to_use(c);
+	q->tx_sge[slot].length = 0;
+	q->tx_wr[slot].num_sge = 0;
+	verbs_rc_chain(c, slot);
+	send_waiting(c->remote);
+}
+
+static void unlist_dirty(struct verbs_rcq *rcq, struct verbs_conn *c)
+{
+	for (struct verbs_conn **at = &rcq->dirty; c->is_dirty && *at; at = &(*at)->next_dirty)
+		if (*at == c) {
+			*at = c->next_dirty;
+			c->is_dirty = false;
+			break;
+		}
+}
+
+static void unlist_unheard(struct verbs_rcq *rcq, struct verbs_conn *c)
+{
+	for (struct verbs_conn **at = &rcq->unheard; c->is_unheard && *at; at = &(*at)->next_unheard)
+		if (*at == c) {
+			*at = c->next_unheard;
+			c->is_unheard = false;
+			break;
+		}
+}
+
+/* false: a buffer of its own may be being read. */
+static bool leave(struct verbs_queue *q, struct verbs_conn *c, bool between)
+{
+	if (!c->is_left) {
+		c->is_left = true;
+		unlist_dirty(q->rc, c);
+		c->first = c->last = NULL;
+		put_out_of_use(c);
+		ask_again(c->remote);
+	}
+	if (q->rc->own && !between)
+		return false;
+	verbs_phase_set(c, CONN_LEFT);
+	verbs_ask(q, q->rc, &c->asked);
+	return true;
+}
+
+/* false: completions of its own receive buffers may be left, or one is being read; or its first packet, which is nobody
+ * else's, is still to be taken. */
+static bool bury(struct verbs_queue *q, struct verbs_conn *c, bool between)
+{
+	if (!c->is_dead) {
+		c->is_dead = true;
+		reap_all(q); /* what is still there has its number */
+		let_go(q, c, VERBS_SLOT_NONE);
+	}
+	if ((q->rc->own || c->is_unheard) && !between)
+		return false;
+	unlist_unheard(q->rc, c);
+	for (uint32_t i = 0; q->rc->own && i < 1u << VERBS_OWN_SHIFT; i++)
+		q->rx_posted[((uint32_t)c->index << VERBS_OWN_SHIFT) + i] = false;
+	c->is_known = c->is_ready = c->is_left = c->is_dead = false;
+	verbs_phase_set(c, CONN_NONE);
+	verbs_ask(q, q->rc, &c->asked);
+	return true;
+}
+
+/* `between`: since it was told of, the receive queue was found empty, and the burst from it has been read. */
+static void take_conn(struct verbs_queue *q, struct verbs_conn *c, bool between)
+{
+	bool done = true;
+	enum verbs_conn_phase phase = verbs_phase(c);
+	if (phase != CONN_NONE)
+		expect_a_word(q, c);
+	switch (phase) {
+	case CONN_READY:
+		become_ready(q, c);
+		break;
+	case CONN_LEAVE:
+		done = leave(q, c, between);
+		break;
+	case CONN_DEAD:
+		done = bury(q, c, between);
+		break;
+	case CONN_NONE:
+	case CONN_MADE:
+	case CONN_LEFT:
+		break;
+	}
+	if (!done &&
+	    !c->is_late) { /* one phase may be told of twice: a note may be taken between the phase and its own */
+		c->is_late = true;
+		c->next_late = q->rc->late;
+		q->rc->late = c;
+		q->rc->emptied = false;
+	}
+}
+
+static void take_remote(struct verbs_remote *r)
+{
+	if (!atomic_exchange_explicit(&r->gave_up, false, memory_order_acq_rel) || r->conn)
+		return;
+	verbs_rc_drop_waiting(r);
+	r->is_asked = false;
+}
+
+void verbs_rc_mail(struct verbs_queue *q, bool between)
+{
+	struct verbs_rcq *rcq = q->rc;
+	struct verbs_conn *late = between && rcq->emptied ? rcq->late : NULL;
+	if (late)
+		rcq->late = NULL;
+	for (struct verbs_conn *next; late; late = next) {
+		next = late->next_late;
+		late->is_late = false;
+		take_conn(q, late, true);
+	}
+	/* What is cleared may be freed by the control core unless this is seen. */
+	atomic_store_explicit(&rcq->in_mail, true, memory_order_relaxed);
+	for (struct verbs_note *n = verbs_note_take(&rcq->told), *next; n; n = next) {
+		next = n->next;
+		verbs_note_clear(n);
+		if (n->of_conn)
+			take_conn(q, (struct verbs_conn *)n, false);
+		else
+			take_remote((struct verbs_remote *)n);
+	}
+	/* Pairs with verbs_remotes_sweep(). */
+	atomic_store_explicit(&rcq->in_mail, false, memory_order_release);
+}
+
+void verbs_rc_leave(struct verbs_queue *q)
+{
+	while (q->rc->waiting)
+		verbs_rc_drop_waiting(q->rc->waiting);
+	for (unsigned i = 0; i < q->rc->conns_n; i++) {
+		struct verbs_conn *c = &q->rc->conns[i];
+		c->first = c->last = NULL;
+		let_go(q, c, VERBS_SLOT_NONE);
+		put_out_of_use(c);
+	}
+	q->rc->dirty = NULL;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What threads do for connections: queue pairs are made, connected, destroyed. */
+#include "nic/verbs/rc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define RETRIES     7 /* of packets, until the connection is broken */
+#define RNR_RETRIES 7 /* without end: a receiver that has no buffer now gets one */
+
+static const struct verbs_cm *cm_of(const struct verbs_conn *c)
+{
+	return c->queue->port->rc->cm;
+}
+
+static int modify(struct verbs_conn *c, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = {.qp_state = state};
+	int mask = 0;
+	if (cm_of(c)->rdma_init_qp_attr(c->id, &attr, &mask))
+		return errno ? -errno : -EIO;
+	return -ibv_modify_qp(c->qp, &attr, mask);
+}
+
+int verbs_conn_start(struct verbs_conn *c)
+{
+	if (c->queue->port->on.iwarp) /* the kernel does */
+		return 0;
+	int error = modify(c, IBV_QPS_RTR);
+	return error ? error : modify(c, IBV_QPS_RTS);
+}
+
+/* Devices differ in what they take inline, and say so only by refusing. */
+static int make_pair(struct verbs_conn *c)
+{
+	struct verbs_queue *q = c->queue;
+	for (uint32_t size = VERBS_INLINE_MAX; !c->qp; size /= 2) {
+		struct ibv_qp_init_attr attr = {.send_cq = q->tx_cq,
+						.recv_cq = q->rx_cq,
+						.srq = q->rc->srq,
+						.qp_type = IBV_QPT_RC,
+						.cap = {.max_send_wr = VERBS_TX_RING,
+							.max_recv_wr = q->rc->own ? 1u << VERBS_OWN_SHIFT : 0,
+							.max_send_sge = 1,
+							.max_recv_sge = q->rc->own,
+							.max_inline_data = size >= 32 ? size : 0}};
+		errno = 0;
+		c->qp = ibv_create_qp(q->port->pd, &attr);
+		c->inline_max = c->qp ? attr.cap.max_inline_data : 0;
+		if (!c->qp && size < 32)
+			return errno ? -errno : -ENOMEM;
+	}
+	return modify(c, IBV_QPS_INIT);
+}
+
+static int fill_own(struct verbs_conn *c)
+{
+	struct verbs_queue *q = c->queue;
+	struct ibv_recv_wr *first = NULL, *bad;
+	uint32_t base = (uint32_t)c->index << VERBS_OWN_SHIFT;
+	for (uint32_t slot = base + (1u << VERBS_OWN_SHIFT); slot-- > base;) {
+		q->rx_posted[slot] = true;
+		q->rx_wr[slot].wr_id = (uint64_t)c->life << 32 | slot;
+		q->rx_wr[slot].next = first;
+		first = &q->rx_wr[slot];
+	}
+	return -ibv_post_recv(c->qp, first, &bad);
+}
+
+static int prepare(struct verbs_conn *c)
+{
+	int error = make_pair(c);
+	return !error && c->queue->rc->own ? fill_own(c) : error;
+}
+
+static struct rdma_conn_param param_of(const struct verbs_conn *c, const struct verbs_words *words)
+{
+	return (struct rdma_conn_param){.private_data = words,
+					.private_data_len = words ? sizeof *words : 0,
+					.responder_resources = 1,
+					.initiator_depth = 1,
+					.retry_count = RETRIES,
+					.rnr_retry_count = RNR_RETRIES,
+					.srq = c->queue->rc->srq != NULL,
+					.qp_num = c->qp->qp_num};
+}
+
+static int do_connect(struct verbs_conn *c)
+{
+	struct verbs_queue *q = c->queue;
+	const struct verbs_words words = {.magic = VERBS_WORDS_MAGIC,
+					  .body_max = q->port->mtu,
+					  .to_qpn = c->remote->qpn,
+					  .to_qkey = c->remote->qkey,
+					  .from_qpn = q->rc_qpn,
+					  .from_qkey = q->qkey};
+	int error = prepare(c);
+	if (error)
+		return error;
+	struct rdma_conn_param param = param_of(c, &words);
+	errno = 0;
+	return cm_of(c)->rdma_connect(c->id, &param) ? (errno ? -errno : -EIO) : 0;
+}
+
+/* The holder is told before the other end is: its first packet is then expected. */
+static int do_accept(struct verbs_conn *c)
+{
+	int error = prepare(c);
+	if (!error)
+		error = verbs_conn_start(c);
+	if (error)
+		return error;
+	verbs_phase_set(c, CONN_MADE);
+	verbs_tell(c->queue, c->queue->rc, &c->told);
+	struct rdma_conn_param param = param_of(c, NULL);
+	errno = 0;
+	return cm_of(c)->rdma_accept(c->id, &param) ? (errno ? -errno : -EIO) : 0;
+}
+
+void verbs_conn_destroy(struct verbs_conn *c)
+{
+	if (c->id && c->qp)
+		cm_of(c)->rdma_disconnect(c->id); /* it fails when there is nobody any more */
+	if (c->qp)
+		ibv_destroy_qp(c->qp);
+	c->qp = NULL;
+	if (c->id)
+		cm_of(c)->rdma_destroy_id(c->id);
+	c->id = NULL;
+}
+
+void verbs_job_do(struct verbs_conn *c)
+{
+	c->job_error = 0;
+	switch (c->job) {
+	case JOB_CONNECT:
+		c->job_error = do_connect(c);
+		break;
+	case JOB_ACCEPT:
+		c->job_error = do_accept(c);
+		break;
+	case JOB_CLOSE:
+		verbs_conn_destroy(c);
+		break;
+	case JOB_NONE:
+		break;
+	}
+}

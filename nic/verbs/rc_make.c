@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The steps of a connection's making and ending. Control core. */
+#include "nic/verbs/rc.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+static const struct verbs_cm *cm_of(const struct verbs_conn *c)
+{
+	return c->queue->port->rc->cm;
+}
+
+int verbs_conn_make(struct verbs_conn *c, uint64_t now)
+{
+	struct verbs_port *p = c->queue->port;
+	unsigned at = p->on.gid.ndev_ifindex;
+	struct sockaddr_storage from = verbs_rc_sockaddr(p->blob.gid, 0, at),
+				to = verbs_rc_sockaddr(c->remote->gid, c->remote->service, at);
+	c->active = true;
+	c->state = CONN_RESOLVING;
+	if (cm_of(c)->rdma_create_id(p->rc->channel, &c->id, c, RDMA_PS_TCP)) {
+		c->id = NULL;
+	} else if (!cm_of(c)->rdma_resolve_addr(c->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
+						VERBS_RESOLVE_MS)) {
+		return 0;
+	}
+	int error = errno ? -errno : -EIO;
+	verbs_conn_end(c, 0, now);
+	return error;
+}
+
+static void is_up(struct verbs_conn *c, uint64_t now)
+{
+	struct verbs_remote *r = c->remote;
+	c->state = CONN_UP;
+	c->up_at = now;
+	c->deadline = 0;
+	r->ups++;
+	r->again_ns = 0;
+	if (c->active) {
+		r->making = NULL;
+		verbs_phase_set(c, CONN_READY);
+		verbs_tell(c->queue, c->queue->rc, &c->told);
+	}
+	if (atomic_load_explicit(&c->broken, memory_order_acquire)) /* the holder has seen a completion of it before */
+		verbs_conn_end(c, 0, now);
+}
+
+void verbs_conn_advance(struct verbs_conn *c, uint64_t now)
+{
+	if (c->job || c->doomed || (c->state != CONN_CONNECTING && c->state != CONN_ACCEPTING))
+		return;
+	if (c->answered && !c->established) {
+		if (verbs_conn_start(c) || cm_of(c)->rdma_establish(c->id)) {
+			verbs_conn_end(c, 0, now);
+			return;
+		}
+		c->established = true;
+	}
+	if (c->established)
+		is_up(c, now);
+}
+
+/* ---- the end ---- */
+
+static void set_free(struct verbs_conn *c)
+{
+	c->state = CONN_FREE;
+	c->remote->conns--;
+	c->remote = NULL;
+	c->queue->port->rc->conns_n--;
+}
+
+static void is_closed(struct verbs_conn *c)
+{
+	if (verbs_phase(c) == CONN_NONE) {
+		set_free(c);
+		return;
+	}
+	c->state = CONN_BURYING;
+	verbs_phase_set(c, CONN_DEAD);
+	verbs_tell(c->queue, c->queue->rc, &c->told);
+}
+
+static void close_it(struct verbs_conn *c)
+{
+	c->state = CONN_CLOSING;
+	c->job = JOB_CLOSE;
+	if (!verbs_pool_give(&c->queue->port->rc->porter, c))
+		return;
+	verbs_job_do(c);
+	c->job = JOB_NONE;
+	is_closed(c);
+}
+
+static void leave(struct verbs_conn *c)
+{
+	/* Buffers of its own may have completed already, though the holder was not told of it. */
+	if (verbs_phase(c) == CONN_NONE && !(c->queue->rc->own && c->qp)) {
+		close_it(c);
+		return;
+	}
+	c->state = CONN_LEAVING;
+	verbs_phase_set(c, CONN_LEAVE);
+	verbs_tell(c->queue, c->queue->rc, &c->told);
+}
+
+void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
+{
+	struct verbs_remote *r = c->remote;
+	if (c->doomed || c->state == CONN_FREE || c->state >= CONN_LEAVING)
+		return;
+	c->deadline = 0;
+	if (c->live)
+		c->queue->rc->live--;
+	c->live = false;
+	if (c->state == CONN_UP)
+		r->ups--;
+	if (r->making == c) {
+		r->making = NULL;
+		if (no == VERBS_NO_BUSY || no == VERBS_NO_CROSSED)
+			verbs_remote_retry(r, now);
+		else
+			verbs_remote_give_up(r, now);
+	}
+	c->doomed = true; /* with a job, when that is done */
+	if (!c->job)
+		leave(c);
+}
+
+void verbs_conn_noted(struct verbs_conn *c, uint64_t now)
+{
+	enum verbs_conn_phase phase = verbs_phase(c);
+	if (c->state == CONN_LEAVING && phase == CONN_LEFT)
+		close_it(c);
+	else if (c->state == CONN_BURYING && phase == CONN_NONE)
+		set_free(c);
+	else if (c->state == CONN_UP && atomic_load_explicit(&c->broken, memory_order_acquire))
+		verbs_conn_end(c, 0, now);
+}
+
+void verbs_conn_done(struct verbs_conn *c, uint64_t now)
+{
+	enum verbs_job job = c->job;
+	c->job = JOB_NONE;
+	if (job == JOB_CLOSE)
+		is_closed(c);
+	else if (c->doomed)
+		leave(c);
+	else if (c->job_error)
+		verbs_conn_end(c, 0, now);
+	else
+		verbs_conn_advance(c, now);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A port of connections: it listens, and hears what rdma_cm has to say. Control core. */
+#include "nic/verbs/rc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS_A_STEP 64
+
+/* ---- open and close ---- */
+
+static int listen_at(struct verbs_port *p, struct nic_err *err)
+{
+	struct verbs_rc *rc = p->rc;
+	struct sockaddr_storage at = verbs_rc_sockaddr(p->on.gid.gid.raw, 0, p->on.gid.ndev_ifindex);
+	char text[VERBS_GID_TEXT_MAX];
+	errno = 0;
+	if (rc->cm->rdma_create_id(rc->channel, &rc->listener, NULL, RDMA_PS_TCP)) {
+		rc->listener = NULL;
+		return verbs_cannot_cm(p->on.device, errno, err);
+	}
+	if (rc->cm->rdma_bind_addr(rc->listener, (struct sockaddr *)&at) ||
+	    rc->cm->rdma_listen(rc->listener, VERBS_BACKLOG))
+		return verbs_error(
+			err, errno ? -errno : -EIO,
+			"verbs: %s cannot take connections at %s: %s; see `ip addr` and `rdma link`, or another "
+			"address by listen=",
+			p->on.device, verbs_gid_text(p->on.gid.gid.raw, text), strerror(errno ? errno : EIO));
+	rc->service = ntohs(rc->cm->rdma_get_src_port(rc->listener));
+	return 0;
+}
+
+int verbs_rc_open(struct verbs_port *p, struct nic_err *err)
+{
+	const struct verbs_cm *cm = verbs_cm_load(err);
+	if (!cm)
+		return -ENOENT;
+	struct verbs_rc *rc = calloc(1, sizeof *rc);
+	if (!rc)
+		return verbs_error(err, -ENOMEM, "verbs: out of memory");
+	p->rc = rc;
+	rc->cm = cm;
+	rc->draw = (uint32_t)verbs_now() ^ (uint32_t)(uintptr_t)rc;
+	int error = -pthread_mutex_init(&rc->done_lock, NULL);
+	if (!error)
+		error = verbs_pool_open(&rc->porter, p, 1);
+	if (!error)
+		error = verbs_pool_open(&rc->connectors, p, VERBS_CONNECTORS_MAX);
+	if (error)
+		return verbs_error(err, error, "verbs: out of memory");
+	errno = 0;
+	rc->channel = cm->rdma_create_event_channel();
+	if (!rc->channel)
+		return verbs_cannot_cm(p->on.device, errno, err);
+	int flags = fcntl(rc->channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(rc->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 || !verbs_watch(p, rc->channel->fd))
+		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
+	return listen_at(p, err);
+}
+
+void verbs_rc_stop(struct verbs_port *p)
+{
+	verbs_pool_stop(&p->rc->connectors);
+	verbs_pool_stop(&p->rc->porter);
+}
+
+bool verbs_rc_ended(const struct verbs_port *p)
+{
+	return !atomic_load_explicit(&p->rc->connectors.alive, memory_order_acquire) &&
+	       !atomic_load_explicit(&p->rc->porter.alive, memory_order_acquire);
+}
+
+void verbs_rc_close(struct verbs_port *p)
+{
+	struct verbs_rc *rc = p->rc;
+	verbs_pool_close(&rc->connectors);
+	verbs_pool_close(&rc->porter);
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		struct verbs_queue *q = p->queues[i];
+		for (unsigned k = 0; q && q->rc && q->rc->conns && k < q->rc->conns_n; k++)
+			verbs_conn_destroy(&q->rc->conns[k]);
+		if (q)
+			verbs_rcq_close(q);
+	}
+	if (rc->listener)
+		rc->cm->rdma_destroy_id(rc->listener);
+	if (rc->channel)
+		rc->cm->rdma_destroy_event_channel(rc->channel);
+	rc->listener = NULL;
+	rc->channel = NULL;
+}
+
+void verbs_rc_free(struct verbs_port *p)
+{
+	for (unsigned i = 0; i < VERBS_REMOTE_BUCKETS; i++)
+		for (struct verbs_remote *r = p->rc->remotes[i], *next; r; r = next) {
+			next = r->next;
+			free(r);
+		}
+	pthread_mutex_destroy(&p->rc->done_lock);
+	free(p->rc);
+	p->rc = NULL;
+}
+
+/* ---- who wants to connect ---- */
+
+static void refuse(struct verbs_port *p, struct rdma_cm_id *id, enum verbs_no no)
+{
+	uint8_t word = (uint8_t)no;
+	p->rc->cm->rdma_reject(id, &word, sizeof word);
+	p->rc->cm->rdma_destroy_id(id);
+}
+
+static struct verbs_queue *named(struct verbs_port *p, const struct verbs_words *w)
+{
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (p->queues[i]->rc_qpn == w->to_qpn && p->queues[i]->qkey == w->to_qkey)
+			return p->queues[i];
+	return NULL;
+}
+
+/* Of two that are made at once, one by each end, that of the greater name is. */
+static bool ours_is_first(const struct verbs_queue *q, const struct verbs_words *w)
+{
+	return q->rc_qpn != w->from_qpn ? q->rc_qpn > w->from_qpn : q->qkey > w->from_qkey;
+}
+
+static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w, uint64_t now)
+{
+	uint64_t ignored = UINT64_MAX;
+	struct verbs_queue *q = w->magic == VERBS_WORDS_MAGIC && w->body_max >= VERBS_MTU_MIN ? named(p, w) : NULL;
+	id->context = NULL;
+	if (!q) {
+		refuse(p, id, VERBS_NO_STRANGER);
+		return;
+	}
+	struct verbs_remote *r = verbs_remote_find(q, w->from_qpn, w->from_qkey);
+	if (r && r->making && ours_is_first(q, w)) {
+		refuse(p, id, VERBS_NO_CROSSED);
+		return;
+	}
+	struct verbs_conn *c = r ? verbs_conn_new(q, r, now, &ignored) : NULL;
+	if (!c) {
+		refuse(p, id, VERBS_NO_BUSY);
+		return;
+	}
+	c->id = id;
+	id->context = c;
+	c->state = CONN_ACCEPTING;
+	c->job = JOB_ACCEPT;
+	if (verbs_pool_give(&p->rc->porter, c)) {
+		c->job = JOB_NONE;
+		verbs_conn_end(c, 0, now);
+	}
+}
+
+/* ---- what became of ours ---- */
+
+static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_event_type type, uint64_t now)
+{
+	if (c->state != CONN_RESOLVING || c->doomed)
+		return;
+	bool ok;
+	if (type == RDMA_CM_EVENT_ADDR_RESOLVED) {
+		ok = p->rc->cm->rdma_resolve_route(c->id, VERBS_RESOLVE_MS) == 0;
+	} else {
+		c->state = CONN_CONNECTING;
+		c->job = JOB_CONNECT;
+		ok = verbs_pool_give(&p->rc->connectors, c) == 0;
+		if (!ok)
+			c->job = JOB_NONE;
+	}
+	if (!ok)
+		verbs_conn_end(c, 0, now);
+}
+
+struct heard {
+	enum rdma_cm_event_type type;
+	struct rdma_cm_id *id;   /* of a request, which is ours; others may be gone by now */
+	struct verbs_conn *conn; /* NULL: of the listener */
+	struct verbs_words words;
+	uint8_t no;
+};
+
+static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now)
+{
+	struct verbs_conn *c = h->conn;
+	switch (h->type) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		take_request(p, h->id, &h->words, now);
+		return;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		verbs_leave(p);
+		return;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (c)
+			resolved(p, c, h->type, now);
+		return;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (!c)
+			return;
+		c->answered = true;
+		c->established |= h->type == RDMA_CM_EVENT_ESTABLISHED;
+		verbs_conn_advance(c, now);
+		return;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		return;
+	default:
+		if (c)
+			verbs_conn_end(c, (enum verbs_no)h->no, now);
+	}
+}
+
+/* What there is to be read of an event: when it is acknowledged it is gone, and a thread may destroy the id. */
+static struct heard hear(const struct rdma_cm_event *event)
+{
+	struct heard h = {.type = event->event, .id = event->id, .conn = event->id->context};
+	const struct rdma_conn_param *said = &event->param.conn;
+	bool request = h.type == RDMA_CM_EVENT_CONNECT_REQUEST;
+	if (request && said->private_data && said->private_data_len >= sizeof h.words)
+		memcpy(&h.words, said->private_data, sizeof h.words);
+	if (h.type == RDMA_CM_EVENT_REJECTED && said->private_data && said->private_data_len > 0)
+		h.no = *(const uint8_t *)said->private_data;
+	return h;
+}
+
+void verbs_rc_events(struct verbs_port *p, uint64_t now)
+{
+	struct rdma_cm_event *event;
+	for (unsigned i = 0; i < EVENTS_A_STEP && p->rc->channel; i++) {
+		if (p->rc->cm->rdma_get_cm_event(p->rc->channel, &event))
+			return;
+		struct heard h = hear(event);
+		p->rc->cm->rdma_ack_cm_event(event);
+		take_event(p, &h, now);
+	}
+}
+
+static void take_done(struct verbs_port *p, uint64_t now)
+{
+	pthread_mutex_lock(&p->rc->done_lock);
+	struct verbs_conn *c = p->rc->done, *next;
+	p->rc->done = NULL;
+	pthread_mutex_unlock(&p->rc->done_lock);
+	for (; c; c = next) {
+		next = c->next_job;
+		verbs_conn_done(c, now);
+	}
+}
+
+uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	if (!p->rc->channel || atomic_load_explicit(&p->down, memory_order_relaxed) == VERBS_GONE)
+		return next;
+	verbs_rc_events(p, now);
+	take_done(p, now);
+	for (unsigned i = 0; i < p->queues_n; i++) {
+		uint64_t at = verbs_cache_step(p->queues[i], now);
+		next = at < next ? at : next;
+	}
+	verbs_remotes_sweep(p);
+	return next;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Queue operations of a port of connections. */
+#include "nic/verbs/rc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct verbs_queue *queue_of(struct nic_queue *q)
+{
+	return (struct verbs_queue *)q;
+}
+
+static struct verbs_place *place_of(struct verbs_queue *q, uint32_t peer)
+{
+	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
+	return place && place->queue == q ? place : NULL;
+}
+
+static bool has_mail(const struct verbs_queue *q)
+{
+	return atomic_load_explicit(&q->rc->told, memory_order_relaxed) != NULL;
+}
+
+static int rc_attach(struct nic_queue *queue, uint32_t peer)
+{
+	struct verbs_place *place = place_of(queue_of(queue), peer);
+	if (!place || place->attached)
+		return -EINVAL;
+	place->attached = true;
+	place->remote->attached++;
+	return 0;
+}
+
+/* ---- transmit ---- */
+
+static void push(struct verbs_queue *q, struct verbs_conn *c)
+{
+	struct ibv_send_wr *first = c->first, *bad;
+	uint32_t tick = atomic_load_explicit(&q->rc->tick, memory_order_relaxed) + 1;
+	c->last->send_flags |= IBV_SEND_SIGNALED; /* it lets go of all before it */
+	c->first = c->last = NULL;
+	/* Their slots come back when the connection is DEAD. */
+	if (__builtin_expect(ibv_post_send(c->qp, first, &bad), 0))
+		verbs_rc_broken(c);
+	atomic_store_explicit(&q->rc->tick, tick, memory_order_relaxed);
+	atomic_store_explicit(&c->used, tick, memory_order_relaxed);
+}
+
+static void rc_flush(struct nic_queue *queue)
+{
+	struct verbs_queue *q = queue_of(queue);
+	if (!verbs_enter(q))
+		return;
+	if (__builtin_expect(has_mail(q), 0))
+		verbs_rc_mail(q, false);
+	for (struct verbs_conn *c = q->rc->dirty, *next; c; c = next) {
+		next = c->next_dirty;
+		c->is_dirty = false;
+		push(q, c);
+	}
+	q->rc->dirty = NULL;
+	/* Always, as a queue may do nothing else: what completed with an error is how a broken connection is noticed.
+	 */
+	if (q->tx_free_n < VERBS_TX_RING)
+		verbs_rc_reap(q);
+}
+
+static void rc_detach(struct nic_queue *queue, uint32_t peer)
+{
+	struct verbs_place *place = place_of(queue_of(queue), peer);
+	if (!place || !place->attached)
+		return;
+	place->attached = false;
+	if (--place->remote->attached == 0)
+		verbs_rc_drop_waiting(place->remote);
+}
+
+/* Packets that wait for connections give way to those of others: who waits longest loses first. */
+static bool make_room(struct verbs_queue *q)
+{
+	rc_flush(&q->base);
+	if (!q->tx_free_n && q->rc->waiting)
+		verbs_rc_drop_waiting(q->rc->waiting);
+	return q->tx_free_n > 0;
+}
+
+static int rc_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
+{
+	struct verbs_queue *q = queue_of(queue);
+	struct verbs_place *place = place_of(q, peer);
+	if (__builtin_expect(!place || !place->attached, 0))
+		return -EPIPE;
+	if (__builtin_expect(body_len > place->body_max, 0))
+		return -EMSGSIZE;
+	if (__builtin_expect(!q->tx_free_n, 0) && !make_room(q))
+		return -EAGAIN;
+	uint16_t slot = q->tx_free[--q->tx_free_n];
+	tx->head = tx->head_room;
+	tx->body = q->tx_memory + (size_t)slot * q->tx_stride;
+	tx->body_len = body_len;
+	tx->cookie = slot;
+	tx->link = place;
+	tx->peer = peer;
+	tx->priority = 0;
+	return 0;
+}
+
+static uint32_t rc_tx_room(struct nic_queue *queue, uint32_t peer)
+{
+	struct verbs_queue *q = queue_of(queue);
+	struct verbs_place *place = place_of(q, peer);
+	return place && place->attached ? q->tx_free_n : 0;
+}
+
+static uint64_t rc_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
+{
+	struct verbs_place *place = place_of(queue_of(queue), peer);
+	return place ? place->body_max : 0;
+}
+
+static void rc_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
+{
+	struct verbs_queue *q = queue_of(queue);
+	q->tx_free[q->tx_free_n++] = (uint16_t)tx->cookie;
+}
+
+static int rc_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
+{
+	struct verbs_queue *q = queue_of(queue);
+	const struct verbs_place *place = tx->link;
+	struct verbs_remote *r = place->remote;
+	uint16_t slot = (uint16_t)tx->cookie;
+	if (__builtin_expect(!verbs_enter(q), 0)) {
+		rc_tx_cancel(queue, tx);
+		verbs_count(&q->counters.dropped, 1);
+		return 0;
+	}
+	q->tx_sge[slot].length = (uint32_t)tx->body_len;
+	q->tx_wr[slot].num_sge = tx->body_len > 0;
+	if (__builtin_expect(r->conn != NULL, 1))
+		verbs_rc_chain(r->conn, slot);
+	else
+		verbs_rc_wait(r, slot);
+	verbs_count(&q->counters.tx_packets, 1);
+	verbs_count(&q->counters.tx_bytes, tx->body_len);
+	return 0;
+}
+
+/* ---- receive ---- */
+
+/* Those of [from, held) stay: they are tried again. */
+static void keep_held(struct verbs_queue *q, uint32_t from)
+{
+	q->held -= from;
+	memmove(q->rx_held, q->rx_held + from, q->held * sizeof *q->rx_held);
+}
+
+static void give_back_shared(struct verbs_queue *q)
+{
+	struct ibv_recv_wr *bad = NULL;
+	for (uint32_t i = 0; i < q->held; i++) {
+		uint16_t slot = q->rx_held[i];
+		q->rx_posted[slot] = true;
+		q->rx_wr[slot].wr_id = slot;
+		q->rx_wr[slot].next = i + 1 < q->held ? &q->rx_wr[q->rx_held[i + 1]] : NULL;
+	}
+	if (__builtin_expect(!ibv_post_srq_recv(q->rc->srq, &q->rx_wr[q->rx_held[0]], &bad), 1)) {
+		q->held = 0;
+		return;
+	}
+	uint32_t from = 0;
+	while (bad && from < q->held && &q->rx_wr[q->rx_held[from]] != bad)
+		from++;
+	for (uint32_t i = from; i < q->held; i++)
+		q->rx_posted[q->rx_held[i]] = false;
+	keep_held(q, from);
+}
+
+/* Each to its own connection; those of one that is not used any more are given anew to the next of its number. */
+static void give_back_own(struct verbs_queue *q)
+{
+	struct ibv_recv_wr *bad;
+	for (uint32_t i = 0; i < q->held; i++) {
+		uint16_t slot = q->rx_held[i];
+		struct verbs_conn *c = &q->rc->conns[slot >> VERBS_OWN_SHIFT];
+		enum verbs_conn_phase phase = verbs_phase(c);
+		if (phase != CONN_MADE && phase != CONN_READY)
+			continue;
+		q->rx_posted[slot] = true;
+		q->rx_wr[slot].wr_id = (uint64_t)c->life << 32 | slot;
+		q->rx_wr[slot].next = NULL;
+		if (ibv_post_recv(c->qp, &q->rx_wr[slot], &bad)) {
+			q->rx_posted[slot] = false;
+			verbs_rc_broken(c);
+		}
+	}
+	q->held = 0;
+}
+
+/* What a device says is checked as well: there are many, and some are software. */
+static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_pkt *pkt)
+{
+	uint32_t slot = (uint32_t)wc->wr_id;
+	uint64_t life = q->rc->own && slot < q->rx_n ? q->rc->conns[slot >> VERBS_OWN_SHIFT].life : 0;
+	if (slot >= q->rx_n || wc->wr_id >> 32 != life || !q->rx_posted[slot]) {
+		verbs_count(&q->counters.malformed, 1);
+		return false;
+	}
+	q->rx_posted[slot] = false;
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) { /* the connection is over: one's own stays with it */
+		if (q->rc->own)
+			verbs_rc_broken(&q->rc->conns[slot >> VERBS_OWN_SHIFT]);
+		else
+			q->rx_held[q->held++] = (uint16_t)slot;
+		return false;
+	}
+	q->rx_held[q->held++] = (uint16_t)slot;
+	if (wc->opcode != IBV_WC_RECV || wc->byte_len > q->port->mtu) {
+		verbs_count(&q->counters.malformed, 1);
+		return false;
+	}
+	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* we send none */
+		verbs_count(&q->counters.foreign, 1);
+		return false;
+	}
+	uint32_t len = wc->byte_len;
+	if (!len && verbs_rc_heard(q, wc->qp_num))
+		return false;
+	const uint8_t *body = q->memory + (size_t)slot * q->rx_stride + VERBS_RX_BODY_AT;
+	*pkt = (struct nic_pkt){.head = body, .body = len ? body : NULL, .body_len = len, .peer = NIC_PEER_NONE};
+	verbs_count(&q->counters.rx_bytes, len);
+	return true;
+}
+
+static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
+{
+	struct verbs_queue *q = queue_of(queue);
+	struct ibv_wc wc[VERBS_BURST];
+	unsigned n = 0;
+	if (__builtin_expect(!verbs_enter(q), 0))
+		return 0;
+	if (q->held && q->rc->own)
+		give_back_own(q);
+	else if (q->held)
+		give_back_shared(q);
+	const struct verbs_conn *dirty = q->rc->dirty; /* the caller's, who flushes it */
+	if (__builtin_expect(has_mail(q) || q->rc->late, 0))
+		verbs_rc_mail(q, true);
+	int most = (int)(max < VERBS_BURST ? max : VERBS_BURST), got = ibv_poll_cq(q->rx_cq, most, wc);
+	q->rc->emptied = got < most;
+	for (int i = 0; i < got; i++)
+		n += read_one(q, &wc[i], &pkts[n]);
+	/* What waited for a connection that there is now: no flush of the caller's need follow. */
+	if (__builtin_expect(q->rc->dirty && !dirty, 0))
+		rc_flush(queue);
+	if (n) {
+		verbs_count(&q->counters.rx_packets, n);
+		return n;
+	}
+	if (q->tx_free_n < VERBS_TX_RING)
+		verbs_rc_reap(q);
+	/* What was not handed out may hide more behind it, and what was told of late takes another look. */
+	if (__builtin_expect(got > 0 || q->rc->late, 0))
+		verbs_signal(q->event_fd);
+	return 0;
+}
+
+/* Received packets have no cookie. */
+static void rc_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
+{
+	(void)queue;
+	(void)peer;
+	(void)cookie;
+}
+
+/* ---- sleep ---- */
+
+static void rc_arm(struct nic_queue *queue)
+{
+	struct verbs_queue *q = queue_of(queue);
+	if (!verbs_enter(q))
+		return;
+	/* Before a sleep: nothing tells of sends that failed, and what failed is to be sent by another connection. */
+	if (q->tx_free_n < VERBS_TX_RING)
+		verbs_rc_reap(q);
+	if (ibv_req_notify_cq(q->rx_cq, 0))
+		verbs_signal(q->event_fd); /* it cannot wake: no sleep then */
+}
+
+static const struct verbs_queue *asleep(const struct nic_queue *queue)
+{
+	return (const struct verbs_queue *)queue;
+}
+
+static int rc_wake_fd(const struct nic_queue *queue)
+{
+	return asleep(queue)->epoll_fd;
+}
+
+static uint64_t rc_deadline(const struct nic_queue *queue)
+{
+	(void)queue;
+	return UINT64_MAX;
+}
+
+const struct nic_queue_ops verbs_rc_queue_ops = {
+	.attach = rc_attach,
+	.detach = rc_detach,
+	.recv = rc_recv,
+	.release = rc_release,
+	.tx_reserve = rc_tx_reserve,
+	.tx_room = rc_tx_room,
+	.tx_bytes_max = rc_tx_bytes_max,
+	.tx_commit = rc_tx_commit,
+	.tx_cancel = rc_tx_cancel,
+	.flush = rc_flush,
+	.arm = rc_arm,
+	.disarm = verbs_disarm,
+	.wake_fd = rc_wake_fd,
+	.wake_clear = verbs_wake_clear,
+	.wake = verbs_wake,
+	.deadline = rc_deadline,
+};
