@@ -9,20 +9,9 @@
 /* Completion events are acknowledged when they are so many, under the queue's lock, which nobody else wants. */
 #define EVENTS_UNACKED_MAX (1u << 20)
 
-static struct verbs_queue *queue_of(struct nic_queue *q)
-{
-	return (struct verbs_queue *)q;
-}
-
-static struct verbs_place *place_of(struct verbs_queue *q, uint32_t peer)
-{
-	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
-	return place && place->queue == q ? place : NULL;
-}
-
 static int verbs_attach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = place_of(queue_of(queue), peer);
+	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
 	if (!place || place->attached)
 		return -EINVAL;
 	place->attached = true;
@@ -73,7 +62,7 @@ static bool push(struct verbs_queue *q)
 
 static void verbs_flush(struct nic_queue *queue)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
 	if (q->tx_first && !push(q))
@@ -85,8 +74,8 @@ static void verbs_flush(struct nic_queue *queue)
 /* Address handles outlive what the device has of a place, not what it refused to take. */
 static void verbs_detach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_queue *q = queue_of(queue);
-	struct verbs_place *place = place_of(q, peer);
+	struct verbs_queue *q = verbs_queue_of(queue);
+	struct verbs_place *place = verbs_place_of(q, peer);
 	if (!place || !place->attached)
 		return;
 	place->attached = false;
@@ -98,8 +87,8 @@ static void verbs_detach(struct nic_queue *queue, uint32_t peer)
 
 static int verbs_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
-	struct verbs_queue *q = queue_of(queue);
-	struct verbs_place *place = place_of(q, peer);
+	struct verbs_queue *q = verbs_queue_of(queue);
+	struct verbs_place *place = verbs_place_of(q, peer);
 	if (__builtin_expect(!place || !place->attached, 0))
 		return -EPIPE;
 	if (__builtin_expect(body_len > place->body_max, 0))
@@ -109,39 +98,32 @@ static int verbs_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t bod
 		if (!q->tx_free_n)
 			return -EAGAIN;
 	}
-	uint16_t slot = q->tx_free[--q->tx_free_n];
-	tx->head = tx->head_room;
-	tx->body = q->tx_memory + (size_t)slot * q->tx_stride;
-	tx->body_len = body_len;
-	tx->cookie = slot;
-	tx->link = place;
-	tx->peer = peer;
-	tx->priority = 0;
+	verbs_tx_take(q, place, peer, body_len, tx);
 	return 0;
 }
 
-static uint32_t verbs_tx_room(struct nic_queue *queue, uint32_t peer)
+uint32_t verbs_tx_room(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_queue *q = queue_of(queue);
-	struct verbs_place *place = place_of(q, peer);
+	struct verbs_queue *q = verbs_queue_of(queue);
+	struct verbs_place *place = verbs_place_of(q, peer);
 	return place && place->attached ? q->tx_free_n : 0;
 }
 
-static uint64_t verbs_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
+uint64_t verbs_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = place_of(queue_of(queue), peer);
+	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
 	return place ? place->body_max : 0;
 }
 
-static void verbs_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
+void verbs_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	q->tx_free[q->tx_free_n++] = (uint16_t)tx->cookie;
 }
 
 static int verbs_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	const struct verbs_place *place = tx->link;
 	uint16_t slot = (uint16_t)tx->cookie;
 	struct ibv_send_wr *wr = &q->tx_wr[slot];
@@ -224,7 +206,7 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 
 static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	struct ibv_wc wc[VERBS_BURST];
 	bool broken = false;
 	unsigned n = 0;
@@ -250,7 +232,7 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 }
 
 /* Received packets have no cookie. */
-static void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
+void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
 {
 	(void)queue;
 	(void)peer;
@@ -261,7 +243,7 @@ static void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cooki
 
 static void verbs_arm(struct nic_queue *queue)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
 	/* Before a sleep: nothing tells of sends that failed, and room may be long in coming short. */
@@ -277,14 +259,14 @@ void verbs_disarm(struct nic_queue *queue)
 	(void)queue;
 }
 
-static int verbs_wake_fd(const struct nic_queue *queue)
+int verbs_wake_fd(const struct nic_queue *queue)
 {
 	return ((const struct verbs_queue *)queue)->epoll_fd;
 }
 
 void verbs_wake_clear(struct nic_queue *queue)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	uint64_t count;
 	struct ibv_cq *cq;
 	void *ctx;
@@ -301,7 +283,7 @@ void verbs_wake_clear(struct nic_queue *queue)
 
 void verbs_wake(struct nic_queue *queue)
 {
-	verbs_signal(queue_of(queue)->event_fd);
+	verbs_signal(verbs_queue_of(queue)->event_fd);
 }
 
 static uint64_t verbs_deadline(const struct nic_queue *queue)

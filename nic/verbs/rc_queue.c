@@ -6,17 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct verbs_queue *queue_of(struct nic_queue *q)
-{
-	return (struct verbs_queue *)q;
-}
-
-static struct verbs_place *place_of(struct verbs_queue *q, uint32_t peer)
-{
-	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
-	return place && place->queue == q ? place : NULL;
-}
-
 static bool has_mail(const struct verbs_queue *q)
 {
 	return atomic_load_explicit(&q->rc->told, memory_order_relaxed) != NULL;
@@ -24,7 +13,7 @@ static bool has_mail(const struct verbs_queue *q)
 
 static int rc_attach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = place_of(queue_of(queue), peer);
+	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
 	if (!place || place->attached)
 		return -EINVAL;
 	place->attached = true;
@@ -49,7 +38,7 @@ static void push(struct verbs_queue *q, struct verbs_conn *c)
 
 static void rc_flush(struct nic_queue *queue)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
 	if (__builtin_expect(has_mail(q), 0))
@@ -68,7 +57,7 @@ static void rc_flush(struct nic_queue *queue)
 
 static void rc_detach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = place_of(queue_of(queue), peer);
+	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
 	if (!place || !place->attached)
 		return;
 	place->attached = false;
@@ -87,52 +76,26 @@ static bool make_room(struct verbs_queue *q)
 
 static int rc_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
-	struct verbs_queue *q = queue_of(queue);
-	struct verbs_place *place = place_of(q, peer);
+	struct verbs_queue *q = verbs_queue_of(queue);
+	struct verbs_place *place = verbs_place_of(q, peer);
 	if (__builtin_expect(!place || !place->attached, 0))
 		return -EPIPE;
 	if (__builtin_expect(body_len > place->body_max, 0))
 		return -EMSGSIZE;
 	if (__builtin_expect(!q->tx_free_n, 0) && !make_room(q))
 		return -EAGAIN;
-	uint16_t slot = q->tx_free[--q->tx_free_n];
-	tx->head = tx->head_room;
-	tx->body = q->tx_memory + (size_t)slot * q->tx_stride;
-	tx->body_len = body_len;
-	tx->cookie = slot;
-	tx->link = place;
-	tx->peer = peer;
-	tx->priority = 0;
+	verbs_tx_take(q, place, peer, body_len, tx);
 	return 0;
-}
-
-static uint32_t rc_tx_room(struct nic_queue *queue, uint32_t peer)
-{
-	struct verbs_queue *q = queue_of(queue);
-	struct verbs_place *place = place_of(q, peer);
-	return place && place->attached ? q->tx_free_n : 0;
-}
-
-static uint64_t rc_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
-{
-	struct verbs_place *place = place_of(queue_of(queue), peer);
-	return place ? place->body_max : 0;
-}
-
-static void rc_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
-{
-	struct verbs_queue *q = queue_of(queue);
-	q->tx_free[q->tx_free_n++] = (uint16_t)tx->cookie;
 }
 
 static int rc_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	const struct verbs_place *place = tx->link;
 	struct verbs_remote *r = place->remote;
 	uint16_t slot = (uint16_t)tx->cookie;
 	if (__builtin_expect(!verbs_enter(q), 0)) {
-		rc_tx_cancel(queue, tx);
+		verbs_tx_cancel(queue, tx);
 		verbs_count(&q->counters.dropped, 1);
 		return 0;
 	}
@@ -235,7 +198,7 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 
 static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	struct ibv_wc wc[VERBS_BURST];
 	unsigned n = 0;
 	if (__builtin_expect(!verbs_enter(q), 0))
@@ -266,19 +229,11 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 	return 0;
 }
 
-/* Received packets have no cookie. */
-static void rc_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
-{
-	(void)queue;
-	(void)peer;
-	(void)cookie;
-}
-
 /* ---- sleep ---- */
 
 static void rc_arm(struct nic_queue *queue)
 {
-	struct verbs_queue *q = queue_of(queue);
+	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
 	/* Before a sleep: nothing tells of sends that failed, and what failed is to be sent by another connection. */
@@ -286,16 +241,6 @@ static void rc_arm(struct nic_queue *queue)
 		verbs_rc_reap(q);
 	if (ibv_req_notify_cq(q->rx_cq, 0))
 		verbs_signal(q->event_fd); /* it cannot wake: no sleep then */
-}
-
-static const struct verbs_queue *asleep(const struct nic_queue *queue)
-{
-	return (const struct verbs_queue *)queue;
-}
-
-static int rc_wake_fd(const struct nic_queue *queue)
-{
-	return asleep(queue)->epoll_fd;
 }
 
 static uint64_t rc_deadline(const struct nic_queue *queue)
@@ -308,16 +253,16 @@ const struct nic_queue_ops verbs_rc_queue_ops = {
 	.attach = rc_attach,
 	.detach = rc_detach,
 	.recv = rc_recv,
-	.release = rc_release,
+	.release = verbs_release,
 	.tx_reserve = rc_tx_reserve,
-	.tx_room = rc_tx_room,
-	.tx_bytes_max = rc_tx_bytes_max,
+	.tx_room = verbs_tx_room,
+	.tx_bytes_max = verbs_tx_bytes_max,
 	.tx_commit = rc_tx_commit,
-	.tx_cancel = rc_tx_cancel,
+	.tx_cancel = verbs_tx_cancel,
 	.flush = rc_flush,
 	.arm = rc_arm,
 	.disarm = verbs_disarm,
-	.wake_fd = rc_wake_fd,
+	.wake_fd = verbs_wake_fd,
 	.wake_clear = verbs_wake_clear,
 	.wake = verbs_wake,
 	.deadline = rc_deadline,

@@ -344,6 +344,11 @@ void verbs_pair_close(struct verbs_queue *q);
 
 extern const struct nic_queue_ops verbs_queue_ops;
 /* Of these, connections have the same. */
+uint32_t verbs_tx_room(struct nic_queue *queue, uint32_t peer);
+uint64_t verbs_tx_bytes_max(struct nic_queue *queue, uint32_t peer);
+void verbs_tx_cancel(struct nic_queue *queue, struct nic_tx *tx);
+void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie);
+int verbs_wake_fd(const struct nic_queue *queue);
 void verbs_disarm(struct nic_queue *queue);
 void verbs_wake_clear(struct nic_queue *queue);
 void verbs_wake(struct nic_queue *queue);
@@ -389,6 +394,32 @@ static inline bool verbs_enter(struct verbs_queue *q)
 {
 	return __builtin_expect(atomic_load_explicit(&q->state, memory_order_acquire) == VERBS_RUNS, 1) ||
 	       verbs_enter_slow(q);
+}
+
+static inline struct verbs_queue *verbs_queue_of(struct nic_queue *q)
+{
+	return (struct verbs_queue *)q;
+}
+
+/** NULL: it is none of this queue's. */
+static inline struct verbs_place *verbs_place_of(struct verbs_queue *q, uint32_t peer)
+{
+	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
+	return place && place->queue == q ? place : NULL;
+}
+
+/** A slot of the transmit ring, written into `tx`. There is one. */
+static inline void verbs_tx_take(struct verbs_queue *q, struct verbs_place *place, uint32_t peer, uint64_t body_len,
+				 struct nic_tx *tx)
+{
+	uint16_t slot = q->tx_free[--q->tx_free_n];
+	tx->head = tx->head_room;
+	tx->body = q->tx_memory + (size_t)slot * q->tx_stride;
+	tx->body_len = body_len;
+	tx->cookie = slot;
+	tx->link = place;
+	tx->peer = peer;
+	tx->priority = 0;
 }
 
 static inline void verbs_count(_Atomic uint64_t *counter, uint64_t n)
