@@ -43,7 +43,7 @@
 #define VERBS_GIVE_UP_NS   UINT64_C(2000000000) /* what waits for a connection that is not made by then is dropped */
 #define VERBS_AGAIN_NS     UINT64_C(10000000)   /* the other end is busy, or makes one itself */
 #define VERBS_AGAIN_NS_MAX UINT64_C(1000000000) /* after failures: doubled up to this */
-/* Threads that connect: one may be held by the kernel for as long as TCP tries, two minutes. */
+/* Threads that connect: each may be held by the kernel until the connection is given up. */
 #define VERBS_CONNECTORS_MAX 4u
 #define VERBS_REMOTE_BUCKETS 1024u
 #define VERBS_SLOT_NONE      0xffffu
@@ -109,6 +109,7 @@ struct verbs_conn {
 	uint64_t deadline, up_at;
 	enum verbs_job job;
 	int job_error;
+	struct verbs_worker *worker; /* the thread's own */
 	struct verbs_conn *next_job;
 
 	/* The holder's. */
@@ -169,6 +170,16 @@ struct verbs_rcq {
 	_Atomic bool in_mail;
 };
 
+/** A thread of a pool. */
+struct verbs_worker {
+	struct verbs_pool *pool;
+	pthread_t thread;
+	bool started; /* the control core's */
+	_Atomic bool over;
+	bool cancelled;          /* under the pool's lock */
+	struct verbs_conn *held; /* likewise; it is in a call that can be cancelled, or was when it ended */
+};
+
 /** Threads that do jobs in their order. */
 struct verbs_pool {
 	struct verbs_port *port;
@@ -177,8 +188,8 @@ struct verbs_pool {
 	struct verbs_conn *first, **last; /* under `lock` */
 	unsigned idle;                    /* under `lock` */
 	bool stop, opened;                /* stop: under `lock` */
-	unsigned n, max;
-	pthread_t threads[VERBS_CONNECTORS_MAX];
+	unsigned max;
+	struct verbs_worker workers[VERBS_CONNECTORS_MAX];
 	_Atomic unsigned alive;
 };
 
@@ -264,6 +275,12 @@ void verbs_conn_destroy(struct verbs_conn *c);
 int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max);
 /** Has a thread do it; when there is none to be had, at once (closing) or never: then -errno. */
 int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c);
+/** It is to end, whatever holds it up: it comes back as done, with an error. */
+void verbs_pool_interrupt(struct verbs_pool *pool, struct verbs_conn *c);
+/** Joins threads that were cancelled, and starts others when jobs wait. */
+void verbs_pool_step(struct verbs_pool *pool);
+/** On a thread: what may be cancelled in a system call. What it returns; -ECANCELED: not called, all is to end. */
+int verbs_pool_held(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg);
 void verbs_pool_stop(struct verbs_pool *pool);
 void verbs_pool_close(struct verbs_pool *pool);
 

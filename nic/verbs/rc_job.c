@@ -85,6 +85,14 @@ static struct rdma_conn_param param_of(const struct verbs_conn *c, const struct 
 					.qp_num = c->qp->qp_num};
 }
 
+/* A device of iWARP connects its TCP in this call. */
+static int call_connect(struct verbs_conn *c, void *arg)
+{
+	struct rdma_conn_param *param = arg;
+	errno = 0;
+	return cm_of(c)->rdma_connect(c->id, param) ? (errno ? -errno : -EIO) : 0;
+}
+
 static int do_connect(struct verbs_conn *c)
 {
 	struct verbs_queue *q = c->queue;
@@ -98,8 +106,7 @@ static int do_connect(struct verbs_conn *c)
 	if (error)
 		return error;
 	struct rdma_conn_param param = param_of(c, &words);
-	errno = 0;
-	return cm_of(c)->rdma_connect(c->id, &param) ? (errno ? -errno : -EIO) : 0;
+	return verbs_pool_held(c, call_connect, &param);
 }
 
 /* The holder is told before the other end is: its first packet is then expected. */

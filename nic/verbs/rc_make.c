@@ -127,6 +127,8 @@ void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
 	c->doomed = true; /* with a job, when that is done */
 	if (!c->job)
 		leave(c);
+	else if (c->job == JOB_CONNECT)
+		verbs_pool_interrupt(&c->queue->port->rc->connectors, c);
 }
 
 void verbs_conn_noted(struct verbs_conn *c, uint64_t now)

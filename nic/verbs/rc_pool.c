@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Threads for what the kernel may take its time with: started as jobs come, never more than were allowed. */
+/**
+ * Threads for what the kernel may take its time with: started as jobs come, never more than were allowed. A thread that
+ * connects may be held by the kernel for two minutes: it is cancelled there, in a system call, when the connection is
+ * given up. It ends then, and another takes its place. Everywhere else cancelling is off.
+ */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -15,11 +19,51 @@ static void done(struct verbs_port *p, struct verbs_conn *c)
 	verbs_signal(p->event_fd);
 }
 
+/* ---- threads ---- */
+
+static void end(struct verbs_worker *w)
+{
+	struct verbs_pool *pool = w->pool;
+	atomic_store_explicit(&w->over, true, memory_order_release);
+	atomic_fetch_sub_explicit(&pool->alive, 1, memory_order_release);
+	verbs_signal(pool->port->event_fd);
+}
+
+/* Cancelled while it connected: what it held is the control core's when it has been joined. */
+static void is_cancelled(void *arg)
+{
+	end(arg);
+}
+
+int verbs_pool_held(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg)
+{
+	struct verbs_worker *w = c->worker;
+	int result, ignored;
+	pthread_mutex_lock(&w->pool->lock);
+	w->held = w->pool->stop ? NULL : c;
+	pthread_mutex_unlock(&w->pool->lock);
+	if (!w->held)
+		return -ECANCELED;
+	pthread_cleanup_push(is_cancelled, w);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored);
+	result = call(c, arg);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
+	pthread_cleanup_pop(0);
+	pthread_mutex_lock(&w->pool->lock);
+	w->held = NULL;
+	pthread_mutex_unlock(&w->pool->lock);
+	return result;
+}
+
 static void *pool_main(void *arg)
 {
-	struct verbs_pool *pool = arg;
+	struct verbs_worker *w = arg;
+	struct verbs_pool *pool = w->pool;
+	int ignored;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
 	pthread_mutex_lock(&pool->lock);
-	while (!pool->stop) {
+	/* One that was cancelled too late to notice is of no more use: it would be the next time. */
+	while (!pool->stop && !w->cancelled) {
 		struct verbs_conn *c = pool->first;
 		if (!c) {
 			pool->idle++;
@@ -31,15 +75,17 @@ static void *pool_main(void *arg)
 		if (!pool->first)
 			pool->last = &pool->first;
 		pthread_mutex_unlock(&pool->lock);
+		c->worker = w;
 		verbs_job_do(c);
 		done(pool->port, c);
 		pthread_mutex_lock(&pool->lock);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	atomic_fetch_sub_explicit(&pool->alive, 1, memory_order_release);
-	verbs_signal(pool->port->event_fd);
+	end(w);
 	return NULL;
 }
+
+/* ---- the control core ---- */
 
 int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max)
 {
@@ -56,17 +102,34 @@ int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max)
 	return -error;
 }
 
+static bool is_over(struct verbs_worker *w)
+{
+	return atomic_load_explicit(&w->over, memory_order_acquire);
+}
+
+static unsigned working(struct verbs_pool *pool)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < pool->max; i++)
+		n += pool->workers[i].started && !is_over(&pool->workers[i]);
+	return n;
+}
+
 static void start_one(struct verbs_pool *pool)
 {
 	sigset_t all, before;
+	struct verbs_worker *w = pool->workers;
+	while (w < pool->workers + pool->max && w->started)
+		w++;
+	if (w == pool->workers + pool->max)
+		return;
+	w->pool = pool;
 	sigfillset(&all);
 	atomic_fetch_add_explicit(&pool->alive, 1, memory_order_relaxed);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&pool->threads[pool->n], NULL, pool_main, pool);
+	w->started = pthread_create(&w->thread, NULL, pool_main, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
-		pool->n++;
-	else
+	if (!w->started)
 		atomic_fetch_sub_explicit(&pool->alive, 1, memory_order_relaxed);
 }
 
@@ -80,9 +143,9 @@ int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c)
 	pthread_mutex_unlock(&pool->lock);
 	if (stopped)
 		return -ENODEV;
-	if (!enough && pool->n < pool->max)
+	if (!enough)
 		start_one(pool);
-	if (!pool->n)
+	if (!working(pool))
 		return -EAGAIN;
 	c->next_job = NULL;
 	pthread_mutex_lock(&pool->lock);
@@ -93,12 +156,73 @@ int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c)
 	return 0;
 }
 
+/* With the lock. */
+static void cancel(struct verbs_worker *w)
+{
+	if (!w->held || w->cancelled)
+		return;
+	w->cancelled = true;
+	pthread_cancel(w->thread);
+}
+
+/* With the lock: false, no thread has it any more, or had it ever. */
+static bool take_back(struct verbs_pool *pool, struct verbs_conn *c)
+{
+	for (struct verbs_conn **at = &pool->first; *at; at = &(*at)->next_job)
+		if (*at == c) {
+			*at = c->next_job;
+			if (pool->last == &c->next_job)
+				pool->last = at;
+			return true;
+		}
+	return false;
+}
+
+void verbs_pool_interrupt(struct verbs_pool *pool, struct verbs_conn *c)
+{
+	pthread_mutex_lock(&pool->lock);
+	bool begun = !take_back(pool, c);
+	for (unsigned i = 0; begun && i < pool->max; i++)
+		if (pool->workers[i].held == c)
+			cancel(&pool->workers[i]);
+	pthread_mutex_unlock(&pool->lock);
+	if (begun)
+		return;
+	c->job_error = -ECANCELED;
+	done(pool->port, c);
+}
+
+void verbs_pool_step(struct verbs_pool *pool)
+{
+	for (unsigned i = 0; i < pool->max; i++) {
+		struct verbs_worker *w = &pool->workers[i];
+		if (!w->started || !is_over(w))
+			continue;
+		pthread_join(w->thread, NULL);
+		struct verbs_conn *held = w->held;
+		pthread_mutex_lock(&pool->lock);
+		memset(w, 0, sizeof *w);
+		pthread_mutex_unlock(&pool->lock);
+		if (held) {
+			held->job_error = -ETIMEDOUT;
+			done(pool->port, held);
+		}
+	}
+	pthread_mutex_lock(&pool->lock);
+	bool more = pool->first && !pool->idle && !pool->stop;
+	pthread_mutex_unlock(&pool->lock);
+	if (more)
+		start_one(pool);
+}
+
 void verbs_pool_stop(struct verbs_pool *pool)
 {
 	if (!pool->opened)
 		return;
 	pthread_mutex_lock(&pool->lock);
 	pool->stop = true;
+	for (unsigned i = 0; i < pool->max; i++)
+		cancel(&pool->workers[i]);
 	pthread_cond_broadcast(&pool->more);
 	pthread_mutex_unlock(&pool->lock);
 }
@@ -108,9 +232,11 @@ void verbs_pool_close(struct verbs_pool *pool)
 	if (!pool->opened)
 		return;
 	verbs_pool_stop(pool);
-	for (unsigned i = 0; i < pool->n; i++)
-		pthread_join(pool->threads[i], NULL);
-	pool->n = 0;
+	for (unsigned i = 0; i < pool->max; i++) {
+		if (pool->workers[i].started)
+			pthread_join(pool->workers[i].thread, NULL);
+		pool->workers[i].started = false;
+	}
 	pool->opened = false;
 	pthread_cond_destroy(&pool->more);
 	pthread_mutex_destroy(&pool->lock);

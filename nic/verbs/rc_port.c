@@ -260,6 +260,7 @@ uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now)
 	if (!p->rc->channel || atomic_load_explicit(&p->down, memory_order_relaxed) == VERBS_GONE)
 		return next;
 	verbs_rc_events(p, now);
+	verbs_pool_step(&p->rc->connectors);
 	take_done(p, now);
 	for (unsigned i = 0; i < p->queues_n; i++) {
 		uint64_t at = verbs_cache_step(p->queues[i], now);

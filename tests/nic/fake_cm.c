@@ -384,16 +384,27 @@ static int connect_now(struct id *id, const struct rdma_conn_param *param)
 	return error;
 }
 
+static void connects_no_more(void *ignored)
+{
+	(void)ignored;
+	fake_cm.connecting--;
+}
+
+/* Cancelled only where it waits, as in the kernel. */
 static int connect_to(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
+	int error, before;
 	unsigned now = ++fake_cm.connecting, most = fake_cm.connecting_most;
 	while (now > most && !atomic_compare_exchange_weak(&fake_cm.connecting_most, &most, now))
 		;
 	fake_cm.connects++;
+	pthread_cleanup_push(connects_no_more, NULL);
 	if (fake_cm.connect_delay_ms)
 		usleep(fake_cm.connect_delay_ms * 1000);
-	int error = fake_cm.connect_error ? fails(fake_cm.connect_error) : connect_now((struct id *)base, param);
-	fake_cm.connecting--;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	error = fake_cm.connect_error ? fails(fake_cm.connect_error) : connect_now((struct id *)base, param);
+	pthread_setcancelstate(before, NULL);
+	pthread_cleanup_pop(1);
 	return error;
 }
 

@@ -239,12 +239,65 @@ Test(verbs_rc, many_at_once)
 	cr_assert_eq(n, N);
 	cr_assert(fake_cm.connects == N && fake_cm.connecting_most <= VERBS_CONNECTORS_MAX);
 	cr_assert_gt(fake_cm.connecting_most, 1);
-	cr_assert(a->rc->connectors.n <= VERBS_CONNECTORS_MAX && a->rc->porter.n <= 1);
 	verbs_port_ops.close(&a->base);
 	bench_close(b);
 }
 
 /* ---- what fails ---- */
+
+/* All threads are held by the kernel, and more wait for one: given up, they are let go of, and others connect. */
+static void held_up(void)
+{
+	enum { N = VERBS_CONNECTORS_MAX + 2 };
+	struct verbs_port *a = open_one(args_of("")), *b = bench_open(args_of(""), N);
+	ports[ports_n++] = b;
+	struct verbs_conn *conns = a->queues[0]->rc->conns;
+	uint32_t to[N];
+	uint64_t got[16];
+	for (unsigned i = 0; i < N; i++)
+		to[i] = bench_place(a, b, i);
+	fake_cm.connect_delay_ms = 600000;
+	for (unsigned i = 0; i < N; i++)
+		bench_commit(a, to[i], i, 100, 0);
+	for (unsigned i = 0; i < PATIENCE && (fake_cm.connecting < VERBS_CONNECTORS_MAX || live(a) < N); i++)
+		turn();
+	cr_assert(fake_cm.connecting == VERBS_CONNECTORS_MAX && live(a) == N);
+	for (unsigned i = 0; i < N; i++)
+		conns[i].deadline = 1; /* their time is over at once */
+	for (unsigned i = 0; i < PATIENCE && a->rc->conns_n; i++) {
+		turn();
+		bench_take(a, 0, got);
+	}
+	cr_assert(a->rc->conns_n == 0 && fake_cm.connecting == 0);
+	cr_assert_eq(bench_stats(a).tx_dropped, N);
+	fake_cm.connect_delay_ms = 0;
+	for (unsigned i = 0, n = 0; i < N; i++, n = 0) {
+		for (unsigned k = 0; k < PATIENCE && !n; k++) {
+			if (k % 100 == 0)
+				bench_commit(a, to[i], 10 + i, 100, 0);
+			turn();
+			bench_take(a, 0, got);
+			n = bench_take(b, i, got);
+		}
+		cr_assert(n && got[0] == 10 + i, "%u", i);
+	}
+	/* The port is closed while one is held. */
+	fake_cm.connect_delay_ms = 600000;
+	fake_verbs_break_all(IBV_QPT_RC);
+	for (unsigned i = 0; i < PATIENCE && !fake_cm.connecting; i++) {
+		bench_commit(a, to[0], 1, 100, 0);
+		turn();
+		bench_take(a, 0, got);
+	}
+	cr_assert_eq(fake_cm.connecting, 1);
+	close_all();
+	cr_assert_eq(fake_cm.connecting, 0);
+}
+
+Test(verbs_rc, held_up)
+{
+	each_kind(held_up);
+}
 
 /* A queue that does nothing but send still takes the packets of its broken connections back. */
 static void only_flushes(void)
@@ -333,7 +386,7 @@ Test(verbs_rc, asked_for_again)
  */
 static void evicted_before_use(void)
 {
-	uint64_t got[16];
+	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
 	uint32_t to = bench_place(a, b, 0);
@@ -390,7 +443,7 @@ Test(verbs_rc, the_other_takes_over)
 /* A holder that has no more to send only receives: what waits leaves all the same. */
 static void only_receives(void)
 {
-	uint64_t got[16];
+	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
 	uint32_t to = bench_place(a, b, 0);
