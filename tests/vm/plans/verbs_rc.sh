@@ -52,12 +52,10 @@ workers() {
 	errors
 }
 
-# Six workers, each with five peers that it calls, and is called by, many at once: one of them has but two connections,
-# so they are closed with calls on them all the time.
+# Six workers of two connections each, with five peers that they call, and are called by, many at once: connections are
+# closed with calls on them all the time.
 evicted() {
-	# shellcheck disable=SC2016 # the workers' shell expands it
-	FAR_NIC="verbs:$device$keys" bounded "$farcall" run -n 6 -- sh -c \
-		'[ "$RANK" -ne 0 ] || export FAR_NIC="$FAR_NIC,connections=2"; exec "$0" 1 5000 400' "$agents"
+	FAR_NIC="verbs:$device$keys,connections=2" bounded "$farcall" run -n 6 -- "$agents" 1 5000 400
 	did "five peers, two connections"
 }
 
