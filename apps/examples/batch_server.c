@@ -107,7 +107,7 @@ static void gradient_of(const float *w, int rank, float *g)
 
 static enum far_status train(struct far_agent *agent, int rank, struct far_err *err)
 {
-	float w[WEIGHTS] = {0}, g[WEIGHTS];
+	float w[WEIGHTS] = {0}, g[WEIGHTS] = {0};
 	struct far_tensor gradient = far_tensor_1d(FAR_F32, g, WEIGHTS);
 	struct far_call_opts opts = {.into = {w, sizeof w}}; /* the answer goes straight there */
 	enum far_status status = FAR_OK;

@@ -281,7 +281,7 @@ void link_report_failed(struct link_port *p, struct link_peer *peer, int error, 
 
 void link_failed(struct link_port *p, struct link_peer *peer, int error)
 {
-	char text[NIC_TEXT_BYTES_MAX], at[160];
+	char text[2 * NIC_TEXT_BYTES_MAX], at[160];
 	struct nic_err remark = {""}; /* of the driver below: a firewall, a link that is down */
 	const struct link_setup *s = peer->setup;
 	p->lower->ops->address_text(&s->addr, at, sizeof at);

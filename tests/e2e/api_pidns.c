@@ -87,7 +87,7 @@ static void check_namespaces(void)
 
 static void echo(size_t bytes)
 {
-	uint8_t *data = malloc(bytes);
+	uint8_t *data = calloc(1, bytes);
 	struct far_tensor t = far_tensor_1d(FAR_U8, data, bytes);
 	struct far_val out;
 	CHECK(data);

@@ -86,7 +86,7 @@ static enum far_status dies_after(int n, int steps, bool lazily)
 		cr_assert(status == FAR_OK || status == FAR_PEER_LOST, "%s", far_status_name(status));
 	}
 	run(true);
-	char lost[64];
+	char lost[80];
 	snprintf(lost, sizeof lost, "lost before the shutdown: rank %d (worker \"w%d\")", n - 1, n - 1);
 	for (int i = 0; i < n - 1; i++)
 		result(i, status == FAR_PENDING ? FAR_OK : status, status == FAR_PEER_LOST ? lost : "");
