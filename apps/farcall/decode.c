@@ -78,6 +78,8 @@ int cmd_decode(int argc, char **argv)
 		"with\n"
 		"it by the checks of a receiver. FILE is a classic pcap, as tcpdump writes it; - is standard input:\n\n"
 		"  tcpdump -i eth0 -U -w - udp | farcall decode -\n\n"
+		"Datagrams of RDMA devices over Ethernet (RoCE v2, UDP port 4791) are read as well; from and to are\n"
+		"then queue pairs.\n\n"
 		"On the sender's own host several packets may be captured as one before they are cut apart; turn that "
 		"off\n"
 		"with FAR_NIC=udp:gso=0. Shared memory has no packets to be captured.",

@@ -10,6 +10,7 @@
 #define MAGIC_NG UINT32_C(0x0a0d0d0a)
 
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_SLL = 113, LINK_SLL2 = 276 };
+enum { ROCE_PORT = 4791 };
 enum { TYPE_V4 = 0x0800, TYPE_V6 = 0x86dd, TYPE_VLAN = 0x8100, TYPE_QINQ = 0x88a8, PROTOCOL_UDP = 17 };
 
 __attribute__((format(printf, 3, 4))) static int wrong(struct pcap *p, int error, const char *format, ...)
@@ -109,6 +110,35 @@ static uint32_t ip_at(uint32_t link_type, const uint8_t *frame, uint32_t len)
 	}
 }
 
+static uint32_t be24(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 16 | (uint32_t)be(at + 1);
+}
+
+/*
+ * RoCE v2: in place of the datagram what an unreliable one of InfiniBand carries (volume 1 of its specification, 9.2
+ * and 9.3.4: base and datagram header, the immediate word of one kind; behind the payload 0 to 3 bytes of padding and a
+ * CRC). `total` bytes were sent.
+ */
+static bool roce(struct pcap_datagram *d, uint32_t total, uint32_t from[static 1], uint32_t to[static 1])
+{
+	enum { BTH = 12, DETH = 8, IMMEDIATE = 4, ICRC = 4, UD_SEND_ONLY = 0x64, UD_SEND_ONLY_IMMEDIATE = 0x65 };
+	uint32_t head = BTH + DETH, behind;
+	if (d->len < head || (d->bytes[0] != UD_SEND_ONLY && d->bytes[0] != UD_SEND_ONLY_IMMEDIATE))
+		return false;
+	if (d->bytes[0] == UD_SEND_ONLY_IMMEDIATE)
+		head += IMMEDIATE;
+	behind = ICRC + (d->bytes[1] >> 4 & 3u);
+	if (d->len < head || total < head + behind)
+		return false;
+	*to = be24(d->bytes + 5);
+	*from = be24(d->bytes + 17);
+	d->cut = d->len < total - behind;
+	d->len = (d->cut ? d->len : total - behind) - head;
+	d->bytes += head;
+	return true;
+}
+
 bool pcap_udp(uint32_t link_type, const uint8_t *frame, uint32_t len, struct pcap_datagram *out)
 {
 	char host[INET6_ADDRSTRLEN];
@@ -133,9 +163,16 @@ bool pcap_udp(uint32_t link_type, const uint8_t *frame, uint32_t len, struct pca
 	out->bytes = ip + udp + 8;
 	out->cut = total > room - udp;
 	out->len = (out->cut ? room - udp : total) - 8;
+	uint32_t from = out->from_port, to = out->to_port;
+	const char *open = v6 ? "[" : "", *close = v6 ? "]" : "", *at_port = ":";
+	if (out->to_port == ROCE_PORT) {
+		if (!roce(out, total - 8, &from, &to))
+			return false;
+		at_port = "/qp";
+	}
 	inet_ntop(v6 ? AF_INET6 : AF_INET, ip + (v6 ? 8 : 12), host, sizeof host);
-	snprintf(out->from, sizeof out->from, v6 ? "[%s]:%u" : "%s:%u", host, out->from_port);
+	snprintf(out->from, sizeof out->from, "%s%s%s%s%u", open, host, close, at_port, from);
 	inet_ntop(v6 ? AF_INET6 : AF_INET, ip + (v6 ? 24 : 16), host, sizeof host);
-	snprintf(out->to, sizeof out->to, v6 ? "[%s]:%u" : "%s:%u", host, out->to_port);
+	snprintf(out->to, sizeof out->to, "%s%s%s%s%u", open, host, close, at_port, to);
 	return true;
 }

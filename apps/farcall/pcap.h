@@ -30,7 +30,7 @@ struct pcap_frame {
 };
 
 struct pcap_datagram {
-	char from[64], to[64]; /* "10.0.0.1:7000", "[fd00::1]:7000" */
+	char from[64], to[64]; /* "10.0.0.1:7000", "[fd00::1]:7000", "10.0.0.1/qp17" */
 	uint16_t from_port, to_port;
 	const uint8_t *bytes;
 	uint32_t len; /* that were captured */
@@ -41,7 +41,10 @@ struct pcap_datagram {
 int pcap_open(struct pcap *p, FILE *file);
 /** The next frame: 1, 0 at the end, or -errno with `text`. */
 int pcap_next(struct pcap *p, struct pcap_frame *out);
-/** The UDP datagram in a frame of this link type; false: it has none, or a later fragment of one. */
+/**
+ * The UDP datagram in a frame of this link type; false: it has none, or a later fragment of one. Of RoCE v2 it is the
+ * payload of an unreliable datagram, from and to queue pairs, "10.0.0.1/qp17"; other packets of RoCE have none.
+ */
 bool pcap_udp(uint32_t link_type, const uint8_t *frame, uint32_t len, struct pcap_datagram *out);
 
 #endif

@@ -210,7 +210,7 @@ static uint64_t pass(struct group *g)
 	next = at < next ? at : next;
 	if (group_joining(g)) {
 		join_step(g);
-		at = g->init_deadline;
+		at = g->phase == PHASE_CONNECT && g->remark_at < g->init_deadline ? g->remark_at : g->init_deadline;
 	} else if (g->phase == PHASE_FAILING) {
 		failing_step(g);
 		at = g->phase == PHASE_FAILING ? g->grace : TIME_NEVER;

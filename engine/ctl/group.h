@@ -151,6 +151,7 @@ struct group {
 	bool busy;    /* something happened in this step: step again */
 	uint64_t now; /* of this step */
 	uint64_t init_deadline, leave_deadline;
+	uint64_t remark_at; /* who sees a reason why sessions are missing gives up now, to be heard by the others */
 	uint64_t grace;     /* for telling the others: FAILING, LATE */
 	struct far_err err; /* result: OK until something fails */
 

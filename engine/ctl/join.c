@@ -71,6 +71,7 @@ void join_start(struct group *g)
 {
 	g->phase = PHASE_STORE;
 	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
+	g->remark_at = g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
 	if (!store_permitted(g))
 		return;
 	if (g->url.rank == 0) {
@@ -101,13 +102,40 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 	return reply->status != STORE_TIMEOUT;
 }
 
+/* Has its member all the sessions that the join wants with it. */
+static bool met(const struct group *g, int r)
+{
+	return g->peers[r].up_n >= g->config.shards * g->members[r].shards;
+}
+
+/* What speaks against a session with those who are late, as far as it is seen from here: "" or "BEFORE...". */
+static void add_remarks(const struct group *g, const char *before, char *out, size_t cap)
+{
+	struct info info;
+	char text[192] = "";
+	out[0] = 0;
+	for (int r = 0; r < g->url.world && !text[0]; r++)
+		if (!met(g, r) && r != g->url.rank && !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
+			route_remarks(g, &info, text, sizeof text);
+	if (text[0])
+		snprintf(out, cap, "%s%s", before, text);
+}
+
 static void aborted(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
+	char remarks[224] = "", told[FAR_ERR_TEXT_MAX];
 	if (!join_reply_counts(g, result, reply) || g->rejoining)
 		return;
+	/* Who gave up first need not be the one that sees why. */
+	if (g->phase == PHASE_CONNECT)
+		add_remarks(g, "; seen from here: ", remarks, sizeof remarks);
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
 	group_abort_read(g, reply);
+	if ((g->err.status == FAR_TIMEOUT || g->err.status == FAR_UNREACHABLE) && remarks[0]) {
+		snprintf(told, sizeof told, "%s", g->err.text);
+		err_set(&g->err, g->err.status, "%s%s", told, remarks);
+	}
 }
 
 /* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
@@ -290,6 +318,7 @@ static void deadline_passed(struct group *g)
 {
 	double seconds = (double)g->config.init_timeout_ns / 1e9;
 	struct names names = {.text = ""};
+	char remarks[224];
 	if (g->phase == PHASE_STORE) {
 		int error = store_client_error(g->client);
 		group_fail(
@@ -304,14 +333,14 @@ static void deadline_passed(struct group *g)
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++) {
-		if (g->phase == PHASE_CONNECT ? g->peers[r].up_n < g->config.shards * g->members[r].shards
-					      : !g->peers[r].known)
+		if (g->phase == PHASE_CONNECT ? !met(g, r) : !g->peers[r].known)
 			names_add(&names, r, g->members[r].name);
 	}
-	if (g->phase == PHASE_CONNECT)
-		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s", seconds,
-			   g->name, names_end(&names));
-	else if (g->phase == PHASE_GATHER)
+	if (g->phase == PHASE_CONNECT) {
+		add_remarks(g, ": ", remarks, sizeof remarks);
+		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
+			   g->name, names_end(&names), remarks);
+	} else if (g->phase == PHASE_GATHER)
 		group_fail(g, true, FAR_TIMEOUT,
 			   "%d of %d members of group \"%s\" did not come within %.3g s: missing %s", names.n,
 			   g->url.world, g->group, seconds, names_end(&names));
@@ -335,12 +364,23 @@ static void store_gone(struct group *g)
 			   g->store, strerror(-error));
 }
 
+/* Once, a little before the end: then the others, who may see nothing, are told. */
+static bool sees_why(struct group *g)
+{
+	char remarks[224] = "";
+	if (g->phase != PHASE_CONNECT || g->now < g->remark_at)
+		return false;
+	g->remark_at = TIME_NEVER;
+	add_remarks(g, "", remarks, sizeof remarks);
+	return remarks[0];
+}
+
 void join_step(struct group *g)
 {
 	if (g->store_lost)
 		store_gone(g);
 	else if (g->phase == PHASE_STORE && store_client_link(g->client) == STORE_CONNECTED)
 		store_answered(g);
-	if (group_joining(g) && g->now >= g->init_deadline)
+	if (group_joining(g) && (g->now >= g->init_deadline || sees_why(g)))
 		deadline_passed(g);
 }

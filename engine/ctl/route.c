@@ -114,6 +114,22 @@ static unsigned add_reasons(const struct group *g, const struct info *info, unsi
 	return reasons;
 }
 
+void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap)
+{
+	struct text t = {out, 0, cap};
+	out[0] = 0;
+	for (unsigned i = 0; i < ports_published(g); i++)
+		for (unsigned a = 0; a < info->addrs_n; a++) {
+			struct nic_err why;
+			if (!same_driver(g->config.ports[i], &info->addrs[a]))
+				continue;
+			reach(g->config.ports[i], &info->addrs[a], &why);
+			/* One that is about the port is the same for each address. */
+			if (why.text[0] && !strstr(out, why.text))
+				add(&t, "%s%s", t.len ? "; " : "", why.text);
+		}
+}
+
 void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
 	       char *out, size_t cap)
 {

@@ -32,6 +32,9 @@ bool route_common(const struct group *g, const struct info *info);
  */
 void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
 	       char *out, size_t cap);
+/** What our drivers remark on the ways to a member, those that would be tried included: a cable that is pulled. "":
+ * nothing. */
+void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap);
 /** The addresses of both sides and what stands between them, for an error's text; bounded, cut where they are many. */
 void route_none(const struct group *g, const struct info *info, char *out, size_t cap);
 

@@ -34,7 +34,8 @@ int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err)
 {
 	struct rte_eth_link link;
 	if (rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status)
-		dpdk_error(err, 0, "dpdk: the link of %s is down", p->args.name);
+		dpdk_error(err, 0, "dpdk: the link of %s is down: see its cable and the other side of it",
+			   p->args.name);
 	return 0;
 }
 

@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # All conformance tests over one sort of network. Prints TAP; leaves a file for each test in RESULTS/MODE.
-# usage: conformance.sh shm|udp|lossy|memif PROGRAM RESULTS [ARGUMENTS OF CRITERION...]
+# usage: conformance.sh shm|udp|lossy|memif|verbs|cards PROGRAM RESULTS [ARGUMENTS OF CRITERION...]
+# verbs wants an RDMA device on loopback, cards four network cards that DPDK may take: FAR_CONFORM_CARDS="ADDRESS ...",
+# FAR_CONFORM_KEYS=",KEY=VALUE..." of all. tests/vm/plans/conformance.sh has machines with either.
 set -u
 mode=$1
 program=$2

@@ -18,7 +18,7 @@ struct conform_shared {
 _Noreturn void conform_worker(struct conform_shared *shared, int rank, int port, int listener, conform_body *body,
 			      int how);
 
-/** FAR_CONFORM_NIC: "shm" (default), "udp", "lossy", "memif". */
+/** FAR_CONFORM_NIC: "shm" (default), "udp", "lossy", "memif", "verbs", "cards". */
 const char *conform_mode(void);
 
 extern const struct far_function conform_functions[];

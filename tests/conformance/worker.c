@@ -127,7 +127,9 @@ bool conform_said(const char *part)
 /* Everybody else is reached by what this run is about. */
 static void check_nics(const char *here)
 {
-	const char *mode = conform_mode(), *driver = strcmp(mode, "memif") == 0 ? "dpdk" : mode;
+	const char *mode = conform_mode(), *driver = mode;
+	if (strcmp(mode, "memif") == 0 || strcmp(mode, "cards") == 0)
+		driver = "dpdk";
 	for (int r = 0; r < WORLD; r++) {
 		struct far_worker_info info;
 		conform_want(here, "looking up a worker", far_worker_by_rank(agent, r, &info, &err), FAR_OK);
@@ -193,6 +195,20 @@ static void memif_text(char *out, size_t cap)
 	}
 }
 
+/* A network card for each worker: the names of FAR_CONFORM_CARDS, one after the other, with what is the same of all. */
+static void card_text(char *out, size_t cap)
+{
+	const char *cards = getenv("FAR_CONFORM_CARDS"), *keys = getenv("FAR_CONFORM_KEYS");
+	for (int r = 0; cards && r < rank; r++) {
+		cards += strcspn(cards, " ");
+		cards += strspn(cards, " ");
+	}
+	if (!cards || !*cards)
+		conform_fail(HERE, "FAR_CONFORM_CARDS names no card for worker%d", rank);
+	snprintf(out, cap, "dpdk:%.*s,ip=10.8.0.%d/24%s", (int)strcspn(cards, " "), cards, rank + 1, keys ? keys : "");
+	conform_opts.security = "none"; /* they may lead anywhere */
+}
+
 static void choose_nic(void)
 {
 	static char text[1024];
@@ -203,6 +219,8 @@ static void choose_nic(void)
 			 rank + 1);
 	else if (strcmp(mode, "memif") == 0)
 		memif_text(text, sizeof text);
+	else if (strcmp(mode, "cards") == 0)
+		card_text(text, sizeof text);
 	else
 		snprintf(text, sizeof text, "%s", mode);
 	conform_opts.nic = text;

@@ -6,12 +6,13 @@
  * them see.
  *
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
- *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N]
+ *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N] [--patience SECONDS]
  *
  * Requests are sent to each queue of each peer, C to each at least (default 300), and until FILE is there. With
  * --sleep a process that has nothing to do sleeps until it is woken, and with --nap it does nothing before each call.
  * Queue q sends to queue q + S of the others. With --again the port is opened and closed N times before, which must
- * leave no descriptor open. The last line are its counters: "name=value ...".
+ * leave no descriptor open. A process that is silent for PATIENCE seconds, 20 unless it is said, has failed. The last
+ * line are its counters: "name=value ...".
  */
 #include "nic/nic.h"
 
@@ -29,7 +30,7 @@
 enum { PEERS_MAX = 8, QUEUES_MAX = 16, BURST = 32, PATHS_TRIED = 64 };
 #define MAGIC          0x70656572u
 #define SECOND         UINT64_C(1000000000)
-#define GIVE_UP_NS     (20 * SECOND)
+#define GIVE_UP_NS     (opt.patience_s * SECOND)
 #define REPEAT_NS      (SECOND / 50)
 #define KICK_NS        (SECOND / 1000)
 #define SLEEP_AFTER_NS (SECOND / 500)
@@ -47,9 +48,9 @@ struct words {
 
 static struct {
 	const char *dir, *driver, *args, *listen, *until;
-	unsigned index, peers, queues, calls, nap_ms, shift, again;
+	unsigned index, peers, queues, calls, nap_ms, shift, again, patience_s;
 	bool sleep;
-} opt = {.driver = "dpdk", .queues = 1, .calls = 300};
+} opt = {.driver = "dpdk", .queues = 1, .calls = 300, .patience_s = 20};
 
 static struct nic_port *port;
 static struct nic_caps caps;
@@ -414,10 +415,10 @@ static unsigned descriptors(void)
 static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"dir", 1, NULL, 'd'},   {"index", 1, NULL, 'i'},  {"peers", 1, NULL, 'n'},  {"driver", 1, NULL, 'D'},
-		{"args", 1, NULL, 'a'},  {"listen", 1, NULL, 'l'}, {"queues", 1, NULL, 'q'}, {"calls", 1, NULL, 'c'},
-		{"until", 1, NULL, 'u'}, {"sleep", 0, NULL, 's'},  {"nap", 1, NULL, 'N'},    {"shift", 1, NULL, 'S'},
-		{"again", 1, NULL, 'A'}, {NULL, 0, NULL, 0},
+		{"dir", 1, NULL, 'd'},   {"index", 1, NULL, 'i'},    {"peers", 1, NULL, 'n'},  {"driver", 1, NULL, 'D'},
+		{"args", 1, NULL, 'a'},  {"listen", 1, NULL, 'l'},   {"queues", 1, NULL, 'q'}, {"calls", 1, NULL, 'c'},
+		{"until", 1, NULL, 'u'}, {"sleep", 0, NULL, 's'},    {"nap", 1, NULL, 'N'},    {"shift", 1, NULL, 'S'},
+		{"again", 1, NULL, 'A'}, {"patience", 1, NULL, 'p'}, {NULL, 0, NULL, 0},
 	};
 	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
 		switch (c) {
@@ -456,6 +457,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'S':
 			opt.shift = (unsigned)atoi(optarg);
+			break;
+		case 'p':
+			opt.patience_s = (unsigned)atoi(optarg);
 			break;
 		case 's':
 			opt.sleep = true;

@@ -79,6 +79,9 @@ static int fake_reach(const struct nic_port *port, const struct nic_addr *addr, 
 	uint64_t id;
 	memcpy(&id, addr->blob, sizeof id);
 	bool far = p->fabric->far_driver && strcmp(p->fabric->far_driver, p->driver) == 0;
+	if (p->fabric->remarkable == p->id)
+		snprintf(err->text, sizeof err->text, "%.15s: the link of %llx is down", p->driver,
+			 (unsigned long long)p->id);
 	if (!far && (p->fabric->unreachable == 0 || p->fabric->unreachable != id))
 		return 0;
 	snprintf(err->text, sizeof err->text, "%.15s: %llx is out of reach", p->driver, (unsigned long long)id);
@@ -119,6 +122,8 @@ static int fake_connect(struct nic_port *port, unsigned queue, const struct nic_
 		queue_put(p, q);
 		return 0;
 	}
+	if (p->fabric->mute)
+		return 0;
 	for (int i = 0; i < FAKE_PORTS_MAX; i++) {
 		if (p->fabric->ports[i] && p->fabric->ports[i]->id == id &&
 		    p->fabric->ports[i]->base.ops == p->base.ops) {

@@ -14,6 +14,8 @@ struct fake_fabric {
 	bool stepwise;        /* a port reports one event when it was allowed to */
 	bool lose_next;       /* the next connect() finds nobody and times out */
 	uint64_t unreachable; /* reach() says no to the port of this id; 0: to none */
+	uint64_t remarkable;  /* the port of this id remarks on all others; 0: none does */
+	bool mute;            /* a connect() to another port reports nothing */
 	/* Of one driver only; NULL: of none */
 	const char *far_driver;  /* reach() says no */
 	const char *deaf_driver; /* a connect() FAILED later with `deaf` */

@@ -142,6 +142,26 @@ Test(ctl_route, nothing_leads_there)
 	}
 }
 
+/* Either may see the cable that is pulled, and either may give up first: both are told of it. */
+Test(ctl_route, a_dead_cable_is_named_by_who_cannot_join)
+{
+	uint64_t first = incarnation;
+	for (unsigned who = 1; who <= 2; who++) {
+		incarnation = first;
+		fabric.mute = true;
+		fabric.remarkable = who;
+		start_two("fake", "fake");
+		for (int i = 0; i < 2; i++) {
+			result(i, FAR_TIMEOUT, "no session within ");
+			has(members[i].err.text,
+			    who == 1 ? "fake: the link of 1 is down" : "fake: the link of 2 is down");
+			member_end(&members[i]);
+		}
+		fake_world_destroy(world);
+		world = fake_world_create();
+	}
+}
+
 Test(ctl_route, many_long_addresses_are_cut)
 {
 	fabric.far_driver = "fake";

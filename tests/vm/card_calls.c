@@ -10,6 +10,7 @@
  * - waits: the cable is out for no longer than the limit: the calls wait, and each is answered once.
  * - other: there is another network: the calls go on by it, and come back.
  * - never: the cable is out from the start: the other network is taken, and why is said.
+ * - joins: there is no other, and the cable is out from the start: who sees it says so, and nobody joins.
  * - lost: the cable is out for longer than the limit: the calls end with an error that says so.
  * - hold: nobody calls: a group of one has the card until it is ended.
  */
@@ -222,11 +223,26 @@ static void (*mode_of(const char *name))(void)
 	return NULL;
 }
 
+static int run_joins(struct far_opts *opts)
+{
+	char name[16];
+	snprintf(name, sizeof name, "worker%d", check_rank());
+	opts->init_timeout_ns = 20 * FAR_SEC;
+	alarm(GUARD_S);
+	enum far_status status = far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, opts, &agent, &err);
+	fprintf(stderr, "%s: %s: %s\n", name, far_status_name(status), err.text);
+	CHECK(status == FAR_TIMEOUT || status == FAR_UNREACHABLE);
+	CHECK_TEXT(&err, "worker0");
+	if (check_rank() == 1)
+		CHECK_TEXT(&err, "is down: see its cable");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct far_msg_handler handlers[] = {{NOTE, FAR_KIND_INLINE, note, NULL}};
 	static const struct far_function functions[] = {{"card::where(Tensor x) -> int", FAR_KIND_INLINE, where, NULL}};
-	CHECK(argc >= 2 && (mode_of(argv[1]) || strcmp(argv[1], "hold") == 0));
+	CHECK(argc >= 2 && (mode_of(argv[1]) || strcmp(argv[1], "hold") == 0 || strcmp(argv[1], "joins") == 0));
 	if (argc > 3)
 		down = argv[2], up = argv[3];
 	bool lost = strcmp(argv[1], "lost") == 0;
@@ -237,6 +253,8 @@ int main(int argc, char **argv)
 				.security = "none",
 				.rpc_timeout_ns = GUARD_S * FAR_SEC,
 				.peer_limit_ns = lost ? 10 * FAR_SEC : GUARD_S * FAR_SEC};
+	if (strcmp(argv[1], "joins") == 0)
+		return run_joins(&opts);
 	agent = check_join(&opts);
 	alarm(GUARD_S);
 	if (strcmp(argv[1], "hold") == 0) {

@@ -90,6 +90,11 @@ reap() { # process, seconds, what it is
 	within "$2" ended "$1" || {
 		ok "$3 ends within $2 s" 1
 		kill -9 "$1"
+		within 30 ended "$1" || {
+			cat "/proc/$1/stack"
+			ok "$3 ends when it is killed" 1
+			finish # a wait for what the kernel holds would have no end
+		}
 	}
 	rc=0
 	wait "$1" || rc=$?
@@ -97,11 +102,17 @@ reap() { # process, seconds, what it is
 
 # ---- the other machine ----
 
-# Both wait here for each other, 240 s at most.
+# Both wait here for each other, 240 s at most, and no longer than there is another. Who waits in vain ends its plan.
 meet() { # a word that is used once
 	: >"$VM_RUN/met-$VM_PLAN_N-$1-$VM_ID"
-	within 240 test -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER"
+	within 240 met_or_gone "$1"
+	[ -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER" ] || {
+		echo "machine $VM_OTHER $(if [ -e "$VM_RUN/gone-$VM_OTHER" ]; then echo is gone; else echo does not come; fi)" >"$dir/err"
+		ok "both machines are at '$1'" 1
+		finish
+	}
 }
+met_or_gone() { [ -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER" ] || [ -e "$VM_RUN/gone-$VM_OTHER" ]; }
 
 # ---- the machine's monitor ----
 

@@ -35,6 +35,11 @@ refused "a plan's exit status" '^FAIL vm: .*the plan broken status ended with st
 refused "a kernel's panic" '^FAIL vm: .*machine A ended before its plan$' '^@@ UP'
 vm --limit 20 broken hangs
 refused "a plan that never ends" '^FAIL vm: machine A has run for more than 20 s; machine A ended before its plan$'
+vm --pair --limit 200 broken leaves
+refused "a machine that leaves the other alone" "^FAIL A: both machines are at 'here'\$" 'machine B is gone' \
+	'machine B ended before its plan'
+! has out 'never reached'
+ok "who waits for it goes no further" $?
 vm --nic no-such-card broken nothing
 refused "a card that QEMU does not know" '^FAIL vm: machine A ended before its plan$' "'no-such-card' is not a valid device model name"
 bounded sh "$here/vm.sh" --build "$build" no-such-plan

@@ -6,6 +6,10 @@ usage: monitor.py DEVICE JSON
 
 DEVICE is the machine's end of the monitor's line. The answer is printed; the exit status is 0 unless the emulator
 refused the command, or has not answered within a minute.
+
+The line is not ours alone: the emulator greets on it, an earlier run may have been ended within a word, and what a
+person wrote there by hand stands before what comes next. So a command begins on a line of its own, is numbered, is
+repeated when the emulator says that it could not read something, and counts when its number comes back.
 """
 import json
 import os
@@ -14,12 +18,14 @@ import sys
 import time
 
 LIMIT_S = 60
+TRIES = 5  # of a command that the emulator could not read
 
 
 class Monitor:
     def __init__(self, path):
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self.rest = b""
+        self.tries = 0
         self.end = time.monotonic() + LIMIT_S
 
     def line(self):
@@ -35,17 +41,40 @@ class Monitor:
         line, self.rest = self.rest.split(b"\n", 1)
         return line
 
+    def write(self, words):
+        while words:
+            left = self.end - time.monotonic()
+            if left <= 0:
+                sys.exit("monitor.py: the emulator has not read a command within %d s" % LIMIT_S)
+            select.select([], [self.fd], [], min(left, 0.2))
+            try:
+                words = words[os.write(self.fd, words):]
+            except BlockingIOError:
+                pass
+
     def ask(self, command, number):
         """The answer to it: greetings, events and answers that an earlier run left are passed over."""
-        command["id"] = "%d.%d" % (os.getpid(), number)
-        os.write(self.fd, json.dumps(command).encode() + b"\n")
+        for _ in range(TRIES):
+            self.tries += 1
+            command["id"] = "%d.%d.%d" % (os.getpid(), number, self.tries)
+            self.write(b"\n" + json.dumps(command).encode() + b"\n")
+            answer = self.answer(command["id"])
+            if answer:
+                return answer
+        sys.exit("monitor.py: the emulator could not read %s, %d times" % (json.dumps(command), TRIES))
+
+    def answer(self, wanted):
+        """The answer of that number; None: the emulator could not read something, maybe the command."""
         while True:
+            line = self.line()
             try:
-                answer = json.loads(self.line())
+                answer = json.loads(line[max(line.find(b"{"), 0):])
             except ValueError:
                 continue
-            if answer.get("id") == command["id"]:
+            if answer.get("id") == wanted:
                 return answer
+            if "error" in answer and "id" not in answer:
+                return None
 
 
 def main():

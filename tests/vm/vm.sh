@@ -146,12 +146,21 @@ esac
 began=$(date +%s)
 run=$(mktemp -d "${TMPDIR:-/tmp}/farcall-vm.XXXXXX")
 machines=
+# Ends an emulator, within 15 s whatever it does.
+stop() { # process
+	kill "$1" 2>/dev/null
+	for _ in $(seq 50); do
+		kill -0 "$1" 2>/dev/null || break
+		sleep 0.3
+	done
+	kill -9 "$1" 2>/dev/null
+	wait "$1" 2>/dev/null
+}
 finish() {
 	trap - EXIT INT TERM
 	for m in $machines; do
-		kill "${m#*:}" 2>/dev/null
+		stop "${m#*:}"
 	done
-	wait
 	if [ -n "$keep" ]; then
 		mkdir -p "$keep"
 		find "$run" -type f -exec cp {} "$keep/" ';'
@@ -261,7 +270,10 @@ alive() { kill -0 "$1" 2>/dev/null; }
 trouble=
 watch() { # id:pid; whether it goes on
 	id=${1%:*}
-	alive "${1#*:}" || return 1
+	alive "${1#*:}" || {
+		: >"$run/gone-$id"
+		return 1
+	}
 	after=$(($(date +%s) - began))
 	if [ "$after" -gt "$limit_s" ]; then
 		trouble="$trouble machine $id has run for more than $limit_s s;"
@@ -270,7 +282,7 @@ watch() { # id:pid; whether it goes on
 	else
 		return 0
 	fi
-	kill "${1#*:}"
+	stop "${1#*:}"
 	return 1
 }
 began_all=$began

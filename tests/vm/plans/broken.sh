@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
 # Plans that must not pass, for tests/vm/harness.sh.
-# usage: broken.sh fails|found|nothing|status|panics|hangs
+# usage: broken.sh fails|found|nothing|status|panics|hangs|leaves
 . "$VM_TOP/tests/vm/guest.sh"
 case $1 in
 fails)
@@ -27,5 +27,13 @@ panics)
 hangs)
 	ok "what holds" 0
 	sleep 3600
+	;;
+leaves) # of two machines, the second
+	if [ "$VM_ID" = B ]; then
+		echo o >/proc/sysrq-trigger
+		sleep 3600
+	fi
+	meet here
+	ok "never reached" 0
 	;;
 esac

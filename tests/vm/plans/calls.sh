@@ -55,6 +55,11 @@ both "$VM_BUILD/tests/vm/card_calls" never
 did "a cable that was never there"
 log "$(grep -h "is down" "$dir/err" | head -n 1)"
 MORE=
+if [ -z "$brief" ]; then
+	both "$VM_BUILD/tests/vm/card_calls" joins
+	did "and nobody joins without another network"
+	log "$(grep -h "worker1: " "$dir/err" | head -n 1)"
+fi
 link 1 up
 [ -z "$brief" ] || finish
 

@@ -34,6 +34,11 @@ answers() { ping -c 1 -W 5 10.7.0.2 >/dev/null; }
 carrier() { [ "$(cat "/sys/class/net/$first/carrier")" = "$1" ]; }
 within 60 answers
 ok "cards of a hub see each other" $?
+# What may stand on the monitor's line before a command: a prompt, and what a run that was ended has left of one.
+printf '(qemu) ' >"$(echo /dev/vport*p1)" && link 0 down && within 60 carrier 0
+ok "link down, behind a prompt" $?
+printf '{"execute": "set_' >"$(echo /dev/vport*p1)" && link 0 up && within 60 carrier 1
+ok "link up, behind half a command" $?
 link 0 down && within 60 carrier 0
 ok "link down" $?
 link 0 up && within 60 carrier 1 && within 60 answers

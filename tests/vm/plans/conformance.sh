@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=sh
+# The reference's tests, over RDMA devices or network cards: four workers each time.
+# usage: conformance.sh verbs [all]          by soft-RoCE on loopback
+#        conformance.sh cards DRIVER [all]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
+# all: every test, which takes some minutes; else those of CI, where each part of the interface has its share.
+. "$VM_TOP/tests/vm/guest.sh"
+kind=$1
+shift
+# Criterion's patterns: suite/test.
+case $kind in
+verbs)
+	unset FAR_MODULE_DIR
+	some='@(B1|C1|D1|G1|I1|I2|I7)/*'
+	at_once=2
+	modprobe rdma_rxe && rdma link add rxe0 type rxe netdev lo
+	ok "soft-RoCE on loopback" $?
+	;;
+cards)
+	driver=$1
+	shift
+	some='@(G1|I1)/*'
+	at_once=1 # a card serves one process
+	huge_pages 512
+	bound=0
+	for i in 0 1 2 3; do
+		bind $i "$driver" || bound=1
+		FAR_CONFORM_CARDS="${FAR_CONFORM_CARDS:-}${FAR_CONFORM_CARDS:+ }$(card $i)"
+	done
+	ok "four cards of $driver" $bound
+	export FAR_CONFORM_CARDS FAR_CONFORM_KEYS=,rxd=256,txd=256
+	;;
+esac
+[ "${1:-}" != all ] || some='*'
+guard_s=1500
+results=$dir/results
+bounded sh "$VM_TOP/tests/conformance/conformance.sh" "$kind" "$VM_BUILD/tests/conformance/conformance" "$results" \
+	--jobs "$at_once" --filter "$some"
+cp "$dir/out" "$VM_RUN/conformance-$kind"
+cat "$dir/err" >>"$VM_RUN/conformance-$kind"
+did "the reference's tests"
+# One that passed has written so; one that was cut short has not.
+passed=$(grep -l '^passed$' -r "$results/$kind" | wc -l)
+failed_n=$(grep -L '^passed$' -r "$results/$kind" | wc -l)
+for r in $(grep -L '^passed$' -r "$results/$kind"); do
+	log "failed: ${r##*/}"
+done
+log "$passed of the reference's tests passed, $failed_n failed"
+[ "$passed" -ge 10 ] && [ "$failed_n" -eq 0 ]
+ok "all of those that were chosen passed" $?
+[ "$kind" != verbs ] || rdma link delete rxe0
+finish
