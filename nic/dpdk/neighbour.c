@@ -44,7 +44,9 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 	to->len = len;
 	memcpy(to->bytes, frame, len);
 	aside_put(in);
-	eventfd_write(q->port->event_fd, 1);
+	/* One write for all that comes before it is looked at. Partner: the exchange in dpdk_neighbour_step(). */
+	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
+		eventfd_write(q->port->event_fd, 1);
 }
 
 void dpdk_neighbour_step(struct dpdk_port *p)
@@ -54,6 +56,8 @@ void dpdk_neighbour_step(struct dpdk_port *p)
 		const struct aside_frame *asked;
 		struct aside_frame *to;
 		bool any = false;
+		if (q->aside)
+			atomic_exchange_explicit(&q->aside->told, 0, memory_order_acq_rel);
 		while (q->aside && (asked = aside_next(&q->aside->in))) {
 			if ((to = aside_room(&q->aside->out)) &&
 			    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
@@ -72,7 +76,8 @@ void dpdk_neighbour_send(struct dpdk_queue *q)
 	struct dpdk_lane *lane = &q->lanes[0];
 	const struct aside_frame *from;
 	void *got;
-	while (lane->n < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
+	/* What is reserved has its room. */
+	while (lane->n + q->open < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
 	       rte_mempool_generic_get(q->pool, &got, 1, NULL) == 0) {
 		struct rte_mbuf *m = got;
 		uint32_t tag_len = q->tag ? DPDK_TAG_BYTES : 0;

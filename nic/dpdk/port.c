@@ -188,7 +188,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 		.body_bytes_max = p->body_max,
 		.reap_ns = 0, /* bodies are written where they leave from */
 		.slots = DPDK_TX_MAX,
-		.rx_slots = p->rx_ring,
+		.rx_slots = p->shares_ring ? p->rx_ring / p->queues_n : p->rx_ring,
 		.peers_max = DPDK_PLACES_MAX,
 		.queues_max = p->args.class == DPDK_MEMIF ? DPDK_MEMIF_QUEUES_MAX : DPDK_QUEUES_MAX,
 	};
