@@ -163,6 +163,8 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	uint8_t tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
 	if (tos)
 		frame_set_class(tx->body - head, &place->path, tos);
+	if (__builtin_expect(place->hop != NULL, 0))
+		frame_lead(tx->body - head, atomic_load_explicit(&place->hop->mac, memory_order_relaxed));
 	if (__builtin_expect(q->tag != 0, 0)) {
 		dpdk_tag_put(tx->body - head, q->tag);
 		head += DPDK_TAG_BYTES;
