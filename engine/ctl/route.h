@@ -32,6 +32,9 @@ bool route_common(const struct group *g, const struct info *info);
  */
 void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
 	       char *out, size_t cap);
+/** What the driver of our port `port` remarks of the way to the member, though it may be one: a link that is down, a
+ * router that does not answer. ": " and that, or "". */
+void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap);
 /** The addresses of both sides and what stands between them, for an error's text; bounded, cut where they are many. */
 void route_none(const struct group *g, const struct info *info, char *out, size_t cap);
 

@@ -101,11 +101,11 @@ finished() {
 }
 # shellcheck disable=SC2086 # words of a command
 both() { # NIC of a, NIC of b, program...
-	nic0=$1
-	nic1=$2
+	of_a=$1
+	of_b=$2
 	shift 2
-	worker "$a" 0 "$nic0" "$@"
-	worker "$b" 1 "$nic1" "$@"
+	worker "$a" 0 "$of_a" "$@"
+	worker "$b" 1 "$of_b" "$@"
 }
 own() { echo "dpdk:net_pcap0,iface=far0,phy_mac=1,$1"; }
 
@@ -152,8 +152,9 @@ moves() { # case, NICs
 }
 
 # shellcheck disable=SC2016 # for the worker
-down='nsenter -t '"\$ROUTER"' -n ip link set far1 down >&2'
-up='nsenter -t '"\$ROUTER"' -n ip link set far1 up >&2'
+down='nsenter -t "$ROUTER" -n ip link set far1 down'
+# shellcheck disable=SC2016
+up='nsenter -t "$ROUTER" -n ip link set far1 up'
 
 own_cases() {
 	nic0=$(own ip=10.92.0.1/24,gw=10.92.0.9) nic1=$(own ip=10.92.1.1/24,gw=10.92.1.9)
@@ -180,23 +181,21 @@ own_cases() {
 	finished
 	[ "$rc" -ne 0 ] && says 'an IP and a MAC address'
 	ok "a malformed neighbour= is named" $?
-	fixed="neighbour=10.92.0.9/$(at "$r" cat /sys/class/net/far0/address)"
-	at "$r" sh -c 'echo 1 >/proc/sys/net/ipv4/conf/far0/arp_ignore; echo 8 >/proc/sys/net/ipv4/conf/far0/arp_ignore'
-	both "$(own "ip=10.92.0.1/24,gw=10.92.0.9,$fixed")" "$nic1" "$agents_net" 1 1000
+	fixed="neighbour=10.92.0.8/$(at "$r" ip -br link show far0 | tr -s ' ' | cut -d ' ' -f 3)"
+	both "$(own "ip=10.92.0.1/24,gw=10.92.0.8,$fixed")" "$nic1" "$agents_net" 1 1000
 	finished
 	ok "a router that answers nobody, with neighbour=" $?
-	both "$nic0" "$nic1" "$agents_net" 1 1000
+	both "$(own ip=10.92.0.1/24,gw=10.92.0.8)" "$(own ip=10.92.1.1/24,gw=10.92.1.8)" "$agents_net" 1 1000
 	finished
-	[ "$rc" -ne 0 ] && says 'router 10.92.0.9 has not answered 12 questions by ARP on net_pcap0' &&
-		says 'neighbour=10.92.0.9/MAC'
+	[ "$rc" -ne 0 ] && says '.8 has not answered 12 questions by ARP on net_pcap0' &&
+		says '.8/MAC asks nobody'
 	ok "without it, it is said who does not answer, and what helps" $?
-	at "$r" sh -c 'echo 0 >/proc/sys/net/ipv4/conf/far0/arp_ignore'
 	export ROUTER="$r"
 	both "$nic0" "$nic1" "$card_calls" lost "$down" "$up"
 	finished
 	[ "$rc" -eq 0 ] && says 'router 10.92.1.9 has not answered'
 	ok "a router that goes away under calls is named" $?
-	both "$(own ip=10.92.0.1/24)" "$nic1" "$agents_net" 1 1000
+	both "$(own ip=10.92.0.1/24)" "$(own ip=10.92.1.1/24)" "$agents_net" 1 1000
 	finished
 	[ "$rc" -ne 0 ] && says 'nothing is routed here unless gw= or router= names one'
 	ok "no router is named" $?
@@ -209,14 +208,85 @@ own_cases() {
 	ok "a router that is elsewhere is refused" $?
 }
 
+# The kernel's interface of a VLAN: at a VLAN's own subnet, with the same addresses that are elsewhere untagged.
+vlan_cases() {
+	if ! at "$r" ip link add link far0 name far0.5 type vlan id 5 2>"$dir/err"; then
+		skip_data "dpdk_hops: VLANs" "the kernel's module 8021q"
+		return
+	fi
+	at "$r" ip addr add 10.92.5.9/24 dev far0.5
+	at "$r" ip addr add fd92:5::9/64 dev far0.5 nodad
+	at "$r" ip link set far0.5 up
+	size=1
+	worker "$a" 0 "$(own ip=10.92.5.1/24,vlan=5)" "$card_calls" hold
+	eventually grep -q held "$dir/out.0"
+	eventually pinged 10.92.5.1
+	ok "a ping by the kernel's interface of the VLAN is answered" $?
+	at "$r" ip addr del 10.92.5.9/24 dev far0.5
+	at "$r" ip addr add 10.92.5.9/24 dev far0
+	! pinged 10.92.5.1
+	ok "not without the tag" $?
+	at "$r" ip addr del 10.92.5.9/24 dev far0
+	at "$r" ip link add link far0 name far0.6 type vlan id 6
+	at "$r" ip addr add 10.92.5.9/24 dev far0.6
+	at "$r" ip link set far0.6 up
+	! pinged 10.92.5.1
+	ok "nor with another one" $?
+	at "$r" ip link del far0.6
+	at "$r" ip addr add 10.92.5.9/24 dev far0.5
+	kill "$worker0"
+	wait "$worker0" 2>/dev/null
+	size=2
+	both "$(own ip=10.92.5.1/24,vlan=5,gw=10.92.5.9)" "$(own ip=10.92.1.1/24,gw=10.92.1.9)" "$agents_net" 1 100000
+	finished
+	ok "calls through a router that is in a VLAN" $?
+	# Worker 1 now lives at the router: net_af_packet on the kernel's interface of the VLAN.
+	at "$r" ip link add ctl1 type veth peer name ctl1 netns "$a"
+	at "$a" ip addr add 10.92.8.1/24 dev ctl1
+	at "$a" ip link set ctl1 up
+	at "$r" ip addr add 10.92.8.2/24 dev ctl1
+	at "$r" ip link set ctl1 up
+	at "$r" ip route add 10.92.9.0/24 via 10.92.8.1
+	worker "$a" 0 "$(own ip=10.92.5.1/24,vlan=5)" "$agents_net" 1 100000
+	worker "$r" 1 dpdk:net_af_packet0,iface=far0.5 "$agents_net" 1 100000
+	finished && has out '^worker0 by dpdk'
+	ok "calls to net_af_packet on the kernel's interface of the VLAN" $?
+}
+
+# Interfaces that the kernel shares: it has addresses and routes.
+kernel_cases() {
+	device=dpdk:$1,iface=far0
+	for w in $a $b; do
+		at "$w" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/far0/disable_ipv6'
+	done
+	at "$a" ip addr add 10.92.0.1/24 dev far0
+	at "$b" ip addr add 10.92.1.1/24 dev far0
+	if ! has_rights "$device"; then
+		skip "$1: through a router" "$(tail -n 1 "$dir/err")"
+		return
+	fi
+	both "$device" "$device" "$agents_net" 1 1000
+	finished
+	[ "$rc" -ne 0 ] && says 'the kernel has no route to'
+	ok "$1: without a route it is said that there is none" $?
+	at "$a" ip route add 10.92.1.0/24 via 10.92.0.9
+	at "$b" ip route add 10.92.0.0/24 via 10.92.1.9
+	both "$device" "$device" "$agents_net" 2 100000
+	finished && has out '^worker1 by dpdk'
+	ok "$1: calls by the kernel's routes" $?
+	moves "$1: a router's MAC address changes under calls" "$device" "$device"
+}
+
+wired || exit 1
 case $part in
-own)
-	wired || exit 1
+own | vlan)
 	if ! has_rights "$(own ip=10.92.0.1/24)"; then
 		skip "dpdk_hops: $part" "$(tail -n 1 "$dir/err")"
 		finish
+		exit
 	fi
-	own_cases
+	"${part}_cases"
 	;;
+kernel) kernel_cases net_af_packet0 ;;
 esac
 finish
