@@ -134,7 +134,8 @@ static void ask_hops(struct dpdk_port *p, uint64_t now)
 		enum hop_question question = hop_ask(h, now, busy);
 		if (question == HOP_ASK_NOBODY)
 			continue;
-		ask(p, h, question == HOP_ASK_ALL);
+		/* net_af_xdp sees no answer: that the kernel has none to us is not noticed, so all are asked. */
+		ask(p, h, question == HOP_ASK_ALL || dpdk_is_xdp(&p->args));
 		if (p->args.class == DPDK_IFACE)
 			ask_kernel(p, h, now);
 	}
