@@ -70,6 +70,16 @@ bool route_next(const struct group *g, const struct info *info, unsigned from, s
 	return false;
 }
 
+void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
+{
+	const struct nic_port *of = g->config.ports[port];
+	struct nic_err why = {""};
+	for (unsigned a = 0; a < info->addrs_n && !why.text[0]; a++)
+		if (same_driver(of, &info->addrs[a]) && reach(of, &info->addrs[a], &why))
+			why.text[0] = 0;
+	snprintf(out, cap, "%s%s", why.text[0] ? ": " : "", why.text);
+}
+
 void route_self(const struct group *g, struct route *out)
 {
 	const struct nic_port *port = g->config.ports[g->config.self];

@@ -35,6 +35,9 @@ void route_why(const struct group *g, const struct info *info, const struct rout
 /** What our drivers remark on the ways to a member, those that would be tried included: a cable that is pulled. "":
  * nothing. */
 void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap);
+/** What the driver of our port `port` remarks of the way to the member, though it may be one: a link that is down, a
+ * router that does not answer. ": " and that, or "". */
+void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap);
 /** The addresses of both sides and what stands between them, for an error's text; bounded, cut where they are many. */
 void route_none(const struct group *g, const struct info *info, char *out, size_t cap);
 

@@ -379,6 +379,18 @@ static void on_failed(const struct nic_event *ev)
 		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
 }
 
+/* The session's end is the end of the worker. Its driver may know more of why than what was under way. */
+static void on_down(struct pair *pair, const struct nic_event *ev)
+{
+	struct peer *p = pair->peer;
+	struct info info;
+	char text[2 * NIC_TEXT_BYTES_MAX], remark[NIC_TEXT_BYTES_MAX] = "";
+	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
+		route_remark(p->group, pair->port, &info, remark, sizeof remark);
+	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
+	peer_die(p, text);
+}
+
 static int port_event(void *ctx, const struct nic_event *ev)
 {
 	struct group_port *port = ctx;
@@ -394,7 +406,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	case NIC_EVENT_DOWN:
 		pair = pair_of_handle(g, port->index, ev->peer);
 		if (pair && !pair->is_old)
-			peer_die(pair->peer, ev->text ? ev->text : strerror(-ev->error));
+			on_down(pair, ev);
 		break;
 	case NIC_EVENT_FAILED:
 		on_failed(ev);

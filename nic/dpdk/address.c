@@ -118,14 +118,19 @@ void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap)
 		snprintf(out, cap, b.v6 ? "dpdk [%s]:%u" : "dpdk %s:%u", host_ip_text(b.v6, b.ip, ip), b.port);
 }
 
-static bool same_subnet(const struct dpdk_blob *a, const struct dpdk_blob *b)
+bool dpdk_same_subnet(bool a_v6, const uint8_t *a, unsigned prefix, bool b_v6, const uint8_t *b)
 {
-	for (unsigned bit = 0; bit < a->prefix; bit += 8) {
-		unsigned left = a->prefix - bit, mask = left >= 8 ? 0xff : 0xff & ~(0xffu >> left);
-		if ((a->ip[bit / 8] ^ b->ip[bit / 8]) & mask)
+	for (unsigned bit = 0; bit < prefix; bit += 8) {
+		unsigned left = prefix - bit, mask = left >= 8 ? 0xff : 0xff & ~(0xffu >> left);
+		if ((a[bit / 8] ^ b[bit / 8]) & mask)
 			return false;
 	}
-	return a->v6 == b->v6;
+	return a_v6 == b_v6;
+}
+
+static bool same_subnet(const struct dpdk_blob *a, const struct dpdk_blob *b)
+{
+	return dpdk_same_subnet(a->v6, a->ip, a->prefix, b->v6, b->ip);
 }
 
 bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to)
@@ -167,14 +172,14 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 		return reach_memif(us, &them, err);
 	host_ip_text(us->v6, us->ip, ours);
 	host_ip_text(them.v6, them.ip, theirs);
-	if (!same_subnet(us, &them) && (!p->args.has_router || us->v6 != them.v6))
-		return dpdk_error(err, -EHOSTUNREACH,
-				  "dpdk: %s is not in the subnet of %s/%u, and nothing is routed here%s; use udp",
-				  theirs, ours, us->prefix, us->class == DPDK_OWN ? " unless router= names one" : "");
+	if (us->v6 != them.v6)
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s and %s are of different IP versions; use udp", ours,
+				  theirs);
 	if (memcmp(us->mac, them.mac, sizeof us->mac) == 0)
 		return dpdk_error(
 			err, -EHOSTUNREACH,
 			"dpdk: %s and %s are the same interface, which does not send to itself; use shm or udp", ours,
 			theirs);
-	return p->args.pci ? dpdk_card_remark(p, err) : 0;
+	error = dpdk_neighbour_remark(p, &them, err);
+	return error || !p->args.pci || (err && err->text[0]) ? error : dpdk_card_remark(p, err);
 }

@@ -29,6 +29,13 @@ static int number(const char *text, unsigned long min, unsigned long max, unsign
 	return 0;
 }
 
+/* An address alone: whether it is IPv6. */
+static int read_ip(const char *text, uint8_t *v6, uint8_t ip[16])
+{
+	*v6 = strchr(text, ':') != NULL;
+	return inet_pton(*v6 ? AF_INET6 : AF_INET, text, ip) == 1 ? 0 : -EINVAL;
+}
+
 /* A.B.C.D[/N] or IPv6[/N]; without /N the usual subnet. */
 static int take_ip(struct dpdk_args *a, const char *value)
 {
@@ -38,8 +45,7 @@ static int take_ip(struct dpdk_args *a, const char *value)
 	char *slash = strchr(text, '/');
 	if (slash)
 		*slash++ = 0;
-	a->v6 = strchr(text, ':') != NULL;
-	if (inet_pton(a->v6 ? AF_INET6 : AF_INET, text, a->ip) != 1)
+	if (read_ip(text, &a->v6, a->ip))
 		return -EINVAL;
 	a->has_ip = true;
 	a->prefix = a->v6 ? 64 : 24;
@@ -47,16 +53,43 @@ static int take_ip(struct dpdk_args *a, const char *value)
 }
 
 /* XX:XX:XX:XX:XX:XX, of one station. */
-static int take_router(struct dpdk_args *a, const char *value)
+static int read_mac(const char *text, uint8_t mac[6])
 {
 	unsigned b[6];
 	char rest;
-	if (sscanf(value, "%2x:%2x:%2x:%2x:%2x:%2x%c", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &rest) != 6 ||
-	    b[0] & 1)
+	if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%c", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &rest) != 6 || b[0] & 1)
 		return -EINVAL;
 	for (unsigned i = 0; i < 6; i++)
-		a->router[i] = (uint8_t)b[i];
-	a->has_router = true;
+		mac[i] = (uint8_t)b[i];
+	return 0;
+}
+
+static int take_router(struct dpdk_args *a, const char *value)
+{
+	a->has_router = read_mac(value, a->router) == 0;
+	return a->has_router ? 0 : -EINVAL;
+}
+
+static int take_gw(struct dpdk_args *a, const char *value)
+{
+	a->has_gw = read_ip(value, &a->gw_v6, a->gw) == 0;
+	return a->has_gw ? 0 : -EINVAL;
+}
+
+/* IP/MAC */
+static int take_static(struct dpdk_args *a, const char *value)
+{
+	char text[64];
+	struct dpdk_static *to = &a->statics[a->statics_n];
+	if (a->statics_n == DPDK_STATICS_MAX || (size_t)snprintf(text, sizeof text, "%s", value) >= sizeof text)
+		return -EINVAL;
+	char *slash = strchr(text, '/');
+	if (!slash)
+		return -EINVAL;
+	*slash++ = 0;
+	if (read_ip(text, &to->v6, to->ip) || read_mac(slash, to->mac))
+		return -EINVAL;
+	a->statics_n++;
 	return 0;
 }
 
@@ -82,15 +115,32 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
 	} else if (strcmp(key, "vlan") == 0) {
-		if (!a->pci || number(value, 1, 4094, &a->vlan))
-			return bad_key(err, key, value,
-				       a->pci ? "the number of a VLAN, 1 to 4094"
-					      : "only of network cards on PCI; of an interface, name the VLAN's own");
+		if (a->class != DPDK_OWN || number(value, 1, 4094, &a->vlan))
+			return bad_key(
+				err, key, value,
+				a->class == DPDK_OWN
+					? "the number of a VLAN, 1 to 4094"
+					: "only of a device that is ours alone; of an interface, name the VLAN's "
+					  "own");
 	} else if (strcmp(key, "router") == 0) {
 		if (a->class != DPDK_OWN || take_router(a, value))
 			return bad_key(err, key, value,
 				       a->class == DPDK_OWN ? "the MAC address of a router, as 02:00:00:00:00:01"
 							    : "only of a device whose address is not the kernel's");
+	} else if (strcmp(key, "gw") == 0) {
+		if (a->class != DPDK_OWN || take_gw(a, value))
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN
+					       ? "the IP address of a router, as 10.0.0.254"
+					       : "only of a device that is ours alone; of an interface, the "
+						 "kernel's routes are followed");
+	} else if (strcmp(key, "neighbour") == 0) {
+		if (a->class != DPDK_OWN || take_static(a, value))
+			return bad_key(
+				err, key, value,
+				a->class == DPDK_OWN
+					? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
+					: "only of a device that is ours alone; `ip neigh add` tells the kernel");
 	} else if (strcmp(key, "ip") == 0) {
 		if (take_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
@@ -200,6 +250,18 @@ static void classify(struct dpdk_args *a)
 	snprintf(a->socket, sizeof a->socket, "/run/memif.sock");
 }
 
+static int check_hops(const struct dpdk_args *a, struct nic_err *err)
+{
+	char gw[HOST_IP_TEXT_BYTES];
+	if (a->has_gw && a->has_router)
+		return dpdk_error(err, -EINVAL, "dpdk: gw= and router= name a router twice; leave one of them out");
+	if (a->has_gw && (!a->has_ip || !dpdk_same_subnet(a->v6, a->ip, a->prefix, a->gw_v6, a->gw)))
+		return dpdk_error(err, -EINVAL,
+				  "dpdk: gw=%s is not in the subnet of ip=, where a router must be to be asked for",
+				  host_ip_text(a->gw_v6, a->gw, gw));
+	return 0;
+}
+
 static int check(const struct dpdk_args *a, struct nic_err *err)
 {
 	if (a->class == DPDK_IFACE && !a->iface[0])
@@ -207,7 +269,7 @@ static int check(const struct dpdk_args *a, struct nic_err *err)
 	if (a->class == DPDK_MEMIF && !strstr(a->devargs, "role="))
 		return dpdk_error(err, -EINVAL, "dpdk: %s needs role=server on one side and role=client on the other",
 				  a->name);
-	return 0;
+	return check_hops(a, err);
 }
 
 int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err)

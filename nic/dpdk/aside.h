@@ -26,6 +26,7 @@ struct aside_ring {
 struct aside {
 	struct aside_ring in;  /* from the queue */
 	struct aside_ring out; /* to be sent by it */
+	_Atomic uint32_t told; /* the control core was woken, and has not looked yet */
 };
 
 /** Producer: where the next frame goes, or NULL: the ring is full. */

@@ -8,6 +8,7 @@
 
 #include "nic/dpdk/aside.h"
 #include "nic/dpdk/frame.h"
+#include "nic/dpdk/hop.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_pci.h"
 #include "nic/dpdk/loop.h"
@@ -42,6 +43,8 @@
 #define DPDK_MEMIF_QUEUES_MAX 15u
 /* Packet and XDP sockets of a process that are told apart: more than its ports could have. */
 #define DPDK_SOCKETS_MAX 256u
+/* Where a router throws datagrams away (RFC 863). */
+#define DPDK_DISCARD_PORT 9u
 /* First UDP port where no kernel has a say: any would do. */
 #define DPDK_UDP_PORT 7471u
 
@@ -50,6 +53,16 @@ enum dpdk_class {
 	DPDK_MEMIF, /* shared memory of two processes; point to point */
 	DPDK_IFACE, /* an interface of the kernel, which goes on using it: af_packet, af_xdp */
 	DPDK_OWN    /* all others: the device is ours alone, and has the address that we give it */
+};
+
+/* Of neighbour=. */
+#define DPDK_STATICS_MAX 8u
+
+/** neighbour=IP/MAC: nobody is asked for it. */
+struct dpdk_static {
+	uint8_t v6;
+	uint8_t ip[16];
+	uint8_t mac[6];
 };
 
 /** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/dpdk/README.md. */
@@ -71,6 +84,11 @@ struct dpdk_args {
 	unsigned vlan;   /* frames carry its tag; 0: none */
 	bool has_router; /* router= */
 	uint8_t router[6];
+	bool has_gw; /* gw= */
+	uint8_t gw_v6;
+	uint8_t gw[16];
+	unsigned statics_n;
+	struct dpdk_static statics[DPDK_STATICS_MAX];
 	char iface[32]; /* IFACE: its name */
 	/* MEMIF */
 	bool server;
@@ -121,6 +139,7 @@ struct dpdk_place {
 	int loop_wake;          /* likewise: the other queue's eventfd */
 	uint64_t body_max;
 	struct dpdk_queue *queue;
+	struct hop *hop; /* whose MAC address is that of the path; NULL: it does not change */
 	unsigned remote_queue;
 	bool attached; /* the queue's */
 	uint32_t number;
@@ -165,7 +184,8 @@ struct dpdk_queue {
 	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
 	struct dpdk_counters counters;
 	uint32_t tag;        /* of the VLAN, as it is on the wire, in the machine's order of bytes; 0: none */
-	struct aside *aside; /* for neighbours; NULL: the kernel answers them, or there are none */
+	struct aside *aside; /* for neighbours; NULL: there are none */
+	bool answers;        /* their questions; the kernel does where the address is its own */
 	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
 	bool hands_over;
 	/* Sleeps, or is about to look for the last time. Partner: fences in dpdk_arm() and rouse(). */
@@ -222,8 +242,12 @@ struct dpdk_port {
 	unsigned sockets_n;
 	int others[DPDK_SOCKETS_MAX]; /* of the same kind, that were there before */
 	unsigned others_n;
-	int fd;       /* epoll */
-	int event_fd; /* there are places to report */
+	int fd;                  /* epoll */
+	int event_fd;            /* there are places to report */
+	struct hops hops;        /* routers */
+	uint64_t hops_sent;      /* packets of all queues when hops were looked at last */
+	struct host_kick hop_to; /* IFACE: where the kernel is made to look for the router */
+	int hop_socket;          /* IFACE: for that; −1: none */
 	struct dpdk_place *places[DPDK_PLACES_MAX];
 	uint32_t places_next;                     /* where the search for a free number begins */
 	struct dpdk_place *new_first, **new_last; /* not reported yet */
@@ -313,6 +337,8 @@ void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
 /** The blob, checked; -EINVAL. */
 int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
 struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
+/** Whether `b` is in the subnet of the first `prefix` bits of `a`. */
+bool dpdk_same_subnet(bool a_v6, const uint8_t *a, unsigned prefix, bool b_v6, const uint8_t *b);
 /** Whether frames to it need no router. */
 bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to);
 
@@ -336,8 +362,18 @@ int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err);
 int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err);
 /** The queue's holder: a frame that is not for the engine. */
 void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
-/** The control core: answers. */
-void dpdk_neighbour_step(struct dpdk_port *p);
+/** The control core: answers, and asks for routers; when it wants to be called again. */
+uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now);
+/**
+ * Where frames to `to` go: its own MAC address or a router's in `mac`, with *hop NULL; or a router whose address is
+ * asked for, in *hop, which dpdk_neighbour_leave() gives back. -EHOSTUNREACH, -ENETUNREACH, -ENOSPC.
+ */
+int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct hop **hop,
+		       struct nic_err *err);
+/** The same without taking anything: is there a way. With 0 a router that does not answer is remarked upon. */
+int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err);
+/** -EHOSTUNREACH with what is wrong with a router that is silent. */
+int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err);
 /** The queue's holder: puts the answers into the lane. */
 void dpdk_neighbour_send(struct dpdk_queue *q);
 

@@ -71,6 +71,12 @@ struct frame_in {
  * the queue that is meant. */
 void frame_path_init(struct frame_path *path, const struct frame_addr *from, const struct frame_addr *to);
 
+/** Has packets go to another MAC address, as its bytes lie in a number. */
+static inline void frame_lead(uint8_t *frame, uint64_t mac)
+{
+	memcpy(frame, &mac, 6);
+}
+
 static inline uint16_t frame_be16(uint16_t x)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

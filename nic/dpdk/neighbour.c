@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Neighbours that ask for our address, and pings: a shard puts what may be a question aside, the control core answers,
- * the shard sends. For devices whose address is not the kernel's.
+ * the shard sends. Questions of ours go the same way: for the MAC addresses of routers, as hop.h has it. Where the
+ * address is the kernel's, it answers; and what it knows of a router is believed until something was heard.
  */
+#include "nic/dpdk/ask.h"
 #include "nic/dpdk/dpdk.h"
+#include "nic/dpdk/host_route.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,6 +22,7 @@ int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 			return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 		memset(a, 0, sizeof *a);
 		p->queues[i]->aside = a;
+		p->queues[i]->answers = p->args.class == DPDK_OWN;
 	}
 	return 0;
 }
@@ -25,8 +30,9 @@ int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
 {
 	const uint8_t *ip = p->blob.ip;
-	struct rte_ether_addr group = {{0x33, 0x33, 0xff, ip[13], ip[14], ip[15]}};
-	if (!p->blob.v6 || rte_eth_dev_set_mc_addr_list(p->ethdev, &group, 1) == 0)
+	/* Where questions go, and what routers announce to all. */
+	struct rte_ether_addr groups[2] = {{{0x33, 0x33, 0xff, ip[13], ip[14], ip[15]}}, {{0x33, 0x33, [5] = 1}}};
+	if (!p->blob.v6 || rte_eth_dev_set_mc_addr_list(p->ethdev, groups, 2) == 0)
 		return 0;
 	int error = rte_eth_allmulticast_enable(p->ethdev);
 	return error && error != -ENOTSUP
@@ -39,40 +45,208 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 {
 	struct aside_ring *in = &q->aside->in;
 	struct aside_frame *to;
-	if (!answer_wanted(&q->me, frame, len) || !(to = aside_room(in)))
+	if (!(q->answers && answer_wanted(&q->me, frame, len)) && !ask_wanted(&q->me, frame, len))
+		return;
+	if (!(to = aside_room(in)))
 		return;
 	to->len = len;
 	memcpy(to->bytes, frame, len);
 	aside_put(in);
-	eventfd_write(q->port->event_fd, 1);
+	/* One write for all that comes before it is looked at. Partner: the exchange in dpdk_neighbour_step(). */
+	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
+		eventfd_write(q->port->event_fd, 1);
 }
 
-void dpdk_neighbour_step(struct dpdk_port *p)
+/* ---- the control core ---- */
+
+static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f, uint64_t now)
 {
-	for (unsigned i = 0; i < p->queues_n; i++) {
-		struct dpdk_queue *q = p->queues[i];
-		const struct aside_frame *asked;
-		struct aside_frame *to;
-		bool any = false;
-		while (q->aside && (asked = aside_next(&q->aside->in))) {
-			if ((to = aside_room(&q->aside->out)) &&
-			    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
-				aside_put(&q->aside->out);
-				any = true;
-			}
-			aside_give(&q->aside->in);
+	struct ask_news news;
+	struct hop *h = ask_read(&q->me, f->bytes, f->len, &news) ? hops_find(&p->hops, news.ip) : NULL;
+	if (h)
+		hop_hear(h, news.has_mac ? news.mac : NULL, news.replaces, now);
+}
+
+/* What a queue has put aside. */
+static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
+{
+	const struct aside_frame *asked;
+	struct aside_frame *to;
+	bool any = false;
+	atomic_exchange_explicit(&q->aside->told, 0, memory_order_acq_rel);
+	while ((asked = aside_next(&q->aside->in))) {
+		hear(p, q, asked, now);
+		if (q->answers && (to = aside_room(&q->aside->out)) &&
+		    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
+			aside_put(&q->aside->out);
+			any = true;
 		}
-		if (any)
-			host_wake_signal(&q->wake);
+		aside_give(&q->aside->in);
+	}
+	if (any)
+		host_wake_signal(&q->wake);
+}
+
+static void ask(struct dpdk_port *p, const struct hop *h, bool all)
+{
+	struct dpdk_queue *q = p->queues[0];
+	struct aside_frame *to = aside_room(&q->aside->out);
+	uint64_t known = atomic_load_explicit(&h->mac, memory_order_relaxed);
+	uint8_t mac[6];
+	if (!to)
+		return; /* the next question finds room */
+	memcpy(mac, &known, sizeof mac);
+	to->len = ask_write(&q->me, h->ip, all ? NULL : mac, to->bytes);
+	aside_put(&q->aside->out);
+	host_wake_signal(&q->wake);
+}
+
+/* What the kernel knows is taken where answers to us go to it alone, or nothing is known yet. A datagram to the router
+ * has it look. */
+static void ask_kernel(struct dpdk_port *p, struct hop *h, uint64_t now)
+{
+	uint8_t mac[6];
+	bool v6 = p->blob.v6;
+	host_kick_udp(&p->hop_to, v6, h->ip, DPDK_DISCARD_PORT, p->iface.index);
+	if (p->hop_socket < 0)
+		p->hop_socket = host_kick_sender(&p->hop_to);
+	if (p->hop_socket >= 0)
+		host_kick_send(p->hop_socket, &p->hop_to);
+	if ((dpdk_is_xdp(&p->args) || !hop_is_known(h)) && host_neighbour_mac(p->iface.index, v6, h->ip, mac))
+		hop_hear(h, mac, true, now);
+}
+
+static uint64_t packets_sent(const struct dpdk_port *p)
+{
+	uint64_t n = 0;
+	for (unsigned i = 0; i < p->queues_n; i++)
+		n += atomic_load_explicit(&p->queues[i]->counters.tx_packets, memory_order_relaxed);
+	return n;
+}
+
+static void ask_hops(struct dpdk_port *p, uint64_t now)
+{
+	uint64_t sent = packets_sent(p);
+	bool busy = sent != p->hops_sent;
+	p->hops_sent = sent;
+	for (unsigned i = 0; i < HOPS_MAX; i++) {
+		struct hop *h = &p->hops.of[i];
+		enum hop_question question = hop_ask(h, now, busy);
+		if (question == HOP_ASK_NOBODY)
+			continue;
+		/* net_af_xdp sees no answer: that the kernel has none to us is not noticed, so all are asked. */
+		ask(p, h, question == HOP_ASK_ALL || dpdk_is_xdp(&p->args));
+		if (p->args.class == DPDK_IFACE)
+			ask_kernel(p, h, now);
 	}
 }
+
+uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now)
+{
+	for (unsigned i = 0; i < p->queues_n; i++)
+		take(p, p->queues[i], now);
+	if (hops_deadline(&p->hops) <= now)
+		ask_hops(p, now);
+	return hops_deadline(&p->hops);
+}
+
+/* ---- ways ---- */
+
+static const uint8_t *fixed_mac(const struct dpdk_args *a, bool v6, const uint8_t *ip)
+{
+	for (unsigned i = 0; i < a->statics_n; i++)
+		if (a->statics[i].v6 == v6 && memcmp(a->statics[i].ip, ip, v6 ? 16 : 4) == 0)
+			return a->statics[i].mac;
+	return NULL;
+}
+
+static int no_router(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err)
+{
+	char ours[HOST_IP_TEXT_BYTES], theirs[HOST_IP_TEXT_BYTES];
+	return dpdk_error(
+		err, -EHOSTUNREACH,
+		"dpdk: %s is not in the subnet of %s/%u, and nothing is routed here unless gw= or router= names "
+		"one; use udp",
+		host_ip_text(to->v6, to->ip, theirs), host_ip_text(p->blob.v6, p->blob.ip, ours), p->blob.prefix);
+}
+
+/* NULL: it is *hop that must be asked for, or *error says why there is no way. */
+static const uint8_t *find_mac(const struct dpdk_port *p, const struct dpdk_blob *to, uint8_t hop[16], int *error,
+			       struct nic_err *err)
+{
+	const struct dpdk_args *a = &p->args;
+	const uint8_t *mac = fixed_mac(a, to->v6, to->ip);
+	*error = 0;
+	memset(hop, 0, 16);
+	if (mac)
+		return mac;
+	if (dpdk_is_near(p, to))
+		return to->mac;
+	if (a->class == DPDK_IFACE)
+		*error = host_route_hop(&p->iface, to->v6, to->ip, hop, err);
+	else if (a->has_router)
+		return a->router;
+	else if (a->has_gw)
+		memcpy(hop, a->gw, a->gw_v6 ? 16 : 4);
+	else
+		*error = no_router(p, to, err);
+	return *error ? NULL : fixed_mac(a, to->v6, hop);
+}
+
+int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct hop **hop,
+		       struct nic_err *err)
+{
+	uint8_t ip[16];
+	int error;
+	const uint8_t *known = find_mac(p, to, ip, &error, err);
+	*hop = NULL;
+	if (error)
+		return error;
+	memset(mac, 0, 6);
+	if (known) {
+		memcpy(mac, known, 6);
+		return 0;
+	}
+	*hop = hops_take(&p->hops, ip);
+	return *hop ? 0
+		    : dpdk_error(err, -ENOSPC, "dpdk: the ways from %s lead by more than %u routers; use udp",
+				 p->args.name, HOPS_MAX);
+}
+
+int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err)
+{
+	char ip[HOST_IP_TEXT_BYTES], remedy[2 * HOST_IP_TEXT_BYTES + 80];
+	host_ip_text(p->blob.v6, h->ip, ip);
+	if (p->args.class == DPDK_IFACE)
+		snprintf(remedy, sizeof remedy, "see `ip neigh show %s`, and the route to it", ip);
+	else
+		snprintf(remedy, sizeof remedy, "is gw= right, and vlan=? neighbour=%s/MAC asks nobody", ip);
+	return dpdk_error(err, -EHOSTUNREACH, "dpdk: router %s has not answered %u questions by %s on %s: %s", ip,
+			  h->unanswered, p->blob.v6 ? "neighbour solicitation" : "ARP",
+			  p->args.class == DPDK_IFACE ? p->args.iface : p->args.name, remedy);
+}
+
+int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err)
+{
+	struct dpdk_port *port = (struct dpdk_port *)(uintptr_t)p;
+	uint8_t ip[16];
+	int error;
+	const uint8_t *known = find_mac(p, to, ip, &error, err);
+	const struct hop *h = known || error ? NULL : hops_find(&port->hops, ip);
+	if (h && hop_is_silent(h))
+		dpdk_neighbour_silent(p, h, err);
+	return error;
+}
+
+/* ---- the queue's holder ---- */
 
 void dpdk_neighbour_send(struct dpdk_queue *q)
 {
 	struct dpdk_lane *lane = &q->lanes[0];
 	const struct aside_frame *from;
 	void *got;
-	while (lane->n < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
+	/* What is reserved has its room. */
+	while (lane->n + q->open < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
 	       rte_mempool_generic_get(q->pool, &got, 1, NULL) == 0) {
 		struct rte_mbuf *m = got;
 		uint32_t tag_len = q->tag ? DPDK_TAG_BYTES : 0;

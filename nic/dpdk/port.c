@@ -79,6 +79,8 @@ static void dpdk_close(struct nic_port *port)
 	dpdk_card_close(p);
 	if (p->args.class == DPDK_IFACE)
 		dpdk_iface_close(p);
+	if (p->hop_socket >= 0)
+		close(p->hop_socket);
 	if (p->event_fd >= 0)
 		close(p->event_fd);
 	if (p->fd >= 0)
@@ -119,6 +121,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	dpdk_address_set(p);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = dpdk_queue_open(p, i, err);
+	if (!error && p->args.class != DPDK_MEMIF)
+		error = dpdk_neighbour_open(p, err);
 	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
@@ -127,10 +131,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		return error;
 	if (p->args.class == DPDK_MEMIF)
 		return dpdk_memif_open(p, err);
-	error = p->args.pci ? dpdk_neighbour_open(p, err) : 0;
-	if (!error)
-		error = dpdk_device_start(p, err);
-	return error || !p->args.pci ? error : dpdk_neighbour_listen(p, err);
+	error = dpdk_device_start(p, err);
+	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_listen(p, err);
 }
 
 static int dpdk_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -145,7 +147,7 @@ static int dpdk_open(const struct nic_config *config, struct nic_port **out, str
 	p->base.ops = &dpdk_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
-	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = -1;
+	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = p->hop_socket = -1;
 	p->new_last = &p->new_first;
 	atomic_store(&p->shut, DPDK_DOWN);
 	error = open_fds(p, err);
@@ -188,7 +190,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 		.body_bytes_max = p->body_max,
 		.reap_ns = 0, /* bodies are written where they leave from */
 		.slots = DPDK_TX_MAX,
-		.rx_slots = p->rx_ring,
+		.rx_slots = p->shares_ring ? p->rx_ring / p->queues_n : p->rx_ring,
 		.peers_max = DPDK_PLACES_MAX,
 		.queues_max = p->args.class == DPDK_MEMIF ? DPDK_MEMIF_QUEUES_MAX : DPDK_QUEUES_MAX,
 	};
@@ -264,22 +266,25 @@ static uint16_t source_port(const struct dpdk_port *p, unsigned queue, unsigned 
 }
 
 static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_queue *q, const struct dpdk_blob *to,
-		     unsigned remote)
+		     unsigned remote, struct nic_err *err)
 {
 	struct frame_addr from = q->me, at = dpdk_blob_frame_addr(to);
 	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
 	bool own = memcmp(to, &p->blob, sizeof *to) == 0;
 	from.port = source_port(p, q->index, NIC_ROUTE_PATH(remote));
 	at.port = (uint16_t)(to->port + remote_queue);
-	if (!dpdk_is_near(p, to))
-		memcpy(at.mac, p->args.router, sizeof at.mac);
+	if (!p->memif) {
+		int error = dpdk_neighbour_way(p, to, at.mac, &place->hop, err);
+		if (error)
+			return error;
+	}
 	frame_path_init(&place->path, &from, &at);
 	place->queue = q;
 	place->body_max = to->body < p->body_max ? to->body : p->body_max;
 	if (own) {
 		place->loop = dpdk_queue_loop(p->queues[remote_queue], q->index);
 		place->loop_wake = p->queues[remote_queue]->wake.event;
-		return place->loop ? 0 : -ENOMEM;
+		return place->loop ? 0 : dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	}
 	place->lane = &q->lanes[q->lanes_n > 1 ? remote_queue : 0];
 	if (p->memif)
@@ -308,6 +313,8 @@ static void dpdk_drop(struct nic_port *port, uint32_t peer)
 	if (peer >= DPDK_PLACES_MAX || !p->places[peer])
 		return;
 	forget_new(p, p->places[peer]);
+	if (p->places[peer]->hop)
+		hop_give(p->places[peer]->hop);
 	free(p->places[peer]);
 	p->places[peer] = NULL;
 }
@@ -333,9 +340,9 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 	if (to.v6 != p->blob.v6)
 		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
 	struct dpdk_place *place = place_new(p);
-	if (place && place_aim(p, place, p->queues[queue], &to, remote)) {
+	if (place && (error = place_aim(p, place, p->queues[queue], &to, remote, err))) {
 		dpdk_drop(port, place->number);
-		place = NULL;
+		return error;
 	}
 	if (!place)
 		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
@@ -347,23 +354,45 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 	return 0;
 }
 
+/* Those that can be sent to, and those that cannot, as their router is silent; others wait for its answer. */
+static void report(struct dpdk_port *p, nic_event_fn *event, void *ctx)
+{
+	for (struct dpdk_place **at = &p->new_first, *place; (place = *at);) {
+		struct nic_event ev = {
+			.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
+		struct nic_err why = {""};
+		if (place->hop && !hop_is_known(place->hop)) {
+			if (!hop_is_silent(place->hop)) {
+				at = &place->next;
+				continue;
+			}
+			ev = (struct nic_event){
+				.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .text = why.text};
+			ev.error = dpdk_neighbour_silent(p, place->hop, &why);
+			dpdk_drop(&p->base, place->number);
+		} else {
+			if (place->hop)
+				frame_lead(place->path.bytes,
+					   atomic_load_explicit(&place->hop->mac, memory_order_relaxed));
+			forget_new(p, place);
+		}
+		event(ctx, &ev);
+		at = &p->new_first; /* who was told may have dropped some */
+	}
+}
+
 static uint64_t dpdk_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	struct dpdk_port *p = port_of(port);
 	eventfd_t ignored;
 	eventfd_read(p->event_fd, &ignored);
-	if (p->args.pci)
-		dpdk_neighbour_step(p);
-	while (p->new_first) {
-		struct dpdk_place *place = p->new_first;
-		struct nic_event ev = {
-			.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
-		p->new_first = place->next;
-		if (!p->new_first)
-			p->new_last = &p->new_first;
-		event(ctx, &ev);
+	if (p->memif) {
+		report(p, event, ctx);
+		return dpdk_memif_step(p, now ? now : dpdk_now());
 	}
-	return p->memif ? dpdk_memif_step(p, now ? now : dpdk_now()) : UINT64_MAX;
+	uint64_t again = dpdk_neighbour_step(p, now ? now : dpdk_now());
+	report(p, event, ctx);
+	return again;
 }
 
 static int dpdk_fd(const struct nic_port *port)

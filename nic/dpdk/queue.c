@@ -163,6 +163,8 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	uint8_t tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
 	if (tos)
 		frame_set_class(tx->body - head, &place->path, tos);
+	if (__builtin_expect(place->hop != NULL, 0))
+		frame_lead(tx->body - head, atomic_load_explicit(&place->hop->mac, memory_order_relaxed));
 	if (__builtin_expect(q->tag != 0, 0)) {
 		dpdk_tag_put(tx->body - head, q->tag);
 		head += DPDK_TAG_BYTES;
@@ -299,6 +301,13 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 	return true;
 }
 
+/* The ring that all share was another's just then. Who is about to sleep has not seen what lies there: it does not. */
+__attribute__((cold, noinline)) static void look_again(struct dpdk_queue *q)
+{
+	if (atomic_load_explicit(&q->asleep, memory_order_relaxed))
+		host_wake_signal(&q->wake);
+}
+
 static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
 {
 	struct dpdk_queue *q = queue_of(queue);
@@ -320,6 +329,8 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 		dpdk_leave(q);
 	} else {
 		dpdk_flush(queue); /* which drops, when nobody is there */
+		if (q->turn)
+			look_again(q);
 	}
 	q->held = (uint16_t)end;
 	for (unsigned i = 0; i < end; i++) {

@@ -3,10 +3,11 @@
  * Reads the input as a received frame: its first byte chooses the IP version, the number of queues and whether the
  * device has looked at the checksums. A second reader, which follows the rules of frame.h step by step, must come to
  * the same verdict; what is ours is written again and must be read as the same. As a question of a neighbour it gets an
- * answer, or none, and the answer gets none.
+ * answer, or none, and the answer gets none. What it says of a neighbour is of a station, and asking that one is
+ * answered by it.
  */
 #include "base/must.h"
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/ask.h"
 #include "nic/dpdk/frame.h"
 
 #include <stdlib.h>
@@ -108,6 +109,26 @@ static void check_answer(const uint8_t *frame, unsigned len, unsigned v6)
 		must(answer_write(&me[i], out, n, none) == 0);
 }
 
+static void check_news(const uint8_t *frame, unsigned len, unsigned v6)
+{
+	static uint8_t question[ANSWER_BYTES_MAX], reply[ANSWER_BYTES_MAX];
+	struct frame_addr them = {.v6 = (uint8_t)v6};
+	struct ask_news news, again;
+	if (!ask_read(&me[v6], frame, len, &news))
+		return;
+	must(ask_wanted(&me[v6], frame, len) && news.ip[0] != 0xff);
+	must(!v6 || frame[21] == 255);
+	if (!news.has_mac || memcmp(news.ip, me[v6].ip, v6 ? 16 : 4) == 0)
+		return;
+	must(!(news.mac[0] & 1) && memcmp(news.mac, me[v6].mac, 6) != 0);
+	memcpy(them.mac, news.mac, 6);
+	memcpy(them.ip, news.ip, 16);
+	unsigned n = ask_write(&me[v6], news.ip, news.mac, question);
+	n = answer_write(&them, question, n, reply);
+	must(n >= ANSWER_BYTES_MIN && ask_read(&me[v6], reply, n, &again));
+	must(memcmp(again.ip, news.ip, v6 ? 16 : 4) == 0 && memcmp(again.mac, news.mac, 6) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0 || size > UINT16_MAX)
@@ -125,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_again(frame, &in, v6, queues);
 	}
 	check_answer(frame, len, v6);
+	check_news(frame, len, v6);
 	free(frame);
 	return 0;
 }

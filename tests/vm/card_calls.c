@@ -6,7 +6,6 @@
  *
  * The group is that of the environment, the cards those of FAR_NIC; DOWN and UP are commands that pull worker 1's cable
  * and put it back. Modes:
- * - where: what a handler is given, message or tensor, lies in the packet's memory, aligned: nothing was copied.
  * - waits: the cable is out for no longer than the limit: the calls wait, and each is answered once.
  * - other: there is another network: the calls go on by it, and come back.
  * - never: the cable is out from the start: the other network is taken, and why is said.
@@ -34,57 +33,31 @@ static void nap_ms(unsigned ms)
 
 /* ---- worker 0 serves ---- */
 
-/* Whether the memory at `at` is of EAL's huge pages, where packets are. */
-static bool in_packet(const void *at)
-{
-	char line[512] = "nothing";
-	unsigned long from, to;
-	bool found = false;
-	FILE *f = fopen("/proc/self/maps", "re");
-	CHECK(f);
-	while (!found && fgets(line, sizeof line, f))
-		found = sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (uintptr_t)at && (uintptr_t)at < to;
-	fclose(f);
-	/* As EAL names it: in memory of its own, or in a file of a mounted hugetlbfs. */
-	return found && (strstr(line, "/memfd:seg_") || strstr(line, "rtemap_") || strstr(line, "huge"));
-}
-
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
 	static uint8_t seen[1 << 20]; /* by call: it is run once */
 	uint32_t call;
-	uint8_t reply[2] = {len && in_packet(data), (uintptr_t)data % 8 == 0};
 	(void)user;
 	CHECK(len >= sizeof call);
 	memcpy(&call, data, sizeof call);
 	CHECK(call < sizeof seen && !seen[call]++);
-	CHECK(far_reply(req, reply, sizeof reply) == FAR_OK);
-}
-
-static enum far_status where(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	const struct far_tensor *t = &args[0].u.t;
-	(void)user;
-	CHECK(n == 1);
-	struct far_val told = far_int(in_packet(t->data) * 2 + ((uintptr_t)t->data % 8 == 0));
-	return far_return(req, &told);
+	CHECK(far_reply(req, NULL, 0) == FAR_OK);
 }
 
 /* ---- worker 1 calls ---- */
 
-static enum far_status one_call(uint32_t number, size_t len, uint8_t *reply)
+static enum far_status one_call(uint32_t number, size_t len)
 {
 	uint8_t sent[BYTES] = {0};
 	size_t n = 0;
 	memcpy(sent, &number, sizeof number);
-	return far_msg_call(agent, (struct far_to){0, 0}, NOTE, sent, len, NULL, reply, 2, &n, &err);
+	return far_msg_call(agent, (struct far_to){0, 0}, NOTE, sent, len, NULL, NULL, 0, &n, &err);
 }
 
 static void calls(uint32_t first, unsigned n)
 {
-	uint8_t reply[2];
 	for (unsigned i = 0; i < n; i++)
-		CHECK_STATUS(one_call(first + i, BYTES, reply), FAR_OK, &err);
+		CHECK_STATUS(one_call(first + i, BYTES), FAR_OK, &err);
 }
 
 static const char *network(void)
@@ -92,43 +65,6 @@ static const char *network(void)
 	static struct far_worker_info info;
 	CHECK_STATUS(far_worker_by_rank(agent, 0, &info, &err), FAR_OK, &err);
 	return info.nic;
-}
-
-/* Bit 1: it was in the packet; bit 0: aligned. */
-static unsigned message_lies(uint32_t number, unsigned len)
-{
-	uint8_t reply[2];
-	CHECK_STATUS(one_call(number, len, reply), FAR_OK, &err);
-	return reply[0] * 2u + reply[1];
-}
-
-static unsigned tensor_lies(uint32_t number, unsigned len)
-{
-	double x[BYTES / 8] = {0};
-	struct far_tensor t = far_tensor_1d(FAR_F64, x, len / 8);
-	struct far_val out = far_none();
-	(void)number;
-	CHECK_STATUS(far_rpc_sync(agent, "worker0", "card::where", FAR_ARGS(&t), NULL, &out, &err), FAR_OK, &err);
-	unsigned lies = (unsigned)out.u.i;
-	far_val_fini(&out);
-	return lies;
-}
-
-static void run_where(void)
-{
-	static unsigned (*const lies[])(uint32_t, unsigned) = {message_lies, tensor_lies};
-	uint32_t number = 0;
-	for (unsigned kind = 0; kind < 2; kind++)
-		for (unsigned len = 48; len <= BYTES; len += 56) {
-			unsigned lay = 0;
-			/* One that another overtakes, or that comes twice, is put together elsewhere. */
-			for (unsigned tries = 0; tries < 50 && lay != 3; tries++)
-				lay = lies[kind](number++, len);
-			if (lay != 3)
-				fprintf(stderr, "a %s of %u bytes is %s, %saligned\n", kind ? "tensor" : "message", len,
-					lay & 2 ? "in the packet" : "elsewhere", lay & 1 ? "" : "not ");
-			CHECK(lay == 3);
-		}
 }
 
 static _Atomic unsigned answered;
@@ -195,16 +131,15 @@ static void run_never(void)
 
 static void run_lost(void)
 {
-	uint8_t reply[2];
 	calls(0, CALLS);
 	CHECK(system(down) == 0);
-	enum far_status status = one_call(CALLS, BYTES, reply);
+	enum far_status status = one_call(CALLS, BYTES);
 	fprintf(stderr, "%s: %s\n", far_status_name(status), err.text);
 	CHECK(status == FAR_PEER_LOST);
 	CHECK_TEXT(&err, "dpdk");
 	CHECK(system(up) == 0);
 	/* It stays lost, and that is said at once. */
-	CHECK(one_call(CALLS + 1, BYTES, reply) != FAR_OK);
+	CHECK(one_call(CALLS + 1, BYTES) != FAR_OK);
 }
 
 static void (*mode_of(const char *name))(void)
@@ -212,11 +147,7 @@ static void (*mode_of(const char *name))(void)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = {{"where", run_where},
-		     {"waits", run_waits},
-		     {"other", run_other},
-		     {"never", run_never},
-		     {"lost", run_lost}};
+	} modes[] = {{"waits", run_waits}, {"other", run_other}, {"never", run_never}, {"lost", run_lost}};
 	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (strcmp(name, modes[i].name) == 0)
 			return modes[i].run;
@@ -241,15 +172,12 @@ static int run_joins(struct far_opts *opts)
 int main(int argc, char **argv)
 {
 	static const struct far_msg_handler handlers[] = {{NOTE, FAR_KIND_INLINE, note, NULL}};
-	static const struct far_function functions[] = {{"card::where(Tensor x) -> int", FAR_KIND_INLINE, where, NULL}};
 	CHECK(argc >= 2 && (mode_of(argv[1]) || strcmp(argv[1], "hold") == 0 || strcmp(argv[1], "joins") == 0));
 	if (argc > 3)
 		down = argv[2], up = argv[3];
 	bool lost = strcmp(argv[1], "lost") == 0;
 	struct far_opts opts = {.messages = handlers,
 				.messages_n = 1,
-				.functions = functions,
-				.functions_n = 1,
 				.security = "none",
 				.rpc_timeout_ns = GUARD_S * FAR_SEC,
 				.peer_limit_ns = lost ? 10 * FAR_SEC : GUARD_S * FAR_SEC};

@@ -36,8 +36,13 @@ did "calls of any size"
 log "$(grep -h by "$dir/out" | head -n 1)"
 both "$VM_BUILD/tests/nic/agents_net" 3 100000 400
 did "three shards each"
-both "$VM_BUILD/tests/vm/card_calls" where
+both "$VM_BUILD/tests/e2e/in_place_dpdk" dpdk 1200 400
 did "received where the card has written it"
+IN_PLACE_COPIED=loop
+export IN_PLACE_COPIED
+both "$VM_BUILD/tests/e2e/in_place_dpdk_copied" dpdk 1200 400
+[ "$rc" -ne 0 ] && has err 'is elsewhere'
+ok "a copy is found" $?
 both "$VM_BUILD/tests/vm/card_calls" waits "$(cable false)" "$(cable true)"
 did "a cable is pulled and put back"
 if [ -z "$brief" ]; then

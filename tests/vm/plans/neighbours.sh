@@ -65,6 +65,6 @@ did "calls through a router"
 CARD0=$(card 0)
 CARD1=$(card 1)
 bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$VM_BUILD/tests/nic/agents_net" 1 100000 400
-[ "$rc" -ne 0 ] && has err 'nothing is routed here unless router= names one'
+[ "$rc" -ne 0 ] && has err 'nothing is routed here unless gw= or router= names one'
 ok "no router is named" $?
 finish
