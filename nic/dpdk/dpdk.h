@@ -224,6 +224,7 @@ struct dpdk_port {
 	/* The device has fewer rings than there are shards: all use its first, by turns. Who finds it taken does not
 	 * wait: frames to be sent stay until the next look, and who receives hands over what is others'. */
 	bool shares_ring;
+	bool hands_over; /* what comes by a queue's ring may be another's */
 	_Atomic uint32_t ring_taken; /* partner: itself, in dpdk_enter() and dpdk_leave() */
 	struct host_pci card;        /* a card on PCI */
 	int claim;                   /* what keeps it from other processes; −1: nothing */

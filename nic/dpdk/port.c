@@ -123,7 +123,7 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		error = dpdk_queue_open(p, i, err);
 	if (!error && p->args.class != DPDK_MEMIF)
 		error = dpdk_neighbour_open(p, err);
-	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
+	if (!error && p->hands_over)
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_watch(p, err);
