@@ -305,6 +305,8 @@ int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 	int error = rte_eth_dev_start(p->ethdev);
 	if (!error && p->args.vlan && p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER)
 		error = rte_eth_dev_vlan_filter(p->ethdev, (uint16_t)p->args.vlan, 1);
+	if (!error)
+		dpdk_flow_open(p);
 	const char *why = dpdk_log_end();
 	if (error)
 		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));
@@ -320,6 +322,7 @@ void dpdk_device_close(struct dpdk_port *p)
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin(); /* and drop it */
 	if (p->started) {
+		dpdk_flow_close(p);
 		rte_eth_dev_stop(p->ethdev);
 		if (p->probed)
 			rte_eth_dev_close(p->ethdev);

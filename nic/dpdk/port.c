@@ -132,6 +132,9 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	if (p->args.class == DPDK_MEMIF)
 		return dpdk_memif_open(p, err);
 	error = dpdk_device_start(p, err);
+	/* What a rule does not catch, as it should, reaches its shard all the same. */
+	if (!error && p->flows[0])
+		error = dpdk_queues_hand_over(p, err);
 	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_listen(p, err);
 }
 
