@@ -82,14 +82,18 @@ static void tell_port(const struct nic_port *port, FILE *out, struct json *j)
 {
 	char words[ADDRESS_BYTES] = "";
 	struct nic_addr addr;
+	struct nic_err remark = {""}; /* of the driver, on itself */
 	port->ops->address(port, &addr);
 	port->ops->address_text(&addr, words, sizeof words);
-	fprintf(out, "  %s\n", words);
+	bool remarked = port->ops->reach(port, &addr, &remark) == 0 && remark.text[0];
+	fprintf(out, "  %s%s%s%s\n", words, remarked ? " (" : "", remarked ? remark.text : "", remarked ? ")" : "");
 	if (!j)
 		return;
 	json_object(j, NULL);
 	json_string(j, "driver", port->ops->name);
 	json_string(j, "address", words);
+	if (remarked)
+		json_string(j, "remark", remark.text);
 	json_close(j);
 }
 

@@ -112,7 +112,12 @@ static int link_reach(const struct nic_port *port, const struct nic_addr *addr, 
 	uint64_t id;
 	if (!link_addr_split(addr, &lower, &id))
 		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
-	return id == p->id ? 0 : p->lower->ops->reach(p->lower, &lower, err);
+	int error = p->lower->ops->reach(p->lower, &lower, err);
+	if (id != p->id)
+		return error;
+	if (error && err)
+		err->text[0] = 0; /* no way to itself is needed below */
+	return 0;
 }
 
 /* ---- what it is ---- */

@@ -164,8 +164,10 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 	struct dpdk_blob them;
 	char ours[HOST_IP_TEXT_BYTES], theirs[HOST_IP_TEXT_BYTES];
 	int error = dpdk_blob_read(addr, &them, err);
-	if (error || memcmp(us, &them, sizeof them) == 0)
+	if (error)
 		return error;
+	if (memcmp(us, &them, sizeof them) == 0)
+		return dpdk_error(err, 0, "%s", p->flow_text);
 	if ((us->class == DPDK_MEMIF) != (them.class == DPDK_MEMIF))
 		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s is memif, %s is not", us->name, them.name);
 	if (us->class == DPDK_MEMIF)

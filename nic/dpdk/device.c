@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Descriptors of a ring, where the device lets us choose. */
 #define RING_SLOTS 1024u
@@ -26,6 +28,32 @@ static bool passes_mbufs(const struct dpdk_port *p)
 	const char *name = p->info.driver_name;
 	return p->shares_ring || strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") ||
 	       strstr(name, "softnic");
+}
+
+/* Memory of two processes, or of one and a virtual machine: what is sent by a ring arrives at the one of the same
+ * number, whatever its headers say. */
+static bool leads_straight(const struct dpdk_port *p)
+{
+	return strcmp(p->info.driver_name, "net_vhost") == 0 || strcmp(p->info.driver_name, "net_virtio_user") == 0;
+}
+
+/* net_virtio_user says what happens to a socket, whose other end may be gone. */
+static void hush(sigset_t *before)
+{
+	sigset_t pipe;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, before);
+}
+
+static void unhush(const sigset_t *before)
+{
+	sigset_t pipe;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	if (!sigismember(before, SIGPIPE))
+		sigtimedwait(&pipe, NULL, &(struct timespec){0});
+	pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 /* The device is ours from now on. -EPERM: it is another port's, or some part of the application has said that it is
@@ -130,8 +158,9 @@ static int configure(struct dpdk_port *p)
 	p->started = !error;
 	/* What comes by another's ring of a kernel's interface is handed over: net_af_xdp's are the interface's own,
 	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. So is what comes by the
-	 * only ring. */
-	p->steering = p->args.class == DPDK_OWN && n > 1 ? NIC_STEER_HASH : NIC_STEER_QUEUE;
+	 * only ring, or by one that nothing but its number leads to. */
+	p->hands_over = p->args.class == DPDK_IFACE || p->shares_ring || (n > 1 && leads_straight(p));
+	p->steering = p->args.class == DPDK_OWN && n > 1 && !p->hands_over ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 
@@ -152,6 +181,12 @@ static int set_body_max(struct dpdk_port *p)
 	return error;
 }
 
+/* Its other side, a process that serves vhost-user, maps all of EAL's memory, and that only. */
+static bool shows_memory(const struct dpdk_port *p)
+{
+	return strcmp(p->info.driver_name, "net_virtio_user") == 0;
+}
+
 static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 {
 	char name[RTE_MEMPOOL_NAMESIZE];
@@ -160,7 +195,7 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* that hold frames of the same pool */
 	unsigned n = lanes * DPDK_TX_MAX + 2 * bursts * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
-	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0, xdp = dpdk_is_xdp(&p->args);
+	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0 || shows_memory(p), xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)
 		room = dpdk_iface_room(p);
 	/* Cards of this family know buffers of powers of two only, and take the next smaller one. */
@@ -252,31 +287,42 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 
 int dpdk_device_open(struct dpdk_port *p, struct nic_err *err)
 {
+	sigset_t before;
+	hush(&before);
 	pthread_mutex_lock(&mutex);
 	int error = open_locked(p, err);
 	pthread_mutex_unlock(&mutex);
+	unhush(&before);
 	return error;
 }
 
 int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 {
+	sigset_t before;
+	hush(&before);
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin();
 	int error = rte_eth_dev_start(p->ethdev);
 	if (!error && p->args.vlan && p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER)
 		error = rte_eth_dev_vlan_filter(p->ethdev, (uint16_t)p->args.vlan, 1);
+	if (!error)
+		dpdk_flow_open(p);
 	const char *why = dpdk_log_end();
 	if (error)
 		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));
 	pthread_mutex_unlock(&mutex);
+	unhush(&before);
 	return error;
 }
 
 void dpdk_device_close(struct dpdk_port *p)
 {
+	sigset_t before;
+	hush(&before);
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin(); /* and drop it */
 	if (p->started) {
+		dpdk_flow_close(p);
 		rte_eth_dev_stop(p->ethdev);
 		if (p->probed)
 			rte_eth_dev_close(p->ethdev);
@@ -291,6 +337,7 @@ void dpdk_device_close(struct dpdk_port *p)
 	p->started = p->probed = false;
 	dpdk_log_end();
 	pthread_mutex_unlock(&mutex);
+	unhush(&before);
 }
 
 void dpdk_device_free(struct dpdk_port *p)

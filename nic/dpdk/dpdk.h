@@ -224,11 +224,14 @@ struct dpdk_port {
 	/* The device has fewer rings than there are shards: all use its first, by turns. Who finds it taken does not
 	 * wait: frames to be sent stay until the next look, and who receives hands over what is others'. */
 	bool shares_ring;
-	_Atomic uint32_t ring_taken; /* partner: itself, in dpdk_enter() and dpdk_leave() */
-	struct host_pci card;        /* a card on PCI */
-	int claim;                   /* what keeps it from other processes; −1: nothing */
-	unsigned head_len;           /* of a frame's headers */
-	unsigned rx_shift;           /* bytes by which received frames are moved so that bodies are aligned */
+	bool hands_over;                         /* what comes by a queue's ring may be another's */
+	struct rte_flow *flows[DPDK_QUEUES_MAX]; /* rules, as far as there are any */
+	char flow_text[160];                     /* of them, for `farcall info`; "": they would mean nothing */
+	_Atomic uint32_t ring_taken;             /* partner: itself, in dpdk_enter() and dpdk_leave() */
+	struct host_pci card;                    /* a card on PCI */
+	int claim;                               /* what keeps it from other processes; −1: nothing */
+	unsigned head_len;                       /* of a frame's headers */
+	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
 	struct dpdk_memif *memif;
 	struct host_iface iface;         /* IFACE */
 	struct host_ip ip;               /* IFACE: the chosen one */
@@ -299,6 +302,13 @@ int dpdk_device_start(struct dpdk_port *p, struct nic_err *err);
 void dpdk_device_close(struct dpdk_port *p);
 /** Frees the packets' memory: nobody may touch the queues any more. */
 void dpdk_device_free(struct dpdk_port *p);
+
+/* ---- flow.c ---- */
+
+/** The device runs: rules for its queues, if it has them. Says in flow_text what came of it. */
+void dpdk_flow_open(struct dpdk_port *p);
+/** Before the device is stopped; may be called twice. */
+void dpdk_flow_close(struct dpdk_port *p);
 
 /* ---- iface.c: what a port needs of the kernel whose interface it shares ---- */
 

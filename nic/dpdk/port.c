@@ -123,7 +123,7 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		error = dpdk_queue_open(p, i, err);
 	if (!error && p->args.class != DPDK_MEMIF)
 		error = dpdk_neighbour_open(p, err);
-	if (!error && (p->args.class == DPDK_IFACE || p->shares_ring))
+	if (!error && p->hands_over)
 		error = dpdk_queues_hand_over(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_watch(p, err);
@@ -132,6 +132,9 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	if (p->args.class == DPDK_MEMIF)
 		return dpdk_memif_open(p, err);
 	error = dpdk_device_start(p, err);
+	/* What a rule does not catch, as it should, reaches its shard all the same. */
+	if (!error && p->flows[0])
+		error = dpdk_queues_hand_over(p, err);
 	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_listen(p, err);
 }
 
