@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
 # The reference's tests, over RDMA devices or network cards: four workers each time.
-# usage: conformance.sh verbs [all]          by soft-RoCE on loopback
-#        conformance.sh cards DRIVER [all]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
-# all: every test, which takes some minutes; else those of CI, where each part of the interface has its share.
+# usage: conformance.sh verbs [WHICH]          by soft-RoCE on loopback
+#        conformance.sh cards DRIVER [WHICH]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
+# WHICH: "all", 5 minutes by soft-RoCE and more than 25 over cards; or a pattern of Criterion's, '@(A*|B*)/*'. Else those
+# of CI. What each test has come to is in $VM_RUN, so that a run that is ended has told what it did.
 . "$VM_TOP/tests/vm/guest.sh"
 kind=$1
 shift
@@ -31,9 +32,11 @@ cards)
 	export FAR_CONFORM_CARDS FAR_CONFORM_KEYS=,rxd=256,txd=256
 	;;
 esac
-[ "${1:-}" != all ] || some='*'
-guard_s=1500
-results=$dir/results
+some=${1:-$some}
+[ "$some" != all ] || some='*'
+guard_s=3000
+results=$VM_RUN/results-$VM_PLAN_N
+mkdir "$results"
 bounded sh "$VM_TOP/tests/conformance/conformance.sh" "$kind" "$VM_BUILD/tests/conformance/conformance" "$results" \
 	--jobs "$at_once" --filter "$some"
 cp "$dir/out" "$VM_RUN/conformance-$kind"

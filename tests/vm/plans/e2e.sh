@@ -27,7 +27,6 @@ group api_values 4
 group api_cancel 2
 group api_retry 0
 group api_fanout 0
-large both
 if [ "${1:-}" = all ]; then
 	group api_rpc 2
 	group api_object 4
@@ -38,6 +37,7 @@ if [ "${1:-}" = all ]; then
 	for name in object_death shutdown death rref_death faults drain restart fibers blocking fiber_cancel shards fanout_ends; do
 		group "api_$name" 0
 	done
+	large both
 	large death0
 	large death1
 fi
