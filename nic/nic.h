@@ -298,6 +298,9 @@ struct nic_queue_ops {
 	 * of a peer's end by themselves.
 	 */
 	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
+	/** A packet to this peer is to come in a moment: has the caches fetch what that looks at. No other effect.
+	 * NULL: what that is lies where it was looked at for others. */
+	void (*expect)(struct nic_queue *q, uint32_t peer);
 	const struct nic_raw_ops *raw; /* NULL: there is no device below */
 };
 
