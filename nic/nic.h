@@ -272,7 +272,8 @@ struct nic_queue_ops {
 	uint64_t (*tx_waiting)(struct nic_queue *q, uint64_t most);
 	/**
 	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
-	 * the ring became full (only for one that stayed open); the room is still the caller's.
+	 * the ring became full (only for one that stayed open), or what is left of it is for those of priority
+	 * NIC_PRIORITY_MAX; the room is still the caller's.
 	 */
 	int (*tx_commit)(struct nic_queue *q, struct nic_tx *tx);
 	void (*tx_cancel)(struct nic_queue *q, struct nic_tx *tx);
