@@ -272,7 +272,8 @@ struct nic_queue_ops {
 	uint64_t (*tx_waiting)(struct nic_queue *q, uint64_t most);
 	/**
 	 * Hands it over; the peer may see it from now on, and sees it after flush() at the latest. -EAGAIN: meanwhile
-	 * the ring became full (only for one that stayed open); the room is still the caller's.
+	 * the ring became full (only for one that stayed open), or what is left of it is for those of priority
+	 * NIC_PRIORITY_MAX; the room is still the caller's.
 	 */
 	int (*tx_commit)(struct nic_queue *q, struct nic_tx *tx);
 	void (*tx_cancel)(struct nic_queue *q, struct nic_tx *tx);
@@ -298,6 +299,9 @@ struct nic_queue_ops {
 	 * of a peer's end by themselves.
 	 */
 	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
+	/** A packet to this peer is to come in a moment: has the caches fetch what that looks at. No other effect.
+	 * NULL: what that is lies where it was looked at for others. */
+	void (*expect)(struct nic_queue *q, uint32_t peer);
 	const struct nic_raw_ops *raw; /* NULL: there is no device below */
 };
 

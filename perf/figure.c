@@ -265,8 +265,9 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		  NULL}},
 	};
 	int wrong = perf_options(name, k->about, k->taker, table, sizeof table / sizeof *table, argc, argv);
-	if (wrong < 0)
-		wrong = check(&o, k);
+	if (wrong >= 0) /* help, too */
+		return wrong;
+	wrong = check(&o, k);
 	return wrong ? wrong : k->run(&o);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/must.h"
+#include "floor_table.h"
 #include "idle_usage.h"
 #include "link/link_port.h"
 #include "shard/call.h"
@@ -33,7 +34,8 @@
 
 struct sessions {
 	const struct figure_opts *o;
-	struct nic_port *port;
+	struct nic_port *port, *below;
+	struct floor_table *table;
 	struct shard *shard;
 	struct registry registry;
 	struct sim_random random;
@@ -44,7 +46,8 @@ struct sessions {
 };
 
 struct cost {
-	double ns, instructions; /* for each call; instructions: 0 where nobody counts */
+	/* For each call; instructions: 0 where nobody counts; acks: packets that only acknowledge. */
+	double ns, instructions, acks;
 };
 
 /* ---- sessions ---- */
@@ -144,6 +147,8 @@ static int sessions_open(struct sessions *s)
 			below->ops->close(below);
 		return 1;
 	}
+	s->below = below;
+	s->table = floor_table_new(s->n);
 	s->port->ops->caps(s->port, &caps);
 	registry_init(&s->registry);
 	struct shard_config config = {
@@ -155,7 +160,7 @@ static int sessions_open(struct sessions *s)
 		.registry = &s->registry,
 		.ctl_wake = no_ctl};
 	s->shard = shard_create(&config);
-	if (!s->shard) {
+	if (!s->shard || !s->table) {
 		fprintf(stderr, "%s: no memory\n", s->o->what);
 		return 1;
 	}
@@ -173,6 +178,7 @@ static void sessions_close(struct sessions *s)
 	if (s->port)
 		s->port->ops->close(s->port);
 	shard_destroy(s->shard);
+	floor_table_free(s->table);
 	if (s->counter >= 0)
 		close(s->counter);
 }
@@ -209,19 +215,45 @@ static uint64_t now_ns(void)
 	return clock_now(&clock_monotonic);
 }
 
+/* Whom the calls are for, as far ahead as the shard looks into its ring of submissions. */
+struct targets {
+	uint32_t of, in_turn; /* sessions; the next one, where they are no more than calls under way */
+	uint32_t next[2 * SESSION_EXPECT], at;
+};
+
+static uint32_t draw(struct sessions *s, struct targets *t, uint64_t depth)
+{
+	return t->of <= depth ? t->in_turn++ % t->of : (uint32_t)sim_random_below(&s->random, t->of);
+}
+
+static uint32_t next_target(struct sessions *s, struct targets *t, uint64_t depth)
+{
+	uint32_t n = 2 * SESSION_EXPECT, to = t->next[t->at % n], soon = t->next[(t->at + SESSION_EXPECT) % n];
+	uint32_t later = draw(s, t, depth);
+	t->next[t->at++ % n] = later;
+	session_expect(s->shard, later / VIRTUAL_SHARDS_EACH, later % VIRTUAL_SHARDS_EACH);
+	session_expect_soon(s->shard, soon / VIRTUAL_SHARDS_EACH, soon % VIRTUAL_SHARDS_EACH);
+	return to;
+}
+
 /* `depth` at a time, to the first `of` sessions: at random, or, when they are no more, one after the other. */
 static struct cost visit(struct sessions *s, uint64_t calls, uint64_t depth, uint32_t of)
 {
-	uint64_t before = now_ns(), instructions = counted(s), begun = 0, passes = 0;
+	uint64_t before = now_ns(), instructions = counted(s), acks = virtual_shards_acks(s->below);
+	uint64_t begun = 0, passes = 0;
+	struct targets targets = {.of = of};
+	for (unsigned i = 0; i < 2 * SESSION_EXPECT; i++)
+		targets.next[i] = draw(s, &targets, depth);
 	s->done_n = 0;
 	while (s->done_n < calls && s->failed_n == 0 && passes++ < 1000 * (calls + 1000)) {
 		for (; begun < calls && s->under_way < depth; begun++)
-			call(s, of <= depth ? (uint32_t)(begun % of) : (uint32_t)sim_random_below(&s->random, of));
+			call(s, next_target(s, &targets, depth));
 		shard_pass(s->shard);
 	}
 	s->failed_n += s->done_n != calls;
 	return (struct cost){(double)(now_ns() - before) / (double)calls,
-			     (double)(counted(s) - instructions) / (double)calls};
+			     (double)(counted(s) - instructions) / (double)calls,
+			     (double)(virtual_shards_acks(s->below) - acks) / (double)calls};
 }
 
 static int less(const void *a, const void *b)
@@ -239,12 +271,14 @@ static double median(double *of)
 struct rate {
 	struct cost few, many;
 	double ratio; /* of the rates, median of the rounds */
+	/* The same of what memory takes at least, added to a call to few. */
+	double floor_few, floor_many, floor_ratio;
 };
 
 /* In turns, so that what the machine does meanwhile meets both. */
 static struct rate compare(struct sessions *s, uint64_t depth)
 {
-	double few[ROUNDS], many[ROUNDS], ratio[ROUNDS];
+	double few[ROUNDS], many[ROUNDS], ratio[ROUNDS], hot[ROUNDS], cold[ROUNDS], floor[ROUNDS];
 	uint64_t calls = s->o->messages;
 	uint32_t least = depth < s->n ? (uint32_t)depth : s->n;
 	struct rate r = {.ratio = 0};
@@ -255,11 +289,17 @@ static struct rate compare(struct sessions *s, uint64_t depth)
 		few[i] = r.few.ns;
 		many[i] = r.many.ns;
 		ratio[i] = r.few.ns / r.many.ns;
+		hot[i] = floor_table_visit(s->table, calls, least);
+		cold[i] = floor_table_visit(s->table, calls, s->n);
+		floor[i] = few[i] / (few[i] + cold[i] - hot[i]);
 	}
 	if (s->failed_n == 0) {
 		r.few.ns = median(few);
 		r.many.ns = median(many);
 		r.ratio = median(ratio);
+		r.floor_few = median(hot);
+		r.floor_many = median(cold);
+		r.floor_ratio = median(floor);
 	}
 	return r;
 }
@@ -301,13 +341,21 @@ static void tell_rate(const struct sessions *s, const struct rate *r, uint64_t d
 		r->few.ns, r->many.ns, r->ratio, RATE_TARGET, figure_verdict(r->ratio >= RATE_TARGET));
 	if (s->counter >= 0)
 		fprintf(f, "; %.0f and %.0f instructions", r->few.instructions, r->many.instructions);
-	fprintf(f, "\n");
+	fprintf(f, "\n        packets that only acknowledge: %.2f and %.2f a call\n", r->few.acks, r->many.acks);
+	fprintf(f, "        floor, two lines of %u bytes a visit, fetched ahead: %.1f ns of few, %.1f of any;\n",
+		FLOOR_TABLE_BYTES, r->floor_few, r->floor_many);
+	fprintf(f, "        a call to few and the difference: %.2f x the rate\n", r->floor_ratio);
 	json_object(j, NULL);
 	json_u64(j, "depth", depth);
 	json_double(j, "few_ns", r->few.ns);
 	json_double(j, "any_ns", r->many.ns);
 	json_double(j, "few_instructions", r->few.instructions);
 	json_double(j, "any_instructions", r->many.instructions);
+	json_double(j, "few_acks", r->few.acks);
+	json_double(j, "any_acks", r->many.acks);
+	json_double(j, "floor_few_ns", r->floor_few);
+	json_double(j, "floor_any_ns", r->floor_many);
+	json_double(j, "floor_ratio", r->floor_ratio);
 	json_double(j, "ratio", r->ratio);
 	json_double(j, "ratio_target", RATE_TARGET);
 	json_bool(j, "ratio_pass", r->ratio >= RATE_TARGET);

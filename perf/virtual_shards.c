@@ -25,6 +25,7 @@ struct virtual_port {
 	void *asked[VIRTUAL_CONNECTS];
 	uint32_t asked_n, peers;
 	uint32_t read, written, held; /* held: what was handed out by the last recv() begins there */
+	uint64_t acks;
 	uint32_t lens[RING];
 	uint8_t *rooms;
 	uint8_t *tx;
@@ -147,8 +148,10 @@ static int q_commit(struct nic_queue *q, struct nic_tx *tx)
 		welcome(p, room(p, p->written), tx->body, len);
 	else if (h->kind == WIRE_MESSAGE)
 		answer(p, room(p, p->written), tx->body, len);
-	else
+	else {
+		p->acks += h->kind == WIRE_ACK;
 		return 0;
+	}
 	p->lens[p->written++ % RING] = len;
 	return 0;
 }
@@ -284,4 +287,9 @@ void virtual_shards_address(struct nic_addr *out)
 	be64 id = be64_of(REMOTE_ID);
 	*out = (struct nic_addr){.driver = NAME, .len = 1 + sizeof id};
 	memcpy(out->blob + 1, &id, sizeof id);
+}
+
+uint64_t virtual_shards_acks(const struct nic_port *port)
+{
+	return port_of(port)->acks;
 }

@@ -14,6 +14,8 @@
 
 /** One port with one queue. Under a link it is that one's, and closed with it. NULL: no memory. */
 struct nic_port *virtual_shards_open(void);
+/** Packets that only acknowledge, since it was opened. */
+uint64_t virtual_shards_acks(const struct nic_port *port);
 /** The address, as the engine/link of the others would publish it. */
 void virtual_shards_address(struct nic_addr *out);
 

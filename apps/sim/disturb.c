@@ -33,6 +33,7 @@ static void packets_begin(void *ctx)
 	struct sim_disturbance s = {.loss = what->loss,
 				    .burst_begin = what->burst,
 				    .burst_end = WORDS_CHANCE / what->burst_packets,
+				    .burst_ns = what->burst_ns,
 				    .duplicate = what->duplicate,
 				    .reorder = what->reorder,
 				    .reorder_ns = what->reorder_by.max,

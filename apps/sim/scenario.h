@@ -58,6 +58,7 @@ struct disturbance {
 	uint32_t loss, duplicate, reorder, corrupt, cut; /* chances of a packet; cut: its end is missing */
 	uint32_t burst;                                  /* chance that a burst of losses begins with a packet */
 	uint32_t burst_packets;                          /* its mean length */
+	uint64_t burst_ns;                               /* its longest time */
 	struct range reorder_by;
 	uint32_t partitions, one_way, crashes, restarts, pauses, outages; /* how many in a run */
 	struct range partition_for, down_for, pause_for, outage_for;

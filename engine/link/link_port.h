@@ -71,6 +71,13 @@ struct link_queue {
 	struct link_peer *awake[FAR_LINK_TOLD_MAX];  /* who believe that we are awake */
 	struct link_peer *kicks[FAR_LINK_PEERS_MAX]; /* by the next flush */
 	struct link_peer *actives[FAR_LINK_PEERS_MAX];
+	/* Not looked at any more, but that they are owed an acknowledgement by then: from owing_first on, in order of
+	 * time. One whose time is not its peer's ack_at was acknowledged meanwhile. */
+	struct link_owing {
+		struct link_peer *peer;
+		uint64_t at;
+	} owing[FAR_LINK_PEERS_MAX];
+	uint32_t owing_first, owing_n;
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* opened and not closed; the shard's own view */
 
 	/* Both. */
@@ -283,6 +290,13 @@ void link_messages_in_free(struct link_queue *q, struct link_message *m);
 /** All that is kept of a peer, in both directions. */
 void link_messages_drop(struct link_queue *q, struct link_peer *p);
 
+/** The lines of it that a message looks at, and a look at the timers. */
+static inline void link_peer_fetch(const struct link_peer *p)
+{
+	for (size_t at = 0; at < 3 * 64; at += 64)
+		__builtin_prefetch((const char *)p + at, 1);
+}
+
 /* link_queue.c: the shard */
 
 extern const struct nic_queue_ops link_queue_ops;
@@ -386,6 +400,8 @@ void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool
 
 /* link_timer.c: the shard */
 
+/** Acknowledges what is owed to those that are not looked at, and is due by `until`. */
+void link_owing_run(struct link_queue *q, uint64_t until);
 /** Acknowledgements, resends, probes: whatever is due now. */
 void link_timers_run(struct link_queue *q);
 /** What the path of a packet comes to when p->rtt.watch says so. The first packet that is to be timed has left. */

@@ -313,6 +313,13 @@ static int link_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	return 0;
 }
 
+static void link_expect(struct nic_queue *nq, uint32_t peer)
+{
+	const struct link_queue *q = queue_of(nq);
+	if (peer < FAR_LINK_PEERS_MAX && q->peers[peer])
+		link_peer_fetch(q->peers[peer]);
+}
+
 static void link_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct link_queue *q = queue_of(nq);
@@ -341,6 +348,7 @@ static void link_arm(struct nic_queue *nq)
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		if (q->actives[i]->owed)
 			link_ack_soon(q, q->actives[i]);
+	link_owing_run(q, UINT64_MAX);
 	if (!q->port->lower_caps.wake)
 		q->asleep_mark = WIRE_ASLEEP;
 	link_send_acks(q);
@@ -409,4 +417,5 @@ const struct nic_queue_ops link_queue_ops = {
 	.wake = link_wake,
 	.deadline = link_deadline,
 	.watch = link_watch,
+	.expect = link_expect,
 };

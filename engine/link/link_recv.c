@@ -543,7 +543,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_grants_run(q);
 	if (__builtin_expect(q->acks_n, 0))
 		link_send_acks(q);
-	if (q->actives_n && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
+	if ((q->actives_n | q->owing_n) && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
 		link_timers_run(q);
 	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || abroad_n, 0))
 		link_flush(nq);

@@ -9,10 +9,11 @@
 #include <errno.h>
 
 #define LOOK_NS        UINT64_C(32000)   /* between two looks at the active peers, unless somebody sleeps */
-#define LOOK_PEER_NS   UINT64_C(128)     /* and for each of them: a look takes some 30 ns */
+#define LOOK_PEER_NS   UINT64_C(64)      /* and for each of them: a look takes some 15 ns */
 #define FULL_NS        UINT64_C(100000)  /* the driver below is full: when to try again */
 #define STALL_NS       UINT64_C(1000000) /* between two looks: this thread did not run, or was busy elsewhere */
 #define NARROW_RESENDS 5u                /* time-outs in a row after which a large packet is taken to be too large */
+#define AHEAD          6u                /* peers of the list whose lines are fetched before their turn */
 /* What is owed is acknowledged by FAR_LINK_ACK_NS: one look sets the time, the next but one may be the first after. */
 #define ACK_AFTER_NS (FAR_LINK_ACK_NS - 2 * LOOK_NS)
 
@@ -208,6 +209,51 @@ static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
 	}
 }
 
+/* Nothing is known of its path any more that was not measured again. */
+static void idle(struct link_peer *p)
+{
+	p->wanted = true;
+	link_bulk_forget(p);
+}
+
+/* ---- those that are only owed something ---- */
+
+static struct link_owing *owing_at(struct link_queue *q, uint32_t i)
+{
+	return &q->owing[(q->owing_first + i) % FAR_LINK_PEERS_MAX];
+}
+
+/* false: there is no room, or it would have to be before others: it is looked at as before. */
+static bool owing_add(struct link_queue *q, struct link_peer *p)
+{
+	uint32_t n = q->owing_n;
+	if (n == FAR_LINK_PEERS_MAX || (n && owing_at(q, n - 1)->at > p->ack_at))
+		return false;
+	*owing_at(q, n) = (struct link_owing){p, p->ack_at};
+	q->owing_n = n + 1;
+	return true;
+}
+
+void link_owing_run(struct link_queue *q, uint64_t until)
+{
+	while (q->owing_n && owing_at(q, 0)->at <= until) {
+		struct link_owing o = *owing_at(q, 0);
+		if (q->owing_n > AHEAD)
+			link_peer_fetch(owing_at(q, AHEAD)->peer);
+		q->owing_first++;
+		q->owing_n--;
+		if (o.peer->ack_at != o.at || !o.peer->owed || !o.peer->started || o.peer->dead)
+			continue;
+		link_ack_soon(q, o.peer);
+		if (o.peer->active)
+			continue;
+		if (o.peer->owed && !o.peer->ack_now) /* the driver below is full */
+			link_peer_activate(q, o.peer);
+		else
+			idle(o.peer);
+	}
+}
+
 /* ---- looks ---- */
 
 /* true: the set is kept, though nothing is under way. */
@@ -239,7 +285,9 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 	bool kept = p->rings && look_at_rings(q, p, now);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
-		return p->owed != 0 || p->asked != 0 || (p->abroad && !p->taken) || kept;
+		/* A failure to send what is in `acks` makes it active again. */
+		return (p->owed && !p->ack_now && !owing_add(q, p)) || p->asked != 0 || (p->abroad && !p->taken) ||
+		       kept;
 	}
 	if (p->silent_ns >= q->limit_ns) {
 		link_peer_dead(q, p, -ETIMEDOUT);
@@ -267,14 +315,17 @@ void link_timers_run(struct link_queue *q)
 	q->scanned_at = now;
 	for (uint32_t i = q->actives_n; i-- > 0;) {
 		struct link_peer *p = q->actives[i];
+		if (i >= AHEAD)
+			link_peer_fetch(q->actives[i - AHEAD]);
 		if (look_at(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
-		p->wanted = true;
-		link_bulk_forget(p);
+		if (!p->owed || p->ack_now)
+			idle(p);
 		q->actives[i] = q->actives[--q->actives_n];
 		q->actives[i]->active_at = i;
 	}
+	link_owing_run(q, now);
 	if (q->grants.due)
 		link_grants_run(q);
 	link_send_acks(q);
@@ -289,13 +340,15 @@ uint64_t link_deadline(const struct nic_queue *nq)
 {
 	struct link_queue *q = (struct link_queue *)(uintptr_t)nq;
 	uint64_t next = q->ops->deadline(q->lower);
-	if (q->actives_n == 0)
+	if (q->actives_n == 0 && q->owing_n == 0)
 		return next;
 	/* Who asks will sleep so long: then recv() is to look, however few passes there were. */
 	q->look = true;
 	uint64_t now = clock_now(q->clock);
 	if (q->backlog_first || q->acks_n)
 		next = earlier(next, now + FULL_NS);
+	if (q->owing_n)
+		next = earlier(next, owing_at(q, 0)->at);
 	for (uint32_t i = 0; i < q->actives_n; i++) {
 		struct link_peer *p = q->actives[i];
 		uint64_t heard = now > q->scanned_at + p->silent_ns ? now - p->silent_ns : q->scanned_at;

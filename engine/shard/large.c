@@ -153,6 +153,7 @@ void large_clear(struct large_peer *p)
 struct large_peer *large_make(struct shard *s, struct session *se)
 {
 	se->large = shard_pool_carve(&s->large_peers, sizeof *se->large);
+	se->has_large = se->large != NULL;
 	large_open(se);
 	return se->large;
 }

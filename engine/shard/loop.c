@@ -127,11 +127,23 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		call_unsent_error(s, &start, error);
 }
 
+/* Of many sessions the next ones are not in the caches: they are fetched while those before them are served. */
+static inline void expect_submitted(const struct shard *s)
+{
+	const struct submit_cell *cell = submit_ahead(&s->submit, 2 * SESSION_EXPECT);
+	if (cell)
+		session_expect(s, cell->worker, cell->shard);
+	cell = submit_ahead(&s->submit, SESSION_EXPECT);
+	if (cell)
+		session_expect_soon(s, cell->worker, cell->shard);
+}
+
 static unsigned take_submissions(struct shard *s)
 {
 	struct submit_cell *cell;
 	unsigned n = 0;
 	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
+		expect_submitted(s);
 		if (likely(cell->done))
 			start_submitted(s, cell);
 		else

@@ -75,11 +75,11 @@ void session_connect(struct shard *s, struct session *se)
 
 bool session_owes(const struct session *se)
 {
-	const struct large_peer *p = se->large;
-	if (!p)
+	if (se->calls_active || !se->has_large)
 		return se->calls_active;
+	const struct large_peer *p = se->large;
 	/* What is acknowledged in batches is not owed before the batch is full. */
-	if (se->calls_active || p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
+	if (p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
 	    p->units_sent - p->units_acked >= FAR_LARGE_BATCH)
 		return true;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)

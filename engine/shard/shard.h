@@ -104,6 +104,7 @@ struct session {
 	uint8_t unposted;          /* mails that found the mailbox full, a bit of each enum mail_type */
 	bool poisoned : 1;         /* it broke the protocol; the control core was told */
 	bool known : 1;            /* it is in the shard's list */
+	bool has_large : 1;        /* `large` is not NULL */
 	bool flushing : 1;         /* up, but calls that waited for that have not all found room yet */
 	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
 	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
@@ -482,6 +483,19 @@ void deferred_all_gone(struct shard *s, struct session *se);
 static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t shard)
 {
 	return shard * s->world + worker;
+}
+/** A call to it is to come: has the caches fetch the session, 2 × SESSION_EXPECT calls ahead; and then, half as many
+ * ahead, what its queue has of it. */
+#define SESSION_EXPECT 4u
+static inline void session_expect(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	__builtin_prefetch(&s->sessions[session_index(s, worker, shard)], 1);
+}
+static inline void session_expect_soon(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	if (se->state == SESSION_UP && se->q->ops->expect)
+		se->q->ops->expect(se->q, se->peer);
 }
 /** Makes it one of the shard's list, with its name filled in. */
 void session_know(struct shard *s, struct session *se);

@@ -88,6 +88,15 @@ static inline struct submit_cell *submit_peek(struct submit_ring *r)
 	return atomic_load_explicit(&cell->turn, memory_order_acquire) == due ? cell : NULL;
 }
 
+/** The cell that is `n` behind the oldest one, or NULL: it is not there yet, or there are no more. The token's holder.
+ */
+static inline const struct submit_cell *submit_ahead(const struct submit_ring *r, uint32_t n)
+{
+	uint32_t at = atomic_load_explicit(&r->head, memory_order_relaxed) + n;
+	const struct submit_cell *cell = &r->cells[at & r->mask];
+	return atomic_load_explicit(&cell->turn, memory_order_acquire) == (at & ~r->mask) + 1 ? cell : NULL;
+}
+
 /** Cells put and not popped yet; any thread. What was popped is seen to have happened. */
 static inline uint32_t submit_waiting(const struct submit_ring *r)
 {

@@ -193,7 +193,7 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	static unsigned serial;
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
 	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* that hold frames of the same pool */
-	unsigned n = lanes * DPDK_TX_MAX + 2 * bursts * DPDK_BURST + SPARE + slots;
+	unsigned n = lanes * (DPDK_TX_MAX + DPDK_TX_URGENT) + 2 * bursts * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
 	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0 || shows_memory(p), xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)

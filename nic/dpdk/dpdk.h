@@ -35,6 +35,8 @@
 /* Frames that wait in a queue for the device, towards one of its transmit rings: what a burst of a shard makes, several
  * times over. Beyond it commit says -EAGAIN. */
 #define DPDK_TX_MAX 256u
+/* And so many more of the highest priority: acknowledgements, grants and what gives credits back wait for no other. */
+#define DPDK_TX_URGENT 32u
 /* Frames taken from the device at once; more than the engine takes in a pass would only wait in the cache. */
 #define DPDK_BURST 32u
 /* Received bodies, and those being written, begin so that what follows a header of 96 bytes in them begins a line. */
@@ -126,7 +128,7 @@ static_assert(sizeof(struct dpdk_blob) <= 208, "engine/link adds to it");
 struct dpdk_lane {
 	uint16_t ring;
 	uint16_t n;
-	struct rte_mbuf *m[DPDK_TX_MAX];
+	struct rte_mbuf *m[DPDK_TX_MAX + DPDK_TX_URGENT];
 };
 
 struct dpdk_queue;

@@ -82,10 +82,12 @@ static void dpdk_flush(struct nic_queue *queue)
 	}
 }
 
-static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place)
+/* `kept`: for the most urgent, how many of the lane's places are not counted. */
+static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place, unsigned kept)
 {
-	unsigned room = place->lane ? DPDK_TX_MAX - place->lane->n : loop_room(place->loop);
-	return room > q->open ? room - q->open : 0;
+	unsigned room = place->lane ? DPDK_TX_MAX + DPDK_TX_URGENT - place->lane->n : loop_room(place->loop);
+	unsigned taken = q->open + (place->lane ? kept : 0);
+	return room > taken ? room - taken : 0;
 }
 
 static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
@@ -97,9 +99,9 @@ static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body
 		return -EPIPE;
 	if (__builtin_expect(body_len > place->body_max, 0))
 		return -EMSGSIZE;
-	if (__builtin_expect(!lane_room(q, place), 0)) {
+	if (__builtin_expect(!lane_room(q, place, 0), 0)) {
 		dpdk_flush(queue);
-		if (!lane_room(q, place))
+		if (!lane_room(q, place, 0))
 			return -EAGAIN;
 	}
 	if (__builtin_expect(rte_mempool_generic_get(q->pool, &m, 1, NULL) < 0, 0))
@@ -121,7 +123,7 @@ static uint32_t dpdk_tx_room(struct nic_queue *queue, uint32_t peer)
 	struct dpdk_place *place = place_of(q, peer);
 	if (!place || !place->attached)
 		return 0;
-	unsigned room = lane_room(q, place), mbufs = rte_mempool_avail_count(q->pool);
+	unsigned room = lane_room(q, place, DPDK_TX_URGENT), mbufs = rte_mempool_avail_count(q->pool);
 	return room < mbufs ? room : mbufs;
 }
 
@@ -157,6 +159,12 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	unsigned len = (unsigned)tx->body_len, head = place->path.len;
 	if (__builtin_expect(!place->lane, 0))
 		return commit_loop(q, place, m, tx);
+	/* How urgent it is nobody knew when its place was taken. */
+	if (__builtin_expect(place->lane->n >= DPDK_TX_MAX, 0) && tx->priority < NIC_PRIORITY_MAX) {
+		dpdk_flush(queue);
+		if (place->lane->n >= DPDK_TX_MAX)
+			return -EAGAIN;
+	}
 	q->open--;
 	m->ol_flags = q->tx_flags;
 	frame_write(tx->body - head, &place->path, len, tx->body, q->sum);

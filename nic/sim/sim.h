@@ -239,6 +239,7 @@ struct sim_disturbance {
 	/* Bursts of loss (Gilbert and Elliott): a state that changes with each frame, and what each state loses. */
 	uint32_t burst_begin, burst_end;
 	uint32_t burst_loss; /* while there is a burst; 0 with a burst_begin: all */
+	uint64_t burst_ns;   /* a burst is over by then, however few frames there were to end it; 0: no such end */
 	uint32_t duplicate;  /* a second copy follows */
 	uint32_t reorder;    /* it arrives later by [1, reorder_ns] */
 	uint64_t reorder_ns; /* 0: 10 µs */

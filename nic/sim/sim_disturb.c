@@ -32,14 +32,20 @@ static bool happens(struct sim_disturber *d, enum stream stream, uint32_t chance
 	return chance && sim_random_below(&d->streams[stream], SIM_CERTAIN) < chance;
 }
 
-static bool lost_in_burst(struct sim_disturber *d)
+/* A burst of so many frames takes for ever when nobody sends: time ends it, too. */
+static bool lost_in_burst(struct sim_disturber *d, uint64_t now)
 {
 	const struct sim_disturbance *w = &d->what;
 	if (!w->burst_begin && !d->burst)
 		return false;
 	uint64_t turn = sim_random_below(&d->streams[BURST], SIM_CERTAIN);
 	uint64_t loss = sim_random_below(&d->streams[BURST], SIM_CERTAIN);
-	d->burst = d->burst ? turn >= w->burst_end : turn < w->burst_begin;
+	if (d->burst && w->burst_ns && now - d->burst_at >= w->burst_ns)
+		d->burst = false;
+	bool was = d->burst;
+	d->burst = was ? turn >= w->burst_end : turn < w->burst_begin;
+	if (d->burst && !was)
+		d->burst_at = now;
 	return d->burst && (!w->burst_loss || loss < w->burst_loss);
 }
 
@@ -54,7 +60,7 @@ void sim_disturber_draw(struct sim_disturber *d, const struct sim_packet *p, str
 {
 	const struct sim_disturbance *w = &d->what;
 	for (unsigned i = frames(p); i--;) {
-		bool lost = happens(d, LOSS, w->loss), burst = lost_in_burst(d);
+		bool lost = happens(d, LOSS, w->loss), burst = lost_in_burst(d, p->at->sim->now);
 		if (lost || burst)
 			fate->drop = SIM_DROP_LOSS;
 	}

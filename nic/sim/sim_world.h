@@ -89,6 +89,7 @@ struct sim_disturber {
 	struct sim_random streams[SIM_STREAM_N];
 	bool active; /* anything is not 0 */
 	bool burst;
+	uint64_t burst_at; /* `burst`: when it began */
 };
 
 struct sim_fate {

@@ -126,7 +126,7 @@ static inline uint8_t pattern(uint64_t seq, size_t i)
 }
 
 /* A datagram of `len` bytes, 16 at least: its number, who is to get it, and what follows from them. 0 or -errno. */
-static inline int send_one(struct end *e, unsigned queue, uint32_t peer, uint64_t seq, size_t len)
+static inline int send_urgent(struct end *e, unsigned queue, uint32_t peer, uint64_t seq, size_t len, uint8_t priority)
 {
 	struct nic_tx tx;
 	struct nic_queue *q = e->q[queue];
@@ -137,7 +137,16 @@ static inline int send_one(struct end *e, unsigned queue, uint32_t peer, uint64_
 	memcpy(tx.body, head, sizeof head);
 	for (size_t i = sizeof head; i < len; i++)
 		tx.body[i] = pattern(seq, i);
-	return q->ops->tx_commit(q, &tx);
+	tx.priority = priority;
+	error = q->ops->tx_commit(q, &tx);
+	if (error)
+		q->ops->tx_cancel(q, &tx);
+	return error;
+}
+
+static inline int send_one(struct end *e, unsigned queue, uint32_t peer, uint64_t seq, size_t len)
+{
+	return send_urgent(e, queue, peer, seq, len, 0);
 }
 
 static inline bool is_whole(const struct nic_pkt *pkt, uint64_t *seq)

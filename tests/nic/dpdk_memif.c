@@ -237,6 +237,13 @@ static void case_full(void)
 	REQUIRE(c.caps.rx_slots >= 64 && c.caps.rx_slots <= 1024);
 	REQUIRE(send_one(&c, 0, peer, seq, 16) == -EAGAIN);
 	REQUIRE(c.q[0]->ops->tx_room(c.q[0], peer) == 0);
+	/* Some places are kept for the most urgent, and for nobody else. */
+	REQUIRE(send_urgent(&c, 0, peer, seq, 16, NIC_PRIORITY_MAX - 1) == -EAGAIN);
+	uint64_t others = seq;
+	while (send_urgent(&c, 0, peer, seq, 16, NIC_PRIORITY_MAX) == 0)
+		seq++;
+	REQUIRE(seq - others >= 16 && seq - others <= 64);
+	REQUIRE(c.q[0]->ops->tx_room(c.q[0], peer) == 0);
 	REQUIRE(c.q[0]->ops->deadline(c.q[0]) != UINT64_MAX);
 	/* Nothing more is sent: what waits leaves by being received, and retried by recv(). */
 	while (expected < seq) {
@@ -264,7 +271,7 @@ static void case_released(void)
 	struct end s, c;
 	struct nic_addr to;
 	struct nic_tx open[2048];
-	unsigned n = 0, again = 0;
+	unsigned n = 0, again = 0, all;
 	name_args("");
 	end_open(&s, server_args, 1);
 	end_open(&c, client_args, 1);
@@ -274,14 +281,16 @@ static void case_released(void)
 	struct nic_queue *q = c.q[0];
 	while (q->ops->tx_reserve(q, peer, 100, &open[n]) == 0)
 		n++;
-	REQUIRE(n == c.caps.slots && c.caps.reap_ns == 0);
+	/* And those that are kept for the most urgent. */
+	REQUIRE(n >= c.caps.slots && n <= c.caps.slots + 64 && c.caps.reap_ns == 0);
+	all = n;
 	while (n)
 		q->ops->tx_cancel(q, &open[--n]);
 	REQUIRE(send_one(&c, 0, peer, 2, 100) == 0);
 	flush(&c, 0);
 	while (q->ops->tx_reserve(q, peer, 100, &open[again]) == 0)
 		again++;
-	REQUIRE(again == c.caps.slots);
+	REQUIRE(again == all);
 	while (again)
 		q->ops->tx_cancel(q, &open[--again]);
 	s.ops->close(s.port);

@@ -62,6 +62,7 @@ static void expect_idle(unsigned n)
 	for (unsigned e = 0; e < 2; e++) {
 		const struct link_queue *q = queue_of(e);
 		cr_assert_eq(q->rings_n, 0u, "end %u: %u sets are taken", e, q->rings_n);
+		cr_assert_eq(q->owing_n, 0u, "end %u: %u are owed something", e, q->owing_n);
 		cr_assert_eq(q->actives_n, 0u, "end %u: %u peers are active", e, q->actives_n);
 		cr_assert_eq(q->in_bytes, 0u);
 		cr_assert_null(q->backlog_first);
@@ -263,6 +264,38 @@ Test(link_many, sets_go_round)
 	cr_assert_leq(queue_of(0)->rings_carved, carved + 16);
 	settle();
 	expect_idle(3000);
+}
+
+/* Many send one message each. Expect them to be looked at no more while they are only owed an acknowledgement, and each
+ * to get it when it is due, and not twice, or with what is sent there in between. */
+Test(link_many, owed_without_a_look)
+{
+	enum { N = 30, AGAIN = 10 };
+	forget_calls();
+	connect_many(N);
+	settle();
+	bench.step_ns = 4000;
+	const struct link_queue *q = queue_of(1);
+	for (unsigned i = 0; i < N; i++)
+		cr_assert_eq(bench_send(0, at[0][i], 0, 8), 0);
+	uint64_t until = bench.now + FAR_LINK_ACK_NS + 30 * bench.step_ns;
+	bool put_away = false, spoken = false;
+	while (bench.now < until) {
+		bench_turn();
+		put_away |= q->actives_n == 0 && q->owing_n == N;
+		for (unsigned i = 0; put_away && !spoken && i < AGAIN; i++)
+			cr_assert_eq(bench_send(1, at[1][i], 0, 8), 0);
+		spoken |= put_away;
+	}
+	cr_assert(put_away);
+	cr_assert_eq(q->owing_n, 0u);
+	for (unsigned i = 0; i < N; i++) {
+		const struct link_peer *p = port_of(1)->peers[at[1][i]], *sender = port_of(0)->peers[at[0][i]];
+		cr_assert(!p->owed && sender->una == sender->next, "%u", i);
+	}
+	cr_assert_eq(atomic_load(&queue_of(0)->resent), 0u);
+	settle();
+	expect_idle(N);
 }
 
 /* Connections end, and others begin in their places, while messages are under way. Expect the places to be used again,

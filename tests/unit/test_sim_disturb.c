@@ -123,6 +123,41 @@ Test(sim_disturb, bursts_of_loss)
 	cr_assert(near(h.dropped[SIM_DROP_LOSS], s.dropped[SIM_DROP_LOSS] / 2, 20));
 }
 
+/* However few packets there are to end it, time does; and a burst that is short of that is as it was. */
+Test(sim_disturb, a_burst_ends_by_time)
+{
+	const struct sim_disturbance endless = {.burst_begin = SIM_CERTAIN, .burst_end = 0};
+	struct sim_disturbance bursts = endless;
+	uint64_t seq;
+	bool intact;
+	sb_open(2);
+	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(up_of(0), &endless), 0);
+	cr_assert_eq(sb_send(0, at_1, 0, 64), 0);
+	/* Begins with this packet; none begins any more. */
+	sb_run(1000000);
+	bursts.burst_begin = 1;
+	bursts.burst_ns = 5000000;
+	cr_assert_eq(sim_link_disturb(up_of(0), &bursts), 0);
+	for (unsigned i = 1; i <= 3; i++) {
+		cr_assert_eq(sb_send(0, at_1, i, 64), 0);
+		sb_run(1000000);
+	}
+	cr_assert(!sb_take(1, &seq, &intact));
+	sb_run(2000000);
+	cr_assert_eq(sb_send(0, at_1, 4, 64), 0);
+	sb_run(1000000);
+	cr_assert(sb_take(1, &seq, &intact) && seq == 4);
+	cr_assert_eq(balanced().dropped[SIM_DROP_LOSS], 4);
+	sb_fini();
+	sb_init();
+	/* In a stream of 1.1 ms for a hundred packets that is long. */
+	const struct sim_disturbance counted = {
+		.burst_begin = SIM_CERTAIN / 2000, .burst_end = SIM_CERTAIN / 20, .burst_ns = 10000000};
+	stream_with(&counted);
+	cr_assert_eq(balanced().dropped[SIM_DROP_LOSS], 243);
+}
+
 Test(sim_disturb, duplicates)
 {
 	const struct sim_disturbance twice = {.duplicate = PERCENT};

@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# What DSCP the packets of two workers carry, on a virtual cable between two network namespaces: over udp and over dpdk on
+# af_packet, over IPv4 and IPv6.
+# usage: dscp_veth.sh FARCALL PROTOCOL.md [DPDK: yes or no]
+set -u
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
+
+# Who is not root is root of a user namespace.
+if [ "$(id -u)" -ne 0 ] && [ -z "${FAR_TEST_INSIDE:-}" ]; then
+	if ! unshare -Urn true 2>/dev/null; then
+		echo "SKIP: dscp_veth: missing right: user namespaces for an unprivileged user"
+		echo "0 passed, 0 failed, 1 skipped"
+		exit 0
+	fi
+	FAR_TEST_INSIDE=1 exec unshare -Urn sh "$0" "$@"
+fi
+
+. "$here/cases.sh"
+farcall=$1
+protocol=$2
+dpdk=${3:-yes}
+for tool in ip tcpdump; do
+	if ! command -v $tool >/dev/null; then
+		skip dscp_veth "the package of $tool"
+		finish
+	fi
+done
+export FAR_RUNTIME_DIR="$dir/runtime"
+mkdir -m 700 "$FAR_RUNTIME_DIR"
+
+# Namespaces, each held by a process that does nothing: they end with the test, or a while after it was killed.
+holders=
+others= # started in the background
+cleanup() {
+	# shellcheck disable=SC2086 # numbers
+	[ -z "$others$holders" ] || kill $others $holders 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+is_apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+new_ns() { # leaves its holder in $ns
+	unshare -n sleep $((5 * guard_s)) &
+	ns=$!
+	holders="$holders $ns"
+	eventually is_apart "$ns"
+}
+at() { # holder, command...
+	where=$1
+	shift
+	nsenter -t "$where" -n "$@"
+}
+interface() { # holder, number
+	at "$1" ip addr add "10.91.9.$2/24" dev far0
+	at "$1" ip addr add "fd91:9::$2/64" dev far0 nodad
+	at "$1" ip link set far0 up
+	at "$1" ip link set lo up
+}
+
+new_ns
+a=$ns
+new_ns
+b=$ns
+if ! ip link add far0 netns "$a" type veth peer name far0 netns "$b"; then
+	skip dscp_veth "to make a veth pair"
+	finish
+fi
+is_up() { at "$1" ip link show far0 | grep -q 'state UP'; }
+interface "$a" 1
+interface "$b" 2
+eventually is_up "$a" && eventually is_up "$b"
+
+listens() { grep -q 'listening on' "$dir/serve" 2>/dev/null; }
+captures_at() { grep -q 'listening on' "$dir/tcpdump.$1" 2>/dev/null; }
+capturing() { captures_at a && captures_at b; }
+capture() { # name, holder: what comes in there; who sends past the queues of the kernel is not seen where it sends
+	nsenter -t "$2" -n tcpdump -i far0 -Q in -U -s 256 -B 65536 -w "$dir/pcap.$1" udp >"$dir/tcpdump.$1" 2>&1 </dev/null &
+	captures="$captures $!"
+	others="$others $!"
+}
+
+# What was seen has been written: the files do not grow any more.
+settled() {
+	sizes=$(cat "$dir"/pcap.* | wc -c)
+	sleep 0.5
+	[ "$sizes" = "$(cat "$dir"/pcap.* | wc -c)" ]
+}
+
+# Calls of all lengths from a to b, with what is on the cable in $dir/pcap.*. Segmentation is left to the sender: the kernel
+# would show what it has not cut yet.
+look() { # nic, listen, 4 or 6, what dscp_seen.py is told beside
+	captures=
+	rm -f "$dir"/tcpdump.* "$dir/serve"
+	capture a "$a"
+	capture b "$b"
+	eventually capturing
+	nsenter -t "$b" -n env FAR_LISTEN="$2" timeout -k 3 "$guard_s" "$farcall" perf serve --listen 10.91.9.2:7722 --nic "$1" --security none \
+		--timeout 20 >"$dir/serve" 2>&1 </dev/null &
+	server=$!
+	others="$others $server"
+	eventually listens
+	bounded nsenter -t "$a" -n env FAR_LISTEN="$2" "$farcall" perf bandwidth --connect 10.91.9.2:7722 --nic "$1" --security none \
+		--bytes 32,6K,40K,1M --depth 2 --seconds 0.1s
+	measured=$rc
+	[ $measured -eq 0 ] || kill "$server"
+	wait "$server"
+	eventually settled
+	# shellcheck disable=SC2086 # numbers
+	kill $captures
+	# shellcheck disable=SC2086
+	wait $captures
+	if [ $measured -eq 0 ]; then
+		bounded python3 "$here/dscp_seen.py" "$protocol" "$dir/pcap.a" "$dir/pcap.b" "$3" ${4:-}
+		cat "$dir/out"
+	else
+		cat "$dir/serve" >>"$dir/err"
+	fi
+}
+
+
+# Whoever keeps the cores busy may keep a capture from all that was there: then it says so, and there is another one.
+all_captured() { ! grep -h 'dropped by' "$dir"/tcpdump.* | grep -qv '^0 '; }
+seen() { # case, and as of look
+	name=$1
+	shift
+	for _ in 1 2 3 4 5; do
+		look "$@"
+		all_captured && break
+		echo "$name: not all was captured; again"
+	done
+	ok "$name" $rc
+}
+
+seen "udp, IPv4" udp:gso=0 10.91.9.0/24 4
+seen "udp, IPv6" udp:gso=0 fd91:9::/64 6
+seen "udp, IPv4, off" udp:gso=0,dscp=off 10.91.9.0/24 4 off
+if [ "$dpdk" = yes ]; then
+	seen "af_packet, IPv4" dpdk:net_af_packet0,iface=far0 10.91.9.0/24 4
+	seen "af_packet, IPv6" dpdk:net_af_packet0,iface=far0 fd91:9::/64 6
+	seen "af_packet, IPv6, off" dpdk:net_af_packet0,iface=far0,dscp=off fd91:9::/64 6 off
+fi
+finish
