@@ -2,6 +2,7 @@
 # shellcheck shell=sh
 # The reference's tests, over RDMA devices or network cards: four workers each time.
 # usage: conformance.sh verbs [WHICH]          by soft-RoCE on loopback
+#        conformance.sh iwarp [WHICH]          by siw, with vm.sh's --siw
 #        conformance.sh cards DRIVER [WHICH]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
 # WHICH: "all", 5 minutes by soft-RoCE and more than 25 over cards; or a pattern of Criterion's, '@(A*|B*)/*'. Else those
 # of CI. What each test has come to is in $VM_RUN, so that a run that is ended has told what it did.
@@ -16,6 +17,17 @@ verbs)
 	at_once=2
 	modprobe rdma_rxe && rdma link add rxe0 type rxe netdev lo
 	ok "soft-RoCE on loopback" $?
+	;;
+iwarp)
+	unset FAR_MODULE_DIR
+	some='@(C1|G1|I1)/*'
+	at_once=2
+	# shellcheck disable=SC3045 # dash has it
+	ulimit -l unlimited
+	modprobe -a siw rdma_ucm veth && ip link add veth0 type veth peer name veth1 && ip link set veth0 up &&
+		ip link set veth1 up && ip addr add 10.9.0.1/24 dev veth0 && rdma link add siw0 type siw netdev veth0
+	ok "siw on an interface of this host" $?
+	export FAR_CONFORM_OPEN=1
 	;;
 cards)
 	driver=$1
@@ -36,20 +48,23 @@ some=${1:-$some}
 [ "$some" != all ] || some='*'
 guard_s=3000
 results=$VM_RUN/results-$VM_PLAN_N
+over=$kind
+[ "$kind" != iwarp ] || over=verbs
 mkdir "$results"
-bounded sh "$VM_TOP/tests/conformance/conformance.sh" "$kind" "$VM_BUILD/tests/conformance/conformance" "$results" \
+bounded sh "$VM_TOP/tests/conformance/conformance.sh" "$over" "$VM_BUILD/tests/conformance/conformance" "$results" \
 	--jobs "$at_once" --filter "$some"
 cp "$dir/out" "$VM_RUN/conformance-$kind"
 cat "$dir/err" >>"$VM_RUN/conformance-$kind"
 did "the reference's tests"
 # One that passed has written so; one that was cut short has not.
-passed=$(grep -l '^passed$' -r "$results/$kind" | wc -l)
-failed_n=$(grep -L '^passed$' -r "$results/$kind" | wc -l)
-for r in $(grep -L '^passed$' -r "$results/$kind"); do
+passed=$(grep -l '^passed$' -r "$results/$over" | wc -l)
+failed_n=$(grep -L '^passed$' -r "$results/$over" | wc -l)
+for r in $(grep -L '^passed$' -r "$results/$over"); do
 	log "failed: ${r##*/}"
 done
 log "$passed of the reference's tests passed, $failed_n failed"
 [ "$passed" -ge 10 ] && [ "$failed_n" -eq 0 ]
 ok "all of those that were chosen passed" $?
 [ "$kind" != verbs ] || rdma link delete rxe0
+[ "$kind" != iwarp ] || { rdma link delete siw0 && ip link del veth0; }
 finish
