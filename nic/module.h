@@ -10,7 +10,7 @@
 #include "nic/nic.h"
 
 /* Changes with whatever nic/nic.h declares. */
-#define NIC_MODULE_ABI    3u
+#define NIC_MODULE_ABI    4u
 #define NIC_MODULE_SYMBOL "far_nic_module"
 
 struct nic_module {
