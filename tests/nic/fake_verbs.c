@@ -41,6 +41,9 @@ void fake_verbs_reset(void)
 						     .max_ah = 1000,
 						     .max_srq = getenv("FAKE_VERBS_OWN") ? 0 : 1000,
 						     .max_srq_wr = RING,
+						     .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+						     .max_mw = getenv("FAKE_VERBS_NO_WINDOWS") ? 0 : 65536,
+						     .max_qp_rd_atom = 16,
 						     .phys_port_cnt = 1};
 	fake_verbs.port = (struct ibv_port_attr){.max_mtu = IBV_MTU_4096,
 						 .active_mtu = IBV_MTU_1024,

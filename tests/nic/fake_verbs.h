@@ -3,7 +3,7 @@
  * A libibverbs of the tests' own, linked in place of the real one: a device whose queue pairs are UDP sockets of
  * loopback, numbered by their ports, so it also works between processes. What it does, and does wrong, is said in
  * `fake_verbs`. Keys are checked as a device does; packets for whom no buffer is posted are lost. Connections read each
- * other's memory through windows of type 2 (fake_rdma.c), once `limits` say that there are such.
+ * other's memory through windows of type 2 (fake_rdma.c).
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
