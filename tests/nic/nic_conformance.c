@@ -165,6 +165,7 @@ static const struct test_case datagram_cases[] = {
 	{"cancel", case_datagram_cancel},
 	{"open side by side", case_datagram_side_by_side},
 	{"bulk", case_bulk},
+	{"bulk ranges", case_bulk_ranges},
 	{"several places to one address", case_places},
 	{"strangers and self", case_strangers},
 	{"several queues", case_place_queues},
