@@ -82,6 +82,8 @@ void verbs_bulk_bury(struct verbs_conn *c);
 
 /* ---- bulk_open.c: control core ---- */
 
+/** Those without which nothing of ours is read by others: enough for a connection. */
+bool verbs_has_windows(const struct ibv_device_attr *limits);
 /** Can the device do what bulk= asks for? */
 int verbs_bulk_check(const struct verbs_port *p, struct nic_err *err);
 int verbs_bulk_open(struct verbs_queue *q, struct nic_err *err);

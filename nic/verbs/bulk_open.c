@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_windows(const struct verbs_port *p)
+bool verbs_has_windows(const struct ibv_device_attr *limits)
 {
-	return p->limits.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
-	       p->limits.max_mw >= (int)VERBS_WINDOWS;
+	return limits->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
+	       limits->max_mw >= (int)VERBS_WINDOWS;
 }
 
 int verbs_bulk_check(const struct verbs_port *p, struct nic_err *err)
@@ -19,7 +19,7 @@ int verbs_bulk_check(const struct verbs_port *p, struct nic_err *err)
 			err, -EPROTONOSUPPORT,
 			"verbs: bulk= is of RoCE v2 with datagrams, %s %s: leave bulk= out, all goes by packets",
 			p->on.device, p->on.rc ? "sends by connections" : "is InfiniBand");
-	if (!has_windows(p))
+	if (!verbs_has_windows(&p->limits))
 		return verbs_error(
 			err, -EOPNOTSUPP,
 			"verbs: %s has no memory windows of type 2, without which nothing of ours is read by "

@@ -169,6 +169,8 @@ contract)
 bulk)
 	modprobe rdma_ucm
 	add rxe0 dummy0
+	info
+	shows "info: bulk" out 'rxe0: memory windows of type 2; bulk='
 	ulimit -l unlimited
 	contract --open --args rxe0,bulk=65536 --case bulk --case sizes --case 'several queues' --case 'two processes'
 	has out '^bulk: ok'
