@@ -24,6 +24,7 @@
 #define NIC_HELLO_BYTES_MAX 128 /* of the engine's words in a connection set-up */
 #define NIC_TEXT_BYTES_MAX  320 /* of an error text */
 #define NIC_PEER_NONE       UINT32_MAX
+#define NIC_PEER_BULK       (UINT32_MAX - 1) /* of what recv() says of bulk: struct nic_bulk_ops */
 
 struct nic_port;
 struct nic_queue;
@@ -72,6 +73,7 @@ struct nic_caps {
 	uint64_t reap_ns;          /* what was committed is let go of within this time without further traffic;
 				      0: by tx_commit(), which copies. UINT64_MAX: unbounded, so no zero_copy_tx */
 	uint32_t slots;            /* packets that can be in flight towards one peer, at least, before -EAGAIN */
+	uint64_t bulk_bytes_min;   /* one_sided: what is shorter is better sent in packets */
 	uint32_t rx_slots;  /* packets that a queue holds until recv(), all peers together; 0: many, or unknown */
 	uint32_t peers_max; /* their numbers are below it */
 	uint32_t queues_max;
@@ -118,6 +120,10 @@ struct nic_config {
 	const char *args;   /* the driver's own, what follows ':' in nic=; NULL: none; not kept. A word that it does not
 			       know is -EINVAL, naming it */
 	const char *listen; /* interface name, subnet (a.b.c.d/n, IPv6 too) or address to be reached at; NULL: any */
+	/** The piece of the engine's own memory that is to be registered with a device so that [at, at + len) is, and
+	 * that stays where it is from then on: false, it is none of that. Control core. NULL: there is no such memory.
+	 */
+	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes);
 	const char *advertise; /* address[:port[-port]] to publish instead of what was bound (NAT); NULL: that */
 };
 
@@ -190,6 +196,14 @@ struct nic_port_ops {
 	/** Frees a peer that is detached from its queue, or was never attached: its number may be given again.
 	 * Connected drivers close its connection: the other end sees DOWN. */
 	void (*drop)(struct nic_port *port, uint32_t peer);
+	/**
+	 * Memory that bulk may be read from, and into: pinned and known to the device until mem_unregister(), which
+	 * says -EBUSY while something is under way there. Takes as long as the kernel takes to pin its pages. NULL:
+	 * bulk needs none, or there is none. -ENOMEM (RLIMIT_MEMLOCK, with the remedy), -ENOSPC, -EINVAL: empty, or
+	 * not registered.
+	 */
+	int (*mem_register)(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
+	int (*mem_unregister)(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
 	/** What the driver finds here, and what would help: lines for people, each with its end, whole ones only. NULL:
 	 * it has nothing to tell. Opens nothing for longer than the call. */
 	void (*advice)(char *out, size_t cap);
@@ -238,6 +252,7 @@ struct nic_tx {
 };
 
 struct nic_raw_ops;
+struct nic_bulk_ops;
 
 /** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those
  * named. */
@@ -302,7 +317,8 @@ struct nic_queue_ops {
 	/** A packet to this peer is to come in a moment: has the caches fetch what that looks at. No other effect.
 	 * NULL: what that is lies where it was looked at for others. */
 	void (*expect)(struct nic_queue *q, uint32_t peer);
-	const struct nic_raw_ops *raw; /* NULL: there is no device below */
+	const struct nic_raw_ops *raw;   /* NULL: there is no device below */
+	const struct nic_bulk_ops *bulk; /* NULL: without caps.one_sided */
 };
 
 /**
@@ -316,6 +332,41 @@ struct nic_raw_ops {
 	/** Takes up to `max` packets from the device; how many of them were raw ones, `last` the number of the last.
 	 * All others are lost. */
 	unsigned (*rx)(struct nic_queue *q, unsigned max, uint64_t *last);
+};
+
+/** What a peer is handed of memory that is exposed to it: it travels in the engine's words. */
+struct nic_bulk_key {
+	uint64_t key, addr; /* the driver's; from a peer not to be trusted, but by read() */
+};
+
+/** Comes by recv() as a packet of NIC_PEER_BULK without head and body: body_len is this, cookie expose()'s or read()'s
+ * `user`. It is not released. */
+enum nic_bulk_event {
+	NIC_BULK_EXPOSED = 1, /* the peer can read it from now on */
+	NIC_BULK_WITHDRAWN,   /* nobody can any more: asked for, or the connection that it was of is over */
+	NIC_BULK_READ,        /* all bytes are there */
+	NIC_BULK_READ_FAILED  /* some may be: nothing writes there any more. Another try may fail likewise */
+};
+
+/**
+ * Bulk without packets: who has the bytes exposes them to one peer, who is to have them reads. Only what was exposed
+ * can be read, by the peer that it was exposed to, until it is withdrawn. What is said of time-outs, access or a
+ * connection that breaks comes as an event: WITHDRAWN for each expose(), READ or READ_FAILED for each read(), once, and
+ * the memory is the driver's until then. By the holder of the queue's shard; none blocks.
+ */
+struct nic_bulk_ops {
+	/** Lets the peer read at[0, len): `*key` is for it, from EXPOSED on. -EAGAIN: not now; a connection is being
+	 * made, memory registered, or too much is exposed. -EOPNOTSUPP: the peer has no bulk. -ENOMEM: the memory is
+	 * not registered and cannot be. -EPIPE, -EINVAL. */
+	int (*expose)(struct nic_queue *q, uint32_t peer, const void *at, uint64_t len, uint64_t user, uint32_t *handle,
+		      struct nic_bulk_key *key);
+	/** WITHDRAWN follows, unless it has come. */
+	void (*withdraw)(struct nic_queue *q, uint32_t handle);
+	/** Reads `len` bytes from `offset` on of what was exposed there with this key. -EAGAIN: too many are under way:
+	 * one of their events is to be waited for. -ENOTCONN: there is no such connection (any more). -ENOMEM: `to` is
+	 * not registered (yet). -EPIPE, -EINVAL, -EOPNOTSUPP. */
+	int (*read)(struct nic_queue *q, uint32_t peer, const struct nic_bulk_key *key, uint64_t offset, void *to,
+		    uint32_t len, uint64_t user);
 };
 
 /** `remote_queue` of connect() for datagram drivers that steer by hash. */

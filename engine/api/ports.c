@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "link/link.h"
 #include "shard/shard.h"
+#include "xcore/region.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -122,6 +123,7 @@ static int open_one(const struct ports_config *config, const char *name, const c
 				 .queues = config->queues,
 				 .head_bytes = shm ? sizeof(struct shm_head) : 0,
 				 .args = args,
+				 .memory_piece = region_piece,
 				 .listen = shm ? NULL : config->listen,
 				 .advertise = shm ? NULL : config->advertise};
 	if (!ops)

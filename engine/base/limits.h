@@ -158,6 +158,11 @@
 /* Freed pages that are kept for the next large payload: enough that a stream of messages of 16 MiB faults its pages
  * once, little enough that nobody misses it. */
 #define FAR_MEMORY_RETAINED_MAX (UINT64_C(64) << 20)
+/* What is registered with a device at once: large, as each takes a system call and a place in the device's tables, and
+ * small beside the memory of a machine, as all of it is pinned. And the longest message with its head, which may begin
+ * at the end of one. */
+#define FAR_MEMORY_PIECE      (UINT64_C(64) << 20)
+#define FAR_MEMORY_PIECE_MORE (UINT64_C(18) << 20)
 
 /* Alignment of memory that may be asked for: the largest huge page. */
 #define FAR_MEMORY_ALIGN_MAX (UINT64_C(1) << 30)

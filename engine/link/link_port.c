@@ -188,6 +188,16 @@ static int link_fd(const struct nic_port *port)
 	return port_of(port)->epoll_fd;
 }
 
+static int link_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	return port_of(port)->lower->ops->mem_register(port_of(port)->lower, base, bytes, err);
+}
+
+static int link_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	return port_of(port)->lower->ops->mem_unregister(port_of(port)->lower, base, bytes, err);
+}
+
 /* ---- open and close ---- */
 
 /* Zeros. Of a port's and a queue's tables only the pages that are used become memory. */
@@ -346,6 +356,10 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	p->ops.step = link_step;
 	p->ops.fd = link_fd;
 	p->ops.drop = link_drop;
+	if (lower->ops->mem_register) {
+		p->ops.mem_register = link_mem_register;
+		p->ops.mem_unregister = link_mem_unregister;
+	}
 	p->base.ops = &p->ops;
 	p->queue_ops = link_queue_ops;
 	p->queue_ops.raw = &link_raw_ops;

@@ -48,6 +48,17 @@ uint64_t region_slabs(void);
 /** Bytes reserved; 0 before. Any thread, any time. */
 uint64_t region_reserved(void);
 
+/**
+ * What is to be registered with a device so that [at, at + len) of the region is: the committed part of a piece of
+ * FAR_MEMORY_PIECE bytes, and what a message that begins in it may have beyond it. From then on none of its pages is
+ * given to the system. false: not of the region, longer than FAR_MEMORY_PIECE_MORE, or pages are being given away right
+ * now: to be asked again. Slow path, any thread.
+ */
+bool region_piece(const void *at, size_t len, void **base, size_t *bytes);
+/** May these pages be given to the system? true: until region_purge_end(), which must follow soon. Any thread. */
+bool region_purge_begin(const void *at, uint64_t bytes);
+void region_purge_end(void);
+
 static inline bool region_holds(const void *p)
 {
 	return (uintptr_t)p - (uintptr_t)region.base < region.bytes;

@@ -87,10 +87,14 @@ static void backed_set(uint64_t at, uint64_t pages, bool to)
 		backed[at / 64] = to ? backed[at / 64] | mask(at, end) : backed[at / 64] & ~mask(at, end);
 }
 
-/* Gives the pages to the system. Without the lock: they are the caller's. */
+/* Gives the pages to the system, unless a device knows them. Without the lock: they are the caller's. */
 static bool purge(uint64_t at, uint64_t pages)
 {
-	return madvise(address(at), pages << region.page_shift, MADV_DONTNEED) == 0;
+	if (!region_purge_begin(address(at), pages << region.page_shift))
+		return false;
+	bool gone = madvise(address(at), pages << region.page_shift, MADV_DONTNEED) == 0;
+	region_purge_end();
+	return gone;
 }
 
 /* ---- free runs ---- */
@@ -252,7 +256,7 @@ void runs_free(void *p, size_t bytes)
 	bool keep = (backed_n + pages) << region.page_shift <= FAR_MEMORY_RETAINED_MAX;
 	if (!keep) {
 		pthread_mutex_unlock(&lock);
-		keep = !purge(at, pages); /* locked memory (mlockall) stays */
+		keep = !purge(at, pages); /* locked memory (mlockall), and a device's, stays */
 		pthread_mutex_lock(&lock);
 	}
 	if (keep)

@@ -53,10 +53,11 @@ void verbs_address_set(struct verbs_port *p)
 	if (verbs_gid_is_loopback(b->gid))
 		b->where = where_loopback();
 	for (unsigned i = 0; i < p->queues_n; i++) {
-		b->queue[i].qpn = p->rc ? p->queues[i]->rc_qpn : p->queues[i]->qp->qp_num;
+		b->queue[i].qpn = p->queues[i]->rc_qpn;
 		b->queue[i].qkey = p->queues[i]->qkey;
 	}
-	b->service = p->rc ? p->rc->service : 0;
+	b->service = p->on.rc ? p->rc->service : 0;
+	b->bulk = p->rc && !p->on.rc ? p->rc->service : 0;
 	snprintf(b->name, sizeof b->name, "%.23s", p->on.device);
 }
 
@@ -80,6 +81,8 @@ static bool is_plausible(const struct verbs_blob *b)
 			: b->lid == 0 || b->lid >= 0xc000) /* multicast */
 		return false;
 	if (b->service > UINT16_MAX || (b->service && !b->ethernet) || (iwarp && !b->service))
+		return false;
+	if (b->bulk > UINT16_MAX || b->zero || (b->bulk && (b->service || !b->ethernet)))
 		return false;
 	for (unsigned i = 0; i < b->queues; i++)
 		if (b->queue[i].qpn < 2 || b->queue[i].qpn >= VERBS_QPN_MULTICAST ||

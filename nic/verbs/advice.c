@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What `farcall info` tells of RDMA devices; where there are none probe() says why. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -118,6 +118,10 @@ static void tell_device(struct page *page, struct ibv_device *device)
 	} else {
 		line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
 		     limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
+		line(page,
+		     verbs_has_windows(&limits) ? "%s: memory windows of type 2; bulk= lets others read messages"
+						: "%s: no memory windows of type 2; all goes by packets",
+		     name);
 		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
 			tell_port(page, context, name, port, iwarp, gids, n);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** nic=verbs:DEVICE[,KEY=VALUE…] */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -73,6 +73,11 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 	} else if (strcmp(key, "connections") == 0) {
 		if (number(value, VERBS_CONNS_MIN, VERBS_CONNS_MAX, &a->connections))
 			return bad_key(err, key, value, "connections of a queue at once, 2 to 1024");
+	} else if (strcmp(key, "bulk") == 0) {
+		a->bulk = 0;
+		if (strcmp(value, "off") != 0 && number(value, VERBS_BULK_MIN, VERBS_BULK_MAX, &a->bulk))
+			return bad_key(err, key, value,
+				       "off, or bytes from which on messages are read, 16384 to 16777216");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
@@ -82,7 +87,7 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 	} else {
 		return verbs_error(err, -EINVAL,
 				   "verbs: \"%.60s\" is none of device, port, gid, rx_slots, mtu, rc, connections, "
-				   "dscp, sl: " FORM,
+				   "bulk, dscp, sl: " FORM,
 				   key);
 	}
 	return 0;

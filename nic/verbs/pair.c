@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The queue pair, its completion queues, and its way through their states. Control core. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -80,14 +80,16 @@ int verbs_pair_open(struct verbs_queue *q, struct nic_err *err)
 	struct verbs_port *p = q->port;
 	int error = open_cqs(q, err);
 	if (!error)
-		error = q->rc ? verbs_rcq_open(q, err) : open_qp(q, err);
+		error = p->on.rc ? verbs_rcq_open(q, err) : open_qp(q, err);
+	if (!error && q->rc && !p->on.rc)
+		error = verbs_bulk_open(q, err);
 	if (error)
 		return error;
 	q->mr = ibv_reg_mr(p->pd, q->memory, q->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (!q->mr)
 		return verbs_cannot_lock(p->on.device, q->memory_bytes, p->queues_n * q->memory_bytes,
 					 errno ? errno : ENOMEM, err);
-	error = q->rc ? 0 : verbs_pair_start(q);
+	error = p->on.rc ? 0 : verbs_pair_start(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s: queue pair %u cannot be set up: %s", p->on.device,
 				   q->qp->qp_num, strerror(-error));
@@ -100,6 +102,7 @@ void verbs_pair_close(struct verbs_queue *q)
 		ibv_destroy_qp(q->qp);
 	if (q->mr)
 		ibv_dereg_mr(q->mr);
+	verbs_bulk_close(q);
 	if (q->tx_cq)
 		ibv_destroy_cq(q->tx_cq);
 	if (q->rx_cq && q->events_unacked)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Port operations. The device is opened here; places to send to are made and reported. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include "farcall/version.h"
 #include "nic/module.h"
@@ -60,12 +60,18 @@ void verbs_port_let_go(struct verbs_port *p)
 		if (p->places[i])
 			memset(p->places[i]->ah, 0, sizeof p->places[i]->ah);
 	verbs_dests_forget(p);
+	verbs_mems_close(p);
 	if (p->pd)
 		ibv_dealloc_pd(p->pd);
 	if (p->on.context)
 		ibv_close_device(p->on.context);
 	p->pd = NULL;
 	p->on.context = NULL;
+	/* Holders that wait for what was under way may tell that it is over. */
+	atomic_store_explicit(&p->is_gone, true, memory_order_release);
+	for (unsigned i = 0; p->mems && i < p->queues_n; i++)
+		if (p->queues[i])
+			verbs_signal(p->queues[i]->event_fd);
 }
 
 static void verbs_close(struct nic_port *port)
@@ -80,6 +86,7 @@ static void verbs_close(struct nic_port *port)
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i])
 			verbs_queue_close(p->queues[i]);
+	free(p->mems);
 	int fds[] = {p->watch_fd, p->event_fd, p->fd};
 	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
@@ -155,14 +162,18 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
 				   strerror(errno));
 	error = verbs_events_open(p, err);
-	if (!error && p->on.rc)
+	if (!error && p->args.bulk)
+		error = verbs_bulk_check(p, err);
+	if (!error && p->args.bulk)
+		error = verbs_mems_open(p, err);
+	if (!error && (p->on.rc || p->args.bulk))
 		error = verbs_rc_open(p, err);
 	for (unsigned i = 0; !error && i < p->queues_n; i++)
 		error = verbs_queue_open(p, i, err);
 	if (error)
 		return error;
 	verbs_address_set(p);
-	return p->rc ? 0 : verbs_resolver_open(p, err);
+	return p->on.rc ? 0 : verbs_resolver_open(p, err);
 }
 
 static int verbs_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -177,6 +188,7 @@ static int verbs_open(const struct nic_config *config, struct nic_port **out, st
 	p->base.ops = &verbs_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
+	p->memory_piece = config->memory_piece;
 	p->fd = p->event_fd = p->watch_fd = -1;
 	p->new_last = &p->new_first;
 	error = open_device(p, config, err);
@@ -216,7 +228,9 @@ static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 		.body_bytes_max = p->mtu,
 		.reap_ns = 0, /* bodies are written where they leave from */
 		.slots = VERBS_TX_SLOTS,
-		.rx_slots = p->rc && p->queues[0]->rc->own ? 1u << VERBS_OWN_SHIFT : p->args.rx_slots,
+		.one_sided = p->args.bulk > 0,
+		.bulk_bytes_min = p->args.bulk,
+		.rx_slots = p->on.rc && p->queues[0]->rc->own ? 1u << VERBS_OWN_SHIFT : p->args.rx_slots,
 		.peers_max = VERBS_PLACES_MAX,
 		.queues_max = VERBS_QUEUES_MAX,
 	};
@@ -306,14 +320,15 @@ static bool lead(struct verbs_port *p, struct verbs_place *place, struct verbs_q
 		 unsigned remote_queue)
 {
 	place->queue = q;
-	if (!p->rc) {
+	if (!p->on.rc) {
 		place->dest = verbs_dest_get(p, to, verbs_now());
-		return place->dest != NULL;
+		if (!place->dest || !p->rc || !to->bulk)
+			return place->dest != NULL;
 	}
 	struct verbs_remote *r = verbs_remote_get(q, to->queue[remote_queue].qpn, to->queue[remote_queue].qkey);
 	if (r) {
 		memcpy(r->gid, to->gid, sizeof r->gid);
-		r->service = (uint16_t)to->service;
+		r->service = (uint16_t)(p->on.rc ? to->service : to->bulk);
 	}
 	place->remote = r;
 	return r != NULL;
@@ -399,8 +414,9 @@ static uint64_t verbs_step(struct nic_port *port, uint64_t now, nic_event_fn *ev
 	}
 	if (p->rc) {
 		uint64_t at = verbs_rc_step(p, now);
-		return at < next ? at : next;
+		next = at < next ? at : next;
 	}
+	verbs_mems_step(p, now);
 	uint64_t sweep = verbs_dests_sweep(p, now);
 	return sweep < next ? sweep : next;
 }
@@ -425,6 +441,8 @@ const struct nic_port_ops verbs_port_ops = {
 	.step = verbs_step,
 	.fd = verbs_fd,
 	.drop = verbs_drop,
+	.mem_register = verbs_mem_register,
+	.mem_unregister = verbs_mem_unregister,
 	.advice = verbs_advice,
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Queue operations. */
-#include "nic/verbs/verbs.h"
+#include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <string.h>
@@ -231,6 +231,13 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 	return n;
 }
 
+/* Of a port with bulk: what is to be told of that comes with the packets. */
+static unsigned recv_both(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
+{
+	unsigned n = verbs_recv(queue, pkts, max);
+	return n + verbs_bulk_recv(verbs_queue_of(queue), pkts + n, max - n);
+}
+
 /* Received packets have no cookie. */
 void verbs_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie)
 {
@@ -251,6 +258,13 @@ static void verbs_arm(struct nic_queue *queue)
 		reap(q);
 	if (verbs_enter(q) && ibv_req_notify_cq(q->rx_cq, 0))
 		verbs_break(q);
+}
+
+static void arm_both(struct nic_queue *queue)
+{
+	verbs_arm(queue);
+	if (atomic_load_explicit(&verbs_queue_of(queue)->state, memory_order_acquire) < VERBS_LEAVING)
+		verbs_bulk_arm(verbs_queue_of(queue));
 }
 
 /* What is still armed makes the descriptor readable once more, for nothing. */
@@ -275,9 +289,12 @@ void verbs_wake_clear(struct nic_queue *queue)
 		count = 0;
 	if (atomic_load_explicit(&q->state, memory_order_relaxed) == VERBS_LEFT)
 		return;
-	if (ibv_get_cq_event(q->channel, &cq, &ctx) == 0 && ++q->events_unacked == EVENTS_UNACKED_MAX) {
-		ibv_ack_cq_events(q->rx_cq, q->events_unacked);
-		q->events_unacked = 0;
+	if (ibv_get_cq_event(q->channel, &cq, &ctx))
+		return;
+	uint32_t *unacked = cq == q->rx_cq ? &q->events_unacked : &q->rc->events_unacked;
+	if (++*unacked == EVENTS_UNACKED_MAX) {
+		ibv_ack_cq_events(cq, *unacked);
+		*unacked = 0;
 	}
 }
 
@@ -308,4 +325,24 @@ const struct nic_queue_ops verbs_queue_ops = {
 	.wake_clear = verbs_wake_clear,
 	.wake = verbs_wake,
 	.deadline = verbs_deadline,
+};
+
+const struct nic_queue_ops verbs_bulk_queue_ops = {
+	.attach = verbs_attach,
+	.detach = verbs_detach,
+	.recv = recv_both,
+	.release = verbs_release,
+	.tx_reserve = verbs_tx_reserve,
+	.tx_room = verbs_tx_room,
+	.tx_bytes_max = verbs_tx_bytes_max,
+	.tx_commit = verbs_tx_commit,
+	.tx_cancel = verbs_tx_cancel,
+	.flush = verbs_flush,
+	.arm = arm_both,
+	.disarm = verbs_disarm,
+	.wake_fd = verbs_wake_fd,
+	.wake_clear = verbs_wake_clear,
+	.wake = verbs_wake,
+	.deadline = verbs_deadline,
+	.bulk = &verbs_bulk_ops,
 };

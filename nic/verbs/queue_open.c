@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A queue's memory: all of it is taken here. Control core. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static int open_memory(struct verbs_queue *q)
 /* What of the work requests never changes. */
 static void prepare(struct verbs_queue *q)
 {
-	uint32_t grh = q->rc ? 0 : VERBS_GRH_BYTES;
+	uint32_t grh = q->port->on.rc ? 0 : VERBS_GRH_BYTES;
 	for (uint32_t i = 0; i < q->rx_n; i++) {
 		uint8_t *slot = q->memory + (size_t)i * q->rx_stride;
 		q->rx_sge[i] = (struct ibv_sge){.addr = (uintptr_t)(slot + VERBS_RX_BODY_AT - grh),
@@ -98,7 +98,7 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 		return verbs_error(err, -ENOMEM, "verbs: out of memory");
 	memset(q, 0, sizeof *q);
 	p->queues[index] = q;
-	q->base.ops = p->rc ? &verbs_rc_queue_ops : &verbs_queue_ops;
+	q->base.ops = p->on.rc ? &verbs_rc_queue_ops : p->rc ? &verbs_bulk_queue_ops : &verbs_queue_ops;
 	q->port = p;
 	q->index = (uint16_t)index;
 	q->event_fd = q->epoll_fd = -1;
@@ -113,9 +113,11 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 		error = open_wake(q, err);
 	if (error)
 		return error;
+	if (!p->on.rc)
+		q->rc_qpn = q->qp->qp_num;
 	prepare(q);
 	atomic_init(&q->state, VERBS_RUNS);
-	error = q->rc && q->rc->own ? 0 : verbs_rx_fill(q);
+	error = p->on.rc && q->rc->own ? 0 : verbs_rx_fill(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s takes no %u receive buffers: %s", p->on.device, q->rx_n,
 				   strerror(-error));
@@ -135,6 +137,7 @@ void verbs_queue_close(struct verbs_queue *q)
 	free(q->rx_posted);
 	free(q->rx_wr);
 	free(q->rx_sge);
+	verbs_bulk_free(q);
 	if (q->rc)
 		free(q->rc->conns);
 	free(q->rc);

@@ -87,6 +87,8 @@ enum verbs_conn_state {
 enum verbs_job { JOB_NONE, JOB_CONNECT, JOB_ACCEPT, JOB_CLOSE };
 
 struct verbs_remote;
+struct verbs_bulk;
+struct verbs_bulk_op;
 
 struct verbs_conn {
 	struct verbs_note told;  /* to the holder; first */
@@ -100,6 +102,7 @@ struct verbs_conn {
 	_Atomic uint32_t used;  /* the queue's `tick` of the last packet; the holder's, read by the control core */
 	struct ibv_qp *qp;      /* written by a thread before the holder is told */
 	uint32_t inline_max;
+	struct verbs_bulk *bulk; /* bulk.h; constant. NULL: it is one of packets */
 
 	/* The control core's; with `job` set the thread's, but for what events tell. */
 	struct rdma_cm_id *id;
@@ -159,6 +162,14 @@ struct verbs_rcq {
 	struct verbs_conn *dirty, *unheard, *late; /* late: LEAVE or DEAD, not answered yet */
 	bool emptied;                              /* the receive queue, since the last was added to `late` */
 	struct verbs_remote *waiting, **waiting_last;
+	/* Of bulk. The queue's own are for packets; the holder's but for the first. */
+	struct ibv_cq *cq;
+	uint32_t events_unacked;
+	uint32_t ops_n;                                /* not free */
+	struct verbs_bulk_op *bulk_first, **bulk_last; /* have something to tell */
+	const void *mem_at;                            /* the holder's; the control core's while mem_asked */
+	uint64_t mem_len;
+	_Atomic bool mem_asked;
 	uint16_t slot_next[VERBS_TX_RING];
 	uint16_t slot_conn[VERBS_TX_RING]; /* index of the connection, VERBS_SLOT_NONE */
 	/* A line for each direction, since the other core writes to it; then what the holder writes and the other
@@ -302,6 +313,8 @@ void verbs_rc_reap(struct verbs_queue *q);
 /** The first packet of a connection that was taken: true when it was that. */
 bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn);
 void verbs_rc_broken(struct verbs_conn *c);
+/** A connection is wanted, for bulk: it has been told of when there is one, or forgotten. */
+void verbs_rc_ask(struct verbs_remote *r);
 /** Appends a slot to what its connection, if there is one, sends with the next flush; else it waits for one. */
 void verbs_rc_chain(struct verbs_conn *c, uint16_t slot);
 void verbs_rc_wait(struct verbs_remote *r, uint16_t slot);

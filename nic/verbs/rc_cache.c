@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Remote queues, and which of them have connections. Control core. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,8 @@ static struct verbs_conn *least_used(struct verbs_rcq *rcq, uint64_t now, uint64
 	struct verbs_conn *best = NULL;
 	for (unsigned i = 0; i < rcq->conns_n; i++) {
 		struct verbs_conn *c = &rcq->conns[i];
-		if (c->state != CONN_UP)
+		/* What is exposed or read there is not to be cut short: its sender sees to it that it ends. */
+		if (c->state != CONN_UP || (c->bulk && atomic_load_explicit(&c->bulk->busy, memory_order_relaxed)))
 			continue;
 		if (now < c->up_at + VERBS_KEEP_NS) {
 			*next = c->up_at + VERBS_KEEP_NS < *next ? c->up_at + VERBS_KEEP_NS : *next;

@@ -4,7 +4,7 @@
  * reserved, waits for a connection to its remote queue, or is in the list `out` of a connection until the device, or
  * the connection's death, lets go of it.
  */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <string.h>
 
@@ -20,6 +20,12 @@ static void ask(struct verbs_remote *r)
 {
 	r->is_asked = true;
 	verbs_ask(r->queue, r->queue->rc, &r->asked);
+}
+
+void verbs_rc_ask(struct verbs_remote *r)
+{
+	if (!r->is_asked)
+		ask(r);
 }
 
 void verbs_rc_wait(struct verbs_remote *r, uint16_t slot)
@@ -158,6 +164,10 @@ static void take_completion(struct verbs_queue *q, const struct ibv_wc *wc)
 {
 	uint16_t slot = (uint16_t)wc->wr_id, index = (uint16_t)(wc->wr_id >> 16);
 	struct verbs_conn *c = index < q->rc->conns_n ? &q->rc->conns[index] : NULL;
+	if (c && c->bulk && wc->wr_id >> 32 == c->life) {
+		verbs_bulk_completed(c, wc);
+		return;
+	}
 	if (!c || wc->wr_id >> 32 != c->life || slot >= VERBS_TX_RING || q->rc->slot_conn[slot] != index) {
 		verbs_count(&q->counters.malformed, 1);
 		return;
@@ -167,10 +177,15 @@ static void take_completion(struct verbs_queue *q, const struct ibv_wc *wc)
 		verbs_rc_broken(c);
 }
 
+static struct ibv_cq *cq_of(const struct verbs_queue *q)
+{
+	return q->rc->cq ? q->rc->cq : q->tx_cq;
+}
+
 void verbs_rc_reap(struct verbs_queue *q)
 {
 	struct ibv_wc wc[VERBS_BURST];
-	int n = ibv_poll_cq(q->tx_cq, VERBS_BURST, wc);
+	int n = ibv_poll_cq(cq_of(q), VERBS_BURST, wc);
 	for (int i = 0; i < n; i++)
 		take_completion(q, &wc[i]);
 }
@@ -179,7 +194,7 @@ static void reap_all(struct verbs_queue *q)
 {
 	struct ibv_wc wc[VERBS_BURST];
 	int n;
-	while ((n = ibv_poll_cq(q->tx_cq, VERBS_BURST, wc)) > 0)
+	while ((n = ibv_poll_cq(cq_of(q), VERBS_BURST, wc)) > 0)
 		for (int i = 0; i < n; i++)
 			take_completion(q, &wc[i]);
 }
@@ -218,7 +233,7 @@ bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 /* Of one that was taken, when it is first told of, be it that it is to be left: its first packet may have come. */
 static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
 {
-	if (c->active || c->is_known)
+	if (c->active || c->is_known || c->bulk)
 		return;
 	c->is_known = c->is_unheard = true;
 	c->qpn = c->qp->qp_num; /* the pair itself is gone before its last completion is taken */
@@ -232,6 +247,11 @@ static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 	if (c->is_ready || atomic_load_explicit(&c->broken, memory_order_relaxed))
 		return;
 	c->is_ready = true;
+	if (c->bulk) {
+		put_to_use(c);
+		c->remote->is_asked = false;
+		return;
+	}
 	if (!q->tx_free_n) {
 		verbs_rc_reap(q);
 		if (!q->tx_free_n && q->rc->waiting && q->rc->waiting != c->remote)
@@ -300,6 +320,8 @@ static bool bury(struct verbs_queue *q, struct verbs_conn *c, bool between)
 		c->is_dead = true;
 		reap_all(q); /* what is still there has its number */
 		let_go(q, c, VERBS_SLOT_NONE);
+		if (c->bulk)
+			verbs_bulk_bury(c);
 	}
 	if ((q->rc->own || c->is_unheard) && !between)
 		return false;
@@ -329,8 +351,11 @@ static void take_conn(struct verbs_queue *q, struct verbs_conn *c, bool between)
 	case CONN_DEAD:
 		done = bury(q, c, between);
 		break;
-	case CONN_NONE:
 	case CONN_MADE:
+		if (c->bulk)
+			become_ready(q, c);
+		break;
+	case CONN_NONE:
 	case CONN_LEFT:
 		break;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What threads do for connections: queue pairs are made, connected, destroyed. */
-#include "nic/verbs/rc.h"
+#include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,6 +19,12 @@ static int modify(struct verbs_conn *c, enum ibv_qp_state state)
 	int mask = 0;
 	if (cm_of(c)->rdma_init_qp_attr(c->id, &attr, &mask))
 		return errno ? -errno : -EIO;
+	if (c->bulk && state == IBV_QPS_INIT) {
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+		mask |= IBV_QP_ACCESS_FLAGS;
+	}
+	if (c->bulk && state == IBV_QPS_RTR)
+		atomic_store_explicit(&c->bulk->peer_qpn, attr.dest_qp_num, memory_order_relaxed);
 	return -ibv_modify_qp(c->qp, &attr, mask);
 }
 
@@ -53,6 +59,23 @@ static int make_pair(struct verbs_conn *c)
 	return modify(c, IBV_QPS_INIT);
 }
 
+/* It carries no packets. */
+static int make_bulk_pair(struct verbs_conn *c)
+{
+	struct verbs_queue *q = c->queue;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = q->rc->cq,
+		.recv_cq = q->rc->cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = VERBS_BULK_WRS, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	errno = 0;
+	c->qp = ibv_create_qp(q->port->pd, &attr);
+	if (!c->qp)
+		return errno ? -errno : -ENOMEM;
+	int error = verbs_bulk_prepare(c);
+	return error ? error : modify(c, IBV_QPS_INIT);
+}
+
 static int fill_own(struct verbs_conn *c)
 {
 	struct verbs_queue *q = c->queue;
@@ -69,16 +92,23 @@ static int fill_own(struct verbs_conn *c)
 
 static int prepare(struct verbs_conn *c)
 {
-	int error = make_pair(c);
+	int error = c->bulk ? make_bulk_pair(c) : make_pair(c);
 	return !error && c->queue->rc->own ? fill_own(c) : error;
+}
+
+/* Reads that each end may have under way. */
+static uint8_t depth_of(const struct verbs_conn *c)
+{
+	int most = c->queue->port->limits.max_qp_rd_atom;
+	return !c->bulk || most < 1 ? 1 : most < (int)VERBS_READS ? (uint8_t)most : (uint8_t)VERBS_READS;
 }
 
 static struct rdma_conn_param param_of(const struct verbs_conn *c, const struct verbs_words *words)
 {
 	return (struct rdma_conn_param){.private_data = words,
 					.private_data_len = words ? sizeof *words : 0,
-					.responder_resources = 1,
-					.initiator_depth = 1,
+					.responder_resources = depth_of(c),
+					.initiator_depth = depth_of(c),
 					.retry_count = RETRIES,
 					.rnr_retry_count = RNR_RETRIES,
 					.srq = c->queue->rc->srq != NULL,
@@ -126,6 +156,7 @@ static int do_accept(struct verbs_conn *c)
 
 void verbs_conn_destroy(struct verbs_conn *c)
 {
+	verbs_bulk_forget(c);
 	if (c->id && c->qp)
 		cm_of(c)->rdma_disconnect(c->id); /* it fails when there is nobody any more */
 	if (c->qp)

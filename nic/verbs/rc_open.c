@@ -35,7 +35,10 @@ int verbs_rcq_shape(struct verbs_queue *q)
 		c->index = (uint16_t)i;
 		c->out_first = c->out_last = VERBS_SLOT_NONE;
 	}
-	q->rx_n = rcq->own ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;
+	if (!p->on.rc) /* the queue has those of its datagrams */
+		rcq->own = false;
+	else
+		q->rx_n = rcq->own ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;
 	return 0;
 }
 

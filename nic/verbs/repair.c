@@ -62,7 +62,7 @@ int verbs_rx_fill(struct verbs_queue *q)
 	}
 	if (!first)
 		return 0;
-	return q->rc ? -ibv_post_srq_recv(q->rc->srq, first, &bad) : -ibv_post_recv(q->qp, first, &bad);
+	return q->port->on.rc ? -ibv_post_srq_recv(q->rc->srq, first, &bad) : -ibv_post_recv(q->qp, first, &bad);
 }
 
 static void drain(struct ibv_cq *cq)

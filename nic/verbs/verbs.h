@@ -74,6 +74,7 @@ struct verbs_args {
 	unsigned mtu;         /* of a packet's body; 0: the port's */
 	int rc;               /* 1: connections, 0: datagrams; −1: as the device has them */
 	unsigned connections; /* of a queue at once; 0: not said */
+	unsigned bulk;        /* bytes from which on messages are read by the other end; 0: none is */
 	struct nic_dscp dscp;
 	uint8_t sl[VERBS_PRIORITIES]; /* InfiniBand's service levels, by priority */
 };
@@ -101,6 +102,8 @@ struct verbs_blob {
 	uint16_t lid;
 	uint32_t mtu;     /* largest body that is received */
 	uint32_t service; /* rdma_cm's port, of connections; 0: datagrams */
+	uint32_t bulk;    /* likewise of those for bulk beside datagrams; 0: there are none */
+	uint32_t zero;
 	uint8_t gid[16];
 	uint64_t where; /* hash of host and network namespace, when the address is loopback */
 	struct {
@@ -109,9 +112,9 @@ struct verbs_blob {
 	} queue[VERBS_QUEUES_MAX];
 	char name[24]; /* of the device, for messages */
 };
-static_assert(sizeof(struct verbs_blob) == 192, "no holes: it is compared as bytes");
+static_assert(sizeof(struct verbs_blob) == 200, "no holes: it is compared as bytes");
 static_assert(sizeof(struct verbs_blob) <= 208, "engine/link adds to it");
-#define VERBS_BLOB_VERSION 1
+#define VERBS_BLOB_VERSION 2
 #define VERBS_GID_IWARP    3u
 
 /* Of a destination's handles. */
@@ -145,7 +148,7 @@ struct verbs_place {
 	bool attached; /* the queue's */
 	uint32_t number;
 	struct verbs_dest *dest;     /* of datagrams */
-	struct verbs_remote *remote; /* of connections (rc.h) */
+	struct verbs_remote *remote; /* of connections (rc.h), and for bulk */
 	struct verbs_place *next;    /* not reported yet */
 	void *user;
 };
@@ -183,7 +186,7 @@ struct verbs_queue {
 	uint8_t *memory; /* rx slots, then tx slots */
 	size_t memory_bytes;
 	uint32_t qkey, rc_qpn; /* the latter of connections: in place of a queue pair's number */
-	struct verbs_rcq *rc;  /* NULL: datagrams */
+	struct verbs_rcq *rc;  /* NULL: datagrams, without bulk */
 	int event_fd, epoll_fd;
 	uint32_t events_unacked; /* ibv_ack_cq_events() takes a lock: when the queue is closed, or they are many */
 
@@ -235,13 +238,18 @@ enum verbs_down {
 	VERBS_GONE       /* the device is */
 };
 
+struct verbs_mems;
+
 struct verbs_port {
 	struct nic_port base;
 	struct verbs_args args;
 	struct verbs_choice on;
 	struct ibv_pd *pd;
 	struct ibv_device_attr limits;
-	struct verbs_rc *rc;   /* of connections (rc.h); NULL: datagrams */
+	struct verbs_rc *rc;     /* of connections (rc.h); NULL: datagrams, without bulk */
+	struct verbs_mems *mems; /* of bulk (bulk.h); NULL: there is none */
+	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes); /* struct nic_config's */
+	_Atomic bool is_gone;  /* the device was let go of; release: all of it */
 	_Atomic uint32_t down; /* enum verbs_down; the control core's, read by anyone */
 	unsigned queues_n;
 	struct verbs_queue *queues[VERBS_QUEUES_MAX];
@@ -342,7 +350,7 @@ void verbs_pair_close(struct verbs_queue *q);
 
 /* ---- queue.c ---- */
 
-extern const struct nic_queue_ops verbs_queue_ops;
+extern const struct nic_queue_ops verbs_queue_ops, verbs_bulk_queue_ops;
 /* Of these, connections have the same. */
 uint32_t verbs_tx_room(struct nic_queue *queue, uint32_t peer);
 uint64_t verbs_tx_bytes_max(struct nic_queue *queue, uint32_t peer);

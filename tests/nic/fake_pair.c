@@ -26,8 +26,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *ctx, struct i
 	}
 	struct fake_cq *cq = calloc(1, sizeof *cq);
 	cq->base = (struct ibv_cq){.context = c, .channel = channel, .cq_context = ctx, .cqe = cqe};
-	if (channel)
-		((struct fake_channel *)channel)->cq = cq;
+	if (channel) {
+		cq->next_of_channel = ((struct fake_channel *)channel)->cqs;
+		((struct fake_channel *)channel)->cqs = cq;
+	}
 	fake_verbs.cqs++;
 	return &cq->base;
 }
@@ -36,12 +38,18 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	if (cq->comp_events_completed)
 		abort(); /* the real one would wait for ever */
+	struct fake_channel *ch = (struct fake_channel *)cq->channel;
+	for (struct fake_cq **at = ch ? &ch->cqs : NULL; at && *at; at = &(*at)->next_of_channel)
+		if (&(*at)->base == cq) {
+			*at = (*at)->next_of_channel;
+			break;
+		}
 	fake_verbs.cqs--;
 	free(cq);
 	return 0;
 }
 
-static struct ibv_wc *complete(struct ibv_cq *cq, struct ibv_wc wc)
+struct ibv_wc *fake_complete(struct ibv_cq *cq, struct ibv_wc wc)
 {
 	struct fake_cq *f = (struct fake_cq *)cq;
 	if (f->tail - f->head == RING)
@@ -49,6 +57,7 @@ static struct ibv_wc *complete(struct ibv_cq *cq, struct ibv_wc wc)
 	f->ring[f->tail % RING] = wc;
 	if (f->armed && cq->channel) {
 		f->armed = false;
+		f->fired = true;
 		eventfd_write(((struct fake_channel *)cq->channel)->event_fd, 1);
 	}
 	return &f->ring[f->tail++ % RING];
@@ -56,7 +65,7 @@ static struct ibv_wc *complete(struct ibv_cq *cq, struct ibv_wc wc)
 
 static void watch_socket(struct ibv_cq *cq, struct fake_qp *qp)
 {
-	struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT};
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = cq};
 	if (epoll_ctl(cq->channel->fd, EPOLL_CTL_MOD, qp->socket, &ev) < 0)
 		epoll_ctl(cq->channel->fd, EPOLL_CTL_ADD, qp->socket, &ev);
 }
@@ -74,17 +83,37 @@ static int req_notify(struct ibv_cq *cq, int solicited)
 	return 0;
 }
 
+/* Of those whose completions woke the channel; there may be more, for the next time. */
+static struct fake_cq *fired_of(struct fake_channel *ch)
+{
+	struct fake_cq *fired = NULL;
+	eventfd_t count;
+	pthread_mutex_lock(&fake_lock);
+	eventfd_read(ch->event_fd, &count);
+	for (struct fake_cq *f = ch->cqs; f; f = f->next_of_channel) {
+		if (f->fired && fired)
+			eventfd_write(ch->event_fd, 1);
+		else if (f->fired)
+			fired = f;
+	}
+	if (fired)
+		fired->fired = false;
+	pthread_mutex_unlock(&fake_lock);
+	return fired;
+}
+
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **ctx)
 {
-	struct fake_channel *ch = (struct fake_channel *)channel;
 	struct epoll_event ev;
-	eventfd_t count;
 	if (epoll_wait(channel->fd, &ev, 1, 0) != 1)
 		return -1;
-	eventfd_read(ch->event_fd, &count);
-	*cq = &ch->cq->base;
-	*ctx = ch->cq->base.cq_context;
-	ch->cq->base.comp_events_completed++;
+	/* A packet's socket names the queue that it is for. */
+	struct fake_cq *fired = ev.data.ptr ? ev.data.ptr : fired_of((struct fake_channel *)channel);
+	if (!fired)
+		return -1;
+	*cq = &fired->base;
+	*ctx = fired->base.cq_context;
+	fired->base.comp_events_completed++;
 	return 0;
 }
 
@@ -114,6 +143,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 				   .recv_cq = attr->recv_cq,
 				   .qp_num = ntohs(at.sin_port),
 				   .qp_type = attr->qp_type};
+	qp->rdma = -1;
+	if (attr->qp_type == IBV_QPT_RC && fake_verbs.limits.max_mw > 0)
+		fake_reads_open(qp);
 	qp->own.max = attr->cap.max_recv_wr;
 	qp->ring = attr->srq ? &((struct fake_srq *)attr->srq)->ring : &qp->own;
 	attr->cap.max_inline_data = fake_verbs.inline_max;
@@ -137,6 +169,7 @@ int ibv_destroy_qp(struct ibv_qp *base)
 			*at = qp->next;
 			break;
 		}
+	fake_reads_drop(qp);
 	pthread_mutex_unlock(&fake_lock);
 	close(qp->socket);
 	free(qp);
@@ -147,10 +180,23 @@ int ibv_destroy_qp(struct ibv_qp *base)
 static void flush_ring(struct fake_qp *qp)
 {
 	for (; qp->ring == &qp->own && qp->own.head != qp->own.tail; qp->own.head++)
-		complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = qp->own.at[qp->own.head % RING].wr_id,
-							   .status = IBV_WC_WR_FLUSH_ERR,
-							   .opcode = IBV_WC_RECV,
-							   .qp_num = qp->base.qp_num});
+		fake_complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = qp->own.at[qp->own.head % RING].wr_id,
+								.status = IBV_WC_WR_FLUSH_ERR,
+								.opcode = IBV_WC_RECV,
+								.qp_num = qp->base.qp_num});
+}
+
+void fake_pair_break(struct fake_qp *qp)
+{
+	qp->state = IBV_QPS_ERR;
+	flush_ring(qp);
+	fake_reads_flush(qp);
+}
+
+void fake_pairs_each(void (*visit)(struct fake_qp *qp))
+{
+	for (struct fake_qp *qp = pairs; qp; qp = qp->next)
+		visit(qp);
 }
 
 int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
@@ -191,7 +237,7 @@ static int post_send_one(struct fake_qp *qp, const struct ibv_send_wr *wr)
 	struct packet p = {.qkey = rc ? 0 : wr->wr.ud.remote_qkey, .from = qp->base.qp_num};
 	size_t len = 0;
 	for (int i = 0; i < wr->num_sge; i++) {
-		if (len + wr->sg_list[i].length > PACKET || wr->sg_list[i].lkey != 77)
+		if (len + wr->sg_list[i].length > PACKET || !fake_lkey_fits(qp->base.pd, &wr->sg_list[i], 0))
 			return EINVAL;
 		memcpy(p.bytes + len, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 		len += wr->sg_list[i].length;
@@ -216,17 +262,20 @@ static int post_send_all(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv
 	for (; wr; wr = wr->next) {
 		struct ibv_wc wc = {.wr_id = wr->wr_id, .opcode = IBV_WC_SEND, .qp_num = base->qp_num};
 		int error = fake_verbs.post_send ? fake_verbs.post_send(wr) : 0;
+		bool rdma = wr->opcode != IBV_WR_SEND;
 		if (!error && qp->state == IBV_QPS_RTS)
-			error = post_send_one(qp, wr);
+			error = rdma ? fake_rdma_post(qp, wr) : post_send_one(qp, wr);
 		else if (!error)
 			wc.status = IBV_WC_WR_FLUSH_ERR;
 		if (error) {
 			*bad = wr;
 			return error;
 		}
+		if (rdma && !wc.status)
+			continue; /* its completion is its own */
 		fake_verbs.signalled += (wr->send_flags & IBV_SEND_SIGNALED) != 0;
 		if ((wr->send_flags & IBV_SEND_SIGNALED) || wc.status)
-			complete(base->send_cq, wc);
+			fake_complete(base->send_cq, wc);
 	}
 	return 0;
 }
@@ -239,14 +288,15 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_sen
 	return error;
 }
 
-static int post_into(struct fake_ring *ring, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int post_into(const struct ibv_pd *pd, struct fake_ring *ring, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	int error = 0;
 	fake_verbs.recv_posts++;
 	pthread_mutex_lock(&fake_lock);
 	for (; wr && !error; wr = error ? wr : wr->next) {
 		error = fake_verbs.post_recv ? fake_verbs.post_recv(wr) : 0;
-		if (!error && (ring->tail - ring->head >= ring->max || wr->num_sge != 1 || wr->sg_list->lkey != 77))
+		if (!error && (ring->tail - ring->head >= ring->max || wr->num_sge != 1 ||
+			       !fake_lkey_fits(pd, wr->sg_list, IBV_ACCESS_LOCAL_WRITE)))
 			error = ENOMEM;
 		if (error)
 			*bad = wr;
@@ -260,7 +310,7 @@ static int post_into(struct fake_ring *ring, struct ibv_recv_wr *wr, struct ibv_
 static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct fake_qp *qp = (struct fake_qp *)base;
-	int error = post_into(&qp->own, wr, bad);
+	int error = post_into(base->pd, &qp->own, wr, bad);
 	pthread_mutex_lock(&fake_lock);
 	if (qp->state == IBV_QPS_ERR)
 		flush_ring(qp);
@@ -270,7 +320,7 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_rec
 
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	return post_into(&((struct fake_srq *)srq)->ring, wr, bad);
+	return post_into(srq->pd, &((struct fake_srq *)srq)->ring, wr, bad);
 }
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -323,12 +373,12 @@ static bool receive(struct fake_qp *qp)
 	uint8_t *at = (uint8_t *)(uintptr_t)to->sge.addr;
 	memset(at, 0x60, grh);
 	memcpy(at + grh, p.bytes, len);
-	complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = to->wr_id,
-						   .opcode = IBV_WC_RECV,
-						   .byte_len = grh + len,
-						   .qp_num = qp->base.qp_num,
-						   .src_qp = p.from,
-						   .wc_flags = rc ? 0 : IBV_WC_GRH});
+	fake_complete(qp->base.recv_cq, (struct ibv_wc){.wr_id = to->wr_id,
+							.opcode = IBV_WC_RECV,
+							.byte_len = grh + len,
+							.qp_num = qp->base.qp_num,
+							.src_qp = p.from,
+							.wc_flags = rc ? 0 : IBV_WC_GRH});
 	return true;
 }
 
@@ -380,8 +430,7 @@ unsigned fake_verbs_break_all(enum ibv_qp_type type)
 	for (struct fake_qp *qp = pairs; qp; qp = qp->next) {
 		if (qp->base.qp_type != type)
 			continue;
-		qp->state = IBV_QPS_ERR;
-		flush_ring(qp);
+		fake_pair_break(qp);
 		n++;
 	}
 	pthread_mutex_unlock(&fake_lock);
@@ -392,10 +441,8 @@ void fake_verbs_break(uint32_t qpn)
 {
 	pthread_mutex_lock(&fake_lock);
 	for (struct fake_qp *qp = pairs; qp; qp = qp->next)
-		if (qp->base.qp_num == qpn) {
-			qp->state = IBV_QPS_ERR;
-			flush_ring(qp);
-		}
+		if (qp->base.qp_num == qpn)
+			fake_pair_break(qp);
 	pthread_mutex_unlock(&fake_lock);
 }
 

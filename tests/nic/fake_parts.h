@@ -14,14 +14,15 @@ struct fake_cq {
 	bool receives; /* it is some pair's receive queue's */
 	struct ibv_wc ring[RING];
 	uint32_t head, tail;
-	bool armed;
+	bool armed, fired;
 	struct ibv_wc held;
 	bool is_held;
+	struct fake_cq *next_of_channel;
 };
 
 struct fake_channel {
 	struct ibv_comp_channel base;
-	struct fake_cq *cq;
+	struct fake_cq *cqs; /* that wake it, by next_of_channel */
 	int event_fd;
 };
 
@@ -49,6 +50,10 @@ struct fake_qp {
 	enum ibv_qp_state state;
 	uint32_t peer; /* of a connection: the other end's number; 0: none yet */
 	struct fake_ring own, *ring;
+	int rdma; /* of a connection: the socket of reads; -1 */
+	uint32_t reads_n;
+	struct fake_read *reads;     /* posted, in order */
+	struct fake_answer *answers; /* asked for by the other end, in order */
 	struct fake_qp *next;
 };
 
@@ -70,5 +75,22 @@ extern struct ibv_device fake_devices[FAKE_DEVICES_MAX];
 void fake_pair_ops(struct ibv_context *c);
 /** The other end of a connection, by number. */
 void fake_pair_connect(uint32_t qpn, uint32_t peer);
+/** To the error state: what is posted comes back. With the lock, as the next two. */
+void fake_pair_break(struct fake_qp *qp);
+void fake_pairs_each(void (*visit)(struct fake_qp *qp));
+struct ibv_wc *fake_complete(struct ibv_cq *cq, struct ibv_wc wc);
+
+/* fake_rdma.c: regions, windows, reads */
+
+void fake_rdma_ops(struct ibv_context *c);
+/** May the device use these bytes by their key? */
+bool fake_lkey_fits(const struct ibv_pd *pd, const struct ibv_sge *sge, int access);
+/** Of a connection. */
+void fake_reads_open(struct fake_qp *qp);
+/** What is not a SEND: 0, or the error of posting it. With the lock, as the others. */
+int fake_rdma_post(struct fake_qp *qp, const struct ibv_send_wr *wr);
+/** All that are under way come back with an error; or are forgotten, with the pair. */
+void fake_reads_flush(struct fake_qp *qp);
+void fake_reads_drop(struct fake_qp *qp);
 
 #endif

@@ -11,7 +11,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#undef ibv_reg_mr
 #undef ibv_query_port
 
 struct ibv_device fake_devices[FAKE_DEVICES_MAX];
@@ -42,6 +41,9 @@ void fake_verbs_reset(void)
 						     .max_ah = 1000,
 						     .max_srq = getenv("FAKE_VERBS_OWN") ? 0 : 1000,
 						     .max_srq_wr = RING,
+						     .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+						     .max_mw = getenv("FAKE_VERBS_NO_WINDOWS") ? 0 : 65536,
+						     .max_qp_rd_atom = 16,
 						     .phys_port_cnt = 1};
 	fake_verbs.port = (struct ibv_port_attr){.max_mtu = IBV_MTU_4096,
 						 .active_mtu = IBV_MTU_1024,
@@ -95,6 +97,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct ibv_context *c = calloc(1, sizeof *c);
 	c->device = device;
 	fake_pair_ops(c);
+	fake_rdma_ops(c);
 	c->async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
 	c->num_comp_vectors = 1;
 	opened = c;
@@ -190,32 +193,6 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	fake_verbs.pds--;
 	free(pd);
-	return 0;
-}
-
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
-{
-	(void)access;
-	if (fake_verbs.reg_error) {
-		errno = fake_verbs.reg_error;
-		return NULL;
-	}
-	struct ibv_mr *mr = calloc(1, sizeof *mr);
-	*mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = 77};
-	fake_verbs.mrs++;
-	return mr;
-}
-
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
-{
-	(void)iova;
-	return ibv_reg_mr(pd, addr, length, (int)access);
-}
-
-int ibv_dereg_mr(struct ibv_mr *mr)
-{
-	fake_verbs.mrs--;
-	free(mr);
 	return 0;
 }
 

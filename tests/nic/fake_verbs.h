@@ -2,7 +2,8 @@
 /**
  * A libibverbs of the tests' own, linked in place of the real one: a device whose queue pairs are UDP sockets of
  * loopback, numbered by their ports, so it also works between processes. What it does, and does wrong, is said in
- * `fake_verbs`. Keys are checked as a device does; packets for whom no buffer is posted are lost.
+ * `fake_verbs`. Keys are checked as a device does; packets for whom no buffer is posted are lost. Connections read each
+ * other's memory through windows of type 2 (fake_rdma.c).
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -17,8 +18,10 @@ struct fake_verbs {
 	unsigned devices; /* fake0, fake1 … */
 	enum ibv_transport_type transport;
 	int open_error; /* errno of ibv_open_device() and so on; 0: it works */
-	int reg_error, qp_error, cq_error, ah_error, srq_error;
-	unsigned inline_max; /* beyond it queue pairs are refused */
+	int reg_error, qp_error, cq_error, ah_error, srq_error, mw_error;
+	size_t reg_most;         /* bytes of a region that may be locked; 0: any */
+	_Atomic bool reads_held; /* no read is answered, until this is false again */
+	unsigned inline_max;     /* beyond it queue pairs are refused */
 	struct ibv_device_attr limits;
 	struct ibv_port_attr port; /* all ports alike; `state` of the next is taken when asked for */
 	_Atomic int port_state;    /* enum ibv_port_state */
@@ -30,7 +33,8 @@ struct fake_verbs {
 	int (*post_send)(struct ibv_send_wr *wr); /* errno to refuse this one with; NULL: none is */
 	int (*post_recv)(struct ibv_recv_wr *wr);
 	/* Counted: */
-	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets, srqs;
+	_Atomic unsigned contexts, pds, cqs, qps, mrs, channels, ahs, resets, srqs, mws;
+	_Atomic unsigned reads, read_naks, binds, invalidated;
 	_Atomic unsigned sent, sent_inline, signalled, posts, recv_posts, qkey_violations;
 	_Atomic uint8_t classes[16]; /* traffic class or service level of the last packets, by sequence % 16 */
 };
@@ -45,6 +49,8 @@ void fake_verbs_event(enum ibv_event_type type);
 void fake_verbs_break(uint32_t qpn);
 /** All pairs of that type likewise; how many they were. */
 unsigned fake_verbs_break_all(enum ibv_qp_type type);
+/** The remote key of the region that holds a byte; 0: none does. */
+uint32_t fake_verbs_region_key(const void *at);
 /** A packet from nowhere to a queue pair, with that key. */
 void fake_verbs_inject(uint32_t qpn, uint32_t qkey, const void *bytes, size_t len);
 

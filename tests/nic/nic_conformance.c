@@ -4,6 +4,7 @@
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
  */
 #include "nic_bench.h"
+#include "nic_bulk.h"
 #include "nic_datagrams.h"
 #include "nic_defects.h"
 #include "nic_links.h"
@@ -163,6 +164,8 @@ static const struct test_case datagram_cases[] = {
 	{"ring full", case_datagram_full},
 	{"cancel", case_datagram_cancel},
 	{"open side by side", case_datagram_side_by_side},
+	{"bulk", case_bulk},
+	{"bulk ranges", case_bulk_ranges},
 	{"several places to one address", case_places},
 	{"strangers and self", case_strangers},
 	{"several queues", case_place_queues},

@@ -177,9 +177,13 @@ Test(verbs, advice)
 	fake_verbs.devices = 2;
 	verbs_advice(text, sizeof text);
 	cr_assert(strstr(text, "fake0: up to 1000 queue pairs") && strstr(text, "fake1 port 1: Ethernet, PORT_ACTIVE"));
+	cr_assert(strstr(text, "fake0: memory windows of type 2; bulk="));
 	cr_assert(strstr(text, "gid 2: 127.0.0.1 (RoCE v2, this host only"));
 	cr_assert(strstr(text, "gid 1: 127.0.0.1 (RoCE v1, not used"));
 	cr_assert_eq(text[strlen(text) - 1], '\n');
+	fake_verbs.limits.max_mw = 0;
+	verbs_advice(text, sizeof text);
+	cr_assert(strstr(text, "fake0: no memory windows of type 2; all goes by packets"));
 	verbs_advice(small, sizeof small);
 	cr_assert(strlen(small) == 0 || small[strlen(small) - 1] == '\n');
 	fake_verbs.open_error = EACCES;
@@ -211,6 +215,10 @@ Test(verbs, addresses_that_lead_nowhere)
 	TRY(b.queue[0].qkey ^= 1, 0);
 	TRY(b.version++, -EINVAL);
 	TRY(b.ethernet = 2, -EINVAL);
+	TRY(b.zero = 1, -EINVAL);
+	TRY(b.bulk = UINT16_MAX + 1u, -EINVAL);
+	TRY(b.bulk = b.service = 7000, -EINVAL);
+	TRY(b.bulk = 7000, 0); /* who has none sends packets there */
 	TRY(b.queues = 0, -EINVAL);
 	TRY(b.queues = VERBS_QUEUES_MAX + 1, -EINVAL);
 	TRY(b.mtu = 1023, -EINVAL);

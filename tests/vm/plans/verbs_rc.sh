@@ -46,6 +46,10 @@ workers() {
 	info
 	shows "info: the address" out "$device port 1.*: 10.9.0.1 (.*, veth0)"
 	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
+	[ "$kind" != siw ] || shows "info: no bulk" out 'siw0: no memory windows of type 2; all goes by packets'
+	FAR_NIC="$FAR_NIC,bulk=65536" info
+	shows "no bulk by these, and what to say" out 'bulk= is of RoCE v2 with datagrams, .*leave bulk= out'
+	export FAR_NIC="verbs:$device$keys"
 	together "two workers of two shards" 2 2 1000000 400
 	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
 	evicted

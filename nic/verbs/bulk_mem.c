@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Regions that bulk is read from and into. They give the other end no right: windows do. Holders look for the one that
+ * holds a message; where it is the engine's memory and not registered yet, the control core registers the piece.
+ */
+#include "nic/verbs/bulk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int verbs_mems_open(struct verbs_port *p, struct nic_err *err)
+{
+	p->mems = calloc(1, sizeof *p->mems);
+	if (!p->mems)
+		return verbs_error(err, -ENOMEM, "verbs: out of memory");
+	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
+		atomic_init(&p->mems->mem[i].users, VERBS_MEM_FREE);
+	return 0;
+}
+
+/* The windows over them are gone. */
+void verbs_mems_close(struct verbs_port *p)
+{
+	for (uint32_t i = 0; p->mems && i < VERBS_MEMS_MAX; i++) {
+		if (p->mems->mem[i].mr)
+			ibv_dereg_mr(p->mems->mem[i].mr);
+		p->mems->mem[i].mr = NULL;
+	}
+}
+
+static struct verbs_mem *free_place(struct verbs_mems *mems)
+{
+	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
+		if (!mems->mem[i].mr)
+			return &mems->mem[i];
+	return NULL;
+}
+
+static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *err)
+{
+	struct verbs_mem *mem = free_place(p->mems);
+	if (!mem)
+		return verbs_error(err, -ENOSPC,
+				   "verbs: %s: more than %u regions of memory: register fewer, larger ones",
+				   p->on.device, VERBS_MEMS_MAX);
+	errno = 0;
+	mem->mr = ibv_reg_mr(p->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	if (!mem->mr)
+		return verbs_cannot_lock(p->on.device, bytes, bytes, errno ? errno : ENOMEM, err);
+	atomic_store_explicit(&mem->base, (uintptr_t)base, memory_order_relaxed);
+	atomic_store_explicit(&mem->end, (uintptr_t)base + bytes, memory_order_relaxed);
+	/* Pairs with take(). */
+	atomic_store_explicit(&mem->users, 0, memory_order_release);
+	uint32_t n = (uint32_t)(mem - p->mems->mem) + 1;
+	if (n > atomic_load_explicit(&p->mems->n, memory_order_relaxed))
+		atomic_store_explicit(&p->mems->n, n, memory_order_release);
+	return 0;
+}
+
+static struct verbs_port *port_of(struct nic_port *port, struct nic_err *err, int *error)
+{
+	struct verbs_port *p = (struct verbs_port *)port;
+	*error = verbs_down_error(p, err);
+	if (*error == -ENODEV || !p->on.context)
+		return NULL;
+	*error =
+		p->mems ? 0
+			: verbs_error(err, -EOPNOTSUPP,
+				      "verbs: %s has no bulk, which memory is registered for: see bulk=", p->on.device);
+	return *error ? NULL : p;
+}
+
+int verbs_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	int error;
+	struct verbs_port *p = port_of(port, err, &error);
+	if (!p)
+		return error;
+	if (!base || !bytes || bytes > UINTPTR_MAX - (uintptr_t)base)
+		return verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are no memory", bytes, base);
+	return add(p, base, bytes, err);
+}
+
+int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	int error;
+	struct verbs_port *p = port_of(port, err, &error);
+	if (!p)
+		return error;
+	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++) {
+		struct verbs_mem *mem = &p->mems->mem[i];
+		uint32_t none = 0;
+		if (!mem->mr || mem->mr->addr != base || mem->mr->length != bytes)
+			continue;
+		if (!atomic_compare_exchange_strong_explicit(&mem->users, &none, VERBS_MEM_FREE, memory_order_acquire,
+							     memory_order_relaxed))
+			return verbs_error(err, -EBUSY,
+					   "verbs: %zu bytes at %p are in use: wait for what was sent from "
+					   "there",
+					   bytes, base);
+		ibv_dereg_mr(mem->mr);
+		mem->mr = NULL;
+		return 0;
+	}
+	return verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are not registered", bytes, base);
+}
+
+/* ---- what holders ask for ---- */
+
+static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
+{
+	uint32_t users = atomic_load_explicit(&mem->users, memory_order_acquire);
+	do {
+		uintptr_t base = atomic_load_explicit(&mem->base, memory_order_relaxed),
+			  end = atomic_load_explicit(&mem->end, memory_order_relaxed);
+		if (users & VERBS_MEM_FREE || at < base || at > end || len > end - at)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&mem->users, &users, users + 1, memory_order_acquire,
+							memory_order_acquire));
+	/* Another may have come to its place in between. */
+	if (at >= atomic_load_explicit(&mem->base, memory_order_relaxed) &&
+	    at + len <= atomic_load_explicit(&mem->end, memory_order_relaxed))
+		return true;
+	verbs_mem_put(mem);
+	return false;
+}
+
+struct verbs_mem *verbs_mem_get(struct verbs_queue *q, const void *at, uint64_t len, int *error)
+{
+	struct verbs_mems *mems = q->port->mems;
+	uint32_t n = atomic_load_explicit(&mems->n, memory_order_acquire);
+	for (uint32_t i = 0; i < n; i++)
+		if (take(&mems->mem[i], (uintptr_t)at, len))
+			return &mems->mem[i];
+	uint64_t retry_at = atomic_load_explicit(&mems->retry_at, memory_order_relaxed);
+	*error = -ENOMEM;
+	if (!q->port->memory_piece || (retry_at && verbs_now() < retry_at))
+		return NULL;
+	*error = -EAGAIN;
+	/* Pairs with verbs_mems_step(). */
+	if (!atomic_load_explicit(&q->rc->mem_asked, memory_order_acquire)) {
+		q->rc->mem_at = at;
+		q->rc->mem_len = len;
+		atomic_store_explicit(&q->rc->mem_asked, true, memory_order_release);
+		verbs_signal(q->port->event_fd);
+	}
+	return NULL;
+}
+
+static bool is_there(const struct verbs_mems *mems, const void *base, size_t bytes)
+{
+	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
+		if (mems->mem[i].mr && (uintptr_t)base >= (uintptr_t)mems->mem[i].mr->addr &&
+		    (uintptr_t)base + bytes <= (uintptr_t)mems->mem[i].mr->addr + mems->mem[i].mr->length)
+			return true;
+	return false;
+}
+
+void verbs_mems_step(struct verbs_port *p, uint64_t now)
+{
+	for (unsigned i = 0; p->mems && p->on.context && i < p->queues_n; i++) {
+		struct verbs_rcq *rcq = p->queues[i]->rc;
+		void *base;
+		size_t bytes;
+		if (!atomic_load_explicit(&rcq->mem_asked, memory_order_acquire))
+			continue;
+		const void *at = rcq->mem_at;
+		uint64_t len = rcq->mem_len;
+		bool known = is_there(p->mems, at, len); /* of another queue's asking */
+		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why)))
+			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
+		atomic_store_explicit(&rcq->mem_asked, false, memory_order_release);
+	}
+}
