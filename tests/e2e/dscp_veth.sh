@@ -80,11 +80,14 @@ capture() { # name, holder: what comes in there; who sends past the queues of th
 	others="$others $!"
 }
 
-# What was seen has been written: the files do not grow any more.
+# What is on the cable last is in both files: all before it is.
+mark() { # holder, the address of the other
+	at "$1" python3 -c 'import socket, sys
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"no more", (sys.argv[1], 9))' "$2"
+}
+written() { grep -qa 'no more' "$dir/pcap.a" && grep -qa 'no more' "$dir/pcap.b"; }
 settled() {
-	sizes=$(cat "$dir"/pcap.* | wc -c)
-	sleep 0.5
-	[ "$sizes" = "$(cat "$dir"/pcap.* | wc -c)" ]
+	mark "$a" 10.91.9.2 && mark "$b" 10.91.9.1 && eventually written
 }
 
 # Calls of all lengths from a to b, with what is on the cable in $dir/pcap.*. Segmentation is left to the sender: the kernel
@@ -105,7 +108,7 @@ look() { # nic, listen, 4 or 6, what dscp_seen.py is told beside
 	measured=$rc
 	[ $measured -eq 0 ] || kill "$server"
 	wait "$server"
-	eventually settled
+	settled
 	# shellcheck disable=SC2086 # numbers
 	kill $captures
 	# shellcheck disable=SC2086
