@@ -12,6 +12,7 @@
 #include "link/link_port.h"
 #include "shard/large.h"
 #include "shard/shard.h"
+#include "wire/rref.h"
 
 #include <errno.h>
 #include <farcall/message.h>
@@ -45,6 +46,8 @@ enum sample_of {
 	SAMPLE_GRANTS,
 	SAMPLE_LOOSE,
 	SAMPLE_LOOSE_PART,
+	SAMPLE_MADE,
+	SAMPLE_WORDS,
 	SAMPLES
 };
 enum { SAMPLE_MAX = 2048 };
@@ -108,6 +111,10 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
 		of = SAMPLE_GRANTS;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_METHOD_REMOTE)
+		of = SAMPLE_MADE;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_CONTROL)
+		of = SAMPLE_WORDS;
 	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
 		of = SAMPLE_VALUES;
 	if (of == SAMPLES || samples[of].len)
@@ -412,11 +419,11 @@ static void conversation(void)
 
 /* ---- what is said seldom, by hand ---- */
 
-static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
+static void put_from(const struct end *e, struct shm_head h, const void *body, size_t len, enum nic_order order)
 {
-	struct nic_queue *q = ends[3].q;
+	struct nic_queue *q = e->q;
 	struct nic_tx tx;
-	must(q->ops->tx_reserve(q, ends[3].peer, len, &tx) == 0);
+	must(q->ops->tx_reserve(q, e->peer, len, &tx) == 0);
 	memcpy(tx.head, &h, sizeof h);
 	if (len)
 		memcpy(tx.body, body, len);
@@ -424,10 +431,27 @@ static void put(struct shm_head h, const void *body, size_t len, enum nic_order 
 	must(q->ops->tx_commit(q, &tx) == 0);
 }
 
+static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
+{
+	put_from(&ends[3], h, body, len, order);
+}
+
 void trace_say(struct shm_head h, const void *body, size_t len)
 {
 	put(h, body, len, NIC_ORDER_ALL);
 	ends[3].q->ops->flush(ends[3].q);
+	turn();
+}
+
+void trace_answer(struct shm_head h, const void *body, size_t len)
+{
+	put_from(&ends[4], h, body, len, NIC_ORDER_ALL);
+	ends[4].q->ops->flush(ends[4].q);
+	turn();
+}
+
+void trace_turn(void)
+{
 	turn();
 }
 
@@ -524,6 +548,7 @@ int main(int argc, char **argv)
 	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
 	trace_every_value();
 	trace_every_message();
+	trace_every_ask();
 	long_ones();
 	every_no();
 	for (unsigned i = 0; damaged && i < SAMPLES; i++)
