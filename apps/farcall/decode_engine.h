@@ -8,9 +8,9 @@
 
 /** The head of a message was seen: if it asks for something of the engine, its reply will be known. */
 void engine_note(const struct printer *p, const struct shm_head *h);
-/** Is this an engine's request: of one, or announced. */
+/** Does the function of this head, of a REQUEST or LARGE, belong to the engine. */
 bool engine_asks(const struct shm_head *h);
-/** The body of one, without trailers. */
+/** The body of such a REQUEST, without what its flags put at the end. */
 bool engine_request(struct printer *p, const struct shm_head *h, const uint8_t *bytes, uint64_t len);
 /** The function that a reply answers, 0: none of the engine's that was seen. */
 uint16_t engine_answered(const struct printer *p, const struct shm_head *h);

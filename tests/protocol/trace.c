@@ -13,6 +13,7 @@
 #include "shard/large.h"
 #include "shard/shard.h"
 #include "wire/rref.h"
+#include "xcore/future.h"
 
 #include <errno.h>
 #include <farcall/message.h>
@@ -229,6 +230,7 @@ static void shard_open(struct end *e)
 				      .name = e->index ? "callee" : "caller",
 				      .clock = &fake_clock,
 				      .registry = &e->registry,
+				      .complete = future_complete,
 				      .ctl_wake = ctl_wake};
 	e->shard = shard_create(&config);
 	must(e->shard);
@@ -345,6 +347,30 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 	large_out_unref(o);
 }
 
+/* A value is made, asked for twice and given back, as the engine answers. */
+static void call_engine(void)
+{
+	uint64_t life = rref_life(0, 0);
+	struct rref_remote make = {.owner = life, .id = {life, 1}, .fork = {life, 2}};
+	struct rref_fetch fetch = {life, make.id};
+	struct rref_op words[2] = {{RREF_DELETE, 0, life, make.id, make.fork},
+				   {RREF_FORK, 0, ~life, make.id, make.fork}};
+	const struct function *f = registry_at(&ends[1].registry, 0);
+	make.function = (struct rref_function){f->signature.name_hash, f->signature.canonical_hash};
+	alignas(64) uint8_t body[128];
+	struct far_val v[] = {far_int(4), far_int(5)};
+	struct values_plan plan;
+	size_t len = values_size(v, 2, &plan, NULL);
+	values_write(v, 2, &plan, body);
+	memcpy(body + len, &make, sizeof make);
+	struct call_start calls[] = {call_of(RREF_REMOTE, body, len + sizeof make, FAR_SEC),
+				     call_of(RREF_FETCH, &fetch, sizeof fetch, FAR_SEC),
+				     call_of(RREF_TYPE, &fetch, sizeof fetch, FAR_SEC),
+				     call_of(RREF_CONTROL, words, sizeof words, FAR_SEC)};
+	for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+		call(&calls[i]);
+}
+
 static void conversation(void)
 {
 	static uint8_t bytes[5000];
@@ -354,6 +380,7 @@ static void conversation(void)
 		bytes[i] = (uint8_t)(i * 13);
 	call_typed(2, 3);
 	call_typed(-2, INT64_MAX);
+	call_engine();
 	struct call_start echo = call_of(MSG_ECHO, bytes, 100, FAR_FOREVER);
 	call(&echo);
 	echo.len = sizeof bytes; /* in fragments of the link */

@@ -105,7 +105,7 @@ static void answer(unsigned call, unsigned gen, const void *bytes, size_t len)
 	trace_answer(head_of(HEAD_REPLY, call, gen, 0), bytes, len);
 }
 
-/* Too short and too long: by a byte, and by all. */
+/* A byte too many; from the front, as the layout is what ends it, one too few, and all; next to nothing. */
 static void wrong_lengths(uint16_t fn, unsigned words)
 {
 	static struct body b;
@@ -114,7 +114,6 @@ static void wrong_lengths(uint16_t fn, unsigned words)
 	ask(CALL_FIRST, fn, &b);
 	for (unsigned k = 0; k < 2; k++) {
 		request_put(&b, fn, words);
-		/* with values in front the trailer is what ends it */
 		size_t cut = k ? b.len : 1;
 		memmove(b.bytes, b.bytes + cut, b.len -= cut);
 		ask(CALL_FIRST, fn, &b);
@@ -163,7 +162,7 @@ void trace_every_ask(void)
 		trace_turn();
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX);
 	answer(CALL_FIRST + 20, 9, b.bytes, b.len);
-	/* Announced; asked with a hash and a number, which are for typed ones; and what none of ours is. */
+	/* Announced; of no number that there is; and one that may be repeated. */
 	const struct head_large large = {UINT64_C(1) << 20, 1, 1, LARGE_REQUEST, 0};
 	trace_say(head_of(HEAD_LARGE, CALL_FIRST + 21, 9, RREF_METHOD), &large, sizeof large);
 	reply_put(&b, RREF_METHOD, 0);
