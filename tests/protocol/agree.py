@@ -412,7 +412,8 @@ def other_links(good, whole):
     """The same packets under other heads."""
     ether = list(frames_of(good))[:20]
     wanted = [line.split(" ", 5)[5] for line in whole[:20]]
-    v6 = [f[:12] + b"\x86\xdd\x60\0\0\0" + (len(f) - 34).to_bytes(2, "big") + b"\x11\x40" + bytes(31) + b"\x01" + f[34:]
+    v6 = [f[:12] + b"\x86\xdd\x60\0\0\0" + (len(f) - 34).to_bytes(2, "big") + b"\x11\x40" + bytes(12)
+          + f[26:30] + bytes(12) + f[30:]
           for f in ether]
     ways = {"Ethernet": (1, ether), "a VLAN": (1, [f[:12] + b"\x81\0\0\x07" + f[12:] for f in ether]),
             "two VLANs": (1, [f[:12] + b"\x88\xa8\0\x07\x81\0\0\x08" + f[12:] for f in ether]), "IPv6": (1, v6),
