@@ -14,6 +14,7 @@
 struct counts {
 	uint64_t shown, others, cut;
 	uint64_t first_ns;
+	struct decode_calls *calls;
 };
 
 static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, uint64_t port, struct counts *counts)
@@ -28,7 +29,7 @@ static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, u
 	}
 	double seconds = (double)(int64_t)(frame->time_ns - counts->first_ns) / 1e9;
 	printf("%" PRIu64 " %.6f %s > %s %" PRIu32, frame->number, seconds, d.from, d.to, d.len);
-	decode_packet(stdout, d.bytes, d.len);
+	decode_packet(stdout, counts->calls, d.from, d.to, d.bytes, d.len);
 	putchar('\n');
 	counts->shown++;
 	counts->cut += d.cut;
@@ -36,11 +37,13 @@ static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, u
 
 static int decode_file(const char *path, FILE *file, uint64_t port)
 {
-	struct counts counts = {0};
+	struct counts counts = {.calls = decode_calls_new()};
 	struct pcap_frame frame;
 	struct pcap *p = malloc(sizeof *p);
-	if (!p) {
-		fprintf(stderr, NAME ": no memory for a frame\n");
+	if (!p || !counts.calls) {
+		fprintf(stderr, NAME ": no memory for a frame, or for what is asked in them\n");
+		decode_calls_free(counts.calls);
+		free(p);
 		return 1;
 	}
 	int rc = pcap_open(p, file);
@@ -61,6 +64,7 @@ static int decode_file(const char *path, FILE *file, uint64_t port)
 	if (!rc && !counts.shown)
 		fprintf(stderr, NAME ": %s holds no packet of ours among %" PRIu64 " frames%s\n", path, counts.others,
 			port ? "" : "; --port shows all datagrams of a port");
+	decode_calls_free(counts.calls);
 	free(p);
 	return rc < 0 ? 1 : 0;
 }

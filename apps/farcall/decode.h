@@ -8,8 +8,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. The bytes may be anything. */
-void decode_packet(FILE *out, const uint8_t *bytes, uint32_t len);
+/** What was asked in the packets so far, so that replies are known for what they answer. NULL: no memory. */
+struct decode_calls *decode_calls_new(void);
+void decode_calls_free(struct decode_calls *calls);
+
+/** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. The bytes may be anything. `from` and `to`:
+ * whose it is, in any words that are the same for the same end. */
+void decode_packet(FILE *out, struct decode_calls *calls, const char *from, const char *to, const uint8_t *bytes,
+		   uint32_t len);
 /** May it be one: length, version, kind and the tag of no key. Others' datagrams seldom are like that. */
 bool decode_likely(const uint8_t *bytes, uint32_t len);
 
@@ -17,7 +23,7 @@ bool decode_likely(const uint8_t *bytes, uint32_t len);
 void decode_data(FILE *out, const uint8_t *bytes, uint64_t len);
 /** Text in quotes, all but printable ASCII escaped. */
 void decode_text(FILE *out, const char *text, size_t len);
-/** A payload of typed values; false: it is malformed, and nothing was printed. */
-bool decode_values(FILE *out, const uint8_t *bytes, size_t len);
+/** A payload of typed values, exactly one if `one`; false: it is malformed, and nothing was printed. */
+bool decode_values(FILE *out, const uint8_t *bytes, size_t len, bool one);
 
 #endif

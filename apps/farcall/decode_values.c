@@ -149,7 +149,7 @@ static void print_value(FILE *out, const struct far_val *v)
 	}
 }
 
-bool decode_values(FILE *out, const uint8_t *bytes, size_t len)
+bool decode_values(FILE *out, const uint8_t *bytes, size_t len, bool one)
 {
 	struct memory memory = {.arena = {.more = more, .rref = keep_rref}};
 	struct far_val values[FAR_ARGS_MAX];
@@ -159,7 +159,7 @@ bool decode_values(FILE *out, const uint8_t *bytes, size_t len)
 	bool ok = copy != NULL;
 	if (ok) {
 		memcpy(copy, bytes, len);
-		ok = values_read(copy, len, values, FAR_ARGS_MAX, &n, &memory.arena) == 0;
+		ok = values_read(copy, len, values, FAR_ARGS_MAX, &n, &memory.arena) == 0 && (!one || n == 1);
 	}
 	if (ok) {
 		fputs(" [values] (", out);

@@ -102,6 +102,47 @@ local layouts = {
 		{ name = "seq", bytes = 8, as = "number", low = "1" },
 		{ name = "floor", bytes = 8, as = "number", low = "1" },
 	} },
+	rref_remote = { size = 56, little = true, fields = {
+		{ name = "owner", bytes = 8, as = "id" },
+		{ name = "id.life", bytes = 8, as = "id" },
+		{ name = "id.number", bytes = 8, as = "id" },
+		{ name = "fork.life", bytes = 8, as = "id" },
+		{ name = "fork.number", bytes = 8, as = "id" },
+		{ name = "function.name", bytes = 8, as = "id" },
+		{ name = "function.signature", bytes = 8, as = "id" },
+	} },
+	rref_fetch = { size = 24, little = true, fields = {
+		{ name = "owner", bytes = 8, as = "id" },
+		{ name = "id.life", bytes = 8, as = "id" },
+		{ name = "id.number", bytes = 8, as = "id" },
+	} },
+	rref_method = { size = 40, little = true, fields = {
+		{ name = "owner", bytes = 8, as = "id" },
+		{ name = "object.life", bytes = 8, as = "id" },
+		{ name = "object.number", bytes = 8, as = "id" },
+		{ name = "function.name", bytes = 8, as = "id" },
+		{ name = "function.signature", bytes = 8, as = "id" },
+	} },
+	rref_method_remote = { size = 72, little = true, fields = {
+		{ name = "object.life", bytes = 8, as = "id" },
+		{ name = "object.number", bytes = 8, as = "id" },
+		{ name = "remote.owner", bytes = 8, as = "id" },
+		{ name = "remote.id.life", bytes = 8, as = "id" },
+		{ name = "remote.id.number", bytes = 8, as = "id" },
+		{ name = "remote.fork.life", bytes = 8, as = "id" },
+		{ name = "remote.fork.number", bytes = 8, as = "id" },
+		{ name = "remote.function.name", bytes = 8, as = "id" },
+		{ name = "remote.function.signature", bytes = 8, as = "id" },
+	} },
+	rref_op = { size = 48, little = true, fields = {
+		{ name = "kind", bytes = 4, as = "code rref_kind", low = "1", high = "4" },
+		{ name = "status", bytes = 4, as = "code status" },
+		{ name = "owner", bytes = 8, as = "id" },
+		{ name = "id.life", bytes = 8, as = "id" },
+		{ name = "id.number", bytes = 8, as = "id" },
+		{ name = "fork.life", bytes = 8, as = "id" },
+		{ name = "fork.number", bytes = 8, as = "id" },
+	} },
 }
 local codes = {
 	kind = {
@@ -211,10 +252,26 @@ local codes = {
 		{ value = 10, name = "bf16", bytes = 2 },
 		{ value = 11, name = "f16", bytes = 2 },
 	},
+	engine_fn = {
+		{ value = 65280, name = "CALL", layout = "hash", before = "values", reply = "value" },
+		{ value = 65281, name = "REMOTE", layout = "rref_remote", before = "values", reply = "nothing" },
+		{ value = 65282, name = "FETCH", layout = "rref_fetch", before = "-", reply = "value" },
+		{ value = 65283, name = "CONTROL", layout = "rref_op", before = "more", reply = "statuses" },
+		{ value = 65284, name = "METHOD", layout = "rref_method", before = "values", reply = "value" },
+		{ value = 65285, name = "METHOD_REMOTE", layout = "rref_method_remote", before = "values", reply = "nothing" },
+		{ value = 65286, name = "TYPE", layout = "rref_fetch", before = "-", reply = "value" },
+	},
+	rref_kind = {
+		{ value = 1, name = "FORK" },
+		{ value = 2, name = "DELETE" },
+		{ value = 3, name = "ACCEPT" },
+		{ value = 4, name = "FAILED" },
+	},
 }
 -- The end of the tables.
 
 local SHOWN = 32
+local RREF_OPS_MAX = 64
 local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX, WINDOW = 32, 16 * 1024 * 1024 + 64, 928, 4, 256
 local RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
 
@@ -292,9 +349,11 @@ end
 local data_field = ProtoField.bytes("farcall.data", "data")
 local text_field = ProtoField.string("farcall.text", "text")
 local values_field = ProtoField.string("farcall.values", "values")
+local engine_field = ProtoField.string("farcall.engine", "engine")
+local statuses_field = ProtoField.string("farcall.statuses", "statuses")
 local verdict_field = ProtoField.string("farcall.verdict", "verdict")
 local line_field = ProtoField.string("farcall.line", "line")
-for _, f in ipairs({ data_field, text_field, values_field, verdict_field, line_field }) do
+for _, f in ipairs({ data_field, text_field, values_field, engine_field, statuses_field, verdict_field, line_field }) do
 	fields[#fields + 1] = f
 end
 farcall.fields = fields
@@ -568,7 +627,7 @@ local function values_text(raw)
 	if self.at ~= #raw then
 		bad("values")
 	end
-	return "(" .. table.concat(texts, ",") .. ")"
+	return "(" .. table.concat(texts, ",") .. ")", n
 end
 
 -- ---- packets ----
@@ -693,7 +752,93 @@ function Packet:body(name, tvb)
 	return self:layout(name, tvb, true)
 end
 
-function Packet:request(flags, tvb)
+-- Of the slots of callers, what was asked of the engine last. A packet that is looked at again later is told what was
+-- found when it was first seen.
+local asked, answered = {}, {}
+
+function farcall.init()
+	asked, answered = {}, {}
+end
+
+local function asks(head)
+	return not has(head.flags, "flag", "TYPED") and code_row("engine_fn", head.fn) or nil
+end
+
+-- If it asks for something of the engine, its reply will be known.
+function Packet:note(head)
+	local name = code_name("type", head.type)
+	if not self.again and (name == "REQUEST" or name == "LARGE") and asks(head) then
+		asked[self.from .. ">" .. self.to .. "/" .. head.call] = { gen = head.gen, row = asks(head) }
+	end
+end
+
+function Packet:values(tvb, one)
+	local text, n = values_text(tvb and tvb():raw() or "")
+	if one and n ~= 1 then
+		bad("values")
+	end
+	self:say("[values]")
+	self:say(text)
+	self.tree:add(values_field, tvb(), text)
+end
+
+function Packet:engine_request(row, tvb)
+	local size, n = layouts[row.layout].size, size_of(tvb)
+	self:say("[engine]")
+	self:say("request=" .. row.name)
+	self.tree:add(engine_field, row.name)
+	if row.before == "-" then
+		self:body(row.layout, tvb)
+	elseif row.before == "more" then
+		if n % size ~= 0 or n == 0 or n > RREF_OPS_MAX * size then
+			bad(row.layout .. ".size")
+		end
+		for at = 0, n - size, size do
+			self:layout(row.layout, part(tvb, at, size), true)
+		end
+	else
+		if n < size then
+			bad(row.layout .. ".size")
+		end
+		self:layout(row.layout, part(tvb, n - size), true)
+		self:values(part(tvb, 0, n - size))
+	end
+end
+
+function Packet:reply(head, tvb)
+	local key = self.number .. "/" .. head.call .. "/" .. head.gen
+	if not self.again then
+		local a = asked[self.to .. ">" .. self.from .. "/" .. head.call]
+		answered[key] = a and a.gen == head.gen and a.row or nil
+	end
+	local row = answered[key]
+	if not row then
+		self:data("payload", tvb)
+		return
+	end
+	self:say("[engine]")
+	self:say("reply=" .. row.name)
+	self.tree:add(engine_field, row.name)
+	if row.reply == "value" then
+		self:values(tvb, true)
+	elseif row.reply == "statuses" then
+		local names, n = {}, size_of(tvb)
+		if n == 0 or n > RREF_OPS_MAX then
+			bad("statuses")
+		end
+		for i = 1, n do
+			names[i] = code_name("status", tvb(i - 1, 1):uint())
+		end
+		self:say("[statuses]")
+		self:say(table.concat(names, ","))
+		self.tree:add(statuses_field, tvb(), table.concat(names, ","))
+	elseif tvb then
+		bad("engine.size")
+	end
+end
+
+function Packet:request(head, tvb)
+	local flags = head.flags
 	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" }, { "named", "NAMED" }, { "object", "METHOD" } }) do
 		local name, flag = trailer[1], trailer[2]
 		if has(flags, "flag", flag) and not (name == "object" and has(flags, "flag", "NAMED")) then
@@ -708,18 +853,19 @@ function Packet:request(flags, tvb)
 			end
 		end
 	end
-	if not has(flags, "flag", "TYPED") then
+	local row = asks(head)
+	if row then
+		self:engine_request(row, tvb)
+	elseif has(flags, "flag", "TYPED") then
+		self:values(tvb)
+	else
 		self:data("payload", tvb)
-		return
 	end
-	local text = values_text(tvb and tvb():raw() or "")
-	self:say("[values]")
-	self:say(text)
-	self.tree:add(values_field, tvb(), text)
 end
 
-function Packet:message(layout, value, flags, tvb)
-	local row = code_row("type", value)
+function Packet:message(layout, head, tvb)
+	self:note(head)
+	local row = code_row("type", head.type)
 	if not row then
 		bad(layout .. ".type")
 	end
@@ -734,7 +880,9 @@ function Packet:message(layout, value, flags, tvb)
 	elseif row.body ~= "payload" then
 		self:body(row.body, tvb)
 	elseif row.name == "REQUEST" then
-		self:request(flags, tvb)
+		self:request(head, tvb)
+	elseif row.name == "REPLY" then
+		self:reply(head, tvb)
 	else
 		self:data("payload", tvb)
 	end
@@ -745,7 +893,7 @@ function Packet:batch(head, offset, tvb)
 	if head.packet ~= head.first or offset ~= 0 or at >= last or last > BATCH_MAX then
 		bad("batch")
 	end
-	self:message("head", head.type, head.flags, part(tvb, 0, at))
+	self:message("head", head, part(tvb, 0, at))
 	while at < last do
 		local sub, size = align(at, 32), layouts.sub.size
 		if sub + size > last then
@@ -757,7 +905,7 @@ function Packet:batch(head, offset, tvb)
 		if length > last or at > last - length then
 			bad("sub.length")
 		end
-		self:message("sub", values.type, values.flags, part(tvb, at, length))
+		self:message("sub", values, part(tvb, at, length))
 		at = at + length
 	end
 end
@@ -786,8 +934,9 @@ function Packet:bytes_of_message(head, tvb)
 		bad("fragment")
 	end
 	if n == head.length and not piece then
-		self:message("head", head.type, head.flags, tvb)
+		self:message("head", head, tvb)
 	else
+		self:note(head) -- each fragment has it
 		self:data("fragment", tvb)
 	end
 end
@@ -857,7 +1006,9 @@ end
 
 function farcall.dissector(tvb, pinfo, root)
 	local packet = setmetatable({ line = {}, names = {} }, Packet)
-	packet.tree = root:add(farcall, tvb())
+	packet.tree, packet.number, packet.again = root:add(farcall, tvb()), pinfo.number, pinfo.visited
+	packet.from = host(pinfo.src) .. ":" .. pinfo.src_port
+	packet.to = host(pinfo.dst) .. ":" .. pinfo.dst_port
 	local fine, why = pcall(packet.dissect, packet, tvb)
 	if not fine and not (type(why) == "table" and why.bad) then
 		error(why, 0)
@@ -865,8 +1016,8 @@ function farcall.dissector(tvb, pinfo, root)
 	local verdict = fine and "ok" or "bad=" .. why.bad
 	packet.tree:add(verdict_field, verdict)
 	packet:say(verdict)
-	local line = string.format("%d %.6f %s:%d > %s:%d %d %s", pinfo.number, pinfo.rel_ts, host(pinfo.src), pinfo.src_port,
-		host(pinfo.dst), pinfo.dst_port, tvb:len(), table.concat(packet.line, " "))
+	local line = string.format("%d %.6f %s > %s %d %s", pinfo.number, pinfo.rel_ts, packet.from, packet.to, tvb:len(),
+		table.concat(packet.line, " "))
 	packet.tree:add(line_field, line):set_hidden()
 	pinfo.cols.protocol = "FARCALL"
 	pinfo.cols.info = table.concat(packet.names, " ") .. (fine and "" or " " .. verdict)

@@ -19,6 +19,7 @@ BATCH_MAX = 928
 WINDOW = 256
 GRANTS_MAX = 4
 LENGTH_MAX = (16 << 20) + 64
+RREF_OPS_MAX = 64
 RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
 LINE = 32  # bytes of a compact payload
 
@@ -207,6 +208,8 @@ class Values:
 class Decoder:
     def __init__(self, protocol):
         self.layouts, self.codes = tables.read(protocol)
+        self.asked = {}  # of the slots of callers, what was asked of the engine last: (gen, fn)
+        self.ends = None, None
 
     def field_text(self, f, value, raw, message_type):
         encoding = f.for_type.get(message_type, f.encoding)
@@ -253,7 +256,56 @@ class Decoder:
             raise Bad(f"{name}.size")
         return values
 
-    def request(self, flags, data):
+    def note(self, head):
+        """If it asks for something of the engine, its reply will be known."""
+        if self.codes["type"].name_of(head["type"]) in ("REQUEST", "LARGE") and self.asks(head):
+            self.asked[(*self.ends, head["call"])] = head["gen"], head["fn"]
+
+    def asks(self, head):
+        typed = head["flags"] & (self.codes["flag"].value_of("TYPED") or 0)
+        return None if typed else self.codes["engine_fn"].row(head["fn"])
+
+    def engine_request(self, row, data):
+        self.out += ["[engine]", f"request={row['name']}"]
+        name, before = row["layout"], row["before"]
+        size = self.layouts[name].size
+        if before == "-":
+            self.read(name, data)
+        elif before == "more":
+            if len(data) % size or not 0 < len(data) <= RREF_OPS_MAX * size:
+                raise Bad(f"{name}.size")
+            for at in range(0, len(data), size):
+                self.read(name, data[at:at + size])
+        else:
+            if len(data) < size:
+                raise Bad(f"{name}.size")
+            self.read(name, data[len(data) - size:])
+            self.values(data[:len(data) - size])
+
+    def reply(self, head, data):
+        gen, fn = self.asked.get((*self.ends[::-1], head["call"]), (None, None))
+        if gen != head["gen"]:
+            self.payload(data)
+            return
+        row = self.codes["engine_fn"].row(fn)
+        self.out += ["[engine]", f"reply={row['name']}"]
+        if row["reply"] == "value":
+            self.values(data, one=True)
+        elif row["reply"] == "statuses":
+            if not 0 < len(data) <= RREF_OPS_MAX:
+                raise Bad("statuses")
+            self.out += ["[statuses]", ",".join(self.codes["status"].name_of(b) for b in data)]
+        elif data:
+            raise Bad("engine.size")
+
+    def values(self, data, one=False):
+        texts = Values(self.codes, data).texts
+        if one and len(texts) != 1:
+            raise Bad("values")
+        self.out += ["[values]", "(" + ",".join(texts) + ")"]
+
+    def request(self, head, data):
+        flags = head["flags"]
         flag = self.codes["flag"]
         for name, word in (("retry", "RETRY"), ("hash", "HASHED"), ("named", "NAMED"), ("object", "METHOD")):
             if not flags & (flag.value_of(word) or 0):
@@ -267,9 +319,11 @@ class Decoder:
             data = data[:len(data) - size]
             if name == "retry" and not values["floor"] <= values["seq"] < values["floor"] + 1024:
                 raise Bad("retry.window")
-        if flags & (flag.value_of("TYPED") or 0):
-            texts = Values(self.codes, data).texts
-            self.out += ["[values]", "(" + ",".join(texts) + ")"]
+        row = self.asks(head)
+        if row:
+            self.engine_request(row, data)
+        elif flags & (flag.value_of("TYPED") or 0):
+            self.values(data)
         else:
             self.payload(data)
 
@@ -277,8 +331,9 @@ class Decoder:
         if data:
             self.out += ["[payload]", "data=" + data_text(data)]
 
-    def message(self, layout, type_value, flags, data):
-        row = self.codes["type"].row(type_value)
+    def message(self, layout, head, data):
+        self.note(head)
+        row = self.codes["type"].row(head["type"])
         if not row:
             raise Bad(f"{layout}.type")
         if row["body"] == "text":
@@ -286,7 +341,9 @@ class Decoder:
         elif row["body"] != "payload":
             self.read(row["body"], data)
         elif row["name"] == "REQUEST":
-            self.request(flags, data)
+            self.request(head, data)
+        elif row["name"] == "REPLY":
+            self.reply(head, data)
         else:
             self.payload(data)
 
@@ -294,7 +351,7 @@ class Decoder:
         end, at = len(data), head["length"]
         if head["packet"] != head["first"] or offset or at >= end or end > BATCH_MAX:
             raise Bad("batch")
-        self.message("head", head["type"], head["flags"], data[:at])
+        self.message("head", head, data[:at])
         while at < end:
             sub = align(at, 32)
             size = self.layouts["sub"].size
@@ -305,7 +362,7 @@ class Decoder:
             at = sub + size if length <= LINE else align(sub + size, 64)
             if length > end or at > end - length:
                 raise Bad("sub.length")
-            self.message("sub", values["type"], values["flags"], data[at:at + length])
+            self.message("sub", values, data[at:at + length])
             at += length
 
     def bytes_of_message(self, head, data):
@@ -329,8 +386,9 @@ class Decoder:
         if not piece and (offset == 0) != (before == 0):
             raise Bad("fragment")
         if offset == 0 and n == length and not piece:
-            self.message("head", head["type"], head["flags"], data)
+            self.message("head", head, data)
         else:
+            self.note(head)  # each fragment has it
             self.out += ["[fragment]", "data=" + data_text(data)]
 
     def grants(self, data):
@@ -368,9 +426,10 @@ class Decoder:
         elif body != "none":
             self.read(body, data)
 
-    def line(self, packet):
-        """What is printed of one packet."""
+    def line(self, packet, src=None, dst=None):
+        """What is printed of one packet from an end to another."""
         self.out = []
+        self.ends = src, dst
         try:
             self.checked(packet)
             return " ".join(self.out + ["ok"])
@@ -418,7 +477,7 @@ def lines(protocol, path, port=None):
     decoder = Decoder(protocol)
     for n, seconds, src, dst, ports, payload in datagrams(path):
         if port in ports if port else looks_ours(payload):
-            yield f"{n} {seconds:.6f} {src} > {dst} {len(payload)} {decoder.line(payload)}"
+            yield f"{n} {seconds:.6f} {src} > {dst} {len(payload)} {decoder.line(payload, src, dst)}"
 
 
 def main():

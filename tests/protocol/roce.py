@@ -43,8 +43,10 @@ def in_roce(link, frame):
     ip, udp = found
     payload = frame[udp + 8 : udp + struct.unpack_from(">H", frame, udp + 4)[0]]
     pad = -len(payload) % 4
-    bth = struct.pack(">BBHII", UD_SEND_ONLY, pad << 4, 0xFFFF, QPN, 0)
-    deth = struct.pack(">II", 0x1234567, QPN + 1)
+    # Each end has its queue pair: that of its address.
+    src, dst = (QPN + frame[at] for at in ((ip + 15, ip + 19) if frame[ip] >> 4 == 4 else (ip + 23, ip + 39)))
+    bth = struct.pack(">BBHII", UD_SEND_ONLY, pad << 4, 0xFFFF, dst, 0)
+    deth = struct.pack(">II", 0x1234567, src)
     body = bth + deth + payload + bytes(pad) + bytes(4)
     out = bytearray(frame[:udp]) + struct.pack(">HHHH", 0xC000, ROCE_PORT, 8 + len(body), 0) + body
     if frame[ip] >> 4 == 4:
@@ -164,7 +166,7 @@ def main():
                 f.write(pcap)
         (_, by_udp), (ends, by_roce) = [decoded(farcall, path) for path in paths]
         compare(cases, "farcall decode", by_udp, by_roce, count)
-        cases.check("the queue pairs", all(a.endswith("/qp%d" % (QPN + 1)) and b.endswith("/qp%d" % QPN) for a, b in ends), ends[:2])
+        cases.check("the queue pairs", ends and all(end.endswith("/qp%d" % (QPN + int(end.split("/")[0].split(".")[-1]))) for pair in ends for end in pair), ends[:2])
         damaged(cases, farcall, home, roce)
         if shutil.which("tshark"):
             lua = os.path.join(top, "apps/wireshark/farcall.lua")

@@ -12,6 +12,8 @@
 #include "link/link_port.h"
 #include "shard/large.h"
 #include "shard/shard.h"
+#include "wire/rref.h"
+#include "xcore/future.h"
 
 #include <errno.h>
 #include <farcall/message.h>
@@ -45,6 +47,8 @@ enum sample_of {
 	SAMPLE_GRANTS,
 	SAMPLE_LOOSE,
 	SAMPLE_LOOSE_PART,
+	SAMPLE_MADE,
+	SAMPLE_WORDS,
 	SAMPLES
 };
 enum { SAMPLE_MAX = 2048 };
@@ -108,6 +112,10 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
 		of = SAMPLE_GRANTS;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_METHOD_REMOTE)
+		of = SAMPLE_MADE;
+	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_CONTROL)
+		of = SAMPLE_WORDS;
 	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
 		of = SAMPLE_VALUES;
 	if (of == SAMPLES || samples[of].len)
@@ -222,6 +230,7 @@ static void shard_open(struct end *e)
 				      .name = e->index ? "callee" : "caller",
 				      .clock = &fake_clock,
 				      .registry = &e->registry,
+				      .complete = future_complete,
 				      .ctl_wake = ctl_wake};
 	e->shard = shard_create(&config);
 	must(e->shard);
@@ -338,6 +347,30 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 	large_out_unref(o);
 }
 
+/* A value is made, asked for twice and given back, as the engine answers. */
+static void call_engine(void)
+{
+	uint64_t life = rref_life(0, 0);
+	struct rref_remote make = {.owner = life, .id = {life, 1}, .fork = {life, 2}};
+	struct rref_fetch fetch = {life, make.id};
+	struct rref_op words[2] = {{RREF_DELETE, 0, life, make.id, make.fork},
+				   {RREF_FORK, 0, ~life, make.id, make.fork}};
+	const struct function *f = registry_at(&ends[1].registry, 0);
+	make.function = (struct rref_function){f->signature.name_hash, f->signature.canonical_hash};
+	alignas(64) uint8_t body[128];
+	struct far_val v[] = {far_int(4), far_int(5)};
+	struct values_plan plan;
+	size_t len = values_size(v, 2, &plan, NULL);
+	values_write(v, 2, &plan, body);
+	memcpy(body + len, &make, sizeof make);
+	struct call_start calls[] = {call_of(RREF_REMOTE, body, len + sizeof make, FAR_SEC),
+				     call_of(RREF_FETCH, &fetch, sizeof fetch, FAR_SEC),
+				     call_of(RREF_TYPE, &fetch, sizeof fetch, FAR_SEC),
+				     call_of(RREF_CONTROL, words, sizeof words, FAR_SEC)};
+	for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+		call(&calls[i]);
+}
+
 static void conversation(void)
 {
 	static uint8_t bytes[5000];
@@ -347,6 +380,7 @@ static void conversation(void)
 		bytes[i] = (uint8_t)(i * 13);
 	call_typed(2, 3);
 	call_typed(-2, INT64_MAX);
+	call_engine();
 	struct call_start echo = call_of(MSG_ECHO, bytes, 100, FAR_FOREVER);
 	call(&echo);
 	echo.len = sizeof bytes; /* in fragments of the link */
@@ -412,11 +446,11 @@ static void conversation(void)
 
 /* ---- what is said seldom, by hand ---- */
 
-static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
+static void put_from(const struct end *e, struct shm_head h, const void *body, size_t len, enum nic_order order)
 {
-	struct nic_queue *q = ends[3].q;
+	struct nic_queue *q = e->q;
 	struct nic_tx tx;
-	must(q->ops->tx_reserve(q, ends[3].peer, len, &tx) == 0);
+	must(q->ops->tx_reserve(q, e->peer, len, &tx) == 0);
 	memcpy(tx.head, &h, sizeof h);
 	if (len)
 		memcpy(tx.body, body, len);
@@ -424,10 +458,27 @@ static void put(struct shm_head h, const void *body, size_t len, enum nic_order 
 	must(q->ops->tx_commit(q, &tx) == 0);
 }
 
+static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
+{
+	put_from(&ends[3], h, body, len, order);
+}
+
 void trace_say(struct shm_head h, const void *body, size_t len)
 {
 	put(h, body, len, NIC_ORDER_ALL);
 	ends[3].q->ops->flush(ends[3].q);
+	turn();
+}
+
+void trace_answer(struct shm_head h, const void *body, size_t len)
+{
+	put_from(&ends[4], h, body, len, NIC_ORDER_ALL);
+	ends[4].q->ops->flush(ends[4].q);
+	turn();
+}
+
+void trace_turn(void)
+{
 	turn();
 }
 
@@ -524,6 +575,7 @@ int main(int argc, char **argv)
 	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
 	trace_every_value();
 	trace_every_message();
+	trace_every_ask();
 	long_ones();
 	every_no();
 	for (unsigned i = 0; damaged && i < SAMPLES; i++)

@@ -11,9 +11,15 @@
 /** One end says it to another by hand; the packet is captured. */
 void trace_say(struct shm_head h, const void *body, size_t len);
 
+/** The other says it to the one. */
+void trace_answer(struct shm_head h, const void *body, size_t len);
+/** Time passes. */
+void trace_turn(void);
+
 /** The next message is one whose bytes are worth changing. */
 extern bool trace_sample_values;
 void trace_every_value(void);
 void trace_every_message(void);
+void trace_every_ask(void);
 
 #endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What engines ask each other, and the answers. A reply does not say what it answers: that is remembered. */
+#ifndef FARCALL_DECODE_ENGINE_H
+#define FARCALL_DECODE_ENGINE_H
+
+#include "decode_fields.h"
+#include "wire/head.h"
+
+/** The head of a message was seen: if it asks for something of the engine, its reply will be known. */
+void engine_note(const struct printer *p, const struct shm_head *h);
+/** Does the function of this head, of a REQUEST or LARGE, belong to the engine. */
+bool engine_asks(const struct shm_head *h);
+/** The body of such a REQUEST, without what its flags put at the end. */
+bool engine_request(struct printer *p, const struct shm_head *h, const uint8_t *bytes, uint64_t len);
+/** The function that a reply answers, 0: none of the engine's that was seen. */
+uint16_t engine_answered(const struct printer *p, const struct shm_head *h);
+bool engine_reply(struct printer *p, uint16_t fn, const uint8_t *bytes, uint64_t len);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Each structure of engine/wire/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
+#include "decode_fields.h"
+#include "base/rref.h"
+#include "decode.h"
+#include "link/link_port.h"
+#include "wire/head.h"
+#include "wire/rref.h"
+#include <farcall/status.h>
+#include <inttypes.h>
+
+enum encoding { NUMBER, ID, TAG, KIND, MARK, TYPE, FLAG, FN, TIME, LARGE_KIND, RREF_KIND, STATUS };
+
+struct field {
+	const char *name;
+	uint16_t at;
+	uint8_t bytes;
+	uint8_t encoding;
+	uint64_t low, high; /* that the engine takes */
+};
+
+#define ANY UINT64_MAX
+#define FIELD_MUST(s, member, encoding, low, high)                                                                     \
+	{                                                                                                              \
+#member, offsetof(struct s, member), sizeof(((struct s *)0)->member), (encoding), (low), (high)        \
+	}
+#define FIELD(s, member, encoding) FIELD_MUST(s, member, encoding, 0, ANY)
+#define LAYOUT(name, s, little, fields)                                                                                \
+	{                                                                                                              \
+		(name), sizeof(struct s), (little), sizeof(fields) / sizeof *(fields), (fields)                        \
+	}
+
+static const struct field head_fields[] = {
+	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
+	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_BYE),
+	FIELD(wire_head, marks, MARK),
+	FIELD(wire_head, lane_phase, NUMBER),
+	FIELD(wire_head, type, TYPE),
+	FIELD(wire_head, flags, FLAG),
+	FIELD(wire_head, fn, FN),
+	FIELD(wire_head, incarnation, ID),
+	FIELD(wire_head, token, ID),
+	FIELD(wire_head, packet, NUMBER),
+	FIELD(wire_head, ack, NUMBER),
+	FIELD(wire_head, ack_bits, ID),
+	FIELD(wire_head, call, NUMBER),
+	FIELD(wire_head, gen, NUMBER),
+	FIELD(wire_head, time, TIME),
+	FIELD(wire_head, tlv_bytes, NUMBER),
+	FIELD(wire_head, reserved, NUMBER),
+	FIELD(wire_head, length, NUMBER),
+	FIELD(wire_head, offset, NUMBER),
+	FIELD(wire_head, first, NUMBER),
+	FIELD(wire_head, crc, ID),
+	FIELD(wire_head, tag, TAG),
+};
+const struct layout layout_head = LAYOUT("head", wire_head, false, head_fields);
+
+static const struct field sub_fields[] = {
+	FIELD(wire_sub, type, TYPE),   FIELD(wire_sub, flags, FLAG),      FIELD(wire_sub, fn, FN),
+	FIELD(wire_sub, call, NUMBER), FIELD(wire_sub, gen, NUMBER),      FIELD(wire_sub, tlv_bytes, NUMBER),
+	FIELD(wire_sub, time, TIME),   FIELD(wire_sub, reserved, NUMBER), FIELD(wire_sub, length, NUMBER),
+};
+const struct layout layout_sub = LAYOUT("sub", wire_sub, false, sub_fields);
+
+static const struct field words_fields[] = {
+	FIELD_MUST(wire_words, incarnation, ID, 1, ANY),
+	FIELD_MUST(wire_words, token, ID, 1, ANY),
+	FIELD_MUST(wire_words, queue, NUMBER, 0, FAR_LINK_QUEUES_MAX - 1),
+	FIELD(wire_words, want, NUMBER),
+	FIELD_MUST(wire_words, path, NUMBER, 0, NIC_PATHS - 1),
+	FIELD_MUST(wire_words, packet_max, NUMBER, LINK_PACKET_MIN, ANY),
+	FIELD_MUST(wire_words, words, NUMBER, 0, NIC_HELLO_BYTES_MAX),
+	FIELD_MUST(wire_words, addr, NUMBER, 0, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES),
+};
+const struct layout layout_words = LAYOUT("words", wire_words, false, words_fields);
+
+static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER)};
+const struct layout layout_no = LAYOUT("no", wire_no, false, no_fields);
+
+static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
+					    FIELD(wire_grant, priority, NUMBER)};
+const struct layout layout_grant = LAYOUT("grant", wire_grant, false, grant_fields);
+
+static const struct field large_fields[] = {
+	FIELD_MUST(head_large, total, NUMBER, 1, ANY),
+	FIELD_MUST(head_large, lane, NUMBER, 0, FAR_LARGE_LANES - 1),
+	FIELD(head_large, life, NUMBER),
+	FIELD_MUST(head_large, kind, LARGE_KIND, LARGE_REQUEST, LARGE_REPLY),
+	FIELD(head_large, reserved, NUMBER),
+};
+const struct layout layout_large = LAYOUT("large", head_large, true, large_fields);
+
+static const struct field units_fields[] = {FIELD(head_units, done, NUMBER)};
+const struct layout layout_units = LAYOUT("units", head_units, true, units_fields);
+
+static const struct field hash_fields[] = {FIELD(head_hash, name, ID), FIELD(head_hash, signature, ID)};
+const struct layout layout_hash = LAYOUT("hash", head_hash, true, hash_fields);
+
+static const struct field retry_fields[] = {FIELD_MUST(head_retry, seq, NUMBER, 1, ANY),
+					    FIELD_MUST(head_retry, floor, NUMBER, 1, ANY)};
+const struct layout layout_retry = LAYOUT("retry", head_retry, true, retry_fields);
+
+static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
+const struct layout layout_object = LAYOUT("object", rref_id, true, object_fields);
+
+static const struct field named_fields[] = {FIELD_MUST(rref_named, count, NUMBER, 1, ANY)};
+const struct layout layout_named = LAYOUT("named", rref_named, true, named_fields);
+
+static const struct field rref_remote_fields[] = {
+	FIELD(rref_remote, owner, ID),
+	FIELD(rref_remote, id.life, ID),
+	FIELD(rref_remote, id.number, ID),
+	FIELD(rref_remote, fork.life, ID),
+	FIELD(rref_remote, fork.number, ID),
+	FIELD(rref_remote, function.name, ID),
+	FIELD(rref_remote, function.signature, ID),
+};
+const struct layout layout_rref_remote = LAYOUT("rref_remote", rref_remote, true, rref_remote_fields);
+
+static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.life, ID),
+						 FIELD(rref_fetch, id.number, ID)};
+const struct layout layout_rref_fetch = LAYOUT("rref_fetch", rref_fetch, true, rref_fetch_fields);
+
+static const struct field rref_method_fields[] = {
+	FIELD(rref_method, owner, ID),
+	FIELD(rref_method, object.life, ID),
+	FIELD(rref_method, object.number, ID),
+	FIELD(rref_method, function.name, ID),
+	FIELD(rref_method, function.signature, ID),
+};
+const struct layout layout_rref_method = LAYOUT("rref_method", rref_method, true, rref_method_fields);
+
+static const struct field rref_method_remote_fields[] = {
+	FIELD(rref_method_remote, object.life, ID),
+	FIELD(rref_method_remote, object.number, ID),
+	FIELD(rref_method_remote, remote.owner, ID),
+	FIELD(rref_method_remote, remote.id.life, ID),
+	FIELD(rref_method_remote, remote.id.number, ID),
+	FIELD(rref_method_remote, remote.fork.life, ID),
+	FIELD(rref_method_remote, remote.fork.number, ID),
+	FIELD(rref_method_remote, remote.function.name, ID),
+	FIELD(rref_method_remote, remote.function.signature, ID),
+};
+const struct layout layout_rref_method_remote =
+	LAYOUT("rref_method_remote", rref_method_remote, true, rref_method_remote_fields);
+
+static const struct field rref_op_fields[] = {
+	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_FAILED),
+	FIELD(rref_op, status, STATUS),
+	FIELD(rref_op, owner, ID),
+	FIELD(rref_op, id.life, ID),
+	FIELD(rref_op, id.number, ID),
+	FIELD(rref_op, fork.life, ID),
+	FIELD(rref_op, fork.number, ID),
+};
+const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, true, rref_op_fields);
+
+/* ---- names ---- */
+
+#define NAMES_MAX 32
+
+static const char *const kinds[NAMES_MAX] = {
+	[WIRE_MESSAGE] = "MESSAGE",
+	[WIRE_ACK] = "ACK",
+	[WIRE_PING] = "PING",
+	[WIRE_HELLO] = "HELLO",
+	[WIRE_WELCOME] = "WELCOME",
+	[WIRE_REFUSED] = "REFUSED",
+	[WIRE_WRONG_QUEUE] = "WRONG_QUEUE",
+	[WIRE_RESET] = "RESET",
+	[WIRE_BYE] = "BYE",
+};
+static const char *const types[NAMES_MAX] = {
+	[HEAD_REQUEST] = "REQUEST",     [HEAD_REPLY] = "REPLY",   [HEAD_ERROR] = "ERROR",   [HEAD_CANCEL] = "CANCEL",
+	[HEAD_CANCELLED] = "CANCELLED", [HEAD_ONEWAY] = "ONEWAY", [HEAD_CREDIT] = "CREDIT", [HEAD_ASK] = "ASK",
+	[HEAD_LARGE] = "LARGE",         [HEAD_DATA] = "DATA",     [HEAD_GRANT] = "GRANT",   [HEAD_REFUSE] = "REFUSE",
+	[HEAD_ABORT] = "ABORT",
+};
+static const char *const large_kinds[NAMES_MAX] = {
+	[LARGE_REQUEST] = "REQUEST", [LARGE_ONEWAY] = "ONEWAY", [LARGE_REPLY] = "REPLY"};
+static const char *const rref_kinds[NAMES_MAX] = {
+	[RREF_FORK] = "FORK", [RREF_DELETE] = "DELETE", [RREF_ACCEPT] = "ACCEPT", [RREF_FAILED] = "FAILED"};
+static const char *const statuses[] = {
+#define STATUS_NAME(name, text) #name,
+	FAR_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+};
+static_assert(sizeof statuses / sizeof *statuses <= NAMES_MAX, "print_code() looks so far");
+
+struct bit {
+	unsigned value;
+	const char *name;
+	uint32_t types; /* of messages, as bits; 0: whatever it is */
+};
+
+#define OF(type) (1u << HEAD_##type)
+#define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
+static const struct bit marks[] = {
+	{WIRE_ASLEEP, "ASLEEP", 0}, {WIRE_PIECE, "PIECE", 0}, {WIRE_MORE, "MORE", 0},     {WIRE_BATCH, "BATCH", 0},
+	{WIRE_AGAIN, "AGAIN", 0},   {WIRE_TWICE, "TWICE", 0}, {WIRE_UNTOLD, "UNTOLD", 0}, {WIRE_LOOSE, "LOOSE", 0},
+};
+static const struct bit flags[] = {
+	{HEAD_TYPED, "TYPED", OF(REQUEST) | OF(LARGE)},
+	{HEAD_ASKED, "ASKED", OF(CREDIT)},
+	{HEAD_HASHED, "HASHED", OF(REQUEST) | OF(REPLY) | OF(LARGE)},
+	{HEAD_TLV, "TLV", (2u << HEAD_ABORT) - 2},
+	{HEAD_RETRY, "RETRY", OF(REQUEST) | OF(CANCEL) | ANSWERS},
+	{HEAD_RREFS, "RREFS", OF(REPLY) | OF(LARGE)},
+	{HEAD_METHOD, "METHOD", OF(REQUEST) | OF(LARGE)},
+	{HEAD_NAMED, "NAMED", OF(REQUEST)},
+	{FAR_EXECUTED_MAYBE << HEAD_EXECUTED_SHIFT, "MAYBE", OF(ERROR) | OF(CANCELLED)},
+	{FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT, "YES", OF(ERROR) | OF(CANCELLED)},
+};
+
+static void print_code(FILE *out, const char *const *names, uint64_t n, uint64_t value)
+{
+	if (value < n && names[value])
+		fputs(names[value], out);
+	else
+		fprintf(out, "%" PRIu64, value);
+}
+
+void print_status(FILE *out, uint64_t status)
+{
+	print_code(out, statuses, sizeof statuses / sizeof *statuses, status);
+}
+
+static void print_bits(FILE *out, const struct bit *bits, size_t n, uint64_t value, unsigned type)
+{
+	const char *between = "";
+	if (!value)
+		fputc('-', out);
+	for (size_t i = 0; i < n; i++) {
+		if (!(value & bits[i].value) || (bits[i].types && (type >= 32 || !(bits[i].types >> type & 1))))
+			continue;
+		fprintf(out, "%s%s", between, bits[i].name);
+		value &= ~(uint64_t)bits[i].value;
+		between = "+";
+	}
+	if (value)
+		fprintf(out, "%s0x%" PRIx64, between, value);
+}
+
+/* ---- fields ---- */
+
+static uint64_t get(const struct layout *l, const struct field *f, const uint8_t *bytes)
+{
+	uint64_t v = 0;
+	for (unsigned i = 0; i < f->bytes; i++)
+		v = v << 8 | bytes[f->at + (l->little ? f->bytes - 1u - i : i)];
+	return v;
+}
+
+static void print_field(FILE *out, const struct field *f, const uint8_t *at, uint64_t v, unsigned type)
+{
+	switch ((enum encoding)f->encoding) {
+	case ID:
+		fprintf(out, "%0*" PRIx64, 2 * f->bytes, v);
+		return;
+	case TAG:
+		decode_data(out, at, f->bytes);
+		return;
+	case KIND:
+		print_code(out, kinds, NAMES_MAX, v);
+		return;
+	case TYPE:
+		print_code(out, types, NAMES_MAX, v);
+		return;
+	case LARGE_KIND:
+		print_code(out, large_kinds, NAMES_MAX, v);
+		return;
+	case RREF_KIND:
+		print_code(out, rref_kinds, NAMES_MAX, v);
+		return;
+	case STATUS:
+		print_status(out, v);
+		return;
+	case MARK:
+		print_bits(out, marks, sizeof marks / sizeof *marks, v, 0);
+		return;
+	case FLAG:
+		print_bits(out, flags, sizeof flags / sizeof *flags, v, type);
+		return;
+	case FN:
+		if (type == HEAD_ERROR)
+			print_status(out, v);
+		else
+			fprintf(out, "%" PRIu64, v);
+		return;
+	case TIME:
+		if (type == HEAD_ERROR) {
+			fprintf(out, "%" PRId32, (int32_t)(uint32_t)v);
+			return;
+		}
+		break;
+	case NUMBER:
+		break;
+	}
+	fprintf(out, "%" PRIu64, v);
+}
+
+bool wrong(struct printer *p, const char *layout, const char *field)
+{
+	p->bad = layout;
+	p->bad_field = field;
+	return false;
+}
+
+bool print_layout(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type)
+{
+	bool good = true;
+	if (len < l->bytes)
+		return wrong(p, l->name, "size");
+	fprintf(p->out, " [%s]", l->name);
+	for (unsigned i = 0; i < l->n; i++) {
+		const struct field *f = &l->fields[i];
+		uint64_t v = f->encoding == TAG ? 0 : get(l, f, bytes);
+		fprintf(p->out, " %s=", f->name);
+		print_field(p->out, f, bytes + f->at, v, type);
+		if (good && (v < f->low || v > f->high))
+			good = wrong(p, l->name, f->name);
+	}
+	return good;
+}
+
+bool print_exactly(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type)
+{
+	return print_layout(p, l, bytes, len, type) && (len == l->bytes || wrong(p, l->name, "size"));
+}

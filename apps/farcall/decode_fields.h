@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The structures that travel, field by field. */
+#ifndef FARCALL_DECODE_FIELDS_H
+#define FARCALL_DECODE_FIELDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct field;
+struct layout {
+	const char *name;
+	uint32_t bytes;
+	bool little;
+	unsigned n;
+	const struct field *fields;
+};
+
+extern const struct layout layout_head, layout_sub, layout_words, layout_no, layout_grant, layout_large, layout_units,
+	layout_hash, layout_retry, layout_object, layout_named, layout_rref_remote, layout_rref_fetch,
+	layout_rref_method, layout_rref_method_remote, layout_rref_op;
+
+/* What is being printed. */
+struct printer {
+	FILE *out;
+	const char *bad; /* what is wrong: of a layout, and, if not NULL, a field of it */
+	const char *bad_field;
+	struct decode_calls *calls;
+	const char *from, *to;
+};
+
+/** Notes what is wrong; false. */
+bool wrong(struct printer *p, const char *layout, const char *field);
+/** All fields are printed, right or wrong; the first wrong one is named. `type` is the message's, 0 of none. */
+bool print_layout(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type);
+/** The same, and nothing may follow. */
+bool print_exactly(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type);
+void print_status(FILE *out, uint64_t status);
+
+#endif
