@@ -72,7 +72,7 @@ errors() {
 		shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it'
 	else
 		FAR_NIC="verbs:$device,connections=2" info
-		shows "connections, and datagrams" out 'sends datagrams, connections=2 is of connections: say rc=1 with it'
+		shows "connections, and datagrams" out 'sends datagrams, connections=2 is of connections: say rc=1 or bulk= with it'
 	fi
 	mv /dev/infiniband/rdma_cm "$dir/rdma_cm"
 	info
