@@ -29,47 +29,13 @@ done
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
-# Namespaces, each held by a process that does nothing: they end with the test, or a while after it was killed.
-holders=
-others= # started in the background
-cleanup() {
-	# shellcheck disable=SC2086 # numbers
-	[ -z "$others$holders" ] || kill $others $holders 2>/dev/null
-	wait
-	rm -rf "$dir"
-}
-trap cleanup EXIT
-is_apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-new_ns() { # leaves its holder in $ns
-	unshare -n sleep $((5 * guard_s)) &
-	ns=$!
-	holders="$holders $ns"
-	eventually is_apart "$ns"
-}
-at() { # holder, command...
-	where=$1
-	shift
-	nsenter -t "$where" -n "$@"
-}
+# shellcheck source=tests/e2e/veth.sh
+. "$here/veth.sh"
 interface() { # holder, number
 	at "$1" ip addr add "10.91.9.$2/24" dev far0
 	at "$1" ip addr add "fd91:9::$2/64" dev far0 nodad
-	at "$1" ip link set far0 up
-	at "$1" ip link set lo up
 }
-
-new_ns
-a=$ns
-new_ns
-b=$ns
-if ! ip link add far0 netns "$a" type veth peer name far0 netns "$b"; then
-	skip dscp_veth "to make a veth pair"
-	finish
-fi
-is_up() { at "$1" ip link show far0 | grep -q 'state UP'; }
-interface "$a" 1
-interface "$b" 2
-eventually is_up "$a" && eventually is_up "$b"
+veth dscp_veth
 
 listens() { grep -q 'listening on' "$dir/serve" 2>/dev/null; }
 captures_at() { grep -q 'listening on' "$dir/tcpdump.$1" 2>/dev/null; }

@@ -21,45 +21,12 @@ api_lossy=$1
 bytes=${2:-128m}
 case $bytes in *g) guard_s=900 ;; *) guard_s=120 ;; esac
 
-# Namespaces, each held by a process that does nothing: they end with the test, or a while after it was killed.
-holders=
-cleanup() {
-	# shellcheck disable=SC2086 # numbers
-	[ -z "$holders" ] || kill $holders 2>/dev/null
-	wait
-	rm -rf "$dir"
-}
-trap cleanup EXIT
-is_apart() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-new_ns() { # leaves its holder in $ns
-	unshare -n sleep $((3 * guard_s)) &
-	ns=$!
-	holders="$holders $ns"
-	eventually is_apart "$ns"
-}
-at() { # holder, command...
-	where=$1
-	shift
-	nsenter -t "$where" -n "$@"
-}
+# shellcheck source=tests/e2e/veth.sh
+. "$here/veth.sh"
 interface() { # holder, number
 	at "$1" ip addr add "10.91.8.$2/24" dev far0
-	at "$1" ip link set far0 up
-	at "$1" ip link set lo up
 }
-
-new_ns
-a=$ns
-new_ns
-b=$ns
-if ! ip link add far0 netns "$a" type veth peer name far0 netns "$b"; then
-	skip lossy_veth "to make a veth pair"
-	finish
-fi
-is_up() { at "$1" ip link show far0 | grep -q 'state UP'; }
-interface "$a" 1
-interface "$b" 2
-eventually is_up "$a" && eventually is_up "$b"
+veth lossy_veth
 
 # Both workers; their output in out and err. $rc as of the one that failed.
 both() { # arguments...
