@@ -48,6 +48,7 @@
 #define VERBS_REMOTE_BUCKETS 1024u
 #define VERBS_SLOT_NONE      0xffffu
 #define VERBS_BACKLOG        128
+#define VERBS_VENDOR_SIW     0x626d74u /* ibv_device_attr.vendor_id of Linux' siw */
 
 /** In the set-up of a connection, as private data; 32 bytes, in the machine's order like the address. */
 struct verbs_words {

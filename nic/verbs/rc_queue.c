@@ -3,6 +3,7 @@
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,31 @@ static int rc_attach(struct nic_queue *queue, uint32_t peer)
 
 /* ---- transmit ---- */
 
+/* siw sends on its TCP socket in this call, by the caller's thread, which is sent SIGPIPE when the other end is gone.
+ */
+__attribute__((cold, noinline)) static int post_unharmed(struct ibv_qp *qp, struct ibv_send_wr *first,
+							 struct ibv_send_wr **bad)
+{
+	static const struct timespec at_once;
+	sigset_t pipe, before, pending;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	bool was_there = sigismember(&pending, SIGPIPE) == 1;
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
+	int error = ibv_post_send(qp, first, bad);
+	while (!was_there && sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR)
+		;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+static int post(struct verbs_queue *q, struct ibv_qp *qp, struct ibv_send_wr *first, struct ibv_send_wr **bad)
+{
+	return __builtin_expect(q->port->limits.vendor_id == VERBS_VENDOR_SIW, 0) ? post_unharmed(qp, first, bad)
+										  : ibv_post_send(qp, first, bad);
+}
+
 static void push(struct verbs_queue *q, struct verbs_conn *c)
 {
 	struct ibv_send_wr *first = c->first, *bad;
@@ -30,7 +56,7 @@ static void push(struct verbs_queue *q, struct verbs_conn *c)
 	c->last->send_flags |= IBV_SEND_SIGNALED; /* it lets go of all before it */
 	c->first = c->last = NULL;
 	/* Their slots come back when the connection is DEAD. */
-	if (__builtin_expect(ibv_post_send(c->qp, first, &bad), 0))
+	if (__builtin_expect(post(q, c->qp, first, &bad), 0))
 		verbs_rc_broken(c);
 	atomic_store_explicit(&q->rc->tick, tick, memory_order_relaxed);
 	atomic_store_explicit(&c->used, tick, memory_order_relaxed);

@@ -4,6 +4,8 @@
 
 #include "nic/verbs/rc.h"
 
+#include <signal.h>
+
 #define RC "fake0,gid=2,rc=1"
 
 enum { PORTS_MAX = 6, PATIENCE = 20000 };
@@ -120,6 +122,31 @@ static void both_ways(void)
 Test(verbs_rc, both_ways)
 {
 	each_kind(both_ways);
+}
+
+static int pipe_breaks(struct ibv_send_wr *wr)
+{
+	(void)wr;
+	raise(SIGPIPE);
+	return 0;
+}
+
+/* siw sends in the call, and its socket may be closed: who calls is not killed, and has no signal left over. */
+Test(verbs_rc, broken_pipe)
+{
+	sigset_t set;
+	fake_verbs.transport = IBV_TRANSPORT_IWARP;
+	fake_verbs.limits.vendor_id = VERBS_VENDOR_SIW;
+	struct verbs_port *a = open_one("fake0"), *b = open_one("fake0");
+	uint32_t to = bench_place(a, b, 0);
+	fake_verbs.post_send = pipe_breaks;
+	cr_assert(gets_there(a, to, b, 1));
+	fake_verbs.post_send = NULL;
+	sigpending(&set);
+	cr_assert(!sigismember(&set, SIGPIPE));
+	pthread_sigmask(SIG_BLOCK, NULL, &set);
+	cr_assert(!sigismember(&set, SIGPIPE));
+	close_all();
 }
 
 static void self(void)
