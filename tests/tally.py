@@ -19,6 +19,8 @@ OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
 WARNING = re.compile(r"[\w-]+\.sh: WARNING: ")
 TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
 OUTPUT_LINES = 60  # of a failed test
+SAID = re.compile(r"(FAIL|not ok)\b")
+SAID_LINES = 12  # that say what failed; they come first, as whoever shows this may cut it
 SLOW = 6  # tests that are named
 SLOW_S = 10.0  # when they took so long at least
 
@@ -86,6 +88,8 @@ def main():
             if not counts[1]:
                 continue
             print(f"FAILED: {label}: {name} ({test['result'].lower()}, {test['duration']:.1f} s)")
+            for text in list(filter(SAID.match, said))[:SAID_LINES]:
+                print(f"  {text}")
             for stream in "stdout", "stderr":
                 for text in test.get(stream, "").splitlines()[-OUTPUT_LINES:]:
                     print(f"  {text}")

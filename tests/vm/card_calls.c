@@ -11,10 +11,11 @@
  * - never: the cable is out from the start: the other network is taken, and why is said.
  * - joins: there is no other, and the cable is out from the start: who sees it says so, and nobody joins.
  * - lost: the cable is out for longer than the limit: the calls end with an error that says so.
- * - hold: nobody calls: a group of one has the card until it is ended.
+ * - hold: nobody calls: a group of one has the card until it is told to end (SIGTERM), and closes it.
  */
 #include "../e2e/check.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -183,12 +184,19 @@ int main(int argc, char **argv)
 				.peer_limit_ns = lost ? 10 * FAR_SEC : GUARD_S * FAR_SEC};
 	if (strcmp(argv[1], "joins") == 0)
 		return run_joins(&opts);
+	bool hold = strcmp(argv[1], "hold") == 0;
+	sigset_t term;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	if (hold)
+		CHECK(sigprocmask(SIG_BLOCK, &term, NULL) == 0); /* in the engine's threads, too */
 	agent = check_join(&opts);
 	alarm(GUARD_S);
-	if (strcmp(argv[1], "hold") == 0) {
+	if (hold) {
+		int got;
 		puts("held");
 		fflush(stdout);
-		pause();
+		CHECK(sigwait(&term, &got) == 0);
 	}
 	if (check_rank() == 1)
 		mode_of(argv[1])();

@@ -57,8 +57,34 @@ finish() {
 # Runs a command: leaves its output in out and err, its status in $rc (124 and 137: the guard ended it).
 bounded() {
 	rc=0
+	read -r began _ </proc/uptime
+	echo "$((${began%.*} + guard_s - 20))" >"$dir/running"
 	timeout -k 10 "$guard_s" "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+	: >"$dir/running"
 }
+# What each thread of the users' processes does, for who reads of a command that does not end.
+threads() {
+	for task in /proc/[0-9]*/task/*; do
+		[ -e "${task%/task/*}/exe" ] || continue
+		echo "thread $task: $(cat "$task/comm"), $(sed -n 's/^State:	//p' "$task/status"), system call $(cut -d' ' -f1 "$task/syscall")"
+		sed 's/^/	/' "$task/stack"
+	done 2>/dev/null
+}
+# Beside the plan: tells once of a command that is about to be ended by its guard.
+look_on() { # the plan's shell
+	while [ -d "/proc/$1" ]; do
+		late=
+		read -r late <"$dir/running"
+		if [ -n "$late" ] && [ "$(now_s)" -gt "$late" ]; then
+			echo "a command that does not end:"
+			threads
+			return
+		fi
+		sleep 5
+	done
+}
+: >"$dir/running"
+look_on $$ &
 # Does out or err have a line with a pattern.
 has() { grep -q -e "$2" "$dir/$1"; }
 # The exit status of a command that was run by bounded, or "has", as that of a case.
@@ -163,13 +189,16 @@ interface() {
 	done
 	return 1
 }
-# A worker of its own that has a card, until it is let go; what it says goes to held.
+# A worker of its own that has a card, until it is let go; what it says goes to held. It closes the card then: one that
+# is left running may have an interrupt to come when its next driver asks for interrupts of another kind, and QEMU's
+# e1000e ends the emulator for that.
 hold_card() { # what follows dpdk:
 	: >"$dir/held" # not the one before
 	FAR_NIC="dpdk:$1" "$VM_BUILD/farcall" run -n 1 -- "$VM_BUILD/tests/vm/card_calls" hold >"$dir/held" 2>&1 </dev/null &
 	card_holder=$!
 	within 240 card_is_held
 	if ! grep -q '^held$' "$dir/held"; then
+		threads
 		cp "$dir/held" "$dir/err"
 		ok "a worker holds dpdk:$1" 1
 	fi

@@ -343,6 +343,19 @@ if [ "$failed" -gt 0 ]; then
 		cat "$run/$id.qemu"
 		tr -d '\r' <"$run/$id.log"
 	done
+	# Once more, in short, as a reader of the end alone would miss what failed first.
+	for id in $ids; do
+		tr -d '\r' <"$run/$id.log" | awk -v id="$id" '
+			/^case .*, exit status / { n = 0; open = 1 }
+			open { block[n++] = $0 }
+			open && /^@@ FAIL/ {
+				print "---- machine " id ", what failed"
+				for (i = 0; i < n; i++)
+					if (i < 4 || i >= n - 12)
+						print block[i]
+				open = 0
+			}' | head -n 40
+	done
 	echo "----"
 fi
 up=$(for id in $ids; do lines "$id" | sed -n 's/^UP after \([0-9]*\).*/\1/p'; done | sort -n | tail -n 1)
