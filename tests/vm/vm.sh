@@ -209,7 +209,8 @@ nic() { # id, number, description
 	mac=$(printf '52:54:00:0%s:00:0%d' "$(echo "$1" | tr AB ab)" "$2")
 	case $to in
 	@hub[0-9]) net="hubport,id=net$2,hubid=${to#@hub}" ;;
-	@wire) net="dgram,id=net$2,local.type=unix,local.path=$run/$1.$2,remote.type=unix,remote.path=$run/$(other_of "$1").$2" ;;
+	# Not datagrams: they wait for a card that nobody reads, and then the sender's emulator asks again without a pause.
+	@wire) net="stream,id=net$2,server=$(if [ "$1" = A ]; then echo on; else echo off; fi),addr.type=unix,addr.path=$run/wire.$2" ;;
 	@tap:*:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2),queues=$(echo "$to" | cut -d: -f3)" ;;
 	@tap:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2)" ;;
 	'') net="hubport,id=net$2,hubid=$((100 + $2))" ;;
@@ -256,9 +257,26 @@ boot() { # id
 [ -n "$cpus" ] || cpus=$([ -n "$pair" ] && echo 1 || echo 2)
 ids=A
 [ -z "$pair" ] || ids="A B"
+# The machine that is to connect to another's wires comes after them.
+wires_are_there() {
+	i=0
+	for n in $nics; do
+		case $n in
+		*@wire) [ -S "$run/wire.$i" ] || return 1 ;;
+		esac
+		i=$((i + 1))
+	done
+}
 for id in $ids; do
 	job "$id" "$@" >"$run/$id.job"
 	: >"$run/$id.log"
+	if [ "$id" = B ]; then
+		for _ in $(seq 100); do
+			! wires_are_there || break
+			sleep 0.3
+		done
+		sleep 0.3 # from their names to their being listened at
+	fi
 	boot "$id" &
 	machines="$machines $id:$!"
 done
