@@ -6,16 +6,12 @@
 
 static const struct host_pci_roots roots = {"/sys", "/dev"};
 
-static int look(const struct dpdk_args *args, struct host_pci *card, struct nic_err *err)
-{
-	int error = host_pci_read(&roots, args->name, card, err);
-	return error ? error : host_pci_usable(&roots, card, err);
-}
-
 int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
 {
 	struct host_pci card;
-	int error = look(args, &card, err);
+	int error = host_pci_read(&roots, args->name, &card, err);
+	if (!error)
+		error = host_pci_usable(&roots, &card, err);
 	if (!error && err)
 		host_pci_text(&card, err->text, sizeof err->text);
 	return error;
@@ -23,11 +19,16 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
 
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 {
-	int error = look(&p->args, &p->card, err);
-	if (error || p->card.way == HOST_PCI_SHARED)
-		return error;
-	p->claim = host_pci_claim(&roots, &p->card, err);
-	return p->claim < 0 ? p->claim : 0;
+	int fd = host_pci_take(&roots, p->args.name, &p->card, err);
+	p->claim = fd < 0 ? -1 : fd;
+	return fd < 0 ? fd : 0;
+}
+
+const char *dpdk_card_advice(const struct dpdk_port *p)
+{
+	return p->args.pci && host_pci_is_taken(&roots, &p->card)
+		       ? "; another process has it, and a card serves one: " HOST_PCI_ADVICE
+		       : "";
 }
 
 int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err)

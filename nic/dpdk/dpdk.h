@@ -361,6 +361,8 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
 /** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
+/** DPDK could not open the device: what to do, where that can be told; else "". */
+const char *dpdk_card_advice(const struct dpdk_port *p);
 /** Remarks on a link that is down; 0. */
 int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err);
 /** Does it reach memory by physical addresses. */
