@@ -136,10 +136,10 @@ struct dpdk_queue;
 /** A place to send to. Written before it is UP, read by its queue. */
 struct dpdk_place {
 	struct frame_path path;
-	struct dpdk_lane *lane; /* NULL: a queue of this port */
-	struct loop *loop;      /* then */
-	int loop_wake;          /* likewise: the other queue's eventfd */
-	uint64_t body_max;
+	struct dpdk_lane *lane;    /* NULL: a queue of this port */
+	struct loop *loop;         /* then */
+	int loop_wake;             /* likewise: the other queue's eventfd */
+	_Atomic uint64_t body_max; /* sinks, by the control core, when routers say so; nothing else goes with it */
 	struct dpdk_queue *queue;
 	struct hop *hop; /* whose MAC address is that of the path; NULL: it does not change */
 	unsigned remote_queue;
