@@ -366,6 +366,10 @@ void verbs_disarm(struct nic_queue *queue);
 void verbs_wake_clear(struct nic_queue *queue);
 void verbs_wake(struct nic_queue *queue);
 
+/* ---- raw.c ---- */
+
+extern const struct nic_raw_ops verbs_raw_ops;
+
 /* ---- repair.c: the holder's part of a queue's states, off the fast path ---- */
 
 /** The queue does not run: may it now? Acts on what the control core has done, or asks for. */
