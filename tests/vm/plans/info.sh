@@ -62,7 +62,8 @@ let_card_go
 info env
 shows "and then the next" out "^  dpdk 10.8.0.1:7471"
 if [ "$driver" = vfio-pci ]; then
-	exec 9<>"$(find /dev/vfio -name '[0-9]*')" # as a program that knows of no claims
+	group=$(readlink "/sys/bus/pci/devices/$card/iommu_group")
+	exec 9<>"/dev/vfio/${group##*/}" # as a program that knows of no claims
 	info env 9>&-
 	shows "a card that a stranger has" out "another process has it, and a card serves one: one card, or one virtual function"
 	exec 9>&-
