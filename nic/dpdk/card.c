@@ -31,13 +31,19 @@ const char *dpdk_card_advice(const struct dpdk_port *p)
 		       : "";
 }
 
-int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err)
+static bool link_is_down(const struct dpdk_port *p)
 {
 	struct rte_eth_link link;
-	if (rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status)
+	if (p->args.class == DPDK_IFACE)
+		return !host_iface_runs(p->args.iface);
+	return p->args.pci && rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status;
+}
+
+void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err)
+{
+	if (link_is_down(p))
 		dpdk_error(err, 0, "dpdk: the link of %s is down: see its cable and the other side of it",
-			   p->args.name);
-	return 0;
+			   p->args.class == DPDK_IFACE ? p->args.iface : p->args.name);
 }
 
 bool dpdk_card_is_physical(const struct dpdk_port *p)

@@ -363,8 +363,8 @@ int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
 /** DPDK could not open the device: what to do, where that can be told; else "". */
 const char *dpdk_card_advice(const struct dpdk_port *p);
-/** Remarks on a link that is down; 0. */
-int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err);
+/** Remarks on a link that is down, of a card or an interface of the kernel's, in place of what `err` has. */
+void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err);
 /** Does it reach memory by physical addresses. */
 bool dpdk_card_is_physical(const struct dpdk_port *p);
 

@@ -296,6 +296,11 @@ kernel_cases() { # device, shards
 	both "$device" "$device" "$agents_net" "$2" 100000
 	finished && has out '^worker1 by dpdk'
 	ok "$1: calls by the kernel's routes" $?
+	export ROUTER="$r"
+	both "$device" "$device" "$card_calls" lost "$down" "$up"
+	finished
+	[ "$rc" -eq 0 ] && says 'the link of far0 is down: see its cable'
+	ok "$1: a cable that is pulled under calls is told of" $?
 	# What goes to the kernel alone is not heard.
 	[ "$1" = net_af_xdp0 ] || passes_narrow "$1: calls by narrow ways" "$device" "$device"
 	moves "$1: a router's MAC address changes under calls" "$device" "$device"
