@@ -183,5 +183,7 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 			"dpdk: %s and %s are the same interface, which does not send to itself; use shm or udp", ours,
 			theirs);
 	error = dpdk_neighbour_remark(p, &them, err);
-	return error || !p->args.pci || (err && err->text[0]) ? error : dpdk_card_remark(p, err);
+	if (!error)
+		dpdk_link_remark(p, err); /* then no router answers either */
+	return error;
 }

@@ -6,16 +6,12 @@
 
 static const struct host_pci_roots roots = {"/sys", "/dev"};
 
-static int look(const struct dpdk_args *args, struct host_pci *card, struct nic_err *err)
-{
-	int error = host_pci_read(&roots, args->name, card, err);
-	return error ? error : host_pci_usable(&roots, card, err);
-}
-
 int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
 {
 	struct host_pci card;
-	int error = look(args, &card, err);
+	int error = host_pci_read(&roots, args->name, &card, err);
+	if (!error)
+		error = host_pci_usable(&roots, &card, err);
 	if (!error && err)
 		host_pci_text(&card, err->text, sizeof err->text);
 	return error;
@@ -23,20 +19,31 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
 
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 {
-	int error = look(&p->args, &p->card, err);
-	if (error || p->card.way == HOST_PCI_SHARED)
-		return error;
-	p->claim = host_pci_claim(&roots, &p->card, err);
-	return p->claim < 0 ? p->claim : 0;
+	int fd = host_pci_take(&roots, p->args.name, &p->card, err);
+	p->claim = fd < 0 ? -1 : fd;
+	return fd < 0 ? fd : 0;
 }
 
-int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err)
+const char *dpdk_card_advice(const struct dpdk_port *p)
+{
+	return p->args.pci && host_pci_is_taken(&roots, &p->card)
+		       ? "; another process has it, and a card serves one: " HOST_PCI_ADVICE
+		       : "";
+}
+
+static bool link_is_down(const struct dpdk_port *p)
 {
 	struct rte_eth_link link;
-	if (rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status)
+	if (p->args.class == DPDK_IFACE)
+		return !host_iface_runs(p->args.iface);
+	return p->args.pci && rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status;
+}
+
+void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err)
+{
+	if (link_is_down(p))
 		dpdk_error(err, 0, "dpdk: the link of %s is down: see its cable and the other side of it",
-			   p->args.name);
-	return 0;
+			   p->args.class == DPDK_IFACE ? p->args.iface : p->args.name);
 }
 
 bool dpdk_card_is_physical(const struct dpdk_port *p)

@@ -85,8 +85,8 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		int error = rte_eal_hotplug_add(a->bus, a->name, a->devargs);
 		const char *why = dpdk_log_end();
 		if (error)
-			return dpdk_error(err, error, "dpdk: %s cannot be had: %s", a->name,
-					  *why ? why : strerror(-error));
+			return dpdk_error(err, error, "dpdk: %s cannot be had: %.200s%s", a->name,
+					  *why ? why : strerror(-error), dpdk_card_advice(p));
 		p->probed = true;
 		if (rte_eth_dev_get_port_by_name(a->name, &id))
 			return dpdk_error(err, -ENODEV, "dpdk: %s is no Ethernet device", a->name);
@@ -145,8 +145,8 @@ static int configure(struct dpdk_port *p)
 	/* Cards that know VLANs may take none before they are told. */
 	if (p->args.vlan)
 		conf.rxmode.offloads |= p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* Drivers note on that interrupt what the link has become. */
-	conf.intr_conf.lsc = p->args.pci && (*p->info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+	/* Without an interrupt for it (conf.intr_conf.lsc) whoever asks how the link is has the device asked. Some
+	 * never raise it: net_e1000_em under vfio-pci, which has given it no vector. */
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
 		conf.rxmode.mtu = p->args.mtu;
 	if (rings(p) > 1 && hash) {

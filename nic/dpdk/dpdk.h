@@ -136,10 +136,10 @@ struct dpdk_queue;
 /** A place to send to. Written before it is UP, read by its queue. */
 struct dpdk_place {
 	struct frame_path path;
-	struct dpdk_lane *lane; /* NULL: a queue of this port */
-	struct loop *loop;      /* then */
-	int loop_wake;          /* likewise: the other queue's eventfd */
-	uint64_t body_max;
+	struct dpdk_lane *lane;    /* NULL: a queue of this port */
+	struct loop *loop;         /* then */
+	int loop_wake;             /* likewise: the other queue's eventfd */
+	_Atomic uint64_t body_max; /* sinks, by the control core, when routers say so; nothing else goes with it */
 	struct dpdk_queue *queue;
 	struct hop *hop; /* whose MAC address is that of the path; NULL: it does not change */
 	unsigned remote_queue;
@@ -361,8 +361,10 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
 /** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
-/** Remarks on a link that is down; 0. */
-int dpdk_card_remark(const struct dpdk_port *p, struct nic_err *err);
+/** DPDK could not open the device: what to do, where that can be told; else "". */
+const char *dpdk_card_advice(const struct dpdk_port *p);
+/** Remarks on a link that is down, of a card or an interface of the kernel's, in place of what `err` has. */
+void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err);
 /** Does it reach memory by physical addresses. */
 bool dpdk_card_is_physical(const struct dpdk_port *p);
 

@@ -55,6 +55,8 @@ int host_iface_ip(const struct host_iface *iface, const char *listen, const stru
 
 /** Is `ip` on the interface's own link: in the subnet of one of its addresses. */
 bool host_iface_on_link(const struct host_iface *iface, bool v6, const uint8_t *ip);
+/** Is the interface up, with a cable that works, as far as is known. Three system calls. */
+bool host_iface_runs(const char *name);
 
 /** "10.0.0.5", "fd00::5"; returns `out`. Any thread. */
 const char *host_ip_text(bool v6, const uint8_t *ip, char out[HOST_IP_TEXT_BYTES]);

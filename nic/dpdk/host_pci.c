@@ -12,10 +12,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define PATH_BYTES   512
-#define CLASS_NET    0x02u
-#define VENDOR_MLX   0x15b3u
-#define SHARING_TEXT "one card, or one virtual function of it, for each process; or udp"
+#define PATH_BYTES 512
+#define CLASS_NET  0x02u
+#define VENDOR_MLX 0x15b3u
 
 bool host_pci_name(const char *text, char out[HOST_PCI_NAME_BYTES])
 {
@@ -185,6 +184,11 @@ static int not_given(const struct host_pci_roots *roots, const struct host_pci *
 		driver, card->name, why);
 }
 
+static void group_path(const struct host_pci_roots *roots, const struct host_pci *card, char out[PATH_BYTES])
+{
+	snprintf(out, PATH_BYTES, "%s/vfio/%s%d", roots->dev, card->noiommu ? "noiommu-" : "", card->group);
+}
+
 static int check_vfio(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
 {
 	char path[PATH_BYTES];
@@ -194,7 +198,7 @@ static int check_vfio(const struct host_pci_roots *roots, const struct host_pci 
 			"dpdk: %s shares its IOMMU group %d with %s: `dpdk-devbind.py -u` it as root, or give it "
 			"to vfio-pci too",
 			card->name, card->group, card->blocker);
-	snprintf(path, sizeof path, "%s/vfio/%s%d", roots->dev, card->noiommu ? "noiommu-" : "", card->group);
+	group_path(roots, card, path);
 	if (euidaccess(path, R_OK | W_OK) == 0)
 		return 0;
 	int error = errno;
@@ -237,7 +241,8 @@ int host_pci_usable(const struct host_pci_roots *roots, const struct host_pci *c
 	return not_given(roots, card, err);
 }
 
-int host_pci_claim(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
+/* A lock of the kernel's entry of the card: it goes with the process, however that ends. */
+static int claim(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
 {
 	char path[PATH_BYTES];
 	path_of(roots, card->name, "config", path);
@@ -249,8 +254,27 @@ int host_pci_claim(const struct host_pci_roots *roots, const struct host_pci *ca
 	int error = errno;
 	close(fd);
 	if (error == EWOULDBLOCK)
-		return host_error(err, -EBUSY,
-				  "dpdk: %s is another process' already, and a card serves one: " SHARING_TEXT,
-				  card->name);
+		return host_error(err, -EBUSY, "dpdk: %s is another process' already, and a card serves one: %s",
+				  card->name, HOST_PCI_ADVICE);
 	return host_error(err, -error, "dpdk: %s: %s cannot be locked: %s", card->name, path, strerror(error));
+}
+
+int host_pci_take(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err)
+{
+	int error = host_pci_read(roots, name, out, err);
+	if (!error)
+		error = host_pci_usable(roots, out, err);
+	return error ? error : claim(roots, out, err);
+}
+
+bool host_pci_is_taken(const struct host_pci_roots *roots, const struct host_pci *card)
+{
+	char path[PATH_BYTES];
+	if (card->way != HOST_PCI_VFIO)
+		return false;
+	group_path(roots, card, path);
+	int fd = open(path, O_RDWR | O_CLOEXEC), error = errno;
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && error == EBUSY;
 }

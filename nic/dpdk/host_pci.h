@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #define HOST_PCI_NAME_BYTES 16 /* "0000:03:00.0" */
+/* Who finds a card taken. */
+#define HOST_PCI_ADVICE "one card, or one virtual function of it, for each process; or udp"
 
 /** Where the kernel tells of devices: "/sys" and "/dev", unless a test has others. */
 struct host_pci_roots {
@@ -55,9 +57,14 @@ int host_pci_usable(const struct host_pci_roots *roots, const struct host_pci *c
 const char *host_pci_text(const struct host_pci *card, char *out, size_t cap);
 
 /**
- * Claims it among this host's processes until the descriptor is closed, or the process ends: a card serves one. The
- * descriptor; -EBUSY: another has it.
+ * Looks at a card that is to be used, and claims it among this host's processes until the descriptor is closed, or the
+ * process ends: a card serves one, also where the kernel keeps it. Who sees other files of the kernel, as in a
+ * container with a network of its own, does not see the claim. The descriptor; errors of the two above, and -EBUSY:
+ * another has it.
  */
-int host_pci_claim(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err);
+int host_pci_take(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err);
+
+/** DPDK could not open it: because another process, which knows of no claims, has it? vfio alone can tell. */
+bool host_pci_is_taken(const struct host_pci_roots *roots, const struct host_pci *card);
 
 #endif

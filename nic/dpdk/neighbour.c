@@ -2,17 +2,22 @@
 /**
  * Neighbours that ask for our address, and pings: a shard puts what may be a question aside, the control core answers,
  * the shard sends. Questions of ours go the same way: for the MAC addresses of routers, as hop.h has it. Where the
- * address is the kernel's, it answers; and what it knows of a router is believed until something was heard.
+ * address is the kernel's, it answers; and what it knows of a router is believed until something was heard. What
+ * routers say of narrow ways comes aside, too, and makes packets smaller.
  */
 #include "nic/dpdk/ask.h"
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/host_route.h"
+#include "nic/dpdk/narrow.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+
+/* Of narrow ways, looked at in one step: each may be compared with all places. A router says it again. */
+#define NARROW_A_STEP 16u
 
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 {
@@ -45,7 +50,8 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 {
 	struct aside_ring *in = &q->aside->in;
 	struct aside_frame *to;
-	if (!(q->answers && answer_wanted(&q->me, frame, len)) && !ask_wanted(&q->me, frame, len))
+	if (!(q->answers && answer_wanted(&q->me, frame, len)) && !ask_wanted(&q->me, frame, len) &&
+	    !narrow_wanted(&q->me, frame, len))
 		return;
 	if (!(to = aside_room(in)))
 		return;
@@ -67,15 +73,35 @@ static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct a
 		hop_hear(h, news.has_mac ? news.mac : NULL, news.replaces, now);
 }
 
+/* Of a packet on one of our ways, or somebody made it up. All ways to that address lead by the same router. */
+static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f, unsigned *left)
+{
+	struct narrow_news news;
+	unsigned i = 0;
+	if (!*left || !narrow_read(&q->me, f->bytes, f->len, &news))
+		return;
+	--*left;
+	while (i < DPDK_PLACES_MAX && !(p->places[i] && narrow_is_of(&news, &p->places[i]->path)))
+		i++;
+	for (unsigned k = 0; k < DPDK_PLACES_MAX && i < DPDK_PLACES_MAX; k++) {
+		struct dpdk_place *place = p->places[k];
+		if (place && narrow_concerns(&news, &place->path) &&
+		    news.body_bytes_max < atomic_load_explicit(&place->body_max, memory_order_relaxed))
+			atomic_store_explicit(&place->body_max, news.body_bytes_max, memory_order_relaxed);
+	}
+}
+
 /* What a queue has put aside. */
 static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
 {
+	unsigned narrow_left = NARROW_A_STEP;
 	const struct aside_frame *asked;
 	struct aside_frame *to;
 	bool any = false;
 	atomic_exchange_explicit(&q->aside->told, 0, memory_order_acq_rel);
 	while ((asked = aside_next(&q->aside->in))) {
 		hear(p, q, asked, now);
+		hear_narrow(p, q, asked, &narrow_left);
 		if (q->answers && (to = aside_room(&q->aside->out)) &&
 		    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
 			aside_put(&q->aside->out);

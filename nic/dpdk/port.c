@@ -283,7 +283,7 @@ static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_
 	}
 	frame_path_init(&place->path, &from, &at);
 	place->queue = q;
-	place->body_max = to->body < p->body_max ? to->body : p->body_max;
+	atomic_init(&place->body_max, to->body < p->body_max ? to->body : p->body_max);
 	if (own) {
 		place->loop = dpdk_queue_loop(p->queues[remote_queue], q->index);
 		place->loop_wake = p->queues[remote_queue]->wake.event;

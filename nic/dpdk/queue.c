@@ -24,6 +24,11 @@ static struct dpdk_place *place_of(struct dpdk_queue *q, uint32_t peer)
 	return place && place->queue == q ? place : NULL;
 }
 
+static uint64_t body_max(const struct dpdk_place *place)
+{
+	return atomic_load_explicit(&place->body_max, memory_order_relaxed);
+}
+
 static int dpdk_attach(struct nic_queue *queue, uint32_t peer)
 {
 	struct dpdk_place *place = place_of(queue_of(queue), peer);
@@ -97,7 +102,7 @@ static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body
 	void *m;
 	if (__builtin_expect(!place || !place->attached, 0))
 		return -EPIPE;
-	if (__builtin_expect(body_len > place->body_max, 0))
+	if (__builtin_expect(body_len > body_max(place), 0))
 		return -EMSGSIZE;
 	if (__builtin_expect(!lane_room(q, place, 0), 0)) {
 		dpdk_flush(queue);
@@ -130,7 +135,7 @@ static uint32_t dpdk_tx_room(struct nic_queue *queue, uint32_t peer)
 static uint64_t dpdk_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
 {
 	struct dpdk_place *place = place_of(queue_of(queue), peer);
-	return place ? place->body_max : 0;
+	return place ? body_max(place) : 0;
 }
 
 static void count_sent(struct dpdk_queue *q, uint64_t len)
@@ -428,7 +433,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 	struct dpdk_place *place = place_of(q, peer);
 	struct rte_mbuf *burst[DPDK_BURST];
 	uint8_t head[HEAD_MAX] = {0};
-	if (!place || !place->lane || q->tag || bytes < RAW_BYTES || bytes > place->body_max)
+	if (!place || !place->lane || q->tag || bytes < RAW_BYTES || bytes > body_max(place))
 		return 0;
 	n = n < DPDK_BURST ? n : DPDK_BURST;
 	unsigned head_len = frame_write(head, &place->path, bytes, head, FRAME_SUM_PSEUDO);

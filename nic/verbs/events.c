@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NODES         "/dev/infiniband"
@@ -25,6 +26,14 @@ bool verbs_watch(struct verbs_port *p, int fd)
 	return epoll_ctl(p->fd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
+/* Of the device among the kernel's classes: which it is, by the number that the kernel gave the entry. 0: it has none.
+ */
+static ino_t entry_of(const struct verbs_port *p)
+{
+	struct stat st;
+	return stat(p->on.context->device->dev_path, &st) == 0 ? st.st_ino : 0;
+}
+
 int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 {
 	p->fd = epoll_create1(EPOLL_CLOEXEC);
@@ -33,8 +42,11 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 	if (p->fd < 0 || p->event_fd < 0 || flags < 0 || fcntl(async, F_SETFL, flags | O_NONBLOCK) < 0 ||
 	    !verbs_watch(p, p->event_fd) || !verbs_watch(p, async))
 		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
-	/* Not all drivers say that their device goes; its node does, first of all. Without a watch the device is let
-	 * go of when the port is closed. */
+	/* Not all drivers say that their device goes; its node does, first of all, and its entry among the kernel's
+	 * classes. That of a node is told at once, but a node that is not the kernel's own, as in a container, stays;
+	 * changes of entries are not told of, so they are looked at. Without either the device is let go of when the
+	 * port is closed. */
+	p->entry = entry_of(p);
 	p->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (p->watch_fd >= 0 &&
 	    (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !verbs_watch(p, p->watch_fd))) {
@@ -159,6 +171,20 @@ static bool node_is_gone(const struct verbs_port *p)
 	return gone;
 }
 
+/* False too where there was none to be seen. When to look again is in *next. */
+static bool entry_is_gone(struct verbs_port *p, uint64_t now, uint64_t *next)
+{
+	if (!p->entry || !p->on.context)
+		return false;
+	if (now >= p->entry_at) {
+		p->entry_at = now + VERBS_ENTRY_NS;
+		if (entry_of(p) != p->entry)
+			return true;
+	}
+	*next = p->entry_at;
+	return false;
+}
+
 static uint64_t repair(struct verbs_port *p, struct verbs_queue *q, uint64_t now)
 {
 	if (atomic_load_explicit(&q->state, memory_order_acquire) != VERBS_BROKEN) {
@@ -196,7 +222,7 @@ uint64_t verbs_events_step(struct verbs_port *p, uint64_t now)
 	eventfd_read(p->event_fd, &ignored);
 	if (p->on.context)
 		take_events(p);
-	if (node_is_gone(p))
+	if (node_is_gone(p) || entry_is_gone(p, now, &next))
 		verbs_leave(p);
 	if (down_of(p) == VERBS_GONE) {
 		if (p->on.context && all_have_left(p))

@@ -325,6 +325,7 @@ const struct nic_queue_ops verbs_queue_ops = {
 	.wake_clear = verbs_wake_clear,
 	.wake = verbs_wake,
 	.deadline = verbs_deadline,
+	.raw = &verbs_raw_ops,
 };
 
 const struct nic_queue_ops verbs_bulk_queue_ops = {
@@ -344,5 +345,6 @@ const struct nic_queue_ops verbs_bulk_queue_ops = {
 	.wake_clear = verbs_wake_clear,
 	.wake = verbs_wake,
 	.deadline = verbs_deadline,
+	.raw = &verbs_raw_ops,
 	.bulk = &verbs_bulk_ops,
 };

@@ -13,6 +13,7 @@
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* Queues of a port: one per shard. */
 #define VERBS_QUEUES_MAX 16u
@@ -51,6 +52,8 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 /* A queue pair in the error state is set up again after this time, doubled while that does not help. */
 #define VERBS_REPAIR_NS     UINT64_C(10000000)
 #define VERBS_REPAIR_NS_MAX UINT64_C(1000000000)
+/* How often the device's entry among the kernel's classes is looked at: as long as its removal may wait for us. */
+#define VERBS_ENTRY_NS UINT64_C(1000000000)
 /* The device refuses to take more: look again. */
 #define VERBS_RETRY_NS UINT64_C(1000000)
 /* Least packet: what a link sent by another port must fit, to be sent again by this one. */
@@ -259,9 +262,11 @@ struct verbs_port {
 	unsigned classes_n;
 	uint8_t class_of[VERBS_PRIORITIES]; /* index of the class, by priority */
 	uint8_t class_tos[VERBS_PRIORITIES], class_sl[VERBS_PRIORITIES];
-	int fd;       /* epoll */
-	int event_fd; /* queues and the resolver have something for step() */
-	int watch_fd; /* inotify: the device's node goes; −1: cannot be watched */
+	int fd;            /* epoll */
+	int event_fd;      /* queues and the resolver have something for step() */
+	int watch_fd;      /* inotify: the device's node goes; −1: cannot be watched */
+	ino_t entry;       /* of the device in /sys/class/infiniband_verbs; 0: cannot be seen */
+	uint64_t entry_at; /* ns; when it is looked at next */
 	struct verbs_resolver resolver;
 	struct verbs_dest *dests[VERBS_DESTS_MAX];
 	unsigned dests_n;
@@ -360,6 +365,10 @@ int verbs_wake_fd(const struct nic_queue *queue);
 void verbs_disarm(struct nic_queue *queue);
 void verbs_wake_clear(struct nic_queue *queue);
 void verbs_wake(struct nic_queue *queue);
+
+/* ---- raw.c ---- */
+
+extern const struct nic_raw_ops verbs_raw_ops;
 
 /* ---- repair.c: the holder's part of a queue's states, off the fast path ---- */
 

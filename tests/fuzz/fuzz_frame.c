@@ -4,11 +4,12 @@
  * device has looked at the checksums. A second reader, which follows the rules of frame.h step by step, must come to
  * the same verdict; what is ours is written again and must be read as the same. As a question of a neighbour it gets an
  * answer, or none, and the answer gets none. What it says of a neighbour is of a station, and asking that one is
- * answered by it.
+ * answered by it. What it says of a narrow way is of a packet that is larger, and leaves room for the engine's.
  */
 #include "base/must.h"
 #include "nic/dpdk/ask.h"
 #include "nic/dpdk/frame.h"
+#include "nic/dpdk/narrow.h"
 
 #include <stdlib.h>
 
@@ -129,6 +130,17 @@ static void check_news(const uint8_t *frame, unsigned len, unsigned v6)
 	must(memcmp(again.ip, news.ip, v6 ? 16 : 4) == 0 && memcmp(again.mac, news.mac, 6) == 0);
 }
 
+static void check_narrow(const uint8_t *frame, unsigned len, unsigned v6)
+{
+	struct narrow_news news;
+	unsigned heads = v6 ? 48 : 28;
+	if (!narrow_read(&me[v6], frame, len, &news))
+		return;
+	must(narrow_wanted(&me[v6], frame, len) && news.v6 == v6);
+	must(news.body_bytes_max >= (v6 ? 1232 : 1024) && news.body_bytes_max + heads < news.packet_bytes);
+	must(!narrow_read(&me[!v6], frame, len, &news));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0 || size > UINT16_MAX)
@@ -147,6 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_answer(frame, len, v6);
 	check_news(frame, len, v6);
+	check_narrow(frame, len, v6);
 	free(frame);
 	return 0;
 }

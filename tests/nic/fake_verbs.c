@@ -71,6 +71,8 @@ struct ibv_device **ibv_get_device_list(int *n)
 		fake_devices[i].transport_type = fake_verbs.transport;
 		snprintf(fake_devices[i].name, sizeof fake_devices[i].name, "fake%u", i);
 		snprintf(fake_devices[i].dev_name, sizeof fake_devices[i].dev_name, "uverbs%u", i);
+		snprintf(fake_devices[i].dev_path, sizeof fake_devices[i].dev_path, "%s",
+			 fake_verbs.entry ? fake_verbs.entry : "");
 		list[i] = &fake_devices[i];
 	}
 	if (n)

@@ -15,7 +15,8 @@
 enum { FAKE_DEVICES_MAX = 4, FAKE_GIDS_MAX = 8 };
 
 struct fake_verbs {
-	unsigned devices; /* fake0, fake1 … */
+	unsigned devices;  /* fake0, fake1 … */
+	const char *entry; /* where the kernel tells of the devices; NULL: nowhere */
 	enum ibv_transport_type transport;
 	int open_error; /* errno of ibv_open_device() and so on; 0: it works */
 	int reg_error, qp_error, cq_error, ah_error, srq_error, mw_error;

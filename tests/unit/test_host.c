@@ -72,12 +72,14 @@ Test(host, facts, .init = setup)
 	cr_assert_str_eq(host_ip_text(iface.ips[2].v6, iface.ips[2].bytes, text), "fd77::5");
 	cr_assert_eq(iface.ips[2].prefix, 64);
 	cr_assert_eq(iface.ips[3].bytes[0], 0xfe, "what is of the link only comes last");
+	cr_assert(host_iface_runs("far0"));
 	run("ip link set far1 down");
 	iface = read_far0_running(false);
-	cr_assert(iface.up && !iface.running);
+	cr_assert(iface.up && !iface.running && !host_iface_runs("far0"));
 	run("ip link set far0 down");
 	iface = read_far0();
-	cr_assert(!iface.up && !iface.running);
+	cr_assert(!iface.up && !iface.running && !host_iface_runs("far0"));
+	cr_assert(host_iface_runs("nowhere"), "nothing is known of it");
 }
 
 Test(host, queues, .init = setup)

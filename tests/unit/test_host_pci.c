@@ -5,11 +5,13 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CARD "0000:03:00.0"
@@ -192,18 +194,71 @@ Test(host_pci, the_kernel_keeps_it)
 	usable(0, "");
 }
 
-Test(host_pci, one_process_has_it)
+/* A process that has it, until it is killed, or a minute has passed. */
+static pid_t holder(void)
+{
+	int ready[2];
+	char got;
+	cr_assert_eq(pipe(ready), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		alarm(60);
+		struct host_pci card;
+		struct nic_err err;
+		if (host_pci_take(&roots, CARD, &card, &err) >= 0 && write(ready[1], "y", 1) == 1)
+			for (;;)
+				pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	cr_assert_eq(read(ready[0], &got, 1), 1, "it has not got the card");
+	close(ready[0]);
+	return pid;
+}
+
+static void serves_one(enum host_pci_way way)
 {
 	struct nic_err err = {""};
+	struct host_pci card;
+	pid_t other = holder();
+	cr_assert_eq(host_pci_take(&roots, CARD, &card, &err), -EBUSY);
+	cr_assert(strstr(err.text, CARD) && strstr(err.text, "another process"), "%s", err.text);
+	cr_assert(strstr(err.text, "one virtual function") && strstr(err.text, "or udp"), "%s", err.text);
+	kill(other, SIGKILL);
+	cr_assert_eq(waitpid(other, NULL, 0), other);
+	int first = host_pci_take(&roots, CARD, &card, &err);
+	cr_assert_geq(first, 0, "%s", err.text);
+	cr_assert_eq(card.way, way);
+	cr_assert_eq(host_pci_take(&roots, CARD, &card, &err), -EBUSY);
+	close(first);
+	first = host_pci_take(&roots, CARD, &card, &err);
+	cr_assert_geq(first, 0, "%s", err.text);
+	close(first);
+	cr_assert_not(host_pci_is_taken(&roots, &card));
+}
+
+Test(host_pci, one_process_has_it)
+{
 	device(CARD, "0x020000", "vfio-pci", 4);
-	struct host_pci card = card_of();
-	int first = host_pci_claim(&roots, &card, &err);
-	cr_assert_geq(first, 0, "%s", err.text);
-	cr_assert_eq(host_pci_claim(&roots, &card, &err), -EBUSY);
-	cr_assert(strstr(err.text, CARD) && strstr(err.text, "another process") && strstr(err.text, "virtual function"),
-		  "%s", err.text);
-	close(first);
-	first = host_pci_claim(&roots, &card, &err);
-	cr_assert_geq(first, 0, "%s", err.text);
-	close(first);
+	run(": >dev/vfio/4");
+	serves_one(HOST_PCI_VFIO);
+}
+
+/* The kernel would let any number of processes share it, and each would take the others' frames. */
+Test(host_pci, one_process_has_it_beside_the_kernel)
+{
+	struct nic_err err = {""};
+	struct host_pci card;
+	device(CARD, "0x020000", "mlx5_core", -1);
+	run("echo 0x15b3 >sys/bus/pci/devices/%s/vendor", CARD);
+	serves_one(HOST_PCI_SHARED);
+	/* The other port of the card is a function of its own. */
+	pid_t other = holder();
+	device("0000:03:00.1", "0x020000", "mlx5_core", -1);
+	run("echo 0x15b3 >sys/bus/pci/devices/0000:03:00.1/vendor");
+	int second = host_pci_take(&roots, "0000:03:00.1", &card, &err);
+	cr_assert_geq(second, 0, "%s", err.text);
+	close(second);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
 }

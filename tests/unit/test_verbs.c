@@ -3,6 +3,8 @@
 #include "verbs_bench.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
 static struct verbs_args args;
 
@@ -451,4 +453,35 @@ Test(verbs, device_is_removed_in_the_middle)
 		bench_step(p);
 	cr_assert(ups + fails == 1, "one of the two: it is settled");
 	bench_close(p);
+}
+
+/* It tells nothing, and its node stays; what is there now of the same name is another device. */
+Test(verbs, device_is_removed_in_silence)
+{
+	char dir[] = "/tmp/farcall-entry.XXXXXX", entry[64], other[64];
+	cr_assert(mkdtemp(dir));
+	snprintf(entry, sizeof entry, "%s/uverbs0", dir);
+	snprintf(other, sizeof other, "%s/uverbs1", dir);
+	fake_verbs.entry = entry;
+	for (unsigned how = 0; how < 2; how++) {
+		cr_assert_eq(mkdir(entry, 0700), 0);
+		struct verbs_port *p = bench_open(NULL, 1);
+		uint64_t now = verbs_now(), next = verbs_port_ops.step(&p->base, now, on_event, NULL);
+		cr_assert_leq(next, now + VERBS_ENTRY_NS);
+		cr_assert_eq(verbs_port_ops.step(&p->base, next, on_event, NULL), next + VERBS_ENTRY_NS);
+		cr_assert_eq(p->down, VERBS_UP);
+		cr_assert_eq(mkdir(other, 0700), 0);
+		cr_assert_eq(how ? rename(other, entry) : rmdir(entry), 0);
+		verbs_port_ops.step(&p->base, next + VERBS_ENTRY_NS - 1, on_event, NULL);
+		cr_assert_eq(p->down, VERBS_UP, "not looked at before its time");
+		verbs_port_ops.step(&p->base, next + VERBS_ENTRY_NS, on_event, NULL);
+		cr_assert_eq(p->down, VERBS_GONE);
+		verbs_queue_ops.flush(&p->queues[0]->base);
+		for (unsigned i = 0; i < 5000 && fake_verbs.contexts; i++, usleep(1000))
+			bench_step(p);
+		cr_assert_eq(fake_verbs.contexts, 0);
+		bench_close(p);
+		cr_assert_eq(rmdir(how ? entry : other), 0);
+	}
+	rmdir(dir);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # What a round trip of a small packet takes on the kernel's soft-RoCE in an emulated machine, by perftest's ib_send_lat
-# and by ibv_ud_pingpong, and beside them a call by the verbs driver. A record for perf/NOTES.md: neither a test nor a
+# by ibv_ud_pingpong and by raw packets on the verbs driver's queues, and beside them a call by that driver. A record for perf/NOTES.md: neither a test nor a
 # statement about a device, since device, kernel and processor are all emulated.
 # usage: floor.sh BUILD [ROUNDS]
 set -u
@@ -31,9 +31,9 @@ awk '
 		return k[int((n[name] + 1) / 2)]
 	}
 	END {
-		if (!n["ib_send_lat"] || !n["ibv_ud_pingpong"] || !n["farcall"]) { print "floor.sh: figures are missing"; exit 1 }
+		if (!n["ib_send_lat"] || !n["ibv_ud_pingpong"] || !n["raw"] || !n["farcall"]) { print "floor.sh: figures are missing"; exit 1 }
 		printf "%-20s %12s   %s\n", "round trip, us", "median", "each round (99 %)"
-		for (i = split("ib_send_lat ibv_ud_pingpong farcall", name, " "); i >= 1; i--) {
+		for (i = split("ib_send_lat ibv_ud_pingpong raw farcall", name, " "); i >= 1; i--) {
 			printf "%-20s %12.1f  ", name[i], middle(name[i])
 			for (r = 1; r <= n[name[i]]; r++) printf " %.1f (%s)", of[name[i], r], tail[name[i], r]
 			printf "\n"

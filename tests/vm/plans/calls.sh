@@ -2,12 +2,15 @@
 # shellcheck shell=sh
 # Two workers, each with a network card of its own, which DPDK takes over; the cards are joined. Calls, cables that are
 # pulled, training.
-# usage: calls.sh [--brief] DRIVER [KEY=VALUE]...    uio_pci_generic or vfio-pci; keys of both ports
-# --brief: only what another card or driver may make different
+# usage: calls.sh [--brief|--lost] DRIVER [KEY=VALUE]...    uio_pci_generic or vfio-pci; keys of both ports
+# --brief: only what another card or driver may make different; --lost: only that a pulled cable is told of
 . "$VM_TOP/tests/vm/guest.sh"
-brief=
+brief= lost=
 if [ "$1" = --brief ]; then
 	brief=yes
+	shift
+elif [ "$1" = --lost ]; then
+	lost=yes
 	shift
 fi
 driver=$1
@@ -31,6 +34,17 @@ worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.8.0.2/2
 both() { bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$@"; }
 cable() { echo "python3 $VM_TOP/tests/vm/monitor.py $(echo /dev/vport*p1) '$(set_link 1 "$1")' >&2"; }
 
+cable_stays_pulled() {
+	both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
+	did "a cable stays pulled"
+	log "$(grep -h "heard of" "$dir/err" | head -n 1)"
+	has err "heard of .*the link of $CARD1 is down: see its cable"
+	ok "which is said" $?
+}
+if [ -n "$lost" ]; then
+	cable_stays_pulled
+	finish
+fi
 both "$VM_BUILD/tests/nic/agents_net" 1 1000000 400
 did "calls of any size"
 log "$(grep -h by "$dir/out" | head -n 1)"
@@ -50,9 +64,7 @@ if [ -z "$brief" ]; then
 	both "$VM_BUILD/tests/vm/card_calls" other "$(cable false)" "$(cable true)"
 	did "another network meanwhile"
 	MORE=
-	both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
-	did "a cable stays pulled"
-	log "$(grep -h "heard of" "$dir/err" | head -n 1)"
+	cable_stays_pulled
 fi
 link 1 down
 MORE=';udp'

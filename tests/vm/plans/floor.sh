@@ -29,6 +29,9 @@ for round in $(seq "${1:-3}"); do
 	ends 18515 ibv_ud_pingpong -d rxe0 -g 1 -s 64 -n 5000
 	did "ibv_ud_pingpong, round $round"
 	log "figure ibv_ud_pingpong $(sed -n 's|.*= *\([0-9.]*\) usec/iter|\1 -|p' "$dir/out")"
+	bounded "$VM_BUILD/farcall" perf floor --nic verbs --seconds 3 --json
+	did "farcall perf floor, round $round"
+	log "figure raw $(tail -n 1 "$dir/out" | sed -n 's/.*"raw_rtt_p50_ns": \([0-9]*\).*"raw_rtt_p99_ns": \([0-9]*\).*/\1 \2/p' | awk '{ print $1 / 1000, $2 / 1000 }')"
 	bounded "$VM_BUILD/farcall" perf latency --nic verbs --seconds 3 --json
 	did "farcall perf latency, round $round"
 	cp "$dir/out" "$VM_RUN/latency-$round.json"

@@ -4,7 +4,8 @@
 # usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address
 #        verbs.sh bulk                 what is exposed to a peer is read by it, and by nobody else
 #        verbs.sh workers              groups of workers; what bad configurations and missing rights are told
-#        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run
+#        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run, with the
+#                                      kernel's nodes and with others
 # shellcheck disable=SC2086,SC2317 # words of $as_user; functions that within calls
 . "$VM_TOP/tests/vm/guest.sh"
 unset FAR_MODULE_DIR
@@ -68,6 +69,9 @@ workers() {
 	bounded "$farcall" perf latency --nic verbs --security none --seconds 1
 	did "farcall perf latency"
 	log "$(grep -A 1 -m 1 p50 "$dir/out" | tail -n 1)"
+	bounded "$farcall" perf latency --nic verbs --security none --seconds 1 --floor --json
+	has out '"floor_raw_rtt_ns": [1-9]'
+	ok "raw packets on the same queues" $?
 	bounded "$farcall" train --nic verbs --security none --servers 2 --workers 2 --rows 5000 --epochs 4 --json
 	ok "farcall train, four processes" "$rc"
 
@@ -115,8 +119,9 @@ goes_on() { # name
 	ok "$1" $?
 }
 
-removed() {
-	add rxe0 dummy0
+# Two workers that call each other, by verbs where it leads.
+calls_begin() {
+	rm -rf "$dir/calls"
 	mkdir "$dir/calls"
 	FAR_NIC='verbs;udp:listen=127.0.0.1' "$farcall" run -n 2 -- "$VM_BUILD/tests/nic/calls_on" "$dir/calls" \
 		>"$dir/group-out" 2>"$dir/group-err" </dev/null &
@@ -124,16 +129,11 @@ removed() {
 	within 120 leads verbs
 	ok "calls by verbs" $?
 	goes_on "calls"
-	ip link set dummy0 down
-	within 120 leads udp
-	ok "the interface is down: by udp" $?
-	goes_on "calls while it is down"
-	ip link set dummy0 up
-	within 120 leads verbs
-	ok "the interface is up: by verbs" $?
-	goes_on "calls as before"
+}
+# The device is removed under them.
+calls_end() { # name of the case
 	timeout -k 10 120 rdma link delete rxe0
-	ok "the kernel gets the device back" $?
+	ok "the kernel gets the device back$1" $?
 	within 120 leads udp
 	ok "the device was removed: by udp" $?
 	goes_on "calls without the device"
@@ -142,6 +142,32 @@ removed() {
 	cat "$dir/group-out" "$dir/group-err"
 	did "no call was lost, or ran twice"
 	log "$(grep calls, "$dir/group-out")"
+}
+
+removed() {
+	add rxe0 dummy0
+	calls_begin
+	ip link set dummy0 down
+	within 120 leads udp
+	ok "the interface is down: by udp" $?
+	goes_on "calls while it is down"
+	ip link set dummy0 up
+	within 120 leads verbs
+	ok "the interface is up: by verbs" $?
+	goes_on "calls as before"
+	calls_end ""
+
+	# As in a container whose runtime made them: these nodes stay when the device goes.
+	add rxe0 dummy0
+	: >/dev/infiniband/stays # or the kernel takes the directory away with its last node, and what is mounted there
+	cp -a /dev/infiniband "$dir/nodes" && mount -t tmpfs none /dev/infiniband && cp -a "$dir/nodes/." /dev/infiniband
+	ok "nodes that are not the kernel's" $?
+	calls_begin
+	calls_end ", whose node stays"
+	[ -n "$(find /dev/infiniband -name 'uverbs*' -type c)" ]
+	ok "it has stayed" $?
+	umount /dev/infiniband && rm /dev/infiniband/stays
+	ok "the kernel's own again" $?
 }
 
 case $1 in
