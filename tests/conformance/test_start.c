@@ -35,10 +35,10 @@ static struct far_agent *other_group(void)
 	struct far_opts opts = conform_opts;
 	struct far_agent *a = NULL;
 	if (rank == 0)
-		atomic_store(conform_shared(0), conform_own_port(HERE));
-	while (!atomic_load(conform_shared(0)))
+		conform_publish(HERE, conform_own_port(HERE));
+	while (!conform_published(0))
 		conform_nap(FAR_MS);
-	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", (int)atomic_load(conform_shared(0)));
+	snprintf(url, sizeof url, "tcp://%s:%d", conform_host(), (int)conform_published(0));
 	opts.init_method = url;
 	opts.group = "another";
 	opts.nic = "udp";
