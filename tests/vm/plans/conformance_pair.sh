@@ -13,7 +13,7 @@ bind 0 kernel && at=$(interface 0) && ip addr add "10.7.0.$here/24" dev "$at" &&
 ok "a card" $?
 modprobe rdma_rxe && rdma link add rxe0 type rxe netdev "$at"
 ok "soft-RoCE on it" $?
-some=${1:-@(C2|G1|I1)/*}
+some=${1:-@(G1|I1)/*}
 [ "$some" != all ] || some='*'
 # shellcheck disable=SC2034 # guest.sh's
 guard_s=1600
