@@ -124,6 +124,11 @@ int64_t conform_published(int of)
 	return divided_has(of) ? atomic_load(&shared->worker[of].number) : divided_read("number", of);
 }
 
+bool conform_is_here(int of)
+{
+	return divided_has(of % WORLD);
+}
+
 const char *conform_host(void)
 {
 	return divided_host();
