@@ -144,8 +144,13 @@ const char *conform_own_url(const char *here);
 void conform_may_die(void);
 /** This worker may leave with references that somebody holds. */
 void conform_may_leak(void);
-/** A number per worker that all workers of the test see, 0 at first. */
-_Atomic int64_t *conform_shared(int of);
+/** A number per worker that all workers of the test see, 0 at first: sets this worker's; reads somebody's. */
+void conform_publish(const char *here, int64_t number);
+int64_t conform_published(int of);
+/** Is the worker of this rank on the caller's machine, as all of them are but in a group that is divided. */
+bool conform_is_here(int of);
+/** The address of the store of the test. */
+const char *conform_host(void);
 /** Its worker has said so on stderr up to now. For the calling worker only. */
 bool conform_said(const char *part);
 

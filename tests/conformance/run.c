@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The test's side: starts four workers, waits for them with a deadline, and tells what became of each. */
 #include "run.h"
+#include "divided.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +39,7 @@ static uint64_t now_ms(void)
 
 static int listen_somewhere(int *port)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(divided_host())};
 	socklen_t len = sizeof at;
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	cr_assert(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 && listen(fd, 64) == 0 &&
@@ -48,14 +49,43 @@ static int listen_somewhere(int *port)
 	return fd;
 }
 
+/* The store's port, when it is another machine that has it. */
+static int port_elsewhere(void)
+{
+	uint64_t deadline = now_ms() + CONFORM_DEADLINE_S * 1000;
+	int port;
+	while ((port = (int)divided_read("store", 0)) == 0 && now_ms() < deadline)
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	cr_assert(port > 0, "the machine of rank 0 has not begun this test within %d s", CONFORM_DEADLINE_S);
+	return port;
+}
+
+/* The test's store, whose listener is here with rank 0, else -1. */
+static int store(int *port)
+{
+	if (!divided_has(0)) {
+		*port = port_elsewhere();
+		return -1;
+	}
+	int listener = listen_somewhere(port);
+	cr_assert(!divided() || divided_write("store", 0, *port), "cannot tell other machines of the store: %s",
+		  strerror(errno));
+	return listener;
+}
+
 static void start(struct group *g, conform_body *body, int how)
 {
-	int port, listener = listen_somewhere(&port);
+	int port, listener = store(&port);
 	pid_t parent = getpid();
 	g->shared = mmap(NULL, sizeof *g->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	cr_assert(g->shared != MAP_FAILED);
 	fflush(NULL);
 	for (int r = 0; r < WORLD; r++) {
+		g->ended[r] = !divided_has(r); /* well: it is judged where it is */
+		if (g->ended[r]) {
+			g->said[r] = -1;
+			continue;
+		}
 		g->said[r] = memfd_create("said", MFD_CLOEXEC);
 		cr_assert(g->said[r] >= 0);
 		g->pids[r] = fork();
@@ -69,7 +99,8 @@ static void start(struct group *g, conform_body *body, int how)
 		dup2(g->said[r], STDERR_FILENO);
 		conform_worker(g->shared, r, port, listener, body, how);
 	}
-	close(listener);
+	if (listener >= 0)
+		close(listener);
 }
 
 static bool went_well(const struct group *g, int r)
@@ -99,8 +130,10 @@ static void stop(struct group *g)
 static bool reap(struct group *g)
 {
 	uint64_t deadline = now_ms() + CONFORM_DEADLINE_S * 1000;
-	int left = WORLD;
+	int left = 0;
 	bool bad = false;
+	for (int r = 0; r < WORLD; r++)
+		left += !g->ended[r];
 	while (left > 0 && now_ms() < deadline) {
 		struct timespec nap = {0, 500000};
 		for (int r = 0; r < WORLD; r++) {
@@ -158,14 +191,17 @@ void conform_run(const char *group, const char *name, conform_body *body, int ho
 	struct group g = {0};
 	size_t len = 0;
 	write_result(group, name, "failed");
+	divided_test(group, name);
 	start(&g, body, how);
 	bool bad = reap(&g), failed_before = false;
 	for (int r = 0; r < WORLD; r++)
 		failed_before |= !g.stopped[r] && !went_well(&g, r);
 	for (int r = 0; r < WORLD && bad; r++)
-		len += describe(&g, r, report + len, sizeof report - len, failed_before);
+		if (divided_has(r))
+			len += describe(&g, r, report + len, sizeof report - len, failed_before);
 	for (int r = 0; r < WORLD; r++)
-		close(g.said[r]);
+		if (divided_has(r))
+			close(g.said[r]);
 	munmap(g.shared, sizeof *g.shared);
 	if (bad)
 		fprintf(stderr, "%s.%s over %s:\n%s", group, name, conform_mode(), report);

@@ -63,7 +63,7 @@ static bool all_are_ready(void *user)
 {
 	(void)user;
 	for (int r = 0; r < WORLD; r++)
-		if (!atomic_load(conform_shared(r)))
+		if (!conform_published(r))
 			return false;
 	return true;
 }
@@ -78,7 +78,7 @@ CONFORM(K1, verify_backend_options)
 		OK(far_fault_set(agent, (enum far_fault_kind)kind, &f, &err));
 		OK(far_fault_set(agent, (enum far_fault_kind)kind, NULL, &err));
 	}
-	atomic_store(conform_shared(rank), 1);
+	conform_publish(HERE, 1);
 	UNTIL(all_are_ready, NULL); /* nothing was sent while it would have failed */
 	share();
 	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++)

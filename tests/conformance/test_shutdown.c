@@ -9,7 +9,7 @@ static bool others_are_out(void *user)
 {
 	(void)user;
 	for (int r = 0; r < WORLD - 1; r++)
-		if (!atomic_load(conform_shared(r)))
+		if (!conform_published(r))
 			return false;
 	return true;
 }
@@ -32,7 +32,7 @@ CONFORM_BARE(H1, wait_all_workers_timeout)
 		HOLDS(status == FAR_TIMEOUT);
 		SAYS("worker3");
 	}
-	atomic_store(conform_shared(rank), 1);
+	conform_publish(HERE, 1);
 }
 
 static void all_of(const struct operands *o, int barriers)
@@ -123,7 +123,7 @@ static bool all_have_said(void *user)
 {
 	(void)user;
 	for (int r = 0; r < WORLD; r++)
-		if (!atomic_load(conform_shared(r)))
+		if (!conform_published(r))
 			return false;
 	return true;
 }
@@ -131,7 +131,7 @@ static bool all_have_said(void *user)
 /* Who leaves like this waits for nobody: not for those either who are still joining, whose store may be here. */
 static void leave_locally(void)
 {
-	atomic_store(conform_shared(rank), 1);
+	conform_publish(HERE, 1);
 	UNTIL(all_have_said, NULL);
 	OK(far_shutdown_local(agent, &err));
 	FAILS(FAR_SHUTDOWN, far_shutdown_local(NULL, &err));

@@ -35,10 +35,10 @@ static struct far_agent *other_group(void)
 	struct far_opts opts = conform_opts;
 	struct far_agent *a = NULL;
 	if (rank == 0)
-		atomic_store(conform_shared(0), conform_own_port(HERE));
-	while (!atomic_load(conform_shared(0)))
+		conform_publish(HERE, conform_own_port(HERE));
+	while (!conform_published(0))
 		conform_nap(FAR_MS);
-	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", (int)atomic_load(conform_shared(0)));
+	snprintf(url, sizeof url, "tcp://%s:%d", conform_host(), (int)conform_published(0));
 	opts.init_method = url;
 	opts.group = "another";
 	opts.nic = "udp";
@@ -178,7 +178,8 @@ CONFORM_BARE(A3, infer_backend_from_options)
 	conform_opts.nic = NULL;
 	OK(far_init_rpc(conform_name(rank), rank, WORLD, &conform_opts, &agent, &err));
 	OK(far_worker_by_name(agent, peer(1), &info, &err));
-	HOLDS(strcmp(info.nic, "shm") == 0 && info.nic_why[0]); /* the best that both have */
+	/* The best that both have. */
+	HOLDS((strcmp(info.nic, "shm") == 0) == conform_is_here(peer_rank(1)) && info.nic_why[0]);
 	IS_INT(CALL(peer(1), "far::add", FAR_ARGS(1, 1)), 2);
 	conform_leave(HERE);
 }

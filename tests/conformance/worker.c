@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A worker's life around the body of its test. */
+#include "divided.h"
 #include "run.h"
 
 #include <arpa/inet.h>
@@ -110,9 +111,27 @@ void conform_may_leak(void)
 	may_leak = true;
 }
 
-_Atomic int64_t *conform_shared(int of)
+void conform_publish(const char *here, int64_t number)
 {
-	return &shared->worker[of % WORLD].number;
+	atomic_store(&shared->worker[rank].number, number);
+	if (divided() && !divided_write("number", rank, number))
+		conform_fail(here, "cannot show a number to other machines: %s", strerror(errno));
+}
+
+int64_t conform_published(int of)
+{
+	of %= WORLD;
+	return divided_has(of) ? atomic_load(&shared->worker[of].number) : divided_read("number", of);
+}
+
+bool conform_is_here(int of)
+{
+	return divided_has(of % WORLD);
+}
+
+const char *conform_host(void)
+{
+	return divided_host();
 }
 
 bool conform_said(const char *part)
@@ -162,7 +181,8 @@ void conform_leave(const char *here)
  */
 int conform_own_port(const char *here)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = inet_addr(divided_has(0) ? divided_host() : "127.0.0.1")};
 	socklen_t len = sizeof at;
 	int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
@@ -244,11 +264,11 @@ _Noreturn void conform_worker(struct conform_shared *s, int r, int port, int lis
 	set_number("RANK", r);
 	set_number("WORLD_SIZE", WORLD);
 	set_number("MASTER_PORT", port);
-	setenv("MASTER_ADDR", "127.0.0.1", 1);
+	setenv("MASTER_ADDR", divided_host(), 1);
 	unsetenv("FAR_NIC");
 	if (r == 0)
 		set_number("FAR_STORE_FD", listener);
-	else
+	else if (listener >= 0)
 		close(listener);
 	conform_opts.functions = conform_functions;
 	conform_opts.functions_n = conform_functions_n;

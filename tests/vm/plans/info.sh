@@ -36,10 +36,10 @@ else
 	info sh -c 'ulimit -l unlimited; exec "$@"' sh $as_user
 	shows "a user with the rights" out "^  dpdk 10.8.0.1:7471"
 fi
-info env
-shows "the port" out "^  dpdk 10.8.0.1:7471"
-shows "the card" out "^  $card (.*, $driver): ready"
-FAR_DPDK="$card" bounded "$farcall" info --security none --json
+# The text goes to stderr where JSON is asked for.
+FAR_DPDK="$card" bounded "$farcall" info --security none --json --nic "dpdk:$card,ip=10.8.0.1/24"
+shows "the port" err "^  dpdk 10.8.0.1:7471"
+shows "the card" err "^  $card (.*, $driver): ready"
 python3 - "$dir/out" "$card" "$driver" <<'END'
 import json, sys
 j = json.loads(open(sys.argv[1]).read().splitlines()[-1])
