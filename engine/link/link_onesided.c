@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The driver's memory of messages, until it lets go of it. */
+#include "link/link_onesided.h"
+
+#include <errno.h>
+
+static uint64_t user_of(const struct link_onesideds *o, const struct link_onesided *e)
+{
+	return (uint64_t)e->life << 32 | (uint32_t)(e - o->entry);
+}
+
+static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf *buf, void *owner, unsigned state)
+{
+	if (o->n == LINK_ONESIDED_MAX)
+		return NULL;
+	struct link_onesided *e = o->entry;
+	while (e->state != LINK_ONESIDED_FREE)
+		e++;
+	buf_ref(buf);
+	e->buf = buf;
+	e->owner = owner;
+	e->state = (uint8_t)state;
+	e->life++;
+	o->n++;
+	return e;
+}
+
+static void entry_give(struct link_onesideds *o, struct link_onesided *e)
+{
+	struct far_buf *buf = e->buf;
+	e->state = LINK_ONESIDED_FREE;
+	e->owner = NULL;
+	e->buf = NULL;
+	o->n--;
+	buf_unref(buf);
+}
+
+int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer, struct far_buf *buf,
+			 const void *at, uint64_t len, void *owner, struct nic_bulk_key *key, uint32_t *entry)
+{
+	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_ASKED);
+	if (!e)
+		return -EAGAIN;
+	int error = lower->ops->bulk->expose(lower, lower_peer, at, len, user_of(o, e), &e->handle, key);
+	if (error) {
+		entry_give(o, e);
+		return error;
+	}
+	*entry = (uint32_t)(e - o->entry);
+	return 0;
+}
+
+void link_onesided_withdraw(struct link_onesideds *o, struct nic_queue *lower, uint32_t entry)
+{
+	struct link_onesided *e = &o->entry[entry];
+	if (e->state != LINK_ONESIDED_ASKED && e->state != LINK_ONESIDED_EXPOSED)
+		return;
+	e->owner = NULL;
+	e->state = LINK_ONESIDED_LEAVING;
+	lower->ops->bulk->withdraw(lower, e->handle);
+}
+
+int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer,
+		       const struct nic_bulk_key *key, uint64_t offset, struct far_buf *buf, void *to, uint32_t len,
+		       void *owner)
+{
+	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_READING);
+	if (!e)
+		return -EAGAIN;
+	int error = lower->ops->bulk->read(lower, lower_peer, key, offset, to, len, user_of(o, e));
+	if (error)
+		entry_give(o, e);
+	return error;
+}
+
+void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner)
+{
+	for (uint32_t i = 0; o->n && i < LINK_ONESIDED_MAX; i++) {
+		struct link_onesided *e = &o->entry[i];
+		if (e->owner != owner)
+			continue;
+		if (e->state == LINK_ONESIDED_READING)
+			e->owner = NULL;
+		else
+			link_onesided_withdraw(o, lower, i);
+	}
+}
+
+/* READ is of what is read, the others of what is exposed. */
+static bool fits(const struct link_onesided *e, uint64_t event)
+{
+	switch (event) {
+	case NIC_BULK_EXPOSED:
+		return e->state == LINK_ONESIDED_ASKED || e->state == LINK_ONESIDED_LEAVING;
+	case NIC_BULK_WITHDRAWN:
+		return e->state != LINK_ONESIDED_FREE && e->state != LINK_ONESIDED_READING;
+	case NIC_BULK_READ:
+	case NIC_BULK_READ_FAILED:
+		return e->state == LINK_ONESIDED_READING;
+	default:
+		return false;
+	}
+}
+
+void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, enum nic_bulk_event *event)
+{
+	uint32_t i = (uint32_t)pkt->cookie;
+	struct link_onesided *e = i < LINK_ONESIDED_MAX ? &o->entry[i] : NULL;
+	if (!e || e->life != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
+		o->stray++;
+		return NULL;
+	}
+	void *owner = e->owner;
+	*event = (enum nic_bulk_event)pkt->body_len;
+	if (*event != NIC_BULK_EXPOSED)
+		entry_give(o, e);
+	else if (e->state == LINK_ONESIDED_ASKED)
+		e->state = LINK_ONESIDED_EXPOSED;
+	return owner;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What of a queue's messages is exposed to their receivers, and read from their senders, without packets.
+ *
+ * The driver has the memory from expose() or read() until its event, which may come long after the message has ended:
+ * by a time-out, a cancel or the other side's death. So an entry here holds the body's buffer for the driver, and the
+ * message only as long as it lives. An entry goes once, by the driver's last event: no other way frees memory that
+ * may still be read, or written.
+ *
+ * free -> asked -> exposed -> leaving -> free, from asked to leaving or free, too; free -> reading -> free.
+ *
+ * The holder of the queue's shard.
+ */
+#ifndef FAR_LINK_ONESIDED_H
+#define FAR_LINK_ONESIDED_H
+
+#include "nic/nic.h"
+#include "xcore/buf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Of a queue, all of its peers together: more of them wait, or go by packets. */
+#define LINK_ONESIDED_MAX 64u
+
+enum link_onesided_state {
+	LINK_ONESIDED_FREE,
+	LINK_ONESIDED_ASKED,   /* the peer cannot read it yet */
+	LINK_ONESIDED_EXPOSED, /* it can */
+	LINK_ONESIDED_LEAVING, /* withdrawn by us: nothing but WITHDRAWN counts */
+	LINK_ONESIDED_READING
+};
+
+struct link_onesided {
+	void *owner;         /* the message; NULL: it has ended */
+	struct far_buf *buf; /* one reference */
+	uint32_t handle;     /* the driver's, of what is exposed */
+	uint32_t life;       /* of the entry: events of an earlier one are not its */
+	uint8_t state;       /* enum link_onesided_state */
+};
+
+struct link_onesideds {
+	struct link_onesided entry[LINK_ONESIDED_MAX];
+	uint32_t n;     /* not free */
+	uint32_t stray; /* events, ever, that no entry waited for */
+};
+
+/** Exposes at[0, len), of `buf`, to a peer of the driver below. 0 and the entry's number, or -errno of
+ * nic_bulk_ops.expose; -EAGAIN, too, when all entries are taken. `owner` is not NULL. */
+int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer, struct far_buf *buf,
+			 const void *at, uint64_t len, void *owner, struct nic_bulk_key *key, uint32_t *entry);
+/** Nobody is to read it any more; its owner hears nothing more of it. */
+void link_onesided_withdraw(struct link_onesideds *o, struct nic_queue *lower, uint32_t entry);
+/** Reads into to[0, len), of `buf`. 0 or -errno as above, of nic_bulk_ops.read. */
+int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer,
+		       const struct nic_bulk_key *key, uint64_t offset, struct far_buf *buf, void *to, uint32_t len,
+		       void *owner);
+/** The owner ends: what it exposed is withdrawn, what it reads comes to nobody. */
+void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner);
+/** A packet of NIC_PEER_BULK. The owner that is to hear of it; NULL: nobody is. */
+void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, enum nic_bulk_event *event);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the driver below has of messages, over one that does as it is told: held until its event, let go of once. */
+#include "link/link_onesided.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+
+static struct link_onesideds o;
+static struct far_buf buf;
+static uint64_t user[LINK_ONESIDED_MAX + 1];
+static uint32_t user_n, withdrawn_n, withdrawn;
+static int refuses;
+static char bytes[64];
+static int message, other;
+
+static int fake_expose(struct nic_queue *q, uint32_t peer, const void *at, uint64_t len, uint64_t u, uint32_t *handle,
+		       struct nic_bulk_key *key)
+{
+	(void)q;
+	cr_assert_eq(peer, 7);
+	if (refuses)
+		return refuses;
+	*handle = 100 + user_n;
+	*key = (struct nic_bulk_key){len, (uintptr_t)at};
+	user[user_n++] = u;
+	return 0;
+}
+
+static void fake_withdraw(struct nic_queue *q, uint32_t handle)
+{
+	(void)q;
+	withdrawn = handle;
+	withdrawn_n++;
+}
+
+static int fake_read(struct nic_queue *q, uint32_t peer, const struct nic_bulk_key *key, uint64_t offset, void *to,
+		     uint32_t len, uint64_t u)
+{
+	(void)q, (void)key, (void)offset, (void)to, (void)len;
+	cr_assert_eq(peer, 7);
+	if (refuses)
+		return refuses;
+	user[user_n++] = u;
+	return 0;
+}
+
+static const struct nic_bulk_ops bulk = {.expose = fake_expose, .withdraw = fake_withdraw, .read = fake_read};
+static const struct nic_queue_ops ops = {.bulk = &bulk};
+static struct nic_queue lower = {&ops};
+
+static void begin(void)
+{
+	atomic_init(&buf.refs, 1); /* the test's own: it is never freed */
+}
+
+static unsigned refs(void)
+{
+	return atomic_load(&buf.refs);
+}
+
+static int expose(uint32_t *entry)
+{
+	struct nic_bulk_key key;
+	int error = link_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, &key, entry);
+	if (!error)
+		cr_assert(key.key == sizeof bytes && key.addr == (uintptr_t)bytes);
+	return error;
+}
+
+static int read_of(void *owner)
+{
+	struct nic_bulk_key key = {1, 2};
+	return link_onesided_read(&o, &lower, 7, &key, 0, &buf, bytes, sizeof bytes, owner);
+}
+
+static void *event_of(uint64_t u, unsigned event)
+{
+	struct nic_pkt pkt = {.peer = NIC_PEER_BULK, .body_len = event, .cookie = u};
+	enum nic_bulk_event got = 0;
+	void *owner = link_onesided_event(&o, &pkt, &got);
+	cr_assert(!owner || got == event);
+	return owner;
+}
+
+TestSuite(link_onesided, .init = begin);
+
+Test(link_onesided, exposed_until_withdrawn)
+{
+	uint32_t entry;
+	cr_assert_eq(expose(&entry), 0);
+	cr_assert_eq(refs(), 2);
+	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), &message);
+	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), NULL);
+	cr_assert_eq(o.stray, 1, "it says so once");
+	link_onesided_withdraw(&o, &lower, entry);
+	link_onesided_withdraw(&o, &lower, entry);
+	cr_assert(withdrawn_n == 1 && withdrawn == 100);
+	cr_assert_eq(refs(), 2, "the window is still open");
+	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
+	cr_assert(refs() == 1 && o.n == 0 && o.stray == 1);
+}
+
+/* The connection broke: nobody asked. The message hears of it. */
+Test(link_onesided, withdrawn_before_exposed)
+{
+	uint32_t entry;
+	cr_assert_eq(expose(&entry), 0);
+	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), &message);
+	cr_assert(refs() == 1 && o.n == 0);
+	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
+	cr_assert(refs() == 1 && o.stray == 1);
+	link_onesided_withdraw(&o, &lower, entry);
+	cr_assert_eq(withdrawn_n, 0);
+}
+
+Test(link_onesided, exposed_after_withdraw)
+{
+	uint32_t entry;
+	cr_assert_eq(expose(&entry), 0);
+	link_onesided_withdraw(&o, &lower, entry);
+	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), NULL);
+	cr_assert(refs() == 2 && o.stray == 0);
+	event_of(user[0], NIC_BULK_WITHDRAWN);
+	cr_assert(refs() == 1 && o.stray == 0);
+}
+
+Test(link_onesided, message_ends_first)
+{
+	uint32_t entry;
+	cr_assert_eq(expose(&entry), 0);
+	cr_assert_eq(read_of(&message), 0);
+	cr_assert_eq(read_of(&other), 0);
+	link_onesided_forget(&o, &lower, &message);
+	cr_assert(refs() == 4 && withdrawn_n == 1);
+	cr_assert_eq(event_of(user[1], NIC_BULK_READ), NULL);
+	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
+	cr_assert_eq(event_of(user[2], NIC_BULK_READ_FAILED), &other);
+	cr_assert(refs() == 1 && o.n == 0 && o.stray == 0);
+}
+
+/* An event of an entry's earlier life, of another kind, of no kind, of no entry. */
+Test(link_onesided, events_of_others)
+{
+	cr_assert_eq(read_of(&message), 0);
+	event_of(user[0], NIC_BULK_READ);
+	cr_assert_eq(read_of(&other), 0);
+	const uint64_t wrong[] = {user[0], 0, UINT64_MAX, user[1] + LINK_ONESIDED_MAX};
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		cr_assert_eq(event_of(wrong[i], NIC_BULK_READ), NULL);
+	cr_assert_eq(event_of(user[1], NIC_BULK_EXPOSED), NULL);
+	cr_assert_eq(event_of(user[1], NIC_BULK_WITHDRAWN), NULL);
+	cr_assert_eq(event_of(user[1], 0), NULL);
+	cr_assert_eq(event_of(user[1], 99), NULL);
+	cr_assert(o.stray == 8 && o.n == 1 && refs() == 2);
+	cr_assert_eq(event_of(user[1], NIC_BULK_READ), &other);
+}
+
+Test(link_onesided, refused_or_full)
+{
+	uint32_t entry;
+	refuses = -ENOMEM;
+	cr_assert_eq(expose(&entry), -ENOMEM);
+	cr_assert_eq(read_of(&message), -ENOMEM);
+	cr_assert(refs() == 1 && o.n == 0);
+	refuses = 0;
+	for (unsigned i = 0; i < LINK_ONESIDED_MAX; i++)
+		cr_assert_eq(read_of(&message), 0);
+	cr_assert_eq(read_of(&message), -EAGAIN);
+	cr_assert_eq(expose(&entry), -EAGAIN);
+	cr_assert_eq(user_n, LINK_ONESIDED_MAX);
+	event_of(user[40], NIC_BULK_READ);
+	cr_assert_eq(expose(&entry), 0);
+	cr_assert_eq(entry, 40);
+	cr_assert_eq(refs(), 1 + LINK_ONESIDED_MAX);
+}
