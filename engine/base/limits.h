@@ -235,6 +235,9 @@
  * kept for the one that is due. */
 #define FAR_LINK_OPEN       4u
 #define FAR_LINK_ASSEMBLIES (2 * FAR_LINK_OPEN + 1)
+/* Bodies of a queue's messages that its driver reads or lets be read at once, those of all connections together: a link
+ * is full with a few. What finds none free goes in packets. */
+#define FAR_LINK_ONESIDED 64u
 /* Of the messages that wait at a sender, so many from the oldest on are looked at for the shortest. One packet in
  * FAR_LINK_GRANT_SHARE goes to the oldest in any case, and so does that part of what a receiver grants. */
 #define FAR_LINK_LOOK        16u

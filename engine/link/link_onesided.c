@@ -11,7 +11,7 @@ static uint64_t user_of(const struct link_onesideds *o, const struct link_onesid
 
 static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf *buf, void *owner, unsigned state)
 {
-	if (o->n == LINK_ONESIDED_MAX)
+	if (o->n == FAR_LINK_ONESIDED)
 		return NULL;
 	struct link_onesided *e = o->entry;
 	while (e->state != LINK_ONESIDED_FREE)
@@ -75,7 +75,7 @@ int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32
 
 void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner)
 {
-	for (uint32_t i = 0; o->n && i < LINK_ONESIDED_MAX; i++) {
+	for (uint32_t i = 0; o->n && i < FAR_LINK_ONESIDED; i++) {
 		struct link_onesided *e = &o->entry[i];
 		if (e->owner != owner)
 			continue;
@@ -105,7 +105,7 @@ static bool fits(const struct link_onesided *e, uint64_t event)
 void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, enum nic_bulk_event *event)
 {
 	uint32_t i = (uint32_t)pkt->cookie;
-	struct link_onesided *e = i < LINK_ONESIDED_MAX ? &o->entry[i] : NULL;
+	struct link_onesided *e = i < FAR_LINK_ONESIDED ? &o->entry[i] : NULL;
 	if (!e || e->life != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
 		o->stray++;
 		return NULL;

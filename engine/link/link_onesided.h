@@ -14,14 +14,12 @@
 #ifndef FAR_LINK_ONESIDED_H
 #define FAR_LINK_ONESIDED_H
 
+#include "base/limits.h"
 #include "nic/nic.h"
 #include "xcore/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Of a queue, all of its peers together: more of them wait, or go by packets. */
-#define LINK_ONESIDED_MAX 64u
 
 enum link_onesided_state {
 	LINK_ONESIDED_FREE,
@@ -40,7 +38,7 @@ struct link_onesided {
 };
 
 struct link_onesideds {
-	struct link_onesided entry[LINK_ONESIDED_MAX];
+	struct link_onesided entry[FAR_LINK_ONESIDED];
 	uint32_t n;     /* not free */
 	uint32_t stray; /* events, ever, that no entry waited for */
 };

@@ -7,7 +7,7 @@
 
 static struct link_onesideds o;
 static struct far_buf buf;
-static uint64_t user[LINK_ONESIDED_MAX + 1];
+static uint64_t user[FAR_LINK_ONESIDED + 1];
 static uint32_t user_n, withdrawn_n, withdrawn;
 static int refuses;
 static char bytes[64];
@@ -144,7 +144,7 @@ Test(link_onesided, events_of_others)
 	cr_assert_eq(read_of(&message), 0);
 	event_of(user[0], NIC_BULK_READ);
 	cr_assert_eq(read_of(&other), 0);
-	const uint64_t wrong[] = {user[0], 0, UINT64_MAX, user[1] + LINK_ONESIDED_MAX};
+	const uint64_t wrong[] = {user[0], 0, UINT64_MAX, user[1] + FAR_LINK_ONESIDED};
 	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		cr_assert_eq(event_of(wrong[i], NIC_BULK_READ), NULL);
 	cr_assert_eq(event_of(user[1], NIC_BULK_EXPOSED), NULL);
@@ -163,13 +163,13 @@ Test(link_onesided, refused_or_full)
 	cr_assert_eq(read_of(&message), -ENOMEM);
 	cr_assert(refs() == 1 && o.n == 0);
 	refuses = 0;
-	for (unsigned i = 0; i < LINK_ONESIDED_MAX; i++)
+	for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++)
 		cr_assert_eq(read_of(&message), 0);
 	cr_assert_eq(read_of(&message), -EAGAIN);
 	cr_assert_eq(expose(&entry), -EAGAIN);
-	cr_assert_eq(user_n, LINK_ONESIDED_MAX);
+	cr_assert_eq(user_n, FAR_LINK_ONESIDED);
 	event_of(user[40], NIC_BULK_READ);
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(entry, 40);
-	cr_assert_eq(refs(), 1 + LINK_ONESIDED_MAX);
+	cr_assert_eq(refs(), 1 + FAR_LINK_ONESIDED);
 }
