@@ -238,6 +238,12 @@
 /* Bodies of a queue's messages that its driver reads or lets be read at once, those of all connections together: a link
  * is full with a few. What finds none free goes in packets. */
 #define FAR_LINK_ONESIDED 64u
+/* Half of them at most are lent to others, who may have as many of ours: else both might wait for each other. */
+#define FAR_LINK_EXPOSED (FAR_LINK_ONESIDED / 2)
+/* What is not exposed by then, or has no memory that can be read into, goes in packets. */
+#define FAR_LINK_ONESIDED_NS UINT64_C(50000000)
+/* After that was waited for in vain nothing is read for so long: else each message would wait. */
+#define FAR_LINK_UNREAD_NS UINT64_C(200000000)
 /* Of the messages that wait at a sender, so many from the oldest on are looked at for the shortest. One packet in
  * FAR_LINK_GRANT_SHARE goes to the oldest in any case, and so does that part of what a receiver grants. */
 #define FAR_LINK_LOOK        16u

@@ -279,7 +279,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 		counter_bump(&q->no_memory);
 		return;
 	}
-	if (m->len != f->length || (f->first != f->number && !m->begun)) {
+	if (m->len != f->length || m->side == LINK_IN_READ || (f->first != f->number && !m->begun)) {
 		link_broken(q, p);
 		return;
 	}
@@ -415,9 +415,26 @@ static bool small_loose(const struct link_fragment *f)
 static void take_any(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 		     const struct link_fragment *f, uint32_t ahead);
 
-void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f)
+/* The key behind the bytes of a message's first packet is none of them. false: there can be none. */
+static bool key_strip(const struct link_peer *p, const struct wire_head *h, struct link_fragment *f)
 {
+	if (!p->bulk || f->number != f->first || f->offset != 0 || h->marks & (WIRE_BATCH | WIRE_PIECE) ||
+	    f->len <= sizeof(struct wire_key))
+		return false;
+	f->len -= (uint32_t)sizeof(struct wire_key);
+	return f->len < f->length && f->length > LINK_ROOM;
+}
+
+void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+		   const struct link_fragment *came)
+{
+	struct link_fragment stripped = *came;
+	const struct link_fragment *f = &stripped;
 	uint32_t ahead = f->number - p->rx_next;
+	if (__builtin_expect(h->lane_phase & WIRE_EXPOSED, 0) && !key_strip(p, h, &stripped)) {
+		link_broken(q, p);
+		return;
+	}
 	link_rings_need(q, p);
 	const struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
 	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
@@ -469,12 +486,15 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
 		return;
 	}
-	if (m->len != f->length || (f->offset >= FAR_LINK_UNASKED_MAX && f->offset >= m->granted)) {
+	if (m->len != f->length || m->side == LINK_IN_READ ||
+	    (f->offset >= FAR_LINK_UNASKED_MAX && f->offset >= m->granted)) {
 		link_broken(q, p);
 		return;
 	}
 	note_again(p, h, f->number);
 	fragment_put(m, h, f);
+	if (h->lane_phase & WIRE_EXPOSED && m->early == 0)
+		link_read_begin(q, m, f->bytes + f->len);
 	*a = (struct link_arrived){m, f->offset, f->len};
 	m->early += f->len;
 	m->unbound |= (h->marks & WIRE_LOOSE) != 0;

@@ -32,7 +32,7 @@ bool link_ring_room(struct link_queue *via, uint32_t payload_max)
 /* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
 static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
 {
-	if (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN)
+	if (m->side == LINK_OUT_WAITS || (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN))
 		return false;
 	if (m->order == NIC_ORDER_NONE)
 		return true;
@@ -136,15 +136,20 @@ unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, con
 }
 
 /* A grant of a message that has left altogether is old. false: there is no such. */
-static bool granted(struct link_peer *p, const struct wire_grant *g)
+static bool granted(struct link_queue *q, struct link_peer *p, const struct wire_grant *g)
 {
 	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);
+	bool here = priority & WIRE_HERE;
 	struct link_message *m = p->rings ? p->rings->bulk_next : NULL;
+	if (here && !p->bulk)
+		return false;
+	priority &= ~WIRE_HERE;
 	for (unsigned n = 0; m && n < FAR_LINK_LOOK; n++, m = m->next) {
 		if (m->done == 0 || m->first != first)
 			continue;
-		if (offset > m->len)
+		if (offset > m->len || !link_offer_granted(q, m, offset, here))
 			return false;
+		offset += here;
 		if (offset > m->granted)
 			m->granted = offset;
 		if (offset == m->granted)
@@ -185,7 +190,7 @@ void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire
 	}
 	for (struct wire_grant g; len; len -= sizeof g, body += sizeof g) {
 		memcpy(&g, body, sizeof g);
-		if (granted(p, &g))
+		if (granted(q, p, &g))
 			continue;
 		counter_bump(&q->malformed);
 		link_peer_dead(q, p, -EPROTO);

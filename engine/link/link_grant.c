@@ -112,6 +112,8 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 	/* What comes unasked is on its way, too; of a longer message behind another there is only the first packet. */
 	uint32_t coming = p->begun_n > 1 && m->len > FAR_LINK_UNASKED ? 0 : unasked(g);
 	coming = coming < FAR_LINK_UNASKED ? coming : FAR_LINK_UNASKED;
+	if (m->side == LINK_IN_READ) /* nothing comes that is not read */
+		coming = 0;
 	m->granted = coming < m->len ? coming : m->len;
 	g->out += out_of(m);
 	g->choose = g->due = true;
@@ -123,6 +125,8 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 	struct link_grants *g = &q->grants;
 	uint32_t out = m->begun && !m->stalled ? out_of(m) : 0;
 	g->came += done - m->done;
+	if (m->side == LINK_IN_HERE && done > m->done)
+		m->side = LINK_IN_PLAIN;
 	m->done = done;
 	if (!m->begun)
 		return;
@@ -136,6 +140,26 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 	m->peer->rings->regrants = 0;
 	if (g->timed == m && done > g->timed_offset)
 		timing_end(q);
+}
+
+void link_grants_here(struct link_queue *q, struct link_message *m)
+{
+	struct link_grants *g = &q->grants;
+	m->side = LINK_IN_HERE;
+	if (!m->begun)
+		return;
+	if (!m->stalled)
+		g->out -= out_of(m);
+	if (g->timed == m)
+		g->timed = NULL;
+	m->granted = m->done + 1;
+	m->stalled = false;
+	g->out += out_of(m);
+	g->choose = g->due = true;
+	m->peer->rings->grant_at = 0;
+	link_ack_soon(q, m->peer);
+	if (m->peer->asleep_there)
+		link_kick(q, m->peer);
 }
 
 void link_grants_end(struct link_queue *q, struct link_message *m)
@@ -201,15 +225,20 @@ static void choose(struct link_grants *g)
 static void grant(struct link_queue *q, struct link_message *m, uint64_t share, uint64_t most)
 {
 	struct link_grants *g = &q->grants;
-	uint32_t from = m->granted > m->done ? m->granted : m->done, left = m->len - from;
+	uint32_t from = m->granted > m->done ? m->granted : m->done;
+	uint32_t left = (m->side == LINK_IN_READ ? link_read_end(m) : m->len) - from;
 	uint64_t more = m->done + share > from ? m->done + share - from : 0;
-	if (g->out >= most || left == 0)
+	if (m->side == LINK_IN_READ && left == 0)
+		link_read_look(q, m);
+	if (g->out >= most || left == 0 || m->side == LINK_IN_HERE)
 		return;
 	if (more > most - g->out)
 		more = most - g->out;
 	if (more >= left)
 		more = left;
 	else if (more == 0 || more < share / 4)
+		return;
+	if (m->side == LINK_IN_READ && !link_read_more(q, m, from, (uint32_t)more))
 		return;
 	if (m->granted <= m->done && !g->timed) {
 		g->timed = m;
@@ -220,6 +249,8 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 	m->granted = from + (uint32_t)more;
 	g->choose |= m->granted == m->len;
 	m->peer->rings->grant_at = 0;
+	if (m->side == LINK_IN_READ)
+		return;
 	link_ack_soon(q, m->peer);
 	if (__builtin_expect(m->peer->asleep_there, 0))
 		link_kick(q, m->peer);
@@ -274,7 +305,9 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		return;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
 		struct link_message *m = p->rings->assembling[i];
-		if (!m || !m->begun || out_of(m) == 0)
+		if (m && m->side == LINK_IN_READ) /* its driver says when it ends, or could not begin with it yet */
+			g->due = true;
+		if (!m || !m->begun || out_of(m) == 0 || m->side == LINK_IN_READ)
 			continue;
 		waits = true;
 		if (m->stalled)
@@ -292,10 +325,16 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		link_kick(q, p);
 }
 
+/* In packets: its sender has been told. */
+static inline bool told(const struct link_message *m)
+{
+	return m && m->begun && m->granted && m->side != LINK_IN_READ;
+}
+
 bool link_grants_open(const struct link_peer *p)
 {
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
-		if (p->rings->assembling[i] && p->rings->assembling[i]->begun && out_of(p->rings->assembling[i]))
+		if (told(p->rings->assembling[i]) && out_of(p->rings->assembling[i]))
 			return true;
 	return false;
 }
@@ -306,7 +345,7 @@ uint32_t link_grants_bytes(const struct link_peer *p)
 {
 	uint32_t n = 0;
 	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++)
-		n += p->rings->assembling[i] && p->rings->assembling[i]->begun && p->rings->assembling[i]->granted;
+		n += told(p->rings->assembling[i]);
 	return n * (uint32_t)sizeof(struct wire_grant);
 }
 
@@ -330,9 +369,11 @@ void link_grants_write(const struct link_queue *q, struct link_peer *p, struct w
 	p->ack_every = (uint8_t)(window / 4 < FAR_LINK_ACK_EVERY ? window / 4 : FAR_LINK_ACK_EVERY);
 	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++) {
 		const struct link_message *m = p->rings->assembling[i];
-		if (!m || !m->begun || !m->granted)
+		if (!told(m))
 			continue;
-		struct wire_grant grant = {be32_of(m->first), be32_of(m->granted), be32_of(m->priority)};
+		bool here = m->side == LINK_IN_HERE;
+		struct wire_grant grant = {be32_of(m->first), be32_of(here ? m->done : m->granted),
+					   be32_of(m->priority | (here ? WIRE_HERE : 0))};
 		memcpy(body, &grant, sizeof grant);
 		body += sizeof grant;
 	}

@@ -71,6 +71,8 @@ void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire
 bool link_grants_begin(struct link_queue *q, struct link_message *m);
 /** All bytes of a message below `done` have come in turn. */
 void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t done);
+/** All bytes of an exposed message below `done` are here, and the rest is to come in packets. */
+void link_grants_here(struct link_queue *q, struct link_message *m);
 /** It is whole, or dropped. No effect when it was not begun. */
 void link_grants_end(struct link_queue *q, struct link_message *m);
 /** The same of all of a peer. */

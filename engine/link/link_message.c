@@ -56,6 +56,9 @@ void link_message_out_drop(struct link_peer *p, struct link_message *m)
 {
 	if (p)
 		p->out_bytes -= m->charged;
+	if (m->onesided)
+		link_offer_end(p->queue, m);
+	m->side = LINK_OUT_NEW;
 	body_drop(m);
 }
 
@@ -101,6 +104,8 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	m->charged = charge;
 	m->granted = 0;
 	m->priority = 0;
+	m->side = LINK_IN_PLAIN;
+	m->onesided = 0;
 	m->begun = m->stalled = m->loose = m->unbound = false;
 	m->early = 0;
 	q->in_bytes += charge;
@@ -114,6 +119,8 @@ void link_message_in_free(struct link_queue *q, struct link_message *m)
 		return;
 	}
 	q->in_bytes -= m->charged;
+	if (m->onesided)
+		link_read_drop(q, m);
 	if (m->buf)
 		body_drop(m);
 	if (q->free_n >= FREE_MAX) {

@@ -23,9 +23,11 @@
 /* A message of 16 MiB and what the engine adds to it. */
 #define LINK_BODY_MAX (((uint64_t)16 << 20) + 64)
 #define LINK_ROOM     128u /* bytes of a body that has no buffer */
-#define LINK_BURST    32u  /* packets taken from the driver below at once */
-#define LINK_BITMAP   64u  /* packets after the acknowledged ones of which it tells */
-#define LINK_ID_BYTES 8u   /* of the port's identity, at the end of its address */
+/* Of a message that is read, so many bytes come in a packet: that it came is what ends it. */
+#define LINK_REST     64u
+#define LINK_BURST    32u /* packets taken from the driver below at once */
+#define LINK_BITMAP   64u /* packets after the acknowledged ones of which it tells */
+#define LINK_ID_BYTES 8u  /* of the port's identity, at the end of its address */
 /* An identity is random but for its last four bits, which tell the queues. */
 #define LINK_ID_QUEUES(id) ((uint32_t)(id) % 16 + 1)
 #define LINK_INDEX(t)      ((uint32_t)(t) % FAR_LINK_PEERS_MAX) /* of a token */
@@ -50,6 +52,21 @@
 
 struct link_peer;
 
+/** How the bytes of a message go that are not in its first packet. */
+enum link_message_side {
+	/* out */
+	LINK_OUT_NEW,       /* it was not said: link_offer() */
+	LINK_OUT_WAITS,     /* the driver below was asked to expose it */
+	LINK_OUT_EXPOSED,   /* it is to be announced by the first packet */
+	LINK_OUT_ANNOUNCED, /* it was: nothing else leaves until the other side says how much it has, or grants */
+	LINK_OUT_TOLD,      /* it has said */
+	LINK_OUT_PLAIN,     /* in packets */
+	/* in */
+	LINK_IN_PLAIN = LINK_OUT_NEW,
+	LINK_IN_READ = LINK_OUT_PLAIN + 1, /* announced, and read */
+	LINK_IN_HERE /* nothing is read any more: its sender is told, until a packet of it has come */
+};
+
 /** A message on its way out, in its peer's slots, or one that arrived, in a slab. Large bodies have a buffer. */
 struct link_message {
 	struct link_message *next;
@@ -70,6 +87,9 @@ struct link_message {
 	bool unbound;     /* in: a larger one, WIRE_LOOSE: it goes up when all of its bytes have come */
 	struct link_message *in_next, *in_prev;
 	uint32_t early; /* in: bytes of its packets that came before their turn */
+	/* link_offer.c and link_read.c; 0 in one without a buffer */
+	uint8_t side;     /* enum link_message_side */
+	uint8_t onesided; /* place + 1, out: of what is exposed, in: of what is read; 0: none */
 	struct shm_head head;
 	alignas(64) uint8_t room[LINK_ROOM];
 };
@@ -272,26 +292,27 @@ struct link_peer {
 	uint32_t owed_bytes; /* and the bytes of their packets */
 	uint64_t ack_at;     /* 0: to be set */
 	uint32_t active_at;
-	uint16_t early_n;  /* packets that arrived before their turn */
-	bool pieces;       /* of the packet that is due some came */
-	bool attached;     /* by the engine */
-	bool opened;       /* lower_peer is attached */
-	bool confirmed;    /* something came with our token: messages may leave */
-	bool told_asleep;  /* it was told that we sleep, and nothing else since; false: in the queue's awake */
-	bool kick;         /* in the queue's kicks */
-	bool backlogged;   /* in the queue's backlog */
-	bool ack_now;      /* in the queue's acks */
-	bool unchecked;    /* both ends said so: no CRC */
-	bool fresh : 1;    /* not looked at since it became active */
-	bool visited : 1;  /* something came by another queue since the last look */
-	bool wanted;       /* the next packet is to be timed: RTT_WANTED of the next set */
-	uint8_t others;    /* bits of ways beyond the first that can be used */
-	uint8_t ack_every; /* of `owed` one acknowledgement at least, so that its window stays open */
-	uint8_t begun_n;   /* of rings->assembling: begun */
-	uint8_t twice;     /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
-	uint8_t pings;     /* since it was heard */
-	uint8_t taken;     /* the way that is used */
-	bool abroad;       /* counted in the queue's abroad_n: not all of it goes by its own way */
+	uint16_t early_n;   /* packets that arrived before their turn */
+	bool pieces;        /* of the packet that is due some came */
+	bool attached;      /* by the engine */
+	bool opened;        /* lower_peer is attached */
+	bool confirmed;     /* something came with our token: messages may leave */
+	bool told_asleep;   /* it was told that we sleep, and nothing else since; false: in the queue's awake */
+	bool kick;          /* in the queue's kicks */
+	bool backlogged;    /* in the queue's backlog */
+	bool ack_now;       /* in the queue's acks */
+	bool unchecked : 1; /* both ends said so: no CRC */
+	bool bulk : 1;      /* both ends said so: larger messages may be read by the other */
+	bool fresh : 1;     /* not looked at since it became active */
+	bool visited : 1;   /* something came by another queue since the last look */
+	bool wanted;        /* the next packet is to be timed: RTT_WANTED of the next set */
+	uint8_t others;     /* bits of ways beyond the first that can be used */
+	uint8_t ack_every;  /* of `owed` one acknowledgement at least, so that its window stays open */
+	uint8_t begun_n;    /* of rings->assembling: begun */
+	uint8_t twice; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
+	uint8_t pings; /* since it was heard */
+	uint8_t taken; /* the way that is used */
+	bool abroad;   /* counted in the queue's abroad_n: not all of it goes by its own way */
 
 	struct link_queue *queue;
 	struct link_ways *ways; /* NULL: there is only its own */

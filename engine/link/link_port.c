@@ -215,6 +215,7 @@ static void queue_free(struct link_queue *q)
 		buf_unref(m->own);
 	}
 	link_segments_free(q);
+	link_onesideds_end(&q->onesided); /* the driver below is closed */
 	free(q->scratch);
 	munmap(q, sizeof *q);
 }

@@ -3,6 +3,7 @@
 #ifndef FAR_LINK_PORT_H
 #define FAR_LINK_PORT_H
 
+#include "link/link_onesided.h"
 #include "link/link_peer.h"
 
 /** A packet of several messages that is being handed up. */
@@ -79,6 +80,7 @@ struct link_queue {
 	} owing[FAR_LINK_PEERS_MAX];
 	uint32_t owing_first, owing_n;
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* opened and not closed; the shard's own view */
+	struct link_onesideds onesided;
 
 	/* Both. */
 	struct link_board orders, news;
@@ -305,6 +307,10 @@ void link_orders_serve(struct link_queue *q);
 void link_peer_activate(struct link_queue *q, struct link_peer *p);
 void link_peer_dead(struct link_queue *q, struct link_peer *p, int error);
 void link_news_post(struct link_queue *q, struct link_peer *p, enum link_news news);
+/** What left by other ways, and kicks: the end of a flush. */
+void link_flush_rest(struct link_queue *q);
+/** Where the driver below cannot wake, has the peer kicked by the flush: it is asleep, or may be. */
+void link_kick(struct link_queue *q, struct link_peer *p);
 /** What the control core asked for and the shard did not do any more; by close(). */
 void link_queue_end(struct link_queue *q, struct link_peer *p);
 
@@ -325,7 +331,6 @@ void link_ack_soon(struct link_queue *q, struct link_peer *p);
 void link_send_acks(struct link_queue *q);
 void link_flush(struct nic_queue *nq);
 void link_backlog_add(struct link_queue *q, struct link_peer *p);
-void link_kick(struct link_queue *q, struct link_peer *p);
 
 /* link_assemble.c: the shard */
 
@@ -397,6 +402,42 @@ void link_way_heard(struct link_queue *q, struct link_peer *p);
 bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path);
 /** Once in each look at the timers, while there is more than one way. */
 void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused);
+
+/* link_offer.c: the shard. Messages that are exposed to who is to have them. */
+
+/** Before the first packet of a larger message: true: it waits until the driver below has exposed it. */
+bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *m);
+/** It is to have, or had, the key in its first packet, and still lies open. */
+static inline bool link_offered(const struct link_message *m)
+{
+	return m->onesided && m->side >= LINK_OUT_EXPOSED;
+}
+void link_offer_write(const struct link_queue *q, const struct link_message *m, uint8_t *out);
+/** The other side grants packets of it below `offset`, or says WIRE_HERE. false: it cannot. */
+bool link_offer_granted(struct link_queue *q, struct link_message *m, uint32_t offset, bool here);
+/** It ends, however it does. */
+void link_offer_end(struct link_queue *q, struct link_message *m);
+/** A packet of NIC_PEER_BULK. */
+void link_onesided_take(struct link_queue *q, const struct nic_pkt *lp);
+/** What the driver below did not expose in time goes in packets. */
+void link_offers_look(struct link_queue *q, uint64_t now);
+
+/* link_read.c: the shard. Messages that are read from who exposed them. */
+
+/** The first packet of a message has come with this key, and no other. */
+void link_read_begin(struct link_queue *q, struct link_message *m, const uint8_t *key);
+/** Bytes of it below that are read. */
+static inline uint32_t link_read_end(const struct link_message *m)
+{
+	return m->len > m->done + LINK_REST ? m->len - LINK_REST : m->done;
+}
+/** In place of a grant: reads `bytes` from `from` on. false: not now. */
+bool link_read_more(struct link_queue *q, struct link_message *m, uint32_t from, uint32_t bytes);
+/** All that is to be read is granted: is that the end? */
+void link_read_look(struct link_queue *q, struct link_message *m);
+void link_read_event(struct link_queue *q, struct link_message *m, const struct link_onesided_news *news);
+/** It ends, however it does. */
+void link_read_drop(struct link_queue *q, struct link_message *m);
 
 /* link_timer.c: the shard */
 

@@ -64,6 +64,34 @@ static void peer_move(struct link_queue *q, struct link_peer *p)
 	link_news_post(q, p, LINK_NEWS_MOVED);
 }
 
+/* Where the driver below cannot wake: the peer is asleep, or may be. Kicked by the flush, after what is for it: some of
+ * that may not be with the driver below yet, and its sender may be in the midst of it. */
+void link_kick(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
+		return;
+	p->kick = true;
+	q->kicks[q->kicks_n++] = p;
+}
+
+void link_flush_rest(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->siblings_n && q->abroad_n; i++) {
+		struct link_queue *s = q->siblings[i];
+		if (!s->unflushed)
+			continue;
+		s->unflushed = false;
+		s->ops->flush(s->lower);
+	}
+	for (uint32_t i = 0; i < q->kicks_n; i++) {
+		struct link_peer *p = q->kicks[i];
+		p->kick = false;
+		if (p->via->ops->kick)
+			p->via->ops->kick(p->via->lower, p->lower_peer);
+	}
+	q->kicks_n = 0;
+}
+
 static void peer_setup(struct link_queue *q, struct link_peer *p)
 {
 	if (!atomic_load_explicit(&p->setup_full, memory_order_acquire)) /* pairs with setup_post() */
@@ -84,6 +112,7 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	p->path.reorder = FAR_LINK_REORDER;
 	link_bulk_window(p, p->window ? p->window : FAR_LINK_WINDOW);
 	p->unchecked &= q->unchecked;
+	p->bulk &= q->ops->bulk != NULL && !p->loop;
 	uint32_t often =
 		q->port->ring && q->port->ring / 4 < FAR_LINK_ACK_EVERY ? q->port->ring / 4 : FAR_LINK_ACK_EVERY;
 	p->ack_every = (uint8_t)(often ? often : 1);

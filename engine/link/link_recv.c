@@ -392,13 +392,21 @@ __attribute__((noinline)) static void take_rest(struct link_queue *q, struct lin
 	link_take_other(q, p, h, lp);
 }
 
+__attribute__((cold, noinline)) static void take_headless(struct link_queue *q, const struct nic_pkt *lp)
+{
+	if (lp->peer == NIC_PEER_BULK && q->ops->bulk)
+		link_onesided_take(q, lp);
+	else
+		counter_bump(&q->malformed);
+}
+
 /* 1 when `pkt` was filled; NULL: all are to be put together. */
 static inline __attribute__((always_inline)) unsigned take(struct link_queue *q, const struct nic_pkt *lp,
 							   struct nic_pkt *pkt, bool *kept)
 {
 	struct wire_head h;
 	if (__builtin_expect(!lp->body || lp->body_len < LINK_HEAD || lp->body_len > UINT32_MAX, 0)) {
-		counter_bump(&q->malformed);
+		take_headless(q, lp);
 		return 0;
 	}
 	memcpy(&h, lp->body, sizeof h);

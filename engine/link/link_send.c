@@ -99,6 +99,25 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	return commit(via, p, &tx, len);
 }
 
+/* The first packet of one that is exposed: its key is behind its bytes. */
+static int put_offer(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
+		     uint32_t len, unsigned marks, unsigned priority)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	uint32_t all = len + (uint32_t)sizeof(struct wire_key);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + all, &tx);
+	if (error)
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	head_write(q, p, h, m, number, 0, marks);
+	h->lane_phase = WIRE_EXPOSED;
+	memcpy(tx.body + LINK_HEAD, m->body, len);
+	link_offer_write(q, m, tx.body + LINK_HEAD + len);
+	tx.priority = (uint8_t)priority;
+	return commit(via, p, &tx, all);
+}
+
 static inline void sub_write(struct wire_sub *s, const struct link_message *m)
 {
 	s->type = m->head.type;
@@ -203,16 +222,6 @@ void link_send_acks(struct link_queue *q)
 			link_peer_activate(q, p); /* the driver below is full: later */
 	}
 	q->acks_n = 0;
-}
-
-/* Where the driver below cannot wake: the peer is asleep, or may be. Kicked by the flush, after what is for it: some of
- * that may not be with the driver below yet, and its sender may be in the midst of it. */
-void link_kick(struct link_queue *q, struct link_peer *p)
-{
-	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
-		return;
-	p->kick = true;
-	q->kicks[q->kicks_n++] = p;
 }
 
 /* ---- messages ---- */
@@ -357,10 +366,15 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 /* The next packet of one of the others. */
 static int send_bulk(struct link_queue *q, struct link_peer *p)
 {
-	struct link_message *m = link_bulk_pick(p);
+	struct link_message *m;
+	do {
+		m = link_bulk_pick(p);
+	} while (m && p->bulk && m->done == 0 && link_offer(q, p, m));
 	if (!m)
 		return SHUT;
-	uint32_t left = m->len - m->done, len = left < p->payload_max ? left : p->payload_max, waited_for = m->first;
+	bool offer = m->done == 0 && link_offered(m);
+	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0), waited_for = m->first;
+	uint32_t left = m->len - m->done, len = left < most ? left : most;
 	if (!window_open(p, len, true))
 		return SHUT;
 	if (p->via->ops->tx_waiting && !link_ring_room(p->via, p->payload_max)) {
@@ -372,7 +386,8 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 		m->priority = link_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
+	int error = offer ? put_offer(q, p, m, p->next, len, link_bulk_mark(m), priority)
+			  : put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
 	if (error) {
 		m->first = waited_for;
 		return error;
@@ -382,7 +397,9 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	p->rings->bulk_turn++;
 	p->rings->small_bytes = 0;
 	if (m->done == 0) /* one that leaves altogether unasked waits for no other's grants */
-		m->granted = p->rings->bulk_open++ && m->len > p->unasked ? 0 : p->unasked;
+		m->granted = (p->rings->bulk_open++ && m->len > p->unasked) || offer ? 0 : p->unasked;
+	if (offer)
+		m->side = LINK_OUT_ANNOUNCED;
 	m->done += len;
 	if (len == left)
 		link_bulk_done(p, m);
@@ -541,6 +558,10 @@ int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_
 		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
 	if (e->len > p->payload_max)
 		return -EMSGSIZE;
+	/* Without its key, when that does not fit any more, or is none any more: the bytes behind it come in packets.
+	 */
+	if (e->offset == 0 && link_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
+		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
 	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);
 }
 
@@ -549,25 +570,6 @@ int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_
 {
 	return put(q, p, e->message, number, (link_sent_loose(e) ? 0 : e->offset) + at, len,
 		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
-}
-
-/* What left by other ways, and kicks. */
-__attribute__((noinline)) static void flush_rest(struct link_queue *q)
-{
-	for (uint32_t i = 0; i < q->siblings_n && q->abroad_n; i++) {
-		struct link_queue *s = q->siblings[i];
-		if (!s->unflushed)
-			continue;
-		s->unflushed = false;
-		s->ops->flush(s->lower);
-	}
-	for (uint32_t i = 0; i < q->kicks_n; i++) {
-		struct link_peer *p = q->kicks[i];
-		p->kick = false;
-		if (p->via->ops->kick)
-			p->via->ops->kick(p->via->lower, p->lower_peer);
-	}
-	q->kicks_n = 0;
 }
 
 void link_flush(struct nic_queue *nq)
@@ -580,5 +582,5 @@ void link_flush(struct nic_queue *nq)
 		q->ops->flush(q->lower);
 	}
 	if (__builtin_expect(q->abroad_n | q->kicks_n, 0))
-		flush_rest(q);
+		link_flush_rest(q);
 }

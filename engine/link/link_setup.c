@@ -247,6 +247,7 @@ static void first_words(struct link_peer *peer, const struct wire_head *h)
 	uint32_t window = be32_get(h->offset);
 	peer->rx_next = be32_get(h->packet);
 	peer->unchecked = be32_get(h->length) & WIRE_UNCHECKED;
+	peer->bulk = be32_get(h->length) & WIRE_BULK;
 	peer->window = (uint16_t)(window < FAR_LINK_WINDOW ? window : FAR_LINK_WINDOW);
 }
 

@@ -326,6 +326,8 @@ void link_timers_run(struct link_queue *q)
 		q->actives[i]->active_at = i;
 	}
 	link_owing_run(q, now);
+	if (q->onesided.n)
+		link_offers_look(q, now);
 	if (q->grants.due)
 		link_grants_run(q);
 	link_send_acks(q);
@@ -349,6 +351,8 @@ uint64_t link_deadline(const struct nic_queue *nq)
 		next = earlier(next, now + FULL_NS);
 	if (q->owing_n)
 		next = earlier(next, owing_at(q, 0)->at);
+	if (q->onesided.n)
+		next = earlier(next, now + FAR_LINK_ONESIDED_NS / 8);
 	for (uint32_t i = 0; i < q->actives_n; i++) {
 		struct link_peer *p = q->actives[i];
 		uint64_t heard = now > q->scanned_at + p->silent_ns ? now - p->silent_ns : q->scanned_at;

@@ -25,7 +25,8 @@ uint32_t link_words_write(uint8_t *out, const struct link_peer *p, const struct 
 			      .incarnation = be64_of(p->id_there),
 			      .token = be64_of(p->token_there),
 			      .packet = be32_of(port->config.first_packet),
-			      .length = be32_of(port->config.unchecked ? WIRE_UNCHECKED : 0),
+			      .length = be32_of((port->config.unchecked ? WIRE_UNCHECKED : 0) |
+						(p->queue->ops->bulk ? WIRE_BULK : 0)),
 			      .offset = be32_of(port->ring < FAR_LINK_WINDOW ? port->ring : FAR_LINK_WINDOW)};
 	struct wire_words w = {.incarnation = be64_of(port->id),
 			       .token = be64_of(p->token),

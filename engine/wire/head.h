@@ -158,7 +158,7 @@ struct wire_head {
 	uint8_t version;    /* WIRE_VERSION */
 	uint8_t kind;       /* enum wire_kind */
 	uint8_t marks;      /* enum wire_mark */
-	uint8_t lane_phase; /* bits 0–3 lane, bit 7 key phase */
+	uint8_t lane_phase; /* bits 0–3 lane, bit 6 WIRE_EXPOSED, bit 7 key phase */
 	uint8_t type;       /* as shm_head's; all that it has is 0 but in WIRE_MESSAGE */
 	uint8_t flags;
 	be16 fn;
@@ -191,6 +191,16 @@ static_assert(offsetof(struct wire_head, first) == 72, "");
 static_assert(offsetof(struct wire_head, crc) == 76, "");
 static_assert(offsetof(struct wire_head, tag) == 80, "");
 
+/* In `lane_phase`, of the first packet of a larger message, between ends that both have bulk: a struct wire_key follows
+ * its bytes. */
+#define WIRE_EXPOSED 64u
+
+/** The last bytes of such a packet: what the driver below reads all of the message with. */
+struct wire_key {
+	be64 key, addr; /* struct nic_bulk_key; address of the message's first byte */
+};
+static_assert(sizeof(struct wire_key) == 16, "");
+
 /** Head of a message behind the first of its packet. It lies at the next multiple of 32, the message's bytes at the
  * next one behind it, or at the next multiple of 64 when they are more than FAR_LINE_PAYLOAD; both counted from the end
  * of the struct wire_head. What is between is 0. */
@@ -214,8 +224,12 @@ static_assert(offsetof(struct wire_sub, length) == 28, "");
 struct wire_grant {
 	be32 first;    /* packet that the message begins with */
 	be32 offset;   /* packets that begin below it may be sent */
-	be32 priority; /* of those packets, where the network has such; 3 the most urgent, as is what is more */
+	be32 priority; /* of those packets, where the network has such; 3 the most urgent, as is what is more; bit 31:
+			  WIRE_HERE */
 };
+/* Of an exposed message: all bytes below `offset` are here, none is read any more, and the packet that begins at it may
+ * be sent. */
+#define WIRE_HERE 0x80000000u
 static_assert(sizeof(struct wire_grant) == 12, "");
 
 /** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
@@ -231,6 +245,7 @@ struct wire_words {
 };
 static_assert(sizeof(struct wire_words) == 32, "");
 #define WIRE_UNCHECKED 1u /* in `length` of a HELLO's or WELCOME's head: packets without a CRC are taken */
+#define WIRE_BULK      2u /* the same place: what is WIRE_EXPOSED is read */
 
 struct wire_no {
 	be32 error; /* errno of Linux; 0: none */

@@ -495,6 +495,8 @@ struct nic_port *dgram_open(struct dgram_fabric *f, unsigned queues)
 		q->room = aligned_alloc(64, PACKET_MAX);
 		q->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 		pthread_mutex_init(&q->lock, NULL);
+		if (f->dress)
+			f->dress(&q->base);
 	}
 	return &p->base;
 }

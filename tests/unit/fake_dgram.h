@@ -62,7 +62,8 @@ struct dgram_fabric {
 	unsigned room;                           /* packets that a queue holds; more are lost */
 	unsigned full_every;                     /* each so-manieth tx_reserve() says -EAGAIN; 0: none */
 	unsigned misalign;
-	bool crc, wake, hash, unready; /* unready: UP is not reported */
+	bool crc, wake, hash, unready;      /* unready: UP is not reported */
+	void (*dress)(struct nic_queue *q); /* of a port that opens: may give it other operations; NULL: none */
 	dgram_hook *hook;
 	void *hook_ctx;
 	_Atomic uint8_t priority; /* nic_tx.priority of what the hook sees */

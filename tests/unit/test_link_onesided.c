@@ -60,25 +60,26 @@ static unsigned refs(void)
 
 static int expose(uint32_t *entry)
 {
-	struct nic_bulk_key key;
-	int error = link_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, &key, entry);
+	int error = link_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, 1, entry);
+	const struct nic_bulk_key *key = &o.entry[*entry].key;
 	if (!error)
-		cr_assert(key.key == sizeof bytes && key.addr == (uintptr_t)bytes);
+		cr_assert(key->key == sizeof bytes && key->addr == (uintptr_t)bytes);
 	return error;
 }
 
 static int read_of(void *owner)
 {
 	struct nic_bulk_key key = {1, 2};
-	return link_onesided_read(&o, &lower, 7, &key, 0, &buf, bytes, sizeof bytes, owner);
+	return link_onesided_read(&o, &lower, 7, &key, 3, &buf, bytes, sizeof bytes, owner);
 }
 
 static void *event_of(uint64_t u, unsigned event)
 {
 	struct nic_pkt pkt = {.peer = NIC_PEER_BULK, .body_len = event, .cookie = u};
-	enum nic_bulk_event got = 0;
+	struct link_onesided_news got = {0};
 	void *owner = link_onesided_event(&o, &pkt, &got);
-	cr_assert(!owner || got == event);
+	cr_assert(!owner || got.event == event);
+	cr_assert(!owner || event < NIC_BULK_READ || (got.offset == 3 && got.len == sizeof bytes));
 	return owner;
 }
 
@@ -86,7 +87,7 @@ TestSuite(link_onesided, .init = begin);
 
 Test(link_onesided, exposed_until_withdrawn)
 {
-	uint32_t entry;
+	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(refs(), 2);
 	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), &message);
@@ -103,7 +104,7 @@ Test(link_onesided, exposed_until_withdrawn)
 /* The connection broke: nobody asked. The message hears of it. */
 Test(link_onesided, withdrawn_before_exposed)
 {
-	uint32_t entry;
+	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), &message);
 	cr_assert(refs() == 1 && o.n == 0);
@@ -115,7 +116,7 @@ Test(link_onesided, withdrawn_before_exposed)
 
 Test(link_onesided, exposed_after_withdraw)
 {
-	uint32_t entry;
+	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
 	link_onesided_withdraw(&o, &lower, entry);
 	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), NULL);
@@ -126,7 +127,7 @@ Test(link_onesided, exposed_after_withdraw)
 
 Test(link_onesided, message_ends_first)
 {
-	uint32_t entry;
+	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(read_of(&message), 0);
 	cr_assert_eq(read_of(&other), 0);
@@ -157,7 +158,7 @@ Test(link_onesided, events_of_others)
 
 Test(link_onesided, refused_or_full)
 {
-	uint32_t entry;
+	uint32_t entry = 0;
 	refuses = -ENOMEM;
 	cr_assert_eq(expose(&entry), -ENOMEM);
 	cr_assert_eq(read_of(&message), -ENOMEM);

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
+ * packets whatever fails; their memory let go of when nobody may read or write it any more. */
+#include "fake_bulk.h"
+#include "link/link_port.h"
+#include "link_bench.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+enum { LONG = 2 << 20, SHORT = 100000 };
+
+static uint32_t at_0, at_1;
+
+static void begin(void)
+{
+	memset(&fake_bulk, 0, sizeof fake_bulk);
+	fake_bulk.seed = 1;
+	bench_init();
+	bench.fabric.crc = true;
+	bench.fabric.dress = fake_bulk_dress;
+}
+
+TestSuite(link_bulk, .init = begin, .fini = bench_fini);
+
+static struct link_queue *link_of(unsigned e)
+{
+	return (struct link_queue *)bench.ends[e].q;
+}
+
+static uint64_t len_long(uint64_t seq)
+{
+	(void)seq;
+	return LONG;
+}
+
+static uint64_t len_mixed(uint64_t seq)
+{
+	static const uint32_t lens[] = {32, LONG / 4, 0, 1000, 3000, SHORT, 200, 2 * 1304 + 64, 5000, 2863, 2864, 2865};
+	return lens[seq % (sizeof lens / sizeof *lens)] + seq % 7;
+}
+
+static void settle(void)
+{
+	for (unsigned i = 0; i < 200; i++)
+		bench_turn();
+}
+
+/* As the engine does when it hears of a connection's end, or asks for it. */
+static void leave(void)
+{
+	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+}
+
+/* Neither driver has anything of ours, nor do we hold anything for it. */
+static void nothing_left(void)
+{
+	settle();
+	cr_assert_eq(fake_bulk_n(), 0);
+	for (unsigned e = 0; e < LINK_ENDS && bench.ends[e].port; e++) {
+		const struct link_queue *q = link_of(e);
+		cr_assert(q->onesided.n == 0 && q->onesided.exposed_n == 0 && q->onesided.stray == 0);
+		for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++)
+			cr_assert_null(q->onesided.reading[i].message);
+		cr_assert(q->in_bytes == 0 && q->grants.out == 0 && q->grants.n == 0);
+		cr_assert_eq(bench.ends[e].downs, 0, "%s", bench.ends[e].text);
+	}
+}
+
+Test(link_bulk, read_where_it_lies)
+{
+	bench_two(&at_0, &at_1);
+	uint64_t sent = bench.fabric.sent;
+	cr_assert(bench_stream(0, at_0, 1, 5, len_long, 3000));
+	sent = bench.fabric.sent - sent;
+	cr_assert(fake_bulk.exposes == 5 && fake_bulk.refused == 0);
+	cr_assert_geq(fake_bulk.reads, 5);
+	cr_assert_geq(fake_bulk.bytes, 5 * (LONG - 1400 - LINK_REST));
+	cr_assert_lt(sent, 200, "%lu packets", (unsigned long)sent);
+	nothing_left();
+	cr_assert_eq(fake_bulk.withdrawn, 5);
+}
+
+Test(link_bulk, both_ways)
+{
+	bench_two(&at_0, &at_1);
+	for (unsigned i = 0; i < 8; i++) {
+		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
+		cr_assert_eq(bench_send(1, at_1, i, LONG), 0);
+	}
+	for (unsigned i = 0; i < 3000 && (bench.ends[0].got < 8 || bench.ends[1].got < 8); i++)
+		bench_turn();
+	cr_assert(bench.ends[0].got == 8 && bench.ends[1].got == 8 && !bench.ends[0].bad && !bench.ends[1].bad);
+	cr_assert_eq(fake_bulk.exposes, 16);
+	nothing_left();
+}
+
+Test(link_bulk, one_side_has_none)
+{
+	for (unsigned without = 1; without <= 3; without++) {
+		begin();
+		fake_bulk.without = without;
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 3, len_long, 3000));
+		cr_assert_eq(fake_bulk.exposes, 0);
+		nothing_left();
+		bench_fini();
+	}
+}
+
+Test(link_bulk, not_exposed)
+{
+	static const int errors[] = {-EAGAIN, -ENOMEM, -EOPNOTSUPP, -EPIPE};
+	for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
+		begin();
+		fake_bulk.expose_error = errors[i];
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 3, len_long, 3000));
+		cr_assert_eq(fake_bulk.reads, 0);
+		nothing_left();
+		bench_fini();
+	}
+}
+
+/* The driver takes it, and says nothing more. Small ones pass meanwhile. */
+Test(link_bulk, never_exposed)
+{
+	fake_bulk.no_exposed = true;
+	bench_two(&at_0, &at_1);
+	cr_assert(bench_stream(0, at_0, 1, 3, len_long, 5000));
+	cr_assert(fake_bulk.exposes == 3 && fake_bulk.reads == 0);
+	nothing_left();
+}
+
+/* Each read of a message is the one that fails. */
+Test(link_bulk, half_way)
+{
+	unsigned fell = 0;
+	for (unsigned at = 1; at <= 12; at++) {
+		begin();
+		fake_bulk.fail_at = at;
+		fake_bulk.late = at % 3;
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 2, len_long, 3000), "read %u", at);
+		fell += fake_bulk.bytes < 2 * (LONG - 1400 - LINK_REST);
+		nothing_left();
+		bench_fini();
+	}
+	cr_assert_geq(fell, 4);
+}
+
+Test(link_bulk, out_of_order)
+{
+	fake_bulk.backwards = true;
+	fake_bulk.late = 5;
+	bench_two(&at_0, &at_1);
+	for (unsigned i = 0; i < 4; i++)
+		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
+	for (unsigned i = 0; i < 3000 && bench.ends[1].got < 4; i++)
+		bench_turn();
+	cr_assert(bench.ends[1].got == 4 && !bench.ends[1].bad);
+	nothing_left();
+}
+
+/* Two reads of one message are under way; `*second` is of the later bytes. */
+static struct fake_bulk_op *two_reads(struct fake_bulk_op **second)
+{
+	struct link_grants *g = &link_of(1)->grants;
+	fake_bulk.hold = true;
+	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+	for (unsigned i = 0; i < 100 && fake_bulk.reads == 0; i++)
+		bench_turn();
+	g->rtt_ns = BENCH_MS; /* as if the path had been found to be long */
+	g->rtt_at = bench.now;
+	g->rate = UINT64_C(10000000000);
+	g->due = true;
+	bench_turn();
+	cr_assert_eq(fake_bulk.reads, 2);
+	struct fake_bulk_op *ops[2];
+	unsigned n = 0;
+	for (unsigned i = 0; i < FAKE_BULK_OPS; i++)
+		if (fake_bulk.op[i].state == FAKE_READING)
+			ops[n++] = &fake_bulk.op[i];
+	cr_assert_eq(n, 2);
+	bool swapped = ops[0]->addr > ops[1]->addr;
+	fake_bulk.hold = false;
+	*second = ops[!swapped];
+	return ops[swapped];
+}
+
+/* The earlier one fails: nothing is said before the later one, which still writes, is over. */
+Test(link_bulk, told_when_none_is_under_way)
+{
+	struct fake_bulk_op *first, *second;
+	bench_two(&at_0, &at_1);
+	first = two_reads(&second);
+	first->fails = true;
+	second->late = 60;
+	for (unsigned i = 0; i < 50; i++)
+		bench_turn();
+	cr_assert(first->state == FAKE_FREE && second->state == FAKE_READING);
+	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(link_of(1)->grants.first->side, LINK_IN_READ);
+	for (unsigned i = 0; i < 3000 && bench.ends[1].got == 0; i++)
+		bench_turn();
+	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	nothing_left();
+}
+
+/* The later one is over first, and the earlier one fails: there is a gap. */
+Test(link_bulk, a_gap)
+{
+	struct fake_bulk_op *first, *second;
+	bench_two(&at_0, &at_1);
+	first = two_reads(&second);
+	first->fails = true;
+	first->late = 10;
+	for (unsigned i = 0; i < 3000 && bench.ends[1].got == 0; i++)
+		bench_turn();
+	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	nothing_left();
+}
+
+Test(link_bulk, cannot_read)
+{
+	static const struct {
+		int error;
+		unsigned n;
+		bool reads;
+	} cases[] = {{-ENOTCONN, 0, false}, {-EPIPE, 0, false},    {-EINVAL, 0, false}, {-ENOMEM, 0, false},
+		     {-ENOMEM, 3, true},    {-ENOTCONN, 1, false}, {-EAGAIN, 2, true}};
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		begin();
+		fake_bulk.read_error = cases[i].error;
+		fake_bulk.read_errors = cases[i].n;
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000), "case %u", i);
+		cr_assert_eq(fake_bulk.reads > 0, cases[i].reads, "case %u", i);
+		nothing_left();
+		bench_fini();
+	}
+}
+
+/* Of many messages one waits for memory that does not come. */
+Test(link_bulk, no_memory_for_long)
+{
+	fake_bulk.read_error = -ENOMEM;
+	bench_two(&at_0, &at_1);
+	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	uint64_t from = bench.now;
+	cr_assert(bench_stream(0, at_0, 1, 4, len_long, 3000));
+	cr_assert_lt(bench.now - from, 3 * FAR_LINK_ONESIDED_NS);
+	fake_bulk.read_error = 0;
+	bench.now = from + FAR_LINK_ONESIDED_NS + FAR_LINK_UNREAD_NS;
+	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	cr_assert_gt(fake_bulk.reads, 0);
+	nothing_left();
+}
+
+/* Connections end at any time: what was announced, what is being asked for, what is read. */
+static void break_now(void)
+{
+	if (bench.turns % 13 == 0)
+		fake_bulk_break();
+}
+
+Test(link_bulk, connections_break)
+{
+	bench_two(&at_0, &at_1);
+	fake_bulk.late = 2;
+	bench.before = break_now;
+	cr_assert(bench_stream(0, at_0, 1, 60, len_mixed, 30000));
+	bench.before = NULL;
+	cr_assert_gt(fake_bulk.bytes, 0);
+	nothing_left();
+}
+
+/* Packets are lost, repeated, overtaken and damaged, reads fail. */
+Test(link_bulk, bad_network)
+{
+	for (unsigned seed = 1; seed <= 4; seed++) {
+		begin();
+		bench.fabric.crc = false;
+		bench.fabric.seed = seed;
+		bench.fabric.drop = bench.fabric.overtake = 50;
+		bench.fabric.repeat = bench.fabric.damage = 20;
+		fake_bulk.fail_of = 100;
+		fake_bulk.late = seed % 3;
+		fake_bulk.seed = seed;
+		bench_two(&at_0, &at_1);
+		cr_assert(bench_stream(0, at_0, 1, 150, len_mixed, 100000), "seed %u: %lu", seed,
+			  (unsigned long)bench.ends[1].got);
+		cr_assert_gt(fake_bulk.bytes, 0);
+		bench.fabric.drop = bench.fabric.overtake = bench.fabric.repeat = bench.fabric.damage = 0;
+		nothing_left();
+		bench_fini();
+	}
+}
+
+static unsigned lost, keyed;
+
+static bool lose_first(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	const struct wire_head *h = (const struct wire_head *)(void *)bytes;
+	(void)ctx, (void)to, (void)queue, (void)len;
+	if (from != 0 || h->kind != WIRE_MESSAGE || !(h->lane_phase & WIRE_EXPOSED))
+		return true;
+	keyed++;
+	return lost == 0 || lost-- == 0;
+}
+
+/* The first packet sent again has its key, too. */
+Test(link_bulk, announced_again)
+{
+	bench.fabric.hook = lose_first;
+	lost = 2;
+	bench_two(&at_0, &at_1);
+	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	cr_assert_geq(keyed, 3);
+	cr_assert_geq(fake_bulk.bytes, LONG - 1400 - LINK_REST);
+	nothing_left();
+}
+
+/* The first packet is lost, and its connection then: sent again it has no key. */
+static bool lose_and_break(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	if (lose_first(ctx, from, to, queue, bytes, len))
+		return true;
+	fake_bulk_break();
+	return false;
+}
+
+Test(link_bulk, announced_in_vain)
+{
+	bench.fabric.hook = lose_and_break;
+	lost = 1;
+	bench_two(&at_0, &at_1);
+	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	cr_assert(keyed == 1 && fake_bulk.reads == 0);
+	nothing_left();
+}
+
+static void send_free(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
+{
+	struct nic_queue *q = bench.ends[e].q;
+	struct nic_tx tx;
+	cr_assert_eq(q->ops->tx_reserve(q, peer, len, &tx), 0);
+	bench_fill(&tx, seq, len);
+	tx.order = NIC_ORDER_NONE;
+	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
+}
+
+/* Bytes under way of what a port exposed. */
+static uint64_t under_way(unsigned port)
+{
+	uint64_t bytes = 0;
+	for (unsigned i = 0; i < FAKE_BULK_OPS; i++)
+		for (unsigned k = 0; fake_bulk.op[i].state == FAKE_READING && k < FAKE_BULK_OPS; k++)
+			if (fake_bulk.op[k].state == FAKE_BOUND && fake_bulk.op[k].q->port->index == port &&
+			    fake_bulk.op[k].key == fake_bulk.op[i].key)
+				bytes += fake_bulk.op[i].len;
+	return bytes;
+}
+
+/* A shorter one that comes later has the greater share of what is to be read next. */
+Test(link_bulk, shortest_first)
+{
+	uint32_t from_0, from_1, at;
+	for (unsigned e = 0; e < 3; e++)
+		end_open(e, 1);
+	bench_pair(0, 2, &from_0, &at);
+	bench_pair(1, 2, &from_1, &at);
+	fake_bulk.hold = true;
+	for (unsigned i = 1; i <= 2; i++)
+		send_free(0, from_0, i, (13 + i) << 20);
+	for (unsigned i = 0; i < 60 && link_of(2)->grants.n < 2; i++)
+		bench_turn();
+	cr_assert_eq(bench_send(1, from_1, 0, 6 << 20), 0); /* what comes is checked to be this first */
+	struct link_grants *g = &link_of(2)->grants;
+	for (unsigned i = 0; i < 60 && g->n < 3; i++)
+		bench_turn();
+	cr_assert_gt(under_way(0), 0);
+	cr_assert_eq(g->n, 3);
+	g->rtt_ns = BENCH_MS; /* as if the path had been found to hold 4 MB */
+	g->rtt_at = bench.now;
+	g->rate = UINT64_C(2000000000);
+	g->choose = g->due = true;
+	bench_turn();
+	cr_assert_geq(under_way(1), 1900000);
+	fake_bulk.hold = false;
+	for (unsigned i = 0; i < 5000 && bench.ends[2].got < 3; i++)
+		bench_turn();
+	cr_assert(bench.ends[2].got == 3 && !bench.ends[2].bad);
+	nothing_left();
+}
+
+/* Its sender vanishes while it is read: the connection ends, the memory is held until the driver lets go of it. */
+Test(link_bulk, peer_dies_while_read)
+{
+	bench.limit_ns = 500 * BENCH_MS;
+	bench_two(&at_0, &at_1);
+	fake_bulk.hold = true;
+	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+	for (unsigned i = 0; i < 100 && fake_bulk.reads == 0; i++)
+		bench_turn();
+	cr_assert_gt(fake_bulk.reads, 0);
+	bench.fabric.drop = 1000;
+	cr_assert(bench_until(&bench.ends[1].downs, 1, 20000));
+	cr_assert(bench_until(&bench.ends[0].downs, 1, 20000));
+	struct link_onesideds *o = &link_of(1)->onesided;
+	leave();
+	cr_assert_gt(o->n, 0);
+	for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++) {
+		cr_assert_null(o->entry[i].owner);
+		cr_assert_null(o->reading[i].message);
+		cr_assert(o->entry[i].state != LINK_ONESIDED_READING || atomic_load(&o->entry[i].buf->refs) >= 1);
+	}
+	cr_assert_eq(link_of(1)->in_bytes, 0);
+	fake_bulk.hold = false; /* the driver writes there now */
+	settle();
+	cr_assert(o->n == 0 && o->stray == 0 && fake_bulk_n() == 0 && link_of(0)->onesided.n == 0);
+	cr_assert_eq(bench.ends[1].got, 0);
+}
+
+/* The port is closed with all of it under way. */
+Test(link_bulk, closed_while_read)
+{
+	bench_two(&at_0, &at_1);
+	fake_bulk.hold = true;
+	for (unsigned i = 0; i < 3; i++)
+		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
+	for (unsigned i = 0; i < 100 && fake_bulk.reads < 3; i++)
+		bench_turn();
+	cr_assert_gt(link_of(1)->onesided.n, 0);
+	cr_assert_gt(link_of(0)->onesided.n, 0);
+}
+
+/* ---- who says what cannot be ---- */
+
+static struct {
+	bool (*alter)(uint8_t *bytes, uint32_t *len);
+	unsigned from, times;
+} altered;
+
+static bool alter(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	(void)ctx, (void)to, (void)queue;
+	if (altered.times && from == altered.from && altered.alter(bytes, len))
+		altered.times--;
+	return true;
+}
+
+static bool is_grant(const uint8_t *bytes, uint32_t len)
+{
+	return bytes[1] == WIRE_ACK && len > LINK_HEAD;
+}
+
+static struct wire_grant *grant_of(uint8_t *bytes)
+{
+	return (struct wire_grant *)(void *)(bytes + LINK_HEAD);
+}
+
+static bool is_here(const uint8_t *bytes, uint32_t len)
+{
+	return is_grant(bytes, len) && be32_get(grant_of((uint8_t *)(uintptr_t)bytes)->priority) & WIRE_HERE;
+}
+
+static bool here_beyond(uint8_t *bytes, uint32_t *len)
+{
+	if (is_here(bytes, *len))
+		grant_of(bytes)->offset = be32_of(LONG);
+	return is_here(bytes, *len);
+}
+
+static bool here_of_packets(uint8_t *bytes, uint32_t *len)
+{
+	if (!is_grant(bytes, *len))
+		return false;
+	grant_of(bytes)->priority = be32_of(WIRE_HERE);
+	return true;
+}
+
+static bool is_first(const uint8_t *bytes)
+{
+	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
+	return h->kind == WIRE_MESSAGE && be32_get(h->first) == be32_get(h->packet) && be32_get(h->length) == LONG;
+}
+
+static bool flag_first(uint8_t *bytes, uint32_t *len)
+{
+	(void)len;
+	if (is_first(bytes))
+		bytes[3] = WIRE_EXPOSED;
+	return is_first(bytes);
+}
+
+static bool cut_to_key(uint8_t *bytes, uint32_t *len)
+{
+	if (is_first(bytes))
+		*len = LINK_HEAD + sizeof(struct wire_key);
+	return is_first(bytes);
+}
+
+static bool flag_later(uint8_t *bytes, uint32_t *len)
+{
+	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
+	(void)len;
+	bool later = h->kind == WIRE_MESSAGE && be32_get(h->first) != be32_get(h->packet);
+	if (later)
+		bytes[3] = WIRE_EXPOSED;
+	return later;
+}
+
+/* The key is wrong: that is no breach, as a driver may not know it any more. The message comes in packets. */
+static bool wrong_key(uint8_t *bytes, uint32_t *len)
+{
+	if (is_first(bytes))
+		bytes[*len - sizeof(struct wire_key) + 3] ^= 1;
+	return is_first(bytes);
+}
+
+static bool wrong_addr(uint8_t *bytes, uint32_t *len)
+{
+	if (is_first(bytes))
+		bytes[*len - 3] ^= 64;
+	return is_first(bytes);
+}
+
+Test(link_bulk, hostile)
+{
+	static const struct {
+		bool (*alter)(uint8_t *bytes, uint32_t *len);
+		unsigned from, without;
+		bool no_expose;
+		unsigned ends; /* 2: nobody's connection */
+	} cases[] = {
+		{here_beyond, 1, 0, false, 0},     {here_of_packets, 1, 0, true, 0}, {here_of_packets, 1, 3, false, 0},
+		{flag_first, 0, 3, false, 1},      {cut_to_key, 0, 0, false, 1},     {flag_later, 0, 0, true, 1},
+		{here_of_packets, 1, 1, false, 0}, {wrong_key, 0, 0, false, 2},      {wrong_addr, 0, 0, false, 2}};
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		begin();
+		fake_bulk.without = cases[i].without;
+		fake_bulk.expose_error = cases[i].no_expose ? -ENOMEM : 0;
+		bench.fabric.hook = alter;
+		altered.alter = cases[i].alter;
+		altered.from = cases[i].from;
+		altered.times = 1;
+		bench_two(&at_0, &at_1);
+		cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+		for (unsigned k = 0; k < 3000 && bench.ends[1].got == 0 && !bench.ends[0].downs && !bench.ends[1].downs;
+		     k++)
+			bench_turn();
+		cr_assert_eq(altered.times, 0, "case %u", i);
+		if (cases[i].ends == 2) {
+			cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad && fake_bulk.refused > 0, "case %u", i);
+			nothing_left();
+		} else {
+			cr_assert_eq(bench.ends[cases[i].ends].downs, 1, "case %u", i);
+			cr_assert_eq(bench.ends[cases[i].ends].error, -EPROTO, "case %u", i);
+			leave();
+			settle();
+			cr_assert(link_of(0)->onesided.n == 0 && link_of(1)->onesided.n == 0, "case %u", i);
+		}
+		bench_fini();
+	}
+}
+
+/* Its sender is told that packets may come while it is read, and sends them: two would write to its memory. */
+static bool grant_forged(uint8_t *bytes, uint32_t *len)
+{
+	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	if (h->kind != WIRE_ACK || fake_bulk.reads == 0)
+		return false;
+	*grant_of(bytes) = (struct wire_grant){be32_of(be32_get(h->ack) - 1), be32_of(LONG / 2), be32_of(0)};
+	*len = LINK_HEAD + sizeof(struct wire_grant);
+	return true;
+}
+
+Test(link_bulk, packets_while_read)
+{
+	bench_two(&at_0, &at_1);
+	fake_bulk.hold = true;
+	bench.fabric.hook = alter;
+	altered.alter = grant_forged;
+	altered.from = 1;
+	altered.times = 1;
+	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+	for (unsigned k = 0; k < 100 && !bench.ends[1].downs; k++)
+		bench_turn();
+	cr_assert(bench.ends[1].downs == 1 && bench.ends[1].error == -EPROTO && bench.ends[1].got == 0);
+	fake_bulk.hold = false;
+	for (unsigned i = 0; i < 3; i++) /* some complete before the engine hears of it */
+		bench_turn();
+	leave();
+	settle();
+	cr_assert(link_of(0)->onesided.n == 0 && link_of(1)->onesided.n == 0 && fake_bulk_n() == 0);
+}
