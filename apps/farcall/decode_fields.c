@@ -82,6 +82,9 @@ static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FI
 					    FIELD(wire_grant, priority, NUMBER)};
 const struct layout layout_grant = LAYOUT("grant", wire_grant, false, grant_fields);
 
+static const struct field exposed_fields[] = {FIELD(wire_key, key, ID), FIELD(wire_key, addr, ID)};
+const struct layout layout_exposed = LAYOUT("exposed", wire_key, false, exposed_fields);
+
 static const struct field large_fields[] = {
 	FIELD_MUST(head_large, total, NUMBER, 1, ANY),
 	FIELD_MUST(head_large, lane, NUMBER, 0, FAR_LARGE_LANES - 1),

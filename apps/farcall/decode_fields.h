@@ -16,8 +16,8 @@ struct layout {
 	const struct field *fields;
 };
 
-extern const struct layout layout_head, layout_sub, layout_words, layout_no, layout_grant, layout_large, layout_units,
-	layout_hash, layout_retry, layout_object, layout_named, layout_rref_remote, layout_rref_fetch,
+extern const struct layout layout_head, layout_sub, layout_words, layout_no, layout_grant, layout_exposed, layout_large,
+	layout_units, layout_hash, layout_retry, layout_object, layout_named, layout_rref_remote, layout_rref_fetch,
 	layout_rref_method, layout_rref_method_remote, layout_rref_op;
 
 /* What is being printed. */

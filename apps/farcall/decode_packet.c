@@ -137,6 +137,13 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 			return wrong(p, "loose", NULL);
 		offset = small ? 0 : offset;
 	}
+	bool exposed = h->lane_phase & WIRE_EXPOSED && len != length;
+	if (exposed) {
+		if (piece || batch || before || offset || len <= sizeof(struct wire_key) || length <= LINK_ROOM ||
+		    len - sizeof(struct wire_key) >= length)
+			return wrong(p, "exposed", NULL);
+		len -= (uint32_t)sizeof(struct wire_key);
+	}
 	if (h->marks & WIRE_BATCH)
 		return print_batch(p, h, &head, bytes, len);
 	if (length > LINK_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) || before > INT32_MAX)
@@ -148,7 +155,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 	engine_note(p, &head); /* each fragment has it */
 	fputs(" [fragment] data=", p->out);
 	decode_data(p->out, bytes, len);
-	return true;
+	return !exposed || print_layout(p, &layout_exposed, bytes + len, sizeof(struct wire_key), 0);
 }
 
 static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)

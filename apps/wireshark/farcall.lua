@@ -50,6 +50,10 @@ local layouts = {
 		{ name = "offset", bytes = 4, as = "number" },
 		{ name = "priority", bytes = 4, as = "number" },
 	} },
+	exposed = { size = 16, little = false, fields = {
+		{ name = "key", bytes = 8, as = "id" },
+		{ name = "addr", bytes = 8, as = "id" },
+	} },
 	words = { size = 32, little = false, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
 		{ name = "token", bytes = 8, as = "id", low = "1" },
@@ -273,6 +277,7 @@ local codes = {
 local SHOWN = 32
 local RREF_OPS_MAX = 64
 local LINE, LENGTH_MAX, BATCH_MAX, GRANTS_MAX, WINDOW = 32, 16 * 1024 * 1024 + 64, 928, 4, 256
+local EXPOSED, ROOM = 64, 128
 local RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
 
 local farcall = Proto("farcall", "Farcall")
@@ -920,6 +925,15 @@ function Packet:bytes_of_message(head, tvb)
 		end
 		offset = small and 0 or offset
 	end
+	local key
+	if math.floor(head.lane_phase / EXPOSED) % 2 == 1 and n ~= head.length then
+		local size = layouts.exposed.size
+		if piece or batch or before ~= 0 or offset ~= 0 or n <= size or head.length <= ROOM or n - size >= head.length then
+			bad("exposed")
+		end
+		n = n - size
+		tvb, key = part(tvb, 0, n), part(tvb, n, size)
+	end
 	if batch then
 		if piece then
 			bad("batch")
@@ -938,6 +952,9 @@ function Packet:bytes_of_message(head, tvb)
 	else
 		self:note(head) -- each fragment has it
 		self:data("fragment", tvb)
+		if key then
+			self:layout("exposed", key, true)
+		end
 	end
 end
 

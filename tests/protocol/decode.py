@@ -18,6 +18,7 @@ SHOWN = 32  # bytes of data that are printed
 BATCH_MAX = 928
 WINDOW = 256
 GRANTS_MAX = 4
+EXPOSED, ROOM = 64, 128
 LENGTH_MAX = (16 << 20) + 64
 RREF_OPS_MAX = 64
 RREFS_MAX, CUSTOMS_MAX, DEPTH_MAX, ITEMS_MAX, DICT_MAX, VALUES_MAX, DIMS_MAX = 256, 256, 32, 65536, 1024, 16, 8
@@ -376,6 +377,13 @@ class Decoder:
             if piece or (offset > WINDOW or (not batch and n != length) if small else batch):
                 raise Bad("loose")
             offset = 0 if small else offset
+        key = None
+        if head["lane_phase"] & EXPOSED and n != length:
+            size = self.layouts["exposed"].size
+            if piece or batch or before or offset or n <= size or length <= ROOM or n - size >= length:
+                raise Bad("exposed")
+            n -= size
+            data, key = data[:n], data[n:]
         if batch:
             if piece:
                 raise Bad("batch")
@@ -390,6 +398,8 @@ class Decoder:
         else:
             self.note(head)  # each fragment has it
             self.out += ["[fragment]", "data=" + data_text(data)]
+            if key:
+                self.read("exposed", key)
 
     def grants(self, data):
         size = self.layouts["grant"].size

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "capture.h"
 #include "ctl/info.h"
+#include "fake_bulk.h"
 #include "fake_dgram.h"
 #include "link/link_port.h"
 #include "shard/large.h"
@@ -49,6 +50,8 @@ enum sample_of {
 	SAMPLE_LOOSE_PART,
 	SAMPLE_MADE,
 	SAMPLE_WORDS,
+	SAMPLE_EXPOSED,
+	SAMPLE_HERE,
 	SAMPLES
 };
 enum { SAMPLE_MAX = 2048 };
@@ -108,6 +111,10 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = SAMPLE_BATCH;
 	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && h.flags & HEAD_HASHED)
 		of = SAMPLE_HASHED;
+	else if (h.lane_phase & WIRE_EXPOSED)
+		of = SAMPLE_EXPOSED;
+	else if (h.kind == WIRE_ACK && len > sizeof h && bytes[sizeof h + offsetof(struct wire_grant, priority)] & 0x80)
+		of = SAMPLE_HERE;
 	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_LARGE)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
@@ -560,6 +567,9 @@ int main(int argc, char **argv)
 	dgram_fabric_init(&fabric);
 	fabric.hook = on_packet;
 	fabric.wake = false;
+	fabric.dress = fake_bulk_dress;
+	fake_bulk.without = 7; /* all but 3 and 4 */
+	fake_bulk.expose_error = -ENOMEM;
 	for (unsigned i = 0; i < ENDS; i++)
 		end_open(i);
 	ends_connect(0, 1);
@@ -577,6 +587,7 @@ int main(int argc, char **argv)
 	trace_every_message();
 	trace_every_ask();
 	long_ones();
+	trace_exposed();
 	every_no();
 	for (unsigned i = 0; damaged && i < SAMPLES; i++)
 		damage(&samples[i]);

@@ -21,5 +21,7 @@ extern bool trace_sample_values;
 void trace_every_value(void);
 void trace_every_message(void);
 void trace_every_ask(void);
+/** Messages beyond a packet that one end exposes to the other. */
+void trace_exposed(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What is seldom said: each kind of value and of message, some of them wrong. */
+#include "fake_bulk.h"
 #include "trace.h"
 
 #include "base/must.h"
@@ -147,4 +148,21 @@ void trace_every_message(void)
 	h.flags = HEAD_TYPED;
 	trace_say(h, "\x01\x0a", 2);
 	trace_say(h, NULL, 0);
+}
+
+/* One that is read where it lies; and one that cannot be, after its first packet. */
+void trace_exposed(void)
+{
+	static uint8_t body[12000];
+	struct shm_head h = {.type = HEAD_REQUEST, .call = 5, .gen = 6};
+	for (size_t i = 0; i < sizeof body; i++)
+		body[i] = (uint8_t)(i >> 4);
+	fake_bulk.expose_error = 0;
+	for (unsigned k = 0; k < 2; k++) {
+		trace_say(h, body, sizeof body);
+		for (unsigned i = 0; i < 200; i++)
+			trace_turn();
+		fake_bulk.fail_of = 1000;
+	}
+	must(fake_bulk.reads >= 2 && fake_bulk.exposes == 2 && fake_bulk_n() == 0);
 }
