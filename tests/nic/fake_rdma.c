@@ -7,6 +7,7 @@
 #include "fake_parts.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,10 +257,23 @@ static int send_to(const struct fake_qp *qp, uint32_t to, const struct message *
 	return EAGAIN;
 }
 
+/* With FAKE_VERBS_SAY a process says what it read before it ends. */
+static uint64_t reads_n, reads_bytes;
+
+__attribute__((destructor)) static void say(void)
+{
+	if (getenv("FAKE_VERBS_SAY"))
+		fprintf(stderr, "fake: %" PRIu64 " reads, %" PRIu64 " bytes\n", reads_n, reads_bytes);
+}
+
 static void end_read(struct fake_qp *qp, enum ibv_wc_status status)
 {
 	struct fake_read *r = qp->reads;
 	qp->reads = r->next;
+	if (status == IBV_WC_SUCCESS) {
+		reads_n++;
+		reads_bytes += r->sge.length;
+	}
 	fake_complete(qp->base.send_cq, (struct ibv_wc){.wr_id = r->wr_id,
 							.status = status,
 							.opcode = IBV_WC_RDMA_READ,

@@ -24,6 +24,22 @@ over fake0,gid=2 2 1 1000000
 ok "two workers" $?
 over fake0,gid=3,rx_slots=64,dscp=off 3 2 100000
 ok "three of two shards, IPv6, few buffers" "$rc"
+# Each of them has read what the others exposed, most of what is sent.
+read_it() { # bytes at least, how many workers
+	awk -v least="$1" -v n="$2" '/fake: [0-9]+ reads, / { for (i = 1; i < NF; i++) if ($i == "reads,") readers += $(i + 1) >= least }
+		END { exit readers != n }' "$dir/out" "$dir/err"
+}
+export FAKE_VERBS_SAY=1
+over fake0,gid=2,bulk=16384 2 1 16000000
+[ "$rc" -eq 0 ] && read_it 1000000 2
+ok "two workers, larger messages read where they lie" $?
+over fake0,gid=3,bulk=65536,connections=2 4 2 1000000
+[ "$rc" -eq 0 ] && read_it 100000 4
+ok "four of two shards, of two connections for that" $?
+over fake0,gid=2 2 1 1000000
+[ "$rc" -eq 0 ] && read_it 1 0
+ok "without bulk= nothing is read" $?
+unset FAKE_VERBS_SAY
 over fake0,gid=2,rc=1,connections=2 6 1 20000
 [ "$rc" -eq 0 ] && has out 'by verbs at verbs 127.0.0.1:'
 ok "six workers of two connections" $?
