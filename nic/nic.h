@@ -88,12 +88,13 @@ struct nic_stats {
 	uint64_t tx_dropped;   /* committed and not sent: the device or kernel would not */
 	uint64_t kicks;        /* sent to sleepers */
 	/* engine/link */
-	uint64_t link_resent;   /* packets sent again, by evidence or time; probes are not among them */
-	uint64_t link_timeouts; /* that nothing was acknowledged for so long */
-	uint64_t link_probes;   /* last packets sent once more, before a time-out */
-	uint64_t link_needless; /* packets sent again that had arrived, as the receiver says */
-	uint64_t link_regrants; /* times that grants were said again, since nothing had come of them */
-	uint64_t link_moves;    /* connections that went on by another way */
+	uint64_t link_resent;     /* packets sent again, by evidence or time; probes are not among them */
+	uint64_t link_timeouts;   /* that nothing was acknowledged for so long */
+	uint64_t link_probes;     /* last packets sent once more, before a time-out */
+	uint64_t link_needless;   /* packets sent again that had arrived, as the receiver says */
+	uint64_t link_regrants;   /* times that grants were said again, since nothing had come of them */
+	uint64_t link_moves;      /* connections that went on by another way */
+	uint64_t link_read_bytes; /* of messages, read where the peer has them (nic_bulk_ops) */
 	/* Arrived and dropped: */
 	uint64_t link_duplicates; /* it was there already */
 	uint64_t link_crc_errors;

@@ -255,7 +255,8 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .no_memory = st.link_no_memory,
 				      .crowded = st.link_crowded,
 				      .regrants = st.link_regrants,
-				      .moves = st.link_moves};
+				      .moves = st.link_moves,
+				      .read_bytes = st.link_read_bytes};
 	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
 	p->ops->address_text(&addr, out->address, sizeof out->address);
 	return FAR_OK;

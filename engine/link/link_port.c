@@ -166,6 +166,7 @@ static void link_stats(const struct nic_port *port, struct nic_stats *out)
 		out->link_needless += counted(&q->needless);
 		out->link_regrants += counted(&q->regrants);
 		out->link_moves += counted(&q->moves);
+		out->link_read_bytes += counted(&q->read_bytes);
 		out->link_unknown += counted(&q->unknown);
 		out->link_ended += counted(&q->ended);
 		out->link_no_memory += counted(&q->no_memory);

@@ -57,7 +57,7 @@ struct link_queue {
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
 	struct link_grants grants;
-	_Atomic uint64_t resent, timeouts, probes, needless, regrants, moves;
+	_Atomic uint64_t resent, timeouts, probes, needless, regrants, moves, read_bytes;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
 	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
@@ -196,6 +196,11 @@ bool link_no_read(const uint8_t *body, uint64_t len, int *error, uint32_t *path)
 static inline void counter_bump(_Atomic uint64_t *c)
 {
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+static inline void counter_more(_Atomic uint64_t *c, uint64_t n)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
 /** Of a packet of several messages: where the next struct wire_sub lies, behind bytes up to `end`, and the bytes of its

@@ -97,10 +97,12 @@ void link_read_event(struct link_queue *q, struct link_message *m, const struct 
 	if (!m->peer->active && !m->peer->dead)
 		link_peer_activate(q, m->peer);
 	/* One that is ahead of others would leave a gap. */
-	if (news->event == NIC_BULK_READ && !r->failed && news->offset == m->done)
+	if (news->event == NIC_BULK_READ && !r->failed && news->offset == m->done) {
+		counter_more(&q->read_bytes, news->len);
 		link_grants_progress(q, m, m->done + news->len);
-	else
+	} else {
 		r->failed = true;
+	}
 	if (r->out == 0 && (r->failed || m->done == link_read_end(m)))
 		end(q, m);
 }

@@ -359,6 +359,7 @@ struct far_nic_stats {
 	/* Grants of larger messages that were said again, since nothing had come of them; sessions of this port that
 	 * went on by another one, or came back. */
 	uint64_t regrants, moves;
+	uint64_t read_bytes; /* of larger messages, that this port's device read from the sender's memory */
 };
 /** Ports of the agent, best first. Any thread. */
 unsigned far_nic_ports(struct far_agent *agent);

@@ -170,7 +170,11 @@ int main(int argc, char **argv)
 	struct far_counters c;
 	far_counters_read(agent, &c);
 	CHECK(c.calls_active == 0 && c.calls_failed == 0);
-	printf("wakeups=%llu\n", (unsigned long long)c.wakeups);
+	uint64_t read_bytes = 0;
+	struct far_nic_stats nic;
+	for (unsigned port = 0; far_nic_stats_read(agent, port, &nic, &err) == FAR_OK; port++)
+		read_bytes += nic.read_bytes;
+	printf("wakeups=%llu read_bytes=%llu\n", (unsigned long long)c.wakeups, (unsigned long long)read_bytes);
 	check_leave(agent);
 	return 0;
 }

@@ -126,6 +126,18 @@ reap() { # process, seconds, what it is
 	wait "$1" || rc=$?
 }
 
+# What came of the reference's tests. One that passed has written so; one that was cut short has not.
+reference_passed() { # directory of results
+	passed=$(grep -l '^passed$' -r "$1" | wc -l)
+	not_passed=$(grep -L '^passed$' -r "$1")
+	for r in $not_passed; do
+		log "failed: ${r##*/}"
+	done
+	log "$passed of the reference's tests passed, $(echo "$not_passed" | grep -c .) failed"
+	[ "$passed" -ge 6 ] && [ -z "$not_passed" ]
+	ok "all of those that were chosen passed" $?
+}
+
 # ---- the other machine ----
 
 # Both wait here for each other, 240 s at most, and no longer than there is another. Who waits in vain ends its plan.

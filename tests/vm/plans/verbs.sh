@@ -178,9 +178,12 @@ bulk_workers() {
 	FAR_NIC=verbs:rxe0 together "workers, all by packets" 2 "$VM_BUILD/tests/nic/agents_net" 1 16000000 400
 	by_packets=$(($(sends) - before))
 	before=$(sends)
-	FAR_NIC=verbs:rxe0,bulk=16384 together "workers, larger messages read" 2 "$VM_BUILD/tests/nic/agents_net" 1 16000000 400
+	FAR_NIC=verbs:rxe0,bulk=16384 together "workers, larger messages read" 2 "$VM_BUILD/tests/nic/agents_net" 1 25000000 400
 	read_where=$(($(sends) - before))
-	log "$by_packets packets; with bulk= $read_where"
+	log "$by_packets packets of messages up to 8 MB; with bulk= $read_where, up to 24 MB"
+	log "$(cat "$dir/out" "$dir/err" | grep -o 'read_bytes=.*' | tr '\n' ' ')"
+	test "$(cat "$dir/out" "$dir/err" | grep -c 'read_bytes=[1-9]')" -eq 2
+	ok "both have read where the other had it" $?
 }
 
 case $1 in
