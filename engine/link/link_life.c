@@ -244,7 +244,9 @@ static void setup_post(struct link_peer *peer, uint32_t len)
 void link_say_words(struct link_peer *peer, enum wire_kind kind)
 {
 	struct link_setup *s = peer->setup;
-	if (s && setup_begin(peer))
+	/* While the next path's place is made, a packet that names it would leave by the one before, come to the wrong
+	 * queue, and have the path be given up that was never tried. */
+	if (s && !peer->lower_pending && setup_begin(peer))
 		setup_post(peer, link_words_write(s->packet, peer, peer->queue, kind, s->want, s->path, s->words,
 						  s->words_len));
 }

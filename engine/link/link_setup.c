@@ -342,17 +342,18 @@ static void on_no(struct link_port *p, const struct wire_head *h, int error, uin
 		counter_bump(&p->repeated_n);
 }
 
-/* To another queue than its own, or of no connection that the queue serves. */
+/* To another queue than its own, or of no connection that the queue serves. What comes to another queue is not
+ * answered: messages do, too, and are lost there, so that the sender must not take the connection for alive. */
 static void on_ping(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
 		    uint64_t now)
 {
 	struct link_peer *peer = peer_named(p, h);
 	if (!peer || peer->state == LINK_CLOSING)
 		answer_no(p, queue, w, true, -ESTALE, now);
-	else if (peer->state == LINK_UP)
+	else if (peer->state == LINK_UP && queue == peer->owner)
 		link_order(peer, LINK_DUE_ACK);
 	else
-		counter_bump(&p->repeated_n);
+		counter_bump(queue == peer->owner ? &p->repeated_n : &p->unknown_n);
 }
 
 static void on_mail(struct link_port *p, unsigned queue, const struct link_mail *mail, uint64_t now)
@@ -415,6 +416,9 @@ static int lower_event(void *ctx, const struct nic_event *ev)
 		if (ev->type == NIC_EVENT_UP)
 			p->lower->ops->drop(p->lower, ev->peer);
 		link_peer_let_go(p, peer);
+	} else if (peer->settled) { /* by the path before */
+		if (ev->type == NIC_EVENT_UP)
+			p->lower->ops->drop(p->lower, ev->peer);
 	} else if (ev->type == NIC_EVENT_UP) {
 		way_up(p, peer, ev->peer, p->now);
 	} else if (peer->state == LINK_CONNECTING) {

@@ -120,7 +120,7 @@ static unsigned arrival(const struct dgram_fabric *f, const struct dgram_port *t
 	if (!f->hash)
 		return NIC_ROUTE_QUEUE(place->route);
 	uint64_t x = (NIC_ROUTE_PATH(place->route) + 1) * UINT64_C(0x9e3779b97f4a7c15) + place->queue * 977;
-	return (unsigned)((x >> 40) % to->queues_n);
+	return (unsigned)(((x >> 40) + f->respread) % to->queues_n);
 }
 
 static void deliver(struct dgram_queue *q, const struct dgram_place *place, uint8_t *bytes, uint32_t len)

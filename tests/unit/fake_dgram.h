@@ -63,6 +63,7 @@ struct dgram_fabric {
 	unsigned full_every;                     /* each so-manieth tx_reserve() says -EAGAIN; 0: none */
 	unsigned misalign;
 	bool crc, wake, hash, unready;      /* unready: UP is not reported */
+	unsigned respread;                  /* with hash: all paths lead to so many queues further */
 	void (*dress)(struct nic_queue *q); /* of a port that opens: may give it other operations; NULL: none */
 	dgram_hook *hook;
 	void *hook_ctx;

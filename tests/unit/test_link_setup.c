@@ -3,6 +3,7 @@
 #include "link_bench.h"
 
 #include "base/limits.h"
+#include "link/link_port.h"
 #include "wire/head.h"
 
 #include <criterion/criterion.h>
@@ -292,8 +293,17 @@ Test(link_setup, reset_by_another_life)
 	bench_fini();
 }
 
-/* Steering by a hash: every pair of queues finds its path, there and back. */
-Test(link_setup, steering_by_hash)
+static bool until_slowly(const unsigned *count, unsigned at_least, unsigned turns, unsigned slow)
+{
+	for (; *count < at_least && turns > 0; turns--) {
+		bench.fabric.unready = turns % slow != 0;
+		bench_turn();
+	}
+	return *count >= at_least;
+}
+
+/* Every pair of queues finds its path, there and back, where places are ready at each so-manieth turn. */
+static void hash_pairs(unsigned slow)
 {
 	bench_init();
 	bench.fabric.hash = true;
@@ -302,9 +312,9 @@ Test(link_setup, steering_by_hash)
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned k = 0; k < 4; k++) {
 			unsigned ups = bench.ends[1].ups;
-			cr_assert_eq(bench_connect(0, i, 1, k, 1000 * BENCH_MS), 0);
-			cr_assert(bench_until(&bench.ends[0].ups, i * 4 + k + 1, 10000), "%u to %u", i, k);
-			cr_assert(bench_until(&bench.ends[1].ups, ups + 1, 10000));
+			cr_assert_eq(bench_connect(0, i, 1, k, 2000 * BENCH_MS), 0);
+			cr_assert(until_slowly(&bench.ends[0].ups, i * 4 + k + 1, 20000, slow), "%u to %u", i, k);
+			cr_assert(until_slowly(&bench.ends[1].ups, ups + 1, 20000, slow));
 			cr_assert(bench.ends[0].up_queue == i && bench.ends[1].up_queue == k);
 			struct nic_queue *from = bench.ends[0].port->ops->queue(bench.ends[0].port, i);
 			struct nic_queue *to = bench.ends[1].port->ops->queue(bench.ends[1].port, k);
@@ -313,11 +323,88 @@ Test(link_setup, steering_by_hash)
 			struct nic_queue *q0 = bench.ends[0].q, *q1 = bench.ends[1].q;
 			bench.ends[0].q = from;
 			bench.ends[1].q = to;
-			cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000));
-			cr_assert(bench_stream(1, bench.ends[1].up, 0, 20, some, 10000));
+			cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000), "%u to %u", i, k);
+			cr_assert(bench_stream(1, bench.ends[1].up, 0, 20, some, 10000), "%u from %u", i, k);
 			bench.ends[0].q = q0;
 			bench.ends[1].q = q1;
 		}
 	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	struct nic_stats stats;
+	for (unsigned e = 0; e < 2; e++) {
+		bench.ends[e].port->ops->stats(bench.ends[e].port, &stats);
+		cr_assert_eq(stats.link_unknown, 0, "%u", e);
+	}
+	bench_fini();
+}
+
+Test(link_setup, steering_by_hash)
+{
+	hash_pairs(1);
+}
+
+/* HELLO and WELCOME are repeated meanwhile: neither may name a path that it does not leave by. */
+Test(link_setup, steering_by_hash_with_slow_places)
+{
+	for (unsigned slow = 2; slow < 120; slow++)
+		hash_pairs(slow);
+}
+
+/* Before WELCOME comes, tells who is connecting that its last HELLO came to another queue. */
+static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+{
+	static struct link_words w;
+	uint8_t no[LINK_MAIL_BYTES];
+	(void)ctx, (void)from, (void)to, (void)queue;
+	if (bytes[1] == WIRE_HELLO)
+		cr_assert(link_words_read(bytes + LINK_HEAD, *len - LINK_HEAD, &w));
+	if (bytes[1] != WIRE_WELCOME)
+		return true;
+	dgram_inject(&bench.fabric, 0, 0, no,
+		     link_no_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, false));
+	bench.fabric.unready = true;
+	return true;
+}
+
+/* The connection is there before the place of the next path is: it stays with the path that was answered. */
+Test(link_setup, a_path_that_is_settled_stays)
+{
+	bench_init();
+	bench.fabric.hash = true;
+	bench.fabric.crc = true;
+	bench.fabric.hook = contradict;
+	end_open(0, 1);
+	end_open(1, 4);
+	for (unsigned want = 0; want < 4; want++) {
+		unsigned ups = bench.ends[0].ups, ups_1 = bench.ends[1].ups;
+		cr_assert_eq(bench_connect(0, 0, 1, want, 1000 * BENCH_MS), 0);
+		cr_assert(bench_until(&bench.ends[0].ups, ups + 1, 10000));
+		cr_assert(bench.fabric.unready);
+		turns(100);
+		bench.fabric.unready = false;
+		cr_assert(bench_until(&bench.ends[1].ups, ups_1 + 1, 10000));
+		turns(100);
+		struct nic_queue *q1 = bench.ends[1].q;
+		bench.ends[1].q = bench.ends[1].port->ops->queue(bench.ends[1].port, want);
+		cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
+		cr_assert_eq(bench.ends[1].q->ops->attach(bench.ends[1].q, bench.ends[1].up), 0);
+		cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000), "queue %u", want);
+		bench.ends[1].q = q1;
+	}
+	bench_fini();
+}
+
+/* Somebody has the card spread packets otherwise while there are connections: what comes to another queue is lost, and
+ * nothing that is heard there may keep the connection. */
+Test(link_setup, a_hash_that_changes)
+{
+	bench_init();
+	bench.fabric.hash = true;
+	end_open(0, 1);
+	end_open(1, 2);
+	bench_pair(0, 1, &at_0, &at_1);
+	bench.fabric.respread = 1;
+	cr_assert_eq(bench_send(0, at_0, 0, 5), 0);
+	cr_assert(bench_until(&bench.ends[0].downs, 1, 100000));
+	cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
 	bench_fini();
 }
