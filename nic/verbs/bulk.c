@@ -144,6 +144,7 @@ static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, u
 		op_give(op);
 		return -EAGAIN;
 	}
+	op->mw->rkey = op->rkey; /* by which the next bind names it: libibverbs keeps that up for type 1 alone */
 	*handle = (uint32_t)c->life << 16 | (uint32_t)c->index << 4 | index_of(op);
 	*key = (struct nic_bulk_key){(uint64_t)c->qp->qp_num << 32 | op->rkey, (uintptr_t)at};
 	return 0;

@@ -195,9 +195,10 @@ static bool bind_it(struct fake_qp *qp, const struct ibv_send_wr *wr)
 	struct window *w = (struct window *)wr->bind_mw.mw;
 	struct region *r = (struct region *)wr->bind_mw.bind_info.mr;
 	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
-	if (w->qp || w->base.pd != qp->base.pd || r->base.pd != qp->base.pd || !(r->access & IBV_ACCESS_MW_BIND) ||
-	    wr->bind_mw.rkey >> 8 != w->rkey >> 8 || wr->bind_mw.rkey == w->rkey || info->length == 0 ||
-	    !within(info->addr, info->length, (uintptr_t)r->base.addr, r->base.length))
+	/* As soft-RoCE: the window is known by the key that it has now, which is for the caller to keep up. */
+	if (w->qp || w->base.rkey != w->rkey || w->base.pd != qp->base.pd || r->base.pd != qp->base.pd ||
+	    !(r->access & IBV_ACCESS_MW_BIND) || wr->bind_mw.rkey >> 8 != w->rkey >> 8 || wr->bind_mw.rkey == w->rkey ||
+	    info->length == 0 || !within(info->addr, info->length, (uintptr_t)r->base.addr, r->base.length))
 		return false;
 	w->qp = qp;
 	w->region = r;
