@@ -125,6 +125,8 @@ struct nic_config {
 	 * that stays where it is from then on: false, it is none of that. Control core. NULL: there is no such memory.
 	 */
 	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes);
+	const void *memory; /* [memory, memory + memory_bytes) is all of it; memory_bytes 0: not known */
+	uint64_t memory_bytes;
 	const char *advertise; /* address[:port[-port]] to publish instead of what was bound (NAT); NULL: that */
 };
 
@@ -199,9 +201,9 @@ struct nic_port_ops {
 	void (*drop)(struct nic_port *port, uint32_t peer);
 	/**
 	 * Memory that bulk may be read from, and into: pinned and known to the device until mem_unregister(), which
-	 * says -EBUSY while something is under way there. Takes as long as the kernel takes to pin its pages. NULL:
-	 * bulk needs none, or there is none. -ENOMEM (RLIMIT_MEMLOCK, with the remedy), -ENOSPC, -EINVAL: empty, or
-	 * not registered.
+	 * says -EBUSY while something is under way there. Any thread. Takes as long as the kernel takes to pin its
+	 * pages. NULL: bulk needs none, or there is none. -ENOMEM (RLIMIT_MEMLOCK, with the remedy), -ENOSPC, -EINVAL:
+	 * empty, or not registered; -EOPNOTSUPP: this port has no bulk; -ENODEV: its device is gone.
 	 */
 	int (*mem_register)(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
 	int (*mem_unregister)(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
@@ -254,6 +256,17 @@ struct nic_tx {
 
 struct nic_raw_ops;
 struct nic_bulk_ops;
+struct far_buf;
+
+/** Where a part of a larger message goes, of which one packet arrives: `at` is in `buf`, of which a reference is given.
+ */
+struct nic_place {
+	uint8_t *at;
+	struct far_buf *buf;
+};
+/** Asked by recv() about a packet of which a part has arrived, `head` being its own; false: it goes anywhere. The same
+ * packet comes by recv() when all of it is there, unless the peer goes first, and its body is at `at` then. */
+typedef bool nic_place_fn(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out);
 
 /** Queue operations: only the thread that holds the queue's shard; no lock, no allocation, no system call but those
  * named. */
@@ -275,6 +288,13 @@ struct nic_queue_ops {
 	 * open side by side, and be committed or cancelled in any order.
 	 */
 	int (*tx_reserve)(struct nic_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
+	/**
+	 * The same for a body that is there already: it is not copied, but read where it lies, also by devices, and
+	 * must not change until `owner`, of which this takes a reference, is given back; tx_cancel() gives it back at
+	 * once. tx->body is not to be written to. NULL: the driver copies.
+	 */
+	int (*tx_lend)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+		       struct nic_tx *tx);
 	/** Packets that could be committed now towards this peer, 0 when it is not attached; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Largest body towards this peer now: datagram drivers learn of smaller path MTUs while they send. It sinks to
@@ -315,6 +335,9 @@ struct nic_queue_ops {
 	 * of a peer's end by themselves.
 	 */
 	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
+	/** The queue asks `place`, on its thread, where to put larger packets that it does not receive in one piece.
+	 * Before the first attach(). NULL: the driver has no such packets. */
+	void (*placing)(struct nic_queue *q, nic_place_fn *place, void *ctx);
 	/** A packet to this peer is to come in a moment: has the caches fetch what that looks at. No other effect.
 	 * NULL: what that is lies where it was looked at for others. */
 	void (*expect)(struct nic_queue *q, uint32_t peer);

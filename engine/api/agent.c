@@ -16,6 +16,7 @@
 #include "base/signals.h"
 #include "shard/blocking.h"
 #include "shard/fiber.h"
+#include "shard/large.h"
 #include "shard/rref.h"
 #include "xcore/physical.h"
 #include "xcore/region.h"
@@ -223,6 +224,10 @@ static void fini_registry(struct far_agent *a)
 static void fini_ports(struct far_agent *a)
 {
 	ports_close(&a->ports);
+	a->world = 0; /* whoever would send from a release callback is refused */
+	atomic_store_explicit(&a->plain_world, 0, memory_order_relaxed);
+	large_lent_end(a->lent);
+	mems_fini(&a->mems);
 }
 
 static enum far_status init_ports(struct init *in)
@@ -236,13 +241,20 @@ static enum far_status init_ports(struct init *in)
 					    .open_to_all = in->opts.security != NULL,
 					    .queues = in->opts.shards,
 					    .env = in->env};
-	return in->env ? ports_adopt(&config, &in->a->ports, in->err) : ports_open(&config, &in->a->ports, in->err);
+	enum far_status status =
+		in->env ? ports_adopt(&config, &in->a->ports, in->err) : ports_open(&config, &in->a->ports, in->err);
+	if (!status)
+		mems_init(&in->a->mems);
+	return status;
 }
 
 static void fini_shards(struct far_agent *a)
 {
-	while (a->shards_n)
-		shard_destroy(a->shards[--a->shards_n]);
+	while (a->shards_n) {
+		struct shard *s = a->shards[--a->shards_n];
+		a->lent = large_lent_leave(s, a->lent);
+		shard_destroy(s);
+	}
 }
 
 static uint32_t silent_ports(const struct far_agent *a)

@@ -4,6 +4,7 @@
 #ifndef FAR_API_AGENT_H
 #define FAR_API_AGENT_H
 
+#include "api/mems.h"
 #include "api/ports.h"
 #include "base/must.h"
 #include "ctl/ctl.h"
@@ -45,6 +46,8 @@ struct far_agent {
 	_Atomic(struct blocking_pool *) blocking;
 	pthread_mutex_t kinds_lock;
 	struct ports ports;
+	struct mems mems;
+	struct large_out *lent; /* of shards that have ended: until the ports are closed */
 	pthread_t keepers[FAR_SHARDS_MAX];
 	unsigned keepers_n;
 	struct far_agent *next; /* list of this process's agents */

@@ -122,7 +122,7 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 	if (!status) {
 		start.worker = (uint32_t)to.worker;
 		start.shard = route.shard;
-		status = parts_start(route.via, &start, &p, release ? PARTS_BORROWED : PARTS_COPIED, err);
+		status = parts_start(route.via, &start, &p, release ? PARTS_RELEASED : PARTS_COPIED, err);
 	}
 	if (!status) {
 		agent_set_deadline(a, route.via, opts, &start);

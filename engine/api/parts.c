@@ -40,9 +40,10 @@ static enum far_status parts_check(const struct parts *parts, size_t *len, struc
 	return FAR_OK;
 }
 
-static enum far_status large_start(struct shard *s, struct call_start *start, const struct parts *parts, bool borrow,
-				   struct far_err *err)
+static enum far_status large_start(struct shard *s, struct call_start *start, const struct parts *parts,
+				   enum parts_owner owner, struct far_err *err)
 {
+	bool borrow = owner != PARTS_COPIED;
 	struct large_out *o;
 	void *at;
 	if (start->len > agent_message_max(s->config.agent, start->worker))
@@ -54,6 +55,7 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 				memcpy(o->parts, parts->part, parts->n * sizeof *parts->part);
 			o->parts_n = (unsigned)parts->n;
 			o->total = start->len;
+			o->released = owner == PARTS_RELEASED;
 		}
 	} else {
 		o = large_out_alloc(start->len, &at);
@@ -67,6 +69,19 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 	return FAR_OK;
 }
 
+/* Does some of it lie in memory that was registered to be sent from? */
+static bool stay(const struct shard *s, const struct parts *parts, size_t len)
+{
+	struct far_agent *a = s->config.agent;
+	if (len < FAR_REGISTERED_BYTES)
+		return false;
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].len >= FAR_LEND_BYTES &&
+		    mems_hold(&a->mems, parts->part[i].data, parts->part[i].len))
+			return true;
+	return false;
+}
+
 enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,
 			    enum parts_owner owner, struct far_err *err)
 {
@@ -75,7 +90,8 @@ enum far_status parts_start(struct shard *s, struct call_start *start, const str
 		return status;
 	start->data = parts;
 	start->write = write_parts;
-	return start->len > FAR_MSG_WHOLE_MAX ? large_start(s, start, parts, owner == PARTS_BORROWED, err) : FAR_OK;
+	bool large = start->len > FAR_MSG_WHOLE_MAX || (owner == PARTS_RELEASED && stay(s, parts, start->len));
+	return large ? large_start(s, start, parts, owner, err) : FAR_OK;
 }
 
 void parts_end(const struct call_start *start, far_msg_release_fn *release, void *user)
@@ -167,7 +183,7 @@ enum far_status far_msg_post_parts(struct far_agent *a, struct far_to to, uint16
 	if (!status) {
 		start.worker = (uint32_t)to.worker;
 		start.shard = route.shard;
-		status = parts_start(route.via, &start, &p, release ? PARTS_BORROWED : PARTS_COPIED, err);
+		status = parts_start(route.via, &start, &p, release ? PARTS_RELEASED : PARTS_COPIED, err);
 	}
 	if (!status) {
 		agent_set_deadline(a, route.via, opts, &start);

@@ -13,8 +13,9 @@ struct parts {
 
 /* Where a long message is sent from. */
 enum parts_owner {
-	PARTS_COPIED,  /* a copy */
-	PARTS_BORROWED /* the application's memory, until it is released or revoked */
+	PARTS_COPIED,   /* a copy */
+	PARTS_BORROWED, /* the application's memory, until it is revoked */
+	PARTS_RELEASED  /* the same, until it is released */
 };
 
 /**

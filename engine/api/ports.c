@@ -124,6 +124,8 @@ static int open_one(const struct ports_config *config, const char *name, const c
 				 .head_bytes = shm ? sizeof(struct shm_head) : 0,
 				 .args = args,
 				 .memory_piece = region_piece,
+				 .memory = region.base,
+				 .memory_bytes = region.bytes,
 				 .listen = shm ? NULL : config->listen,
 				 .advertise = shm ? NULL : config->advertise};
 	if (!ops)

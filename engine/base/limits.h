@@ -60,6 +60,14 @@
 /* One fragment: half of a common second-level cache, copied in some 25 us; a shard copies one each way in a pass, and
  * small calls go in between. Twice as much only makes them wait longer. */
 #define FAR_CHUNK_BYTES (UINT64_C(256) << 10)
+/* Of a part at least so much is left when a fragment is sent from where it lies, and has it to itself, where the driver
+ * does that; a copy of less costs no more than what lending takes. */
+#define FAR_LEND_BYTES (UINT64_C(32) << 10)
+/* A shorter one, too, travels so when a part of it lies in memory that the application has registered; below this a
+ * copy takes less than the announcement. */
+#define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
+/* Of one agent; devices have a bound of their own, which holds the engine's memory as well. */
+#define FAR_MEM_REGIONS_MAX 512
 /* What a receiver grants ahead of what it has copied: enough fragments that the sender never waits for the grant. */
 #define FAR_LARGE_WINDOW (8 * FAR_CHUNK_BYTES)
 

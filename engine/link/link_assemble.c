@@ -82,9 +82,11 @@ static bool early_forget(struct link_queue *q, struct link_peer *p)
 	return handed_up < before;
 }
 
-/* Memory for a message of which this is the first packet that came; NULL: none now. */
+/* Memory for a message of which this is the first packet that came; NULL: none now. `begins`: the head of its first
+ * packet, whose turn it is; such a message stays until it is whole or the peer goes, so the engine may have it where it
+ * wants it. */
 static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
-					  bool whole, bool due)
+					  bool whole, bool due, const struct wire_head *begins)
 {
 	unsigned early = 0, at = FAR_LINK_ASSEMBLIES;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
@@ -95,9 +97,9 @@ static struct link_message *message_begin(struct link_queue *q, struct link_peer
 	}
 	if (!whole && (at == FAR_LINK_ASSEMBLIES || (!due && early >= FAR_LINK_ASSEMBLIES - FAR_LINK_OPEN - 1)))
 		return NULL;
-	struct link_message *m = link_message_in(q, p, length, due);
+	struct link_message *m = link_message_in(q, p, length, due, begins);
 	if (!m && due && p->early_n && early_forget(q, p))
-		return message_begin(q, p, first, length, whole, due);
+		return message_begin(q, p, first, length, whole, due, begins);
 	if (!m)
 		return NULL;
 	m->first = first;
@@ -274,7 +276,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 	link_ack_soon(q, p);
 	/* Of another packet, or what is before it was lost, or there is no memory. */
 	if (f->number == p->rx_next && !m && f->offset == 0)
-		m = message_begin(q, p, f->first, f->length, false, true);
+		m = message_begin(q, p, f->first, f->length, false, true, h);
 	if (f->number != p->rx_next || !m) {
 		counter_bump(&q->no_memory);
 		return;
@@ -306,7 +308,7 @@ static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p
 	int more;
 	link_head_read(h, &head);
 	do {
-		m = message_begin(q, p, f->number, len, true, due);
+		m = message_begin(q, p, f->number, len, true, due, NULL);
 		if (m) {
 			m->head = head;
 			memcpy(m->body, b.bytes + b.at - len, len);
@@ -481,7 +483,10 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 	}
 	bool whole = f->len == f->length;
 	struct link_message *m = whole && !p->pieces ? NULL : assembling(p, f->first);
-	if (!m && !(m = message_begin(q, p, f->first, f->length, whole, ahead == 0))) {
+	if (!m)
+		m = message_begin(q, p, f->first, f->length, whole, ahead == 0,
+				  !ahead && !whole && f->offset == 0 ? h : NULL);
+	if (!m) {
 		counter_bump(&q->no_memory);
 		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
 		return;

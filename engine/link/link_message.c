@@ -7,7 +7,7 @@
  * which got all of their memory with their first packet and wait for nothing but their senders, who resend what is
  * missing or are found dead.
  */
-#include "link/link_port.h"
+#include "link/link_assemble.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ __attribute__((noinline)) static struct link_message *carve(struct link_queue *q
 	return s ? &s->messages[q->carved++ % n] : NULL;
 }
 
-struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len)
+static inline __attribute__((always_inline)) struct link_message *out_take(struct link_queue *q, uint32_t len)
 {
 	struct link_message *m = q->out_free;
 	if (__builtin_expect(m != NULL, 1))
@@ -31,6 +31,29 @@ struct link_message *link_message_out(struct link_queue *q, struct link_peer *p,
 	m->next = NULL;
 	m->len = len;
 	m->done = 0;
+	return m;
+}
+
+struct link_message *link_message_lent(struct link_queue *q, struct link_peer *p, const void *body, uint32_t len,
+				       struct far_buf *owner)
+{
+	struct link_message *m = out_take(q, len);
+	if (!m)
+		return NULL;
+	buf_ref(owner);
+	m->buf = owner;
+	m->lent = true;
+	m->body = (uint8_t *)(uintptr_t)body;
+	m->charged = len;
+	p->out_bytes += len;
+	return m;
+}
+
+struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len)
+{
+	struct link_message *m = out_take(q, len);
+	if (__builtin_expect(!m, 0))
+		return NULL;
 	m->body = m->room;
 	if (__builtin_expect(len <= sizeof m->room, 1))
 		return m;
@@ -59,6 +82,7 @@ void link_message_out_drop(struct link_peer *p, struct link_message *m)
 	if (m->onesided)
 		link_offer_end(p->queue, m);
 	m->side = LINK_OUT_NEW;
+	m->lent = false;
 	body_drop(m);
 }
 
@@ -79,7 +103,24 @@ static struct link_message *in_take(struct link_queue *q)
 	return m;
 }
 
-struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due)
+/* Asked when nothing else can fail: what was given a place comes there. */
+static bool is_placed(const struct link_queue *q, const struct link_peer *p, const struct wire_head *begins,
+		      struct link_message *m)
+{
+	struct nic_place place;
+	struct shm_head head;
+	if (!q->place || !p->attached)
+		return false;
+	link_head_read(begins, &head);
+	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
+		return false;
+	m->body = place.at;
+	m->buf = place.buf;
+	return true;
+}
+
+struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due,
+				     const struct wire_head *begins)
 {
 	uint32_t charge = len + (uint32_t)sizeof(struct link_message);
 	uint64_t most = due ? FAR_LINK_IN_BYTES : FAR_LINK_IN_BYTES / 2;
@@ -91,7 +132,7 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	m->len = len;
 	m->done = 0;
 	m->body = m->room;
-	if (len > sizeof m->room) {
+	if (len > sizeof m->room && !(begins && is_placed(q, p, begins, m))) {
 		m->buf = buf_alloc(len);
 		if (!m->buf) {
 			m->next = q->free;

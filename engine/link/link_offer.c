@@ -25,7 +25,9 @@ bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *
 	if (!m->buf || m->side != LINK_OUT_NEW)
 		return false;
 	m->side = LINK_OUT_PLAIN;
-	if (m->len < q->port->lower_caps.bulk_bytes_min || m->len < 2 * p->payload_max + LINK_REST || p->via != q)
+	/* What is lent is a part of something larger. */
+	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) || m->len < 2 * p->payload_max + LINK_REST ||
+	    p->via != q)
 		return false;
 	if (q->now == 0)
 		q->now = clock_now(q->clock);

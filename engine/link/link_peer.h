@@ -90,6 +90,7 @@ struct link_message {
 	/* link_offer.c and link_read.c; 0 in one without a buffer */
 	uint8_t side;     /* enum link_message_side */
 	uint8_t onesided; /* place + 1, out: of what is exposed, in: of what is read; 0: none */
+	bool lent;        /* out: its body is a part of something larger, that has a reference of `buf` */
 	struct shm_head head;
 	alignas(64) uint8_t room[LINK_ROOM];
 };

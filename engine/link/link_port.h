@@ -56,6 +56,8 @@ struct link_queue {
 	uint32_t backlog_turn;
 	bool (*owes)(void *ctx, uint32_t peer);
 	void *owes_ctx;
+	nic_place_fn *place;
+	void *place_ctx;
 	struct link_grants grants;
 	_Atomic uint64_t resent, timeouts, probes, needless, regrants, moves, read_bytes;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
@@ -279,6 +281,9 @@ static inline void link_rings_need(struct link_queue *q, struct link_peer *p)
 
 /** To be sent: from the segments, so that a small one never lacks memory. NULL: there is no memory for the body. */
 struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len);
+/** The same whose body is there: a reference of `owner` is its. NULL: there is no memory. */
+struct link_message *link_message_lent(struct link_queue *q, struct link_peer *p, const void *body, uint32_t len,
+				       struct far_buf *owner);
 /** Gives its buffer back. `p` NULL: the peer is gone. */
 void link_message_out_drop(struct link_peer *p, struct link_message *m);
 static inline void link_message_out_free(struct link_queue *q, struct link_peer *p, struct link_message *m)
@@ -288,8 +293,10 @@ static inline void link_message_out_free(struct link_queue *q, struct link_peer 
 	m->next = q->out_free;
 	q->out_free = m;
 }
-/** That arrived: its memory is the queue's. `due`: it is the one whose turn it is. NULL: too much is taken. */
-struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due);
+/** That arrived: its memory is the queue's. `due`: it is the one whose turn it is. `begins` (may be NULL): the head
+ * of its first packet, when the engine may be asked for a place. NULL: too much is taken. */
+struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due,
+				     const struct wire_head *begins);
 /** Of either kind, once it was handed up. */
 void link_message_in_free(struct link_queue *q, struct link_message *m);
 /** That arrived, and those behind it by `next`. NULL: none. */

@@ -287,7 +287,39 @@ static void link_watch(struct nic_queue *nq, bool (*owes)(void *ctx, uint32_t pe
 	q->owes_ctx = ctx;
 }
 
+static void link_placing(struct nic_queue *nq, nic_place_fn *place, void *ctx)
+{
+	struct link_queue *q = queue_of(nq);
+	q->place = place;
+	q->place_ctx = ctx;
+}
+
 /* ---- room ---- */
+
+static int link_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+			struct nic_tx *tx)
+{
+	struct link_queue *q = queue_of(nq);
+	struct link_peer *p = attached_peer(q, peer);
+	if (!p)
+		return -EPIPE;
+	if (body_len > LINK_BODY_MAX)
+		return -EMSGSIZE;
+	if (p->out_bytes + body_len > FAR_LINK_OUT_BYTES)
+		return -ENOBUFS;
+	struct link_message *m =
+		p->out_n < FAR_LINK_SLOTS ? link_message_lent(q, p, body, (uint32_t)body_len, owner) : NULL;
+	if (!m)
+		return -EAGAIN;
+	*tx = (struct nic_tx){.head = (uint8_t *)&m->head,
+			      .body = m->body,
+			      .body_len = body_len,
+			      .cookie = 1,
+			      .link = m,
+			      .peer = peer,
+			      .order = NIC_ORDER_ALL};
+	return 0;
+}
 
 static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
@@ -434,6 +466,7 @@ const struct nic_queue_ops link_queue_ops = {
 	.recv = link_recv,
 	.release = link_release,
 	.tx_reserve = link_tx_reserve,
+	.tx_lend = link_tx_lend,
 	.tx_room = link_tx_room,
 	.tx_bytes_max = link_tx_bytes_max,
 	.tx_commit = link_tx_commit,
@@ -446,5 +479,6 @@ const struct nic_queue_ops link_queue_ops = {
 	.wake = link_wake,
 	.deadline = link_deadline,
 	.watch = link_watch,
+	.placing = link_placing,
 	.expect = link_expect,
 };

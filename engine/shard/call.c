@@ -152,7 +152,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	struct session *se = &s->sessions[session];
 	if (unlikely(se->calls_active >= se->calls_max))
 		return no_credit(s, se, start);
-	if (unlikely(start->len > se->whole_max))
+	if (unlikely(start->len > se->whole_max || start->ready))
 		return start_large(s, se, start);
 	uint32_t fn = start->fn;
 	unsigned flags = 0;

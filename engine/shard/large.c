@@ -109,6 +109,7 @@ static bool has_more(const struct large_peer *p)
  */
 unsigned large_pump(struct shard *s)
 {
+	large_lent_look(s);
 	struct large_peer *list = s->large_first, *p, *served = NULL;
 	bool received = false, sent = false;
 	unsigned n = 0;

@@ -32,6 +32,8 @@ struct large_out {
 	_Atomic uint32_t refs;   /* who drops the last one releases the parts */
 	_Atomic uint32_t source; /* enum large_source; compare-and-exchange by the shard and by large_out_revoke() */
 	struct far_buf *copy;    /* that the parts lie in; NULL: application memory */
+	bool released;           /* application memory until it is released, never revoked: packets may lie there */
+	bool lent;               /* packets do, or did: they hold references of `self` */
 	far_msg_release_fn *release;
 	void *release_user;
 	uint64_t total, sent, granted;
@@ -58,6 +60,8 @@ struct large_in {
 	bool refused; /* no handler has seen it */
 	struct shm_head head;
 	uint64_t total, copied;
+	uint64_t given;   /* end of the last fragment that was given a place here before it was whole */
+	uint64_t given_n; /* such bytes whose fragments have not come up yet */
 	uint64_t arrived; /* when it was announced */
 	struct far_buf *buf;
 	uint8_t *at;
@@ -146,6 +150,12 @@ void large_send(struct shard *s, struct session *se, struct large_out *o);
 void large_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len);
 /** Drops the shard's reference, as a callback in the application's eyes. */
 void large_out_drop(struct shard *s, struct large_out *o);
+/** Those that have ended, but for packets that lie in their memory: drops the ones that no packet holds any more. */
+void large_lent_look(struct shard *s);
+/** The shard ends: what devices still have, before `others`, by `next`. large_lent_end() drops them, once the ports
+ * that may read it are closed. */
+struct large_out *large_lent_leave(struct shard *s, struct large_out *others);
+void large_lent_end(struct large_out *lent);
 /** Announcements, ABORTs. */
 unsigned large_announce(struct shard *s, struct large_peer *p);
 /** At most one fragment. */
@@ -171,6 +181,8 @@ bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head
 bool large_copy_one(struct shard *s, struct large_peer *p);
 /** Lanes that wait for memory, requests that wait for their session. */
 unsigned large_admit(struct shard *s, struct large_peer *p);
+/** nic_place_fn of the session's queue: its fragments go where their message is put together. */
+bool large_place(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out);
 /** A request that is arriving, or waits for its session: cancelled. */
 bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen);
 /** A reply that is arriving is not wanted any more. */

@@ -302,19 +302,30 @@ static void complete(struct shard *s, struct large_in *in)
 
 /* ---- fragments ---- */
 
-static void put(struct shard *s, struct large_peer *p, const struct large_held *f)
+/* A fragment whose place was given while it arrived is there. */
+static void in_copy(struct large_in *in, const struct large_held *f)
+{
+	if (f->body == in->at + f->offset)
+		in->given_n -= f->len;
+	else
+		memcpy(in->at + f->offset, f->body, f->len);
+	in->copied += f->len;
+}
+
+/* false: the sender has another fragment on its way into memory that is complete. */
+static bool put(struct shard *s, struct large_peer *p, const struct large_held *f)
 {
 	const struct session *se = p->session;
 	struct large_in *in = f->in;
-	if (in) {
-		memcpy(in->at + f->offset, f->body, f->len);
-		in->copied += f->len;
-	}
+	if (in)
+		in_copy(in, f);
 	if (f->cookie)
 		se->q->ops->release(se->q, se->peer, f->cookie);
 	p->units_received++;
 	if (!in)
-		return;
+		return true;
+	if (in->copied == in->total && in->given_n)
+		return false;
 	struct large_lane *l = &p->in[f->lane];
 	if (l->in == in && l->open && l->granted < l->total && l->granted - in->copied <= FAR_LARGE_WINDOW / 2)
 		lane_grant(s, p, f->lane);
@@ -323,6 +334,24 @@ static void put(struct shard *s, struct large_peer *p, const struct large_held *
 			l->in = NULL;
 		complete(s, in);
 	}
+	return true;
+}
+
+/* Memory of ours alone, that is there as long as who writes to it has a reference. Each byte is given a place once, and
+ * the fragments that were must all come up before the message does: so nothing writes to one that was handed on. */
+bool large_place(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out)
+{
+	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
+	uint64_t offset = head_time(h);
+	(void)s;
+	if (!l || !l->open || l->life != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
+	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
+		return false;
+	buf_ref(l->in->buf);
+	*out = (struct nic_place){l->in->at + offset, l->in->buf};
+	l->in->given = offset + len;
+	l->in->given_n += len;
+	return true;
 }
 
 bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
@@ -343,7 +372,8 @@ bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head 
 		return true;
 	}
 	f.cookie = 0; /* released by who received it */
-	put(s, p, &f);
+	if (!put(s, p, &f))
+		return false;
 	tell_units(s, p, f.lane);
 	return true;
 }
@@ -355,7 +385,10 @@ bool large_copy_one(struct shard *s, struct large_peer *p)
 	struct large_held f = p->held[p->held_first];
 	p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
 	p->held_n--;
-	put(s, p, &f);
+	if (!put(s, p, &f)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		session_poisoned(s, p->session);
+	}
 	if (p->session->state == SESSION_UP)
 		tell_units(s, p, f.lane);
 	return true;

@@ -73,7 +73,48 @@ static void disown(struct shard *s, struct large_out *o)
 	o->peer = NULL;
 	counter_add(&s->counters.large_active, (uint64_t)-1);
 	counter_add(&s->counters.sends_ended, 1);
+	if (o->lent) {
+		o->next = s->large_lent;
+		s->large_lent = o;
+		return;
+	}
 	large_out_drop(s, o);
+}
+
+void large_lent_look(struct shard *s)
+{
+	struct large_out **at = &s->large_lent;
+	while (*at) {
+		struct large_out *o = *at;
+		/* Whoever gave the last one back has read its last byte. */
+		if (atomic_load_explicit(&o->self->refs, memory_order_acquire) > 1) {
+			at = &o->next;
+			continue;
+		}
+		*at = o->next;
+		large_out_drop(s, o);
+		at = &s->large_lent; /* its callback may have sent */
+	}
+}
+
+struct large_out *large_lent_leave(struct shard *s, struct large_out *others)
+{
+	struct large_out **end = &s->large_lent;
+	while (*end)
+		end = &(*end)->next;
+	*end = others;
+	others = s->large_lent;
+	s->large_lent = NULL;
+	return others;
+}
+
+void large_lent_end(struct large_out *lent)
+{
+	while (lent) {
+		struct large_out *o = lent;
+		lent = o->next;
+		large_out_unref(o);
+	}
 }
 
 void large_out_drop(struct shard *s, struct large_out *o)
@@ -309,6 +350,50 @@ static void sent_whole(struct shard *s, struct large_peer *p, struct large_out *
 	disown(s, o);
 }
 
+/* The bytes of one part that are next, `*len` at most and so many then; NULL: they are to be copied, and `*len` ends
+ * where such begin. */
+static const uint8_t *lend_next(struct large_out *o, uint64_t *len)
+{
+	uint64_t short_ones = 0;
+	while (o->part < o->parts_n && o->part_at == o->parts[o->part].len) {
+		o->part++;
+		o->part_at = 0;
+	}
+	size_t at = o->part_at;
+	for (unsigned i = o->part; short_ones < *len; i++, at = 0) {
+		size_t left = o->parts[i].len - at;
+		if (left >= FAR_LEND_BYTES && short_ones) {
+			*len = short_ones;
+			return NULL;
+		}
+		if (left >= FAR_LEND_BYTES) {
+			*len = left < *len ? left : *len;
+			return (const uint8_t *)o->parts[i].data + at;
+		}
+		short_ones += left;
+	}
+	return NULL;
+}
+
+/* Room for the next `*len` bytes, or fewer, with them. 0; -ECANCELED: the parts are gone; or the queue's. */
+static int chunk_reserve(const struct session *se, struct large_out *o, uint64_t *len, struct nic_tx *tx)
+{
+	bool lends = se->q->ops->tx_lend && (o->copy || o->released);
+	const uint8_t *at = lends ? lend_next(o, len) : NULL;
+	if (at) {
+		int error = se->q->ops->tx_lend(se->q, se->peer, at, *len, o->copy ? o->copy : o->self, tx);
+		if (!error)
+			o->part_at += *len;
+		o->lent |= !error && !o->copy;
+		return error;
+	}
+	int error = se->q->ops->tx_reserve(se->q, se->peer, *len, tx);
+	if (error || read_parts(o, tx->body, *len))
+		return error;
+	se->q->ops->tx_cancel(se->q, tx);
+	return -ECANCELED;
+}
+
 /* 0, or why not now. */
 static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o)
 {
@@ -317,14 +402,13 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 	struct nic_tx tx;
 	if (len > FAR_CHUNK_BYTES)
 		len = FAR_CHUNK_BYTES;
-	int error = se->q->ops->tx_reserve(se->q, se->peer, len, &tx);
-	if (error)
-		return error;
-	if (!read_parts(o, tx.body, len)) {
-		se->q->ops->tx_cancel(se->q, &tx);
+	int error = chunk_reserve(se, o, &len, &tx);
+	if (error == -ECANCELED) {
 		abandon(s, o, true);
 		return 0;
 	}
+	if (error)
+		return error;
 	struct shm_head *h = head_at(tx.head);
 	*h = (struct shm_head){.type = HEAD_DATA,
 			       .call = o->lane,

@@ -261,7 +261,7 @@ unsigned shard_pass(struct shard *s)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
 		n += session_unblock(s);
-	if (unlikely(s->large_first))
+	if (unlikely((uintptr_t)s->large_first | (uintptr_t)s->large_lent))
 		n += large_pump(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);

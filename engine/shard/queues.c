@@ -26,6 +26,18 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	return se && se->state == SESSION_UP && (session_owes(se) || se->open_n || se->parked_n);
 }
 
+/* nic_queue_ops.placing */
+static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out)
+{
+	const struct shard_queue *sq = ctx;
+	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
+	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
+	struct shm_head h;
+	memcpy(&h, head, sizeof h);
+	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_large &&
+	       large_place(sq->shard, se->large, &h, len, out);
+}
+
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -43,6 +55,8 @@ bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)
 			return false;
 		if (sq->ops->watch)
 			sq->ops->watch(sq->q, peer_owes, sq);
+		if (sq->ops->placing)
+			sq->ops->placing(sq->q, place, sq);
 	}
 	s->others_left = s->others_step = 1;
 	return true;

@@ -267,4 +267,5 @@ void session_close_all(struct shard *s)
 	}
 	rref_close(s);
 	fanout_end_all(s);
+	large_lent_look(s);
 }

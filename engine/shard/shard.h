@@ -251,6 +251,7 @@ struct shard {
 	uint64_t now;                   /* last reading of the clock */
 	uint32_t now_pass;              /* the pass it was made in */
 	struct large_peer *large_first, **large_last; /* peers with fragments or one-ways to be seen to */
+	struct large_out *large_lent;                 /* see large_lent_look() */
 	const struct registry *registry;
 	struct shard_context context;
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */

@@ -47,6 +47,26 @@ size_t far_alloc_size(const void *p);
  */
 enum far_status far_memory_limit(uint64_t bytes, struct far_err *err);
 
+struct far_agent;
+
+/**
+ * Registers base[0, bytes), any memory of the application's, to be sent from: a message of 256 KiB or more with a part
+ * there leaves from where it lies when it is given a release callback (far_msg_send_parts(), far_msg_post_parts()), as
+ * longer ones than FAR_MSG_WHOLE_MAX do wherever they lie. Devices on which receivers read the sender's memory (bulk=
+ * of nic=verbs) learn of it, and keep its pages in memory; they read nothing of it but what is sent, by whom it is sent
+ * to. The memory stays the application's, and mapped, until it is taken back or the agent is shut down. What
+ * far_alloc() returns may be registered as well. Any thread; takes as long as pinning does. Errors: INVALID (no memory,
+ * some of it registered already), RESOURCE (it cannot be locked, with the remedy; too many), WOULD_DEADLOCK (an inline
+ * handler).
+ */
+enum far_status far_mem_register(struct far_agent *agent, void *base, size_t bytes, struct far_err *err);
+
+/**
+ * Takes back what was registered there. BUSY: messages are on their way from it; wait for their release callbacks.
+ * INVALID: nothing is registered that begins there. WOULD_DEADLOCK: an inline handler. Any thread.
+ */
+enum far_status far_mem_unregister(struct far_agent *agent, void *base, struct far_err *err);
+
 /** What the region holds, in bytes. Read without stopping anybody: exact when nobody allocates meanwhile. */
 struct far_memory {
 	uint64_t reserved;        /* address space; 0 before the first use */

@@ -60,18 +60,21 @@ struct far_part {
 #define FAR_PARTS_MAX 16
 
 /**
- * Called exactly once when the engine no longer reads the parts, whatever becomes of the message: before the function
- * that was given it returns, on that thread (a message of up to FAR_MSG_WHOLE_MAX bytes, and any that is refused), or
- * later on the shard's thread. It must not wait; it may send.
+ * Called exactly once when neither the engine nor a device reads the parts any more, whatever becomes of the message:
+ * before the function that was given it returns, on that thread (a message of up to FAR_MSG_WHOLE_MAX bytes, unless
+ * some of it is registered, and any that is refused), or later on the shard's thread: when its last bytes have been
+ * acknowledged, which may be before or after `done`, or at the latest when the agent is shut down. It must not wait; it
+ * may send.
  */
 typedef void far_msg_release_fn(void *user);
 
 /**
  * far_msg_send(), far_msg_post() and far_msg_call() of a message that lies in up to FAR_PARTS_MAX pieces, which arrive
- * as one. With `release`, long messages (beyond FAR_MSG_WHOLE_MAX) are sent from where they lie, and the parts must
- * stay as they are until it is called; the array itself is read before the function returns. Without `release` (NULL)
- * long ones are copied first: FAR_RESOURCE when there is no memory for that. far_msg_call_parts() needs no release: it
- * copies nothing, and the parts are the caller's again when it returns.
+ * as one. With `release`, long messages (beyond FAR_MSG_WHOLE_MAX, or of 256 KiB and more with a part in memory of
+ * far_mem_register()) are sent from where they lie, and the parts must stay as they are until it is called; the array
+ * itself is read before the function returns. Without `release` (NULL) long ones are copied first: FAR_RESOURCE when
+ * there is no memory for that. far_msg_call_parts() needs no release: it copies nothing, and the parts are the caller's
+ * again when it returns.
  */
 enum far_status far_msg_send_parts(struct far_agent *agent, struct far_to to, uint16_t id, const struct far_part *parts,
 				   size_t n, far_msg_release_fn *release, void *release_user,

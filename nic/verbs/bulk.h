@@ -25,7 +25,7 @@
 #define VERBS_BULK_MIN 16384u
 #define VERBS_BULK_MAX (16u << 20)
 
-/** A region. The control core fills it and takes it back; holders count themselves in and out. */
+/** A region. Who has the lock fills it and takes it back; holders count themselves in and out. */
 struct verbs_mem {
 	_Atomic uintptr_t base, end;
 	_Atomic uint32_t users; /* VERBS_MEM_FREE: it is none. Acquire and release */
@@ -36,6 +36,8 @@ struct verbs_mem {
 struct verbs_mems {
 	_Atomic uint32_t n; /* that were ever used */
 	struct verbs_mem mem[VERBS_MEMS_MAX];
+	pthread_mutex_t lock; /* of `open`, and of every `mr` */
+	bool open;            /* the device is there */
 	/* The control core's, but that holders read it. */
 	_Atomic uint64_t retry_at; /* 0: none failed */
 	struct nic_err why;
@@ -97,8 +99,10 @@ void verbs_bulk_forget(struct verbs_conn *c);
 /* ---- bulk_mem.c ---- */
 
 int verbs_mems_open(struct verbs_port *p, struct nic_err *err);
-/** Lets go of all; then frees the table. */
+/** Lets go of all. */
 void verbs_mems_close(struct verbs_port *p);
+void verbs_mems_free(struct verbs_port *p);
+/** Any thread. */
 int verbs_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
 int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err);
 /** The control core: what holders asked for. */

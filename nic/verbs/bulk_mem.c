@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Regions that bulk is read from and into. They give the other end no right: windows do. Holders look for the one that
- * holds a message; where it is the engine's memory and not registered yet, the control core registers the piece.
+ * holds a message; where it is the engine's memory and not registered yet, the control core registers the piece. Others
+ * are registered by the application's threads: what only one may do at a time is under a lock, which the kernel may
+ * keep taken for as long as it takes to pin a region. The control core does not wait for it, but at the device's end.
  */
 #include "nic/verbs/bulk.h"
 
@@ -16,17 +18,31 @@ int verbs_mems_open(struct verbs_port *p, struct nic_err *err)
 		return verbs_error(err, -ENOMEM, "verbs: out of memory");
 	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
 		atomic_init(&p->mems->mem[i].users, VERBS_MEM_FREE);
+	pthread_mutex_init(&p->mems->lock, NULL);
+	p->mems->open = true;
 	return 0;
 }
 
 /* The windows over them are gone. */
 void verbs_mems_close(struct verbs_port *p)
 {
-	for (uint32_t i = 0; p->mems && i < VERBS_MEMS_MAX; i++) {
+	if (!p->mems)
+		return;
+	pthread_mutex_lock(&p->mems->lock);
+	p->mems->open = false;
+	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++) {
 		if (p->mems->mem[i].mr)
 			ibv_dereg_mr(p->mems->mem[i].mr);
 		p->mems->mem[i].mr = NULL;
 	}
+	pthread_mutex_unlock(&p->mems->lock);
+}
+
+void verbs_mems_free(struct verbs_port *p)
+{
+	if (p->mems)
+		pthread_mutex_destroy(&p->mems->lock);
+	free(p->mems);
 }
 
 static struct verbs_mem *free_place(struct verbs_mems *mems)
@@ -58,38 +74,44 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 	return 0;
 }
 
-static struct verbs_port *port_of(struct nic_port *port, struct nic_err *err, int *error)
+/* With the lock, or with why not. */
+static int begin(struct verbs_port *p, struct nic_err *err)
 {
-	struct verbs_port *p = (struct verbs_port *)port;
-	*error = verbs_down_error(p, err);
-	if (*error == -ENODEV || !p->on.context)
-		return NULL;
-	*error =
-		p->mems ? 0
-			: verbs_error(err, -EOPNOTSUPP,
-				      "verbs: %s has no bulk, which memory is registered for: see bulk=", p->on.device);
-	return *error ? NULL : p;
+	if (!p->mems)
+		return verbs_error(err, -EOPNOTSUPP,
+				   "verbs: %s has no bulk, which memory is registered for: see bulk=", p->on.device);
+	pthread_mutex_lock(&p->mems->lock);
+	if (p->mems->open)
+		return 0;
+	pthread_mutex_unlock(&p->mems->lock);
+	return verbs_error(err, -ENODEV, "verbs: %s is gone, or failed: no memory is registered there", p->on.device);
+}
+
+/* The control core may have found it taken. */
+static void end(struct verbs_port *p)
+{
+	pthread_mutex_unlock(&p->mems->lock);
+	verbs_signal(p->event_fd);
 }
 
 int verbs_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
 {
-	int error;
-	struct verbs_port *p = port_of(port, err, &error);
-	if (!p)
+	struct verbs_port *p = (struct verbs_port *)port;
+	int error = begin(p, err);
+	if (error)
 		return error;
 	if (!base || !bytes || bytes > UINTPTR_MAX - (uintptr_t)base)
-		return verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are no memory", bytes, base);
-	return add(p, base, bytes, err);
+		error = verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are no memory", bytes, base);
+	else
+		error = add(p, base, bytes, err);
+	end(p);
+	return error;
 }
 
-int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+static int remove_one(struct verbs_mems *mems, const void *base, size_t bytes, struct nic_err *err)
 {
-	int error;
-	struct verbs_port *p = port_of(port, err, &error);
-	if (!p)
-		return error;
 	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++) {
-		struct verbs_mem *mem = &p->mems->mem[i];
+		struct verbs_mem *mem = &mems->mem[i];
 		uint32_t none = 0;
 		if (!mem->mr || mem->mr->addr != base || mem->mr->length != bytes)
 			continue;
@@ -104,6 +126,17 @@ int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct
 		return 0;
 	}
 	return verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are not registered", bytes, base);
+}
+
+int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	struct verbs_port *p = (struct verbs_port *)port;
+	int error = begin(p, err);
+	if (error)
+		return error;
+	error = remove_one(p->mems, base, bytes, err);
+	end(p);
+	return error;
 }
 
 /* ---- what holders ask for ---- */
@@ -126,6 +159,12 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 	return false;
 }
 
+/* The application's, which is registered by itself or not at all. */
+static bool is_strange(const struct verbs_port *p, const void *at)
+{
+	return p->memory_bytes && (uintptr_t)at - p->memory >= p->memory_bytes;
+}
+
 struct verbs_mem *verbs_mem_get(struct verbs_queue *q, const void *at, uint64_t len, int *error)
 {
 	struct verbs_mems *mems = q->port->mems;
@@ -135,7 +174,7 @@ struct verbs_mem *verbs_mem_get(struct verbs_queue *q, const void *at, uint64_t 
 			return &mems->mem[i];
 	uint64_t retry_at = atomic_load_explicit(&mems->retry_at, memory_order_relaxed);
 	*error = -ENOMEM;
-	if (!q->port->memory_piece || (retry_at && verbs_now() < retry_at))
+	if (!q->port->memory_piece || (retry_at && verbs_now() < retry_at) || is_strange(q->port, at))
 		return NULL;
 	*error = -EAGAIN;
 	/* Pairs with verbs_mems_step(). */
@@ -159,7 +198,9 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 
 void verbs_mems_step(struct verbs_port *p, uint64_t now)
 {
-	for (unsigned i = 0; p->mems && p->on.context && i < p->queues_n; i++) {
+	if (!p->mems || !p->on.context || pthread_mutex_trylock(&p->mems->lock))
+		return;
+	for (unsigned i = 0; i < p->queues_n; i++) {
 		struct verbs_rcq *rcq = p->queues[i]->rc;
 		void *base;
 		size_t bytes;
@@ -172,4 +213,5 @@ void verbs_mems_step(struct verbs_port *p, uint64_t now)
 			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
 		atomic_store_explicit(&rcq->mem_asked, false, memory_order_release);
 	}
+	pthread_mutex_unlock(&p->mems->lock);
 }

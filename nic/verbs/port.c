@@ -86,7 +86,7 @@ static void verbs_close(struct nic_port *port)
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i])
 			verbs_queue_close(p->queues[i]);
-	free(p->mems);
+	verbs_mems_free(p);
 	int fds[] = {p->watch_fd, p->event_fd, p->fd};
 	for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
@@ -189,6 +189,8 @@ static int verbs_open(const struct nic_config *config, struct nic_port **out, st
 	p->args = args;
 	p->queues_n = config->queues;
 	p->memory_piece = config->memory_piece;
+	p->memory = (uintptr_t)config->memory;
+	p->memory_bytes = config->memory_bytes;
 	p->fd = p->event_fd = p->watch_fd = -1;
 	p->new_last = &p->new_first;
 	error = open_device(p, config, err);

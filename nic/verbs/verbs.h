@@ -252,6 +252,8 @@ struct verbs_port {
 	struct verbs_rc *rc;     /* of connections (rc.h); NULL: datagrams, without bulk */
 	struct verbs_mems *mems; /* of bulk (bulk.h); NULL: there is none */
 	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes); /* struct nic_config's */
+	uintptr_t memory;                                                             /* likewise */
+	uint64_t memory_bytes;                                                        /* likewise */
 	_Atomic bool is_gone;  /* the device was let go of; release: all of it */
 	_Atomic uint32_t down; /* enum verbs_down; the control core's, read by anyone */
 	unsigned queues_n;

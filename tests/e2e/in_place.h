@@ -14,5 +14,7 @@ bool in_place_is_packet(const void *at);
 
 /** Copies of the process, by whichever function of the C library, that had some of those bytes; from 0 again. */
 unsigned in_place_copies(void);
+/** The same as the bytes that they were of; from 0 again by itself. */
+unsigned long in_place_copied_bytes(void);
 
 #endif

@@ -10,10 +10,16 @@
 #define RUN 4
 
 static _Atomic unsigned copies;
+static _Atomic unsigned long bytes;
 
 unsigned in_place_copies(void)
 {
 	return atomic_exchange(&copies, 0);
+}
+
+unsigned long in_place_copied_bytes(void)
+{
+	return atomic_exchange(&bytes, 0);
 }
 
 static void look(const uint8_t *from, size_t n)
@@ -23,8 +29,10 @@ static void look(const uint8_t *from, size_t n)
 		run = from[i] == IN_PLACE_BYTE ? run + 1 : 0;
 		longest = run > longest ? run : longest;
 	}
-	if (longest == RUN || (n > 1 && longest == n))
-		atomic_fetch_add(&copies, 1);
+	if (longest < RUN && (n < 2 || longest < n))
+		return;
+	atomic_fetch_add(&copies, 1);
+	atomic_fetch_add(&bytes, n);
 }
 
 static void *copy(void *to, const void *from, size_t n)

@@ -3,14 +3,17 @@
  * Feeds packets to a live link. The input is a row of records: a byte of flags, two of length, big-endian, the bytes
  * of the packet. Flags: 1 puts the token of the connection into it, 2 the identity of the port, 4 the version, 8
  * makes `first` the number of the packet, 16 moves the clock by 10 ms, 32 makes it the number that is due. What goes up
- * is read to its last byte; an own message goes the other way.
+ * is read to its last byte; an own message goes the other way. Some messages have a place before they are whole, of
+ * exactly their size.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
 #include "link_bench.h"
 #include "wire/head.h"
+#include "xcore/buf.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -26,6 +29,21 @@ static bool note(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 	(void)len;
 	if (from == 0 && to == 1 && bytes[1] == WIRE_MESSAGE)
 		memcpy(&known, bytes, sizeof known);
+	return true;
+}
+
+enum { PLACES = 32, PLACE_MAX = 1 << 16 };
+static void *places[PLACES];
+static unsigned places_n;
+
+static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out)
+{
+	(void)peer;
+	if (head[0] % 2 == 0 || len > PLACE_MAX || places_n == PLACES)
+		return false;
+	buf_ref(ctx);
+	places[places_n] = malloc(len);
+	*out = (struct nic_place){places[places_n++], ctx};
 	return true;
 }
 
@@ -58,6 +76,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bench.fabric.crc = true;
 	bench.fabric.hook = note;
 	bench_two(&at_0, &at_1);
+	struct far_buf *owner = buf_alloc(1);
+	must(owner != NULL);
+	bench.ends[1].q->ops->placing(bench.ends[1].q, place, owner);
 	must(bench_send(0, at_0, 0, 40) == 0);
 	bench_turn();
 	must(bench.ends[1].got == 1);
@@ -84,6 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		bench_turn();
 	}
 	bench_fini();
+	must(atomic_load_explicit(&owner->refs, memory_order_relaxed) == 1);
+	buf_unref(owner);
+	while (places_n)
+		free(places[--places_n]);
 	return 0;
 }
 

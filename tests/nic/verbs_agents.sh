@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Groups of workers over the verbs driver and a device of the tests' own, and what a machine without a device is told.
-# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE
+# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE LENT
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 # shellcheck source=tests/e2e/cases.sh
@@ -39,6 +39,9 @@ ok "four of two shards, of two connections for that" $?
 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 1 0
 ok "without bulk= nothing is read" $?
+bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs:fake0,gid=2,bulk=16384 "$farcall" run -n 2 -- "$4"
+[ "$rc" -eq 0 ] && read_it 10000000 1
+ok "registered memory, read where it lies" $?
 unset FAKE_VERBS_SAY
 over fake0,gid=2,rc=1,connections=2 6 1 20000
 [ "$rc" -eq 0 ] && has out 'by verbs at verbs 127.0.0.1:'

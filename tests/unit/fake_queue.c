@@ -66,6 +66,18 @@ static unsigned fake_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned m
 	while (n < max && q->in_read < q->in_n) {
 		struct fake_packet *p = &q->in[q->in_read++];
 		bool large = p->body_len > FAKE_INLINE;
+		struct fake_place *at = &q->placed[q->placed_read];
+		if (q->placed_read < q->placed_n && at->packet == q->in_read - 1) { /* it was put there */
+			pkts[n++] = (struct nic_pkt){.head = p->head,
+						     .body = at->where.at,
+						     .body_len = p->body_len,
+						     .cookie = q->in_read,
+						     .peer = p->peer};
+			buf_unref(at->where.buf); /* the shard has one of its own as long as it waits for it */
+			q->placed_read++;
+			q->in_held++;
+			continue;
+		}
 		pkts[n++] = (struct nic_pkt){
 			.head = q->bad_next ? NULL : p->head,
 			.body = p->body_len ? p->body : NULL,
@@ -110,6 +122,7 @@ static int fake_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	tx->body = aligned_alloc(64, (body_len + 64) / 64 * 64);
 	must(tx->body);
 	tx->cookie = 1;
+	tx->link = NULL;
 	q->open_tx++;
 	return 0;
 }
@@ -130,15 +143,46 @@ static int fake_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	}
 	must(q->out_n < FAKE_PACKETS);
 	packet_set(&q->out[q->out_n++], tx->peer, tx->head, tx->body, tx->body_len);
-	free(tx->body);
+	if (tx->link) { /* as if a device read it from now on */
+		must(q->lent_n < FAKE_LENT);
+		q->lent[q->lent_n++] = (struct fake_lent){tx->link, tx->body, tx->body_len};
+	} else {
+		free(tx->body);
+	}
 	q->open_tx--;
 	return 0;
 }
 
 static void fake_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	free(tx->body);
+	if (tx->link)
+		buf_unref(tx->link);
+	else
+		free(tx->body);
 	of(nq)->open_tx--;
+}
+
+static int fake_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+			struct nic_tx *tx)
+{
+	struct fake_queue *q = of(nq);
+	if (peer >= FAKE_PEERS || !q->attached[peer])
+		return -EPIPE;
+	if (q->no_slots)
+		return -EAGAIN;
+	if (q->no_bulk)
+		return -ENOBUFS;
+	buf_ref(owner);
+	*tx = (struct nic_tx){.peer = peer, .body = (uint8_t *)(uintptr_t)body, .body_len = body_len, .link = owner};
+	tx->head = tx->head_room;
+	q->open_tx++;
+	return 0;
+}
+
+void fake_queue_let_go(struct fake_queue *q)
+{
+	while (q->lent_n)
+		buf_unref(q->lent[--q->lent_n].owner);
 }
 
 static void fake_flush(struct nic_queue *nq)
@@ -196,6 +240,12 @@ static void fake_watch(struct nic_queue *nq, bool (*owes)(void *ctx, uint32_t pe
 	of(nq)->owes_ctx = ctx;
 }
 
+static void fake_placing(struct nic_queue *nq, nic_place_fn *place, void *ctx)
+{
+	of(nq)->place = place;
+	of(nq)->place_ctx = ctx;
+}
+
 static const struct nic_queue_ops fake_ops = {
 	.attach = fake_attach,
 	.detach = fake_detach,
@@ -214,7 +264,16 @@ static const struct nic_queue_ops fake_ops = {
 	.tx_bytes_max = fake_tx_bytes_max,
 	.deadline = fake_deadline,
 	.watch = fake_watch,
+	.placing = fake_placing,
 };
+
+void fake_queue_lends(struct fake_queue *q)
+{
+	static struct nic_queue_ops lends;
+	lends = fake_ops;
+	lends.tx_lend = fake_tx_lend;
+	q->base.ops = &lends;
+}
 
 struct fake_queue *fake_queue_new(void)
 {
@@ -241,6 +300,19 @@ void fake_queue_put(struct fake_queue *q, uint32_t peer, const struct shm_head *
 {
 	must(q->in_n < FAKE_PACKETS);
 	packet_set(&q->in[q->in_n++], peer, head, body, len);
+}
+
+bool fake_queue_place(struct fake_queue *q, uint32_t peer, const struct shm_head *head, const void *body, uint64_t len)
+{
+	struct fake_place *at = &q->placed[q->placed_n];
+	must(q->placed_n < FAKE_LENT && len > FAKE_INLINE);
+	if (!q->place(q->place_ctx, peer, (const uint8_t *)head, len, &at->where))
+		return false;
+	memcpy(at->where.at, body, len);
+	at->packet = q->in_n;
+	q->placed_n++;
+	fake_queue_put(q, peer, head, body, len);
+	return true;
 }
 
 const struct fake_packet *fake_queue_sent(struct fake_queue *q, struct shm_head *head)

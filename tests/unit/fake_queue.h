@@ -8,6 +8,7 @@
 
 #include "nic/nic.h"
 #include "wire/head.h"
+#include "xcore/buf.h"
 
 #include <stdalign.h>
 
@@ -15,6 +16,7 @@
 #define FAKE_PACKETS 4096u
 #define FAKE_INLINE  FAR_LINE_PAYLOAD
 #define FAKE_BODY    (UINT64_C(1) << 20)
+#define FAKE_LENT    64u
 
 struct fake_packet {
 	alignas(64) uint8_t inline_body[FAKE_INLINE];
@@ -23,6 +25,18 @@ struct fake_packet {
 	uint64_t body_len;
 	uint32_t peer;
 	bool released;
+};
+
+/** What the shard lent, and the driver still reads. */
+struct fake_lent {
+	struct far_buf *owner;
+	const uint8_t *body;
+	uint64_t len;
+};
+
+struct fake_place {
+	struct nic_place where;
+	unsigned packet;
 };
 
 struct fake_queue {
@@ -44,6 +58,12 @@ struct fake_queue {
 	int wake_fd;
 	bool (*owes)(void *ctx, uint32_t peer); /* watch()'s */
 	void *owes_ctx;
+	struct fake_lent lent[FAKE_LENT];
+	unsigned lent_n;
+	nic_place_fn *place; /* placing()'s */
+	void *place_ctx;
+	struct fake_place placed[FAKE_LENT];
+	unsigned placed_n, placed_read;
 	uint64_t deadline; /* what deadline() says; UINT64_MAX to begin with */
 };
 
@@ -52,6 +72,13 @@ void fake_queue_free(struct fake_queue *q);
 
 /** A packet arrives from `peer`; head and body are copied. */
 void fake_queue_put(struct fake_queue *q, uint32_t peer, const struct shm_head *head, const void *body, uint64_t len);
+
+/** From now on bodies are sent from where they lie, and read there until fake_queue_let_go(). */
+void fake_queue_lends(struct fake_queue *q);
+void fake_queue_let_go(struct fake_queue *q);
+/** The same as fake_queue_put(), but that the shard is asked for a place, and the body put there at once; false: it has
+ * none, and nothing arrives. */
+bool fake_queue_place(struct fake_queue *q, uint32_t peer, const struct shm_head *head, const void *body, uint64_t len);
 
 /** The next packet that the shard sent, in order; NULL when there is none. It stays readable. */
 const struct fake_packet *fake_queue_sent(struct fake_queue *q, struct shm_head *head);

@@ -184,6 +184,11 @@ bulk_workers() {
 	log "$(cat "$dir/out" "$dir/err" | grep -o 'read_bytes=.*' | tr '\n' ' ')"
 	test "$(cat "$dir/out" "$dir/err" | grep -c 'read_bytes=[1-9]')" -eq 2
 	ok "both have read where the other had it" $?
+	export FAR_SECURITY=none
+	FAR_NIC=verbs:rxe0,bulk=16384 together "registered memory, sent from where it lies" 2 "$VM_BUILD/tests/nic/lent"
+	FAR_NIC=verbs:rxe0,bulk=16384 together "read into its place, copied by nobody" 2 "$VM_BUILD/tests/nic/lent" --read
+	log "$(cat "$dir/out" "$dir/err" | grep -o 'of [0-9]* bytes .*' | tail -n 1)"
+	unset FAR_SECURITY
 }
 
 case $1 in

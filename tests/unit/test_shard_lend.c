@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
+ * byte when. */
+#include "large_bench.h"
+
+enum { BIG = 1 << 20, HEADER = 100 };
+
+static uint8_t big[BIG + 2 * HEADER];
+static int released;
+
+static void setup_lend(void)
+{
+	setup();
+	fake_queue_lends(queue);
+	for (unsigned i = 0; i < sizeof big; i++)
+		big[i] = (uint8_t)(i * 5 + i / 256);
+	released = 0;
+}
+
+static void teardown_lend(void)
+{
+	session_close_all(shard);
+	fake_queue_let_go(queue);
+	large_lent_look(shard);
+	cr_assert_null(shard->large_lent);
+	teardown();
+}
+
+TestSuite(shard_lend, .init = setup_lend, .fini = teardown_lend);
+
+static void on_release(void *user)
+{
+	(void)user;
+	released++;
+}
+
+/* ---- sending ---- */
+
+static struct large_out *message(bool is_released)
+{
+	struct large_out *o = large_out_new();
+	cr_assert_not_null(o);
+	o->parts[0] = (struct far_part){big, HEADER};
+	o->parts[1] = (struct far_part){NULL, 0};
+	o->parts[2] = (struct far_part){big + HEADER, BIG};
+	o->parts[3] = (struct far_part){big + HEADER + BIG, HEADER};
+	o->parts_n = 4;
+	o->total = sizeof big;
+	o->released = is_released;
+	o->release = on_release;
+	return o;
+}
+
+static struct large_out *copied(void)
+{
+	void *at;
+	struct large_out *o = large_out_alloc(sizeof big, &at);
+	cr_assert_not_null(o);
+	memcpy(at, big, sizeof big);
+	o->release = on_release;
+	return o;
+}
+
+static void send(struct result *r, struct large_out *o, uint64_t timeout)
+{
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
+				   .left = timeout,
+				   .done = take_result,
+				   .user = r,
+				   .len = o->total,
+				   .ready = o->self};
+	memset(r, 0, sizeof *r);
+	cr_assert_eq(shard_call(shard, &start), 0);
+	large_out_unref(o);
+	passes(2);
+}
+
+/* What was announced, wholly granted: its fragments, checked, and how many. `head`: of the announcement. */
+static unsigned take_all(struct shm_head *head)
+{
+	struct shm_head h;
+	const struct fake_packet *p = sent(head, HEAD_LARGE);
+	uint64_t at = 0, units = 1;
+	unsigned n = 0;
+	cr_assert_not_null(p);
+	while (at < sizeof big) {
+		put_about(HEAD_GRANT, 0, 1, sizeof big, units);
+		passes(4);
+		while ((p = fake_queue_sent(queue, &h))) {
+			cr_assert(h.type == HEAD_DATA && head_time(&h) == at);
+			cr_assert_eq(memcmp(fake_body(p), big + at, p->body_len), 0);
+			at += p->body_len;
+			units++;
+			n++;
+		}
+	}
+	cr_assert_eq(at, sizeof big);
+	return n;
+}
+
+/* From where it lies; what is short is copied, and does not share a fragment with it. */
+Test(shard_lend, released_when_nothing_reads_it)
+{
+	static struct result r;
+	struct shm_head h;
+	send(&r, message(true), FAR_SEC);
+	cr_assert_eq(take_all(&h), 2 + BIG / FAR_CHUNK_BYTES);
+	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
+	for (unsigned i = 0; i < queue->lent_n; i++)
+		cr_assert(queue->lent[i].body == big + HEADER + i * FAR_CHUNK_BYTES);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+	cr_assert_eq(r.n, 1u);
+	passes(100);
+	cr_assert_eq(released, 0, "it was released while it was read");
+	while (queue->lent_n > 1)
+		buf_unref(queue->lent[--queue->lent_n].owner);
+	passes(1);
+	cr_assert_eq(released, 0);
+	fake_queue_let_go(queue);
+	passes(1);
+	cr_assert_eq(released, 1);
+}
+
+/* However short it is, from the ring of those that other threads handed over, too. */
+Test(shard_lend, shorter_than_what_goes_whole)
+{
+	static struct result r;
+	struct shm_head h;
+	shard->sessions[PEER].whole_max = 2 * BIG;
+	send(&r, message(true), FAR_SEC);
+	take_all(&h);
+	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+	cr_assert_eq(r.n, 1u);
+}
+
+/* A copy of ours stays by itself: who gave the parts was told at once. */
+Test(shard_lend, copies_stay)
+{
+	static struct result r;
+	struct shm_head h;
+	struct large_out *o = copied();
+	struct far_buf *copy = o->copy;
+	send(&r, o, FAR_SEC);
+	cr_assert_eq(take_all(&h), 1 + BIG / FAR_CHUNK_BYTES);
+	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
+	cr_assert_eq(released, 1);
+	cr_assert(copy->refs == queue->lent_n && memcmp(buf_data(copy), big, sizeof big) == 0);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+}
+
+/* Whoever only borrowed it may take it back at any time. */
+Test(shard_lend, what_may_be_revoked_is_copied)
+{
+	static struct result r;
+	struct shm_head h;
+	struct large_out *o = message(false);
+	send(&r, o, FAR_SEC);
+	take_all(&h);
+	cr_assert(queue->lent_n == 0 && released == 1);
+	answer(h, HEAD_REPLY, 0, 0, "fine");
+}
+
+Test(shard_lend, short_parts_are_gathered)
+{
+	static struct result r;
+	struct shm_head h;
+	struct large_out *o = large_out_new();
+	o->parts_n = FAR_PARTS_MAX;
+	for (unsigned i = 0; i < FAR_PARTS_MAX; i++)
+		o->parts[i] = (struct far_part){big + (size_t)i * 1000, 1000};
+	o->total = (uint64_t)FAR_PARTS_MAX * 1000;
+	o->released = true;
+	o->release = on_release;
+	send(&r, o, FAR_SEC);
+	sent(&h, HEAD_LARGE);
+	put_about(HEAD_GRANT, 0, 1, FAR_PARTS_MAX * 1000, 1);
+	passes(2);
+	const struct fake_packet *p = sent(&h, HEAD_DATA);
+	cr_assert(p->body_len == (uint64_t)FAR_PARTS_MAX * 1000 && memcmp(fake_body(p), big, p->body_len) == 0);
+	cr_assert(queue->lent_n == 0 && released == 1);
+}
+
+Test(shard_lend, no_room)
+{
+	static struct result r;
+	struct shm_head h;
+	send(&r, message(true), FAR_SEC);
+	sent(&h, HEAD_LARGE);
+	put_about(HEAD_GRANT, 0, 1, HEADER + 1000, 1);
+	passes(2);
+	sent(&h, HEAD_DATA);
+	sent(&h, HEAD_DATA);
+	queue->no_bulk = true;
+	put_about(HEAD_GRANT, 0, 1, sizeof big, 3);
+	passes(3);
+	cr_assert_null(fake_queue_sent(queue, &h));
+	queue->no_bulk = false;
+	passes(10);
+	uint64_t at = HEADER + 1000;
+	const struct fake_packet *p;
+	while ((p = fake_queue_sent(queue, &h))) {
+		cr_assert_eq(head_time(&h), at);
+		cr_assert_eq(memcmp(fake_body(p), big + at, p->body_len), 0);
+		at += p->body_len;
+	}
+	cr_assert_eq(at, sizeof big);
+}
+
+/* Its deadline passes, its peer goes: it is the driver's until that says so. */
+Test(shard_lend, ended_early)
+{
+	for (unsigned way = 0; way < 2; way++) {
+		static struct result r;
+		struct shm_head h;
+		send(&r, message(true), FAR_SEC);
+		sent(&h, HEAD_LARGE);
+		put_about(HEAD_GRANT, 0, 1 + way, sizeof big / 2, 1);
+		passes(5);
+		while (fake_queue_sent(queue, &h))
+			;
+		cr_assert_gt(queue->lent_n, 0u);
+		if (way == 0) {
+			now_ns += 2 * FAR_SEC;
+			passes(200);
+			while (fake_queue_sent(queue, &h))
+				;
+		} else {
+			mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+		}
+		cr_assert_eq(r.n, 1u);
+		passes(10);
+		cr_assert_eq(released, (int)way);
+		fake_queue_let_go(queue);
+		passes(1);
+		cr_assert_eq(released, (int)way + 1);
+	}
+}
+
+/* A device that never says so: with its port's end. */
+Test(shard_lend, left_behind)
+{
+	static struct result r;
+	struct shm_head h;
+	send(&r, message(true), FAR_SEC);
+	take_all(&h);
+	session_close_all(shard);
+	struct large_out *lent = large_lent_leave(shard, NULL);
+	cr_assert(lent && !shard->large_lent && released == 0);
+	fake_queue_let_go(queue);
+	large_lent_end(lent);
+	cr_assert_eq(released, 1);
+}
+
+/* ---- receiving ---- */
+
+static struct shm_head data_at(uint64_t offset)
+{
+	return (struct shm_head){.type = HEAD_DATA, .call = 0, .gen = 7, .time_low = (uint32_t)offset};
+}
+
+static bool place_at(uint64_t offset, uint64_t len)
+{
+	struct shm_head h = data_at(offset);
+	return fake_queue_place(queue, NIC_PEER, &h, big + offset, len);
+}
+
+static void announce_big(void)
+{
+	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 7, BIG);
+	passes(1);
+	expect_grant(0, 7, BIG);
+}
+
+Test(shard_lend, put_where_it_belongs)
+{
+	announce_big();
+	uint8_t *memory = NULL;
+	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
+		if (shard->large_ins[i].peer)
+			memory = shard->large_ins[i].at;
+	cr_assert(place_at(0, 400000));
+	put_data(0, 7, 400000, big + 400000, 1000); /* another one, which was not */
+	cr_assert(place_at(401000, BIG - 401000));
+	cr_assert(queue->placed[0].where.at == memory && queue->placed[1].where.at == memory + 401000);
+	passes(10);
+	cr_assert_eq(ran, 1u);
+	cr_assert_eq(memcmp(memory, big, BIG), 0); /* nobody else has taken it since */
+	cr_assert_eq(queue->in_held, 0u);
+}
+
+/* No place for what no lane waits for, what was not granted, what has one or had one. */
+Test(shard_lend, no_place)
+{
+	struct shm_head h = data_at(0);
+	cr_assert(!fake_queue_place(queue, NIC_PEER, &h, big, 1000), "nothing was announced");
+	announce_big();
+	struct {
+		struct shm_head h;
+		uint64_t len;
+		const char *what;
+	} cases[] = {
+		{data_at(BIG - 999), 1000, "beyond the grant"},
+		{data_at(BIG + 1), 1000, "behind it"},
+		{data_at(0), BIG + 1, "longer than it"},
+		{data_at(0), UINT64_MAX, "absurd"},
+		{{.type = HEAD_DATA, .call = 1, .gen = 7}, 1000, "another lane"},
+		{{.type = HEAD_DATA, .call = FAR_LARGE_LANES, .gen = 7}, 1000, "no lane"},
+		{{.type = HEAD_DATA, .call = 0, .gen = 6}, 1000, "another life"},
+		{{.type = HEAD_REQUEST, .call = 0, .gen = 7}, 1000, "no fragment"},
+		{{.type = HEAD_DATA, .call = 0, .gen = 7, .time_high = 1}, 1000, "far away"},
+	};
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+		cr_assert(!fake_queue_place(queue, NIC_PEER, &cases[i].h, big, cases[i].len), "%s", cases[i].what);
+	h = data_at(0);
+	cr_assert(!fake_queue_place(queue, NIC_OTHER, &h, big, 1000), "another peer");
+	cr_assert(!fake_queue_place(queue, FAKE_PEERS + 1, &h, big, 1000), "no peer");
+	cr_assert(place_at(0, 1000));
+	cr_assert(!place_at(0, 1000), "twice");
+	cr_assert(!place_at(999, 1000), "overlapping");
+	cr_assert(place_at(1000, 1000));
+	passes(5);
+	cr_assert(!place_at(1000, 1000), "it has come");
+	put_data(0, 7, 2000, big + 2000, 1000);
+	passes(5);
+	cr_assert(!place_at(2000, 1000), "it has come another way");
+	put_data(0, 7, 3000, big + 3000, BIG - 3000);
+	passes(10);
+	cr_assert_eq(ran, 1u);
+	cr_assert(!place_at(0, 1000), "it is whole");
+}
+
+/* Memory of the application's is not ours to lend: it may be taken back while a device writes. */
+Test(shard_lend, not_into_placements)
+{
+	announce_big();
+	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
+		if (shard->large_ins[i].peer) {
+			buf_unref(shard->large_ins[i].buf);
+			shard->large_ins[i].buf = NULL;
+			shard->large_ins[i].at = big;
+		}
+	cr_assert(!place_at(0, 1000));
+}
+
+/* Who keeps a fragment on its way into memory, and completes the message by another, would write to it later. */
+Test(shard_lend, written_behind_our_back)
+{
+	announce_big();
+	struct shm_head h = data_at(0);
+	struct nic_place kept_place;
+	cr_assert(queue->place(queue->place_ctx, NIC_PEER, (const uint8_t *)&h, 1000, &kept_place));
+	put_data(0, 7, 0, big, 1000);
+	put_data(0, 7, 1000, big + 1000, BIG - 1000);
+	passes(10);
+	cr_assert_eq(ran, 0u);
+	expect_poisoned("the sender of it is to go");
+	buf_unref(kept_place.buf);
+}
