@@ -73,8 +73,37 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 	return usable;
 }
 
-static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port, bool iwarp,
+/* Of the first address that a port would take by itself. */
+static void tell_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+		      const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
 		      const struct ibv_gid_entry *gids, int n)
+{
+	struct verbs_choice on = {.context = context,
+				  .port = (uint8_t)port,
+				  .attr = *attr,
+				  .ethernet = attr->link_layer == IBV_LINK_LAYER_ETHERNET,
+				  .rc = iwarp,
+				  .iwarp = iwarp};
+	const struct ibv_gid_entry *gid = NULL;
+	struct nic_err why;
+	for (int i = 0; i < n && !gid; i++)
+		if (gids[i].port_num == port && gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
+		    !verbs_gid_is_link_local(gids[i].gid.raw))
+			gid = &gids[i];
+	if (attr->state != IBV_PORT_ACTIVE || (!gid && on.ethernet && !iwarp))
+		return; /* of that there are lines */
+	snprintf(on.device, sizeof on.device, "%s", device);
+	if (gid)
+		on.gid = *gid;
+	if (verbs_bulk_auto(&on, limits, &why))
+		line(page, "%s port %u: bulk=auto is off: %s", device, port, why.text);
+	else
+		line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read where they lie", device,
+		     port, VERBS_BULK_AUTO_BYTES);
+}
+
+static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+		      const struct ibv_device_attr *limits, bool iwarp, const struct ibv_gid_entry *gids, int n)
 {
 	struct ibv_port_attr attr;
 	if (ibv_query_port(context, (uint8_t)port, &attr)) {
@@ -89,6 +118,7 @@ static void tell_port(struct page *page, struct ibv_context *context, const char
 					   : "; see its cable, and the subnet manager (opensm)");
 	if (tell_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
 		line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
+	tell_bulk(page, context, device, port, &attr, limits, iwarp, gids, n);
 }
 
 static void tell_device(struct page *page, struct ibv_device *device)
@@ -123,7 +153,7 @@ static void tell_device(struct page *page, struct ibv_device *device)
 						: "%s: no memory windows of type 2; all goes by packets",
 		     name);
 		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
-			tell_port(page, context, name, port, iwarp, gids, n);
+			tell_port(page, context, name, port, &limits, iwarp, gids, n);
 	}
 	free(gids);
 	ibv_close_device(context);

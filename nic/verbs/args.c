@@ -46,6 +46,14 @@ static int take_sl(struct verbs_args *a, const char *text)
 	return 0;
 }
 
+static int take_bulk(struct verbs_args *a, const char *text)
+{
+	bool automatic = strcmp(text, "auto") == 0, off = strcmp(text, "off") == 0;
+	a->bulk = 0;
+	a->bulk_how = automatic ? VERBS_BULK_AUTO : off ? VERBS_BULK_OFF : VERBS_BULK_BYTES;
+	return automatic || off ? 0 : number(text, VERBS_BULK_MIN, VERBS_BULK_MAX, &a->bulk);
+}
+
 static int take_pair(struct verbs_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	unsigned n = 0;
@@ -74,10 +82,9 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 		if (number(value, VERBS_CONNS_MIN, VERBS_CONNS_MAX, &a->connections))
 			return bad_key(err, key, value, "connections of a queue at once, 2 to 1024");
 	} else if (strcmp(key, "bulk") == 0) {
-		a->bulk = 0;
-		if (strcmp(value, "off") != 0 && number(value, VERBS_BULK_MIN, VERBS_BULK_MAX, &a->bulk))
+		if (take_bulk(a, value))
 			return bad_key(err, key, value,
-				       "off, or bytes from which on messages are read, 16384 to 16777216");
+				       "auto, off, or bytes from which on messages are read, 16384 to 16777216");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);

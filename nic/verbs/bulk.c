@@ -114,12 +114,15 @@ static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, u
 		return error;
 	if (len == 0 || len > UINT32_MAX)
 		return -EINVAL;
+	/* Both may take long: neither waits for the other. */
+	struct verbs_mem *mem = verbs_mem_get(q, at, len, &error);
 	struct verbs_conn *c = place->remote->conn;
 	if (!c) {
 		verbs_rc_ask(place->remote);
+		if (mem)
+			verbs_mem_put(mem);
 		return -EAGAIN;
 	}
-	struct verbs_mem *mem = verbs_mem_get(q, at, len, &error);
 	if (!mem)
 		return error;
 	struct verbs_bulk_op *op = op_take(c, 0, VERBS_WINDOWS);

@@ -24,6 +24,11 @@
 /* bulk=, bytes */
 #define VERBS_BULK_MIN 16384u
 #define VERBS_BULK_MAX (16u << 20)
+/* bulk=auto: below it a window's bind, its key's way and its invalidate take longer than the packets that are spared.
+ */
+#define VERBS_BULK_AUTO_BYTES 65536u
+/* That trying windows out may take, where a device does not answer. */
+#define VERBS_TRY_NS UINT64_C(1000000000)
 
 /** A region. Who has the lock fills it and takes it back; holders count themselves in and out. */
 struct verbs_mem {
@@ -41,6 +46,7 @@ struct verbs_mems {
 	/* The control core's, but that holders read it. */
 	_Atomic uint64_t retry_at; /* 0: none failed */
 	struct nic_err why;
+	bool told;
 };
 
 enum verbs_bulk_state {
@@ -95,6 +101,12 @@ void verbs_bulk_free(struct verbs_queue *q);
 /** Threads: the windows of a connection. 0 or -errno. */
 int verbs_bulk_prepare(struct verbs_conn *c);
 void verbs_bulk_forget(struct verbs_conn *c);
+
+/* ---- bulk_try.c: control core ---- */
+
+/** Is bulk safe there without being asked for: 0, or -errno with the reason, whose subject is the port. Tries the
+ * device's windows, some milliseconds; VERBS_TRY_NS at most. */
+int verbs_bulk_auto(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why);
 
 /* ---- bulk_mem.c ---- */
 

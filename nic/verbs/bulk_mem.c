@@ -8,6 +8,7 @@
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,6 +197,15 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 	return false;
 }
 
+/* Once: nothing fails for it, only messages go another way. */
+static void tell(struct verbs_mems *mems)
+{
+	if (mems->why.text[0] && !mems->told)
+		fprintf(stderr, "farcall: %s; larger messages go by packets meanwhile (bulk=off: always)\n",
+			mems->why.text);
+	mems->told |= mems->why.text[0] != 0;
+}
+
 void verbs_mems_step(struct verbs_port *p, uint64_t now)
 {
 	if (!p->mems || !p->on.context || pthread_mutex_trylock(&p->mems->lock))
@@ -209,8 +219,10 @@ void verbs_mems_step(struct verbs_port *p, uint64_t now)
 		const void *at = rcq->mem_at;
 		uint64_t len = rcq->mem_len;
 		bool known = is_there(p->mems, at, len); /* of another queue's asking */
-		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why)))
+		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why))) {
 			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
+			tell(p->mems);
+		}
 		atomic_store_explicit(&rcq->mem_asked, false, memory_order_release);
 	}
 	pthread_mutex_unlock(&p->mems->lock);

@@ -176,7 +176,7 @@ static bool fits(struct search *s, enum ibv_transport_type type, const char *nam
 	else if (s->iwarp && a->gid >= 0)
 		flawed(s, FLAW_KIND, -EINVAL,
 		       "verbs: %s is iWARP, whose addresses are no GIDs: say listen= in place of gid=%d", name, a->gid);
-	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk)
+	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk && a->bulk_how != VERBS_BULK_AUTO)
 		flawed(s, FLAW_KIND, -EINVAL,
 		       "verbs: %s sends datagrams, connections=%u is of connections: say rc=1 or bulk= with it, or "
 		       "leave it out",

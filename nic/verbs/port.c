@@ -144,6 +144,65 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 	return 0;
 }
 
+static int open_bulk(struct verbs_port *p, struct nic_err *err)
+{
+	int error = verbs_mems_open(p, err);
+	return error ? error : verbs_rc_open(p, err);
+}
+
+/* A port that was to have it goes on as one that has not. */
+static void leave_bulk_out(struct verbs_port *p)
+{
+	if (p->rc)
+		verbs_rc_close(p);
+	for (unsigned i = 0; i < p->queues_n; i++)
+		if (p->queues[i])
+			verbs_queue_close(p->queues[i]);
+	memset(p->queues, 0, sizeof p->queues);
+	if (p->rc)
+		verbs_rc_free(p);
+	verbs_mems_close(p);
+	verbs_mems_free(p);
+	p->mems = NULL;
+	p->args.bulk = 0;
+}
+
+static bool is_automatic(const struct verbs_port *p)
+{
+	return p->args.bulk_how == VERBS_BULK_UNSAID || p->args.bulk_how == VERBS_BULK_AUTO;
+}
+
+/* Of packets, or of bulk beside them. */
+static int open_connections(struct verbs_port *p, struct nic_err *err)
+{
+	struct nic_err ignored;
+	int error = p->args.bulk ? verbs_bulk_check(p, err) : 0;
+	if (error)
+		return error;
+	if (p->args.bulk)
+		return open_bulk(p, err);
+	if (p->on.rc)
+		return verbs_rc_open(p, err);
+	/* What is in the way harms nothing: packets do without. verbs_advice() says what it is. */
+	if (!is_automatic(p) || verbs_bulk_auto(&p->on, &p->limits, &ignored))
+		return 0;
+	p->args.bulk = VERBS_BULK_AUTO_BYTES;
+	if (open_bulk(p, &ignored))
+		leave_bulk_out(p);
+	return 0;
+}
+
+static int open_queues(struct verbs_port *p, struct nic_err *err)
+{
+	int error = 0;
+	for (unsigned i = 0; !error && i < p->queues_n; i++)
+		error = verbs_queue_open(p, i, err);
+	if (!error || !is_automatic(p) || !p->args.bulk)
+		return error;
+	leave_bulk_out(p); /* which may have been too much */
+	return open_queues(p, err);
+}
+
 static int open_device(struct verbs_port *p, const struct nic_config *config, struct nic_err *err)
 {
 	int error = verbs_device_open(&p->args, config, &p->on, err);
@@ -162,14 +221,10 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
 				   strerror(errno));
 	error = verbs_events_open(p, err);
-	if (!error && p->args.bulk)
-		error = verbs_bulk_check(p, err);
-	if (!error && p->args.bulk)
-		error = verbs_mems_open(p, err);
-	if (!error && (p->on.rc || p->args.bulk))
-		error = verbs_rc_open(p, err);
-	for (unsigned i = 0; !error && i < p->queues_n; i++)
-		error = verbs_queue_open(p, i, err);
+	if (!error)
+		error = open_connections(p, err);
+	if (!error)
+		error = open_queues(p, err);
 	if (error)
 		return error;
 	verbs_address_set(p);

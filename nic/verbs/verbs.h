@@ -68,6 +68,9 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 #define VERBS_QKEY_FOREIGN  0x80000000u /* the device puts its own in place of those */
 #define VERBS_QPN_MULTICAST 0xffffffu
 
+/* bulk=, as it was said. */
+enum verbs_bulk_how { VERBS_BULK_UNSAID, VERBS_BULK_AUTO, VERBS_BULK_OFF, VERBS_BULK_BYTES };
+
 /** nic=verbs:DEVICE[,KEY=VALUE…], taken apart; see nic/verbs/README.md. */
 struct verbs_args {
 	char device[VERBS_NAME_BYTES]; /* "": the first that works */
@@ -77,7 +80,8 @@ struct verbs_args {
 	unsigned mtu;         /* of a packet's body; 0: the port's */
 	int rc;               /* 1: connections, 0: datagrams; −1: as the device has them */
 	unsigned connections; /* of a queue at once; 0: not said */
-	unsigned bulk;        /* bytes from which on messages are read by the other end; 0: none is */
+	enum verbs_bulk_how bulk_how;
+	unsigned bulk; /* bytes from which on messages are read by the other end; 0: none is, or it is not known yet */
 	struct nic_dscp dscp;
 	uint8_t sl[VERBS_PRIORITIES]; /* InfiniBand's service levels, by priority */
 };

@@ -378,6 +378,7 @@ static int connect_now(struct id *id, const struct rdma_conn_param *param)
 	}
 	pthread_mutex_lock(&fake_lock);
 	id->socket = fd;
+	fake_keys_look(param->private_data, param->private_data_len);
 	int error = tell(id, REQUEST, param->private_data, param->private_data_len);
 	watch(id);
 	pthread_mutex_unlock(&fake_lock);
@@ -417,6 +418,7 @@ static int accept_it(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
 	struct id *id = (struct id *)base;
 	fake_cm.accepts++;
+	fake_keys_look(param->private_data, param->private_data_len);
 	id->qpn = param->qp_num;
 	if (iwarp())
 		fake_pair_connect(id->qpn, id->peer);
@@ -432,6 +434,7 @@ static int accept_it(struct rdma_cm_id *base, struct rdma_conn_param *param)
 static int reject(struct rdma_cm_id *base, const void *words, uint8_t len)
 {
 	fake_cm.rejects++;
+	fake_keys_look(words, len);
 	return tell((struct id *)base, REJECT, words, len);
 }
 

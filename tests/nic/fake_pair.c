@@ -242,6 +242,7 @@ static int post_send_one(struct fake_qp *qp, const struct ibv_send_wr *wr)
 		memcpy(p.bytes + len, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 		len += wr->sg_list[i].length;
 	}
+	fake_keys_look(p.bytes, len);
 	if (wr->opcode != IBV_WR_SEND || ((wr->send_flags & IBV_SEND_INLINE) && len > fake_verbs.inline_max))
 		return EINVAL;
 	fake_verbs.classes[fake_verbs.sent++ % 16] = !ah                  ? 0

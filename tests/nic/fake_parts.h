@@ -85,6 +85,8 @@ struct ibv_wc *fake_complete(struct ibv_cq *cq, struct ibv_wc wc);
 void fake_rdma_ops(struct ibv_context *c);
 /** May the device use these bytes by their key? */
 bool fake_lkey_fits(const struct ibv_pd *pd, const struct ibv_sge *sge, int access);
+/** Bytes that leave this process: is a key of a region among them? With keys_watched. */
+void fake_keys_look(const void *bytes, size_t len);
 /** Of a connection. */
 void fake_reads_open(struct fake_qp *qp);
 /** What is not a SEND: 0, or the error of posting it. With the lock, as the others. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ struct region {
 	struct ibv_mr base;
 	int access;
 	unsigned windows; /* bound to it */
+	unsigned seen[2]; /* lkey, rkey, in what was sent */
 	struct region *next;
 };
 
@@ -66,13 +68,30 @@ struct message {
 
 static struct region *regions;
 static struct window *windows;
-static uint32_t keys = 0x1000;
 static int epoll_fd = -1, kick_fd = -1;
 static bool waits; /* the other end's socket was full: try again soon */
 
+/* Beside the byte that programs choose: no two that hold are alike. With the lock. */
+static bool is_taken(uint32_t key)
+{
+	for (const struct region *r = regions; r; r = r->next)
+		if ((r->base.lkey ^ key) >> 8 == 0 || (r->base.rkey ^ key) >> 8 == 0)
+			return true;
+	for (const struct window *w = windows; w; w = w->next)
+		if ((w->rkey ^ key) >> 8 == 0)
+			return true;
+	return false;
+}
+
+/* Random ones: what is found of them in packets is no accident. */
 static uint32_t key_new(void)
 {
-	return (keys += 0x300) & ~UINT32_C(0xff);
+	uint32_t key = 0;
+	do
+		if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
+			abort();
+	while (key == 0 || is_taken(key));
+	return key;
 }
 
 /* ---- regions ---- */
@@ -80,6 +99,10 @@ static uint32_t key_new(void)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	errno = fake_verbs.reg_error;
+	if (fake_verbs.reg_refused) {
+		fake_verbs.reg_refused--;
+		errno = ENOMEM;
+	}
 	if (!errno && fake_verbs.reg_most && length > fake_verbs.reg_most)
 		errno = ENOMEM;
 	struct region *r = errno ? NULL : calloc(1, sizeof *r);
@@ -88,7 +111,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 	pthread_mutex_lock(&fake_lock);
 	r->base = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
 	r->base.lkey = key_new();
-	r->base.rkey = r->base.lkey | 0x55;
+	r->base.rkey = key_new();
 	r->access = access;
 	r->next = regions;
 	regions = r;
@@ -135,6 +158,38 @@ bool fake_lkey_fits(const struct ibv_pd *pd, const struct ibv_sge *sge, int acce
 		       within(sge->addr, sge->length, (uintptr_t)r->base.addr, r->base.length);
 	pthread_mutex_unlock(&fake_lock);
 	return fits;
+}
+
+/* In either order of bytes. */
+static bool is_key(const uint8_t *at, uint32_t key)
+{
+	uint32_t word;
+	memcpy(&word, at, sizeof word);
+	return word == key || __builtin_bswap32(word) == key;
+}
+
+static void look_for(struct region *r, unsigned which, const uint8_t *at, size_t len)
+{
+	uint32_t key = which ? r->base.rkey : r->base.lkey;
+	for (size_t i = 0; i + sizeof key <= len; i++) {
+		if (!is_key(at + i, key))
+			continue;
+		fake_verbs.keys_seen++;
+		if (++r->seen[which] > fake_verbs.keys_most)
+			fake_verbs.keys_most = r->seen[which];
+	}
+}
+
+void fake_keys_look(const void *bytes, size_t len)
+{
+	if (!fake_verbs.keys_watched)
+		return;
+	pthread_mutex_lock(&fake_lock);
+	fake_verbs.keys_looked += len;
+	for (struct region *r = regions; r; r = r->next)
+		for (unsigned which = 0; which < 2; which++)
+			look_for(r, which, bytes, len);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 uint32_t fake_verbs_region_key(const void *at)
@@ -222,12 +277,21 @@ static bool invalidate(const struct fake_qp *qp, uint32_t rkey)
 	return false;
 }
 
+static bool window_has(const struct window *w, uint64_t addr, uint32_t len)
+{
+	uint64_t base = (uintptr_t)w->region->base.addr, end = base + w->region->base.length;
+	bool before = fake_verbs.windows_loose || fake_verbs.loose_end < 0,
+	     behind = fake_verbs.windows_loose || fake_verbs.loose_end > 0;
+	uint64_t from = before ? base : w->addr, to = behind ? end : w->addr + w->length;
+	return within(addr, len, from, to - from);
+}
+
 /* What a device looks at before it lets somebody read. */
 static bool may_read(const struct fake_qp *qp, uint32_t rkey, uint64_t addr, uint32_t len)
 {
 	for (const struct window *w = windows; w; w = w->next)
 		if (w->qp == qp && w->rkey == rkey)
-			return w->access & IBV_ACCESS_REMOTE_READ && within(addr, len, w->addr, w->length);
+			return w->access & IBV_ACCESS_REMOTE_READ && window_has(w, addr, len);
 	for (const struct region *r = regions; r; r = r->next)
 		if (r->base.rkey == rkey && r->base.pd == qp->base.pd)
 			return r->access & IBV_ACCESS_REMOTE_READ &&
@@ -264,7 +328,10 @@ static uint64_t reads_n, reads_bytes;
 __attribute__((destructor)) static void say(void)
 {
 	if (getenv("FAKE_VERBS_SAY"))
-		fprintf(stderr, "fake: %" PRIu64 " reads, %" PRIu64 " bytes\n", reads_n, reads_bytes);
+		fprintf(stderr,
+			"fake: %" PRIu64 " reads, %" PRIu64 " bytes\nfake: %" PRIu64
+			" times a key of a region in %" PRIu64 " bytes sent\n",
+			reads_n, reads_bytes, fake_verbs.keys_most, fake_verbs.keys_looked);
 }
 
 static void end_read(struct fake_qp *qp, enum ibv_wc_status status)

@@ -33,6 +33,9 @@ void fake_verbs_reset(void)
 	fake_verbs.devices = 1;
 	fake_verbs.transport = getenv("FAKE_VERBS_IWARP") ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	fake_verbs.inline_max = 64;
+	fake_verbs.reg_most = getenv("FAKE_VERBS_LOCK") ? strtoul(getenv("FAKE_VERBS_LOCK"), NULL, 10) : 0;
+	fake_verbs.windows_loose = getenv("FAKE_VERBS_LOOSE") != NULL;
+	fake_verbs.keys_watched = getenv("FAKE_VERBS_SAY") != NULL;
 	fake_verbs.limits = (struct ibv_device_attr){.fw_ver = "0",
 						     .max_qp = 1000,
 						     .max_qp_wr = RING,

@@ -20,9 +20,14 @@ struct fake_verbs {
 	enum ibv_transport_type transport;
 	int open_error; /* errno of ibv_open_device() and so on; 0: it works */
 	int reg_error, qp_error, cq_error, ah_error, srq_error, mw_error;
-	size_t reg_most;         /* bytes of a region that may be locked; 0: any */
-	_Atomic bool reads_held; /* no read is answered, until this is false again */
-	unsigned inline_max;     /* beyond it queue pairs are refused */
+	_Atomic unsigned reg_refused; /* of the next regions: no memory may be locked */
+	size_t reg_most;              /* bytes of a region that may be locked; 0: any */
+	bool windows_loose;        /* of a window's bounds only those of its region are looked at, as soft-RoCE does */
+	int loose_end;             /* likewise, but beyond this end alone: -1 before, 1 behind */
+	_Atomic bool keys_watched; /* keys of regions are looked for in all that is sent; what of it was looked at: */
+	_Atomic uint64_t keys_seen, keys_most, keys_looked; /* of all; of the one that was seen most; bytes */
+	_Atomic bool reads_held;                            /* no read is answered, until this is false again */
+	unsigned inline_max;                                /* beyond it queue pairs are refused */
 	struct ibv_device_attr limits;
 	struct ibv_port_attr port; /* all ports alike; `state` of the next is taken when asked for */
 	_Atomic int port_state;    /* enum ibv_port_state */

@@ -29,18 +29,38 @@ read_it() { # bytes at least, how many workers
 	awk -v least="$1" -v n="$2" '/fake: [0-9]+ reads, / { for (i = 1; i < NF; i++) if ($i == "reads,") readers += $(i + 1) >= least }
 		END { exit readers != n }' "$dir/out" "$dir/err"
 }
+# None has sent a key of a region of its own. Four bytes are found among millions of random ones now and then, but the
+# same ones hardly twice; a key that leaks would be said with each message that is exposed.
+no_keys() { # how many workers
+	cat "$dir/out" "$dir/err" >"$dir/said"
+	awk -v n="$1" '/fake: [0-9]+ times a key of a region in / {
+			for (i = 1; i < NF; i++) if ($i == "times") told += $(i - 1) <= 2 && $(i + 7) > 10000 }
+		END { exit told != n }' "$dir/said"
+}
 export FAKE_VERBS_SAY=1
 over fake0,gid=2,bulk=16384 2 1 16000000
-[ "$rc" -eq 0 ] && read_it 1000000 2
+[ "$rc" -eq 0 ] && read_it 1000000 2 && no_keys 2
 ok "two workers, larger messages read where they lie" $?
 over fake0,gid=3,bulk=65536,connections=2 4 2 1000000
-[ "$rc" -eq 0 ] && read_it 100000 4
+[ "$rc" -eq 0 ] && read_it 100000 4 && no_keys 4
 ok "four of two shards, of two connections for that" $?
-over fake0,gid=2 2 1 1000000
-[ "$rc" -eq 0 ] && read_it 1 0
-ok "without bulk= nothing is read" $?
+over fake0,gid=2 2 1 16000000
+[ "$rc" -eq 0 ] && read_it 1000000 2 && no_keys 2
+ok "without being asked for, on a device that checks bounds" $?
+over fake0,gid=2,bulk=off 2 1 1000000
+[ "$rc" -eq 0 ] && read_it 100000 0 && no_keys 2
+ok "with bulk=off nothing is read" $?
+FAKE_VERBS_LOCK=4194304 over fake0,gid=2 2 1 1000000
+[ "$rc" -eq 0 ] && read_it 100000 0 && [ "$(cat "$dir/out" "$dir/err" | grep -c 'farcall: verbs: fake0: .*larger messages go by packets')" -eq 2 ]
+ok "memory cannot be locked: by packets, and said once" $?
+FAKE_VERBS_LOOSE=1 over fake0,gid=2 2 1 1000000
+[ "$rc" -eq 0 ] && read_it 100000 0
+ok "nor on a device that does not check bounds" $?
+FAKE_VERBS_LOOSE=1 over fake0,gid=2,bulk=65536 2 1 16000000
+[ "$rc" -eq 0 ] && read_it 1000000 2
+ok "but when it is asked for" $?
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs:fake0,gid=2,bulk=16384 "$farcall" run -n 2 -- "$4"
-[ "$rc" -eq 0 ] && read_it 10000000 1
+[ "$rc" -eq 0 ] && read_it 10000000 1 && no_keys 2
 ok "registered memory, read where it lies" $?
 unset FAKE_VERBS_SAY
 over fake0,gid=2,rc=1,connections=2 6 1 20000
@@ -53,8 +73,12 @@ over fake0,connections=2 6 1 20000
 ok "iWARP, buffers of each connection's own" "$rc"
 unset FAKE_VERBS_IWARP FAKE_VERBS_OWN FAR_LISTEN
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info
-[ "$rc" -eq 0 ] && has out '^ *verbs  *available' && has out 'fake0 port 1 gid 2: 127.0.0.1 (RoCE v2, this host only'
+[ "$rc" -eq 0 ] && has out '^ *verbs  *available' && has out 'fake0 port 1 gid 2: 127.0.0.1 (RoCE v2, this host only' &&
+	has out 'fake0 port 1: bulk=auto is on: messages of 65536 bytes'
 ok "farcall info" $?
+bounded env FAKE_VERBS_LOOSE=1 FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info
+has out 'fake0 port 1: bulk=auto is off: it does not check the bounds of memory windows'
+ok "farcall info, no bulk" $?
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs "$farcall" info --json
 json 'j["auto"] == "verbs" and "fake0 port 1" in j["advice"]["verbs"]'
 ok "farcall info --json" $?

@@ -201,7 +201,7 @@ Test(verbs, advice)
 
 Test(verbs, addresses_that_lead_nowhere)
 {
-	struct verbs_port *p = bench_open(NULL, 1);
+	struct verbs_port *p = bench_open("bulk=off", 1);
 	struct nic_addr addr;
 	struct verbs_blob b, own = p->blob;
 	verbs_port_ops.address(&p->base, &addr);

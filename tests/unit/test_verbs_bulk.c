@@ -231,6 +231,41 @@ Test(verbs_bulk, wakes_who_sleeps)
 
 /* ---- what others may not ---- */
 
+static void say_key(unsigned i, uint32_t peer, struct nic_bulk_key key)
+{
+	struct nic_queue *q = queue_of(i);
+	struct nic_tx tx;
+	uint64_t words[] = {__builtin_bswap64(key.key), __builtin_bswap64(key.addr)};
+	cr_assert_eq(q->ops->tx_reserve(q, peer, sizeof words + 1, &tx), 0);
+	memcpy(tx.body + 1, words, sizeof words); /* wherever the engine may put it */
+	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
+	bench_flush(ports[i]);
+}
+
+/* All that leaves is looked through: what connections say in their set-up, and the keys that are handed out. */
+Test(verbs_bulk, keys_of_regions_stay_here)
+{
+	begin();
+	fake_verbs.keys_watched = true;
+	unsigned a = open_with(BULK), b = open_with(BULK);
+	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h;
+	for (unsigned i = 1; i <= 40; i++) {
+		struct nic_bulk_key key = expose(a, to_b, memory[a] + i, 65536, i, &h);
+		if (i == 1)
+			cr_assert_geq(fake_verbs.keys_looked, sizeof(struct verbs_words), "words of a connection");
+		say_key(a, to_b, key);
+		cr_assert_eq(fake_verbs.keys_seen, 0, "in message %u", i);
+		cr_assert(reads(b, to_a, key, 0, 65536, i));
+		ops()->withdraw(queue_of(a), h);
+		cr_assert(until(&told[a][i].withdrawn, 1));
+	}
+	cr_assert(fake_verbs.keys_looked >= 40 * 17 && fake_verbs.keys_seen == 0);
+	/* Who did it would be seen. */
+	say_key(a, to_b, (struct nic_bulk_key){fake_verbs_region_key(memory[a]), 0});
+	cr_assert_eq(fake_verbs.keys_seen, 1);
+	close_all();
+}
+
 Test(verbs_bulk, nothing_after_it_was_withdrawn)
 {
 	begin();
@@ -311,7 +346,7 @@ Test(verbs_bulk, only_what_was_handed_out)
 Test(verbs_bulk, who_has_none)
 {
 	begin();
-	unsigned a = open_with(BULK), b = open_with("fake0,gid=2");
+	unsigned a = open_with(BULK), b = open_with("fake0,gid=2,bulk=off");
 	struct nic_bulk_key key;
 	uint32_t to_b = bench_place(ports[a], ports[b], 0), h;
 	cr_assert_null(queue_of(b)->ops->bulk);

@@ -51,7 +51,7 @@ static void is_repaired(unsigned queue)
 Test(verbs_queue, small_ones_inline_some_signalled_all_in_one_post)
 {
 	uint64_t got[32];
-	open_self("mtu=1100");
+	open_self("mtu=1100,bulk=off");
 	for (uint64_t i = 0; i < 10; i++)
 		cr_assert_eq(bench_commit(p, self, i, i < 5 ? fake_verbs.inline_max : fake_verbs.inline_max + 1, 0), 0);
 	cr_assert(fake_verbs.sent == 0 && fake_verbs.posts == 0);
