@@ -197,14 +197,15 @@ enum link_state {
 
 /** Orders to the shard. */
 enum link_due {
-	LINK_DUE_OPEN = 1,   /* `way` is there */
-	LINK_DUE_MOVE = 2,   /* `way` is another one */
-	LINK_DUE_SETUP = 4,  /* setup->packet is to be sent */
-	LINK_DUE_START = 8,  /* the connection is there; what both need is filled in */
-	LINK_DUE_ACK = 16,   /* say something */
-	LINK_DUE_DEAD = 32,  /* the other side has ended it, as another queue heard */
-	LINK_DUE_CLOSE = 64, /* say BYE, and let go of it */
-	LINK_DUE_WAY = 128   /* a side has its lower_peer */
+	LINK_DUE_OPEN = 1,    /* `way` is there */
+	LINK_DUE_MOVE = 2,    /* `way` is another one */
+	LINK_DUE_SETUP = 4,   /* setup->packet is to be sent */
+	LINK_DUE_START = 8,   /* the connection is there; what both need is filled in */
+	LINK_DUE_ACK = 16,    /* say something */
+	LINK_DUE_DEAD = 32,   /* the other side has ended it, as another queue heard */
+	LINK_DUE_CLOSE = 64,  /* say BYE, and let go of it */
+	LINK_DUE_WAY = 128,   /* a side has its lower_peer, or another one */
+	LINK_DUE_ASTRAY = 256 /* << k, k from 1 on: their question about their way k came to another queue */
 };
 
 /** News from the shard. */
@@ -213,7 +214,8 @@ enum link_news {
 	LINK_NEWS_MOVED = 2,     /* way_old is not used any more */
 	LINK_NEWS_DOWN = 4,      /* `why` */
 	LINK_NEWS_CLOSED = 8,    /* nothing of it is touched by the shard any more */
-	LINK_NEWS_WAY = 16       /* `way_taken` */
+	LINK_NEWS_WAY = 16,      /* `way_taken` */
+	LINK_NEWS_SIDE = 32      /* the shard `held` another place of a side before */
 };
 
 /** A way to a peer, as the shard knows it (link_way.c): a place of the driver below a queue. Number 0 is the
@@ -221,7 +223,7 @@ enum link_news {
 struct link_way {
 	struct link_queue *via;
 	uint32_t lower_peer;
-	bool attached;
+	bool attached, probed;
 };
 
 /** The same as the control core knows it. */
@@ -230,7 +232,10 @@ struct link_side {
 	struct link_port *port; /* NULL: there is none */
 	uint32_t number;        /* the caller's */
 	bool pending;           /* connect() of the driver below `port` is under way */
+	uint32_t path, old;     /* of lower_peer; the place of the path before, until the shard holds it no more */
+	struct nic_addr addr;   /* for the driver below `port` */
 	_Atomic uint32_t lower_peer;
+	_Atomic uint32_t held; /* the shard's: the lower_peer that it uses */
 };
 
 /** All of them; made with the first beside its own, there until the connection's end. */

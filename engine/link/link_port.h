@@ -395,12 +395,20 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 
 /** The control core: a place below a sibling's port, or none, was made for it. */
 void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev);
+/** The control core: a question about way `k` came to another queue: its next path. */
+void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k);
+/** The control core: the shard holds other places than before. */
+void link_sides_moved(struct link_peer *peer);
 /** The control core: lets go of them. */
 void link_sides_drop(struct link_peer *peer);
 bool link_sides_pending(const struct link_peer *peer);
 /** close(): nobody has a way through this port any more. */
 void link_part(struct link_port *p);
 void link_ways_attach(struct link_queue *q, struct link_peer *p);
+/** Do the ways lead to its queue there? Once for each path of them, where there are several queues. */
+void link_ways_probe(struct link_peer *p);
+/** Tells of the questions that LINK_DUE_ASTRAY is about. */
+void link_way_astray(struct link_peer *p, uint32_t due);
 void link_ways_detach(struct link_queue *q, struct link_peer *p);
 /** Not all of the peer's packets go by its own way, or may not. */
 void link_abroad(struct link_queue *q, struct link_peer *p, bool is);

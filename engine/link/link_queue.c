@@ -55,7 +55,7 @@ static void peer_move(struct link_queue *q, struct link_peer *p)
 		q->ops->detach(q->lower, own);
 		bool attached = q->ops->attach(q->lower, p->way) == 0;
 		if (p->ways)
-			p->ways->way[0] = (struct link_way){q, p->way, attached};
+			p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->way, .attached = attached};
 		if (p->taken == 0) {
 			p->lower_peer = p->way;
 			p->opened = attached;
@@ -204,6 +204,8 @@ static void order_serve(struct link_queue *q, struct link_peer *p, uint32_t due)
 		peer_setup(q, p);
 	if (due & LINK_DUE_WAY && p->started)
 		link_ways_attach(q, p);
+	if (due / LINK_DUE_ASTRAY && p->started && !p->dead)
+		link_way_astray(p, due);
 	if (due & LINK_DUE_ACK && p->started && !p->loop && !p->dead)
 		link_ack_soon(q, p);
 	if (due & LINK_DUE_DEAD && p->started)

@@ -148,6 +148,7 @@ static void confirm(struct link_queue *q, struct link_peer *p)
 	p->confirmed = true;
 	p->special = p->taken != 0;
 	link_news_post(q, p, LINK_NEWS_CONFIRMED);
+	link_ways_probe(p); /* after it: see there */
 	link_backlog_add(q, p);
 }
 
@@ -350,7 +351,7 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 {
 	struct link_peer *p = peer_of(q, h);
 	if (!p) {
-		if (h->kind == WIRE_PING || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
+		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
 			link_mail_on(q, lp);
 		else
 			counter_bump(&q->unknown);
@@ -360,6 +361,8 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 		link_take_ping(q, p, via, lp);
 	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
 		link_take_end(q, p, h);
+	} else if (h->kind == WIRE_WRONG_QUEUE) {
+		link_mail_on(q, lp);
 	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
 		counter_bump(&q->unknown);
 	} else if (p->dead || p->detached) {

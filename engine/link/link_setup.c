@@ -335,6 +335,8 @@ static void on_no(struct link_port *p, const struct wire_head *h, int error, uin
 		link_failed(p, peer, error);
 	else if (h->kind == WIRE_WRONG_QUEUE && setting_up)
 		way_next(p, peer, path, now);
+	else if (h->kind == WIRE_WRONG_QUEUE && peer->state == LINK_UP && path > 1 && path <= 1 + FAR_LINK_WAYS_MAX)
+		link_side_astray(p, peer, path - 1);
 	else if ((h->kind == WIRE_RESET || h->kind == WIRE_BYE) && peer->state == LINK_UP)
 		/* At another queue than its own. */
 		link_peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
@@ -343,7 +345,8 @@ static void on_no(struct link_port *p, const struct wire_head *h, int error, uin
 }
 
 /* To another queue than its own, or of no connection that the queue serves. What comes to another queue is not
- * answered: messages do, too, and are lost there, so that the sender must not take the connection for alive. */
+ * answered: messages do, too, and are lost there, so that the sender must not take the connection for alive. Of a way
+ * beside its own the sender is told, and looks for another path. */
 static void on_ping(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
 		    uint64_t now)
 {
@@ -352,6 +355,8 @@ static void on_ping(struct link_port *p, unsigned queue, const struct wire_head 
 		answer_no(p, queue, w, true, -ESTALE, now);
 	else if (peer->state == LINK_UP && queue == peer->owner)
 		link_order(peer, LINK_DUE_ACK);
+	else if (peer->state == LINK_UP && w->path > 1 && w->path <= 1 + FAR_LINK_WAYS_MAX)
+		link_order(peer, (uint32_t)LINK_DUE_ASTRAY << (w->path - 1));
 	else
 		counter_bump(queue == peer->owner ? &p->repeated_n : &p->unknown_n);
 }
@@ -438,6 +443,8 @@ static void news_take(struct link_port *p, struct link_peer *peer)
 	uint32_t news = atomic_exchange_explicit(&peer->news, 0, memory_order_acquire);
 	if (news & LINK_NEWS_MOVED)
 		link_way_drop(p, &peer->way_old);
+	if (news & LINK_NEWS_SIDE)
+		link_sides_moved(peer);
 	if (news & LINK_NEWS_CONFIRMED)
 		link_setup_end(p, peer);
 	if (news & LINK_NEWS_WAY && peer->state == LINK_UP)

@@ -28,22 +28,38 @@ void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 	q->abroad_n += is ? 1u : UINT32_MAX;
 }
 
+/* The place of way k, or that of its next path. */
+static void way_hold(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t lower)
+{
+	struct link_way *w = &p->ways->way[k];
+	struct link_queue *via = p->ways->side[k].port->queues[q->index];
+	if (w->attached)
+		w->via->ops->detach(w->via->lower, w->lower_peer);
+	*w = (struct link_way){.via = via, .lower_peer = lower, .attached = via->ops->attach(via->lower, lower) == 0};
+	p->others = (uint8_t)((p->others & ~(1u << k)) | (unsigned)w->attached << k);
+	if (p->taken == k)
+		p->lower_peer = lower;
+	/* Pairs with link_sides_moved(). */
+	atomic_store_explicit(&p->ways->side[k].held, lower, memory_order_release);
+	if (LINK_ID_QUEUES(p->id_there) > 1)
+		link_news_post(q, p, LINK_NEWS_SIDE);
+}
+
 void link_ways_attach(struct link_queue *q, struct link_peer *p)
 {
 	if (!p->ways) {
 		p->ways = p->sides; /* an order has told of it: seen as it was made */
-		p->ways->way[0] = (struct link_way){q, p->lower_peer, p->opened};
+		p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->lower_peer, .attached = p->opened};
 	}
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
 		/* Pairs with link_side_event(). */
 		uint32_t lower = atomic_load_explicit(&p->ways->side[k].lower_peer, memory_order_acquire);
 		struct link_way *w = &p->ways->way[k];
-		if (lower == NIC_PEER_NONE || w->attached)
+		if (lower == NIC_PEER_NONE || (w->attached && w->lower_peer == lower))
 			continue;
-		struct link_queue *via = p->ways->side[k].port->queues[q->index];
-		*w = (struct link_way){via, lower, via->ops->attach(via->lower, lower) == 0};
-		p->others |= (uint8_t)((unsigned)w->attached << k);
+		way_hold(q, p, k, lower);
 	}
+	link_ways_probe(p);
 }
 
 void link_ways_detach(struct link_queue *q, struct link_peer *p)
@@ -89,6 +105,33 @@ static void send_ask(struct link_peer *p, unsigned k)
 	way_used(p);
 }
 
+void link_ways_probe(struct link_peer *p)
+{
+	/* Until it is confirmed, WRONG_QUEUE is about the set-up. */
+	if (!p->ways || !p->confirmed || p->dead || LINK_ID_QUEUES(p->id_there) == 1)
+		return;
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->ways->way[k];
+		if (!w->attached || w->probed)
+			continue;
+		send_ask(p, k);
+		w->probed = true;
+		/* The answer is no sign that the present one fails. */
+		p->ways->ask_at = clock_now(p->queue->clock) + FAR_LINK_ASK_NS;
+	}
+}
+
+void link_way_astray(struct link_peer *p, uint32_t due)
+{
+	uint8_t bytes[LINK_HEAD + sizeof(struct wire_no)];
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
+		if (due / LINK_DUE_ASTRAY >> k & 1)
+			link_send_raw(p, bytes,
+				      link_no_write(bytes, WIRE_WRONG_QUEUE, p->id_there, p->token_there, -EXDEV, k + 1,
+						    p->via->crc));
+	way_used(p);
+}
+
 static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t path)
 {
 	way_use(p, k);
@@ -109,7 +152,7 @@ static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
 void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
 	struct link_ways *ways = p->ways;
-	if (p->asked || p->dead || !ways)
+	if (p->asked || p->dead || !ways || !p->confirmed)
 		return;
 	p->answered = 0;
 	ways->decide_at = now + answer_ns(p, now);
@@ -238,13 +281,33 @@ void link_join(struct nic_port *const ports[], unsigned n)
 	}
 }
 
+static void side_init(struct link_side *side)
+{
+	side->old = NIC_PEER_NONE;
+	atomic_init(&side->lower_peer, NIC_PEER_NONE);
+	atomic_init(&side->held, NIC_PEER_NONE);
+}
+
+/* A place by the side's path. */
+static int side_connect(struct link_side *side, uint64_t now, struct nic_err *err)
+{
+	struct nic_port *lower = side->port->lower;
+	side->pending = true;
+	int error = lower->ops->connect(lower, side->peer->owner, &side->addr,
+					NIC_ROUTE((uint32_t)side->peer->their_queue, side->path), NULL, 0,
+					now + FAR_LINK_HALF_OPEN_NS, side, err);
+	if (error)
+		side->pending = false;
+	return error;
+}
+
 static bool sides_make(struct link_peer *peer)
 {
 	if (peer->sides)
 		return true;
 	peer->sides = calloc(1, sizeof *peer->sides);
 	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
-		atomic_init(&peer->sides->side[k].lower_peer, NIC_PEER_NONE);
+		side_init(&peer->sides->side[k]);
 	return peer->sides != NULL;
 }
 
@@ -276,29 +339,56 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 	side->peer = peer;
 	side->port = via;
 	side->number = name;
-	side->pending = true;
-	uint32_t there = peer->their_queue;
-	int error = via->lower->ops->connect(via->lower, peer->owner, &lower, NIC_ROUTE(there, 0), NULL, 0,
-					     clock_now(p->config.clock) + FAR_LINK_HALF_OPEN_NS, side, err);
-	if (error) {
-		side->pending = false;
+	side->addr = lower;
+	side->path = 0;
+	int error = side_connect(side, clock_now(p->config.clock), err);
+	if (error)
 		side->port = NULL;
-	}
 	return error;
+}
+
+void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k)
+{
+	struct link_side *side = peer->sides ? &peer->sides->side[k] : NULL;
+	struct nic_err err = {""};
+	/* What an earlier path is told, and that of one that is being replaced, costs a path at most. */
+	if (!side || !side->port || side->pending || side->old != NIC_PEER_NONE ||
+	    atomic_load_explicit(&side->lower_peer, memory_order_relaxed) == NIC_PEER_NONE ||
+	    side->path + 1 >= FAR_LINK_PATHS_MAX)
+		return;
+	side->path++;
+	side_connect(side, p->now, &err); /* an error: the way stays as useless as it is */
+}
+
+void link_sides_moved(struct link_peer *peer)
+{
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_side *side = &peer->sides->side[k];
+		/* Pairs with way_hold(). */
+		if (side->old == NIC_PEER_NONE || !side->port ||
+		    atomic_load_explicit(&side->held, memory_order_acquire) !=
+			    atomic_load_explicit(&side->lower_peer, memory_order_relaxed))
+			continue;
+		side->port->lower->ops->drop(side->port->lower, side->old);
+		side->old = NIC_PEER_NONE;
+	}
 }
 
 void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev)
 {
 	struct link_peer *peer = side->peer;
+	uint32_t before = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
 	side->pending = false;
 	if (peer->state == LINK_CLOSING || ev->type != NIC_EVENT_UP) {
 		if (ev->type == NIC_EVENT_UP)
 			via->lower->ops->drop(via->lower, ev->peer);
-		side->port = NULL;
+		if (before == NIC_PEER_NONE)
+			side->port = NULL;
 		if (peer->state == LINK_CLOSING)
 			link_peer_let_go(peer->queue->port, peer);
 		return;
 	}
+	side->old = before;
 	/* Pairs with link_ways_attach(). */
 	atomic_store_explicit(&side->lower_peer, ev->peer, memory_order_release);
 	link_order(peer, LINK_DUE_WAY);
@@ -315,8 +405,11 @@ bool link_sides_pending(const struct link_peer *peer)
 static void side_drop(struct link_side *side)
 {
 	uint32_t lower = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
-	if (side->port && !side->pending && lower != NIC_PEER_NONE)
+	if (side->port && lower != NIC_PEER_NONE)
 		side->port->lower->ops->drop(side->port->lower, lower);
+	if (side->port && side->old != NIC_PEER_NONE)
+		side->port->lower->ops->drop(side->port->lower, side->old);
+	side->old = NIC_PEER_NONE;
 	side->port = NULL;
 	side->pending = false;
 	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);

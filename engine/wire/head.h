@@ -135,7 +135,7 @@ enum wire_kind {
 	WIRE_HELLO,       /* asks for a connection; body: struct wire_words; its token is 0 */
 	WIRE_WELCOME,     /* it is there; body: struct wire_words */
 	WIRE_REFUSED,     /* it is not; body: struct wire_no */
-	WIRE_WRONG_QUEUE, /* HELLO or WELCOME came to another queue; body: struct wire_no */
+	WIRE_WRONG_QUEUE, /* HELLO, WELCOME or PING came to another queue; body: struct wire_no */
 	WIRE_RESET,       /* there is no such connection; body: struct wire_no */
 	WIRE_BYE          /* the connection ends */
 };
@@ -249,7 +249,7 @@ static_assert(sizeof(struct wire_words) == 32, "");
 
 struct wire_no {
 	be32 error; /* errno of Linux; 0: none */
-	be32 path;  /* WRONG_QUEUE: that it came by */
+	be32 path;  /* WRONG_QUEUE: that it came by, or `path` of the PING */
 };
 static_assert(sizeof(struct wire_no) == 8, "");
 

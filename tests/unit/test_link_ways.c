@@ -451,6 +451,55 @@ Test(link_ways, a_port_closes_while_a_way_is_being_made)
 	end_close(0);
 }
 
+/* ---- queues that a hash chooses ---- */
+
+/* Each path of the fabric leads to another queue than the one that is named, or to it: by chance. */
+static void open_hashed(unsigned queues)
+{
+	bench.fabric.hash = true;
+	for (unsigned e = 0; e < 4; e++)
+		end_open(e, queues);
+	join(0, 2);
+	join(1, 3);
+	bench_pair(0, 1, &net.at_0, &net.at_1);
+}
+
+/* A question that comes to another shard's queue ends nothing: the connection is known there, by its token. */
+Test(link_ways, a_question_at_another_queue_ends_nothing)
+{
+	open_hashed(2);
+	cr_assert_eq(add_way(0, net.at_0, 2, 3), 0);
+	turns(4);
+	struct nic_stats s;
+	for (unsigned k = 0; k < 20; k++) {
+		struct link_queue *q = (struct link_queue *)bench.ends[0].q;
+		q->now = 0;
+		link_way_ask(q, q->port->peers[net.at_0], bench.now);
+		turns(200);
+	}
+	all_alive();
+	bench.ends[3].port->ops->stats(bench.ends[3].port, &s);
+	cr_assert_eq(s.link_refused, 0, "nobody is told that there is no such connection");
+	cr_assert(both_ways(50, small, 1000, NULL));
+	cr_assert(is_at(0, 0) && is_at(1, 1));
+}
+
+/* The ways lead to the connection's queue, there and back, whichever path that takes. */
+Test(link_ways, ways_find_their_queue)
+{
+	for (unsigned queues = 2; queues <= DGRAM_QUEUES; queues++) {
+		open_hashed(queues);
+		cr_assert_eq(add_way(0, net.at_0, 2, 3), 0);
+		cr_assert_eq(add_way(1, net.at_1, 3, 2), 0);
+		turns(60);
+		cr_assert(both_ways(200, small, 3000, cut_at_50), "%u queues", queues);
+		all_alive();
+		cr_assert(is_at(0, 2) && is_at(1, 3), "%u queues", queues);
+		cut(OWN, false);
+		bench_fini();
+	}
+}
+
 /* ---- who lies ---- */
 
 static void inject(unsigned to, enum wire_kind kind, uint64_t id, uint64_t token, uint32_t offset)

@@ -23,7 +23,7 @@ contract() {
 	# shellcheck disable=SC2034 # guest.sh's
 	guard_s=800
 	# siw holds root, too, to what may be locked.
-	bounded prlimit --memlock=unlimited "$VM_BUILD/tests/nic/nic_conformance" --driver verbs --open
+	bounded prlimit --memlock=unlimited "$VM_BUILD/tests/nic/nic_conformance" --slow 6 --driver verbs --open
 	did "conformance"
 	log "$(tail -n 1 "$dir/out")"
 	cp "$dir/out" "$VM_RUN/conformance"
