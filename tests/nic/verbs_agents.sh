@@ -37,15 +37,24 @@ no_keys() { # how many workers
 			for (i = 1; i < NF; i++) if ($i == "times") told += $(i - 1) <= 2 && $(i + 7) > 10000 }
 		END { exit told != n }' "$dir/said"
 }
+# The first messages go by packets, while the connection is made: who gets no time for that may have sent the last one
+# by then, and tries again.
+reading() { # bytes at least, arguments of over()
+	least=$1
+	shift
+	for _ in 1 2 3 4 5 6 7 8; do
+		over "$@"
+		[ "$rc" -eq 0 ] && no_keys "$2" || return 1
+		! read_it "$least" "$2" || return 0
+	done
+	return 1
+}
 export FAKE_VERBS_SAY=1
-over fake0,gid=2,bulk=16384 2 1 16000000
-[ "$rc" -eq 0 ] && read_it 1000000 2 && no_keys 2
+reading 1000000 fake0,gid=2,bulk=16384 2 1 16000000
 ok "two workers, larger messages read where they lie" $?
-over fake0,gid=3,bulk=65536,connections=2 4 2 1000000
-[ "$rc" -eq 0 ] && read_it 100000 4 && no_keys 4
+reading 100000 fake0,gid=3,bulk=65536,connections=2 4 2 1000000
 ok "four of two shards, of two connections for that" $?
-over fake0,gid=2 2 1 16000000
-[ "$rc" -eq 0 ] && read_it 1000000 2 && no_keys 2
+reading 1000000 fake0,gid=2 2 1 16000000
 ok "without being asked for, on a device that checks bounds" $?
 over fake0,gid=2,bulk=off 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0 && no_keys 2
@@ -56,8 +65,7 @@ ok "memory cannot be locked: by packets, and said once" $?
 FAKE_VERBS_LOOSE=1 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0
 ok "nor on a device that does not check bounds" $?
-FAKE_VERBS_LOOSE=1 over fake0,gid=2,bulk=65536 2 1 16000000
-[ "$rc" -eq 0 ] && read_it 1000000 2
+FAKE_VERBS_LOOSE=1 reading 1000000 fake0,gid=2,bulk=65536 2 1 16000000
 ok "but when it is asked for" $?
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs:fake0,gid=2,bulk=16384 "$farcall" run -n 2 -- "$4"
 [ "$rc" -eq 0 ] && read_it 10000000 1 && no_keys 2
