@@ -182,7 +182,7 @@ bool large_copy_one(struct shard *s, struct large_peer *p);
 /** Lanes that wait for memory, requests that wait for their session. */
 unsigned large_admit(struct shard *s, struct large_peer *p);
 /** nic_place_fn of the session's queue: its fragments go where their message is put together. */
-bool large_place(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out);
+bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out);
 /** A request that is arriving, or waits for its session: cancelled. */
 bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen);
 /** A reply that is arriving is not wanted any more. */

@@ -339,11 +339,10 @@ static bool put(struct shard *s, struct large_peer *p, const struct large_held *
 
 /* Memory of ours alone, that is there as long as who writes to it has a reference. Each byte is given a place once, and
  * the fragments that were must all come up before the message does: so nothing writes to one that was handed on. */
-bool large_place(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out)
+bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out)
 {
 	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
 	uint64_t offset = head_time(h);
-	(void)s;
 	if (!l || !l->open || l->life != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
 	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
 		return false;

@@ -35,7 +35,7 @@ static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, s
 	struct shm_head h;
 	memcpy(&h, head, sizeof h);
 	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_large &&
-	       large_place(sq->shard, se->large, &h, len, out);
+	       large_place(se->large, &h, len, out);
 }
 
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)

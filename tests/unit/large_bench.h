@@ -14,11 +14,13 @@
 enum { WHOLE = 64, TOTAL = 5000 };
 
 static uint8_t bytes[TOTAL];
+static int released;
 
 static inline void setup(void)
 {
 	shard_setup();
 	shard->sessions[PEER].whole_max = WHOLE;
+	released = 0;
 	for (unsigned i = 0; i < TOTAL; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
 }
@@ -34,6 +36,29 @@ static inline void teardown(void)
 	cr_assert(!p || !p->posts);
 	cr_assert_eq(atomic_load(&shard->posts_queued[PEER]), 0u);
 	shard_teardown();
+}
+
+static inline void on_release(void *user)
+{
+	(void)user;
+	released++;
+}
+
+/* Calls with a message of its own, which is the call's from then on. */
+static inline int call_with(struct result *r, uint64_t timeout, struct large_out *o)
+{
+	struct call_start start = {.worker = PEER,
+				   .fn = MSG_ECHO,
+				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
+				   .left = timeout,
+				   .done = take_result,
+				   .user = r,
+				   .len = o->total,
+				   .ready = o->self};
+	memset(r, 0, sizeof *r);
+	int error = shard_call(shard, &start);
+	large_out_unref(o);
+	return error;
 }
 
 /* ---- the peer's packets ---- */

@@ -3,24 +3,16 @@
 #include "large_bench.h"
 
 static uint8_t got[TOTAL];
-static int released;
 
 static void setup_out(void)
 {
 	setup();
 	memset(got, 0, sizeof got);
-	released = 0;
 }
 
 TestSuite(shard_large, .init = setup_out, .fini = teardown);
 
 /* ---- sending ---- */
-
-static void on_release(void *user)
-{
-	(void)user;
-	released++;
-}
 
 static struct large_out *message(size_t len)
 {
@@ -37,19 +29,7 @@ static struct large_out *message(size_t len)
 
 static int call_large(struct result *r, uint64_t timeout, size_t len)
 {
-	struct large_out *o = message(len);
-	struct call_start start = {.worker = PEER,
-				   .fn = MSG_ECHO,
-				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
-				   .left = timeout,
-				   .done = take_result,
-				   .user = r,
-				   .len = len,
-				   .ready = o->self};
-	memset(r, 0, sizeof *r);
-	int error = shard_call(shard, &start);
-	large_out_unref(o);
-	return error;
+	return call_with(r, timeout, message(len));
 }
 
 static struct shm_head announced(struct head_large *body)

@@ -6,7 +6,6 @@
 enum { BIG = 1 << 20, HEADER = 100 };
 
 static uint8_t big[BIG + 2 * HEADER];
-static int released;
 
 static void setup_lend(void)
 {
@@ -14,7 +13,6 @@ static void setup_lend(void)
 	fake_queue_lends(queue);
 	for (unsigned i = 0; i < sizeof big; i++)
 		big[i] = (uint8_t)(i * 5 + i / 256);
-	released = 0;
 }
 
 static void teardown_lend(void)
@@ -27,12 +25,6 @@ static void teardown_lend(void)
 }
 
 TestSuite(shard_lend, .init = setup_lend, .fini = teardown_lend);
-
-static void on_release(void *user)
-{
-	(void)user;
-	released++;
-}
 
 /* ---- sending ---- */
 
@@ -63,17 +55,7 @@ static struct large_out *copied(void)
 
 static void send(struct result *r, struct large_out *o, uint64_t timeout)
 {
-	struct call_start start = {.worker = PEER,
-				   .fn = MSG_ECHO,
-				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : now_ns + timeout,
-				   .left = timeout,
-				   .done = take_result,
-				   .user = r,
-				   .len = o->total,
-				   .ready = o->self};
-	memset(r, 0, sizeof *r);
-	cr_assert_eq(shard_call(shard, &start), 0);
-	large_out_unref(o);
+	cr_assert_eq(call_with(r, timeout, o), 0);
 	passes(2);
 }
 
