@@ -23,6 +23,17 @@ static void run(const char *command)
 	cr_assert_eq(rc, 0, "%s: status %d", command, rc);
 }
 
+/* A worker of the kernel makes a new IPv6 address reachable: until then what is sent to it leaves by the cable. */
+static void wait_local(const char *ip)
+{
+	char command[160];
+	snprintf(command, sizeof command, "ip -6 route show table local dev far0 | grep -q '^local %s '", ip);
+	for (unsigned i = 0; system(command) != 0; i++) {
+		cr_assert_lt(i, 20000, "the kernel takes nothing for %s", ip);
+		usleep(1000);
+	}
+}
+
 static void setup(void)
 {
 	/* A process with threads, as Criterion's are, cannot become root of a user namespace of its own. */
@@ -34,6 +45,8 @@ static void setup(void)
 	run("ip addr add 10.77.1.5/24 dev far0; ip addr add fd77::5/64 dev far0 nodad");
 	run("ip link set far0 up; ip link set far1 up; ip link set lo up");
 	run("ip -6 addr add fe80::7/64 dev far0 nodad; ip addr add 10.88.0.1/16 dev far0");
+	wait_local("fd77::5");
+	wait_local("fe80::7");
 }
 
 static struct host_iface read_far0(void)
