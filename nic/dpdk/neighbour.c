@@ -16,8 +16,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Of narrow ways, looked at in one step: each may be compared with all places. A router says it again. */
-#define NARROW_A_STEP 16u
+/* Of each queue in one step, so that a flood of questions does not hold the control core: one about a narrow way may be
+ * compared with all places. */
+#define FRAMES_A_STEP 8u
 
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 {
@@ -46,6 +47,14 @@ int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
 		       : 0;
 }
 
+/* The control core has something to look at. One write for all that comes before it does. Partner: the exchange in
+ * take(). */
+static void tell(const struct dpdk_queue *q)
+{
+	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
+		eventfd_write(q->port->event_fd, 1);
+}
+
 void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len)
 {
 	struct aside_ring *in = &q->aside->in;
@@ -58,9 +67,7 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 	to->len = len;
 	memcpy(to->bytes, frame, len);
 	aside_put(in);
-	/* One write for all that comes before it is looked at. Partner: the exchange in dpdk_neighbour_step(). */
-	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
-		eventfd_write(q->port->event_fd, 1);
+	tell(q);
 }
 
 /* ---- the control core ---- */
@@ -74,13 +81,12 @@ static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct a
 }
 
 /* Of a packet on one of our ways, or somebody made it up. All ways to that address lead by the same router. */
-static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f, unsigned *left)
+static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f)
 {
 	struct narrow_news news;
 	unsigned i = 0;
-	if (!*left || !narrow_read(&q->me, f->bytes, f->len, &news))
+	if (!narrow_read(&q->me, f->bytes, f->len, &news))
 		return;
-	--*left;
 	while (i < DPDK_PLACES_MAX && !(p->places[i] && narrow_is_of(&news, &p->places[i]->path)))
 		i++;
 	for (unsigned k = 0; k < DPDK_PLACES_MAX && i < DPDK_PLACES_MAX; k++) {
@@ -94,14 +100,14 @@ static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const s
 /* What a queue has put aside. */
 static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
 {
-	unsigned narrow_left = NARROW_A_STEP;
+	unsigned left = FRAMES_A_STEP;
 	const struct aside_frame *asked;
 	struct aside_frame *to;
 	bool any = false;
 	atomic_exchange_explicit(&q->aside->told, 0, memory_order_acq_rel);
-	while ((asked = aside_next(&q->aside->in))) {
+	for (; left > 0 && (asked = aside_next(&q->aside->in)); left--) {
 		hear(p, q, asked, now);
-		hear_narrow(p, q, asked, &narrow_left);
+		hear_narrow(p, q, asked);
 		if (q->answers && (to = aside_room(&q->aside->out)) &&
 		    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
 			aside_put(&q->aside->out);
@@ -111,6 +117,8 @@ static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
 	}
 	if (any)
 		host_wake_signal(&q->wake);
+	if (aside_next(&q->aside->in))
+		tell(q);
 }
 
 static void ask(struct dpdk_port *p, const struct hop *h, bool all)
