@@ -84,17 +84,17 @@ int verbs_cannot_cm(const char *device, int error, struct nic_err *err)
 		device, strerror(error ? error : EIO));
 }
 
-int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, struct nic_err *err)
+int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, const char *less, struct nic_err *err)
 {
 	struct rlimit limit;
 	bool known = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 	if (known && (error == ENOMEM || error == EAGAIN || error == EPERM))
 		return verbs_error(err, -ENOMEM,
-				   "verbs: %s: locking %zu KiB of the %zu that a port of this size needs failed; "
+				   "verbs: %s: locking %zu KiB of the %zu that are needed failed; "
 				   "RLIMIT_MEMLOCK is %llu KiB: raise it (ulimit -l %zu or more, LimitMEMLOCK= of a "
-				   "unit, docker --ulimit memlock=), or say a smaller rx_slots=",
+				   "unit, docker --ulimit memlock=), or %s",
 				   device, bytes / 1024, all / 1024, (unsigned long long)limit.rlim_cur / 1024,
-				   all / 1024 * 2);
+				   all / 1024 * 2, less);
 	return verbs_error(err, -error, "verbs: %s: registering %zu KiB of memory failed: %s", device, bytes / 1024,
 			   strerror(error));
 }

@@ -64,7 +64,8 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 	errno = 0;
 	mem->mr = ibv_reg_mr(p->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	if (!mem->mr)
-		return verbs_cannot_lock(p->on.device, bytes, bytes, errno ? errno : ENOMEM, err);
+		return verbs_cannot_lock(p->on.device, bytes, bytes, errno ? errno : ENOMEM,
+					 "say bulk=off: all goes by packets then", err);
 	atomic_store_explicit(&mem->base, (uintptr_t)base, memory_order_relaxed);
 	atomic_store_explicit(&mem->end, (uintptr_t)base + bytes, memory_order_relaxed);
 	/* Pairs with take(). */

@@ -315,8 +315,8 @@ void verbs_advice(char *out, size_t cap);
 int verbs_no_devices(struct nic_err *err);
 /** ibv_open_device() failed with `error`. */
 int verbs_cannot_open(const char *device, const char *node, int error, struct nic_err *err);
-/** `bytes` cannot be registered; `all` are what the port needs. */
-int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, struct nic_err *err);
+/** `bytes` cannot be registered; `all` are what is needed; what would need `less` is added to what helps. */
+int verbs_cannot_lock(const char *device, size_t bytes, size_t all, int error, const char *less, struct nic_err *err);
 
 /** rdma_cm cannot be used: `error`; 0: it does not say why. */
 int verbs_cannot_cm(const char *device, int error, struct nic_err *err);

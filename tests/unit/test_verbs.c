@@ -152,7 +152,7 @@ static void cannot_open(const char *text, int error, const char *why, const char
 Test(verbs, open_refused)
 {
 	fake_verbs.reg_error = ENOMEM;
-	cannot_open(NULL, -ENOMEM, "RLIMIT_MEMLOCK is", "ulimit -l");
+	cannot_open(NULL, -ENOMEM, "RLIMIT_MEMLOCK is", "smaller rx_slots=");
 	fake_verbs.reg_error = EFAULT;
 	cannot_open(NULL, -EFAULT, "registering", "Bad address");
 	fake_verbs.qp_error = ENOSPC;
@@ -169,7 +169,7 @@ Test(verbs, open_refused)
 
 Test(verbs, memory_limit_text_names_what_is_needed)
 {
-	verbs_cannot_lock("rxe0", 1 << 20, 4 << 20, ENOMEM, &err);
+	verbs_cannot_lock("rxe0", 1 << 20, 4 << 20, ENOMEM, "say a smaller rx_slots=", &err);
 	cr_assert(strstr(err.text, "1024 KiB of the 4096"), "%s", err.text);
 }
 

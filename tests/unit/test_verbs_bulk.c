@@ -479,7 +479,8 @@ Test(verbs_bulk, memory_that_cannot_be_registered)
 	cr_assert_eq(error, -ENOMEM);
 	cr_assert(strstr(ports[a]->mems->why.text, "ulimit -l"), "%s", ports[a]->mems->why.text);
 	cr_assert_eq(verbs_port_ops.mem_register(&ports[a]->base, memory[a], (size_t)2 * BYTES, &err), -ENOMEM);
-	cr_assert(strstr(err.text, "ulimit -l"));
+	cr_assert(strstr(err.text, "ulimit -l") && strstr(err.text, "bulk=off") && !strstr(err.text, "rx_slots"), "%s",
+		  err.text);
 	fake_verbs.reg_most = 0;
 	error = -ENOMEM;
 	for (unsigned n = 0; n < PATIENCE && error; n++) {
