@@ -185,7 +185,7 @@ static void bad_options(void)
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct far_agent *a;
-		CHECK_STATUS(far_init_rpc("w", 0, 1, &bad[i].opts, &a, &err), FAR_INVALID, &err);
+		CHECK_STATUS(check_init("w", 0, 1, &bad[i].opts, &a, &err), FAR_INVALID, &err);
 		CHECK_TEXT(&err, bad[i].names);
 	}
 	const struct far_function no_kind = {"t::none() -> none", FAR_KIND_NONE, left, NULL},

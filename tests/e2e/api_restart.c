@@ -238,7 +238,7 @@ static int contender(int rank)
 	struct far_opts opts = options();
 	(void)rank;
 	alarm(HANG_GUARD_S);
-	enum far_status status = far_init_rpc(check_name(VICTIM), FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
+	enum far_status status = check_init(check_name(VICTIM), FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
 	if (status == FAR_OK) {
 		atomic_fetch_add(&shared->winners, 1);
 		while (!atomic_load(&shared->stop))
@@ -259,11 +259,11 @@ static int impostor(int rank)
 	struct far_opts opts = options();
 	(void)rank;
 	alarm(HANG_GUARD_S);
-	CHECK_STATUS(far_init_rpc("impostor", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_NOT_UNIQUE, &err);
+	CHECK_STATUS(check_init("impostor", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_NOT_UNIQUE, &err);
 	CHECK_TEXT(&err, "rank 2 of group");
 	CHECK_TEXT(&err, "worker2");
 	opts.shards = 2;
-	CHECK_STATUS(far_init_rpc("worker2", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("worker2", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "start it with as many, not 2");
 	return 0;
 }
@@ -397,7 +397,7 @@ static int comes_late(int rank)
 	(void)rank;
 	alarm(HANG_GUARD_S);
 	opts.init_timeout_ns = 300 * FAR_MS;
-	while ((status = far_init_rpc("worker2", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err)) == FAR_OK)
+	while ((status = check_init("worker2", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err)) == FAR_OK)
 		CHECK(far_shutdown_local(agent, &err) == FAR_OK);
 	CHECK_STATUS(status, FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "rank 0");

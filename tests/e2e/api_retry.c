@@ -364,7 +364,7 @@ static void *join(void *rank)
 	struct far_opts opts = {
 		.init_method = url, .functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	int r = rank ? 1 : 0;
-	CHECK_STATUS(far_init_rpc(check_name(r), r, 2, &opts, &agents[r], &err), FAR_OK, &err);
+	CHECK_STATUS(check_init(check_name(r), r, 2, &opts, &agents[r], &err), FAR_OK, &err);
 	return NULL;
 }
 

@@ -81,7 +81,7 @@ static int again_and_again(int rank)
 static int twice(int rank)
 {
 	struct far_agent *a = check_join(&opts), *second = NULL;
-	CHECK_STATUS(far_init_rpc(check_name(rank), FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &second, &err),
+	CHECK_STATUS(check_init(check_name(rank), FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &second, &err),
 		     FAR_ALREADY_INITIALIZED, &err);
 	CHECK_TEXT(&err, "already initialized");
 	CHECK(!second);
@@ -119,22 +119,22 @@ static int cannot_join(int rank)
 	alarm(HANG_GUARD_S);
 	/* Nobody else comes. */
 	spawn_setenv("WORLD_SIZE", 2);
-	CHECK_STATUS(far_init_rpc("worker0", FAR_RANK_ENV, FAR_WORLD_ENV, &o, &a, &err), FAR_TIMEOUT, &err);
+	CHECK_STATUS(check_init("worker0", FAR_RANK_ENV, FAR_WORLD_ENV, &o, &a, &err), FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "rank 1");
-	CHECK_STATUS(far_init_rpc("no spaces", 0, 1, NULL, &a, &err), FAR_INVALID, &err);
-	CHECK_STATUS(far_init_rpc(NULL, 0, 1, NULL, &a, &err), FAR_INVALID, &err);
-	CHECK_STATUS(far_init_rpc("worker0", 1, 1, NULL, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("no spaces", 0, 1, NULL, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init(NULL, 0, 1, NULL, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("worker0", 1, 1, NULL, &a, &err), FAR_INVALID, &err);
 	o = (struct far_opts){.key_file = "/nowhere"};
-	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_UNSUPPORTED, &err);
+	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_UNSUPPORTED, &err);
 	o = (struct far_opts){.nic = "carrier-pigeon"};
-	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "carrier-pigeon");
 	o = (struct far_opts){.shards = FAR_SHARDS_MAX + 1};
-	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "1 to 16");
 	struct far_function bad = {"f(", FAR_KIND_INLINE, pid_of, NULL};
 	o = (struct far_opts){.functions = &bad, .functions_n = 1};
-	CHECK_STATUS(far_init_rpc("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK(!a);
 	return 0;
 }
@@ -153,7 +153,7 @@ static void *member_main(void *arg)
 	struct far_val out;
 	snprintf(url, sizeof url, "tcp://127.0.0.1:%d", store_port);
 	o.init_method = url;
-	CHECK_STATUS(far_init_rpc(check_name(rank), rank, 2, &o, &a, &e), FAR_OK, &e);
+	CHECK_STATUS(check_init(check_name(rank), rank, 2, &o, &a, &e), FAR_OK, &e);
 	for (int i = 0; i < 2000; i++) {
 		CHECK_STATUS(
 			far_rpc_sync(a, rank ? "worker0" : "worker1", "far::add", FAR_ARGS(i, rank), NULL, &out, &e),

@@ -24,7 +24,7 @@ static inline void *together_join(void *arg)
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", t->rank);
 	t->opts.init_method = together_url;
-	CHECK_STATUS(far_init_rpc(name, t->rank, t->world, &t->opts, &t->agent, &e), FAR_OK, &e);
+	CHECK_STATUS(check_init(name, t->rank, t->world, &t->opts, &t->agent, &e), FAR_OK, &e);
 	return NULL;
 }
 

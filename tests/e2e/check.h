@@ -66,13 +66,24 @@ static inline const char *check_nic(void)
 	return name;
 }
 
+/** far_init_rpc() with the security that FAR_SECURITY in the environment says, where `opts` say none: for addresses
+ * that lead to other hosts. */
+static inline enum far_status check_init(const char *name, int rank, int world, const struct far_opts *opts,
+					 struct far_agent **out, struct far_err *err)
+{
+	struct far_opts own = opts ? *opts : (struct far_opts){0};
+	if (!own.security)
+		own.security = getenv("FAR_SECURITY");
+	return far_init_rpc(name, rank, world, &own, out, err);
+}
+
 /** Joins as worker<rank>. The hang guard runs from here. */
 static inline struct far_agent *check_join(const struct far_opts *opts)
 {
 	struct far_agent *agent = NULL;
 	struct far_err err;
 	alarm(HANG_GUARD_S);
-	CHECK_STATUS(far_init_rpc(check_name(check_rank()), FAR_RANK_ENV, FAR_WORLD_ENV, opts, &agent, &err), FAR_OK,
+	CHECK_STATUS(check_init(check_name(check_rank()), FAR_RANK_ENV, FAR_WORLD_ENV, opts, &agent, &err), FAR_OK,
 		     &err);
 	return agent;
 }

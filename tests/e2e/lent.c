@@ -263,10 +263,8 @@ int main(int argc, char **argv)
 							  {.id = NOTE, .fn = note, .kind = FAR_KIND_INLINE},
 							  {.id = SAME, .fn = same, .kind = FAR_KIND_INLINE},
 							  {.id = SAID, .fn = said, .kind = FAR_KIND_INLINE}};
-	struct far_opts opts = {.messages = handlers,
-				.messages_n = sizeof handlers / sizeof *handlers,
-				.security = getenv("FAR_SECURITY"),
-				.peer_limit_ns = 5 * FAR_SEC};
+	struct far_opts opts = {
+		.messages = handlers, .messages_n = sizeof handlers / sizeof *handlers, .peer_limit_ns = 5 * FAR_SEC};
 	agent = check_join(&opts);
 	alarm(2 * WAIT_S);
 	memory = aligned_alloc(4096, LARGEST);
