@@ -92,6 +92,9 @@ bool udp_addr_decode(const uint8_t *blob, size_t len, struct udp_addr *out);
 
 /** Reads the interfaces of the calling thread's network namespace: 0 or -errno. */
 int udp_ifaces_read(struct udp_ifaces *out);
+/** The interface that has this address, when it is up and has no link: its name, or NULL. `fd`: any socket of the same
+ * network namespace. */
+const char *udp_iface_without_link(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd);
 /** Which boot of which machine, and which network namespace; 0 when it cannot be known. */
 uint64_t udp_host_id(void);
 uint64_t udp_netns_id(void);

@@ -9,6 +9,7 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,6 +98,20 @@ int udp_ifaces_read(struct udp_ifaces *out)
 					out->at[i].preferred = true;
 	}
 	return 0;
+}
+
+const char *udp_iface_without_link(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd)
+{
+	for (unsigned i = 0; i < ifaces->n; i++) {
+		const struct udp_iface *at = &ifaces->at[i];
+		struct ifreq request = {0};
+		if (!at->ip.family || !udp_ip_same(&at->ip, ip))
+			continue;
+		memcpy(request.ifr_name, at->name, sizeof at->name);
+		bool told = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+		return told && (request.ifr_flags & IFF_UP) && !(request.ifr_flags & IFF_RUNNING) ? at->name : NULL;
+	}
+	return NULL;
 }
 
 uint64_t udp_host_id(void)

@@ -298,8 +298,14 @@ static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, s
 	struct udp_addr peer;
 	struct udp_route route;
 	int error = route_to(port_of(port), addr, &peer, &route, err);
-	if (!error)
-		remark(port_of(port), &peer, &route.ip, err);
+	if (!error) {
+		const struct udp_port *p = port_of(port);
+		const char *iface = udp_iface_without_link(&p->ifaces, &route.from, p->queues[0]->sockets[0].fd);
+		if (iface)
+			udp_error(err, 0, "udp: the link of %s is down: see its cable and the other side of it", iface);
+		else
+			remark(p, &peer, &route.ip, err);
+	}
 	return error;
 }
 

@@ -15,11 +15,12 @@ struct udp_self {
 
 struct udp_route {
 	struct udp_ip ip;
-	unsigned socket; /* of every queue, [0, UDP_ADDRS_MAX) */
-	uint32_t mtu;    /* IP packet */
+	struct udp_ip from; /* the source address there */
+	unsigned socket;    /* of every queue, [0, UDP_ADDRS_MAX) */
+	uint32_t mtu;       /* IP packet */
 };
 
-/** Asks the system, without sending, for a way to `route->ip`: fills socket and mtu: 0 or -errno. */
+/** Asks the system, without sending, for a way to `route->ip`: fills from, socket and mtu: 0 or -errno. */
 typedef int udp_route_fn(void *ctx, struct udp_route *route);
 
 /**

@@ -143,9 +143,11 @@ int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *er
 }
 
 /* A socket bound like ours and connected, which sends nothing, knows whether there is a way and how wide it is. */
-static int ask_from(const struct udp_ip *from, const struct udp_ip *to, uint32_t *mtu)
+static int ask_from(const struct udp_ip *from, struct udp_route *route)
 {
+	const struct udp_ip *to = &route->ip;
 	struct sockaddr_in6 sa;
+	uint16_t port;
 	int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), value = 0, error = 0;
 	if (fd < 0)
 		return -errno;
@@ -157,8 +159,12 @@ static int ask_from(const struct udp_ip *from, const struct udp_ip *to, uint32_t
 	if (!error && (to->family == AF_INET ? getsockopt(fd, IPPROTO_IP, IP_MTU, &value, &len)
 					     : getsockopt(fd, IPPROTO_IPV6, IPV6_MTU, &value, &len)) < 0)
 		error = -errno;
+	len = sizeof sa;
+	if (!error && (getsockname(fd, (struct sockaddr *)&sa, &len) < 0 ||
+		       !udp_ip_from_sockaddr((struct sockaddr *)&sa, &route->from, &port)))
+		route->from = (struct udp_ip){.family = 0};
 	close(fd);
-	*mtu = (uint32_t)value;
+	route->mtu = (uint32_t)value;
 	return error;
 }
 
@@ -168,13 +174,13 @@ int udp_ask_kernel(void *ctx, struct udp_route *route)
 	int error = -EAFNOSUPPORT;
 	if (p->listen.any) {
 		route->socket = 0;
-		return route->ip.family == AF_INET6 && !p->listen.v6 ? error : ask_from(NULL, &route->ip, &route->mtu);
+		return route->ip.family == AF_INET6 && !p->listen.v6 ? error : ask_from(NULL, route);
 	}
 	for (unsigned i = 0; i < p->listen.n; i++) {
 		const struct udp_ip *from = &p->listen.ips[i].ip;
 		if (from->family != route->ip.family || udp_ip_loopback(from) != udp_ip_loopback(&route->ip))
 			continue;
-		error = ask_from(from, &route->ip, &route->mtu);
+		error = ask_from(from, route);
 		route->socket = i;
 		if (!error)
 			return 0;

@@ -24,6 +24,21 @@ static bool neighbour(unsigned net, unsigned host, const char *dev, unsigned mac
 		  dev);
 }
 
+/* A worker of the kernel makes a new IPv6 address reachable. */
+static bool taken_here(unsigned net, unsigned host, const char *dev)
+{
+	char command[160];
+	struct timespec nap = {.tv_nsec = 1000000};
+	snprintf(command, sizeof command, "ip -6 route show table local dev %s | grep -q '^local fd91:%u::%u '", dev,
+		 net, host);
+	for (unsigned i = 0; i < WAIT_MS; i++) {
+		if (system(command) == 0)
+			return true;
+		nanosleep(&nap, NULL);
+	}
+	return false;
+}
+
 /* One end of the cable between the router and a neighbour, and its mirror image there. */
 static bool cable(int space, const char *name, unsigned net, unsigned mtu)
 {
@@ -36,9 +51,9 @@ static bool cable(int space, const char *name, unsigned net, unsigned mtu)
 	       ip("addr add fd91:%u::1/64 dev r%u nodad", net, net) && setns(spaces[space], CLONE_NEWNET) == 0 &&
 	       ip("link set lo up") && ip("link set %s mtu %u up", name, mtu) &&
 	       ip("addr add 10.91.%u.2/24 dev %s", net, name) && ip("addr add fd91:%u::2/64 dev %s nodad", net, name) &&
-	       neighbour(net, 1, name, 1) && ip("route add default via 10.91.%u.1", net) &&
+	       taken_here(net, 2, name) && neighbour(net, 1, name, 1) && ip("route add default via 10.91.%u.1", net) &&
 	       ip("-6 route add default via fd91:%u::1", net) && setns(spaces[R], CLONE_NEWNET) == 0 &&
-	       neighbour(net, 2, router, 2);
+	       taken_here(net, 1, router) && neighbour(net, 2, router, 2);
 }
 
 static const char *build(void)
@@ -246,6 +261,44 @@ static void case_no_route(void)
 	expect_one(1, 7, 100);
 }
 
+/* The remark of A's way to B, once it is, or is not, that a0 has no link. */
+static void says_of_link(bool wanted)
+{
+	struct timespec nap = {.tv_nsec = 1000000};
+	struct nic_addr addr;
+	struct nic_err err = {""};
+	driver->address(ends[1].port, &addr);
+	enter(A);
+	for (unsigned i = 0; i < WAIT_MS; i++) {
+		err.text[0] = 0;
+		REQUIRE(driver->reach(ends[0].port, &addr, &err) == 0);
+		if (!!strstr(err.text, "the link of a0 is down: see its cable") == wanted)
+			return;
+		nanosleep(&nap, NULL);
+	}
+	fprintf(stderr, "\"%s\"\n", err.text);
+	REQUIRE(false);
+}
+
+/* The cable is pulled, and put in again. The router forgets what IPv6 had there. */
+static void case_no_link(void)
+{
+	static const char *const listens[] = {"10.91.1.2", NULL};
+	for (unsigned l = 0; l < 2; l++) {
+		end_close(0);
+		end_close(1);
+		end_in(0, A, listens[l], true);
+		end_in(1, B, "10.91.2.2", true);
+		says_of_link(false);
+		enter(R);
+		REQUIRE(ip("link set r1 down"));
+		says_of_link(true);
+		enter(R);
+		REQUIRE(ip("link set r1 up"));
+		says_of_link(false);
+	}
+}
+
 /* A namespace as it is born: nothing is up. */
 static void case_bare(void)
 {
@@ -277,6 +330,7 @@ int main(void)
 		{"an interface", case_interface},
 		{"loopback of others", case_loopback_of_others},
 		{"no route", case_no_route},
+		{"no link", case_no_link},
 		{"nothing is up", case_bare},
 	};
 	unsigned n = sizeof cases / sizeof *cases;
