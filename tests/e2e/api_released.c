@@ -139,7 +139,7 @@ static size_t length(unsigned i)
 	return lens[i];
 }
 
-/* Parts of a message: forbidden by their release, before the answer. */
+/* Parts of a message: forbidden by their release, before the answer or after it. */
 static void parts(void)
 {
 	struct piece p[PIECES];
@@ -154,6 +154,7 @@ static void parts(void)
 	}
 	for (unsigned i = 0; i < PIECES; i++) {
 		finish(&p[i], &p[i].done);
+		finish(&p[i], &p[i].released);
 		CHECK(p[i].status == FAR_OK && p[i].ok == 1 && atomic_load(&p[i].released) == 1);
 	}
 	traffic(50);
