@@ -4,7 +4,7 @@
 # usage: conformance.sh verbs [WHICH]          by soft-RoCE on loopback
 #        conformance.sh iwarp [WHICH]          by siw, with vm.sh's --siw
 #        conformance.sh cards DRIVER [WHICH]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
-# WHICH: "all", 5 minutes by soft-RoCE and more than 25 over cards; or a pattern of Criterion's, '@(A*|B*)/*'. Else those
+# WHICH: "all", 3 to 5 minutes by RDMA devices and about 10 over cards; or a pattern of Criterion's, '@(A*|B*)/*'. Else those
 # of CI. What each test has come to is in $VM_RUN, so that a run that is ended has told what it did.
 . "$VM_TOP/tests/vm/guest.sh"
 kind=$1
