@@ -138,6 +138,17 @@ reference_passed() { # directory of results
 	ok "all of those that were chosen passed" $?
 }
 
+# ---- RDMA ----
+
+# siw0, the kernel's iWARP, on an interface of this host's: 10.9.0.1. siw holds root, too, to what may be locked.
+siw_begin() {
+	# shellcheck disable=SC3045 # dash has it
+	ulimit -l unlimited
+	modprobe -a siw rdma_ucm veth && ip link add veth0 type veth peer name veth1 && ip link set veth0 up &&
+		ip link set veth1 up && ip addr add 10.9.0.1/24 dev veth0 && rdma link add siw0 type siw netdev veth0
+}
+siw_end() { rdma link delete siw0 && ip link del veth0; }
+
 # ---- the other machine ----
 
 # Both wait here for each other, 240 s at most, and no longer than there is another. Who waits in vain ends its plan.

@@ -22,10 +22,7 @@ iwarp)
 	unset FAR_MODULE_DIR
 	some='G1/*'
 	at_once=2
-	# shellcheck disable=SC3045 # dash has it
-	ulimit -l unlimited
-	modprobe -a siw rdma_ucm veth && ip link add veth0 type veth peer name veth1 && ip link set veth0 up &&
-		ip link set veth1 up && ip addr add 10.9.0.1/24 dev veth0 && rdma link add siw0 type siw netdev veth0
+	siw_begin
 	ok "siw on an interface of this host" $?
 	export FAR_CONFORM_OPEN=1
 	;;
@@ -58,5 +55,5 @@ cat "$dir/err" >>"$VM_RUN/conformance-$kind"
 did "the reference's tests"
 reference_passed "$results/$over"
 [ "$kind" != verbs ] || rdma link delete rxe0
-[ "$kind" != iwarp ] || { rdma link delete siw0 && ip link del veth0; }
+[ "$kind" != iwarp ] || siw_end
 finish

@@ -9,8 +9,6 @@
 . "$VM_TOP/tests/vm/guest.sh"
 unset FAR_MODULE_DIR
 kind=$1
-device=${kind%pair}0
-[ "$kind" != pair ] || device=rxe0
 here=1 first=0
 [ "$VM_ID" = A ] || here=2 first=1
 
@@ -21,17 +19,14 @@ rxe)
 	modprobe rdma_rxe && rdma link add rxe0 type rxe netdev lo
 	;;
 siw)
-	# shellcheck disable=SC3045
-	ulimit -l unlimited
-	modprobe -a siw rdma_ucm veth && ip link add veth0 type veth peer name veth1 && ip link set veth0 up &&
-		ip link set veth1 up && ip addr add 10.9.0.1/24 dev veth0 && rdma link add siw0 type siw netdev veth0
+	siw_begin
 	;;
 pair)
 	bind 0 kernel && at=$(interface 0) && ip addr replace "10.7.0.$here/24" dev "$at" && ip link set "$at" up &&
 		modprobe rdma_rxe && rdma link add rxe0 type rxe netdev "$at"
 	;;
 esac
-ok "$device" $?
+ok "a device" $?
 # Its address leads to other hosts, but for loopback's.
 [ "$kind" = rxe ] || export FAR_SECURITY=none
 export FAR_NIC=verbs FAR_RUNTIME_DIR="$dir/runtime"
@@ -102,7 +97,6 @@ if [ "$all" = all ] && alone; then
 	large death1
 fi
 alone || meet left
-rdma link delete "$device"
+if [ "$kind" = siw ]; then siw_end; else rdma link delete rxe0; fi
 ok "all is taken down" $?
-[ "$kind" != siw ] || ip link del veth0
 finish
