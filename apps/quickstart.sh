@@ -3,7 +3,7 @@
 # From a fresh clone to a trained model: installs what the build needs, builds, trains on 2 servers and 2 workers.
 set -eu
 
-packages="meson ninja-build gcc pkg-config libc6-dev"
+packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
 
 usage() {
 	cat <<'END'
@@ -59,6 +59,7 @@ present() {
 	esac
 	case $1 in
 	libc6-dev) [ -e /usr/include/stdio.h ] ;;
+	libsodium-dev) pkg-config --exists libsodium 2>/dev/null ;;
 	ninja-build) command -v ninja >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null 2>&1 ;;
 	esac

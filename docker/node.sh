@@ -13,7 +13,8 @@ worker  trains: claims one of the ranks behind the servers'. WORKERS of them.
 
 environment: MORE_SERVERS (default 1), WORKERS (default 2): how many there are of each
              MASTER_ADDR, MASTER_PORT: host and port of `first`
-             FAR_NIC: driver (default auto); FAR_SECURITY: none, when the network is private; TRAIN: more options
+             FAR_NIC: driver (default auto); TRAIN: more options for train
+             FAR_KEY_FILE: the group's key; FAR_SECURITY: none instead, when the network is private
 END
 }
 
@@ -49,6 +50,23 @@ number MORE_SERVERS "$more" 0
 number WORKERS "$workers" 1
 [ "$role" != server ] || [ "$more" -gt 0 ] || wrong "MORE_SERVERS is 0: there is no server but the first"
 servers=$((1 + more))
+
+# The group's key, where the containers share its directory and nobody has put it there: the first makes it. Whole
+# before it has its name.
+if [ -n "${FAR_KEY_FILE:-}" ] && [ ! -e "$FAR_KEY_FILE" ]; then
+	if [ "$role" = first ]; then
+		rm -f "$FAR_KEY_FILE.new"
+		farcall key "$FAR_KEY_FILE.new" >/dev/null && mv "$FAR_KEY_FILE.new" "$FAR_KEY_FILE" || exit 1
+	fi
+	for _ in $(seq 600); do # 60 s
+		[ ! -e "$FAR_KEY_FILE" ] || break
+		sleep 0.1
+	done
+	[ -e "$FAR_KEY_FILE" ] || {
+		echo "farcall-node: FAR_KEY_FILE, $FAR_KEY_FILE, did not come within 60 s: start the first, or mount the key" >&2
+		exit 1
+	}
+fi
 export WORLD_SIZE=$((servers + workers))
 security=${FAR_SECURITY:-default}
 

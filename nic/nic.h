@@ -9,8 +9,8 @@
  * There are two kinds of driver. A connected one (`caps.connected`) has an other side that accepts: words travel both
  * ways in the set-up, every packet names its peer, and the end of a peer is reported. A datagram driver only knows
  * places to send to: its UP says that there is one, nobody accepts, received packets name no peer, and nothing is ever
- * reported DOWN. What such a driver lacks, engine/link adds: to the rest of the engine all ports look connected and
- * reliable.
+ * reported DOWN, at most REFUSED. What such a driver lacks, engine/link adds: to the rest of the engine all ports look
+ * connected and reliable.
  */
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
@@ -26,6 +26,7 @@
 #define NIC_PEER_NONE       UINT32_MAX
 #define NIC_PEER_BULK       (UINT32_MAX - 1) /* of what recv() says of bulk: struct nic_bulk_ops */
 
+struct group_key;
 struct nic_port;
 struct nic_queue;
 
@@ -110,14 +111,27 @@ struct nic_err {
 	char text[NIC_TEXT_BYTES_MAX];
 };
 
+/**
+ * The memory budget of the process, for what a driver takes by traffic and peers. Any thread; no system call without a
+ * memory limit of a container.
+ */
+struct nic_budget {
+	bool (*take)(uint64_t bytes);  /* counts them; false: there is no room, and nothing is counted */
+	void (*force)(uint64_t bytes); /* counts what cannot be refused */
+	void (*give)(uint64_t bytes);
+	bool (*is_short)(void); /* unused memory should go back to the system */
+};
+
 struct nic_config {
-	const char *runtime_dir; /* where sockets go; NULL: $FAR_RUNTIME_DIR, $XDG_RUNTIME_DIR/farcall,
-				    /tmp/farcall-<uid> */
+	const char *runtime_dir; /* where sockets go; NULL: the default (engine/base/runtime_dir.h) */
 	uint64_t id;             /* names this port's socket: the worker's incarnation */
 	bool any_user;           /* serve peers of other users too (security=none) */
-	bool beyond_host;        /* serve other hosts too (security=none); else loopback and this machine's only */
-	unsigned queues;         /* one per shard, [1, caps.queues_max]; else open() says -EINVAL */
-	unsigned head_bytes;     /* of every packet's head, [1, caps.head_bytes_max], 0 for datagram drivers */
+	bool beyond_host; /* serve other hosts too (a key that was given, or security=none); else loopback and this
+			     machine's only */
+	const struct group_key *key; /* to be proven by both ends of a set-up (base/group_key.h); NULL: security=none.
+					Outlives the port */
+	unsigned queues;             /* one per shard, [1, caps.queues_max]; else open() says -EINVAL */
+	unsigned head_bytes;         /* of every packet's head, [1, caps.head_bytes_max], 0 for datagram drivers */
 	const char *args;   /* the driver's own, what follows ':' in nic=; NULL: none; not kept. A word that it does not
 			       know is -EINVAL, naming it */
 	const char *listen; /* interface name, subnet (a.b.c.d/n, IPv6 too) or address to be reached at; NULL: any */
@@ -127,6 +141,7 @@ struct nic_config {
 	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes);
 	const void *memory; /* [memory, memory + memory_bytes) is all of it; memory_bytes 0: not known */
 	uint64_t memory_bytes;
+	const struct nic_budget *budget; /* stays; NULL: none */
 	const char *advertise; /* address[:port[-port]] to publish instead of what was bound (NAT); NULL: that */
 };
 
@@ -135,7 +150,10 @@ enum nic_event_type {
 	NIC_EVENT_UP, /* `peer` can be attached to its queue; for the connecting side `hello` is the acceptor's reply */
 	NIC_EVENT_DOWN,   /* the peer's process or link is gone; what had arrived can still be received */
 	NIC_EVENT_FAILED, /* a connect() failed; `error` and `text` say why */
-	NIC_EVENT_MOVED   /* links only: what is sent to `peer` leaves by another way: link_way_taken() */
+	NIC_EVENT_MOVED,  /* links only: what is sent to `peer` leaves by another way: link_way_taken() */
+	NIC_EVENT_REFUSED /* the host that `peer` is sent to answers that nobody has that port. Anybody may have sent
+			     such an answer: it proves nothing. Links: of a connect() under way, `peer` is NIC_PEER_NONE
+			   */
 };
 
 struct nic_event {
@@ -282,7 +300,8 @@ struct nic_queue_ops {
 	/** Gives back a packet with a cookie, exactly once, in any order. */
 	void (*release)(struct nic_queue *q, uint32_t peer, uint64_t cookie);
 	/**
-	 * Room for one packet. -EAGAIN: the ring is full; -ENOBUFS: no memory for the body now; -EMSGSIZE; -EPIPE: not
+	 * Room for one packet. -EAGAIN: the ring is full; -ENOBUFS: no memory for the body before others are
+	 * given back; -ENOMEM: none in the process's budget, and none will be given back here; -EMSGSIZE; -EPIPE: not
 	 * attached. On success the room is the caller's until commit or cancel. A small one (head and body within
 	 * inline_bytes_max) must be committed or cancelled before the next reserve or commit; larger ones may stay
 	 * open side by side, and be committed or cancelled in any order.
@@ -329,6 +348,9 @@ struct nic_queue_ops {
 	/** When recv() must be called again at the latest though nothing arrives (absolute, CLOCK_MONOTONIC ns);
 	 * UINT64_MAX: never. Valid until the next operation. */
 	uint64_t (*deadline)(const struct nic_queue *q);
+	/** Gives memory that no packet uses back to the system, for other uses within the process's budget; system
+	 * calls. NULL: there is none. */
+	void (*trim)(struct nic_queue *q);
 	/**
 	 * The queue asks `owes(ctx, peer)`, on its thread, whether an answer of that peer is awaited: a silent peer is
 	 * then probed, and reported DOWN when it stays silent. Before the first attach(). NULL for drivers that learn

@@ -97,7 +97,7 @@ int address_listen(struct address *a, bool any, char text[ADDRESS_TEXT_MAX])
 		if (!any && !loopback(at->ai_addr)) {
 			snprintf(text, ADDRESS_TEXT_MAX,
 				 "%.128s is not a loopback address; listen on 127.0.0.1, or say --security none to let "
-				 "anybody in who reaches it",
+				 "anybody in who reaches it, or give both processes a key (FAR_KEY_FILE)",
 				 a->host);
 			freeaddrinfo(list);
 			return -1;

@@ -53,7 +53,7 @@ static int open_port(struct floor_port *p, const char *nic, const struct perf_op
 		return rc;
 	const struct nic_config config = {.id = random_u64(),
 					  .any_user = o->security != NULL,
-					  .beyond_host = o->security != NULL,
+					  .beyond_host = o->beyond_host,
 					  .queues = 1,
 					  .args = e.has_args ? e.args : NULL,
 					  .listen = getenv("FAR_LISTEN")};

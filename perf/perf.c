@@ -4,6 +4,7 @@
 #include "address.h"
 #include "apps/farcall/commands.h"
 #include "apps/farcall/options.h"
+#include "ctl/key.h"
 #include "floor_ring.h"
 #include "memif.h"
 #include "netns.h"
@@ -218,6 +219,17 @@ static int check_places(const struct perf_opts *o)
 }
 
 /* What does not go together. */
+static int check_key(struct perf_opts *o)
+{
+	struct key_choice key;
+	struct far_err err;
+	if (key_choose(NULL, o->security, true, &key, &err))
+		return options_wrong(o->what, "%s", err.text);
+	auth_erase(&key.key, sizeof key.key);
+	o->beyond_host = key.kind != KEY_AUTO;
+	return 0;
+}
+
 static int check(const struct perf_opts *o, const struct measurement *m)
 {
 	int wrong = m->taker & CALLS ? check_bytes(o) : 0;
@@ -374,6 +386,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
 	if (!wrong)
 		wrong = check(&o, m);
+	if (!wrong)
+		wrong = check_key(&o);
 	if (!wrong && m->taker & SPAWNING)
 		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
 	int rc = wrong ? wrong : m->run(&o);

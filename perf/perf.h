@@ -42,6 +42,7 @@ struct perf_opts {
 	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
 	const char *security;             /* NULL or "none" */
+	bool beyond_host;                 /* the group has a key that was given, or none */
 	uint64_t timeout_ns;              /* with the two above; 0: each its default */
 	uint64_t servers;                 /* peer processes; 0: one. Fan-out only */
 	uint64_t targets;                 /* 0: several numbers in turn. Likewise */

@@ -110,7 +110,7 @@ int perf_serve(const struct perf_opts *o)
 	char text[ADDRESS_TEXT_MAX];
 	uint64_t until = floor_now() + (o->timeout_ns ? o->timeout_ns : TIMEOUT_NS);
 	address_parse(o->listen, true, &at, text); /* was checked with the other flags */
-	int listener = address_listen(&at, o->security != NULL, text);
+	int listener = address_listen(&at, o->beyond_host, text);
 	if (listener < 0) {
 		fprintf(stderr, "%s: %s\n", o->what, text);
 		return 1;

@@ -4,7 +4,9 @@
  * replicas of a container. The store, which rank 0 hosts, counts who has come; then the program takes this one's place.
  */
 #include "base/clock.h"
+#include "base/random.h"
 #include "commands.h"
+#include "ctl/key_auto.h"
 #include "ctl/net.h"
 #include "ctl/store.h"
 #include "ctl/url.h"
@@ -22,12 +24,18 @@
 #define RETRY_NS           UINT64_C(200000000) /* between looks for a host whose name is not known yet */
 #define TIMEOUT_NS         (60 * FAR_SEC)
 #define KEY_MAX            64
+#define KEY_REMEDY                                                                                                     \
+	"run this and rank 0 as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give both "    \
+	"one "                                                                                                         \
+	"key (FAR_KEY_FILE)"
 
 struct claim {
 	struct url url;
 	uint64_t first, count, world, timeout_ns;
 	const char *init_method;
-	bool open; /* security=none */
+	struct key_choice key;
+	struct key_place key_place; /* of a key that rank 0 makes */
+	struct far_err key_err;
 	struct ctl_net *net;
 	uint64_t deadline;
 	bool answered;
@@ -53,6 +61,17 @@ static int complain(const struct claim *c, const char *what, const char *remedy)
 	return 1;
 }
 
+/* The key as it is now, for the store's client. */
+static int key_give(void *ctx, struct auth_key *out)
+{
+	struct claim *c = ctx;
+	enum far_status status = FAR_OK;
+	if (c->key.kind == KEY_AUTO)
+		status = key_auto_find(&c->key_place, &c->key.key, &c->key_err);
+	*out = c->key.key;
+	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
+}
+
 /* One connection, until it answers or is lost. 0 or -errno. */
 static int ask(struct claim *c)
 {
@@ -62,6 +81,13 @@ static int ask(struct claim *c)
 	struct store_client *client = store_client_create(c->net, c->url.host, c->url.port, NULL);
 	int rc = client ? store_client_submit(client, &add, clock_now(&clock_monotonic), c->deadline, counted, c)
 			: -ENOMEM;
+	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
+					  .random = &random_kernel,
+					  .key = c->key.kind == KEY_NONE ? NULL : key_give,
+					  .ctx = c,
+					  .patient = c->key.kind == KEY_AUTO};
+	if (client)
+		store_client_login(client, &login);
 	c->answered = false;
 	while (rc == 0 && !c->answered) {
 		bool busy = false;
@@ -94,6 +120,17 @@ static int find_place(struct claim *c)
 	if (rc == -EHOSTUNREACH) /* what the sockets say of a name service without an answer, too */
 		return complain(c, "its name is not known now, or no way leads there",
 				"start rank 0 there, or correct MASTER_ADDR");
+	if (rc == -EACCES && c->key_err.status)
+		return complain(c, "its key cannot be read", c->key_err.text);
+	if (rc == -ENOKEY && c->key.kind == KEY_AUTO)
+		return complain(c, "has a key, which is not found here", KEY_REMEDY);
+	if (rc == -EKEYREJECTED)
+		return complain(c, "has another key than the one here",
+				c->key.kind == KEY_AUTO ? KEY_REMEDY : "give rank 0 and this member the same key file");
+	if (rc == -ENOKEY)
+		return complain(c, "asks for its group's key", "leave --security none out and set FAR_KEY_FILE");
+	if (rc == -EKEYREVOKED)
+		return complain(c, "has no key (security=none)", "give rank 0 the key, too (FAR_KEY_FILE)");
 	if (rc)
 		return complain(c, strerror(-rc), "start rank 0 there, or correct MASTER_ADDR and MASTER_PORT");
 	if (c->status != STORE_OK)
@@ -110,10 +147,12 @@ static int find_place(struct claim *c)
 /* The rule of far_init_rpc(). */
 static int check_permitted(struct claim *c)
 {
-	if (c->open || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
+	if (c->key.kind != KEY_AUTO || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
 		return 0;
-	return complain(c, "is beyond loopback, where there is no group key to keep strangers out",
-			"say --security none when the network is private");
+	return complain(
+		c, "is beyond loopback, where there is no group key to keep strangers out",
+		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or say --security none when "
+		"the network is private");
 }
 
 static int resolve(struct claim *c)
@@ -133,6 +172,7 @@ static int resolve(struct claim *c)
 		fprintf(stderr, NAME ": cannot make sockets: %s\n", strerror(errno));
 		return 1;
 	}
+	key_place(&c->key_place, c->url.host, c->url.port);
 	int status = check_permitted(c);
 	c->deadline = clock_now(&clock_monotonic) + c->timeout_ns;
 	if (status == 0)
@@ -176,7 +216,8 @@ int cmd_claim(int argc, char **argv)
 		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
 		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
-		 "none: the store may be beyond loopback, though there is no key", security_words},
+		 "none: the group has no key (default: FAR_KEY_FILE or FAR_KEY, else the key that rank 0 makes)",
+		 security_words},
 		{"timeout", 0, OPTION_DURATION, &c.timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
 		 "how long to wait for rank 0 (default 60s)", NULL},
 		{.name = ""}};
@@ -197,7 +238,12 @@ int cmd_claim(int argc, char **argv)
 	if (rest == argc)
 		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME
 					   " --first 1 --count 2 -- ./app");
-	c.open = security == 1;
+	struct far_err err;
+	if (key_choose(NULL, security == 1 ? "none" : NULL, true, &c.key, &err)) {
+		fprintf(stderr, NAME ": %s\n", err.text);
+		return 1;
+	}
 	int status = resolve(&c);
+	auth_erase(&c.key.key, sizeof c.key.key);
 	return status ? status : become(&c, argv + rest);
 }

@@ -3,10 +3,15 @@
 #ifndef FARCALL_COMMANDS_H
 #define FARCALL_COMMANDS_H
 
+/* Exit status of a member that failed because another one was lost (EX_UNAVAILABLE of sysexits.h): `farcall run` looks
+ * for who began it among the others. */
+#define EXIT_PEER_LOST 69
+
 int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_perf(int argc, char **argv);
 int cmd_pserver(int argc, char **argv);
+int cmd_key(int argc, char **argv);
 int cmd_claim(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_train(int argc, char **argv);

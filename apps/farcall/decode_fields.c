@@ -32,7 +32,7 @@ struct field {
 
 static const struct field head_fields[] = {
 	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
-	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_BYE),
+	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_CHALLENGE),
 	FIELD(wire_head, marks, MARK),
 	FIELD(wire_head, lane_phase, NUMBER),
 	FIELD(wire_head, type, TYPE),
@@ -72,10 +72,15 @@ static const struct field words_fields[] = {
 	FIELD_MUST(wire_words, packet_max, NUMBER, LINK_PACKET_MIN, ANY),
 	FIELD_MUST(wire_words, words, NUMBER, 0, NIC_HELLO_BYTES_MAX),
 	FIELD_MUST(wire_words, addr, NUMBER, 0, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES),
+	FIELD(wire_words, nonce, TAG),
+	FIELD(wire_words, proof, TAG),
+	FIELD(wire_words, issued, NUMBER),
+	FIELD(wire_words, public, TAG),
 };
 const struct layout layout_words = LAYOUT("words", wire_words, false, words_fields);
 
-static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER)};
+static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER),
+					 FIELD(wire_no, nonce, TAG)};
 const struct layout layout_no = LAYOUT("no", wire_no, false, no_fields);
 
 static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
@@ -149,7 +154,7 @@ const struct layout layout_rref_method_remote =
 	LAYOUT("rref_method_remote", rref_method_remote, true, rref_method_remote_fields);
 
 static const struct field rref_op_fields[] = {
-	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_FAILED),
+	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_RECALL),
 	FIELD(rref_op, status, STATUS),
 	FIELD(rref_op, owner, ID),
 	FIELD(rref_op, id.life, ID),
@@ -173,6 +178,7 @@ static const char *const kinds[NAMES_MAX] = {
 	[WIRE_WRONG_QUEUE] = "WRONG_QUEUE",
 	[WIRE_RESET] = "RESET",
 	[WIRE_BYE] = "BYE",
+	[WIRE_CHALLENGE] = "CHALLENGE",
 };
 static const char *const types[NAMES_MAX] = {
 	[HEAD_REQUEST] = "REQUEST",     [HEAD_REPLY] = "REPLY",   [HEAD_ERROR] = "ERROR",   [HEAD_CANCEL] = "CANCEL",
@@ -182,8 +188,11 @@ static const char *const types[NAMES_MAX] = {
 };
 static const char *const large_kinds[NAMES_MAX] = {
 	[LARGE_REQUEST] = "REQUEST", [LARGE_ONEWAY] = "ONEWAY", [LARGE_REPLY] = "REPLY"};
-static const char *const rref_kinds[NAMES_MAX] = {
-	[RREF_FORK] = "FORK", [RREF_DELETE] = "DELETE", [RREF_ACCEPT] = "ACCEPT", [RREF_FAILED] = "FAILED"};
+static const char *const rref_kinds[NAMES_MAX] = {[RREF_FORK] = "FORK",
+						  [RREF_DELETE] = "DELETE",
+						  [RREF_ACCEPT] = "ACCEPT",
+						  [RREF_FAILED] = "FAILED",
+						  [RREF_RECALL] = "RECALL"};
 static const char *const statuses[] = {
 #define STATUS_NAME(name, text) #name,
 	FAR_STATUS_LIST(STATUS_NAME)

@@ -177,9 +177,9 @@ static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
 		return wrong(p, "hello", NULL);
 	fprintf(p->out,
 		" [hello] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
-		" rank=%" PRIu32 " from=%016" PRIx64 " to=%016" PRIx64,
+		" rank=%" PRIu32 " from=%016" PRIx64 " to=%016" PRIx64 " name=%016" PRIx64,
 		0x4643484cu, bytes[4] << 8 | bytes[5], hello.from_shard, hello.to_shard, hello.group, hello.world,
-		hello.rank, hello.from, hello.to);
+		hello.rank, hello.from, hello.to, hello.name);
 	return true;
 }
 
@@ -200,6 +200,8 @@ static bool print_words(struct printer *p, const uint8_t *bytes, uint32_t len)
 		return good && wrong(p, "words", "size");
 	fputs(" address=", p->out);
 	decode_data(p->out, bytes + sizeof w + words_len, addr_len);
+	fputs(" padding=", p->out);
+	decode_data(p->out, bytes + sizeof w + words_len + addr_len, rest - words_len - addr_len);
 	if (!good)
 		return false;
 	if (!link_words_read(bytes, len, &words))
@@ -231,6 +233,7 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	case WIRE_MESSAGE:
 		return print_bytes_of_message(p, &h, bytes, len);
 	case WIRE_HELLO:
+	case WIRE_CHALLENGE:
 	case WIRE_WELCOME:
 	case WIRE_PING:
 		return print_words(p, bytes, len);
@@ -262,6 +265,6 @@ bool decode_likely(const uint8_t *bytes, uint32_t len)
 	if (len < sizeof h)
 		return false;
 	memcpy(&h, bytes, sizeof h);
-	return h.version == WIRE_VERSION && h.kind >= WIRE_MESSAGE && h.kind <= WIRE_BYE &&
-	       memcmp(h.tag, no_tag, sizeof h.tag) == 0;
+	return h.version == WIRE_VERSION && h.kind >= WIRE_MESSAGE && h.kind < WIRE_KINDS &&
+	       (h.kind > WIRE_ACK || memcmp(h.tag, no_tag, sizeof h.tag) == 0);
 }

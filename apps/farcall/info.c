@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
 #include "base/cgroup.h"
+#include "base/runtime_dir.h"
 #include "commands.h"
 #include "info_nics.h"
 #include "nic/udp/udp.h"
@@ -36,21 +37,18 @@ struct info {
 /* The rule of the drivers for a runtime_dir that nobody gives. */
 static void runtime_dir(struct info *info)
 {
-	const char *own = getenv("FAR_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
 	struct stat st;
-	if (own && *own) {
-		snprintf(info->dir, sizeof info->dir, "%s", own);
-		info->dir_from = "FAR_RUNTIME_DIR";
-	} else if (xdg && *xdg) {
-		snprintf(info->dir, sizeof info->dir, "%s/farcall", xdg);
-		info->dir_from = "XDG_RUNTIME_DIR";
-	} else {
-		snprintf(info->dir, sizeof info->dir, "/tmp/farcall-%u", (unsigned)getuid());
-		info->dir_from = "default";
+	char path[RUNTIME_DIR_BYTES];
+	bool fits = runtime_dir_path(NULL, 0, path) == 0;
+	snprintf(info->dir, sizeof info->dir, "%s", path);
+	info->dir_from = runtime_dir_from();
+	if (!fits) {
+		info->dir_state = "refused: the path is too long";
+		return;
 	}
 	if (lstat(info->dir, &st) < 0)
 		info->dir_state = errno == ENOENT ? "made on first use" : strerror(errno);
-	else if (!S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
+	else if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 		info->dir_state = "refused: must be a directory of your own with mode 0700";
 	else
 		info->dir_state = "present";
@@ -107,6 +105,7 @@ static const struct {
 	{"submit_slots", offsetof(struct far_limits, submit_slots)},
 	{"calls", offsetof(struct far_limits, calls)},
 	{"peer_calls", offsetof(struct far_limits, peer_calls)},
+	{"peer_waiting", offsetof(struct far_limits, peer_waiting)},
 	{"retry_window", offsetof(struct far_limits, retry_window)},
 	{"deferred", offsetof(struct far_limits, deferred)},
 	{"mailbox_slots", offsetof(struct far_limits, mailbox_slots)},

@@ -3,6 +3,8 @@
 
 #include "api/ports.h"
 #include "base/random.h"
+#include "base/runtime_dir.h"
+#include "ctl/key.h"
 #include "info_cards.h"
 #include "nic/nic.h"
 
@@ -15,12 +17,12 @@
 static const char *const environment[] = {"FAR_NIC", "FAR_LISTEN", "FAR_ADVERTISE", "FAR_DPDK", NULL};
 
 /* Probes one driver; the reason goes to `err` when it does not work. */
-static bool works(const char *name, bool open_to_all, struct nic_err *err)
+static bool works(const char *name, enum key_kind key, struct nic_err *err)
 {
 	const char *listen = getenv("FAR_LISTEN"), *advertise = getenv("FAR_ADVERTISE"), *device = getenv("FAR_DPDK");
 	const struct nic_config config = {.queues = 1,
-					  .any_user = open_to_all,
-					  .beyond_host = open_to_all,
+					  .any_user = key == KEY_NONE,
+					  .beyond_host = key != KEY_AUTO,
 					  .args = strcmp(name, "dpdk") == 0 && device && *device ? device : NULL,
 					  .listen = listen && *listen ? listen : NULL,
 					  .advertise = advertise && *advertise ? advertise : NULL};
@@ -34,11 +36,11 @@ static bool works(const char *name, bool open_to_all, struct nic_err *err)
 	return rc == 0;
 }
 
-static void tell_driver(const char *name, bool open_to_all, FILE *out, struct json *j)
+static void tell_driver(const char *name, enum key_kind key, FILE *out, struct json *j)
 {
 	struct nic_err err = {.text = ""};
 	const char *why;
-	bool available = works(name, open_to_all, &err), automatic = ports_automatic(name, &why);
+	bool available = works(name, key, &err), automatic = ports_automatic(name, &why);
 	const char *remark = available && err.text[0] ? ": " : "";
 	fprintf(out, "  %-8s %s%s%s", name, available ? "available" : "not available: ", remark, err.text);
 	if (available && !automatic)
@@ -128,18 +130,60 @@ static void tell_environment(FILE *out, struct json *j)
 		json_close(j);
 }
 
+/* Which key a worker would use: where it is, and its id; never the key. */
+static void tell_key(const struct key_choice *key, enum far_status status, const struct far_err *why, FILE *out,
+		     struct json *j)
+{
+	static const char *const kinds[] = {[KEY_AUTO] = "automatic", [KEY_GIVEN] = "given", [KEY_NONE] = "none"};
+	char id[KEY_ID_BYTES] = "", dir[RUNTIME_DIR_BYTES] = "";
+	const char *from = key->kind == KEY_AUTO && runtime_dir_path(NULL, 0, dir) == 0 ? dir : key->from;
+	if (!status && key->kind == KEY_GIVEN)
+		key_id(&key->key, id);
+	fprintf(out, "group key\n");
+	if (status)
+		fprintf(out, "  refused: %s\n", why->text);
+	else if (key->kind == KEY_GIVEN)
+		fprintf(out, "  %s, id %s: store and ports may be reached from other hosts\n", from, id);
+	else if (key->kind == KEY_NONE)
+		fprintf(out,
+			"  none (security=none): every process that reaches the store or a port can join and call\n");
+	else
+		fprintf(out,
+			"  rank 0 makes one in %s for this user's workers on this host; for several hosts set "
+			"FAR_KEY_FILE (farcall key)\n",
+			from);
+	fprintf(out, "\n");
+	if (!j)
+		return;
+	json_object(j, "key");
+	json_string(j, "kind", status ? "refused" : kinds[key->kind]);
+	json_string(j, "from", from);
+	json_string(j, "id", id);
+	if (status)
+		json_string(j, "error", why->text);
+	json_close(j);
+}
+
 void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 {
-	bool open_to_all = opts->security != NULL;
-	const struct ports_config config = {
-		.nic = opts->nic, .id = random_u64(), .open_to_all = open_to_all, .queues = 1, .quiet = true};
+	struct key_choice key;
+	struct far_err key_err;
+	enum far_status key_status = key_choose(NULL, opts->security, true, &key, &key_err);
+	tell_key(&key, key_status, &key_err, out, j);
+	auth_erase(&key.key, sizeof key.key);
+	const struct ports_config config = {.nic = opts->nic,
+					    .id = random_u64(),
+					    .any_user = key.kind == KEY_NONE,
+					    .beyond_host = key.kind != KEY_AUTO,
+					    .queues = 1,
+					    .quiet = true};
 	struct ports ports;
 	struct far_err err = {.status = FAR_OK};
 	fprintf(out, "NIC drivers, best first\n");
 	if (j)
 		json_array(j, "drivers");
 	for (unsigned i = 0; nic_names[i]; i++)
-		tell_driver(nic_names[i], open_to_all, out, j);
+		tell_driver(nic_names[i], key.kind, out, j);
 	if (j)
 		json_close(j);
 	tell_advice(out, j);
@@ -151,9 +195,8 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 		tell_ports(&ports, out, j);
 	info_cards(out, j);
 	tell_environment(out, j);
-	if (!open_to_all)
-		fprintf(out,
-			"  without security=none only this machine's workers reach them, and over shm this user's\n");
+	if (key.kind == KEY_AUTO)
+		fprintf(out, "  without a key that is given (FAR_KEY_FILE) only this machine's workers reach them\n");
 	if (j) {
 		json_string(j, "auto", best);
 		if (!opened)

@@ -18,6 +18,7 @@ struct command {
 static const struct command commands[] = {
 	{"run", cmd_run, "start N workers of a program on this host and watch them"},
 	{"claim", cmd_claim, "start a program with a rank that nobody else has, as a container's replicas need"},
+	{"key", cmd_key, "make the key that a group of several hosts has in common"},
 	{"health", cmd_health, "is the worker of this container alive and joined"},
 	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
 	{"decode", cmd_decode, "show the packets of a capture, field by field"},

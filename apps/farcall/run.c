@@ -49,6 +49,8 @@ struct run {
 /* A killed worker's sockets close before it can be reaped, so one that fails because of it may end first. So long one
  * that was killed can still take the blame from one that merely failed. */
 #define BLAME_NS UINT64_C(250000000)
+/* A worker that ends with EXIT_PEER_LOST was a victim: so long one that ends otherwise can take the blame from it. */
+#define VICTIM_NS UINT64_C(2000000000)
 
 static uint64_t now_ns(void)
 {
@@ -75,9 +77,22 @@ static const char *fate(int status, char *text, size_t room)
 {
 	if (WIFSIGNALED(status))
 		snprintf(text, room, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status) == EXIT_PEER_LOST)
+		snprintf(text, room, "exited with status %d: it lost another worker, which it names",
+			 WEXITSTATUS(status));
 	else
 		snprintf(text, room, "exited with status %d", WEXITSTATUS(status));
 	return text;
+}
+
+/* Among workers that failed, the highest one began it. */
+enum guilt { GUILT_VICTIM, GUILT_FAILED, GUILT_KILLED };
+
+static enum guilt guilt_of(int status)
+{
+	if (WIFSIGNALED(status))
+		return GUILT_KILLED;
+	return WEXITSTATUS(status) == EXIT_PEER_LOST ? GUILT_VICTIM : GUILT_FAILED;
 }
 
 static void worker_ended(struct run *r, int rank, int status)
@@ -90,13 +105,13 @@ static void worker_ended(struct run *r, int rank, int status)
 	r->alive--;
 	if (status == 0 || r->kill_at != UINT64_MAX)
 		return;
-	if (WIFSIGNALED(status) && (r->failed < 0 || !WIFSIGNALED(r->workers[r->failed].status))) {
-		r->failed = rank;
-		r->blame_at = now_ns();
-	} else if (r->failed < 0) {
-		r->failed = rank;
-		r->blame_at = now_ns() + BLAME_NS;
-	}
+	static const uint64_t settles_after[] = {VICTIM_NS, BLAME_NS, 0};
+	enum guilt guilt = guilt_of(status);
+	if (r->failed >= 0 && guilt <= guilt_of(r->workers[r->failed].status))
+		return;
+	uint64_t at = now_ns() + settles_after[guilt];
+	r->failed = rank;
+	r->blame_at = at < r->blame_at ? at : r->blame_at;
 }
 
 static void settle_blame(struct run *r)

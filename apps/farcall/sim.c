@@ -16,6 +16,7 @@
 #define SEEDS         10
 #define LIMIT_NS      (120 * FAR_SEC)
 #define FAILURES      "farcall-sim-failures.txt"
+#define STATE         "farcall-sim-campaign.txt"
 
 static unsigned cpus(void)
 {
@@ -81,14 +82,29 @@ static int plant(const char *name)
 	return options_wrong(NAME, "--mutant '%s': this program has no such defect", name);
 }
 
+/* Opens the campaign, runs it, closes it. */
+static int run_campaign(struct runner *r, const char *state, uint64_t runs)
+{
+	static struct campaign campaign;
+	char err[WORDS_ERR_MAX];
+	if (campaign_open(&campaign, state, r->names, r->scenarios_n, runs, r->from, err) < 0) {
+		fprintf(stderr, NAME ": %s\n", err);
+		return OPTIONS_EXIT_USAGE;
+	}
+	r->campaign = &campaign;
+	int rc = runner_run(r);
+	campaign_close(&campaign);
+	return rc;
+}
+
 int cmd_sim(int argc, char **argv)
 {
 	static struct scenario scenarios[SCENARIOS_MAX];
 	static char names[SCENARIOS_MAX][WORDS_NAME_MAX];
 	static const char *pointers[SCENARIOS_MAX];
-	uint64_t seeds = SEEDS, from = 1, jobs = cpus(), limit = LIMIT_NS;
-	const char *which = "all", *failures = FAILURES, *mutant = NULL;
-	bool trace = false, show = false, hashes = false;
+	uint64_t seeds = SEEDS, from = 1, jobs = cpus(), limit = LIMIT_NS, campaign = 0;
+	const char *which = "all", *failures = FAILURES, *state = NULL, *mutant = NULL;
+	bool trace = false, show = false, hashes = false, json = false;
 	const struct option_spec specs[] = {
 		{"seeds", 'n', OPTION_COUNT, &seeds, 1, 1000000000, "N",
 		 "runs of each scenario, each with the next seed (default 10)", NULL},
@@ -101,9 +117,15 @@ int cmd_sim(int argc, char **argv)
 		 "print a line for each packet; of one scenario and one seed", NULL},
 		{"hashes", 0, OPTION_FLAG, &hashes, 0, 0, NULL, "print the SHA-256 of the packets of each run", NULL},
 		{"limit", 0, OPTION_DURATION, &limit, FAR_SEC, 86400 * FAR_SEC, "TIME",
-		 "real time after which a run has failed (default 120s)", NULL},
+		 "CPU time after which a run has failed (default 120s)", NULL},
 		{"failures", 0, OPTION_TEXT, &failures, 0, 0, "FILE",
 		 "what failed is written there (default " FAILURES ")", NULL},
+		{"campaign", 'c', OPTION_COUNT, &campaign, 1, 1000000000, "RUNS",
+		 "so many runs, spread evenly over the scenarios, with totals; interrupted, the same command goes on",
+		 NULL},
+		{"state", 0, OPTION_TEXT, &state, 0, 0, "FILE",
+		 "where a campaign keeps what it has done (default " STATE ")", NULL},
+		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print the report of a campaign as one line of JSON", NULL},
 		{"list", 0, OPTION_FLAG, &show, 0, 0, NULL, "list the scenarios", NULL},
 		{"mutant", 0, OPTION_TEXT, &mutant, 0, 0, "NAME", NULL, NULL},
 		{.name = ""}};
@@ -114,7 +136,12 @@ int cmd_sim(int argc, char **argv)
 		"were calls run once, in time, with the right bytes and the right errors, is nothing left behind. A "
 		"run\n"
 		"depends on its scenario and seed only; what fails is printed with the command that repeats it. Exit\n"
-		"status 0 when all runs passed.",
+		"status 0 when all runs passed.\n"
+		"\n"
+		"A campaign (--campaign RUNS) keeps its state in a file once a second: killed or interrupted, the "
+		"same\n"
+		"command continues it, without losing or repeating a run. It reports runs, failures, calls and the\n"
+		"faults that were hit, by scenario; its exit status counts failures from before, too.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
@@ -139,6 +166,7 @@ int cmd_sim(int argc, char **argv)
 			   .repeat_more = "",
 			   .trace = trace,
 			   .hashes = hashes,
+			   .json = json,
 			   .trial = trial_run};
 	char more[80];
 	if (r.scenarios_n == 0)
@@ -150,5 +178,10 @@ int cmd_sim(int argc, char **argv)
 		snprintf(more, sizeof more, " --mutant '%.60s'", mutant);
 		r.repeat_more = more;
 	}
-	return runner_run(&r);
+	if (!campaign && (json || state))
+		return options_wrong(NAME, "--%s belongs to a campaign; give --campaign RUNS with it",
+				     json ? "json" : "state");
+	if (campaign && (trace || hashes))
+		return options_wrong(NAME, "--campaign prints totals; leave out --%s", trace ? "trace" : "hashes");
+	return campaign ? run_campaign(&r, state ? state : STATE, campaign) : runner_run(&r);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group.h"
+#include "apps/farcall/commands.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,11 +83,33 @@ enum far_status group_leave(struct group *g, bool gracefully, struct far_err *er
 	enum far_status status = gracefully ? far_shutdown(g->agent, 0, err) : far_shutdown_local(g->agent, err);
 	health_end(g->health);
 	g->health = NULL;
+	g->agent = NULL;
 	return status;
 }
 
-void group_complain(const struct group *g, const struct far_err *err)
+/* One that was lost because it lost another left in order: both are in the list. */
+static void complain_lost(const struct group *g)
+{
+	int n = 0;
+	for (int i = 0; i < g->world; i++) {
+		struct far_worker_info info;
+		if (far_worker_by_rank(g->agent, i, &info, NULL) != FAR_OK || info.alive)
+			continue;
+		if (n++ == 0)
+			fprintf(stderr, "%s: worker%d: lost are", g->program, g->rank);
+		fprintf(stderr, "%s \"%s\" (rank %d)", n > 1 ? "," : "", info.name, i);
+	}
+	if (n)
+		fprintf(stderr, "; their own last lines say why\n");
+}
+
+int group_complain(const struct group *g, const struct far_err *err)
 {
 	fprintf(stderr, "%s: worker%d: ", g->program, g->rank);
 	far_err_print(stderr, err);
+	if (err->status != FAR_PEER_LOST)
+		return 1;
+	if (g->agent)
+		complain_lost(g);
+	return EXIT_PEER_LOST;
 }

@@ -34,9 +34,10 @@ int group_identify(struct group *g);
 /** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
  * does not serve them; a server has `shards`. 0, or -EIO after a message. */
 int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
-/** Leaves with everybody else, or at once. group_complain() tells what `err` says. */
+/** Leaves with everybody else, or at once. */
 enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err);
-/** Prints "program: worker1: " and the error. */
-void group_complain(const struct group *g, const struct far_err *err);
+/** Prints "program: worker1: " and the error; when a member was lost, all that are, since one of them began it. Returns
+ * the exit status: EXIT_PEER_LOST, else 1. Before group_leave(). */
+int group_complain(const struct group *g, const struct far_err *err);
 
 #endif

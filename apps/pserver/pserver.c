@@ -22,7 +22,8 @@ int cmd_pserver(int argc, char **argv)
 		{"nic", 0, OPTION_TEXT, &g.nic, 0, 0, "NAME", "driver that is used (default: the best that there is)",
 		 NULL},
 		{"security", 0, OPTION_CHOICE, &g.security, 0, 0, "WORD",
-		 "none: whoever reaches the network, or the runtime directory, is trusted; there is no key",
+		 "none: the group has no key and trusts every process that reaches it (default: FAR_KEY_FILE, or a key "
+		 "for one host)",
 		 group_security_words},
 		{"health", 0, OPTION_TEXT, &g.health_file, 0, 0, "FILE",
 		 "for 'farcall health'; each member has its own (default: FAR_HEALTH_FILE, or none)", NULL},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "serve.h"
+#include "apps/farcall/commands.h"
 #include "ps_clock.h"
 #include "stop.h"
 #include <stdlib.h>
@@ -38,13 +39,12 @@ static int serve_loop(struct group *g, struct ps_service *s, const struct serve_
 		if (stop_signal())
 			return 128 + stop_signal();
 		if (watch(g, o, 0, &err) != FAR_OK) {
-			group_complain(g, &err);
-			return 1;
+			return group_complain(g, &err);
 		}
 		int lost = atomic_load_explicit(&s->lost, memory_order_acquire);
 		if (lost >= 0) {
 			complain_lost(g, lost);
-			return 1;
+			return EXIT_PEER_LOST;
 		}
 		clock_nap(WATCH_NS);
 	}
@@ -67,8 +67,7 @@ int serve(struct group *g, const struct serve_options *o)
 	stop_restore();
 	struct far_err err;
 	if (status == 0 && group_leave(g, true, &err) != FAR_OK) {
-		group_complain(g, &err);
-		status = 1;
+		status = group_complain(g, &err);
 	} else if (status != 0) {
 		/* Open replies are ended first, so that those who wait learn why. */
 		(void)watch(g, o, 1, NULL);

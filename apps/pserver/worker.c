@@ -156,8 +156,7 @@ static int train(struct worker *w)
 			if (stop_signal())
 				return 128 + stop_signal();
 			if (status != FAR_OK) {
-				group_complain(w->group, &err);
-				return 1;
+				return group_complain(w->group, &err);
 			}
 			if (!isfinite(loss))
 				return complain(w, "the loss is not finite any more: training diverged, use a smaller "
@@ -268,24 +267,18 @@ static int work(struct worker *w)
 	int rc = ps_client_init(&w->ps, agent, (unsigned)w->o->servers, (unsigned)w->o->shards, w->o->timeout_ns);
 	int status = rc ? complain(w, strerror(-rc)) : 0;
 	struct ps_rule rule = {(enum ps_optimizer)w->o->optimizer, (float)w->o->epsilon};
-	if (status == 0 && ps_create_with(&w->ps, TRAIN_TABLE, 1, 0.0f, &rule, &err) != FAR_OK) {
-		group_complain(w->group, &err);
-		status = 1;
-	}
+	if (status == 0 && ps_create_with(&w->ps, TRAIN_TABLE, 1, 0.0f, &rule, &err) != FAR_OK)
+		status = group_complain(w->group, &err);
 	if (status == 0)
 		status = train(w);
-	if (status == 0 && finish(w, &err) != FAR_OK) {
-		status = stop_signal() ? 128 + stop_signal() : 1;
-		if (status == 1)
-			group_complain(w->group, &err);
-	}
+	if (status == 0 && finish(w, &err) != FAR_OK)
+		status = stop_signal() ? 128 + stop_signal() : group_complain(w->group, &err);
 	ps_client_fini(&w->ps);
 	stop_restore();
 	if (status != 0) {
 		group_leave(w->group, false, NULL);
 	} else if (group_leave(w->group, true, &err) != FAR_OK) {
-		group_complain(w->group, &err);
-		status = 1;
+		status = group_complain(w->group, &err);
 	}
 	return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sim/check.h"
+#include "sim/check_inner.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,12 +10,6 @@
 /* Deadlines are rounded to the wheel of timers, and the callee's clock may be the first. */
 #define EARLY_NS UINT64_C(2000000)
 
-struct judge {
-	const struct history *h;
-	const struct checks *checks;
-	char *text; /* CHECK_TEXT_MAX */
-};
-
 __attribute__((format(printf, 2, 3))) static bool object(struct judge *j, const char *format, ...)
 {
 	va_list args;
@@ -25,9 +19,7 @@ __attribute__((format(printf, 2, 3))) static bool object(struct judge *j, const 
 	return false;
 }
 
-/* "call 7 (echo 0 -> 1 at 1.000345s): ", followed by the objection. */
-__attribute__((format(printf, 3, 4))) static bool object_call(struct judge *j, const struct history_call *c,
-							      const char *format, ...)
+bool check_object(struct judge *j, const struct history_call *c, const char *format, ...)
 {
 	va_list args;
 	int n = snprintf(j->text, CHECK_TEXT_MAX,
@@ -113,7 +105,7 @@ static uint64_t paused(const struct history *h, uint32_t worker, uint64_t from)
 }
 
 /* Of no calls there is no array. */
-static const struct history_call *end_of(const struct history *h)
+const struct history_call *check_end(const struct history *h)
 {
 	return h->calls ? h->calls + h->calls_n : NULL;
 }
@@ -124,54 +116,66 @@ static bool check_once(struct judge *j)
 {
 	if (j->h->strays)
 		return object(j, "%" PRIu64 " requests arrived that nobody has sent", j->h->strays);
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++) {
 		if (c->runs_n > 1)
-			return object_call(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
+			return check_object(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
 		if (c->ends && c->status == FAR_OK && c->kind != LOAD_ONEWAY && !c->fetches && c->runs_n != 1)
-			return object_call(j, c, "it ended well, and its handler never ran");
+			return check_object(j, c, "it ended well, and its handler never ran");
 		if (c->runs_n && c->runs[0].worker != c->to)
-			return object_call(j, c, "its handler ran on worker %" PRIu32, c->runs[0].worker);
+			return check_object(j, c, "its handler ran on worker %" PRIu32, c->runs[0].worker);
 		if (c->runs_n && c->runs[0].shard != c->to_shard)
-			return object_call(j, c, "its handler ran on shard %u, it was for %u", c->runs[0].shard,
-					   c->to_shard);
+			return check_object(j, c, "its handler ran on shard %u, it was for %u", c->runs[0].shard,
+					    c->to_shard);
+		if (c->wrong_function)
+			return check_object(j, c, "another function ran than it was for");
 		if (c->runs_n && c->runs[0].at < c->begun)
-			return object_call(j, c, "its handler ran before it was made");
+			return check_object(j, c, "its handler ran before it was made");
 	}
 	return true;
 }
 
 static bool check_reply(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++)
 		if (c->wrong_reply)
-			return object_call(j, c, "the reply is not the one that its handler made");
+			return check_object(j, c, "the reply is not the one that its handler made");
 	return true;
 }
 
 static bool check_bytes(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++)
 		if (c->wrong_request)
-			return object_call(j, c, "the request arrived with other bytes");
+			return check_object(j, c, "the request arrived with other bytes");
 	return true;
 }
 
 static bool check_deadline(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++) {
 		if (c->orphaned)
 			continue;
 		if (c->ends > 1)
-			return object_call(j, c, "it ended %u times", c->ends);
+			return check_object(j, c, "it ended %u times", c->ends);
 		uint64_t limit = c->deadline + j->checks->slack_ns + paused(j->h, c->from, c->begun);
 		if (!c->ends && c->kind != LOAD_ONEWAY && j->h->end > limit)
-			return object_call(j, c, "it never ended");
+			return check_object(j, c, "it never ended");
 		if (c->ends && c->ended > limit)
-			return object_call(j, c, "it ended %" PRIu64 " us after its deadline (%s)",
-					   (c->ended - c->deadline) / 1000,
-					   far_status_name((enum far_status)c->status));
+			return check_object(j, c, "it ended %" PRIu64 " us after its deadline (%s)",
+					    (c->ended - c->deadline) / 1000,
+					    far_status_name((enum far_status)c->status));
 	}
 	return true;
+}
+
+/* Has another incarnation of the worker than the first begun. */
+static bool restarted(const struct history *h, uint32_t worker, uint64_t when)
+{
+	for (size_t k = 0; k < h->incidents_n; k++)
+		if (h->incidents[k].kind == INCIDENT_CRASH && h->incidents[k].a == worker &&
+		    h->incidents[k].until <= when)
+			return true;
+	return false;
 }
 
 static bool class_fits(struct judge *j, const struct history_call *c)
@@ -179,30 +183,35 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 	const char *name = far_status_name((enum far_status)c->status);
 	switch (c->status) {
 	case FAR_OK:
-		return c->kind != LOAD_FAIL || object_call(j, c, "its handler failed, and it ended well");
+		return c->kind != LOAD_FAIL || check_object(j, c, "its handler failed, and it ended well");
 	case FAR_REMOTE:
 		return c->kind == LOAD_FAIL || c->kind == LOAD_NESTED ||
-		       object_call(j, c, "REMOTE, and its handler does not fail");
+		       check_object(j, c, "REMOTE, and its handler does not fail");
 	case FAR_TIMEOUT:
 		return c->ended + EARLY_NS >= c->deadline ||
 		       (c->excused_from && c->ended + EARLY_NS >= c->excused_from) ||
-		       object_call(j, c, "TIMEOUT %" PRIu64 " us before its deadline", (c->deadline - c->ended) / 1000);
+		       check_object(j, c, "TIMEOUT %" PRIu64 " us before its deadline",
+				    (c->deadline - c->ended) / 1000);
 	case FAR_PEER_LOST:
 	case FAR_UNREACHABLE:
 		return death_excused(j->h, c->from, c->to, c->ended) ||
 		       (c->kind == LOAD_RREF && death_excused(j->h, c->third, c->to, c->ended)) ||
 		       (c->kind == LOAD_REFS && any_death_excused(j->h, c->ended)) ||
-		       object_call(j, c, "%s, and nothing has happened to either", name);
+		       check_object(j, c, "%s, and nothing has happened to either", name);
+	case FAR_NO_FUNCTION:
+		return (c->kind == LOAD_SOME &&
+			(restarted(j->h, c->from, c->ended) || restarted(j->h, c->to, c->ended))) ||
+		       check_object(j, c, "%s, and every incarnation so far had it", name);
 	case FAR_CANCELLED:
-		return c->cancelled <= c->ended || object_call(j, c, "CANCELLED, which nobody asked for");
+		return c->cancelled <= c->ended || check_object(j, c, "CANCELLED, which nobody asked for");
 	default:
-		return object_call(j, c, "%s, which nothing explains", name);
+		return check_object(j, c, "%s, which nothing explains", name);
 	}
 }
 
 static bool check_class(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++)
 		if (c->ends && !class_fits(j, c))
 			return false;
 	return true;
@@ -210,16 +219,16 @@ static bool check_class(struct judge *j)
 
 static bool check_executed(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++) {
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++) {
 		if (!c->ends || c->status == FAR_OK)
 			continue;
 		const char *name = far_status_name((enum far_status)c->status);
 		if (c->executed == FAR_EXECUTED_NO && c->runs_n)
-			return object_call(j, c, "%s, executed NO, and its handler ran", name);
+			return check_object(j, c, "%s, executed NO, and its handler ran", name);
 		if (c->executed == FAR_EXECUTED_YES && !c->runs_n)
-			return object_call(j, c, "%s, executed YES, and its handler never ran", name);
+			return check_object(j, c, "%s, executed YES, and its handler never ran", name);
 		if (c->executed > FAR_EXECUTED_YES)
-			return object_call(j, c, "%s, executed %u", name, c->executed);
+			return check_object(j, c, "%s, executed %u", name, c->executed);
 	}
 	return true;
 }
@@ -237,21 +246,22 @@ static bool was_connected(const struct history *h, const struct history_call *c,
 static bool check_incarnation(struct judge *j)
 {
 	const struct history *h = j->h;
-	for (const struct history_call *c = h->calls; c < end_of(h); c++) {
+	for (const struct history_call *c = h->calls; c < check_end(h); c++) {
 		for (unsigned r = 0; r < runs_kept(c); r++)
 			for (size_t k = 0; k < h->incidents_n; k++) {
 				const struct history_incident *i = &h->incidents[k];
 				bool between = i->kind == INCIDENT_CRASH && i->a == c->to && c->begun < i->from &&
 					       c->runs[r].at >= i->until;
 				if (between && was_connected(h, c, i->from))
-					return object_call(j, c,
-							   "it was sent to a life of the worker that ended, and ran in "
-							   "life %" PRIu32,
-							   c->runs[r].life);
+					return check_object(
+						j, c,
+						"it was sent to a life of the worker that ended, and ran in "
+						"life %" PRIu32,
+						c->runs[r].life);
 				/* A new session ends what is left of the one before. */
 				if (i->kind == INCIDENT_CRASH && i->a == c->from && c->begun < i->from &&
 				    i->until != HISTORY_TIME_NONE && c->runs[r].at > i->until + h->peer_limit_ns)
-					return object_call(j, c, "its caller died, and it ran long after");
+					return check_object(j, c, "its caller died, and it ran long after");
 			}
 	}
 	return true;
@@ -289,24 +299,24 @@ static bool check_order(struct judge *j)
 	bool fits = true;
 	if (!sorted)
 		return object(j, "no memory to judge");
-	for (const struct history_call *c = h->calls; c < end_of(h); c++)
+	for (const struct history_call *c = h->calls; c < check_end(h); c++)
 		if (c->kind == LOAD_ONEWAY && c->runs_n)
 			sorted[n++] = c;
 	qsort(sorted, n, sizeof *sorted, by_run);
 	for (size_t i = 1; i < n && fits; i++)
 		if (later(sorted[i], sorted[i - 1]) && sorted[i]->runs[0].order < sorted[i - 1]->runs[0].order)
-			fits = object_call(j, sorted[i], "it ran before call %zu, which was sent earlier",
-					   (size_t)(sorted[i - 1] - h->calls));
+			fits = check_object(j, sorted[i], "it ran before call %zu, which was sent earlier",
+					    (size_t)(sorted[i - 1] - h->calls));
 	free(sorted);
 	return fits;
 }
 
 static bool check_delivered(struct judge *j)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++)
 		if (c->kind == LOAD_ONEWAY && !c->ends && !c->runs_n && !c->orphaned &&
 		    !disturbed(j->h, c->from, c->to, c->begun, j->h->end))
-			return object_call(j, c, "it was never delivered");
+			return check_object(j, c, "it was never delivered");
 	return true;
 }
 
@@ -320,9 +330,9 @@ static bool check_findings(struct judge *j, enum checker checker)
 
 static bool check_without(struct judge *j, enum far_status a, enum far_status b)
 {
-	for (const struct history_call *c = j->h->calls; c < end_of(j->h); c++)
+	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++)
 		if (c->ends && (c->status == a || c->status == b))
-			return object_call(j, c, "%s", far_status_name((enum far_status)c->status));
+			return check_object(j, c, "%s", far_status_name((enum far_status)c->status));
 	return true;
 }
 
@@ -346,6 +356,8 @@ static bool judge_by(struct judge *j, enum checker checker)
 		[CHECK_ORDER] = check_order,
 		[CHECK_DELIVERED] = check_delivered,
 		[CHECK_RESENDS] = check_resends,
+		[CHECK_LATE] = check_late,
+		[CHECK_ORPHANS] = check_orphans,
 	};
 	if (judges[checker] && !judges[checker](j))
 		return false;

@@ -32,6 +32,9 @@ struct check_failure {
  *   no-timeout   none with TIMEOUT
  *   resends      at most `checks->resends` packets were sent again
  *   quiet        the engines came to rest, and said nothing unexpected
+ *   late         a delivery took longer than its work, history.late_ns and the faults that touch it account for; or a
+ *                worker that came back is still taken for dead
+ *   orphans      a handler whose caller died went on, though it waits
  */
 unsigned check_history(const struct history *h, const struct checks *checks, struct check_failure *out, unsigned max);
 

@@ -74,8 +74,10 @@ static uint32_t types_of(const uint8_t *body, uint32_t len)
 bool disturb_lose(void *ctx, const uint8_t *body, uint32_t len)
 {
 	struct disturb *d = ctx;
-	if (!d->dropping)
-		return false;
+	bool late = d->late;
+	d->late = false;
+	if (late || !d->dropping)
+		return late;
 	uint32_t types = types_of(body, len);
 	for (unsigned k = 0; k < DISTURB_DROPS; k++) {
 		if (!(types >> (k + 1) & 1) || !d->drops_left[k] || sim_random_below(&d->random, 2))
@@ -84,6 +86,26 @@ bool disturb_lose(void *ctx, const uint8_t *body, uint32_t len)
 		return true;
 	}
 	return false;
+}
+
+/* Packets of the set-up and end of connections, which the next incarnation may get, or the next connection. */
+uint64_t disturb_again(void *ctx, const uint8_t *body, uint32_t len)
+{
+	struct disturb *d = ctx;
+	const struct disturbance *what = &d->scenario->disturbance;
+	struct wire_head h;
+	if (d->over || len < sizeof h || !(what->stale_connects | what->stale_downs))
+		return 0;
+	memcpy(&h, body, sizeof h);
+	bool connect = h.kind == WIRE_HELLO || h.kind == WIRE_WELCOME;
+	bool down = h.kind == WIRE_BYE || h.kind == WIRE_RESET || h.kind == WIRE_REFUSED;
+	uint32_t chance = connect ? what->stale_connects : down ? what->stale_downs : 0;
+	if (!chance || sim_random_below(&d->stale, WORDS_CHANCE) >= chance)
+		return 0;
+	/* It is the next that disturb_lose() is asked about. */
+	d->late = sim_random_below(&d->stale, 2);
+	*(connect ? &d->history->stale_connects : &d->history->stale_downs) += 1;
+	return between(&d->stale, what->stale_by);
 }
 
 void disturb_packets(struct disturb *d)
@@ -149,7 +171,9 @@ static void incident_begins(void *ctx)
 		cluster_pause(worker(d, i->a), i->lasts_ns);
 	} else {
 		load_killed(&d->load->workers[i->a]);
-		cluster_crash(worker(d, i->a), sim_random_below(&d->random, 2) ? CLUSTER_KILL : CLUSTER_POWER);
+		enum cluster_end how = sim_random_below(&d->random, 2) ? CLUSTER_KILL : CLUSTER_POWER;
+		d->history->incidents[i->number].power = how == CLUSTER_POWER;
+		cluster_crash(worker(d, i->a), how);
 		load_dead(&d->load->workers[i->a]);
 	}
 	if (lasts)
@@ -240,6 +264,7 @@ void disturb_init(struct disturb *d, const struct scenario *scenario, struct clu
 	for (unsigned k = 0; k < DISTURB_DROPS; k++)
 		d->dropping |= d->drops_left[k] > 0;
 	sim_random_init(&d->random, sim_seed(cluster_sim(cluster)), "disturbances", 0);
+	sim_random_init(&d->stale, sim_seed(cluster_sim(cluster)), "stale", 0);
 }
 
 void disturb_fini(struct disturb *d)

@@ -25,12 +25,13 @@ struct disturb {
 	struct cluster *cluster;
 	struct load *load;
 	struct history *history;
-	struct sim_random random;
+	struct sim_random random, stale; /* stale: of packets that come once more */
 	struct disturb_incident *incidents;
 	unsigned incidents_n, under_way;
 	uint32_t drops_left[DISTURB_DROPS];
 	unsigned rail; /* of all outages */
 	bool dropping; /* some packets are to be lost by their type */
+	bool late;     /* the packet that leaves now comes late, and only then */
 	bool over;
 };
 
@@ -38,6 +39,8 @@ void disturb_init(struct disturb *d, const struct scenario *scenario, struct clu
 		  struct history *history);
 /** A sim_lose_fn: the packets that are lost by their type. All zero, it loses none. */
 bool disturb_lose(void *disturb, const uint8_t *body, uint32_t len);
+/** A sim_again_fn: the packets that come once more. All zero, there are none. */
+uint64_t disturb_again(void *disturb, const uint8_t *body, uint32_t len);
 /** Packets are disturbed from now on. */
 void disturb_packets(struct disturb *d);
 /** Draws the incidents; their times count from now on. */

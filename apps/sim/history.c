@@ -30,7 +30,7 @@ size_t history_begin(struct history *h, const struct history_call *call)
 	h->calls = grown(h->calls, h->calls_n, &h->calls_cap, sizeof *h->calls);
 	struct history_call *c = &h->calls[h->calls_n];
 	*c = *call;
-	c->ended = c->cancelled = HISTORY_TIME_NONE;
+	c->ended = c->cancelled = c->sent = c->left = HISTORY_TIME_NONE;
 	return h->calls_n++;
 }
 
@@ -76,12 +76,22 @@ size_t history_incident(struct history *h, const struct history_incident *incide
 {
 	h->incidents = grown(h->incidents, h->incidents_n, &h->incidents_cap, sizeof *h->incidents);
 	h->incidents[h->incidents_n] = *incident;
+	h->incidents[h->incidents_n].ready = HISTORY_TIME_NONE;
 	return h->incidents_n++;
 }
 
 void history_incident_over(struct history *h, size_t number, uint64_t now)
 {
 	h->incidents[number].until = now;
+}
+
+void history_ready(struct history *h, uint32_t worker, uint64_t now)
+{
+	for (size_t i = 0; i < h->incidents_n; i++) {
+		struct history_incident *c = &h->incidents[i];
+		if (c->kind == INCIDENT_CRASH && c->a == worker && c->ready == HISTORY_TIME_NONE)
+			c->ready = now;
+	}
 }
 
 void history_finding(struct history *h, enum checker checker, const char *format, ...)

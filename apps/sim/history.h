@@ -42,6 +42,10 @@ struct history_call {
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
 	uint64_t excused_from;           /* refs: when making one of its values may have timed out; 0: none of any */
 	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */
+	uint64_t sent;                   /* one-ways: when it was taken; HISTORY_TIME_NONE: never */
+	uint64_t left;                   /* when its handler was over, if it waits; HISTORY_TIME_NONE: it is not */
+	uint64_t work_ns;                /* that its handlers take */
+	bool wrong_function;             /* it called one, and another ran */
 	struct history_run runs[HISTORY_RUNS];
 	char said[HISTORY_SAID]; /* the beginning of its error's text */
 };
@@ -57,6 +61,8 @@ struct history_incident {
 	enum incident_kind kind;
 	uint32_t a, b;
 	uint64_t from, until;
+	bool power;     /* crash: its host went with it, and nobody is told */
+	uint64_t ready; /* crash: when its next life was in the group; HISTORY_TIME_NONE: never */
 };
 
 /** What something else than a checker found, in the name of one. */
@@ -77,7 +83,9 @@ struct history {
 	uint64_t resends; /* of the whole run */
 	uint64_t end;     /* of the run */
 	uint64_t peer_limit_ns;
-	uint64_t packets; /* that were sent */
+	uint64_t packets;                     /* that were sent */
+	uint64_t stale_connects, stale_downs; /* packets that came once more, much later */
+	uint64_t late_ns;                     /* of the scenario */
 };
 
 void history_fini(struct history *h);
@@ -93,6 +101,8 @@ void history_orphan(struct history *h, uint32_t worker, uint32_t life);
 /** Its number, for history_incident_over(). */
 size_t history_incident(struct history *h, const struct history_incident *incident);
 void history_incident_over(struct history *h, size_t number, uint64_t now);
+/** A life of the worker is in the group. */
+void history_ready(struct history *h, uint32_t worker, uint64_t now);
 __attribute__((format(printf, 3, 4))) void history_finding(struct history *h, enum checker checker, const char *format,
 							   ...);
 

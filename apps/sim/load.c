@@ -117,6 +117,9 @@ size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, 
 						 .reply = (uint32_t)sized(&w->random, wl->reply),
 						 .depth = depth,
 						 .work_ns = load_between(&w->random, wl->work)};
+	/* Each handler of a nest waits for the next one only. And who cancels waits before. */
+	load->history->calls[number].work_ns =
+		load->plans[number].work_ns + (kind == LOAD_CANCEL ? wl->cancel_after.max : 0);
 	return number;
 }
 
@@ -197,6 +200,8 @@ static void oneway(const struct load_job *j)
 		status = FAR_TIMEOUT;
 	}
 	if (status == FAR_OK)
+		load->history->calls[j->number].sent = sim_now(load->sim);
+	if (status == FAR_OK)
 		load->history->calls[j->number].sequence = (*sequence_of(w, &load->history->calls[j->number]))++;
 	else
 		load_end_call(j->w, j->alive->life, j->number, status, &err);
@@ -209,7 +214,7 @@ static void typed(const struct load_job *j)
 	struct far_err err = {0};
 	struct far_future *f = NULL;
 	struct far_val arg = far_bytes(j->request, j->len), out = {0};
-	const char *name = j->kind == LOAD_CANCEL ? LOAD_FN_SLOW : LOAD_FN_ECHO;
+	const char *name = j->kind == LOAD_CANCEL ? LOAD_FN_SLOW : j->kind == LOAD_SOME ? LOAD_FN_SOME : LOAD_FN_ECHO;
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
 	while ((status = far_rpc_async_to(j->alive->agent, load_to(load, j->number), name, &arg, 1, &j->opts, &f,
@@ -390,7 +395,7 @@ static void make_call(struct load_worker *w, const struct load_life *alive)
 		rref(&j);
 	else if (j.kind == LOAD_REFS)
 		load_refs(&j);
-	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL)
+	else if (j.kind == LOAD_TYPED || j.kind == LOAD_CANCEL || j.kind == LOAD_SOME)
 		typed(&j);
 	else
 		message_call(&j, ids[j.kind]);

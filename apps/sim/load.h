@@ -42,7 +42,7 @@ struct load_worker {
 			      * shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
-	struct far_function functions[5];
+	struct far_function functions[6];
 	struct far_function make; /* of objects */
 	struct far_method look;
 	struct far_class box;
@@ -81,8 +81,9 @@ struct load {
 void load_init(struct load *load, const struct scenario *scenario, struct sim *sim, struct history *history);
 void load_fini(struct load *load);
 
-/** Fills in the handlers of a worker; `opts` points into the worker's own static tables afterwards. */
-void load_opts(struct load_worker *w, struct far_opts *opts);
+/** Fills in the handlers of that incarnation of a worker, 1 the first, which differ in number and order from those of
+ * the one before; `opts` points into the worker's own static tables afterwards. */
+void load_opts(struct load_worker *w, uint32_t life, struct far_opts *opts);
 
 /** The worker has an agent that is ready. load_run() is to run with what is returned, on as many fibers of it as
  * load_callers() says. */

@@ -19,21 +19,28 @@ static inline uint64_t load_word(uint64_t number, uint64_t i)
 static inline void load_fill(uint64_t number, void *at, size_t len)
 {
 	uint8_t *out = at;
-	for (size_t i = 0; i * 8 < len; i++) {
+	size_t words = len / 8;
+	for (size_t i = 0; i < words; i++) {
 		uint64_t word = load_word(number, i);
-		memcpy(out + i * 8, &word, len - i * 8 < 8 ? len - i * 8 : 8);
+		memcpy(out + i * 8, &word, 8);
 	}
+	uint64_t last = load_word(number, words);
+	if (len % 8)
+		memcpy(out + words * 8, &last, len % 8);
 }
 
 static inline bool load_fits(uint64_t number, const void *at, size_t len)
 {
 	const uint8_t *in = at;
-	for (size_t i = 0; i * 8 < len; i++) {
-		uint64_t word = load_word(number, i);
-		if (memcmp(in + i * 8, &word, len - i * 8 < 8 ? len - i * 8 : 8) != 0)
+	size_t words = len / 8;
+	for (size_t i = 0; i < words; i++) {
+		uint64_t word;
+		memcpy(&word, in + i * 8, 8);
+		if (word != load_word(number, i))
 			return false;
 	}
-	return true;
+	uint64_t last = load_word(number, words);
+	return len % 8 == 0 || memcmp(in + words * 8, &last, len % 8) == 0;
 }
 
 /* The reply to a request has other bytes than the request. */

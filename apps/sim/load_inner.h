@@ -10,9 +10,12 @@
 #define LOAD_FN_ECHO      "sim::echo"
 #define LOAD_FN_SLOW      "sim::slow"
 #define LOAD_FN_FETCH     "sim::fetch"
-#define LOAD_FN_HOLD      "sim::hold"
-#define LOAD_FN_KEEP      "sim::keep"
-#define LOAD_CLASS        "sim::Box"
+#define LOAD_FN_SOME      "sim::some"
+/* Has that incarnation of a worker LOAD_FN_SOME. */
+#define LOAD_HAS_SOME(life) ((life) % 2 == 1)
+#define LOAD_FN_HOLD        "sim::hold"
+#define LOAD_FN_KEEP        "sim::keep"
+#define LOAD_CLASS          "sim::Box"
 
 enum load_id {
 	LOAD_ID_ECHO = 1,

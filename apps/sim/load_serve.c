@@ -50,6 +50,7 @@ static void on_slow(struct far_req *req, const void *data, size_t len, void *use
 	if (!load_arrived(w, data, len, &number))
 		return;
 	load_sleep(w->load->plans[number].work_ns);
+	w->load->history->calls[number].left = sim_now(w->load->sim);
 	reply(w, req, number);
 }
 
@@ -133,13 +134,20 @@ static void on_nested(struct far_req *req, const void *data, size_t len, void *u
 
 /* ---- typed ---- */
 
-static enum far_status answer_typed(struct load_worker *w, struct far_req *req, const struct far_val *args, bool slow)
+/* `kind`: whose function runs: of a call of another one it is the wrong one. */
+static enum far_status answer_typed(struct load_worker *w, struct far_req *req, const struct far_val *args,
+				    enum load_kind kind)
 {
 	uint64_t number;
 	if (!load_arrived(w, args[0].u.s.data, args[0].u.s.len, &number))
 		return FAR_INVALID;
-	if (slow)
+	struct history_call *c = &w->load->history->calls[number];
+	c->wrong_function |=
+		(c->kind == LOAD_CANCEL) != (kind == LOAD_CANCEL) || (c->kind == LOAD_SOME) != (kind == LOAD_SOME);
+	if (kind == LOAD_CANCEL) {
 		load_sleep(w->load->plans[number].work_ns);
+		w->load->history->calls[number].left = sim_now(w->load->sim);
+	}
 	uint32_t len = w->load->plans[number].reply;
 	void *bytes = malloc(len + 1);
 	must(bytes != NULL);
@@ -153,13 +161,19 @@ static enum far_status answer_typed(struct load_worker *w, struct far_req *req, 
 static enum far_status fn_echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return answer_typed(user, req, args, false);
+	return answer_typed(user, req, args, LOAD_TYPED);
 }
 
 static enum far_status fn_slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return answer_typed(user, req, args, true);
+	return answer_typed(user, req, args, LOAD_CANCEL);
+}
+
+static enum far_status fn_some(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return answer_typed(user, req, args, LOAD_SOME);
 }
 
 /* What the reference is to, which others made and keep; and the reference itself, to be handed on. */
@@ -178,7 +192,24 @@ static enum far_status fn_fetch(struct far_req *req, const struct far_val *args,
 	return status;
 }
 
-void load_opts(struct load_worker *w, struct far_opts *opts)
+/* Their numbers are those of the order in which they are given: another one in each incarnation. */
+static void set_functions(struct load_worker *w, uint32_t life, struct far_opts *opts)
+{
+	const struct far_function all[] = {
+		{LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w},
+		{LOAD_FN_SLOW "(bytes data) -> bytes", FAR_KIND_FIBER, fn_slow, w},
+		{LOAD_FN_FETCH "(rref r) -> List", FAR_KIND_FIBER, fn_fetch, w},
+		{LOAD_FN_HOLD "(bytes data, Any refs) -> List", FAR_KIND_INLINE, load_fn_hold, w},
+		{LOAD_FN_KEEP "(bytes data, Any refs) -> List", FAR_KIND_FIBER, load_fn_keep, w},
+		{LOAD_FN_SOME "(bytes data) -> bytes", FAR_KIND_INLINE, fn_some, w}};
+	uint32_t n = sizeof all / sizeof *all - (LOAD_HAS_SOME(life) ? 0 : 1);
+	for (uint32_t i = 0; i < n; i++)
+		w->functions[(i + life) % n] = all[i];
+	opts->functions = w->functions;
+	opts->functions_n = n;
+}
+
+void load_opts(struct load_worker *w, uint32_t life, struct far_opts *opts)
 {
 	w->messages[0] = (struct far_msg_handler){LOAD_ID_ECHO, FAR_KIND_INLINE, on_echo, w};
 	w->messages[1] = (struct far_msg_handler){LOAD_ID_FIBER, FAR_KIND_FIBER, on_echo, w};
@@ -187,13 +218,7 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	w->messages[4] = (struct far_msg_handler){LOAD_ID_ONEWAY, FAR_KIND_INLINE, on_oneway, w};
 	w->messages[5] = (struct far_msg_handler){LOAD_ID_DEFERRED, FAR_KIND_INLINE, on_deferred, w};
 	w->messages[6] = (struct far_msg_handler){LOAD_ID_NESTED, FAR_KIND_FIBER, on_nested, w};
-	w->functions[0] = (struct far_function){LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w};
-	w->functions[1] = (struct far_function){LOAD_FN_SLOW "(bytes data) -> bytes", FAR_KIND_FIBER, fn_slow, w};
-	w->functions[2] = (struct far_function){LOAD_FN_FETCH "(rref r) -> List", FAR_KIND_FIBER, fn_fetch, w};
-	w->functions[3] =
-		(struct far_function){LOAD_FN_HOLD "(bytes data, Any refs) -> List", FAR_KIND_INLINE, load_fn_hold, w};
-	w->functions[4] =
-		(struct far_function){LOAD_FN_KEEP "(bytes data, Any refs) -> List", FAR_KIND_FIBER, load_fn_keep, w};
+	set_functions(w, life, opts);
 	w->make = (struct far_function){LOAD_CLASS "(bytes data) -> " LOAD_CLASS, FAR_KIND_INLINE, load_fn_box, w};
 	w->look = (struct far_method){"look() -> List", FAR_KIND_INLINE, load_box_look, w};
 	w->box = (struct far_class){.name = LOAD_CLASS,
@@ -207,10 +232,9 @@ void load_opts(struct load_worker *w, struct far_opts *opts)
 	opts->classes_n = 1;
 	opts->messages = w->messages;
 	opts->messages_n = sizeof w->messages / sizeof *w->messages;
-	opts->functions = w->functions;
-	opts->functions_n = sizeof w->functions / sizeof *w->functions;
 	if (w->load->scenario->workload.fibers)
 		opts->fibers = w->load->scenario->workload.fibers;
+	opts->connect = w->load->scenario->lazy ? FAR_CONNECT_LAZY : FAR_CONNECT_AUTO;
 	opts->shards = w->load->scenario->shards;
 	opts->peer_limit_ns = w->load->scenario->peer_limit_ns;
 }

@@ -18,7 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROGRESS_NS  UINT64_C(200000000)
+#define PROGRESS_NS UINT64_C(200000000)
+#define SAVE_NS     UINT64_C(1000000000) /* between two states of a campaign */
+/* A look at a child accounts for no more: what is beyond, this process stood still itself. */
+#define LOOK_NS      UINT64_C(1000000000)
 #define WORDS_SHOWN  1500 /* bytes of what a run said last on stderr */
 #define STATUS_BEGIN 3    /* exit status of a run that could not be begun */
 
@@ -31,10 +34,13 @@ struct told {
 _Static_assert(sizeof(struct told) <= 4096, "one write to a pipe");
 
 struct child {
-	pid_t pid; /* 0: this place is free */
+	pid_t pid;       /* 0: this place is free */
+	uint64_t number; /* of the run */
 	unsigned scenario;
-	uint64_t seed, until;
-	bool overdue;
+	uint64_t seed;
+	uint64_t cpu_ns, looked; /* at the last look: CPU time, and when that was */
+	uint64_t asleep_ns;      /* since it used CPU time */
+	const char *overdue;     /* what it did for too long; NULL: it goes on */
 	int verdict_fd, words_fd;
 };
 
@@ -44,7 +50,7 @@ struct running {
 	uint64_t next, all;     /* runs: next to be started, in all */
 	uint64_t done, failed, virtual_ns, calls;
 	unsigned alive;
-	uint64_t began, shown;
+	uint64_t began, shown, saved;
 	int signal_fd, signal;
 	bool terminal;
 	FILE *failures;
@@ -76,7 +82,8 @@ _Noreturn static void child_main(const struct runner *r, const struct child *c, 
 	signal(SIGINT, SIG_IGN); /* of the terminal: the parent ends us */
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	child_streams(r, c->words_fd);
-	told.begun = r->trial(&r->scenarios[c->scenario], c->seed, r->trace ? stdout : NULL, &told.verdict, told.err);
+	told.begun = r->trial(&r->scenarios[c->scenario], c->seed, r->trace ? stdout : NULL, r->hashes, &told.verdict,
+			      told.err);
 	if (r->trace)
 		fflush(stdout);
 	bool written = write(c->verdict_fd, &told, sizeof told) == (ssize_t)sizeof told;
@@ -84,13 +91,22 @@ _Noreturn static void child_main(const struct runner *r, const struct child *c, 
 	exit(!written ? EXIT_FAILURE : told.begun ? 0 : STATUS_BEGIN);
 }
 
+static bool runs_left(const struct running *a)
+{
+	return a->r->campaign ? campaign_left(a->r->campaign) : a->next < a->all;
+}
+
 static bool child_start(struct running *a, struct child *c, const sigset_t *mask)
 {
 	int ends[2];
 	const struct runner *r = a->r;
-	c->scenario = (unsigned)(a->next % r->scenarios_n);
-	c->seed = r->from + a->next / r->scenarios_n;
-	c->overdue = false;
+	c->number = a->next;
+	if (r->campaign && !campaign_take(r->campaign, &c->number))
+		return false;
+	c->scenario = (unsigned)(c->number % r->scenarios_n);
+	c->seed = r->from + c->number / r->scenarios_n;
+	c->cpu_ns = c->asleep_ns = 0;
+	c->overdue = NULL;
 	c->words_fd = memfd_create("farcall-sim", MFD_CLOEXEC);
 	if (c->words_fd < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
 		goto failed;
@@ -108,13 +124,15 @@ static bool child_start(struct running *a, struct child *c, const sigset_t *mask
 		close(ends[0]);
 		goto failed;
 	}
-	c->until = time_after(real_ns(), r->limit_ns);
+	c->looked = real_ns();
 	a->next++;
 	a->alive++;
 	return true;
 failed:
 	if (c->words_fd >= 0)
 		close(c->words_fd);
+	if (r->campaign)
+		campaign_untake(r->campaign, c->number);
 	return false;
 }
 
@@ -148,8 +166,9 @@ static void fail(struct running *a, const struct child *c, const char *checker, 
 		 const struct trial_verdict *v)
 {
 	const struct runner *r = a->r;
-	FILE *to[2] = {stdout, NULL};
-	if (!a->failures && r->failures_file && !(a->failures = fopen(r->failures_file, "w")))
+	FILE *to[2] = {r->json ? stderr : stdout, NULL};
+	bool more = r->campaign && r->campaign->resumed;
+	if (!a->failures && r->failures_file && !(a->failures = fopen(r->failures_file, more ? "a" : "w")))
 		fprintf(stderr, "farcall sim: cannot write %s: %s\n", r->failures_file, strerror(errno));
 	to[1] = a->failures;
 	a->failed++;
@@ -166,27 +185,47 @@ static void fail(struct running *a, const struct child *c, const char *checker, 
 	}
 }
 
+/* `text` NULL: the first objection in the verdict, if there is one. */
+static void count(struct running *a, const struct child *c, const struct trial_verdict *v, const char *checker,
+		  const char *text)
+{
+	char failure[CHECK_TEXT_MAX + 32];
+	if (!a->r->campaign)
+		return;
+	if (!checker && v && v->failures_n) {
+		checker = checker_names[v->failures[0].checker];
+		text = v->failures[0].text;
+	}
+	if (checker)
+		snprintf(failure, sizeof failure, "%s: %s", checker, text);
+	campaign_count(a->r->campaign, c->number, v, checker ? failure : NULL);
+}
+
 static void judge(struct running *a, const struct child *c, int status)
 {
 	struct told told;
-	char text[128];
+	char text[WORDS_ERR_MAX] = "";
+	const char *checker = NULL;
 	ssize_t n = read(c->verdict_fd, &told, sizeof told);
 	bool heard = n == (ssize_t)sizeof told;
 	if (c->overdue) {
-		snprintf(text, sizeof text, "it did not end within %" PRIu64 " s of real time",
-			 a->r->limit_ns / 1000000000);
-		fail(a, c, "watchdog", text, NULL);
+		snprintf(text, sizeof text, "it %s for %" PRIu64 " s", c->overdue, a->r->limit_ns / 1000000000);
+		checker = "watchdog";
 	} else if (WIFSIGNALED(status)) {
 		snprintf(text, sizeof text, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-		fail(a, c, "crash", text, NULL);
+		checker = "crash";
 	} else if (heard && !told.begun) {
-		fail(a, c, "begin", told.err, NULL);
+		snprintf(text, sizeof text, "%s", told.err);
+		checker = "begin";
 	} else if (heard && told.verdict.failures_n) {
 		fail(a, c, NULL, NULL, &told.verdict);
 	} else if (!heard || WEXITSTATUS(status)) {
 		snprintf(text, sizeof text, "it ended with status %d", WEXITSTATUS(status));
-		fail(a, c, "crash", text, NULL);
+		checker = "crash";
 	}
+	if (checker)
+		fail(a, c, checker, text, NULL);
+	count(a, c, heard ? &told.verdict : NULL, checker, text);
 	if (heard && a->r->hashes)
 		printf("%s %" PRIu64 " %s\n", a->r->names[c->scenario], c->seed, told.verdict.hash);
 	if (heard) {
@@ -220,14 +259,46 @@ static void kill_all(struct running *a)
 			kill(a->children[i].pid, SIGKILL);
 }
 
+static uint64_t cpu_ns(pid_t pid)
+{
+	clockid_t clock;
+	struct timespec t = {0};
+	if (clock_getcpuclockid(pid, &clock) == 0)
+		clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Does it wait for something, rather than for a CPU, a page or SIGCONT. */
+static bool is_asleep(pid_t pid)
+{
+	char path[64], text[128];
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	const char *state = strrchr(text, ')');
+	return state && strncmp(state, ") S", 3) == 0;
+}
+
+/* A run has so much CPU time, whatever else the machine does: one that is stopped, or gets no CPU, is not late. Nothing
+ * in it sleeps. */
+static const char *overdue(struct child *c, uint64_t now, uint64_t limit_ns)
+{
+	uint64_t cpu = cpu_ns(c->pid), passed = now - c->looked < LOOK_NS ? now - c->looked : LOOK_NS;
+	c->asleep_ns = cpu == c->cpu_ns && is_asleep(c->pid) ? c->asleep_ns + passed : 0;
+	c->cpu_ns = cpu;
+	c->looked = now;
+	return cpu >= limit_ns ? "used the CPU" : c->asleep_ns >= limit_ns ? "slept" : NULL;
+}
+
 static void watch(struct running *a, uint64_t now)
 {
 	for (unsigned i = 0; i < a->r->jobs; i++) {
 		struct child *c = &a->children[i];
-		if (c->pid && !c->overdue && now >= c->until) {
-			c->overdue = true;
+		if (c->pid && !c->overdue && (c->overdue = overdue(c, now, a->r->limit_ns)))
 			kill(c->pid, SIGKILL);
-		}
 	}
 }
 
@@ -257,7 +328,7 @@ static void take_signals(struct running *a)
 
 static int start_some(struct running *a, const sigset_t *mask)
 {
-	for (unsigned i = 0; i < a->r->jobs && a->next < a->all && !a->signal; i++)
+	for (unsigned i = 0; i < a->r->jobs && runs_left(a) && !a->signal; i++)
 		if (!a->children[i].pid && !child_start(a, &a->children[i], mask)) {
 			if (a->alive)
 				return 0; /* when one has ended */
@@ -267,9 +338,22 @@ static int start_some(struct running *a, const sigset_t *mask)
 	return 0;
 }
 
+/* A campaign whose state cannot be kept ends: what it did would be lost. */
+static int save(struct running *a, uint64_t now)
+{
+	int error = a->r->campaign ? campaign_save(a->r->campaign) : 0;
+	a->saved = now;
+	if (error)
+		fprintf(stderr, "farcall sim: cannot write the state file %s: %s\n", a->r->campaign->path,
+			strerror(-error));
+	if (error)
+		kill_all(a);
+	return error;
+}
+
 static int loop(struct running *a, const sigset_t *mask)
 {
-	while ((a->next < a->all && !a->signal) || a->alive) {
+	while ((runs_left(a) && !a->signal) || a->alive) {
 		struct pollfd p = {a->signal_fd, POLLIN, 0};
 		if (start_some(a, mask) < 0)
 			return 1;
@@ -278,8 +362,13 @@ static int loop(struct running *a, const sigset_t *mask)
 		uint64_t now = real_ns();
 		watch(a, now);
 		progress(a, now);
+		if (now - a->saved >= SAVE_NS && save(a, now) < 0)
+			return 1;
 	}
-	return a->signal ? 128 + a->signal : a->failed ? 1 : 0;
+	if (save(a, real_ns()) < 0)
+		return 1;
+	uint64_t failed = a->r->campaign ? campaign_failed(a->r->campaign) : a->failed;
+	return a->signal ? 128 + a->signal : failed ? 1 : 0;
 }
 
 static void summary(const struct running *a)
@@ -290,19 +379,31 @@ static void summary(const struct running *a)
 		fprintf(stderr, "\r\033[K");
 	if (r->trace && !a->failed && !a->signal)
 		return;
+	if (r->campaign && r->json) {
+		campaign_print_json(r->campaign, stdout, r->repeat_more, seconds, a->signal);
+		return;
+	}
+	if (r->campaign)
+		campaign_print(r->campaign, stdout, r->repeat_more);
 	if (a->signal)
 		printf("interrupted by signal %d: ", a->signal);
+	uint64_t done = r->campaign ? campaign_done(r->campaign) : a->done;
+	uint64_t failed = r->campaign ? campaign_failed(r->campaign) : a->failed;
 	printf("%" PRIu64 " of %" PRIu64 " runs done, %" PRIu64 " failed: %u scenario%s, seeds %" PRIu64 " to %" PRIu64
 	       "; %" PRIu64 " calls in %.1f s of virtual time, %.1f s of real time\n",
-	       a->done, a->all, a->failed, r->scenarios_n, r->scenarios_n == 1 ? "" : "s", r->from,
-	       r->from + r->seeds - 1, a->calls, (double)a->virtual_ns / 1e9, seconds);
+	       done, a->all, failed, r->scenarios_n, r->scenarios_n == 1 ? "" : "s", r->from,
+	       r->from + (a->all - 1) / r->scenarios_n, a->calls, (double)a->virtual_ns / 1e9, seconds);
+	if (r->campaign && done < a->all)
+		printf("the same command goes on from %s\n", r->campaign->path);
 	if (a->failures)
 		printf("what failed is in %s\n", r->failures_file);
 }
 
 int runner_run(const struct runner *r)
 {
-	struct running a = {.r = r, .all = r->seeds * r->scenarios_n, .terminal = isatty(STDERR_FILENO)};
+	struct running a = {.r = r,
+			    .all = r->campaign ? r->campaign->runs : r->seeds * r->scenarios_n,
+			    .terminal = isatty(STDERR_FILENO)};
 	sigset_t caught, before;
 	int rc = 1;
 	a.children = calloc(r->jobs, sizeof *a.children);
@@ -313,7 +414,7 @@ int runner_run(const struct runner *r)
 	sigaddset(&caught, SIGHUP);
 	sigprocmask(SIG_BLOCK, &caught, &before);
 	a.signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
-	a.began = real_ns();
+	a.began = a.saved = real_ns();
 	if (a.children && a.signal_fd >= 0) {
 		rc = loop(&a, &before);
 		summary(&a);

@@ -3,9 +3,10 @@
 #ifndef SIM_RUNNER_H
 #define SIM_RUNNER_H
 
+#include "sim/campaign.h"
 #include "sim/trial.h"
 
-#define RUNNER_JOBS_MAX 1024
+#define RUNNER_JOBS_MAX CAMPAIGN_JOBS_MAX
 
 struct runner {
 	const struct scenario *scenarios;
@@ -13,12 +14,14 @@ struct runner {
 	unsigned scenarios_n;
 	uint64_t seeds, from;
 	unsigned jobs;             /* [1, RUNNER_JOBS_MAX] */
-	uint64_t limit_ns;         /* of a run, in real time */
+	uint64_t limit_ns;         /* of a run: CPU time, or asleep */
 	const char *failures_file; /* written when something fails */
 	const char *repeat_more;   /* further options of the command that repeats a failure; "" */
 	bool trace;                /* there is one run; its packets go to stdout */
 	bool hashes;               /* a line for each run, with its hash */
-	bool (*trial)(const struct scenario *scenario, uint64_t seed, FILE *trace, struct trial_verdict *out,
+	struct campaign *campaign; /* numbers and counts the runs; NULL: `seeds` of each scenario */
+	bool json;                 /* of a campaign: its report on stdout is one line of JSON, failures go to stderr */
+	bool (*trial)(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
 		      char err[WORDS_ERR_MAX]);
 };
 

@@ -11,7 +11,7 @@
 
 const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",   "fiber", "slow",  "deferred", "nested",
 						     "oneway", "typed", "retry", "fanout",   "cancel",
-						     "fail",   "rref",  "refs",  NULL};
+						     "fail",   "rref",  "refs",  "some",     NULL};
 const char *const disturb_drop_names[DISTURB_DROPS + 1] = {"request", "reply",  "error", "cancel", "cancelled",
 							   "oneway",  "credit", "ask",   "large",  "data",
 							   "grant",   "refuse", "abort", NULL};
@@ -27,10 +27,13 @@ const char *const checker_names[CHECKS + 1] = {
 	[CHECK_DELIVERED] = "delivered",
 	[CHECK_CONSERVED] = "conserved",
 	[CHECK_LEVEL] = "level",
+	[CHECK_MEMBERS] = "members",
 	[CHECK_NO_DEATH] = "no-death",
 	[CHECK_NO_TIMEOUT] = "no-timeout",
 	[CHECK_RESENDS] = "resends",
 	[CHECK_QUIET] = "quiet",
+	[CHECK_LATE] = "late",
+	[CHECK_ORPHANS] = "orphans",
 };
 
 static const char *const patterns[] = {"pairs", "all", "first", NULL};
@@ -64,6 +67,9 @@ static const struct word disturbance_words[] = {
 	{"burst", WORD_CHANCE, FIELD(disturbance, burst), 0, WORDS_CHANCE, NULL, false},
 	{"burst-packets", WORD_COUNT, FIELD(disturbance, burst_packets), 1, 10000, NULL, false},
 	{"burst-time", WORD_TIME, FIELD(disturbance, burst_ns), 1000, HOUR, NULL, false},
+	{"stale-connects", WORD_CHANCE, FIELD(disturbance, stale_connects), 0, WORDS_CHANCE, NULL, false},
+	{"stale-downs", WORD_CHANCE, FIELD(disturbance, stale_downs), 0, WORDS_CHANCE, NULL, false},
+	{"stale-by", WORD_TIMES, FIELD(disturbance, stale_by), 1000, HOUR, NULL, false},
 	{"partitions", WORD_COUNT, FIELD(disturbance, partitions), 0, 1000, NULL, false},
 	{"one-way", WORD_COUNT, FIELD(disturbance, one_way), 0, 1000, NULL, false},
 	{"partition-for", WORD_TIMES, FIELD(disturbance, partition_for), 0, HOUR, NULL, false},
@@ -101,6 +107,8 @@ static const struct word scenario_words[] = {
 	{"receive-ring", WORD_COUNT, FIELD(scenario, receive_ring), 2, 65536, NULL, false},
 	{"send-ring", WORD_COUNT, FIELD(scenario, send_ring), 2, 65536, NULL, false},
 	{"zero-copy", WORD_CHOICE, FIELD(scenario, zero_copy), 0, 0, no_yes, false},
+	{"lazy", WORD_CHOICE, FIELD(scenario, lazy), 0, 0, no_yes, false},
+	{"late", WORD_TIME, FIELD(scenario, late_ns), 1000000, HOUR, NULL, false},
 	{"peer-limit", WORD_TIME, FIELD(scenario, peer_limit_ns), 1000000, HOUR, NULL, false},
 	{NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
 /* clang-format on */
@@ -114,6 +122,7 @@ static const struct scenario scenario_defaults = {
 	.rate = 25 * SECOND,
 	.delay_ns = 1000,
 	.packet = 1500,
+	.late_ns = SECOND,
 	.peer_limit_ns = SECOND,
 	.workload = {.in_flight = 4,
 		     .request = {8, 64},
@@ -125,6 +134,7 @@ static const struct scenario scenario_defaults = {
 	.disturbance = {.burst_packets = 8,
 			.burst_ns = 10000000,
 			.reorder_by = {1000, 100000},
+			.stale_by = {1000000, SECOND},
 			.partition_for = {1000000, 100000000},
 			.down_for = {SECOND, 3 * SECOND},
 			.pause_for = {1000000, 100000000},

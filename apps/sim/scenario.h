@@ -25,6 +25,7 @@ enum load_kind {
 	LOAD_FAIL,   /* the handler answers with an error */
 	LOAD_RREF,   /* far_remote(), then a third worker fetches the value and answers with it */
 	LOAD_REFS,   /* an operation on references by chance: make, share, fetch, give back */
+	LOAD_SOME,   /* as typed, of a function that only every other incarnation of a worker has */
 	LOAD_KINDS
 };
 extern const char *const load_kind_names[LOAD_KINDS + 1];
@@ -60,6 +61,8 @@ struct disturbance {
 	uint32_t burst_packets;                          /* its mean length */
 	uint64_t burst_ns;                               /* its longest time */
 	struct range reorder_by;
+	uint32_t stale_connects, stale_downs; /* chances that such a packet comes once more, much later */
+	struct range stale_by;
 	uint32_t partitions, one_way, crashes, restarts, pauses, outages; /* how many in a run */
 	struct range partition_for, down_for, pause_for, outage_for;
 	struct range during;          /* when they begin; packets are disturbed from during.min to during.max */
@@ -80,10 +83,13 @@ enum checker {
 	CHECK_DELIVERED,
 	CHECK_CONSERVED,
 	CHECK_LEVEL,
+	CHECK_MEMBERS,
 	CHECK_NO_DEATH,
 	CHECK_NO_TIMEOUT,
 	CHECK_RESENDS,
 	CHECK_QUIET,
+	CHECK_LATE,
+	CHECK_ORPHANS,
 	CHECKS
 };
 extern const char *const checker_names[CHECKS + 1];
@@ -113,6 +119,8 @@ struct scenario {
 	uint64_t packet;                  /* largest packet */
 	uint32_t receive_ring, send_ring; /* packets; 0: the simulator's own default */
 	uint32_t zero_copy;               /* received packets may be held */
+	uint32_t lazy;                    /* sessions are made by the first calls */
+	uint64_t late_ns;                 /* beyond its work and what disturbs it: a delivery is late */
 	uint64_t peer_limit_ns;
 	struct workload workload;
 	struct disturbance disturbance;

@@ -3,6 +3,7 @@
 
 #include "api/agent.h"
 #include "base/must.h"
+#include "link/link_audit.h"
 #include "nic/sim/cluster.h"
 #include "shard/audit.h"
 #include "sim/disturb.h"
@@ -15,15 +16,19 @@
 #include <string.h>
 
 #define JOIN_NS  (60 * FAR_SEC)
-#define LOOK_NS  (20 * FAR_MS)  /* between two walks over the engines */
+#define LOOK_NS  (20 * FAR_MS)  /* between two walks over the engines at most */
 #define REST_NS  (60 * FAR_SEC) /* for what callers have given up to end */
+#define LEASE_NS (15 * FAR_SEC) /* after which streams of a host without power are given up: sim_streams_config */
 #define LEAVE_NS (20 * FAR_SEC)
 #define ACKED_NS (400 * FAR_MS) /* the last acknowledgements have come */
 #define QUIET_NS (3 * FAR_SEC)  /* for a quiet moment in between */
 /* When that is: most workloads are done soon, if nothing disturbs them. */
 #define QUIET_WITHIN_NS (2 * FAR_MS)
-#define FINDINGS_MAX    32 /* more of them tell nothing new */
-#define TOLD_MAX        20 /* incidents */
+/* Packets per worker between two walks: a wrong acknowledgement is seen only while its packets are out. */
+#define LOOK_PACKETS 48u
+#define STEP_NS      (100 * FAR_US)
+#define FINDINGS_MAX 32 /* more of them tell nothing new */
+#define TOLD_MAX     20 /* incidents */
 
 struct trial {
 	const struct scenario *scenario;
@@ -33,8 +38,9 @@ struct trial {
 	struct disturb disturb;
 	enum checker finding;
 	char port_args[64];
-	bool working;  /* the applications have begun */
-	uint64_t idle; /* fibers that wait for nothing that is under way */
+	bool working;                  /* the applications have begun */
+	uint64_t idle;                 /* fibers that wait for nothing that is under way */
+	const struct nic_port **ports; /* of all workers, for look() */
 };
 
 /* ---- the cluster ---- */
@@ -42,7 +48,7 @@ struct trial {
 static void on_opts(void *ctx, unsigned rank, struct far_opts *opts)
 {
 	struct trial *t = ctx;
-	load_opts(&t->load.workers[rank], opts);
+	load_opts(&t->load.workers[rank], cluster_lives(cluster_worker(t->cluster, rank)) + 1, opts);
 }
 
 static void work(struct trial *t, struct cluster_worker *w)
@@ -58,6 +64,8 @@ static void work(struct trial *t, struct cluster_worker *w)
 static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state state)
 {
 	struct trial *t = ctx;
+	if (state == CLUSTER_READY)
+		history_ready(&t->history, cluster_rank(w), cluster_now(t->cluster));
 	if (state == CLUSTER_READY && t->working)
 		work(t, w);
 }
@@ -69,6 +77,7 @@ static void configure(struct cluster_config *config, const struct scenario *s, u
 	cluster_config_init(config, seed);
 	struct sim_topology *net = &config->sim.topology;
 	config->sim.lose = disturb_lose;
+	config->sim.again = disturb_again;
 	config->sim.lose_ctx = &t->disturb;
 	net->kind = kinds[s->topology];
 	net->rails = s->rails;
@@ -110,12 +119,26 @@ static struct far_agent *agent_of(const struct trial *t, unsigned rank)
 
 static void look(struct trial *t)
 {
+	unsigned n = 0;
 	t->finding = CHECK_CONSERVED;
 	for (unsigned i = 0; i < t->scenario->workers; i++) {
 		struct far_agent *a = agent_of(t, i);
 		for (unsigned k = 0; a && k < a->shards_n; k++)
 			audit_shard(a->shards[k], on_finding, t);
+		for (unsigned k = 0; a && k < a->ports.n; k++) {
+			link_audit_port(a->ports.at[k], on_finding, t);
+			t->ports[n++] = a->ports.at[k];
+		}
 	}
+	for (unsigned i = 0; i < n; i++)
+		link_audit_ends(t->ports[i], t->ports, n, on_finding, t);
+}
+
+static uint64_t packets_sent(const struct trial *t)
+{
+	struct sim_stats stats;
+	sim_stats(cluster_sim(t->cluster), &stats);
+	return stats.sent;
 }
 
 static uint64_t level_sum(const struct audit_level *l)
@@ -201,10 +224,31 @@ static void pause_and_look(struct trial *t)
 	t->load.hold = false;
 }
 
+/* Has a fault been so long that members may have given each other up for good, or do not know yet who is dead. */
+static bool parted(const struct trial *t)
+{
+	for (size_t k = 0; k < t->history.incidents_n; k++) {
+		const struct history_incident *i = &t->history.incidents[k];
+		bool lasted = i->until == HISTORY_TIME_NONE || i->until - i->from >= t->scenario->peer_limit_ns / 4 * 3;
+		if (i->kind == INCIDENT_CRASH ? i->power && i->until == HISTORY_TIME_NONE
+					      : i->kind != INCIDENT_OUTAGE && lasted)
+			return true;
+	}
+	return false;
+}
+
 /* Handlers whose callers have given up go on for a while, and so do acknowledgements. */
 static void come_to_rest(struct trial *t)
 {
+	/* Calls that ended early leave handlers at work, and references words that are said again. */
+	const struct workload *w = &t->scenario->workload;
+	uint64_t began = cluster_now(t->cluster);
+	uint64_t bound = t->scenario->late_ns + 2 * t->scenario->peer_limit_ns + w->depth * w->work.max + ACKED_NS;
 	settle(t, REST_NS, 5 * LOOK_NS);
+	if (!parted(t) && cluster_now(t->cluster) - began > bound)
+		history_finding(&t->history, CHECK_LATE,
+				"the workers came to rest after %" PRIu64 " ms, not within %" PRIu64,
+				(cluster_now(t->cluster) - began) / FAR_MS, bound / FAR_MS);
 	cluster_run_until(t->cluster, cluster_now(t->cluster) + FAR_SEC);
 	look(t);
 	look_at_levels(t);
@@ -219,10 +263,19 @@ static void run_work(struct trial *t, uint64_t until)
 	cluster_run_until(t->cluster, cluster_now(t->cluster) + sim_random_below(&random, QUIET_WITHIN_NS));
 	if (!load_done(&t->load))
 		pause_and_look(t);
+	uint64_t step = STEP_NS, sent = packets_sent(t), looked_sent = sent, looked_at = cluster_now(t->cluster);
 	while (!cluster_failure(t->cluster) && (!load_done(&t->load) || t->disturb.under_way) &&
 	       cluster_now(t->cluster) < until) {
-		cluster_run_until(t->cluster, cluster_now(t->cluster) + LOOK_NS);
+		cluster_run_until(t->cluster, cluster_now(t->cluster) + step);
+		uint64_t before = sent;
+		sent = packets_sent(t);
+		step = sent != before ? STEP_NS : step < LOOK_NS / 2 ? 2 * step : LOOK_NS;
+		if (sent - looked_sent < LOOK_PACKETS * t->scenario->workers &&
+		    cluster_now(t->cluster) - looked_at < LOOK_NS)
+			continue;
 		look(t);
+		looked_sent = sent;
+		looked_at = cluster_now(t->cluster);
 	}
 	if (!load_done(&t->load))
 		history_finding(&t->history, CHECK_QUIET, "the workers had not made their calls after %" PRIu64 " ms",
@@ -243,6 +296,41 @@ static void count(struct trial *t)
 	t->history.packets = stats.sent;
 	t->history.end = cluster_now(t->cluster);
 	t->history.peer_limit_ns = t->scenario->peer_limit_ns;
+	t->history.late_ns = t->scenario->late_ns;
+}
+
+static enum trial_fault fault_of(const struct history_incident *i)
+{
+	static const enum trial_fault faults[] = {[INCIDENT_CRASH] = TRIAL_CRASH,
+						  [INCIDENT_PAUSE] = TRIAL_PAUSE,
+						  [INCIDENT_CUT] = TRIAL_PARTITION,
+						  [INCIDENT_OUTAGE] = TRIAL_OUTAGE};
+	return i->kind == INCIDENT_CRASH && i->until != HISTORY_TIME_NONE ? TRIAL_RESTART : faults[i->kind];
+}
+
+/* What has happened to packets and workers in the whole run. */
+static void count_faults(const struct trial *t, uint64_t faults[TRIAL_FAULTS])
+{
+	struct sim *sim = cluster_sim(t->cluster);
+	struct sim_stats all;
+	struct sim_link_stats link;
+	sim_stats(sim, &all);
+	faults[TRIAL_LOSS] = all.dropped[SIM_DROP_LOSS];
+	faults[TRIAL_DUPLICATE] = all.duplicated;
+	faults[TRIAL_REORDER] = all.reordered;
+	faults[TRIAL_CORRUPT] = all.corrupted;
+	faults[TRIAL_PARTITIONED] = all.dropped[SIM_DROP_PARTITION];
+	faults[TRIAL_CARRIER] = all.dropped[SIM_DROP_CARRIER];
+	faults[TRIAL_QUEUE] = all.dropped[SIM_DROP_QUEUE];
+	faults[TRIAL_RING] = all.dropped[SIM_DROP_RING];
+	for (unsigned i = 0; i < sim_hosts(sim) * t->scenario->rails; i++) {
+		sim_link_stats(sim_uplink(sim_host(sim, i / t->scenario->rails), i % t->scenario->rails), &link);
+		faults[TRIAL_CUT] += link.cut;
+	}
+	faults[TRIAL_STALE_CONNECT] = t->history.stale_connects;
+	faults[TRIAL_STALE_DOWN] = t->history.stale_downs;
+	for (size_t k = 0; k < t->history.incidents_n; k++)
+		faults[fault_of(&t->history.incidents[k])]++;
 }
 
 /* ---- the run ---- */
@@ -271,11 +359,101 @@ static void join_again(struct trial *t)
 	}
 }
 
+/* A worker of a barrier. */
+struct meeting {
+	struct trial *trial;
+	const char *const *names;
+	size_t names_n;
+	bool over;
+};
+
+static void meet(struct cluster_worker *w, void *ctx)
+{
+	struct meeting *m = ctx;
+	struct trial *t = m->trial;
+	struct far_err err = {0};
+	uint64_t began = cluster_now(t->cluster);
+	enum far_status status = far_barrier(cluster_agent(w), m->names, m->names_n, LEAVE_NS, &err);
+	uint64_t took = cluster_now(t->cluster) - began;
+	m->over = true;
+	if (status || took > t->scenario->late_ns)
+		history_finding(&t->history, CHECK_LATE,
+				"the barrier of worker %u ended with %s after %" PRIu64 " ms: %s", cluster_rank(w),
+				far_status_name(status), took / FAR_MS, err.text);
+}
+
+/* All who are there come together once more, at once. */
+static void barrier(struct trial *t)
+{
+	unsigned n = t->scenario->workers, here = 0;
+	char(*names)[SIM_NAME_BYTES] = calloc(n, sizeof *names);
+	const char **pointers = calloc(n, sizeof *pointers);
+	struct meeting *meetings = calloc(n, sizeof *meetings);
+	must(names && pointers && meetings);
+	for (unsigned i = 0; i < n; i++)
+		if (agent_of(t, i)) {
+			snprintf(names[here], sizeof *names, "w%u", i);
+			pointers[here] = names[here];
+			here++;
+		}
+	unsigned spawned = 0;
+	for (unsigned i = 0; i < n; i++) {
+		meetings[i] = (struct meeting){t, pointers, here, !agent_of(t, i)};
+		if (!meetings[i].over && cluster_spawn(cluster_worker(t->cluster, i), -1, meet, &meetings[i]) == 0)
+			spawned++;
+	}
+	uint64_t until = cluster_now(t->cluster) + 2 * LEAVE_NS;
+	while (spawned && !cluster_failure(t->cluster) && cluster_now(t->cluster) < until) {
+		cluster_run_until(t->cluster, cluster_now(t->cluster) + LOOK_NS);
+		spawned = 0;
+		for (unsigned i = 0; i < n; i++)
+			spawned += !meetings[i].over;
+	}
+	if (spawned) { /* they may still be read */
+		history_finding(&t->history, CHECK_LATE, "%u workers have not come out of the barrier", spawned);
+		return;
+	}
+	free(names);
+	free(pointers);
+	free(meetings);
+}
+
+/* Silence ends no membership: who lives is alive for everybody. */
+static void look_at_members(struct trial *t)
+{
+	for (unsigned i = 0; i < t->scenario->workers; i++)
+		for (unsigned k = 0; k < t->scenario->workers && agent_of(t, i); k++) {
+			struct far_worker_info info;
+			if (k != i && agent_of(t, k) &&
+			    far_worker_by_rank(agent_of(t, i), (int)k, &info, NULL) == FAR_OK && !info.alive)
+				history_finding(&t->history, CHECK_MEMBERS,
+						"worker %u lives, and is lost for worker %u", k, i);
+		}
+}
+
+/* Those who leave wait for each other, and for the death of those who will not come to be known: a host without power
+ * is given up by the store's when its connections are. */
 static void leave(struct trial *t)
 {
+	bool all = true;
+	for (unsigned i = 0; i < t->scenario->workers; i++)
+		all &= agent_of(t, i) != NULL;
+	uint64_t bound = t->scenario->late_ns + 2 * t->scenario->peer_limit_ns + (all ? 0 : LEASE_NS);
+	look_at_members(t);
 	cluster_leave_all(t->cluster, LEAVE_NS);
+	if (!parted(t) && cluster_run_left(t->cluster, bound) == CLUSTER_RUN_TIME)
+		history_finding(&t->history, CHECK_LATE, "the workers had not left the group after %" PRIu64 " ms",
+				bound / FAR_MS);
 	if (cluster_run_left(t->cluster, 2 * LEAVE_NS) == CLUSTER_RUN_TIME)
 		history_finding(&t->history, CHECK_QUIET, "the workers did not leave the group");
+	for (unsigned i = 0; i < t->scenario->workers; i++) {
+		struct cluster_worker *w = cluster_worker(t->cluster, i);
+		struct far_err why = {0};
+		if (cluster_state(w) == CLUSTER_LEFT && cluster_why(w, &why) != (all ? FAR_OK : FAR_PEER_LOST))
+			history_finding(&t->history, CHECK_MEMBERS, "%s, and worker %u left so: %s",
+					all ? "all were there" : "one was lost", i,
+					why.text[0] ? why.text : "in order");
+	}
 }
 
 static void run(struct trial *t)
@@ -303,6 +481,8 @@ static void run(struct trial *t)
 		if (t->load.workers[i].busy)
 			load_killed(&t->load.workers[i]);
 	note_failure(t);
+	if (!cluster_failure(t->cluster) && !parted(t) && load_done(&t->load))
+		barrier(t);
 	if (!cluster_failure(t->cluster))
 		leave(t);
 }
@@ -339,7 +519,7 @@ static void tell_incidents(const struct history *h)
 	}
 }
 
-bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, struct trial_verdict *out,
+bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
 	       char err[WORDS_ERR_MAX])
 {
 	struct trial t = {.scenario = scenario};
@@ -348,6 +528,7 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 	uint64_t slabs = buf_slabs_used();
 	uint32_t futures = future_used();
 	configure(&config, scenario, seed, &t);
+	config.sim.untraced = !hash;
 	t.cluster = cluster_create(&config, &why);
 	if (!t.cluster) {
 		snprintf(err, WORDS_ERR_MAX, "%s", why.text);
@@ -355,6 +536,8 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 	}
 	struct sim *sim = cluster_sim(t.cluster);
 	sim_trace_text(sim, trace);
+	t.ports = calloc((size_t)scenario->workers * FAR_PORTS_MAX, sizeof *t.ports);
+	must(t.ports);
 	load_init(&t.load, scenario, sim, &t.history);
 	disturb_init(&t.disturb, scenario, t.cluster, &t.load, &t.history);
 	run(&t);
@@ -362,11 +545,13 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, stru
 		.virtual_ns = cluster_now(t.cluster), .calls = t.history.calls_n, .packets = t.history.packets};
 	_Static_assert(TRIAL_HASH == SHA256_TEXT_BYTES, "a hash as text");
 	sim_trace_hash(sim, out->hash);
+	count_faults(&t, out->faults);
 	cluster_destroy(t.cluster);
 	disturb_fini(&t.disturb);
 	if (t.load.boxes)
 		history_finding(&t.history, CHECK_LEVEL, "after the end there are %" PRIu64 " objects", t.load.boxes);
 	load_fini(&t.load);
+	free(t.ports);
 	check_memory(&t, slabs, futures);
 	out->failures_n = check_history(&t.history, &scenario->checks, out->failures, TRIAL_FAILURES);
 	if (out->failures_n)

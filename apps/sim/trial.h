@@ -11,19 +11,47 @@
 #define TRIAL_FAILURES 4  /* that are told; more are counted */
 #define TRIAL_HASH     65 /* bytes of the hash in hexadecimal with its NUL */
 
+/** What a run did to its packets and workers, counted: name and text. */
+#define TRIAL_FAULT_LIST(X)                                                                                            \
+	X(LOSS, "losses")                                                                                              \
+	X(DUPLICATE, "duplicates")                                                                                     \
+	X(REORDER, "reorders")                                                                                         \
+	X(CORRUPT, "corruptions")                                                                                      \
+	X(CUT, "truncations")                                                                                          \
+	X(PARTITIONED, "partition-drops")                                                                              \
+	X(CARRIER, "cable-drops")                                                                                      \
+	X(QUEUE, "queue-drops")                                                                                        \
+	X(RING, "ring-drops")                                                                                          \
+	X(PARTITION, "partitions")                                                                                     \
+	X(PAUSE, "pauses")                                                                                             \
+	X(CRASH, "crashes")                                                                                            \
+	X(RESTART, "restarts")                                                                                         \
+	X(OUTAGE, "cable-faults")                                                                                      \
+	X(STALE_CONNECT, "stale-connects")                                                                             \
+	X(STALE_DOWN, "stale-downs")
+
+enum trial_fault {
+#define TRIAL_FAULT_ID(id, text) TRIAL_##id,
+	TRIAL_FAULT_LIST(TRIAL_FAULT_ID)
+#undef TRIAL_FAULT_ID
+		TRIAL_FAULTS
+};
+extern const char *const trial_fault_names[TRIAL_FAULTS + 1];
+
 struct trial_verdict {
 	uint32_t failures_n; /* checkers that objected */
 	struct check_failure failures[TRIAL_FAILURES];
 	uint64_t virtual_ns, calls, packets;
-	char hash[TRIAL_HASH]; /* of all packets */
+	uint64_t faults[TRIAL_FAULTS];
+	char hash[TRIAL_HASH]; /* of all packets; of nothing where it was not wanted */
 };
 
 /**
  * Runs it, once in a process: what the engine keeps for the process decides where memory lies. Deterministic: the same
- * scenario and seed give the same verdict. `trace`: a line for each packet; NULL: none. false: it could not be begun,
- * `err` says why.
+ * scenario and seed give the same verdict. `trace`: a line for each packet; NULL: none. `hash`: the packets are
+ * hashed. false: it could not be begun, `err` says why.
  */
-bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, struct trial_verdict *out,
+bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
 	       char err[WORDS_ERR_MAX]);
 
 #endif

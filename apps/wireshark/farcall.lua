@@ -11,8 +11,8 @@
 -- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.
 local layouts = {
 	head = { size = 96, little = false, fields = {
-		{ name = "version", bytes = 1, as = "number", low = "1", high = "1" },
-		{ name = "kind", bytes = 1, as = "code kind", low = "1", high = "9" },
+		{ name = "version", bytes = 1, as = "number", low = "2", high = "2" },
+		{ name = "kind", bytes = 1, as = "code kind", low = "1", high = "10" },
 		{ name = "marks", bytes = 1, as = "bits mark" },
 		{ name = "lane_phase", bytes = 1, as = "number" },
 		{ name = "type", bytes = 1, as = "code type" },
@@ -54,25 +54,31 @@ local layouts = {
 		{ name = "key", bytes = 8, as = "id" },
 		{ name = "addr", bytes = 8, as = "id" },
 	} },
-	words = { size = 32, little = false, fields = {
+	words = { size = 104, little = false, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
 		{ name = "token", bytes = 8, as = "id", low = "1" },
 		{ name = "queue", bytes = 2, as = "number", high = "15" },
 		{ name = "want", bytes = 2, as = "number" },
 		{ name = "path", bytes = 4, as = "number", high = "65535" },
-		{ name = "packet_max", bytes = 4, as = "number", low = "544" },
+		{ name = "packet_max", bytes = 4, as = "number", low = "576" },
 		{ name = "words", bytes = 2, as = "number", high = "128" },
 		{ name = "addr", bytes = 2, as = "number", high = "224" },
+		{ name = "nonce", bytes = 16, as = "bytes" },
+		{ name = "proof", bytes = 16, as = "bytes" },
+		{ name = "issued", bytes = 8, as = "number" },
+		{ name = "public", bytes = 32, as = "bytes" },
 		{ name = "hello", bytes = "words", as = "hello" },
 		{ name = "address", bytes = "addr", as = "bytes" },
+		{ name = "padding", bytes = "rest", as = "bytes" },
 	} },
-	no = { size = 8, little = false, fields = {
+	no = { size = 24, little = false, fields = {
 		{ name = "error", bytes = 4, as = "number" },
 		{ name = "path", bytes = 4, as = "number" },
+		{ name = "nonce", bytes = 16, as = "bytes" },
 	} },
-	hello = { size = 40, little = false, fields = {
+	hello = { size = 48, little = false, fields = {
 		{ name = "magic", bytes = 4, as = "id", low = "1178814540", high = "1178814540" },
-		{ name = "version", bytes = 2, as = "number", low = "2", high = "2" },
+		{ name = "version", bytes = 2, as = "number", low = "3", high = "3" },
 		{ name = "from_shard", bytes = 1, as = "number" },
 		{ name = "to_shard", bytes = 1, as = "number" },
 		{ name = "group", bytes = 8, as = "id" },
@@ -80,6 +86,7 @@ local layouts = {
 		{ name = "rank", bytes = 4, as = "number" },
 		{ name = "from", bytes = 8, as = "id" },
 		{ name = "to", bytes = 8, as = "id" },
+		{ name = "name", bytes = 8, as = "id" },
 	} },
 	large = { size = 24, little = true, fields = {
 		{ name = "total", bytes = 8, as = "number", low = "1" },
@@ -139,7 +146,7 @@ local layouts = {
 		{ name = "remote.function.signature", bytes = 8, as = "id" },
 	} },
 	rref_op = { size = 48, little = true, fields = {
-		{ name = "kind", bytes = 4, as = "code rref_kind", low = "1", high = "4" },
+		{ name = "kind", bytes = 4, as = "code rref_kind", low = "1", high = "5" },
 		{ name = "status", bytes = 4, as = "code status" },
 		{ name = "owner", bytes = 8, as = "id" },
 		{ name = "id.life", bytes = 8, as = "id" },
@@ -159,6 +166,7 @@ local codes = {
 		{ value = 7, name = "WRONG_QUEUE", body = "no" },
 		{ value = 8, name = "RESET", body = "no" },
 		{ value = 9, name = "BYE", body = "no" },
+		{ value = 10, name = "CHALLENGE", body = "words" },
 	},
 	mark = {
 		{ value = 1, name = "ASLEEP" },
@@ -270,6 +278,7 @@ local codes = {
 		{ value = 2, name = "DELETE" },
 		{ value = 3, name = "ACCEPT" },
 		{ value = 4, name = "FAILED" },
+		{ value = 5, name = "RECALL" },
 	},
 }
 -- The end of the tables.
@@ -691,7 +700,7 @@ function Packet:layout(name, tvb, exact)
 	local tree = self.tree:add(farcall, tvb(0, layout.size), name)
 	self:say("[" .. name .. "]")
 	for _, f in ipairs(layout.fields) do
-		local size = type(f.bytes) == "number" and f.bytes or values[f.bytes]
+		local size = type(f.bytes) == "number" and f.bytes or f.bytes == "rest" and tvb:len() - at or values[f.bytes]
 		if size > tvb:len() - at then
 			bad(wrong or name .. ".size")
 		end
@@ -1042,10 +1051,11 @@ function farcall.dissector(tvb, pinfo, root)
 end
 
 local function likely(tvb, pinfo, root)
-	if tvb:len() < layouts.head.size or tvb(0, 1):uint() ~= 1 or not code_row("kind", tvb(1, 1):uint()) then
+	if tvb:len() < layouts.head.size or tvb(0, 1):uint() ~= layouts.head.fields[1].low + 0 or not code_row("kind", tvb(1, 1):uint()) then
 		return false
 	end
-	if tvb(80, 16):raw() ~= string.rep("\0", 16) then
+	-- Control messages have a proof there.
+	if tvb(1, 1):uint() <= 2 and tvb(80, 16):raw() ~= string.rep("\0", 16) then
 		return false
 	end
 	farcall.dissector(tvb, pinfo, root)

@@ -127,17 +127,43 @@ static uint64_t half_of_memory(void)
 	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
 }
 
+/* Once for each process: any process that reaches it can do what this one can. */
+static void warn_open(void)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
+		fprintf(stderr,
+			"farcall: security=none: the store, the ports of all NIC drivers and the sockets of shm are "
+			"open to everybody who reaches them: other users of this host, and other hosts\n");
+}
+
+static enum far_status init_key(struct init *in)
+{
+	struct far_agent *a = in->a;
+	enum far_status status = FAR_OK;
+	if (!in->opts.group)
+		in->opts.group = "default";
+	if (!in->env)
+		status = key_choose(in->opts.key_file, in->opts.security, true, &in->key, in->err);
+	else
+		in->key.kind = in->env->key ? KEY_GIVEN : KEY_NONE;
+	if (in->env && in->env->key)
+		in->key.key = *in->env->key;
+	if (!status && in->key.kind == KEY_GIVEN)
+		group_key_set(&a->key, &in->key.key, in->opts.group);
+	if (!status && in->key.kind == KEY_NONE && !in->env)
+		warn_open();
+	return status;
+}
+
+static void fini_key(struct far_agent *a)
+{
+	auth_erase(&a->key, sizeof a->key);
+}
+
 static enum far_status init_options(struct init *in)
 {
 	struct far_opts *o = &in->opts;
-	if (o->key_file)
-		return err_set(in->err, FAR_UNSUPPORTED,
-			       "a group key (%s) was given, but keys are not supported yet; leave it out to serve "
-			       "loopback and "
-			       "the same user only",
-			       o->key_file);
-	if (o->security && strcmp(o->security, "none") != 0)
-		return err_set(in->err, FAR_INVALID, "security is \"%s\"; it can be \"none\" or left out", o->security);
 	enum far_status status = ports_check_checksum(o->checksum, in->err);
 	if (status)
 		return status;
@@ -167,8 +193,6 @@ static enum far_status init_options(struct init *in)
 		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
 	if (o->init_timeout_ns == 0)
 		o->init_timeout_ns = FAR_INIT_TIMEOUT_NS;
-	if (!o->group)
-		o->group = "default";
 	if (o->max_message_bytes == 0)
 		o->max_message_bytes = in->env ? STEPPED_MESSAGE_BYTES : half_of_memory();
 	if (o->max_message_bytes < FAR_MESSAGE_LIMIT_MIN)
@@ -230,6 +254,61 @@ static void fini_ports(struct far_agent *a)
 	mems_fini(&a->mems);
 }
 
+static bool no_mail_put(void *ctx, unsigned shard, const struct mail *mail)
+{
+	(void)ctx, (void)shard, (void)mail;
+	return false;
+}
+
+static bool no_mail_get(void *ctx, unsigned shard, struct mail *mail)
+{
+	(void)ctx, (void)shard, (void)mail;
+	return false;
+}
+
+static uint64_t no_calls(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+/* The group need not wait for who cannot join: a control core of its own tells it, for FAR_STORE_REFUSED_NS at most. */
+static void ports_refused(struct init *in, const struct far_err *why)
+{
+	const struct far_opts *o = &in->opts;
+	struct far_err ignored;
+	struct ctl *ctl;
+	struct ctl_config config = {
+		.name = in->name,
+		.rank = in->rank,
+		.world = in->world,
+		.init_method = o->init_method,
+		.group = o->group,
+		.incarnation = in->a->incarnation,
+		.init_timeout_ns =
+			o->init_timeout_ns < FAR_STORE_REFUSED_NS ? o->init_timeout_ns : FAR_STORE_REFUSED_NS,
+		.shards = o->shards,
+		.key = in->key,
+		.random = &random_kernel,
+		.refused = why,
+		.clock = in->a->clock,
+		.net = ctl_net_os_create(),
+		.post = no_mail_put,
+		.take = no_mail_get,
+		.outstanding = no_calls,
+		.begun = no_calls,
+	};
+	if (!config.net)
+		return;
+	if (ctl_create(&ctl, &config, &ignored)) {
+		config.net->ops->destroy(config.net);
+		return;
+	}
+	if (ctl_start(ctl, &ignored) == FAR_OK)
+		ctl_wait_settled(ctl, &ignored);
+	ctl_destroy(ctl);
+}
+
 static enum far_status init_ports(struct init *in)
 {
 	const struct ports_config config = {.nic = in->opts.nic,
@@ -238,13 +317,22 @@ static enum far_status init_ports(struct init *in)
 					    .checksum = in->opts.checksum,
 					    .id = in->a->incarnation,
 					    .peer_limit_ns = in->opts.peer_limit_ns,
-					    .open_to_all = in->opts.security != NULL,
+					    .any_user = in->key.kind == KEY_NONE,
+					    .beyond_host = in->key.kind != KEY_AUTO,
+					    .key = in->key.kind == KEY_NONE ? NULL : &in->a->key,
 					    .queues = in->opts.shards,
 					    .env = in->env};
+	struct far_err err = {.status = FAR_OK};
 	enum far_status status =
-		in->env ? ports_adopt(&config, &in->a->ports, in->err) : ports_open(&config, &in->a->ports, in->err);
-	if (!status)
+		in->env ? ports_adopt(&config, &in->a->ports, &err) : ports_open(&config, &in->a->ports, &err);
+	if (!status) {
 		mems_init(&in->a->mems);
+		return FAR_OK;
+	}
+	if (!in->env)
+		ports_refused(in, &err);
+	if (in->err)
+		*in->err = err;
 	return status;
 }
 
@@ -280,7 +368,9 @@ static enum far_status init_ctl(struct init *in)
 		.shards = in->opts.shards,
 		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
 		.message_bytes_max = in->opts.max_message_bytes,
-		.open_to_all = in->opts.security != NULL,
+		.key = in->key,
+		.group_key = &a->key,
+		.random = in->env ? in->env->random : &random_kernel,
 		.clock = a->clock,
 		.net = in->env ? in->env->net : ctl_net_os_create(),
 		.ports = a->ports.at,
@@ -379,6 +469,7 @@ static enum far_status init_shards(struct init *in)
 			   .calls = a->limits.calls,
 			   .deferred = a->limits.deferred,
 			   .peer_calls = a->limits.peer_calls,
+			   .peer_waiting = a->limits.peer_waiting,
 			   .retry_window = a->limits.retry_window},
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
@@ -468,6 +559,7 @@ static const struct {
 } steps[] = {
 	/* clang-format off */
 	{"options", init_options, NULL},
+	{"key", init_key, fini_key},
 	{"registry", init_registry, fini_registry},
 	{"ports", init_ports, fini_ports},
 	{"ctl", init_ctl, fini_ctl},
@@ -521,7 +613,9 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
 			     struct far_agent **agent, struct far_err *err)
 {
 	struct init in = {.name = name, .rank = rank, .world = world_size, .err = err};
-	return agent_init(&in, "far_init_rpc", opts, agent);
+	enum far_status status = agent_init(&in, "far_init_rpc", opts, agent);
+	auth_erase(&in.key, sizeof in.key);
+	return status;
 }
 
 void agent_fini_stepped(struct far_agent *a)

@@ -6,6 +6,7 @@
 
 #include "api/mems.h"
 #include "api/ports.h"
+#include "base/group_key.h"
 #include "base/must.h"
 #include "ctl/ctl.h"
 #include "shard/shard.h"
@@ -30,6 +31,7 @@ struct far_agent {
 	_Atomic uint64_t rpc_timeout_ns;
 	const struct clock_source *clock;
 	uint64_t incarnation;
+	struct group_key key; /* not used with security=none */
 	enum far_driver driver;
 	bool cpu_scarce;                          /* api/quota.h */
 	bool stepped;                             /* no threads: api/agent_env.h */

@@ -13,6 +13,7 @@
 #ifndef FAR_API_AGENT_ENV_H
 #define FAR_API_AGENT_ENV_H
 
+#include "base/auth.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "ctl/net.h"
@@ -24,6 +25,7 @@
 struct agent_env {
 	const struct clock_source *clock;
 	const struct random_source *random; /* incarnation, identities, tokens */
+	const struct auth_key *key;         /* the group's, copied; NULL: security=none */
 	struct ctl_net *net;                /* NULL once it was taken over */
 	struct nic_port *const *ports; /* best first, opened with a queue for each shard; a link is put over those that
 					  need one */
@@ -45,8 +47,9 @@ enum agent_state {
 };
 
 /**
- * As far_init_rpc(), up to where that would begin to wait. `opts` as there, but `nic`, `listen` and `advertise`, which
- * are not read. Net and ports are closed on failure. Errors: those that need nobody else.
+ * As far_init_rpc(), up to where that would begin to wait. `opts` as there, but `nic`, `listen`, `advertise`,
+ * `security` and `key_file`, which are not read. Net and ports are closed on failure. Errors: those that need nobody
+ * else.
  */
 enum far_status agent_create_stepped(const char *name, int rank, int world, const struct far_opts *opts,
 				     struct agent_env *env, struct far_agent **agent, struct far_err *err);

@@ -5,12 +5,14 @@
 
 #include "api/agent.h"
 #include "api/agent_env.h"
+#include "ctl/key.h"
 
 struct init {
 	struct far_agent *a;
 	const char *name;
 	int rank, world;
 	struct far_opts opts;
+	struct key_choice key;
 	struct agent_env *env; /* NULL: the machine's, with threads */
 	struct far_err *err;
 };

@@ -45,11 +45,11 @@ static void keeper_stop(struct shard *s, pthread_t keeper)
 	do {
 		shard_wake(s);
 		driver_unpark(&s->driver);
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += 2000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
-	} while (pthread_timedjoin_np(keeper, NULL, &until) == ETIMEDOUT);
+	} while (pthread_clockjoin_np(keeper, NULL, CLOCK_MONOTONIC, &until) == ETIMEDOUT);
 }
 
 /* Ends everything that is pending, by this thread, which is the shard's last driver. */
@@ -82,6 +82,8 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 	/* Threads that have just handed in a deferred answer are about to leave. */
 	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
 		sched_yield();
+	if (shard_enter(s)) /* what they handed in and did not run themselves */
+		shard_leave(s);
 	return left;
 }
 

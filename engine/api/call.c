@@ -8,6 +8,7 @@
 #include "base/must.h"
 #include "shard/fiber.h"
 #include "shard/large.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -155,14 +156,16 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 	const struct far_agent *a = s->config.agent;
 	const struct shard_limits *l = &s->config.limits;
 	const char *name = a->members[start->worker].name;
+	char why[BUDGET_TEXT_MAX];
 	switch (error) {
 	case -EAGAIN:
 		counter_add_shared(&s->counters.busy_refusals, 1);
-		return err_set(err, FAR_BUSY,
-			       "too much is pending: towards worker \"%s\" (opts.peer_calls is %u, and there is its "
-			       "message memory), or on this shard (opts.calls is %u, submit_slots %u, retry_window "
-			       "%u); wait for some and try again",
-			       name, l->peer_calls, l->calls, l->submit_slots, l->retry_window);
+		return err_set(
+			err, FAR_BUSY,
+			"too much is pending: towards worker \"%s\" (opts.peer_calls is %u, peer_waiting %u, and "
+			"there is its message memory), or on this shard (opts.calls is %u, submit_slots %u, "
+			"retry_window %u); wait for some and try again",
+			name, l->peer_calls, l->peer_waiting, l->calls, l->submit_slots, l->retry_window);
 	case -EPIPE:
 		err_set(err, FAR_PEER_LOST, "worker \"%s\" is gone", name);
 		break;
@@ -173,9 +176,8 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 			       "a message of %zu bytes; worker \"%s\" takes %llu at most (its max_message_bytes)",
 			       start->len, name, (unsigned long long)agent_message_max(a, start->worker));
 	default:
-		return err_set(err, FAR_RESOURCE,
-			       "no memory to hand the call over: finish values, or raise the bound, FAR_MEMORY_MAX or "
-			       "far_memory_limit()");
+		budget_text(why, sizeof why, start->len);
+		return err_set(err, FAR_RESOURCE, "no memory to hand the call over: %s", why);
 	}
 	if (err)
 		snprintf(err->origin, sizeof err->origin, "%s", name);
@@ -188,7 +190,7 @@ static int hand_over(struct shard *s, struct call_start *start)
 		return -EMSGSIZE;
 	if (start->ready) /* the ring's reference */
 		large_out_ref(large_out_in(start->ready));
-	int error = submit_put(&s->submit, start);
+	int error = waiting_hand_over(s, start);
 	if (error && start->ready)
 		large_out_unref(large_out_in(start->ready));
 	return error;
@@ -200,10 +202,8 @@ __attribute__((noinline)) static int start_from_outside(struct shard *s, struct 
 	int error;
 	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
-		/* Who tries again in a loop must find room some day, and room comes by receiving. */
-		if (unlikely(error == -EAGAIN) && !shard_in_fiber())
-			shard_pass(s);
-		shard_leave(s);
+		/* Who tries again in a loop must find room some day, and room comes by receiving: the poller's. */
+		shard_give(s, unlikely(error == -EAGAIN));
 	} else {
 		error = hand_over(s, start);
 		shard_nudge(s);
@@ -309,35 +309,24 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)
 				 ? TIME_NEVER
 				 : start->deadline + NOBODY_DRIVES_NS;
-	for (;;) {
-		buf_ref(&f->head); /* the call's own: the wait may end before it */
-		status = agent_start_waiting(s, start, err);
-		if (unlikely(status)) {
-			buf_unref(&f->head);
-			break;
-		}
-		int error = shard_wait(s, f, until);
-		if (unlikely(error)) { /* nobody will look at its answer */
-			far_future_cancel(f, NULL);
-			return agent_wait_error(error, FAR_EXECUTED_MAYBE, err);
-		}
-		if (unlikely(!future_done(f))) {
-			status = err_set(err, FAR_TIMEOUT,
-					 "no answer within the call's time-out, and the thread that holds this "
-					 "worker's shard does "
-					 "not poll it");
-			if (err)
-				err->executed = FAR_EXECUTED_MAYBE;
-			break;
-		}
-		/* A call that was handed over may find no room: then it has not been sent. A handler may say BUSY too,
-		 * and has run. A cancelled fiber was not woken by the future, whose completer may still be at it. */
-		if (likely(f->status != FAR_BUSY) || f->executed != FAR_EXECUTED_NO || (fiber && fiber->cancelled) ||
-		    clock_now(s->config.clock) >= start->deadline)
-			break;
-		future_reset(f);
+	buf_ref(&f->head); /* the call's own: the wait may end before it */
+	status = agent_start_waiting(s, start, err);
+	if (unlikely(status)) {
+		buf_unref(&f->head);
+		return status;
 	}
-	return status;
+	int error = shard_wait(s, f, until);
+	if (unlikely(error)) { /* nobody will look at its answer */
+		far_future_cancel(f, NULL);
+		return agent_wait_error(error, FAR_EXECUTED_MAYBE, err);
+	}
+	if (likely(future_done(f)))
+		return FAR_OK;
+	err_set(err, FAR_TIMEOUT,
+		"no answer within the call's time-out, and the thread that holds this worker's shard does not poll it");
+	if (err)
+		err->executed = FAR_EXECUTED_MAYBE;
+	return FAR_TIMEOUT;
 }
 
 static void done_held_into(void *user, const struct outcome *o)

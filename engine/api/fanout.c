@@ -291,7 +291,7 @@ static void start_all(void *plan, const struct call_start *common)
 	else
 		fanout_hand_over(p->fo);
 	if (entered)
-		shard_leave(s);
+		shard_give(s, false);
 }
 
 /* Does any target take the common request. */
@@ -395,7 +395,7 @@ void fanout_let_go(struct far_future *f)
 	/* Besides the application's only the fan-out's own: nobody can come to see what it brings. */
 	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) > 2)
 		return;
-	bool asked = false;
+	bool asked = shard_held(f->shard) && call_cancel(f->shard, agent_done_future, f);
 	while (!future_done(f)) {
 		if (!asked)
 			asked = far_future_cancel(f, NULL) == FAR_OK;

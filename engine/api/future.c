@@ -5,6 +5,7 @@
 #include "base/must.h"
 #include "shard/call.h"
 #include "wire/values.h"
+#include "xcore/budget.h"
 #include "xcore/tree.h"
 
 #include <errno.h>
@@ -107,8 +108,13 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	/* Without memory for the answer, or for the failure's bytes, only the class is left; what was dropped never had
 	 * any. */
 	const struct failure *failure = f->len ? future_bytes(f) : NULL;
-	const char *text = status == FAR_RESOURCE    ? "no memory to keep the answer: finish values, or raise the "
-						       "bound, FAR_MEMORY_MAX or far_memory_limit()"
+	char none[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
+	if (status == FAR_RESOURCE && !failure) { /* the code is what was asked for, in MiB: future_complete() */
+		budget_text(why, sizeof why, (uint64_t)f->code << 20);
+		snprintf(none, sizeof none, "no memory to keep the answer: %s", why);
+		err->code = 0;
+	}
+	const char *text = status == FAR_RESOURCE    ? none
 			   : status == FAR_CANCELLED ? "the future was dropped before anybody completed it"
 						     : far_status_text(status);
 	snprintf(err->origin, sizeof err->origin, "%s", failure ? failure->origin : "");
@@ -254,10 +260,8 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 			       "far_future_cancel: the future is not a call's; cancel the calls that "
 			       "it waits for");
 	struct shard *s = f->shard;
-	if (shard_held(s) &&
-	    (call_cancel(s, agent_done_future, f) || call_cancel(s, into_done, f) || !submit_waiting(&s->submit)))
-		return FAR_OK;
-	/* Another thread's, or one that was handed over and not taken yet: the shard takes the notes after those. */
+	/* By a note, on the shard's own thread too: callbacks of the call do not run inside this function. The shard
+	 * takes the notes after the calls that were handed over before. */
 	return call_post_cancel(s, agent_done_future, f) || call_post_cancel(s, into_done, f)
 		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
 		       : FAR_OK;

@@ -56,12 +56,20 @@ enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, stru
 	return status;
 }
 
+static void drive_all(void *ctx)
+{
+	struct far_agent *a = ctx;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		if (shard_enter(a->shards[i]))
+			shard_leave(a->shards[i]);
+}
+
 /* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
 void agent_kinds_fini(struct far_agent *a)
 {
 	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
 	if (pool) {
-		blocking_stop(pool);
+		blocking_stop(pool, drive_all, a);
 		blocking_destroy(pool);
 	}
 	pthread_mutex_destroy(&a->kinds_lock);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <string.h>
@@ -62,9 +63,12 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 		if (o)
 			write_parts(parts, at, start->len);
 	}
-	if (!o)
-		return err_set(err, FAR_RESOURCE, "no memory for a message of %zu bytes%s", start->len,
-			       borrow ? "" : "; give a release callback, and it is sent from where it lies");
+	if (!o) {
+		char why[BUDGET_TEXT_MAX];
+		budget_text(why, sizeof why, start->len);
+		return err_set(err, FAR_RESOURCE, "no memory for a message of %zu bytes: %s%s", start->len, why,
+			       borrow ? "" : "; with a release callback it is sent from where it lies");
+	}
 	start->ready = o->self;
 	return FAR_OK;
 }
@@ -159,9 +163,8 @@ static enum far_status post_start(struct shard *s, struct call_start *start, str
 	if (error == -EAGAIN)
 		error = post_later(s, start, held || entered);
 	if (entered) {
-		if (error == -EAGAIN && !shard_in_fiber()) /* who tries again in a loop must find room some day */
-			shard_pass(s);
-		shard_leave(s);
+		/* Who tries again in a loop must find room some day. */
+		shard_give(s, error == -EAGAIN);
 	} else if (!held) {
 		shard_nudge(s);
 	}

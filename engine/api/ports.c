@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "link/link.h"
 #include "shard/shard.h"
+#include "xcore/budget.h"
 #include "xcore/region.h"
 
 #include <dirent.h>
@@ -95,6 +96,7 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 						 .unchecked = config->checksum && strcmp(config->checksum, "off") == 0,
 						 .clock = config->env ? config->env->clock : NULL,
 						 .random = config->env ? config->env->random : NULL,
+						 .key = config->key,
 						 .signal = config->env ? config->env->ctl_due : NULL,
 						 .signal_ctx = config->env ? config->env->ctx : NULL};
 		error = link_open(*port, &link, port, why);
@@ -111,6 +113,9 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 	return error;
 }
 
+static const struct nic_budget budget = {
+	.take = budget_take, .force = budget_force, .give = budget_give, .is_short = budget_is_short};
+
 static int open_one(const struct ports_config *config, const char *name, const char *args, struct nic_port **out,
 		    struct nic_err *why)
 {
@@ -118,14 +123,16 @@ static int open_one(const struct ports_config *config, const char *name, const c
 	bool shm = strcmp(name, "shm") == 0;
 	/* Heads are the link's matter on a driver below one: there all of a packet is body. */
 	struct nic_config nic = {.id = config->id,
-				 .any_user = config->open_to_all,
-				 .beyond_host = config->open_to_all,
+				 .any_user = config->any_user,
+				 .beyond_host = config->beyond_host,
+				 .key = config->key,
 				 .queues = config->queues,
 				 .head_bytes = shm ? sizeof(struct shm_head) : 0,
 				 .args = args,
 				 .memory_piece = region_piece,
 				 .memory = region.base,
 				 .memory_bytes = region.bytes,
+				 .budget = &budget,
 				 .listen = shm ? NULL : config->listen,
 				 .advertise = shm ? NULL : config->advertise};
 	if (!ops)

@@ -13,7 +13,8 @@ struct ports_config {
 	const char *nic, *listen, *advertise; /* of far_opts; NULL: the environment, else the default */
 	uint64_t id;                          /* the incarnation */
 	uint64_t peer_limit_ns;               /* 0: the default */
-	bool open_to_all;                     /* security=none */
+	bool any_user, beyond_host;           /* as in struct nic_config */
+	const struct group_key *key;          /* likewise */
 	const char *checksum;                 /* of far_opts; NULL: the environment, else "on" */
 	bool quiet;                           /* nothing on stderr */
 	unsigned queues;

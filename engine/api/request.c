@@ -16,12 +16,15 @@
 /* An answer that leaves in fragments, from a buffer. */
 __attribute__((noinline, cold)) static enum far_status room_large(struct far_req *req, size_t len, void **at)
 {
-	if (len > dispatch_limit(req))
-		return FAR_TOO_LARGE;
-	req->buf = buf_alloc(len);
-	if (!req->buf)
-		return FAR_RESOURCE;
 	req->len = len;
+	req->buf = req->record ? buf_alloc(len) : queues_buf(req->shard, len);
+	if (!req->buf)
+		return FAR_RESOURCE; /* first: a caller's default limit is half of its memory, too */
+	if (len > dispatch_limit(req)) {
+		buf_unref(req->buf);
+		req->buf = NULL;
+		return FAR_TOO_LARGE;
+	}
 	req->answer = req->record ? ANSWER_BUFFER : ANSWER_LARGE;
 	*at = buf_data(req->buf);
 	return FAR_OK;

@@ -7,6 +7,7 @@
 #include "base/must.h"
 #include "shard/large.h"
 #include "wire/values.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,8 +36,11 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 	if (start->len > agent_message_max(s->config.agent, start->worker))
 		return agent_start_error(s, -EMSGSIZE, start, err);
 	struct large_out *o = large_out_alloc(start->len, &at);
-	if (!o)
-		return err_set(err, FAR_RESOURCE, "no memory for %zu bytes of arguments", start->len);
+	if (!o) {
+		char why[BUDGET_TEXT_MAX];
+		budget_text(why, sizeof why, start->len);
+		return err_set(err, FAR_RESOURCE, "no memory for %zu bytes of arguments: %s", start->len, why);
+	}
 	start->write(start->data, at, start->len);
 	start->write = NULL;
 	start->ready = o->self;

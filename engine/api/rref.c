@@ -332,18 +332,14 @@ enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *
 	struct far_err own;
 	if (!err)
 		err = &own;
-	for (;;) {
-		enum far_status status = call_async(a, t, args, n, opts, true, &f, err);
-		if (status)
-			return status;
-		status = far_future_wait(f, 0, out, err);
-		if (!future_done(f)) /* nobody will look at its answer */
-			far_future_cancel(f, NULL);
-		far_future_free(f);
-		/* What was handed over may find no room, and has not been sent then. */
-		if (status != FAR_BUSY || err->executed != FAR_EXECUTED_NO)
-			return status;
-	}
+	enum far_status status = call_async(a, t, args, n, opts, true, &f, err);
+	if (status)
+		return status;
+	status = far_future_wait(f, 0, out, err);
+	if (!future_done(f)) /* nobody will look at its answer */
+		far_future_cancel(f, NULL);
+	far_future_free(f);
+	return status;
 }
 
 enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,

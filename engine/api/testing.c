@@ -67,7 +67,7 @@ static enum far_status apply(struct far_agent *a, struct shard *s, struct far_er
 	}
 	if (shard_enter(s)) {
 		fault_apply(s);
-		shard_leave(s);
+		shard_give(s, false);
 		return FAR_OK;
 	}
 	struct notice *n = notice_post(s, true);

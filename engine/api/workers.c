@@ -17,12 +17,12 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* whose incarnation is seen then */
 	out->incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
-	const struct ctl_route *route = atomic_load_explicit(&m->route, memory_order_acquire);
-	if (!route)
+	struct ctl_route route;
+	if (!ctl_member_route(m, &route))
 		return;
-	snprintf(out->nic, sizeof out->nic, "%s", route->nic);
-	snprintf(out->nic_address, sizeof out->nic_address, "%s", route->address);
-	snprintf(out->nic_why, sizeof out->nic_why, "%s", route->why);
+	snprintf(out->nic, sizeof out->nic, "%s", route.nic);
+	snprintf(out->nic_address, sizeof out->nic_address, "%s", route.address);
+	snprintf(out->nic_why, sizeof out->nic_why, "%s", route.why);
 }
 
 enum far_status far_worker_by_name(struct far_agent *a, const char *name, struct far_worker_info *out,
@@ -128,7 +128,7 @@ void far_shard_release_at(struct far_agent *a, unsigned shard)
 	struct shard *s = shard_at(a, shard);
 	/* A handler's shard is its driver's, which goes on with it. */
 	if (s && shard_held(s) && !shard_serving())
-		shard_leave(s);
+		shard_give(s, false);
 }
 
 unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)

@@ -30,6 +30,11 @@
  * made that is never full, see SHARD_RING_SLOTS in shard/shard.h. */
 #define FAR_SESSION_CALLS_MAX 202
 
+/* Calls towards one shard of a worker that wait at the caller, for a credit, for the session, or until the shard's
+ * driver takes them over: default and largest opts.peer_waiting. Each is a copy of the request. */
+#define FAR_SESSION_WAITING     1024
+#define FAR_SESSION_WAITING_MAX 32768
+
 /* One more for the engine's own words about references: whoever has used up his calls can still give back. */
 #define FAR_SESSION_REQUESTS_MAX (FAR_SESSION_CALLS_MAX + 1)
 
@@ -39,6 +44,8 @@
 #define FAR_RREF_FORKS   (1u << 19)
 /* When words that found no room are tried again. */
 #define FAR_RREF_AGAIN_NS UINT64_C(200000)
+/* When words to a member that no connection led to are tried again. */
+#define FAR_RREF_UNREACHED_NS UINT64_C(100000000)
 /* When a word that failed is said again for the first time: default and range of opts.rref_retry_ns. */
 #define FAR_RREF_RETRY_NS     UINT64_C(1000000)
 #define FAR_RREF_RETRY_NS_MIN UINT64_C(1000)
@@ -153,12 +160,10 @@
 #define FAR_FUTURES_MAX (1u << 20)
 #define FAR_FUTURES_MIN 1024u
 
-/* The region of buffers and payloads: its least and largest bound, the least default. The smallest holds a few of the
- * largest slabs, the largest is what one word can split (xcore/region.c). By default a small container still gets room
- * for some messages of the largest size. */
-#define FAR_MEMORY_BYTES_MIN   (UINT64_C(16) << 20)
-#define FAR_MEMORY_BYTES_MAX   (UINT64_C(1) << 40)
-#define FAR_MEMORY_DEFAULT_MIN (UINT64_C(128) << 20)
+/* The region of buffers and payloads: its least and largest bound. The smallest holds a few of the largest slabs, the
+ * largest is what one word can split (xcore/region.c). */
+#define FAR_MEMORY_BYTES_MIN (UINT64_C(16) << 20)
+#define FAR_MEMORY_BYTES_MAX (UINT64_C(1) << 40)
 
 /* Part of the region, 1/16, that large payloads leave to slabs: small calls go on when the rest is used up. */
 #define FAR_MEMORY_SLAB_SHARE 16
@@ -166,6 +171,25 @@
 /* Freed pages that are kept for the next large payload: enough that a stream of messages of 16 MiB faults its pages
  * once, little enough that nobody misses it. */
 #define FAR_MEMORY_RETAINED_MAX (UINT64_C(64) << 20)
+/* Control groups around the process, innermost first, whose memory limits are read; Kubernetes nests six. */
+#define FAR_CONTAINER_LEVELS_MAX 16
+/* Parts of a container's limit that stay free for others: beside large payloads, and beside slabs and bulk pages. */
+#define FAR_CONTAINER_LARGE_SPARE 16
+#define FAR_CONTAINER_SMALL_SPARE 32
+/* A reading of the container allows this part of its room, so long: a few processes that fill their memory at the same
+ * time do not exceed it together. Without a limit it is looked for so often. */
+#define FAR_CONTAINER_CREDIT_SHARE 8
+#define FAR_CONTAINER_CREDIT_NS    UINT64_C(50000000)
+#define FAR_CONTAINER_LOOK_NS      UINT64_C(1000000000)
+/* With less room than this, or than half of the limit, large payloads are backed at once, one process at a time. */
+#define FAR_CONTAINER_TIGHT_BYTES (UINT64_C(256) << 20)
+/* How long the others wait for one that does so: some 40 GB at 0.4 ms a MiB would be longer, but with as much room
+ * nothing is tight. */
+#define FAR_CONTAINER_LOCK_NS    100000000
+#define FAR_CONTAINER_LOCK_TRIES 100
+/* What a fiber's stack is counted as when it is used for the first time: what handlers of some depth touch. */
+#define FAR_STACK_COUNTED (UINT64_C(16) << 10)
+
 /* What is registered with a device at once: large, as each takes a system call and a place in the device's tables, and
  * small beside the memory of a machine, as all of it is pinned. And the longest message with its head, which may begin
  * at the end of one. */
@@ -199,8 +223,34 @@
 /* Watches and undecided HOLDs of one client: a member has two of the former and one of the latter. */
 #define FAR_STORE_WATCHES_MAX  4
 #define FAR_STORE_CONTESTS_MAX 8
-/* What waits for a client before further changes are left where they are: some of the longest frames. */
+/* Keys beyond those, for what a group writes about its members: `rank`, `info`, and a `bye` of each wave until the next
+ * but one, for each member that holds its rank; twice as many for rank 0, whose lists are in chunks. */
+#define FAR_STORE_RESERVED_MAX  8
+#define FAR_STORE_KEYS_RESERVED (2 * FAR_STORE_RESERVED_MAX * FAR_WORLD_MAX)
+/* Connections that have not been admitted: they take no member's place. Room for members whose HELLO is on its way when
+ * a large group starts; the oldest goes when one more comes, and comes again. And what they have for it: many round
+ * trips, so that a member on a busy machine is in time. */
+#define FAR_STORE_STRANGERS_MAX 256
+#define FAR_STORE_HELLO_NS      UINT64_C(5000000000)
+/* WAITs of all clients: a list of members in chunks (ctl/list.c) takes 40 of each client. Beyond it the client with the
+ * most is dropped. */
+#define FAR_STORE_WAITS_MAX (1u << 18)
+/* How long a worker that cannot open its NIC takes to tell the group: it waits for the store to come up, and rank 0 for
+ * the others to come and read it. Members of a group are started together. */
+#define FAR_STORE_REFUSED_NS UINT64_C(5000000000)
+/* How long rank 0, when all have left, waits for members to close their connections: what they have to read is on its
+ * way by then, and lies ready for them when the store has gone. */
+#define FAR_STORE_CLOSE_NS UINT64_C(2000000000)
+/* What waits for a client before further changes are left where they are, and its requests unread: some of the longest
+ * frames. */
 #define FAR_STORE_WATCH_BYTES ((size_t)64 << 10)
+/* Bytes that may wait for a client, beyond which it is dropped: only answers to WAITs come beside the above, and those
+ * of a group in which everybody reads from everybody are 64 times 4 KiB. For all clients together: twice what pauses
+ * each; beyond it the client with the most is dropped. And how long none of them may leave: as TCP_USER_TIMEOUT in
+ * ctl/net_os.c. */
+#define FAR_STORE_OUT_BYTES     ((size_t)1 << 20)
+#define FAR_STORE_OUT_BYTES_ALL ((size_t)128 << 20)
+#define FAR_STORE_STALLED_NS    UINT64_C(10000000000)
 /* Deleted keys that are kept for clients that have not been told yet: four for each member. Beyond it the slowest one
  * is dropped. */
 #define FAR_STORE_DELETED_MAX 4096
@@ -311,11 +361,14 @@
 /* HELLO and WELCOME are repeated after this, half as long again each time up to the other. */
 #define FAR_LINK_HELLO_NS     UINT64_C(4000000)
 #define FAR_LINK_HELLO_NS_MAX UINT64_C(50000000)
-/* Set-ups that were begun by others and are not decided yet; answers to who named another life of the port or no
- * connection: what strangers can cost. Either is over after the time, if it is not decided. */
+/* Set-ups that were begun by others and are not decided yet; answers that keep no state beyond their sending:
+ * CHALLENGE, and those to packets that name another incarnation of the port or no connection. Either is over after the
+ * time, if it is not decided. */
 #define FAR_LINK_HALF_OPEN_MAX 256u
-#define FAR_LINK_STRANGERS_MAX 16u
+#define FAR_LINK_STRANGERS_MAX 64u
 #define FAR_LINK_HALF_OPEN_NS  UINT64_C(2000000000)
+/* A cookie is taken for so long: some round trips, with HELLOs that are lost. */
+#define FAR_LINK_COOKIE_NS UINT64_C(5000000000)
 /* Refused set-ups that are remembered, so that a late HELLO of one is not taken for a new one. */
 #define FAR_LINK_REFUSED_KEPT 256u
 /* Paths that are tried to a queue that is chosen by a hash: of 16 queues, all miss once in 10^7. */

@@ -25,7 +25,18 @@
 	X(RREF_UNDELETED, "rref-undeleted", "the owner is not told that a fork is given back")                         \
 	X(RREF_TWICE, "rref-twice", "a word that a fork exists is heard twice, and counted twice")                     \
 	X(RREF_DEAD_KEPT, "rref-dead-kept", "the forks of a worker that has died are kept")                            \
-	X(RREF_EARLY, "rref-early", "a handler runs before the owners know of the forks in its arguments")
+	X(RREF_UNRECALLED, "rref-unrecalled", "what a lost result kept is not asked about when its session has ended") \
+	X(RREF_EARLY, "rref-early", "a handler runs before the owners know of the forks in its arguments")             \
+	X(RREF_FLIGHT_KEPT, "rref-flight-kept", "references on their way to a worker that has died are kept")          \
+	X(BULK_EARLY, "bulk-early", "an ordered larger message begins before small ones that were sent before it")     \
+	X(SACK_SHIFTED, "sack-shifted", "a selective acknowledgement is taken for the packet before")                  \
+	X(STALE_DOWN, "stale-down", "an end of a former connection closes the next one in its place")                  \
+	X(FUNCTIONS_KEPT, "functions-kept", "function numbers of a former incarnation are used with the next")         \
+	X(WAITING_KEPT, "waiting-kept", "calls that waited for a session are not sent when it is up")                  \
+	X(ONEWAY_WINDOW, "oneway-window", "one more one-way message is sent than the window takes")                    \
+	X(DEAD_CALLER_SERVED, "dead-caller-served", "requests of a caller that has died go on")                        \
+	X(GENERATION_KEPT, "generation-kept", "a call slot's generation is not raised when it is given back")          \
+	X(RINGS_LEFT, "rings-left", "dropping a peer's messages leaves small ones counted that were never sent")
 
 enum mutant {
 	MUTANT_NONE,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
+#include "nic/text.h"
 
 #include <farcall/version.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ enum far_status err_setv(struct far_err *err, enum far_status status, const char
 		err->executed = FAR_EXECUTED_NO;
 		err->code = 0;
 		err->origin[0] = '\0';
-		vsnprintf(err->text, sizeof err->text, format, args);
+		nic_text_setv(err->text, sizeof err->text, format, args);
 	}
 	return status;
 }

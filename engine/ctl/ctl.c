@@ -88,7 +88,8 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 	must(config->clock && config->net && config->post && config->take && config->outstanding && config->begun);
 	must(config->shards >= 1 && config->shards <= FAR_SHARDS_MAX);
 	must(config->incarnation != 0 && config->ports_n <= INFO_PORTS_MAX);
-	must(config->self < config->ports_n && config->private_n <= config->ports_n);
+	must(config->refused || config->self < config->ports_n);
+	must(config->private_n <= config->ports_n && !(config->refused && config->ports_n));
 	enum far_status status = ctl_check_name(config->name, err);
 	if (status == FAR_OK && config->group)
 		status = word_check("group", config->group, err);

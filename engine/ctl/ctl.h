@@ -10,6 +10,8 @@
 #define FAR_CTL_CTL_H
 
 #include "base/clock.h"
+#include "base/group_key.h"
+#include "ctl/key.h"
 #include "ctl/net.h"
 #include "nic/nic.h"
 #include "xcore/mailbox.h"
@@ -28,7 +30,11 @@ struct ctl_config {
 	unsigned shards;            /* [1, FAR_SHARDS_MAX] */
 	bool lazy;                  /* sessions on demand, whatever the size of the group */
 	uint64_t message_bytes_max; /* what this worker takes; published */
-	bool open_to_all;           /* security=none */
+	struct key_choice key;
+	struct group_key *group_key;        /* borrowed: AUTO's is set once it is known; NULL: nobody wants to know */
+	const struct random_source *random; /* of an AUTO key and of proofs; NULL: the kernel's */
+	const struct far_err *refused; /* NULL; else why this worker cannot join: it tells the group, and fails. It has
+					* no ports then */
 	const struct clock_source *clock;
 	struct ctl_net *net;           /* taken over on success */
 	struct nic_port *const *ports; /* borrowed; best first */
@@ -49,7 +55,7 @@ struct ctl_config {
 	void *ctx;
 };
 
-/** How a member is reached, or would be. Constant, and there to the end: a life of the member adds one or two. */
+/** How a member is reached, or would be. Constant; freed when a newer one is told and nobody reads. */
 struct ctl_route {
 	const char *nic;         /* driver; "": none */
 	char address[96];        /* its address, in words */
@@ -67,9 +73,23 @@ struct ctl_member {
 	uint32_t shards;
 	_Atomic uint64_t incarnation;            /* of its present or last life; relaxed */
 	_Atomic uint64_t message_bytes_max;      /* what it takes in one message; 0: no limit. Relaxed */
-	_Atomic(const struct ctl_route *) route; /* NULL: not known yet. Release, for who reads */
+	_Atomic(const struct ctl_route *) route; /* NULL: not known yet; ctl_member_route() reads it */
+	_Atomic uint32_t route_readers;          /* threads in ctl_member_route() */
 	_Atomic int alive;                       /* a hint; 1 is stored last of a new life: release */
 };
+
+/** Copies how the member is reached; false: not known yet. Any thread. Both are seq_cst, and pair with route_tell(),
+ * which publishes, then looks for readers: one that comes later finds the newer route. */
+static inline bool ctl_member_route(const struct ctl_member *member, struct ctl_route *out)
+{
+	struct ctl_member *m = (struct ctl_member *)(uintptr_t)member;
+	atomic_fetch_add_explicit(&m->route_readers, 1, memory_order_seq_cst);
+	const struct ctl_route *r = atomic_load_explicit(&m->route, memory_order_seq_cst);
+	if (r)
+		*out = *r;
+	atomic_fetch_sub_explicit(&m->route_readers, 1, memory_order_release);
+	return r != NULL;
+}
 
 struct ctl;
 

@@ -26,7 +26,12 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->config.name = g->name;
 	g->config.group = g->group;
 	g->config.init_method = NULL;
+	g->is_refused = config->refused != NULL;
+	if (g->is_refused)
+		g->refused = *config->refused;
+	g->config.refused = NULL;
 	g->hash = hash64(g->group, strlen(g->group));
+	g->key_auto = (struct key_auto){.dir = -1, .fd = -1};
 	g->store_next = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->members = calloc(world, sizeof *g->members);
@@ -54,6 +59,7 @@ void group_close(struct group *g)
 	g->client = NULL;
 	store_server_destroy(g->server);
 	g->server = NULL;
+	key_auto_end(&g->key_auto);
 	g->store_next = TIME_NEVER;
 }
 
@@ -66,6 +72,8 @@ void group_destroy(struct group *g)
 		free(g->peers[r].info);
 		free(g->peers[r].name);
 	}
+	auth_erase(&g->key, sizeof g->key);
+	auth_erase(&g->config.key, sizeof g->config.key);
 	free(g->members);
 	free(g->peers);
 	g->members = NULL;
@@ -182,17 +190,34 @@ static void failing_step(struct group *g)
 {
 	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;
 	bool waits = (g->telling && !lost) || (g->server && store_server_clients(g->server));
+	/* Who comes to this store finds out, as long as it is there. */
+	if (g->is_refused && g->server)
+		waits |= store_server_gone(g->server) + 1 < (uint64_t)g->url.world;
 	if (waits && g->now < g->grace)
 		return;
 	group_close(g);
 	g->phase = PHASE_FAILED;
 }
 
+/* A join fails by it (join.c). Later only who comes back is kept out. */
+static void remark_accepting(struct group *g)
+{
+	int error = store_server_accept_error(g->server);
+	if (error && !g->accept_remarked && g->phase >= PHASE_READY)
+		fprintf(stderr,
+			"farcall: worker \"%s\" (rank 0): the store at %s cannot accept connections: %s; a member that "
+			"is started again cannot come back meanwhile (`ulimit -n`, LimitNOFILE=)\n",
+			g->name, g->store, strerror(-error));
+	g->accept_remarked = error != 0;
+}
+
 static uint64_t store_step(struct group *g)
 {
 	uint64_t next = TIME_NEVER, at;
-	if (g->server)
+	if (g->server) {
 		next = store_server_step(g->server, g->now, &g->busy);
+		remark_accepting(g);
+	}
 	if (g->client) {
 		at = store_client_step(g->client, g->now, &g->busy);
 		next = at < next ? at : next;

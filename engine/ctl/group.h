@@ -28,7 +28,7 @@
  *   BYE      until everybody has said bye, or is dead, in a second or    leave_step
  *            later wave in which nobody had begun anything since the last
  *   LATE     its deadline has passed: until the store knows that      leave.c: late_begin
- *   CLOSE    rank 0: until the others have left the store                leave_step
+ *   CLOSE    rank 0: until the members have left the store, for a while  leave_step
  *   LEFT                                                                 leave.c: left
  *   FAILING  from any before READY: the reason is told to the others     group_fail
  *   FAILED                                                               group_step
@@ -39,6 +39,7 @@
 #include "base/limits.h"
 #include "ctl/ctl.h"
 #include "ctl/info.h"
+#include "ctl/key_auto.h"
 #include "ctl/route.h"
 #include "ctl/store.h"
 #include "ctl/url.h"
@@ -98,6 +99,8 @@ struct pair {
 	unsigned tried;                        /* ways that were tried, or are out of reach: the number of the next */
 	bool ours;                             /* UP by our attempt, the way before that */
 	bool gone;                             /* an attempt found nobody there */
+	bool ended;                            /* an attempt found a member that has ended our sessions for good */
+	bool left;                             /* the shard still has what a former session of this life left there */
 	int error;                             /* of the last attempt */
 	char *failed;                          /* what came of the attempts; NULL: nothing */
 	char *text;                            /* of UNREACHED and DOWN; NULL: nothing, or no memory */
@@ -109,7 +112,8 @@ struct peer {
 	struct group *group;
 	int rank;
 	bool known;     /* its info has been read */
-	bool dead;      /* a session ended, or its port or process is gone: until another life begins */
+	bool dead;      /* it is not a member any more: until another life begins */
+	bool doubted;   /* the store was asked whether its process is there */
 	bool probed;    /* ... while leaving */
 	bool asking;    /* the store was asked about its present life */
 	bool unheld;    /* its claim of the rank has ended */
@@ -152,13 +156,20 @@ struct group {
 	uint64_t now; /* of this step */
 	uint64_t init_deadline, leave_deadline;
 	uint64_t remark_at; /* who sees a reason why sessions are missing gives up now, to be heard by the others */
-	uint64_t grace;     /* for telling the others: FAILING, LATE */
+	uint64_t grace;     /* for telling the others: FAILING, LATE, CLOSE */
 	struct far_err err; /* result: OK until something fails */
 
+	struct key_auto key_auto;    /* AUTO: rank 0's */
+	struct key_place key_place;  /* AUTO: where it is */
+	struct far_err key_err;      /* why it cannot be read */
+	struct auth_key key;         /* bound to the group's name, from CLAIM on; unused with security=none */
 	struct store_server *server; /* rank 0 */
 	struct store_client *client;
 	uint64_t store_next;
+	bool is_refused;        /* we have no NIC: `refused` is why */
+	struct far_err refused; /* of config */
 	bool store_lost;
+	bool accept_remarked;
 	bool telling; /* the abort key, or that we are late, is on its way */
 
 	struct ctl_member *members; /* [0, world) */
@@ -225,6 +236,8 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
 /** A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
 bool join_reply_counts(struct group *g, int result, const struct store_msg *reply);
 
+/** Reads what a member has published: 0, -EPROTO, -EKEYREJECTED (no member of the group wrote it). */
+int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out);
 /** Publishes ours. */
 void join_info_publish(struct group *g);
 /** The reply to a question for a member's info: `user` is its peer. */
@@ -247,6 +260,8 @@ void life_watch_infos(struct group *g);
 void life_ready(struct group *g);
 /** Asks the store whether another life of the member has begun. */
 void life_ask(struct peer *p);
+/** Nobody was found at the member's address, or its host refuses its port: dead if the store has lost it, too. */
+void life_doubt(struct peer *p, const char *why);
 /** Somebody says that he is this member, in a life that we do not know: -ESTALE, or -EINPROGRESS, ask again soon. */
 int life_unknown(struct peer *p, uint64_t incarnation);
 
@@ -288,6 +303,8 @@ void pair_yield_end(struct pair *pair);
 void pair_unreached(struct pair *pair, enum far_status status, const char *text);
 /** The shard has let go of it. */
 void pair_drop(struct pair *pair);
+/** Its session is over and the member is not: a new pair takes its place. false: no memory. */
+bool pair_lose(struct pair *pair, const char *why);
 /** Ends every session with this life of a member. */
 void peer_die(struct peer *p, const char *why);
 /** A new life begins: what there was between us belongs to the old one, and the shards may ask again. */

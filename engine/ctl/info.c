@@ -7,11 +7,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define INFO_VERSION    2
-#define INFO_HEAD_BYTES 21
+#define INFO_VERSION    3
+#define INFO_PROOF_AT   21
+#define INFO_HEAD_BYTES (INFO_PROOF_AT + AUTH_PROOF_BYTES)
 #define INFO_ADDR_BYTES 3
 #define HELLO_MAGIC     UINT32_C(0x4643484c)
-#define HELLO_VERSION   2
+#define HELLO_VERSION   3
 
 static_assert(INFO_HEAD_BYTES + FAR_NAME_MAX + INFO_PORTS_MAX * (INFO_ADDR_BYTES + 16 + NIC_ADDR_BYTES_MAX) <=
 		      FAR_STORE_VALUE_MAX,
@@ -51,6 +52,8 @@ size_t info_encode(const struct info *info, uint8_t *out)
 	p = put(p, info->incarnation, 8);
 	p = put(p, info->message_bytes_max, 8);
 	p = put(p, info->addrs_n, 1);
+	memset(p, 0, AUTH_PROOF_BYTES);
+	p += AUTH_PROOF_BYTES;
 	p = put_bytes(p, info->name, name_len);
 	for (unsigned i = 0; i < info->addrs_n; i++) {
 		const struct nic_addr *a = &info->addrs[i];
@@ -61,6 +64,36 @@ size_t info_encode(const struct info *info, uint8_t *out)
 		p = put_bytes(p, a->blob, a->len);
 	}
 	return (size_t)(p - out);
+}
+
+static void info_proof(const uint8_t *data, size_t len, const struct auth_key *key, int rank,
+		       uint8_t out[AUTH_PROOF_BYTES])
+{
+	struct auth_key own;
+	struct auth_mac m;
+	uint8_t number[4];
+	put(number, (uint32_t)rank, sizeof number);
+	auth_derive(&own, key, "info", "");
+	auth_mac_begin(&m, &own, "info");
+	auth_mac_add(&m, number, sizeof number);
+	auth_mac_add(&m, data, INFO_PROOF_AT);
+	auth_mac_add(&m, data + INFO_HEAD_BYTES, len - INFO_HEAD_BYTES);
+	auth_mac_end(&m, out);
+	auth_erase(&own, sizeof own);
+}
+
+void info_seal(uint8_t *data, size_t len, const struct auth_key *key, int rank)
+{
+	info_proof(data, len, key, rank, data + INFO_PROOF_AT);
+}
+
+bool info_is_sealed(const uint8_t *data, size_t len, const struct auth_key *key, int rank)
+{
+	uint8_t right[AUTH_PROOF_BYTES];
+	if (len < INFO_HEAD_BYTES)
+		return false;
+	info_proof(data, len, key, rank, right);
+	return auth_equal(data + INFO_PROOF_AT, right);
 }
 
 int info_decode(const uint8_t *data, size_t len, struct info *out)
@@ -75,6 +108,7 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 	out->incarnation = get(&p, 8);
 	out->message_bytes_max = get(&p, 8);
 	out->addrs_n = (unsigned)get(&p, 1);
+	p += AUTH_PROOF_BYTES;
 	if (name_len == 0 || name_len >= FAR_NAME_MAX || name_len > (size_t)(end - p) || out->shards == 0 ||
 	    out->shards > FAR_SHARDS_MAX || out->incarnation == 0 || out->addrs_n > INFO_PORTS_MAX ||
 	    memchr(p, 0, name_len))
@@ -108,7 +142,8 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 	p = put(p, hello->world, 4);
 	p = put(p, hello->rank, 4);
 	p = put(p, hello->from, 8);
-	put(p, hello->to, 8);
+	p = put(p, hello->to, 8);
+	put(p, hello->name, 8);
 }
 
 int hello_decode(const void *data, size_t len, struct hello *out)
@@ -123,5 +158,6 @@ int hello_decode(const void *data, size_t len, struct hello *out)
 	out->rank = (uint32_t)get(&p, 4);
 	out->from = get(&p, 8);
 	out->to = get(&p, 8);
+	out->name = get(&p, 8);
 	return 0;
 }

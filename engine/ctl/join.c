@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define SWEEP_NS UINT64_C(250000000) /* for a last look at who has come */
 
@@ -43,11 +44,11 @@ static int store_listen(struct group *g)
 	return rc;
 }
 
-/* Without a key there is nothing but the machine's own border to keep strangers out. */
+/* A key that the group makes for itself reaches one user of one host: nobody else could join. */
 static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
-	if (g->config.open_to_all)
+	if (g->config.key.kind != KEY_AUTO)
 		return true;
 	int rc = net->ops->loopback(net, g->url.host, -1);
 	if (rc > 0 && g->store_fd >= 0 && g->url.rank == 0 &&
@@ -59,12 +60,67 @@ static bool store_permitted(struct group *g)
 		group_fail(
 			g, false, FAR_DENIED,
 			"%s is not a loopback address: without a group key the store listens on loopback only, unless "
-			"security=none is said",
+			"security=none is said; make a key with `farcall key FILE` and give every member a copy "
+			"(FAR_KEY_FILE)",
 			g->store);
 	else
 		group_fail(g, false, FAR_UNREACHABLE, "the store's host \"%.200s\" does not resolve: %s", g->url.host,
 			   rc == -ENXIO ? "no such name; correct MASTER_ADDR or init_method" : strerror(-rc));
 	return false;
+}
+
+/* ---- the key ---- */
+
+/* Of the store's client: the key as it is now. */
+static int key_give(void *ctx, struct auth_key *out)
+{
+	struct group *g = ctx;
+	enum far_status status = FAR_OK;
+	if (g->config.key.kind == KEY_AUTO && g->url.rank != 0)
+		status = key_auto_find(&g->key_place, &g->config.key.key, &g->key_err);
+	*out = g->config.key.key;
+	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
+}
+
+static const struct random_source *random_of(const struct group *g)
+{
+	return g->config.random ? g->config.random : &random_kernel;
+}
+
+/* Rank 0, which listens: the key is there before anybody is answered. */
+static bool key_begin(struct group *g)
+{
+	enum far_status status = FAR_OK;
+	if (g->config.key.kind == KEY_AUTO) {
+		g->key_auto.at = g->key_place;
+		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
+	}
+	if (status)
+		group_fail(g, false, status, "%s", g->key_err.text);
+	else if (g->config.key.kind != KEY_NONE)
+		store_server_guard(g->server, &g->config.key.key, random_of(g));
+	return !status;
+}
+
+static void client_login(struct group *g)
+{
+	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
+				    .random = random_of(g),
+				    .key = g->config.key.kind == KEY_NONE ? NULL : key_give,
+				    .ctx = g,
+				    .patient = g->config.key.kind == KEY_AUTO};
+	memcpy(login.who.group, g->group, sizeof login.who.group);
+	memcpy(login.who.name, g->name, sizeof login.who.name);
+	store_client_login(g->client, &login);
+}
+
+/* The store has proven it. */
+static void key_known(struct group *g)
+{
+	struct group_key *shared = g->config.group_key;
+	auth_derive(&g->key, &g->config.key.key, "group", g->group);
+	if (shared && g->config.key.kind == KEY_AUTO && !group_key_get(shared))
+		group_key_set(shared, &g->config.key.key, g->group);
 }
 
 void join_start(struct group *g)
@@ -74,6 +130,8 @@ void join_start(struct group *g)
 	g->remark_at = g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
 	if (!store_permitted(g))
 		return;
+	if (g->config.key.kind == KEY_AUTO)
+		key_place(&g->key_place, g->url.host, g->url.port);
 	if (g->url.rank == 0) {
 		int listener = store_listen(g);
 		if (listener < 0)
@@ -81,10 +139,16 @@ void join_start(struct group *g)
 		g->server = store_server_create(g->config.net, listener);
 		if (!g->server)
 			g->config.net->ops->close(g->config.net, listener);
+		else if (!key_begin(g))
+			return;
 	}
+	if (g->server)
+		store_server_reserve(g->server, g->group, g->url.world);
 	if (g->url.rank != 0 || g->server)
 		g->client = store_client_create(g->config.net, g->url.host, g->url.port, g->server);
-	if (!g->client)
+	if (g->client)
+		client_login(g);
+	else
 		group_fail(g, false, FAR_RESOURCE, "no memory for the store");
 }
 
@@ -97,6 +161,12 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 		return false;
 	if (reply->status == STORE_FULL || reply->status == STORE_BAD) {
 		group_fail(g, true, FAR_RESOURCE, "the store at %s is full", g->store);
+		return false;
+	}
+	if (reply->status == STORE_DENIED) {
+		group_fail(g, true, FAR_DENIED,
+			   "the store at %s refuses worker \"%s\", rank %d, a record that belongs to another member",
+			   g->store, g->name, g->url.rank);
 		return false;
 	}
 	return reply->status != STORE_TIMEOUT;
@@ -180,12 +250,27 @@ static void gathered(struct group *g)
 	session_begin(g);
 }
 
+int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out)
+{
+	if (g->config.key.kind != KEY_NONE && !info_is_sealed(value, value_len, &g->key, rank))
+		return -EKEYREJECTED;
+	return info_decode(value, value_len, out);
+}
+
 void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 {
 	struct group *g = p->group;
 	struct ctl_member *m = &g->members[p->rank];
 	struct info info;
-	if (info_decode(value, value_len, &info) || ctl_check_name(info.name, NULL) != FAR_OK) {
+	int rc = join_info_decode(g, p->rank, value, value_len, &info);
+	if (rc == -EKEYREJECTED) {
+		group_fail(g, true, FAR_DENIED,
+			   "what rank %d published does not prove the group's key: the record in the store at %s was "
+			   "changed by somebody else, or that member runs another version",
+			   p->rank, g->store);
+		return;
+	}
+	if (rc || ctl_check_name(info.name, NULL) != FAR_OK) {
 		group_fail(g, true, FAR_PROTOCOL,
 			   "what rank %d published is malformed; do all members run one version?", p->rank);
 		return;
@@ -242,7 +327,10 @@ void join_info_publish(struct group *g)
 		const struct nic_port *port = g->config.ports[i];
 		port->ops->address(port, &info.addrs[info.addrs_n++]);
 	}
-	group_ask(g, STORE_SET, "info", g->url.rank, value, info_encode(&info, value), g->init_deadline, info_set, g);
+	size_t len = info_encode(&info, value);
+	if (g->config.key.kind != KEY_NONE)
+		info_seal(value, len, &g->key, g->url.rank);
+	group_ask(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
 }
 
 static void rank_claimed(void *user, int result, const struct store_msg *reply)
@@ -302,11 +390,25 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 	group_ask(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
 }
 
+/* A worker without a NIC comes only to tell so. In a group that runs nobody heeds it. */
+static void refused_fail(struct group *g)
+{
+	group_fail(g, true, g->refused.status, "worker \"%s\" (rank %d) cannot join: %s", g->name, g->url.rank,
+		   g->refused.text);
+	if (g->server)
+		g->grace = time_after(g->now, FAR_STORE_REFUSED_NS);
+}
+
 static void store_answered(struct group *g)
 {
+	if (g->is_refused) {
+		refused_fail(g);
+		return;
+	}
 	char value[16];
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
+	key_known(g);
 	rejoin_ask(g); /* answered before the others */
 	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
 	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
@@ -314,18 +416,39 @@ static void store_answered(struct group *g)
 
 /* ---- what ends a join ---- */
 
+#define KEY_REMEDY                                                                                                     \
+	"start all members as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give them one "  \
+	"key (FAR_KEY_FILE; `farcall key` makes it)"
+
+/* No store with our key has answered. */
+static void store_unanswered(struct group *g, double seconds)
+{
+	int error = store_client_error(g->client);
+	if (error == -ENOKEY)
+		group_fail(g, false, FAR_DENIED,
+			   "the store at %s has a key, which was not found in %s within %.3g s: %s", g->store,
+			   g->key_place.path, seconds, KEY_REMEDY);
+	else if (error == -EKEYREJECTED)
+		group_fail(
+			g, false, FAR_DENIED,
+			"what listens at %s did not prove the key of %s within %.3g s: it is another group's store, or "
+			"another user's; " KEY_REMEDY,
+			g->store, g->key_place.path, seconds);
+	else
+		group_fail(
+			g, false, FAR_TIMEOUT,
+			"rank 0, which hosts the store at %s, did not answer within %.3g s (%s); start it, or correct "
+			"MASTER_ADDR and MASTER_PORT",
+			g->store, seconds, error ? strerror(-error) : "no answer");
+}
+
 static void deadline_passed(struct group *g)
 {
 	double seconds = (double)g->config.init_timeout_ns / 1e9;
 	struct names names = {.text = ""};
 	char remarks[224];
 	if (g->phase == PHASE_STORE) {
-		int error = store_client_error(g->client);
-		group_fail(
-			g, false, FAR_TIMEOUT,
-			"rank 0, which hosts the store at %s, did not answer within %.3g s (%s); start it, or correct "
-			"MASTER_ADDR and MASTER_PORT",
-			g->store, seconds, error ? strerror(-error) : "no answer");
+		store_unanswered(g, seconds);
 		return;
 	}
 	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping && !g->rejoining) {
@@ -348,9 +471,38 @@ static void deadline_passed(struct group *g)
 		group_fail(g, true, FAR_TIMEOUT, "the store at %s did not answer within %.3g s", g->store, seconds);
 }
 
+/* The two ends did not agree on a key. */
+static bool keys_differ(struct group *g, int error)
+{
+	char id[KEY_ID_BYTES];
+	if (error == -ENOKEY)
+		group_fail(g, false, FAR_DENIED,
+			   "the store at %s asks for its group's key, and worker \"%s\" has security=none: give it the "
+			   "key (FAR_KEY_FILE) instead",
+			   g->store, g->name);
+	else if (error == -EKEYREVOKED)
+		group_fail(
+			g, false, FAR_DENIED,
+			"the store at %s has no key (security=none), and worker \"%s\" has one: give rank 0 the same "
+			"key (FAR_KEY_FILE)",
+			g->store, g->name);
+	else if (error == -EKEYREJECTED) {
+		key_id(&g->config.key.key, id);
+		group_fail(
+			g, false, FAR_DENIED,
+			"the store at %s has another key than worker \"%s\", whose key is that of %.200s (id %s): give "
+			"every member of the group the same key",
+			g->store, g->name, g->config.key.from, id);
+	} else if (error == -EACCES && g->key_err.status)
+		group_fail(g, false, g->key_err.status, "%s", g->key_err.text);
+	return !group_joining(g);
+}
+
 static void store_gone(struct group *g)
 {
 	int error = store_client_error(g->client);
+	if (g->phase == PHASE_STORE && keys_differ(g, error))
+		return;
 	if (g->phase != PHASE_STORE)
 		group_fail(g, false, FAR_PEER_LOST, "the store at %s (rank 0) was lost while joining: %s", g->store,
 			   strerror(-error));
@@ -362,6 +514,31 @@ static void store_gone(struct group *g)
 		group_fail(g, false, FAR_PROTOCOL,
 			   "what listens at %s is not a store of this version: %s; is the port another program's?",
 			   g->store, strerror(-error));
+}
+
+static bool out_of_descriptors(int error)
+{
+	return error == -EMFILE || error == -ENFILE;
+}
+
+/* Out of descriptors here. That does not pass by itself; the others would wait for it until their deadlines. */
+static void check_descriptors(struct group *g)
+{
+	int accepting = g->server ? store_server_accept_error(g->server) : 0;
+	int error = out_of_descriptors(accepting) ? accepting : store_client_error(g->client);
+	struct rlimit limit = {0};
+	char remedy[160] = "the system's limit fs.file-max is used up; raise it with `sysctl fs.file-max`";
+	if (!out_of_descriptors(error))
+		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (error == -EMFILE)
+		snprintf(remedy, sizeof remedy,
+			 "RLIMIT_NOFILE of this process is %llu; raise it with `ulimit -n` or LimitNOFILE=",
+			 (unsigned long long)limit.rlim_cur);
+	group_fail(g, true, FAR_RESOURCE, "worker \"%s\" (rank %d) cannot %s %s: %s: %s", g->name, g->url.rank,
+		   accepting ? "accept the members' connections to the store at" : "connect to the store at", g->store,
+		   strerror(-error), remedy);
+	g->err.code = -error;
 }
 
 /* Once, a little before the end: then the others, who may see nothing, are told. */
@@ -381,6 +558,8 @@ void join_step(struct group *g)
 		store_gone(g);
 	else if (g->phase == PHASE_STORE && store_client_link(g->client) == STORE_CONNECTED)
 		store_answered(g);
+	if (group_joining(g))
+		check_descriptors(g);
 	if (group_joining(g) && (g->now >= g->init_deadline || sees_why(g)))
 		deadline_passed(g);
 }

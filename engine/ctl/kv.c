@@ -17,6 +17,7 @@ struct kv_entry {
 	struct kv_entry *older, *newer; /* by their last change */
 	uint64_t hash;
 	uint64_t change;
+	uint64_t owner; /* 0: nobody */
 	uint8_t *value; /* NULL when empty */
 	size_t value_len, key_len;
 	bool deleted; /* nobody finds it but who asks for changes */
@@ -136,6 +137,19 @@ int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value)
 	return 0;
 }
 
+uint64_t kv_owner(const struct kv *kv, struct kv_bytes key)
+{
+	const struct kv_entry *e = *slot_find((struct kv *)kv, key, hash64(key.data, key.len));
+	return e && !e->deleted ? e->owner : 0;
+}
+
+void kv_own(struct kv *kv, struct kv_bytes key, uint64_t owner)
+{
+	struct kv_entry *e = *slot_find(kv, key, hash64(key.data, key.len));
+	if (e && !e->deleted)
+		e->owner = owner;
+}
+
 static bool number_read(struct kv_bytes text, int64_t *out)
 {
 	char s[24], *end;
@@ -207,6 +221,7 @@ int kv_delete(struct kv *kv, struct kv_bytes key)
 	e->value = NULL;
 	e->value_len = 0;
 	e->deleted = true;
+	e->owner = 0;
 	kv->deleted_n++;
 	order_out(kv, e);
 	order_in(kv, e);

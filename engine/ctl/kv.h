@@ -39,6 +39,9 @@ int kv_add(struct kv *kv, struct kv_bytes key, int64_t delta, int64_t *sum);
  * (empty when missing). -ENOSPC, -ENOMEM.
  */
 int kv_cas(struct kv *kv, struct kv_bytes key, struct kv_bytes expected, struct kv_bytes value, struct kv_bytes *held);
+/** Who the key belongs to, as kv_own() has noted; 0: nobody, or it is missing. Deleting it ends that. */
+uint64_t kv_owner(const struct kv *kv, struct kv_bytes key);
+void kv_own(struct kv *kv, struct kv_bytes key, uint64_t owner);
 /** 0 or -ENOENT. */
 int kv_delete(struct kv *kv, struct kv_bytes key);
 

@@ -386,6 +386,7 @@ static void bye_step(struct group *g)
 	}
 	finish(g);
 	g->phase = PHASE_CLOSE;
+	g->grace = time_after(g->now, FAR_STORE_CLOSE_NS);
 }
 
 static uint64_t drain_step(struct group *g)
@@ -427,6 +428,17 @@ static uint64_t late_step(struct group *g)
 	return TIME_NEVER;
 }
 
+/* All have said their last: members that are still connected are about to read it. A connection of anybody else is not
+ * waited for. */
+static uint64_t close_step(struct group *g)
+{
+	uint64_t until = g->grace < g->leave_deadline ? g->grace : g->leave_deadline;
+	if (g->server && store_server_held(g->server) && g->now < until)
+		return until;
+	left(g);
+	return TIME_NEVER;
+}
+
 uint64_t leave_step(struct group *g)
 {
 	uint64_t next = TIME_NEVER;
@@ -434,7 +446,8 @@ uint64_t leave_step(struct group *g)
 		return TIME_NEVER;
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);
-	if (g->phase == PHASE_BYE && !g->store_lost)
+	/* Rank 0 may have closed the store behind the last word. */
+	if (g->phase == PHASE_BYE && (!g->store_lost || byes_complete(g)))
 		bye_step(g);
 	if (g->phase == PHASE_BYE)
 		next = probe_step(g);
@@ -442,8 +455,7 @@ uint64_t leave_step(struct group *g)
 		finish_without_store(g);
 		left(g);
 	} else if (g->phase == PHASE_CLOSE) {
-		if (!g->server || !store_server_clients(g->server) || g->now >= g->leave_deadline)
-			left(g);
+		next = close_step(g);
 	} else if (g->phase == PHASE_LATE) {
 		return late_step(g);
 	} else if (g->now >= g->leave_deadline) {

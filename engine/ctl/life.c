@@ -75,7 +75,7 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	struct group *g = p->group;
 	const struct ctl_member *m = &g->members[p->rank];
 	struct info info;
-	if (!lives_matter(g) || !p->known || peer_is_self(p) || info_decode(value, value_len, &info))
+	if (!lives_matter(g) || !p->known || peer_is_self(p) || join_info_decode(g, p->rank, value, value_len, &info))
 		return;
 	if (info.incarnation == m->incarnation || info.incarnation == p->former || !is_same_member(m, &info))
 		return;
@@ -153,6 +153,42 @@ static void life_answered(void *user, int result, const struct store_msg *reply)
 	p->group->busy = true;
 	if (result == 0 && reply->status == STORE_OK)
 		info_seen(p, reply->value, reply->value_len);
+}
+
+/* ---- is it still a member ---- */
+
+static void doubt_answered(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	char incarnation[17] = "";
+	p->doubted = false;
+	p->group->busy = true;
+	if (result || !lives_matter(p->group) || group_joining(p->group))
+		return;
+	if (reply->status == STORE_MISSING) {
+		p->unheld = true;
+		peer_die(p, "its process is gone");
+		life_ask(p);
+	} else if (reply->status == STORE_OK && reply->value_len >= sizeof incarnation - 1) {
+		memcpy(incarnation, reply->value, sizeof incarnation - 1);
+		if (strtoull(incarnation, NULL, 16) != p->group->members[p->rank].incarnation)
+			life_ask(p);
+	}
+}
+
+void life_doubt(struct peer *p, const char *why)
+{
+	struct group *g = p->group;
+	if (p->dead || p->doubted || !lives_matter(g) || group_joining(g))
+		return;
+	if (p->unheld || g->store_lost) {
+		peer_die(p, why);
+		life_ask(p);
+		return;
+	}
+	p->doubted = true;
+	group_ask(g, STORE_GET, "rank", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), doubt_answered,
+		  p);
 }
 
 void life_ask(struct peer *p)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The mails to the shards and from them. */
 #include "ctl/group.h"
+#include "nic/text.h"
 
 #include <stdio.h>
 
@@ -36,7 +37,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
 	if (!*due)
 		return true;
-	snprintf(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
+	nic_text_set(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
 	if (!g->config.post(g->config.ctx, pair->local, &mail))
 		return false;
 	*due = false;

@@ -26,11 +26,11 @@ struct ctl_net_ops {
 	/** Bytes read, 0 at the end of the stream, -EAGAIN, or -errno. */
 	long (*recv)(struct ctl_net *net, int handle, void *data, size_t len);
 	void (*close)(struct ctl_net *net, int handle);
-	/** Waits until a handle may make progress (`want_write` of set_want included), `watch_fd`s are readable, wake()
+	/** Waits until a handle may make progress (as want() says), `watch_fd`s are readable, wake()
 	 * was called, or the absolute time `until` has come. */
 	void (*wait)(struct ctl_net *net, uint64_t until);
-	/** Does the handle want to be told of room to send. */
-	void (*want_write)(struct ctl_net *net, int handle, int on);
+	/** Sets what wait() watches a stream for: bytes to read (on at first), room to send (off at first). */
+	void (*want)(struct ctl_net *net, int handle, int read, int write);
 	/** Adds a foreign descriptor (a NIC port's) to what wait() watches. */
 	int (*watch)(struct ctl_net *net, int fd);
 	/** Any thread: ends a wait(). */

@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,14 +211,24 @@ static int stream_watch(struct net_os *n, int fd, uint32_t events)
 	return fd;
 }
 
+static bool somebody_waits(int listener)
+{
+	struct pollfd p = {.fd = listener, .events = POLLIN};
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Without a descriptor to give the kernel says so even when there is nobody to accept. */
 static int os_accept(struct ctl_net *net, int listener)
 {
 	int fd;
 	do {
 		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	} while (fd < 0 && errno == EINTR);
-	if (fd < 0)
-		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	if (fd < 0) {
+		int rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
+		bool full = rc == -EMFILE || rc == -ENFILE;
+		return full && !somebody_waits(listener) ? -EAGAIN : rc;
+	}
 	return stream_watch(net_os(net), fd, EPOLLIN);
 }
 
@@ -286,9 +297,10 @@ static void os_wait(struct ctl_net *net, uint64_t until)
 	}
 }
 
-static void os_want_write(struct ctl_net *net, int handle, int on)
+static void os_want(struct ctl_net *net, int handle, int read, int write)
 {
-	struct epoll_event ev = {.events = EPOLLIN | (on ? (uint32_t)EPOLLOUT : 0), .data.fd = handle};
+	struct epoll_event ev = {.events = (read ? (uint32_t)EPOLLIN : 0) | (write ? (uint32_t)EPOLLOUT : 0),
+				 .data.fd = handle};
 	epoll_ctl(net_os(net)->epoll, EPOLL_CTL_MOD, handle, &ev);
 }
 
@@ -320,7 +332,7 @@ static const struct ctl_net_ops os_ops = {
 	.recv = os_recv,
 	.close = os_close,
 	.wait = os_wait,
-	.want_write = os_want_write,
+	.want = os_want,
 	.watch = os_watch,
 	.wake = os_wake,
 	.destroy = os_destroy,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OUTBOX_KEPT_BYTES ((size_t)16 << 10) /* of an empty one */
+
 int outbox_put(struct outbox *o, const void *data, size_t len)
 {
 	size_t waiting = outbox_len(o);
@@ -31,6 +33,20 @@ int outbox_put(struct outbox *o, const void *data, size_t len)
 	return 0;
 }
 
+void outbox_fini(struct outbox *o)
+{
+	free(o->data);
+	*o = (struct outbox){0};
+}
+
+/* Empty: nothing is kept of what a burst took. */
+static void outbox_rewind(struct outbox *o)
+{
+	o->head = o->tail = 0;
+	if (o->cap > OUTBOX_KEPT_BYTES)
+		outbox_fini(o);
+}
+
 size_t outbox_take(struct outbox *o, void *data, size_t len)
 {
 	size_t n = outbox_len(o) < len ? outbox_len(o) : len;
@@ -38,7 +54,7 @@ size_t outbox_take(struct outbox *o, void *data, size_t len)
 		memcpy(data, o->data + o->head, n);
 	o->head += n;
 	if (o->head == o->tail)
-		o->head = o->tail = 0;
+		outbox_rewind(o);
 	return n;
 }
 
@@ -55,12 +71,6 @@ long outbox_flush(struct outbox *o, struct ctl_net *net, int handle)
 		sent += n;
 	}
 	if (o->head == o->tail)
-		o->head = o->tail = 0;
+		outbox_rewind(o);
 	return sent;
-}
-
-void outbox_fini(struct outbox *o)
-{
-	free(o->data);
-	*o = (struct outbox){0};
 }

@@ -165,7 +165,7 @@ void pair_attach(struct pair *pair)
 	pair_tell(pair);
 	pair_add_ways(pair);
 	pair->up_posted = true;
-	pair->wanted = false;
+	pair->wanted = pair->left = false;
 	pair->due_up = true;
 	mails_queue(pair);
 }
@@ -204,7 +204,9 @@ static void pair_end(struct pair *pair, const char *why)
 	bool up = pair->state == PAIR_UP;
 	if (pair->state == PAIR_DEAD)
 		return;
+	pair->wanted |= pair->left;
 	pair_unreached(pair, FAR_PEER_LOST, why);
+	pair->status = FAR_PEER_LOST;
 	if (up && pair->up_posted) {
 		free(pair->text);
 		pair->text = strdup(why);
@@ -215,7 +217,46 @@ static void pair_end(struct pair *pair, const char *why)
 	}
 }
 
-/* One session with it ended, or nobody listens at its port: whatever else there is with it ends too. */
+/* Stays until shard and port have let go of it. */
+static void pair_retire(struct pair *pair)
+{
+	pair->is_old = true;
+	pair->next = pair->peer->old;
+	pair->peer->old = pair;
+}
+
+bool pair_lose(struct pair *pair, const char *why)
+{
+	struct peer *p = pair->peer;
+	struct pair **at = &p->pairs, *fresh;
+	while (*at != pair)
+		at = &(*at)->next;
+	*at = pair->next;
+	fresh = pair_get(p, pair->local, pair->remote);
+	if (!fresh) {
+		pair->next = p->pairs;
+		p->pairs = pair;
+		return false;
+	}
+	fresh->left = pair->up_posted;
+	pair->state = PAIR_DEAD;
+	p->up_n--;
+	p->group->busy = true;
+	pair_retire(pair);
+	if (pair->up_posted) {
+		free(pair->text);
+		pair->text = strdup(why);
+		pair->status = FAR_UNREACHABLE;
+		pair->due_down = true;
+		mails_queue(pair);
+	} else {
+		pair_drop(pair);
+	}
+	pair_settle(pair);
+	return true;
+}
+
+/* It is no member any more: whatever there is with it ends. */
 void peer_die(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
@@ -244,9 +285,7 @@ void peer_renew(struct peer *p)
 		struct pair *old = list;
 		list = old->next;
 		struct pair *new = pair_get(p, old->local, old->remote);
-		old->is_old = true;
-		old->next = p->old;
-		p->old = old;
+		pair_retire(old);
 		/* Without memory for it calls end with PEER_LOST, as before. */
 		if (new) {
 			new->due_back = true;

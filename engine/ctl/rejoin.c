@@ -54,7 +54,8 @@ static void former_read(void *user, int result, const struct store_msg *reply)
 	struct info before;
 	if (!join_reply_counts(g, result, reply))
 		return;
-	if (reply->status == STORE_OK && info_decode(reply->value, reply->value_len, &before) == 0 &&
+	if (reply->status == STORE_OK &&
+	    join_info_decode(g, g->url.rank, reply->value, reply->value_len, &before) == 0 &&
 	    !same_as_before(g, &before))
 		return;
 	/* What it said at the end of its life before is not said of this one. */

@@ -3,6 +3,7 @@
 
 #include "ctl/group.h"
 #include "link/link.h"
+#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -24,11 +25,15 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	if (t->len + 1 >= t->cap)
 		return;
 	va_start(args, format);
-	int n = vsnprintf(t->at + t->len, t->cap - t->len, format, args);
+	size_t room = t->cap - t->len;
+	int n = vsnprintf(t->at + t->len, room, format, args);
 	va_end(args);
-	t->len += n > 0 ? (size_t)n : 0;
-	if (t->len >= t->cap)
-		t->len = t->cap - 1;
+	if (n >= 0 && (size_t)n >= room) { /* nothing follows a cut */
+		nic_text_end(t->at, t->cap, (int)t->cap);
+		t->len = t->cap;
+	} else {
+		t->len += n > 0 ? (size_t)n : 0;
+	}
 }
 
 static unsigned ports_published(const struct group *g)
@@ -204,16 +209,30 @@ static struct ctl_route *route_told(const struct peer *p, const struct ctl_route
 	return r;
 }
 
+/* Nobody reads, and who comes finds `told`. Else they go the next time. */
+static void forget_others(struct peer *p, struct ctl_route *told)
+{
+	struct ctl_route *r = p->routes;
+	while (r) {
+		struct ctl_route *older = r->older;
+		if (r != told)
+			free(r);
+		r = older;
+	}
+	told->older = NULL;
+	p->routes = told;
+}
+
 void route_tell(struct peer *p, const struct route *route, const char *why)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
 	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
 	struct ctl_route like = {.nic = port ? port->ops->name : ""};
-	snprintf(like.why, sizeof like.why, "%s", why);
+	nic_text_set(like.why, sizeof like.why, "%s", why);
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
-	/* Readers may hold an old one: they stay until the end. One that is told again, since a session comes and goes
-	 * by the same ways, is the same: so there are as many as there are ways, and reasons for them. */
+	/* A reader may hold an old one. One that is told again, since a session comes and goes by the same ways, is the
+	 * same; another incarnation brings new addresses. */
 	struct ctl_route *told = route_told(p, &like);
 	if (!told) {
 		told = malloc(sizeof *told);
@@ -223,7 +242,9 @@ void route_tell(struct peer *p, const struct route *route, const char *why)
 		told->older = p->routes;
 		p->routes = told;
 	}
-	atomic_store_explicit(&m->route, told, memory_order_release);
+	atomic_store_explicit(&m->route, told, memory_order_seq_cst);
+	if (atomic_load_explicit(&m->route_readers, memory_order_seq_cst) == 0)
+		forget_others(p, told);
 }
 
 void route_free(struct peer *p)

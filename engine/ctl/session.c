@@ -7,6 +7,8 @@
  */
 #include "ctl/group.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +29,12 @@ static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
 			      .rank = (uint32_t)g->url.rank,
 			      .from = g->config.incarnation,
 			      .to = incarnation,
+			      .name = hash64(g->name, strlen(g->name)),
 			      .from_shard = pair->local,
 			      .to_shard = pair->remote};
 }
+
+static void pair_yield(struct pair *pair);
 
 /* ---- set-up ---- */
 
@@ -51,11 +56,16 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 			   g->members[p->rank].name, p->rank, text);
 		return;
 	}
-	/* It has published an address and nobody is there, or somebody else: the worker is gone. Whoever leaves waits
-	 * no longer for one that does not answer. */
-	if (!peer_is_self(p) && (is_gone(error) || (group_leaving(g) && error == -ETIMEDOUT))) {
+	if (!peer_is_self(p) && (pair->ended || (group_joining(g) && is_gone(error)))) {
 		peer_die(p, is_gone(error) ? "its process is gone" : text);
 		life_ask(p);
+	} else if (!peer_is_self(p) && is_gone(error)) {
+		/* It has published an address and nobody is there, or somebody else: is it still a member? */
+		life_doubt(p, "its process is gone");
+		if (!p->dead)
+			pair_yield(pair);
+	} else if (!peer_is_self(p) && (p->unheld || g->store_lost) && error == -ETIMEDOUT) {
+		peer_die(p, text);
 	} else {
 		pair_unreached(pair, FAR_UNREACHABLE, text);
 	}
@@ -67,6 +77,7 @@ static void pair_note(struct pair *pair, int error, const char *text)
 	char *all = NULL;
 	pair->error = error;
 	pair->gone |= is_gone(error);
+	pair->ended |= error == -EPIPE;
 	if (asprintf(&all, "%s%s%s", pair->failed ? pair->failed : "", pair->failed ? "; " : "", text) < 0)
 		return;
 	free(pair->failed);
@@ -78,7 +89,7 @@ static void pair_forget(struct pair *pair)
 	free(pair->failed);
 	pair->failed = NULL;
 	pair->tried = 0;
-	pair->gone = false;
+	pair->gone = pair->ended = false;
 	pair->error = 0;
 }
 
@@ -207,14 +218,19 @@ void session_probe(struct peer *p)
 		session_want(p, 0, 0);
 }
 
+static void session_probe_pair(struct pair *pair)
+{
+	pair->due_probe = true;
+	mails_queue(pair);
+}
+
 bool session_probe_silent(struct peer *p)
 {
 	struct group *g = p->group;
 	for (struct pair *pair = p->dead || peer_is_self(p) ? NULL : p->pairs; pair; pair = pair->next) {
 		if (pair->state != PAIR_UP || !pair->up_posted || !(g->config.silent >> pair->port & 1))
 			continue;
-		pair->due_probe = true;
-		mails_queue(pair);
+		session_probe_pair(pair);
 		return true;
 	}
 	return false;
@@ -225,7 +241,10 @@ static void pair_yield(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (g->now >= pair->deadline) {
-		pair_unreached(pair, FAR_UNREACHABLE, "the other side's set-up did not come to an end");
+		char text[FAR_ERR_TEXT_MAX];
+		snprintf(text, sizeof text, "%s",
+			 pair->failed ? pair->failed : "the other side's set-up did not come to an end");
+		pair_unreached(pair, FAR_UNREACHABLE, text);
 		return;
 	}
 	pair->state = PAIR_YIELDING;
@@ -279,9 +298,20 @@ static int hello_check(const struct group *g, const struct nic_event *ev, struct
 	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
 	if (p->known && h->from != g->members[h->rank].incarnation)
 		return -ESTALE;
+	const char *name = g->members[h->rank].name;
+	if (p->known && h->name != hash64(name, strlen(name)))
+		return -EACCES;
 	if (p->known && h->from_shard >= g->members[h->rank].shards)
 		return -EPROTO;
 	return 0;
+}
+
+/* Who connects anew has no session any more, and ours has not noticed yet; or the packet is an old one. Our probe
+ * shows which: the other side answers what belongs to no session of its own with a reset. */
+static bool pair_may_be_over(const struct pair *pair)
+{
+	const struct group *g = pair->peer->group;
+	return !peer_is_self(pair->peer) && pair->up_posted && g->config.silent >> pair->port & 1;
 }
 
 static int on_hello(struct group *g, const struct nic_event *ev)
@@ -299,6 +329,10 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
 	if (!pair)
 		return p->dead ? -EPIPE : -ENOMEM;
+	if (pair->state == PAIR_UP && pair_may_be_over(pair)) {
+		session_probe_pair(pair);
+		return -EINPROGRESS;
+	}
 	if (pair->state == PAIR_UP || pair->state == PAIR_DEAD)
 		return -EACCES;
 	if (peer_is_self(p)) {
@@ -379,7 +413,21 @@ static void on_failed(const struct nic_event *ev)
 		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
 }
 
-/* The session's end is the end of the worker. Its driver may know more of why than what was under way. */
+/*
+ * Is a member that was silent, or that ended or forgot this session, one still. PROTOCOL.md, "Membership": its claim of
+ * the rank says so, and without a store nothing does. Drivers that are not silent report the end of the process;
+ * whoever breaks the protocol is not spoken to again.
+ */
+static bool is_member_still(const struct pair *pair, int error)
+{
+	const struct peer *p = pair->peer;
+	const struct group *g = p->group;
+	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
+	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unheld && !g->store_lost &&
+	       !group_joining(g);
+}
+
+/* Its driver may know more of why than what was under way. */
 static void on_down(struct pair *pair, const struct nic_event *ev)
 {
 	struct peer *p = pair->peer;
@@ -388,7 +436,8 @@ static void on_down(struct pair *pair, const struct nic_event *ev)
 	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
 		route_remark(p->group, pair->port, &info, remark, sizeof remark);
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
-	peer_die(p, text);
+	if (!is_member_still(pair, ev->error) || !pair_lose(pair, text))
+		peer_die(p, text);
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)
@@ -410,6 +459,11 @@ static int port_event(void *ctx, const struct nic_event *ev)
 		break;
 	case NIC_EVENT_FAILED:
 		on_failed(ev);
+		break;
+	case NIC_EVENT_REFUSED:
+		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
+		if (pair && !pair->is_old && !peer_is_self(pair->peer))
+			life_doubt(pair->peer, "its process is gone: its host says that nobody has its port");
 		break;
 	case NIC_EVENT_MOVED:
 		pair = pair_of_handle(g, port->index, ev->peer);

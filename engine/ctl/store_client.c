@@ -26,6 +26,8 @@ struct store_client {
 	struct store_server *local; /* NULL: over net */
 	char host[URL_HOST_MAX];
 	uint16_t port;
+	struct store_login login;
+	struct store_greeting greeting;
 	enum store_link link;
 	int error;
 	int handle;  /* HANDLE_NONE with a local server */
@@ -54,7 +56,13 @@ struct store_client *store_client_create(struct ctl_net *net, const char *host, 
 	c->handle = HANDLE_NONE;
 	c->retry_ns = RETRY_MIN;
 	c->id_next = 1;
+	c->login = (struct store_login){.who = {.rank = STORE_RANK_NONE}, .random = &random_kernel};
 	return c;
+}
+
+void store_client_login(struct store_client *c, const struct store_login *login)
+{
+	c->login = *login;
 }
 
 static void stream_close(struct store_client *c)
@@ -115,8 +123,10 @@ static void link_lose(struct store_client *c, int error)
 /* The stream broke: before HELLO was answered another attempt follows, afterwards it is the end. */
 static void stream_fail(struct store_client *c, uint64_t now, int error)
 {
-	/* A name that does not resolve and a stranger at the port are not cured by trying again. */
-	if (c->link == STORE_CONNECTED || error == -ENXIO || error == -EPROTO || error == -EPROTONOSUPPORT) {
+	/* A name that does not resolve, a stranger at the port and a wrong key are not cured by trying again. */
+	bool final = error == -ENXIO || error == -EPROTO || error == -EPROTONOSUPPORT || error == -EKEYREVOKED ||
+		     error == -EACCES || (!c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED));
+	if (c->link == STORE_CONNECTED || final) {
 		link_lose(c, error);
 		return;
 	}
@@ -137,6 +147,9 @@ static int stream_open(struct store_client *c)
 		c->handle = handle;
 	}
 	c->opened = true;
+	store_hello_make(&c->greeting, &c->login.who, c->login.random);
+	m.value = c->greeting.hello;
+	m.value_len = c->greeting.hello_len;
 	return outbox_put(&c->hello, frame, store_msg_encode(&m, frame));
 }
 
@@ -148,15 +161,55 @@ static void answer_ping(struct store_client *c)
 	outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
 }
 
+static void connected(struct store_client *c)
+{
+	c->link = STORE_CONNECTED;
+	c->error = 0;
+}
+
+/* The server has sent its proof, and is sent ours once that holds: 0 or -errno. */
+static int challenge_take(struct store_client *c, const struct store_msg *m)
+{
+	uint8_t frame[STORE_FRAME_MAX], proof[AUTH_PROOF_BYTES];
+	struct auth_key key;
+	if (m->value_len && !c->login.key)
+		return -ENOKEY;
+	if (!m->value_len && c->login.key)
+		return -EKEYREVOKED;
+	if (!m->value_len) {
+		connected(c);
+		return 0;
+	}
+	int rc = store_challenge_read(&c->greeting, m->value, m->value_len, proof);
+	if (!rc)
+		rc = c->login.key(c->login.ctx, &key);
+	if (rc)
+		return rc;
+	bool holds = store_challenge_holds(&c->greeting, &key, proof);
+	store_proof_make(&c->greeting, &key, proof);
+	auth_erase(&key, sizeof key);
+	struct store_msg prove = {
+		.op = STORE_PROVE, .timeout_ns = UINT64_MAX, .value = proof, .value_len = sizeof proof};
+	return holds ? outbox_put(&c->hello, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
+}
+
+/* What comes before the client is connected: 0 or -errno. */
+static int greeting_take(struct store_client *c, const struct store_msg *m)
+{
+	if (m->op == STORE_HELLO)
+		return challenge_take(c, m);
+	if (m->op != STORE_PROVE)
+		return -EPROTO;
+	if (m->status != STORE_OK)
+		return -EKEYREJECTED;
+	connected(c);
+	return 0;
+}
+
 static void reply_take(struct store_client *c, const struct store_msg *m)
 {
 	if (m->id == 0 && m->op == STORE_PING) {
 		answer_ping(c);
-		return;
-	}
-	if (m->id == 0 && m->op == STORE_HELLO) {
-		c->link = STORE_CONNECTED;
-		c->error = 0;
 		return;
 	}
 	struct pending **at = &c->pending;
@@ -182,10 +235,14 @@ static int frames_take(struct store_client *c)
 		/* The kernel can connect a socket to itself when nobody listens on a port of its ephemeral range. */
 		if (!m.reply && m.op == STORE_HELLO && c->link == STORE_CONNECTING)
 			return -ECONNREFUSED;
-		if (!m.reply || (c->link != STORE_CONNECTED && m.op != STORE_HELLO))
+		if (!m.reply)
 			return -EPROTO;
 		used += (size_t)n;
-		reply_take(c, &m);
+		int rc = c->link == STORE_CONNECTED ? 0 : greeting_take(c, &m);
+		if (rc)
+			return rc;
+		if (m.op != STORE_HELLO && m.op != STORE_PROVE)
+			reply_take(c, &m);
 	}
 	memmove(c->rx, c->rx + used, c->rx_len - used);
 	c->rx_len -= used;
@@ -234,7 +291,7 @@ static int stream_write(struct store_client *c, struct outbox *o, bool *busy)
 	*busy |= n > 0;
 	bool want = outbox_len(o) > 0;
 	if (want != c->wants_write)
-		c->net->ops->want_write(c->net, c->handle, want);
+		c->net->ops->want(c->net, c->handle, 1, want);
 	c->wants_write = want;
 	return 0;
 }
@@ -293,7 +350,8 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	m.reply = false;
 	m.id = c->id_next;
 	m.timeout_ns = deadline == TIME_NEVER ? UINT64_MAX : deadline > now ? deadline - now : 0;
-	int rc = m.op == STORE_HELLO || m.op == STORE_PING ? -EINVAL : store_msg_check(&m);
+	bool own = m.op == STORE_HELLO || m.op == STORE_PROVE || m.op == STORE_PING;
+	int rc = own ? -EINVAL : store_msg_check(&m);
 	if (rc)
 		return rc;
 	if (c->pending_n >= STORE_REQUESTS_MAX)

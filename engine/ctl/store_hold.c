@@ -20,6 +20,12 @@ static struct hold **hold_find(struct store_server *s, struct kv_bytes key)
 	return at;
 }
 
+bool hold_is_of(struct store_server *s, const struct conn *c, struct kv_bytes key)
+{
+	const struct hold *h = *hold_find(s, key);
+	return h && h->conn == c;
+}
+
 static int hold_begin(struct store_server *s, struct conn *c, struct kv_bytes key, struct kv_bytes value)
 {
 	struct hold *h = malloc(sizeof *h + key.len);

@@ -32,14 +32,15 @@ int store_msg_check(const struct store_msg *msg)
 	if (msg->key_len > FAR_STORE_KEY_MAX || msg->value_len > FAR_STORE_VALUE_MAX ||
 	    msg->expected_len > FAR_STORE_VALUE_MAX)
 		return -EMSGSIZE;
-	bool keyless = msg->op == STORE_HELLO || msg->op == STORE_PING;
+	bool greets = msg->op == STORE_HELLO || msg->op == STORE_PROVE, keyless = greets || msg->op == STORE_PING;
 	if (msg->reply ? msg->key_len != 0 && msg->op != STORE_WATCH : (msg->key_len == 0) != keyless)
 		return -EINVAL;
 	if (msg->expected_len && (msg->reply || msg->op != STORE_CAS))
 		return -EINVAL;
 	if (!msg->reply && (msg->status != STORE_OK || !number_fits(msg)))
 		return -EINVAL;
-	if (!msg->reply && msg->value_len && msg->op != STORE_SET && msg->op != STORE_CAS && msg->op != STORE_HOLD)
+	if (!msg->reply && msg->value_len && !greets && msg->op != STORE_SET && msg->op != STORE_CAS &&
+	    msg->op != STORE_HOLD)
 		return -EINVAL;
 	return 0;
 }

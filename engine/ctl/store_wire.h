@@ -5,23 +5,25 @@
  *
  *   offset bytes field
  *    0     4     magic "FCST"
- *    4     1     version, 2
+ *    4     1     version, 3
  *    5     1     operation; a reply has bit 7 set
  *    6     1     status; 0 in a request
  *    7     1     0
  *    8     8     id: chosen by the client, repeated in the reply; not reused while the request is outstanding
  *   16     8     remaining time of the request in ns, 2^64-1 for none; 0 in a reply
  *   24     8     number: what ADD adds, and in its reply the sum, two's complement; of WATCH, below; 0 otherwise
- *   32     2     key bytes [1, 255]; 0 in HELLO and PING, and in replies but those of WATCH
+ *   32     2     key bytes [1, 255]; 0 in HELLO, PROVE and PING, and in replies but those of WATCH
  *   34     2     value bytes [0, 4096]
  *   36     2     expected bytes [0, 4096]; 0 but in CAS
  *   38     2     0
  *
- * A client begins with HELLO and sends nothing else before its reply has come. After it any number of requests up to
+ * A client begins with HELLO and, where the store has a key, PROVE (store_proof.h), and sends nothing else before their
+ * replies have come. After that any number of requests up to
  * STORE_REQUESTS_MAX may be outstanding; replies come in any order. A server answers a frame of another version with a
  * HELLO reply of its own version, and closes; it closes on any other malformed frame at once.
  *
- *   HELLO          begins a connection                                                   OK
+ *   HELLO value    begins a connection: who the client is; reply value: the challenge    OK
+ *   PROVE value    answers the challenge; DENIED: the proof is wrong, and the end        OK, DENIED
  *   SET key value  makes key hold value                                                  OK, FULL
  *   GET key        reply value                                                           OK, MISSING
  *   ADD key number decimal number kept as text, 0 when missing; reply number: the sum    OK, FULL, BAD
@@ -40,6 +42,8 @@
  *                  is slow misses what lies between. Number: 1 leaves out what is there
  *                  already, 2 watches this very key; their sum both
  *   PING           a sign of life. A reply with id 0 is the server's question for one    OK
+ *
+ * A request that would change a record of another member (store_owner.c) is answered DENIED.
  */
 #ifndef FAR_CTL_STORE_WIRE_H
 #define FAR_CTL_STORE_WIRE_H
@@ -51,7 +55,7 @@
 #include <stdint.h>
 
 #define STORE_MAGIC      UINT32_C(0x46435354)
-#define STORE_VERSION    2
+#define STORE_VERSION    3
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
@@ -74,6 +78,7 @@ enum store_op {
 	STORE_HOLD,
 	STORE_WATCH,
 	STORE_PING,
+	STORE_PROVE,
 	STORE_OP_COUNT
 };
 
@@ -84,6 +89,7 @@ enum store_status {
 	STORE_TIMEOUT, /* WAIT: the key did not come in time; HOLD: it was not decided in time */
 	STORE_FULL,    /* keys or memory are used up */
 	STORE_BAD,     /* ADD: the value is no number, or the sum has no room */
+	STORE_DENIED,  /* it is another member's; PROVE: the proof is wrong */
 	STORE_STATUS_COUNT
 };
 

@@ -11,6 +11,7 @@
 #define FAR_LINK_LINK_H
 
 #include "base/clock.h"
+#include "base/group_key.h"
 #include "base/random.h"
 #include "nic/nic.h"
 
@@ -22,7 +23,8 @@ struct link_config {
 	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
 	const struct clock_source *clock; /* NULL: the machine's */
 	const struct random_source *random; /* of identity and tokens; NULL: the kernel's */
-	uint32_t first_packet;              /* number of the first packet of each connection */
+	const struct group_key *key; /* to be proven by both ends of a set-up; NULL: security=none. Outlives the port */
+	uint32_t first_packet;       /* number of the first packet of each connection */
 	/* Called when step() has work, instead of making fd() readable, which is −1 then: for who steps it himself.
 	 * Any thread. NULL: there is a descriptor. */
 	void (*signal)(void *ctx);

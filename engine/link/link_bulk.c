@@ -6,6 +6,8 @@
  */
 #include "link/link_port.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -38,7 +40,7 @@ static bool may_begin(const struct link_peer *p, const struct link_message *m, b
 		return true;
 	if (m->order == NIC_ORDER_ALL ? m != p->rings->bulk_next : strict)
 		return false;
-	return (int32_t)(p->rings->small_sent - m->first) >= 0;
+	return MUTANT(BULK_EARLY) || (int32_t)(p->rings->small_sent - m->after) >= 0;
 }
 
 static inline uint32_t left_of(const struct link_message *m)

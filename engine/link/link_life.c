@@ -20,6 +20,14 @@ static bool peer_make(struct link_port *p)
 		in ? p->peers[i - 1] + 1 : aligned_alloc(_Alignof(struct link_peer), LINK_SLAB_PEERS * sizeof *made);
 	if (!made)
 		return false;
+	struct link_secret **secrets = &p->secrets[i / LINK_SLAB_PEERS];
+	if (!*secrets)
+		*secrets = calloc(LINK_SLAB_PEERS, sizeof **secrets);
+	if (!*secrets) {
+		if (!in)
+			free(made);
+		return false;
+	}
 	atomic_init(&made->due, 0);
 	atomic_init(&made->news, 0);
 	p->peers[p->peers_n++] = made;
@@ -53,7 +61,10 @@ struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_s
 	peer->queue = peer->via = p->queues[queue];
 	peer->lower_peer = peer->way = peer->way_old = NIC_PEER_NONE;
 	peer->setup = setup;
+	memset(link_secret_of(peer), 0, sizeof(struct link_secret));
 	setup->side.peer = peer;
+	setup->answer = WIRE_REFUSED;
+	setup->named = p->id;
 	setup->deadline = setup->repeat_at = UINT64_MAX;
 	setup->repeat_ns = FAR_LINK_HELLO_NS;
 	setup->next = p->setups;
@@ -74,6 +85,7 @@ static void setup_free(struct link_port *p, struct link_peer *peer)
 	if (p->setup_at == s)
 		p->setup_at = s->next;
 	peer->setup = NULL;
+	auth_erase(&s->pair, sizeof s->pair);
 	free(s);
 }
 
@@ -164,6 +176,7 @@ void link_peer_free(struct link_port *p, struct link_peer *peer)
 	uncount(p, peer);
 	link_rings_unreserve(peer->queue, peer);
 	setup_free(p, peer);
+	auth_erase(&link_secret_of(peer)->key, sizeof(struct auth_key));
 	free(peer->sides);
 	peer->sides = NULL;
 	peer->state = LINK_FREE;
@@ -189,12 +202,16 @@ void link_peer_let_go(struct link_port *p, struct link_peer *peer)
 	link_peer_free(p, peer);
 }
 
-/* A HELLO of this set-up that comes late is not to begin a new one. */
+/* A HELLO of this set-up that comes late is not to begin a new one: not while it is remembered, and then not by its
+ * cookie, or by one that is older. */
 void link_remember(struct link_port *p, const struct link_peer *peer, int error)
 {
 	uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
+	if (p->refused[at].issued > p->cookie_floor)
+		p->cookie_floor = p->refused[at].issued;
 	p->refused[at].id = peer->id_there;
 	p->refused[at].token = peer->token_there;
+	p->refused[at].issued = link_secret_of(peer)->issued;
 	p->refused[at].error = error;
 }
 
@@ -244,18 +261,25 @@ static void setup_post(struct link_peer *peer, uint32_t len)
 void link_say_words(struct link_peer *peer, enum wire_kind kind)
 {
 	struct link_setup *s = peer->setup;
+	const struct link_queue *q = peer->queue;
 	/* While the next path's place is made, a packet that names it would leave by the one before, come to the wrong
 	 * queue, and have the path be given up that was never tried. */
-	if (s && !peer->lower_pending && setup_begin(peer))
-		setup_post(peer, link_words_write(s->packet, peer, peer->queue, kind, s->want, s->path, s->words,
-						  s->words_len));
+	if (!s || peer->lower_pending || !setup_begin(peer))
+		return;
+	uint32_t len = link_words_write(s->packet, peer, q, kind, s->want, s->path, s->words, s->words_len, &s->says);
+	link_seal(link_key(q->port), s->packet, len, q->port->id, link_secret_of(peer)->to, q->crc);
+	setup_post(peer, len);
 }
 
 void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path)
 {
-	if (peer->setup && setup_begin(peer))
-		setup_post(peer, link_no_write(peer->setup->packet, kind, peer->id_there, peer->token_there, error,
-					       path, peer->queue->crc));
+	struct link_setup *s = peer->setup;
+	const struct link_queue *q = peer->queue;
+	if (!s || !setup_begin(peer))
+		return;
+	uint32_t len = link_no_write(s->packet, kind, peer->id_there, peer->token_there, error, path, s->says.nonce);
+	link_seal(link_key(q->port), s->packet, len, s->named, link_secret_of(peer)->to, q->crc);
+	setup_post(peer, len);
 }
 
 /* HELLO or WELCOME, again and again. */
@@ -297,9 +321,9 @@ void link_failed(struct link_port *p, struct link_peer *peer, int error)
 			 remark.text);
 	else if (error == -ETIMEDOUT)
 		snprintf(text, sizeof text,
-			 "%s: no answer from %s to %u packets; is the worker alive, and is the way to it open both "
+			 "%s: no answer from %s to %u packets; is the worker alive, %sand is the path to it open both "
 			 "ways (firewall, address translation)?",
-			 p->ops.name, at, s->hellos);
+			 p->ops.name, at, s->hellos, p->config.key ? "does it have the same key, " : "");
 	else if (error == -EHOSTUNREACH)
 		snprintf(text, sizeof text, "%s: none of %u paths to %s leads to its queue %u", p->ops.name,
 			 s->paths_tried, at, s->want);

@@ -43,12 +43,13 @@ uint32_t link_board_take(struct link_board *b)
 	}
 }
 
-bool link_mail_put(struct link_mailbox *m, const void *bytes, uint32_t len)
+bool link_mail_put(struct link_mailbox *m, const struct link_port *via, const void *bytes, uint32_t len)
 {
 	uint32_t at = atomic_load_explicit(&m->written, memory_order_relaxed);
 	if (len > LINK_MAIL_BYTES || at - atomic_load_explicit(&m->read, memory_order_acquire) == LINK_MAIL_SLOTS)
 		return false;
 	struct link_mail *slot = &m->slots[at % LINK_MAIL_SLOTS];
+	slot->via = via;
 	slot->len = len;
 	memcpy(slot->bytes, bytes, len);
 	atomic_store_explicit(&m->written, at + 1, memory_order_release); /* pairs with link_mail_get() */

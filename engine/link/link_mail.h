@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LINK_MAIL_BYTES 544u /* of a set-up packet: head, words of both kinds, an address */
+#define LINK_MAIL_BYTES 576u /* of a set-up packet: head, words of both kinds, an address */
 #define LINK_MAIL_SLOTS 64u  /* a burst of HELLOs; a power of two */
 
 /** A set of peers, with one writer of bits and one reader that takes them. */
@@ -32,7 +32,10 @@ static inline bool link_board_any(const struct link_board *b)
 	return atomic_load_explicit(&((struct link_board *)b)->any, memory_order_relaxed) != 0;
 }
 
+struct link_port;
+
 struct link_mail {
+	const struct link_port *via; /* that it came to: one of the agent's, not always the mailbox's */
 	uint32_t len;
 	uint8_t bytes[LINK_MAIL_BYTES];
 };
@@ -45,7 +48,7 @@ struct link_mailbox {
 };
 
 /** false: it is full, or the packet is longer than any of a set-up. The shard. */
-bool link_mail_put(struct link_mailbox *m, const void *bytes, uint32_t len);
+bool link_mail_put(struct link_mailbox *m, const struct link_port *via, const void *bytes, uint32_t len);
 /** The oldest one, NULL: none; its memory is the reader's until link_mail_done(). The control core. */
 const struct link_mail *link_mail_get(struct link_mailbox *m);
 void link_mail_done(struct link_mailbox *m);

@@ -9,6 +9,8 @@
  */
 #include "link/link_assemble.h"
 
+#include "xcore/budget.h"
+
 #include <string.h>
 
 #define FREE_MAX 256u /* kept by a queue, hot in its cache; the rest is anybody's */
@@ -18,7 +20,10 @@ __attribute__((noinline)) static struct link_message *carve(struct link_queue *q
 {
 	uint32_t n = LINK_SEGMENT_PEERS * LINK_MESSAGES, i = q->carved / n;
 	struct link_segment *s = i < FAR_LINK_PEERS_MAX / LINK_SEGMENT_PEERS ? link_segment_at(q, i) : NULL;
-	return s ? &s->messages[q->carved++ % n] : NULL;
+	if (!s)
+		return NULL;
+	budget_force(sizeof s->messages[0]);
+	return &s->messages[q->carved++ % n];
 }
 
 static inline __attribute__((always_inline)) struct link_message *out_take(struct link_queue *q, uint32_t len)
@@ -219,12 +224,8 @@ static void drop_out(struct link_queue *q, struct link_peer *p)
 	}
 	out_free_all(q, p, r->out_next);
 	out_free_all(q, p, r->bulk_next);
-	r->out_next = r->bulk_next = NULL;
-	r->bulk_strict = r->bulk_open = 0;
-	r->flying = 0;
 	p->out_n = 0;
 	p->una = p->next;
-	r->bulk_out = false;
 }
 
 /* A message may lie at several packets: it is freed by the last of its places. */
@@ -248,7 +249,6 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 			link_messages_in_free(q, m);
 	}
 	p->early_n = 0;
-	p->rings->loose_n = 0;
 	p->pieces = false;
 }
 
@@ -261,8 +261,7 @@ void link_messages_drop(struct link_queue *q, struct link_peer *p)
 	if (!p->rings)
 		return;
 	link_messages_in_free(q, p->rings->held_first);
-	p->rings->held_first = NULL;
-	p->rings->held_last = &p->rings->held_first;
 	drop_out(q, p);
 	drop_in(q, p);
+	link_rings_renew(q, p);
 }

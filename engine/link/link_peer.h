@@ -76,7 +76,7 @@ struct link_message {
 	uint8_t *body;
 	uint32_t len;
 	uint32_t done;  /* out: bytes that have packet numbers; in: bytes that arrived, without a gap */
-	uint32_t first; /* packet number that it begins with; out, until it has: peer->small_n at its commit */
+	uint32_t first; /* packet number that it begins with */
 	uint32_t charged;
 	uint32_t granted; /* packets that begin below it may be sent: out, by us; in, as was said */
 	uint8_t order;    /* out: enum nic_order */
@@ -85,6 +85,7 @@ struct link_message {
 	bool stalled;     /* in: nothing came of its grants for long; they do not count */
 	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
 	bool unbound;     /* in: a larger one, WIRE_LOOSE: it goes up when all of its bytes have come */
+	uint32_t after;   /* out, of larger ones: rings->small_n at its commit */
 	struct link_message *in_next, *in_prev;
 	uint32_t early; /* in: bytes of its packets that came before their turn */
 	/* link_offer.c and link_read.c; 0 in one without a buffer */
@@ -234,6 +235,7 @@ struct link_side {
 	bool pending;           /* connect() of the driver below `port` is under way */
 	uint32_t path, old;     /* of lower_peer; the place of the path before, until the shard holds it no more */
 	struct nic_addr addr;   /* for the driver below `port` */
+	uint8_t to[AUTH_PROOF_BYTES]; /* link_auth_address() of it */
 	_Atomic uint32_t lower_peer;
 	_Atomic uint32_t held; /* the shard's: the lower_peer that it uses */
 };
@@ -246,7 +248,33 @@ struct link_ways {
 	uint64_t ask_at, back_at; /* not to be asked before, for having heard by another way; for the better ones */
 	/* The control core. [0] is not used. */
 	struct link_side side[1 + FAR_LINK_WAYS_MAX];
+	/* Numbers of PINGs about way k. The shard writes, the control core takes: ours, not answered WRONG_QUEUE yet.
+	 */
+	_Atomic uint32_t asked[1 + FAR_LINK_WAYS_MAX];
+	/* The control core writes, the shard reads: theirs, to be answered so: DUE_ASTRAY. */
+	_Atomic uint32_t astray[1 + FAR_LINK_WAYS_MAX];
 };
+
+/** What a set-up packet has to prove that it belongs to its connect request. */
+struct link_proofs {
+	uint8_t nonce[AUTH_NONCE_BYTES];
+	uint8_t proof[AUTH_PROOF_BYTES];
+	uint64_t issued;
+	uint8_t public[AUTH_PUBLIC_BYTES];
+};
+
+/** What proves the control messages of a connection; in a table beside the peers, since no message looks at it. */
+struct link_secret {
+	/* The control core, before DUE_START. */
+	struct auth_key key;          /* of the session */
+	uint8_t to[AUTH_PROOF_BYTES]; /* link_auth_address() of the peer's own way */
+	uint64_t issued;              /* no cookie for it was issued after this: see link_remember() */
+	/* The shard. */
+	uint64_t heard_bits;    /* bit i: PING number heard - i has come */
+	uint32_t heard;         /* highest number of a PING that has come */
+	_Atomic uint32_t pings; /* number of the last PING sent; the control core reads it */
+};
+static_assert(sizeof(struct link_secret) == 72, "an idle session is small");
 
 /** What the control core needs of a connection until it is settled. */
 struct link_setup {
@@ -256,6 +284,11 @@ struct link_setup {
 	uint32_t want;                  /* CONNECTING: their queue */
 	uint32_t path, paths_tried;
 	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
+	uint8_t answer;            /* REFUSING: enum wire_kind: REFUSED, RESET or CHALLENGE */
+	uint64_t named;            /* identity that the packet named that is answered: ours, or a former one's */
+	struct auth_pair pair;     /* of this session; zeros without a key */
+	struct link_proofs says;   /* what the next packet of words has */
+	uint8_t public_there[AUTH_PUBLIC_BYTES];
 	uint32_t hellos;
 	uint64_t deadline, repeat_at, repeat_ns;
 	uint16_t words_len;
@@ -348,7 +381,6 @@ struct link_peer {
 	bool half_open, stranger; /* counted as such */
 	bool accepted;            /* by HELLO */
 	bool settled;             /* nothing of the set-up is to be repeated */
-	bool refuse_reset : 1;    /* REFUSING: by RESET, not REFUSED */
 	bool reserved : 1;        /* it has a share in the segments */
 	bool listed : 1;          /* in the port\'s `accepted` */
 	uint32_t way, way_old;    /* peers of the driver below: the one that is used, the one before */

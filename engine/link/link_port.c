@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The port: made over another one, and taken down with it. link_setup.c has its connections. */
 #include "link/link_port.h"
+#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@ int link_error(struct nic_err *err, int error, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	vsnprintf(err->text, sizeof err->text, format, args);
+	nic_text_setv(err->text, sizeof err->text, format, args);
 	va_end(args);
 	return error;
 }
@@ -171,6 +172,7 @@ static void link_stats(const struct nic_port *port, struct nic_stats *out)
 		out->link_ended += counted(&q->ended);
 		out->link_no_memory += counted(&q->no_memory);
 		out->link_crowded += counted(&q->crowded);
+		out->link_refused += counted(&q->unproven);
 		out->rx_malformed += counted(&q->malformed);
 	}
 	out->link_refused += counted(&p->refused_n);
@@ -227,8 +229,11 @@ static void port_free(struct link_port *p)
 		if (p->peers[i]->state != LINK_FREE)
 			link_peer_free(p, p->peers[i]);
 	}
-	for (uint32_t i = 0; i < p->peers_n; i += LINK_SLAB_PEERS)
+	for (uint32_t i = 0; i < p->peers_n; i += LINK_SLAB_PEERS) {
 		free(p->peers[i]);
+		free(p->secrets[i / LINK_SLAB_PEERS]);
+	}
+	auth_erase(&p->transport, sizeof p->transport);
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		queue_free(p->queues[i]);
 	if (p->event_fd >= 0)
@@ -344,6 +349,9 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	p->id = (random_next(p->config.random) & ~UINT64_C(15)) | (config->queues - 1);
 	if (p->id < 16) /* 0 is no identity */
 		p->id += 16;
+	auth_random(&p->cookies, sizeof p->cookies, p->config.random);
+	auth_random(&p->transport, sizeof p->transport, p->config.random);
+	link_key_look(p);
 	p->packet_max = caps.body_bytes_max < UINT32_MAX / 2 ? (uint32_t)caps.body_bytes_max : UINT32_MAX / 2;
 	p->next_at = UINT64_MAX;
 	p->ops = *lower->ops;

@@ -42,6 +42,7 @@ struct link_queue {
 	uint32_t siblings_n;
 	struct link_queue *siblings[FAR_PORTS_MAX - 1]; /* of the agent's other ports, that the same shard holds */
 	uint64_t in_bytes;
+	uint64_t handed_bytes; /* of them, in messages that were handed up until release() */
 	uint64_t limit_ns;
 	const struct clock_source *clock;
 	struct link_message *ready_first, **ready_last; /* whole, to be handed up, in order */
@@ -60,7 +61,7 @@ struct link_queue {
 	void *place_ctx;
 	struct link_grants grants;
 	_Atomic uint64_t resent, timeouts, probes, needless, regrants, moves, read_bytes;
-	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded;
+	_Atomic uint64_t duplicates, crc_errors, malformed, unknown, ended, no_memory, crowded, unproven;
 	struct shm_head heads[LINK_BURST]; /* of the last burst: what was handed up where it lies */
 	struct {
 		uint32_t peer;
@@ -81,6 +82,7 @@ struct link_queue {
 		uint64_t at;
 	} owing[FAR_LINK_PEERS_MAX];
 	uint32_t owing_first, owing_n;
+	uint32_t peers_end;                          /* beyond the last entry of `peers` that was ever used */
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* opened and not closed; the shard's own view */
 	struct link_onesideds onesided;
 
@@ -101,7 +103,11 @@ struct link_port {
 	uint32_t ring; /* packets of a queue below, less those that acknowledgements and set-ups need */
 	struct link_config config;
 	uint64_t id;
-	struct nic_addr own; /* lower's */
+	struct nic_addr own;                 /* lower's */
+	bool key_known;                      /* `transport` is of the group's key; before, of no one's */
+	struct auth_key transport, cookies;  /* derived from the group's key; of this port alone */
+	uint8_t own_proof[AUTH_PROOF_BYTES]; /* link_auth_address() of `own` */
+	uint64_t cookie_floor;               /* cookies issued at or before it are not taken: see link_remember() */
 	int epoll_fd, event_fd;
 	uint32_t packet_max; /* largest packet that lower takes */
 	uint32_t queues_n;
@@ -120,12 +126,13 @@ struct link_port {
 	void *ctx;
 	uint64_t now;
 	struct {
-		uint64_t id, token;
+		uint64_t id, token, issued;
 		int error;
 	} refused[FAR_LINK_REFUSED_KEPT];
 	uint32_t refused_at;
 	struct link_queue *queues[FAR_LINK_QUEUES_MAX];
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* made once and used again: a late look at one is harmless */
+	struct link_secret *secrets[FAR_LINK_PEERS_MAX / LINK_SLAB_PEERS]; /* of the peers of each slab */
 };
 
 /* link_port.c */
@@ -178,21 +185,70 @@ void link_leave(struct link_port *p); /* close(): the queues are idle */
 
 /* link_words.c: what the packets of the set-up say; either thread */
 
-/** Writes a packet with a body of struct wire_words, to leave through the driver below `via`; its length. */
+/** Writes a packet with a body of struct wire_words, to leave through the driver below `via`; its length. HELLO is as
+ * long as the longest packet of a set-up, so that no answer to it is longer. Not sealed. */
 uint32_t link_words_write(uint8_t *out, const struct link_peer *p, const struct link_queue *via, enum wire_kind kind,
-			  unsigned want, uint32_t path, const void *words, uint16_t words_len);
+			  unsigned want, uint32_t path, const void *words, uint16_t words_len,
+			  const struct link_proofs *proofs);
 /** The same with a struct wire_no. */
 uint32_t link_no_write(uint8_t *out, enum wire_kind kind, uint64_t id, uint64_t token, int error, uint32_t path,
-		       bool crc);
+		       const uint8_t nonce[AUTH_NONCE_BYTES]);
 
 struct link_words {
-	uint64_t id, token;
+	uint64_t id, token, issued;
 	uint32_t queue, want, path, packet_max, words_len, addr_len;
 	const uint8_t *words, *addr;
+	const uint8_t *nonce, *proof, *public;
+};
+struct link_no {
+	int error;
+	uint32_t path;
+	const uint8_t *nonce;
 };
 /** false: malformed. `out` points into `body`. */
 bool link_words_read(const uint8_t *body, uint64_t len, struct link_words *out);
-bool link_no_read(const uint8_t *body, uint64_t len, int *error, uint32_t *path);
+bool link_no_read(const uint8_t *body, uint64_t len, struct link_no *out);
+
+/* link_auth.c: what proves the packets of link_words.c; either thread */
+
+/** The last steps of a packet, written whole before: its tag by `key` (NULL: zeros) and, with `crc`, its checksum.
+ * `from`: identity of the port that it is from, `to`: link_auth_address() of where it goes (NULL: by a session's key).
+ */
+void link_seal(const struct auth_key *key, uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to, bool crc);
+/** Was it sealed so. Always true without a key. */
+bool link_sealed(const struct auth_key *key, const uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to);
+/** Of an address of the driver below, as it was published: equal for equal ones. Zeros without a key. */
+void link_auth_address(const struct link_port *p, const void *blob, uint32_t len, uint8_t out[AUTH_PROOF_BYTES]);
+/** By which control messages are proven outside of a session; NULL: there is none. */
+static inline const struct auth_key *link_key(const struct link_port *p)
+{
+	return p->config.key ? &p->transport : NULL;
+}
+struct link_secret *link_secret_of(const struct link_peer *peer);
+/** By which they are within one, from DUE_START on. */
+const struct auth_key *link_session_key(const struct link_peer *peer);
+/** The control core: once the group's key is known, it is this port's. */
+void link_key_look(struct link_port *p);
+/** The cookie for who sends this HELLO, issued at this time. */
+void link_cookie(const struct link_port *p, const struct link_words *hello, uint64_t issued,
+		 uint8_t out[AUTH_PROOF_BYTES]);
+/** Does this HELLO have one that is to be taken now. */
+bool link_cookie_holds(const struct link_port *p, const struct link_words *hello, uint64_t now);
+/** The control core: both public keys and both hellos are there: the session's key, and in `confirm` what proves it.
+ * false: the other side's public key is none. */
+bool link_session_begin(const struct link_port *p, struct link_peer *peer, uint8_t confirm[AUTH_PROOF_BYTES]);
+/** A PING, sealed, to leave through `via`, about way `path` - 1 or, 0, none; its length. The shard. */
+uint32_t link_ping_write(uint8_t *out, struct link_peer *p, const struct link_queue *via, uint32_t path,
+			 const uint8_t to[AUTH_PROOF_BYTES]);
+/** Of a PING of this connection: it is from its other end. The shard. */
+bool link_ping_proven(const struct link_peer *p, const uint8_t *packet, uint32_t len, const struct link_words *w);
+/** The first time that its number comes. The shard. */
+bool link_ping_fresh(struct link_secret *s, uint32_t number);
+/** Number of the PING that has, or is answered with, this nonce. 0: it has none. */
+uint32_t link_ping_number(const uint8_t nonce[AUTH_NONCE_BYTES]);
+void link_ping_nonce(uint32_t number, uint8_t out[AUTH_NONCE_BYTES]);
+/** A BYE that came to `via`, or a RESET that answers a PING: it is from the other end. */
+bool link_end_proven(const struct link_peer *p, const struct link_port *via, const uint8_t *packet, uint32_t len);
 
 /** Single writer, any reader. */
 static inline void counter_bump(_Atomic uint64_t *c)
@@ -258,7 +314,11 @@ static inline struct link_segment *link_segment_at(const struct link_queue *q, u
 }
 /** The shard: something of the peer is to be under way, and it has no set. */
 void link_rings_take(struct link_queue *q, struct link_peer *p);
-/** The shard: what was under way is gone. No effect without a set. */
+/** The shard: what was under way was dropped, and the set is as a new one. Its peer keeps it. */
+void link_rings_renew(struct link_queue *q, struct link_peer *p);
+/** Of a free set, and of one that is about to be: is it as the next peer must find it. */
+bool link_rings_are_new(const struct link_rings *r);
+/** The shard: what was under way has ended, or was dropped. No effect without a set. */
 void link_rings_give(struct link_queue *q, struct link_peer *p);
 /** The shard: gives it back if nothing needs it. false: it is kept for what a resend may yet prove. */
 bool link_rings_look(struct link_queue *q, struct link_peer *p, uint64_t now);
@@ -372,12 +432,13 @@ static inline void link_bulk_forget(struct link_peer *p)
 
 /* link_other.c: the shard */
 
-/** To the control core; it is sent again when that has no room. */
-void link_mail_on(struct link_queue *q, const struct nic_pkt *lp);
+/** To the control core, as it came to `via`; it is sent again when that has no room. */
+void link_mail_on(struct link_queue *q, const struct link_queue *via, const struct nic_pkt *lp);
 /** A PING that came by `via`. With a number in it, it asks whether that way leads here, and back. */
 void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct nic_pkt *lp);
-/** A RESET or BYE. */
-void link_take_end(struct link_queue *q, struct link_peer *p, const struct wire_head *h);
+/** A RESET or BYE that came by `via`. */
+void link_take_end(struct link_queue *q, struct link_peer *p, const struct link_queue *via, const struct wire_head *h,
+		   const struct nic_pkt *lp);
 /** Everything but messages and acknowledgements of a connection; `p` NULL: it names none. */
 void link_take_other(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp);
 /** A packet of the set-up that is written in `bytes`. 0 or -errno of the driver below. */
@@ -395,6 +456,8 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 
 /** The control core: a place below a sibling's port, or none, was made for it. */
 void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev);
+/** The control core: there is `sides`. false: no memory. */
+bool link_sides_make(struct link_peer *peer);
 /** The control core: a question about way `k` came to another queue: its next path. */
 void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k);
 /** The control core: the shard holds other places than before. */

@@ -42,6 +42,8 @@ void link_peer_dead(struct link_queue *q, struct link_peer *p, int error)
 static void peer_open(struct link_queue *q, struct link_peer *p)
 {
 	q->peers[p->index] = p;
+	if (p->index >= q->peers_end)
+		q->peers_end = p->index + 1;
 	if (!p->opened && !p->loop) {
 		p->lower_peer = p->way;
 		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
@@ -150,21 +152,15 @@ static void backlog_remove(struct link_queue *q, struct link_peer *p)
 	p->backlogged = false;
 }
 
-/* A queue to itself: what the last recv() lent is nobody's any more. */
-static void burst_forget(const struct link_queue *q, const struct link_peer *p)
-{
-	for (struct link_message *m = q->burst; m; m = m->next)
-		if (m->peer == p)
-			m->peer = NULL;
-}
-
 /* The last the shard has to do with it. */
 static void peer_close(struct link_queue *q, struct link_peer *p)
 {
 	if (p->opened) {
+		static const uint8_t none[AUTH_NONCE_BYTES];
 		uint8_t bye[LINK_HEAD + sizeof(struct wire_no)];
-		uint32_t len = link_no_write(bye, WIRE_BYE, p->id_there, p->token_there, 0, 0, p->via->crc);
 		if (p->started) {
+			uint32_t len = link_no_write(bye, WIRE_BYE, p->id_there, p->token_there, 0, 0, none);
+			link_seal(link_session_key(p), bye, len, q->port->id, NULL, p->via->crc);
 			link_send_raw(p, bye, len);
 			link_flush(&q->base);
 			if (p->via->ops->kick && p->asleep_there)
@@ -176,8 +172,6 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 	link_ways_detach(q, p);
 	p->opened = false;
 	link_messages_drop(q, p);
-	if (p->loop)
-		burst_forget(q, p);
 	list_remove(q->acks, &q->acks_n, p);
 	list_remove(q->kicks, &q->kicks_n, p);
 	list_remove(q->awake, &q->awake_n, p);
@@ -338,8 +332,8 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	if (__builtin_expect(p->out_n >= FAR_LINK_SLOTS, 0))
 		return -EAGAIN;
 	struct link_message *m = link_message_out(q, p, (uint32_t)body_len);
-	if (__builtin_expect(!m, 0))
-		return body_len > LINK_ROOM ? -ENOBUFS : -EAGAIN;
+	if (__builtin_expect(!m, 0)) /* what is under way gives memory back */
+		return body_len <= LINK_ROOM ? -EAGAIN : p->out_bytes ? -ENOBUFS : -ENOMEM;
 	tx->head = (uint8_t *)&m->head;
 	tx->body = m->body;
 	tx->body_len = body_len;

@@ -75,7 +75,8 @@ __attribute__((noinline)) static void take_bits(struct link_queue *q, struct lin
 {
 	uint32_t flying = p->next - p->una;
 	for (uint32_t i = 1; bits && i < flying && i <= LINK_BITMAP; i++, bits >>= 1) {
-		struct link_sent *e = &p->rings->sent[(p->una + i) % FAR_LINK_WINDOW];
+		struct link_sent *e =
+			&p->rings->sent[(p->una + i - (MUTANT(SACK_SHIFTED) ? 1u : 0u)) % FAR_LINK_WINDOW];
 		if (!(bits & 1) || e->arrived)
 			continue;
 		if (p->rings->rtt.watch & (RTT_TIMING | RTT_LATE))
@@ -109,6 +110,15 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 
 /* ---- whole messages ---- */
 
+/* To the queue itself: from here on it is the engine's, which may keep it longer than the peer is there. */
+static void hand_up_own(struct link_peer *p, struct link_message *m)
+{
+	p->out_n--;
+	p->out_bytes -= m->charged;
+	m->charged = 0;
+	m->peer = NULL;
+}
+
 static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
@@ -118,7 +128,9 @@ static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max
 		q->ready_first = m->next;
 		p->ready_n--;
 		if (p->loop)
-			p->out_n--;
+			hand_up_own(p, m);
+		else if (m->buf)
+			q->handed_bytes += m->charged;
 		pkts[n] = (struct nic_pkt){.head = (const uint8_t *)&m->head,
 					   .body = m->len ? m->body : NULL,
 					   .body_len = m->len,
@@ -136,9 +148,13 @@ static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max
 
 void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
+	struct link_queue *q = (struct link_queue *)nq;
+	struct link_message *m = (struct link_message *)(uintptr_t)cookie;
 	(void)peer;
-	if (cookie)
-		link_message_in_free((struct link_queue *)nq, (struct link_message *)(uintptr_t)cookie);
+	if (!m)
+		return;
+	q->handed_bytes -= m->own ? m->charged : 0;
+	link_message_in_free(q, m);
 }
 
 /* ---- packets ---- */
@@ -234,6 +250,8 @@ __attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struc
 		n++;
 	}
 	p->owed += n;
+	if (__builtin_expect(!p->active, 0)) /* its first messages were acknowledged long ago */
+		link_peer_activate(q, p);
 	ack_many(q, p, 0);
 	return n;
 }
@@ -272,7 +290,8 @@ static inline struct link_peer *peer_of(const struct link_queue *q, const struct
 {
 	uint64_t token = be64_get(h->token);
 	struct link_peer *p = q->peers[LINK_INDEX(token)];
-	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED));
+	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED) ||
+			  (MUTANT(STALE_DOWN) && (h->kind == WIRE_BYE || h->kind == WIRE_RESET)));
 	return ours && p->started && !p->loop ? p : NULL;
 }
 
@@ -352,7 +371,7 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 	struct link_peer *p = peer_of(q, h);
 	if (!p) {
 		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
-			link_mail_on(q, lp);
+			link_mail_on(q, via, lp);
 		else
 			counter_bump(&q->unknown);
 		return;
@@ -360,9 +379,9 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 	if (h->kind == WIRE_PING) {
 		link_take_ping(q, p, via, lp);
 	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
-		link_take_end(q, p, h);
+		link_take_end(q, p, via, h, lp);
 	} else if (h->kind == WIRE_WRONG_QUEUE) {
-		link_mail_on(q, lp);
+		link_mail_on(q, via, lp);
 	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
 		counter_bump(&q->unknown);
 	} else if (p->dead || p->detached) {

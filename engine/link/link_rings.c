@@ -6,6 +6,10 @@
  */
 #include "link/link_port.h"
 
+#include "base/must.h"
+#include "base/mutant.h"
+#include "xcore/budget.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -36,6 +40,7 @@ void link_rings_unreserve(struct link_queue *q, struct link_peer *peer)
 
 void link_segments_free(struct link_queue *q)
 {
+	budget_give(q->rings_carved * sizeof(struct link_rings) + q->carved * sizeof(struct link_message));
 	while (q->segments_n)
 		munmap(atomic_load_explicit(&q->segments[--q->segments_n], memory_order_relaxed),
 		       sizeof(struct link_segment));
@@ -47,6 +52,19 @@ static bool is_idle(const struct link_peer *p, const struct link_rings *r)
 {
 	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->pieces &&
 	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
+}
+
+/* Every count of a set agrees with its lists, which are empty. Counts that only grow go on from one peer to the next:
+ * whatever holds back a message compares two of them, so both must have come as far. */
+bool link_rings_are_new(const struct link_rings *r)
+{
+	bool found = r->out_next || r->bulk_next || r->held_first;
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		found |= r->assembling[i] != NULL;
+	for (unsigned i = 0; i < FAR_LINK_WINDOW; i++)
+		found |= r->arrived[i].message != NULL;
+	return !found && r->small_sent == r->small_n && r->flying == 0 && r->bulk_strict == 0 && r->bulk_open == 0 &&
+	       r->loose_n == 0 && r->keep_until == 0 && !r->resent;
 }
 
 /* A new one is zeros. One that was given back has no messages, and its counts go on: only what is compared with the
@@ -83,10 +101,25 @@ void link_rings_take(struct link_queue *q, struct link_peer *p)
 	} else {
 		uint32_t i = q->rings_carved++;
 		r = &link_segment_at(q, i / LINK_SEGMENT_PEERS)->rings[i % LINK_SEGMENT_PEERS];
+		budget_force(sizeof *r);
 	}
+	debug_must(link_rings_are_new(r));
 	begin(q, p, r);
 	p->rings = q->rings_last = r;
 	q->rings_n++;
+}
+
+void link_rings_renew(struct link_queue *q, struct link_peer *p)
+{
+	struct link_rings *r = p->rings;
+	struct link_peer *next = r->next_backlog; /* the peer may be in that list */
+	rtt_keep(&r->rtt, &p->path);
+	uint32_t left = r->small_n - r->small_sent;
+	memset(r, 0, offsetof(struct link_rings, sent));
+	if (MUTANT(RINGS_LEFT))
+		r->small_n = left;
+	r->next_backlog = next;
+	begin(q, p, r);
 }
 
 void link_rings_give(struct link_queue *q, struct link_peer *p)
@@ -99,8 +132,7 @@ void link_rings_give(struct link_queue *q, struct link_peer *p)
 	p->wanted |= (r->rtt.watch & (RTT_WANTED | RTT_TIMING)) != 0;
 	if (r->again_n || p->rx_next - p->again_first > INT32_MAX / 2)
 		p->again_first = p->rx_next;
-	if (!is_idle(p, r) || r->keep_until) /* the connection ends: what it had was dropped */
-		memset(r, 0, offsetof(struct link_rings, sent));
+	debug_must(link_rings_are_new(r));
 	p->rings = NULL;
 	r->peer = NULL;
 	r->next_free = q->rings_free;

@@ -206,7 +206,8 @@ void link_ack_soon(struct link_queue *q, struct link_peer *p)
 	if (p->ack_now)
 		return;
 	if (q->acks_n == LINK_BURST) {
-		link_send_ack(q, p);
+		if (link_send_ack(q, p) && !p->active)
+			link_peer_activate(q, p); /* the driver below is full: later */
 		return;
 	}
 	p->ack_now = true;
@@ -373,7 +374,7 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	if (!m)
 		return SHUT;
 	bool offer = m->done == 0 && link_offered(m);
-	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0), waited_for = m->first;
+	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0);
 	uint32_t left = m->len - m->done, len = left < most ? left : most;
 	if (!window_open(p, len, true))
 		return SHUT;
@@ -388,10 +389,8 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	unsigned priority = m->priority;
 	int error = offer ? put_offer(q, p, m, p->next, len, link_bulk_mark(m), priority)
 			  : put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
-	if (error) {
-		m->first = waited_for;
+	if (error)
 		return error;
-	}
 	link_bulk_note(p, m->order);
 	sent_note(q, p, m, len, len == left, priority);
 	p->rings->bulk_turn++;
@@ -465,7 +464,7 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 		r->small_n++;
 	} else {
 		append(&r->bulk_next, &r->bulk_last, m);
-		m->first = r->small_n;
+		m->after = r->small_n;
 		r->bulk_strict += m->order != NIC_ORDER_NONE;
 	}
 	p->out_n++;

@@ -4,7 +4,9 @@
  * ones are looked at, so idle connections cost nothing and say nothing. Times are set by the first look after their
  * reason came to be, a LOOK_NS late: the path of a packet reads no clock, but for the few that are timed.
  */
-#include "link/link_port.h"
+#include "link/link_audit.h"
+
+#include "base/must.h"
 
 #include <errno.h>
 
@@ -13,6 +15,7 @@
 #define FULL_NS        UINT64_C(100000)  /* the driver below is full: when to try again */
 #define STALL_NS       UINT64_C(1000000) /* between two looks: this thread did not run, or was busy elsewhere */
 #define NARROW_RESENDS 5u                /* time-outs in a row after which a large packet is taken to be too large */
+#define AUDIT_EVERY    61u               /* of so many nanoseconds in which a look may begin, one has an audit */
 #define AHEAD          6u                /* peers of the list whose lines are fetched before their turn */
 /* What is owed is acknowledged by FAR_LINK_ACK_NS: one look sets the time, the next but one may be the first after. */
 #define ACK_AFTER_NS (FAR_LINK_ACK_NS - 2 * LOOK_NS)
@@ -331,6 +334,7 @@ void link_timers_run(struct link_queue *q)
 	if (q->grants.due)
 		link_grants_run(q);
 	link_send_acks(q);
+	debug_must(now % AUDIT_EVERY || link_audit_agrees(q));
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

@@ -101,7 +101,8 @@ static void send_ask(struct link_peer *p, unsigned k)
 {
 	uint8_t bytes[LINK_MAIL_BYTES];
 	way_use(p, k);
-	link_send_raw(p, bytes, link_words_write(bytes, p, p->via, WIRE_PING, 0, k + 1, NULL, 0));
+	const uint8_t *to = k ? p->ways->side[k].to : link_secret_of(p)->to;
+	link_send_raw(p, bytes, link_ping_write(bytes, p, p->via, k + 1, to));
 	way_used(p);
 }
 
@@ -123,12 +124,20 @@ void link_ways_probe(struct link_peer *p)
 
 void link_way_astray(struct link_peer *p, uint32_t due)
 {
-	uint8_t bytes[LINK_HEAD + sizeof(struct wire_no)];
-	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
-		if (due / LINK_DUE_ASTRAY >> k & 1)
-			link_send_raw(p, bytes,
-				      link_no_write(bytes, WIRE_WRONG_QUEUE, p->id_there, p->token_there, -EXDEV, k + 1,
-						    p->via->crc));
+	uint8_t bytes[LINK_HEAD + sizeof(struct wire_no)], nonce[AUTH_NONCE_BYTES];
+	struct link_secret *s = link_secret_of(p);
+	struct link_ways *ways = p->sides; /* an order has told of it: seen as it was made */
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		/* Pairs with on_ping(): by the order that tells of it. */
+		uint32_t number = atomic_load_explicit(&ways->astray[k], memory_order_relaxed);
+		if (!(due / LINK_DUE_ASTRAY >> k & 1) || !link_ping_fresh(s, number))
+			continue;
+		link_ping_nonce(number, nonce);
+		uint32_t len =
+			link_no_write(bytes, WIRE_WRONG_QUEUE, p->id_there, p->token_there, -EXDEV, k + 1, nonce);
+		link_seal(link_session_key(p), bytes, len, p->queue->port->id, NULL, p->via->crc);
+		link_send_raw(p, bytes, len);
+	}
 	way_used(p);
 }
 
@@ -301,7 +310,7 @@ static int side_connect(struct link_side *side, uint64_t now, struct nic_err *er
 	return error;
 }
 
-static bool sides_make(struct link_peer *peer)
+bool link_sides_make(struct link_peer *peer)
 {
 	if (peer->sides)
 		return true;
@@ -326,7 +335,7 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 				  number);
 	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
-	if (!sides_make(peer))
+	if (!link_sides_make(peer))
 		return link_error(err, -ENOMEM, "%s: no memory for another way", via->ops.name);
 	unsigned k = 1;
 	while (k <= FAR_LINK_WAYS_MAX && peer->sides->side[k].port)
@@ -340,6 +349,7 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 	side->port = via;
 	side->number = name;
 	side->addr = lower;
+	link_auth_address(via, lower.blob, lower.len, side->to);
 	side->path = 0;
 	int error = side_connect(side, clock_now(p->config.clock), err);
 	if (error)

@@ -11,8 +11,10 @@
 #include "shard/fault.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static inline void fill(uint8_t *head, enum head_type type, unsigned flags, unsigned fn, uint32_t call, uint32_t gen,
@@ -139,6 +141,13 @@ void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t g
 		answer_no_room(s, se);
 }
 
+size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
+{
+	char why[BUDGET_TEXT_MAX];
+	budget_text(why, sizeof why, len);
+	return (size_t)snprintf(text, FAR_ERR_TEXT_MAX, "the callee has no memory for the answer: %s", why);
+}
+
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
 	if (unlikely(req->session->blocked & SESSION_BLOCKED))
@@ -147,10 +156,10 @@ int answer_now(const struct far_req *req, const void *data, size_t len)
 			req->hashed ? req->fn->index : 0, req->call, req->gen, 0, data, len);
 }
 
-static void answer_resource(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
+static void answer_resource(struct shard *s, struct session *se, uint32_t call, uint32_t gen, size_t len)
 {
-	static const char text[] = "the callee has no memory for the answer";
-	answer_error(s, se, call, gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+	char text[FAR_ERR_TEXT_MAX];
+	answer_error(s, se, call, gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, answer_no_memory(text, len));
 }
 
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
@@ -161,6 +170,10 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 							     hashed ? fn->index : 0, call, gen, 0, data, len);
 	if (likely(error == 0) || error == -EPIPE)
 		return;
+	if (unlikely(error == -ENOMEM)) {
+		answer_resource(s, se, call, gen, len);
+		return;
+	}
 	if (unlikely(error != -ENOBUFS)) {
 		answer_no_room(s, se);
 		return;
@@ -169,7 +182,7 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 	struct far_deferred *d = buf || !len ? deferred_alloc(s, se, call, gen, fn, hashed) : NULL;
 	if (!d) {
 		buf_unref(buf);
-		answer_resource(s, se, call, gen);
+		answer_resource(s, se, call, gen, len);
 		return;
 	}
 	if (len)
@@ -199,20 +212,45 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 	}
 	if (unlikely(error == -EAGAIN))
 		answer_no_room(s, se);
+	if (unlikely(error == -ENOMEM))
+		answer_resource(s, se, d->call, d->gen, d->len);
 	deferred_free(s, d);
 }
 
-unsigned deferred_drain(struct shard *s)
+/* Newest first: turned round, so that answers leave in the order they were given. */
+static struct far_deferred *take_answers(struct shard *s)
 {
-	/* Newest first: turned round, so that answers leave in the order they were given. */
 	struct far_deferred *d = atomic_exchange_explicit(&s->answers, NULL, memory_order_acquire), *in_order = NULL;
-	unsigned n = 0;
 	while (d) {
 		struct far_deferred *next = d->next;
 		d->next = in_order;
 		in_order = d;
 		d = next;
 	}
+	return in_order;
+}
+
+unsigned deferred_drain_quietly(struct shard *s)
+{
+	struct far_deferred *d, *in_order = take_answers(s);
+	unsigned n = 0;
+	while ((d = in_order)) {
+		in_order = d->next;
+		if (unlikely(d->rref)) { /* the value of a reference: callbacks may wait for it */
+			deferred_push(s, d);
+			continue;
+		}
+		d->owned = false;
+		answer_deferred(s, d);
+		n++;
+	}
+	return n;
+}
+
+unsigned deferred_drain(struct shard *s)
+{
+	struct far_deferred *d, *in_order = take_answers(s);
+	unsigned n = 0;
 	while ((d = in_order)) {
 		in_order = d->next;
 		d->owned = false;
@@ -339,6 +377,8 @@ static unsigned unblock(struct shard *s, struct session *se)
 			return n;
 		if (unlikely(error == -EAGAIN))
 			answer_no_room(s, se);
+		if (unlikely(error == -ENOMEM))
+			answer_resource(s, se, d->call, d->gen, d->len);
 		se->blocked_head = d->next;
 		deferred_free(s, d);
 		n++;

@@ -10,13 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-struct auditor {
-	const struct shard *s;
-	audit_report *report;
-	void *ctx;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(const struct auditor *a, const char *format, ...)
+void audit_say(const struct auditor *a, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -32,20 +26,20 @@ __attribute__((format(printf, 2, 3))) static void say(const struct auditor *a, c
 static void same(const struct auditor *a, const char *what, uint64_t count, uint64_t found)
 {
 	if (count != found)
-		say(a, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
+		audit_say(a, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
 }
 
 static void same_of(const struct auditor *a, const struct session *se, const char *what, uint64_t count, uint64_t found)
 {
 	if (count != found)
-		say(a, "session with worker %" PRIu32 ", shard %u: %s: counted %" PRIu64 ", found %" PRIu64, se->worker,
-		    se->shard, what, count, found);
+		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s: counted %" PRIu64 ", found %" PRIu64,
+			  se->worker, se->shard, what, count, found);
 }
 
 static void fits(const struct auditor *a, const struct session *se, bool yes, const char *what)
 {
 	if (!yes)
-		say(a, "session with worker %" PRIu32 ", shard %u: %s", se->worker, se->shard, what);
+		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s", se->worker, se->shard, what);
 }
 
 static uint64_t counter(const _Atomic uint64_t *c)
@@ -79,7 +73,7 @@ static void audit_free_calls(const struct auditor *a)
 	for (; slot && slot <= s->calls_used && n <= s->calls_used; n++) {
 		const struct call *c = &s->calls[slot - 1];
 		if (c->state != CALL_FREE) {
-			say(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
+			audit_say(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
 			return;
 		}
 		slot = c->next_free ? c->next_free : slot + 1;
@@ -166,8 +160,12 @@ static void audit_windows(const struct auditor *a, const struct session *se)
 static void audit_session(const struct auditor *a, const struct session *se)
 {
 	same_of(a, se, "calls", se->calls_active, calls_of(a->s, se));
-	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls, "more calls than credits");
-	fits(a, se, se->waiting_n <= a->s->config.limits.peer_calls, "more calls wait for it than may");
+	/* A batch of control messages has a credit of its own. */
+	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls + (se->notes_out != NULL),
+	     "more calls than credits");
+	uint32_t queued = atomic_load_explicit(&a->s->calls_queued[se->index], memory_order_relaxed);
+	fits(a, se, queued <= a->s->config.limits.peer_waiting, "more calls wait for it than may");
+	fits(a, se, se->waiting_n <= queued, "calls wait for it and were not counted");
 	if (se->state != SESSION_UP)
 		return;
 	same_of(a, se, "open requests", se->open_n, open_of(se));
@@ -196,15 +194,15 @@ static void audit_rrefs(const struct auditor *a)
 		users += !r->owned;
 		forks_n += r->forks_n;
 		if (r->owned && rref_table_find(&rs->records, r->base.id) != r)
-			say(a, "a value that is kept cannot be found by its name");
+			audit_say(a, "a value that is kept cannot be found by its name");
 		if (r->owned && r->settled != future_done(r->value))
-			say(a, "a value is settled and cannot be had, or the reverse");
+			audit_say(a, "a value is settled and cannot be had, or the reverse");
 	}
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
 			forks++;
 			if (rref_table_find(&rs->forks, f->id) != f)
-				say(a, "a fork cannot be found by its name");
+				audit_say(a, "a fork cannot be found by its name");
 		}
 		for (const struct rref_note *n = se->notes; n; n = n->next)
 			notes++;
@@ -243,6 +241,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	     calls_taken(s));
 	same(&a, "calls that wait for a session", counter(&s->counters.calls_waiting), waiting);
 	audit_free_calls(&a);
+	audit_sessions(&a);
 	audit_rrefs(&a);
 	same(&a, "records of open requests", counter(&s->counters.requests_active), deferred_used(s));
 	if (pool)
@@ -309,9 +308,10 @@ void audit_pair(const struct shard *s, uint32_t rank, const struct shard *other,
 		const struct call *c = &s->calls[slot];
 		if ((c->state == CALL_SENT || c->state == CALL_ENDED) && c->session == here->index && !c->retry &&
 		    !callee_has(there, slot, c->gen))
-			say(&a,
-			    "call slot %" PRIu32 " awaits an answer of worker %" PRIu32 ", which has no such request",
-			    slot, other_rank);
+			audit_say(&a,
+				  "call slot %" PRIu32 " awaits an answer of worker %" PRIu32
+				  ", which has no such request",
+				  slot, other_rank);
 	}
 }
 

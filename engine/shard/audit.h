@@ -31,4 +31,15 @@ void audit_pair(const struct shard *a, uint32_t a_rank, const struct shard *b, u
 
 void audit_level_read(const struct shard *s, struct audit_level *out);
 
+/* audit_session.c */
+
+struct auditor {
+	const struct shard *s;
+	audit_report *report;
+	void *ctx;
+};
+__attribute__((format(printf, 2, 3))) void audit_say(const struct auditor *a, const char *format, ...);
+/** Of every session: its lists, and what is left of it when it is not up. */
+void audit_sessions(const struct auditor *a);
+
 #endif

@@ -8,6 +8,7 @@
 #include "shard/large.h"
 #include "xcore/futex.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -228,7 +229,7 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error) {
-		blocking_stop(w);
+		blocking_stop(w, NULL, NULL);
 		blocking_destroy(w);
 		return err_sys(err, error,
 			       "cannot start %u worker threads for blocking handlers; lower opts.blocking_threads",
@@ -238,22 +239,39 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 	return FAR_OK;
 }
 
-void blocking_stop(struct blocking_pool *w)
+/* How often the shards are driven while a handler has not returned. */
+#define STOP_LOOK_NS 2000000L
+#define STOP_LOOKS   (1000000000L / STOP_LOOK_NS) /* then it is named */
+
+/* Waits at most STOP_LOOK_NS, by the monotonic clock: a clock that is set meanwhile makes nobody late. */
+static bool ended_soon(pthread_t thread)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += STOP_LOOK_NS;
+	until.tv_sec += until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void blocking_stop(struct blocking_pool *w, void (*drive)(void *ctx), void *ctx)
 {
 	atomic_store_explicit(&w->stop, true, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with job_next() */
 	atomic_fetch_add_explicit(&w->word, 1, memory_order_release);
 	futex_wake(&w->word, INT_MAX);
 	for (unsigned i = 0; i < w->threads; i++) {
-		struct timespec until;
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec++;
-		if (pthread_timedjoin_np(w->list[i].thread, NULL, &until) == 0)
-			continue;
-		const char *handler = atomic_load_explicit(&w->list[i].handler, memory_order_relaxed);
-		fprintf(stderr, "farcall: shutdown: waiting for the blocking handler %s to return\n",
-			handler ? handler : "?");
-		pthread_join(w->list[i].thread, NULL);
+		bool told = false;
+		for (unsigned looks = 1; !ended_soon(w->list[i].thread); looks++) {
+			if (drive)
+				drive(ctx);
+			/* A thread that runs no handler is about to end. */
+			const char *handler = atomic_load_explicit(&w->list[i].handler, memory_order_relaxed);
+			if (looks < STOP_LOOKS || told || !handler)
+				continue;
+			told = true;
+			fprintf(stderr, "farcall: shutdown: waiting for the blocking handler %s to return\n", handler);
+		}
 	}
 }
 

@@ -9,8 +9,10 @@
 #include "shard/fault.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SWEEP_NS UINT64_C(20000000)
@@ -54,7 +56,7 @@ static void call_give(struct shard *s, struct call *c)
 	if (unlikely(c->retry))
 		retry_over(s, c);
 	c->state = CALL_FREE;
-	c->gen++;
+	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
 	c->next_free = s->calls_free;
 	s->calls_free = (uint32_t)(c - s->calls) + 1;
 	s->sessions[c->session].calls_active--;
@@ -106,7 +108,7 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 	int error = s->fault_calls ? fault_call(s, se, start) : 1;
 	if (error <= 0)
 		return error;
-	return se->state == SESSION_UP && !se->waiting_n ? -EAGAIN : waiting_put(s, se, start);
+	return waiting_put(s, se, start);
 }
 
 __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
@@ -569,13 +571,17 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 	s->context.handler = outer;
 }
 
+static void call_unsent_memory(struct shard *s, const struct call_start *start)
+{
+	char text[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
+	budget_text(why, sizeof why, start->len);
+	snprintf(text, sizeof text, "no memory for the call: %s", why);
+	call_unsent(s, start, FAR_RESOURCE, text);
+}
+
 void call_unsent_error(struct shard *s, const struct call_start *start, int error)
 {
 	switch (error) {
-	case -EAGAIN: /* nobody waits in the ring for one worker's room while others' calls could go */
-		counter_add_shared(&s->counters.busy_refusals, 1);
-		call_unsent(s, start, FAR_BUSY, "too much is pending towards that worker; wait for some and try again");
-		return;
 	case -ESHUTDOWN:
 		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");
 		return;
@@ -583,7 +589,7 @@ void call_unsent_error(struct shard *s, const struct call_start *start, int erro
 		call_unsent(s, start, FAR_TOO_LARGE, "the message is larger than its transport carries");
 		return;
 	case -ENOMEM:
-		call_unsent(s, start, FAR_RESOURCE, "no memory to keep the call until its session is set up");
+		call_unsent_memory(s, start);
 		return;
 	default:
 		call_unsent(s, start, FAR_PEER_LOST, "the worker is gone");

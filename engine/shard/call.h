@@ -80,7 +80,7 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
 
-/* waiting.c: calls whose session is not up yet */
+/* waiting.c: calls that wait for a credit, or whose session is not up yet */
 /** A copy with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
 int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
 		 struct call_start *copy);
@@ -88,8 +88,17 @@ int waiting_copy(const struct call_start *start, size_t offset, struct far_buf *
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
 /** Changes the number of calls that are neither sent nor ended. */
 void waiting_count(struct shard *s, uint64_t n);
-/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Asks for the session if nobody has yet. */
+/** Any thread: takes one of the session's limits.peer_waiting places, or gives it back. false: all are taken. */
+bool waiting_reserve(struct shard *s, uint32_t session);
+void waiting_unreserve(struct shard *s, uint32_t session);
+/** Any thread: puts a call into the submission ring, with a place to wait in should it find no room when it is taken:
+ * so it never ends for want of room. 0, -EAGAIN, -ENOMEM. */
+int waiting_hand_over(struct shard *s, const struct call_start *start);
+/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Asks for the session if nobody has yet. With shard.place_held it does
+ * so in the place of that call, and clears that. */
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
+/** Does any wait for room that comes without a packet: memory of the peer, a call slot. */
+bool waiting_stalled(const struct shard *s);
 /** The session is up: they go out in order as far as there is room. Returns how many. */
 unsigned waiting_flush(struct shard *s, struct session *se);
 /** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
@@ -98,5 +107,7 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);
 void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text);
 /** Ends those whose deadline has come; returns how many. */
 unsigned waiting_expire(struct shard *s, uint64_t now);
+/** The length of the list, counted; for the audit. */
+uint32_t waiting_length(const struct session *se);
 
 #endif

@@ -7,10 +7,13 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 #include "shard/fiber.h"
 #include "shard/retry.h"
 #include "shard/rref.h"
+#include "xcore/budget.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
@@ -136,7 +139,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 
 void deferred_all_gone(struct shard *s, struct session *se)
 {
-	while (se->open)
+	while (se->open && !MUTANT(DEAD_CALLER_SERVED))
 		mark_gone(s, se->open);
 }
 
@@ -159,19 +162,31 @@ void deferred_error(struct far_deferred *d, enum far_status status, enum far_exe
 
 void *deferred_room(struct far_deferred *d, size_t len)
 {
-	static const char large[] = "the answer is larger than the caller takes (its max_message_bytes)",
-			  none[] = "the callee has no memory for the answer";
+	char text[FAR_ERR_TEXT_MAX];
 	if (len > d->limit) {
-		deferred_error(d, FAR_TOO_LARGE, FAR_EXECUTED_YES, 0, large, sizeof large - 1);
+		int n = snprintf(
+			text, sizeof text,
+			"the answer of %zu bytes is larger than the caller takes: %llu (its max_message_bytes)", len,
+			(unsigned long long)d->limit);
+		deferred_error(d, FAR_TOO_LARGE, FAR_EXECUTED_YES, 0, text, (size_t)n);
 		return NULL;
 	}
 	d->buf = buf_alloc(len ? len : 1);
 	if (!d->buf) {
-		deferred_error(d, FAR_RESOURCE, FAR_EXECUTED_YES, 0, none, sizeof none - 1);
+		deferred_error(d, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, answer_no_memory(text, len));
 		return NULL;
 	}
 	d->len = len;
 	return buf_data(d->buf);
+}
+
+void deferred_push(struct shard *s, struct far_deferred *d)
+{
+	struct far_deferred *head = atomic_load_explicit(&s->answers, memory_order_relaxed);
+	do
+		d->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->answers, &head, d, memory_order_release,
+						      memory_order_relaxed));
 }
 
 enum far_status deferred_finish(struct far_deferred *d)
@@ -184,11 +199,7 @@ enum far_status deferred_finish(struct far_deferred *d)
 	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
 	if (atomic_exchange_explicit(&d->state, DEFERRED_ANSWERED, memory_order_acq_rel) == DEFERRED_GONE)
 		status = FAR_CANCELLED;
-	struct far_deferred *head = atomic_load_explicit(&s->answers, memory_order_relaxed);
-	do
-		d->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&s->answers, &head, d, memory_order_release,
-						      memory_order_relaxed));
+	deferred_push(s, d);
 	shard_nudge(s);
 	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
 	return status;

@@ -129,6 +129,14 @@ void dispatch_flush(struct far_req *req)
 	}
 }
 
+/* There was none for an answer of req->len bytes. */
+static __attribute__((noinline, cold)) void refuse_memory(struct far_req *req)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	answer_no_memory(text, req->len);
+	refuse(req, FAR_RESOURCE, FAR_EXECUTED_YES, "%s failed: %s", req->name, text);
+}
+
 /* What the handler left: an open reservation to be sent, or nothing at all. */
 static void settle(struct far_req *req, enum far_status status)
 {
@@ -142,6 +150,8 @@ static void settle(struct far_req *req, enum far_status status)
 		refuse(req, status, FAR_EXECUTED_YES,
 		       "%s failed: message too large (the caller takes %llu bytes at most)", req->name,
 		       (unsigned long long)dispatch_limit(req));
+	else if (status == FAR_RESOURCE && req->len)
+		refuse_memory(req);
 	else
 		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
 }

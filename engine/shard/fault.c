@@ -95,13 +95,14 @@ static bool is_words(const struct call_start *start)
 static int send(struct shard *s, struct session *se, const struct call_start *start)
 {
 	uint16_t max = (uint16_t)(s->config.limits.peer_calls + is_words(start));
-	if (se->state != SESSION_UP || se->waiting_n)
+	if (se->state != SESSION_UP || (se->waiting_n && !is_words(start)))
 		return 1;
 	if (se->calls_active >= max)
-		return -EAGAIN;
+		return is_words(start) ? -EAGAIN : 1;
+	uint16_t before = se->calls_max;
 	se->calls_max = max;
 	int error = shard_call(s, start);
-	se->calls_max = fault_calls_max(s);
+	se->calls_max = before;
 	return error;
 }
 

@@ -53,8 +53,8 @@ static inline uint16_t fault_calls_max(const struct shard *s)
 	return s->fault_calls ? 0 : (uint16_t)s->config.limits.peer_calls;
 }
 
-/** A call while `fault_calls`: 0, it was sent or is held back; 1: its session is not up, it waits as any other; or why
- * not. */
+/** A call while `fault_calls`: 0, it was sent or is held back; 1: it waits as any other, for its session or a credit;
+ * or why not. */
 int fault_call(struct shard *s, struct session *se, const struct call_start *start);
 /** Ends the one with this completion, CANCELLED, executed NO. false: it is not held back. */
 bool fault_cancel(struct shard *s, call_done_fn *done, const void *user);

@@ -5,6 +5,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "shard/large.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -101,6 +102,7 @@ void fiber_pool_free(struct shard *s)
 		p->waits_free = w->next;
 		buf_unref(w->buf);
 	}
+	budget_give(p->used * FAR_STACK_COUNTED);
 	pool_unmap(p);
 	atomic_store_explicit(&s->fibers, NULL, memory_order_relaxed);
 }
@@ -119,6 +121,7 @@ static struct fiber *fiber_take(struct shard *s)
 		if (p->used == p->n)
 			return NULL;
 		uint32_t i = p->used++;
+		budget_force(FAR_STACK_COUNTED);
 		fb = &p->fibers[i];
 		fb->shard = s;
 		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),

@@ -104,7 +104,7 @@ static uint64_t next_wake(struct shard *s)
 	uint64_t nic = queues_deadline(s);
 	if (nic < next)
 		next = nic;
-	if (s->blocked_n || s->unposted || s->large_stalled) {
+	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->large_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}
@@ -332,15 +332,33 @@ static uint32_t keeper_sleep(struct shard *s)
 	return woke;
 }
 
+/* true: somebody left work that only a driver does. */
+static bool keeper_nap(struct shard *s, uint64_t ns)
+{
+	return driver_nap(&s->driver, clock_now(s->config.clock) + ns);
+}
+
+/* `called`: threads that do not wait may take the token again and again, each for a moment. */
+static bool keeper_enter(struct shard *s, bool called)
+{
+	if (shard_enter(s))
+		return true;
+	uint64_t give_up = called ? clock_now(s->config.clock) + TAKE_OVER_NS : 0;
+	while (called && clock_now(s->config.clock) < give_up)
+		if (shard_enter(s))
+			return true;
+	return false;
+}
+
 static void keeper_shared(struct shard *s)
 {
 	struct driver *d = &s->driver;
 	uint64_t tick = TICK_MIN_NS;
 	unsigned same = 0;
-	bool slept = false;
+	bool slept = false, called = false;
 	uint32_t woke = 0;
 	while (!stopping(s)) {
-		if (shard_enter(s)) {
+		if (keeper_enter(s, called)) {
 			if (slept) {
 				queues_wake_clear(s, woke);
 				counter_add(&s->counters.wakeups, 1);
@@ -355,7 +373,9 @@ static void keeper_shared(struct shard *s)
 			shard_leave(s);
 		}
 		uint32_t epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
-		nap(tick);
+		called = keeper_nap(s, tick);
+		if (called)
+			continue;
 		if (atomic_load_explicit(&d->epoch, memory_order_relaxed) == epoch &&
 		    atomic_load_explicit(&d->token, memory_order_relaxed)) {
 			if (++same == TICKS_TO_PARK) {
@@ -367,7 +387,7 @@ static void keeper_shared(struct shard *s)
 		same = 0;
 		/* Somebody drove in between and may do so again: only a look, so that what arrives while threads do
 		 * nothing but send is served, and a longer nap. */
-		while (!stopping(s) && atomic_load_explicit(&d->epoch, memory_order_relaxed) != epoch &&
+		while (!called && !stopping(s) && atomic_load_explicit(&d->epoch, memory_order_relaxed) != epoch &&
 		       !atomic_load_explicit(&d->want, memory_order_relaxed)) {
 			if (shard_enter(s)) {
 				for (unsigned passes = 0; passes < LOOK_PASSES && full_pass(s); passes++)
@@ -376,7 +396,7 @@ static void keeper_shared(struct shard *s)
 			}
 			epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
 			tick = tick * 2 < TICK_MAX_NS ? tick * 2 : TICK_MAX_NS - 1;
-			nap(tick);
+			called = keeper_nap(s, tick);
 		}
 	}
 }

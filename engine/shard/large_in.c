@@ -5,6 +5,7 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -138,12 +139,13 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 	p->oneways_n += l->kind == LARGE_ONEWAY;
 	l->in = in;
 	in->at = placed(s, p, l, in);
-	if (!in->at && (in->buf = buf_alloc(l->total)))
+	if (!in->at && (in->buf = queues_buf(s, l->total)))
 		in->at = buf_data(in->buf);
 	if (!in->at) {
-		char text[FAR_ERR_TEXT_MAX];
-		snprintf(text, sizeof text, "worker \"%s\" has no memory for a message of %llu bytes", s->config.name,
-			 (unsigned long long)l->total);
+		char text[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
+		budget_text(why, sizeof why, l->total);
+		snprintf(text, sizeof text, "worker \"%s\" has no memory for a message of %llu bytes: %s",
+			 s->config.name, (unsigned long long)l->total, why);
 		lane_refuse(s, p, lane, FAR_RESOURCE, text);
 		return;
 	}

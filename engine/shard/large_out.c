@@ -148,12 +148,13 @@ void large_send(struct shard *s, struct session *se, struct large_out *o)
 
 void large_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len)
 {
-	static const char text[] = "the callee has no memory for the answer";
+	char text[FAR_ERR_TEXT_MAX];
 	if (se->state != SESSION_UP)
 		return;
 	struct large_out *o = large_out_new();
 	if (!o) {
-		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text,
+			     answer_no_memory(text, sizeof *o));
 		return;
 	}
 	buf_ref(buf);

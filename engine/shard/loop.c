@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "shard/fiber.h"
+#include "xcore/budget.h"
 
 #include <errno.h>
 #include <string.h>
@@ -100,10 +101,9 @@ unsigned shard_receive(struct shard *s, struct shard_queue *sq)
 	return receive(s, sq);
 }
 
-static void start_submitted(struct shard *s, const struct submit_cell *cell)
+static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t now, struct call_start *start)
 {
-	uint64_t now = clock_now(s->config.clock);
-	struct call_start start = {
+	*start = (struct call_start){
 		.worker = cell->worker,
 		.fn = cell->fn,
 		.typed = cell->typed,
@@ -118,12 +118,30 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 		.len = cell->len,
 		.ready = cell->ready ? cell->buf : NULL,
 	};
-	if (cell->deadline <= now) {
+	uint32_t session = session_index(s, cell->worker, cell->shard);
+	s->place_held = true; /* since waiting_hand_over() */
+	int error = cell->deadline <= now ? -ETIME : shard_call(s, start);
+	if (unlikely(error == -EAGAIN)) /* memory of the peer, or slots: it waits as for a credit */
+		error = waiting_put(s, &s->sessions[session], start);
+	return error;
+}
+
+/* The call has been started, or has ended: its place is free, unless it waits there. */
+static void give_place(struct shard *s, const struct submit_cell *cell)
+{
+	if (likely(s->place_held))
+		waiting_unreserve(s, session_index(s, cell->worker, cell->shard));
+	s->place_held = false;
+}
+
+static void start_submitted(struct shard *s, const struct submit_cell *cell)
+{
+	struct call_start start;
+	int error = start_cell(s, cell, clock_now(s->config.clock), &start);
+	give_place(s, cell);
+	if (unlikely(error == -ETIME))
 		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
-		return;
-	}
-	int error = shard_call(s, &start);
-	if (unlikely(error))
+	else if (unlikely(error))
 		call_unsent_error(s, &start, error);
 }
 
@@ -138,6 +156,13 @@ static inline void expect_submitted(const struct shard *s)
 		session_expect_soon(s, cell->worker, cell->shard);
 }
 
+static void submission_taken(struct shard *s, struct submit_cell *cell)
+{
+	if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
+		large_out_drop(s, large_out_in(cell->buf));
+	submit_pop(&s->submit, cell);
+}
+
 static unsigned take_submissions(struct shard *s)
 {
 	struct submit_cell *cell;
@@ -148,10 +173,25 @@ static unsigned take_submissions(struct shard *s)
 			start_submitted(s, cell);
 		else
 			post_queue(s, cell->worker, cell->shard, buf_data(cell->buf));
-		if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
-			large_out_drop(s, large_out_in(cell->buf));
-		submit_pop(&s->submit, cell);
+		submission_taken(s, cell);
 		n++;
+	}
+	return n;
+}
+
+unsigned shard_take_calls(struct shard *s)
+{
+	struct submit_cell *cell;
+	struct call_start start;
+	unsigned n = 0;
+	for (; n < FAR_SUBMIT_SLOTS && (cell = submit_peek(&s->submit)); n++) {
+		/* One that ends here has a callback, and a one-way message that is dropped gives memory back. */
+		if (!cell->done || start_cell(s, cell, clock_now(s->config.clock), &start)) {
+			s->place_held = false; /* it keeps its place, too */
+			break;
+		}
+		give_place(s, cell);
+		submission_taken(s, cell);
 	}
 	return n;
 }
@@ -271,6 +311,8 @@ unsigned shard_pass(struct shard *s)
 			post_ask_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
+		if (unlikely(budget_is_short()))
+			queues_trim(s);
 		shard_idle(s);
 	}
 	if (unlikely(s->parting != NULL) && (n == 0 || s->passes % PASSES_PER_PART == 0))

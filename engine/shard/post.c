@@ -43,7 +43,7 @@ void post_free(struct post *post)
 
 static bool window_open(const struct large_peer *p)
 {
-	return p->posts_sent - p->posts_acked < FAR_POSTS_WINDOW;
+	return p->posts_sent - p->posts_acked < FAR_POSTS_WINDOW + (MUTANT(ONEWAY_WINDOW) ? 1u : 0u);
 }
 
 static int send_post(struct shard *s, struct large_peer *p, const struct call_start *start)

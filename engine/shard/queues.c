@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard/queues.h"
 
+#include "base/must.h"
 #include "shard/large.h"
+#include "xcore/budget.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -155,8 +157,27 @@ uint64_t queues_deadline(const struct shard *s)
 	return next;
 }
 
+__attribute__((noinline, cold)) void queues_trim(struct shard *s)
+{
+	for (unsigned i = 0; i < s->queues_n; i++)
+		if (s->queues[i].ops->trim)
+			s->queues[i].ops->trim(s->queues[i].q);
+}
+
+struct far_buf *queues_buf(struct shard *s, size_t bytes)
+{
+	struct far_buf *buf = buf_alloc(bytes);
+	if (unlikely(!buf)) {
+		queues_trim(s);
+		buf = buf_alloc(bytes);
+	}
+	return buf;
+}
+
 void queues_arm(struct shard *s)
 {
+	if (unlikely(budget_is_short()))
+		queues_trim(s);
 	for (unsigned i = 0; i < s->queues_n; i++)
 		s->queues[i].ops->arm(s->queues[i].q);
 }

@@ -57,6 +57,11 @@ void queues_due(struct shard *s, uint64_t now);
 /** The earliest deadline of all. */
 uint64_t queues_deadline(const struct shard *s);
 
+/** Has the queues give back memory that no packet uses: when the budget is short. System calls. */
+void queues_trim(struct shard *s);
+/** buf_alloc(), which tries again with the memory that queues_trim() gives back. */
+struct far_buf *queues_buf(struct shard *s, size_t bytes);
+
 /** Before and after a sleep: the peers of all queues are told. After disarming all are polled in the next pass. */
 void queues_arm(struct shard *s);
 void queues_disarm(struct shard *s);

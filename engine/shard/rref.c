@@ -274,7 +274,7 @@ static bool giver_lost(const struct shard *s, struct rref_id id)
 	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
 		return false;
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	return se->life == id.life && se->state != SESSION_UP;
+	return se->life == id.life && !se->life_open;
 }
 
 static void settle_lost(struct shard *s, struct far_rref *r)
@@ -435,7 +435,7 @@ void rref_session_down(struct shard *s, struct session *se)
 		rref_leaks_keep(s, se);
 	while (se->rref_forks && !MUTANT(RREF_DEAD_KEPT))
 		rref_fork_end(s, se->rref_forks);
-	while (se->rref_pins) {
+	while (se->rref_pins && !MUTANT(RREF_FLIGHT_KEPT)) {
 		struct rref_pins *p = se->rref_pins;
 		se->rref_pins = p->next;
 		rref_pins_release(p);

@@ -25,7 +25,7 @@ struct rref_wait;
 /** A word to another engine, on its way. Inside of what it is about. */
 struct rref_note {
 	struct rref_note *next; /* session's list */
-	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note */
+	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
 	struct far_buf *buf;    /* its own memory; NULL: it has none */
 	struct rref_id fork;
 	uint8_t kind; /* enum rref_kind */
@@ -248,8 +248,15 @@ static inline bool rref_known(const struct far_rref *r)
 {
 	return r->owned || future_done(r->known);
 }
-/** The end of what a session, that is down, held here or was to be told. */
+/** The worker is lost, and its session with it: the end of what it held here, and of the words to it. */
 void rref_session_down(struct shard *s, struct session *se);
+/* rref_recall.c */
+/** The session is down, and its worker still a member: forks and words stay. */
+void rref_session_lost(struct shard *s, struct session *se);
+/** The answer to a RECALL; its note ends with it. */
+void rref_recalled(struct shard *s, struct rref_note *note, enum far_status status);
+/** A RECALL of the peer's: OK, or BUSY while some reference waits for its owner's answer. */
+enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op);
 /* rref_leak.c */
 /** Names one that is still here. */
 void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks);
@@ -278,6 +285,8 @@ void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o
 /* rref_again.c: words that are said later */
 /** One that failed: false, it has too often. */
 bool rref_note_again(struct shard *s, struct rref_note *note);
+/** A RECALL that was answered BUSY. */
+void rref_recall_again(struct shard *s, struct rref_note *note);
 /** Is it to fail now, or to be late (fault.h): true, and it was seen to. */
 bool rref_note_fault(struct shard *s, struct rref_note *note);
 /** Ends those to a session. */

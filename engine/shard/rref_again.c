@@ -23,6 +23,8 @@ static enum far_fault_kind fault_kind(const struct rref_note *note)
 
 static_assert(RREF_LATE_QUEUES == FAULT_SENDS_MAX, "by tries, of which the last is not said again; 0: on purpose");
 
+#define RREF_RECALL_DOUBLINGS 10u /* of the wait between two RECALLs: about 1 s at most */
+
 /* The queue whose first is due first; NULL: there is none. */
 static struct rref_late *first_due(struct rref_shard *rs)
 {
@@ -109,13 +111,19 @@ bool rref_note_again(struct shard *s, struct rref_note *note)
 	return true;
 }
 
+void rref_recall_again(struct shard *s, struct rref_note *note)
+{
+	later(s, note, FAR_RREF_RETRY_NS << note->tries, 0);
+	note->tries += note->tries < RREF_RECALL_DOUBLINGS;
+}
+
 bool rref_note_fault(struct shard *s, struct rref_note *note)
 {
 	static const char text[] =
 		"the word about the reference was made to fail (far_fault_set) as often as it is said";
 	enum far_fault_kind kind = fault_kind(note);
 	struct faults *f = s->config.faults;
-	if (s->stopped || !fault_set_for(f, kind))
+	if (s->stopped || note->kind == RREF_RECALL || !fault_set_for(f, kind))
 		return false;
 	const struct fault *fault =
 		note->marked ? atomic_load_explicit(&f->of[kind], memory_order_acquire) : fault_of(f, kind);

@@ -24,6 +24,10 @@ void rref_note_done(struct shard *s, struct rref_note *note, enum far_status sta
 	enum rref_kind kind = (enum rref_kind)note->kind;
 	counter_add(&s->rrefs->notes_n, UINT64_MAX);
 	counter_add(&s->counters.sends_ended, 1);
+	if (kind == RREF_RECALL) {
+		rref_recalled(s, note, status);
+		return;
+	}
 	if (kind == RREF_DELETE) { /* nobody held it any more */
 		rref_end(s, r);
 		return;
@@ -54,13 +58,13 @@ static void again(struct shard *s, struct shard_timer *t)
 			send_batch(s, se);
 }
 
-static void retry_later(struct shard *s)
+static void retry_later(struct shard *s, uint64_t ns)
 {
 	if (s->rrefs->again_armed || s->stopped)
 		return;
 	s->rrefs->again_armed = true;
 	s->rrefs->again.fn = again;
-	timer_arm(&s->wheel, &s->rrefs->again.timer, time_after(clock_now(s->config.clock), FAR_RREF_AGAIN_NS));
+	timer_arm(&s->wheel, &s->rrefs->again.timer, time_after(clock_now(s->config.clock), ns));
 }
 
 /* The batch that is out goes back to the front of those that wait. */
@@ -100,18 +104,34 @@ static void end_batch(struct shard *s, struct session *se, const struct outcome 
 		if (status == FAR_RESOURCE && (note->kind == RREF_FORK || note->kind == RREF_FAILED) &&
 		    rref_note_again(s, note))
 			continue;
+		if (status == FAR_BUSY && note->kind == RREF_RECALL && !s->stopped) {
+			rref_recall_again(s, note);
+			continue;
+		}
 		rref_note_done(s, note, (enum far_status)status, o->status ? text : not_known);
 	}
+}
+
+/* When to send a batch again that has failed; 0: never. All words may come twice: the owner's answer to one that was
+ * lost with its session is the answer to its repeat. */
+static uint64_t batch_again_ns(const struct shard *s, const struct session *se, const struct outcome *o)
+{
+	bool no_room = o->executed == FAR_EXECUTED_NO && (o->status == FAR_BUSY || o->status == FAR_RESOURCE);
+	if (!o->status || s->stopped)
+		return 0;
+	if (no_room || (o->status == FAR_PEER_LOST && se->life_open))
+		return FAR_RREF_AGAIN_NS;
+	return o->status == FAR_UNREACHABLE && se->life_open ? FAR_RREF_UNREACHED_NS : 0;
 }
 
 static void batch_done(void *user, const struct outcome *o)
 {
 	struct session *se = user;
 	struct shard *s = se->home;
-	if (o->status && o->executed == FAR_EXECUTED_NO && (o->status == FAR_BUSY || o->status == FAR_RESOURCE) &&
-	    !s->stopped) {
+	uint64_t ns = batch_again_ns(s, se, o);
+	if (ns) {
 		take_back(se);
-		retry_later(s);
+		retry_later(s, ns);
 		return;
 	}
 	end_batch(s, se, o);
@@ -119,13 +139,15 @@ static void batch_done(void *user, const struct outcome *o)
 		send_batch(s, se);
 }
 
-/* One request more than calls may take. */
+/* One request more than calls may take, and before those that wait for a credit: what they wait for may need it. */
 static int call_over(struct shard *s, struct session *se, const struct call_start *start)
 {
-	bool full = se->state == SESSION_UP && se->calls_max && se->calls_active == se->calls_max;
-	se->calls_max += full;
+	if (se->state != SESSION_UP || s->fault_calls) /* fault.c does the same */
+		return shard_call(s, start);
+	uint16_t max = se->calls_max;
+	se->calls_max = (uint16_t)(s->config.limits.peer_calls + 1);
 	int error = shard_call(s, start);
-	se->calls_max -= full;
+	se->calls_max = max;
 	return error;
 }
 
@@ -138,8 +160,8 @@ static void send_batch(struct shard *s, struct session *se)
 		const struct far_rref *r = note->rref;
 		ops[n] = (struct rref_op){.kind = note->kind,
 					  .status = note->status,
-					  .owner = note->kind == RREF_ACCEPT ? 0 : r->base.owner,
-					  .id = r->base.id,
+					  .owner = !r || note->kind == RREF_ACCEPT ? 0 : r->base.owner,
+					  .id = r ? r->base.id : (struct rref_id){0},
 					  .fork = note->fork};
 		last = note;
 	}
@@ -162,9 +184,9 @@ static void send_batch(struct shard *s, struct session *se)
 	int error = call_over(s, se, &start);
 	if (!error)
 		return;
-	if (error == -EAGAIN || error == -ENOMEM) {
+	if (error == -EAGAIN || error == -ENOMEM || (error == -EPIPE && se->life_open)) {
 		take_back(se);
-		retry_later(s);
+		retry_later(s, FAR_RREF_AGAIN_NS);
 		return;
 	}
 	struct outcome lost = {.status = error == -ESHUTDOWN ? FAR_SHUTDOWN : FAR_PEER_LOST};
@@ -270,6 +292,8 @@ static enum far_status on_op(struct shard *s, struct session *se, const struct r
 		return FAR_OK;
 	case RREF_FAILED:
 		return on_failed(s, se, op);
+	case RREF_RECALL:
+		return rref_on_recall(s, se, op);
 	default:
 		return FAR_PROTOCOL;
 	}

@@ -140,7 +140,9 @@ void rref_call_over(struct shard *s, call_done_fn *done, void *user)
 
 void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status)
 {
-	if (status == FAR_OK || status == FAR_PEER_LOST || status == FAR_SHUTDOWN || status == FAR_UNREACHABLE)
+	bool lost = status == FAR_PEER_LOST || status == FAR_UNREACHABLE;
+	/* The request may have come before the session ended: the owner keeps the value until it is given back. */
+	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[r->session].life_open))
 		return;
 	r->told = true;
 	rref_ref(&r->base);

@@ -2,6 +2,8 @@
 #include "shard/large.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
+#include "nic/text.h"
 #include "shard/fanout.h"
 #include "shard/fault.h"
 #include "shard/retry.h"
@@ -98,7 +100,7 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
 	struct worker_life *life = &s->lives[worker];
-	if (life->learned && life->incarnation != incarnation)
+	if (life->learned && life->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
 		memset(&s->functions[worker], 0, sizeof s->functions[worker]);
 	life->learned &= life->incarnation == incarnation;
 	life->incarnation = incarnation;
@@ -122,8 +124,11 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
 	se->poisoned = false;
+	if (se->life_open && se->life != rref_life(se->worker, mail->incarnation))
+		rref_session_down(s, se);
 	life_begins(s, se->worker, mail->incarnation);
 	se->life = rref_life(se->worker, mail->incarnation);
+	se->life_open = true;
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
 	if (se->large) { /* of the life before: others may still have it in a list */
@@ -136,7 +141,8 @@ static void session_open(struct shard *s, const struct mail *mail)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
 	se->blocked = s->fault_answers ? SESSION_KEPT : 0;
-	waiting_flush(s, se);
+	if (!MUTANT(WAITING_KEPT) || !se->waiting)
+		waiting_flush(s, se);
 	post_early(s, se);
 }
 
@@ -157,6 +163,26 @@ static void session_close(struct shard *s, struct session *se)
 	sq->peers--;
 }
 
+/* The worker is still a member: calls fail, references stay, and whoever calls from now on gets a new session. */
+static void session_lost(struct shard *s, struct session *se, const char *text)
+{
+	waiting_fail(s, se, FAR_PEER_LOST, text);
+	fault_fail(s, se, FAR_PEER_LOST, text);
+	/* Completion callbacks may call the worker again. */
+	se->state = SESSION_CLOSED;
+	call_fail_all(s, se, FAR_PEER_LOST, text);
+	rref_session_lost(s, se);
+}
+
+static void session_over(struct shard *s, struct session *se, const char *text)
+{
+	se->life_open = false;
+	call_fail_all(s, se, FAR_PEER_LOST, text);
+	waiting_fail(s, se, FAR_PEER_LOST, text);
+	fault_fail(s, se, FAR_PEER_LOST, text);
+	rref_session_down(s, se);
+}
+
 static void session_down(struct shard *s, const struct mail *mail)
 {
 	char text[MAIL_TEXT_MAX + 64];
@@ -171,13 +197,13 @@ static void session_down(struct shard *s, const struct mail *mail)
 	} while (n && ++passes < 4096);
 	if (se->state != SESSION_UP)
 		return;
-	snprintf(text, sizeof text, "connection to the worker lost: %s",
-		 mail->text[0] ? mail->text : "its process is gone");
+	nic_text_set(text, sizeof text, "connection to the worker lost: %s",
+		     mail->text[0] ? mail->text : "its process is gone");
 	session_close(s, se);
-	call_fail_all(s, se, FAR_PEER_LOST, text);
-	waiting_fail(s, se, FAR_PEER_LOST, text);
-	fault_fail(s, se, FAR_PEER_LOST, text);
-	rref_session_down(s, se);
+	if (mail->status == FAR_UNREACHABLE)
+		session_lost(s, se, text);
+	else
+		session_over(s, se, text);
 	retry_drop(se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
@@ -188,12 +214,16 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	enum far_status status = (enum far_status)mail->status;
 	char text[MAIL_TEXT_MAX + 64];
-	if (se->state != SESSION_CONNECTING)
+	bool over = status == FAR_PEER_LOST && se->life_open; /* what the sessions before left ends */
+	if (se->state != SESSION_CONNECTING && !(over && se->state == SESSION_CLOSED))
 		return;
 	se->state = status == FAR_PEER_LOST ? SESSION_DEAD : SESSION_CLOSED;
-	snprintf(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
-		 mail->text);
+	se->life_open &= !over;
+	nic_text_set(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
+		     mail->text);
 	waiting_fail(s, se, status, text);
+	if (over)
+		rref_session_down(s, se);
 }
 
 static void session_back(struct shard *s, const struct mail *mail)

@@ -68,6 +68,7 @@ static void set_limits(struct shard_limits *l)
 	limit(&l->calls, FAR_CALLS, FAR_CALLS_MAX);
 	limit(&l->deferred, FAR_DEFERRED, FAR_DEFERRED_MAX);
 	limit(&l->peer_calls, FAR_SESSION_CALLS_MAX, FAR_SESSION_CALLS_MAX);
+	limit(&l->peer_waiting, FAR_SESSION_WAITING, FAR_SESSION_WAITING_MAX);
 	limit(&l->retry_window, FAR_RETRY_WINDOW, FAR_RETRY_WINDOW);
 }
 
@@ -122,8 +123,9 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->large_ins = shard_zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = shard_zeroed(sessions, sizeof *s->posts_queued);
+	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->large_ins && s->posts_queued && s->functions && s->lives &&
+	       s->strings && s->large_ins && s->posts_queued && s->calls_queued && s->functions && s->lives &&
 	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
 	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s);
 }
@@ -178,6 +180,7 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->large_ins);
 	rref_shard_free(s);
 	shard_zeroed_free(s->posts_queued);
+	shard_zeroed_free(s->calls_queued);
 	shard_zeroed_free(s->submit.cells);
 	shard_zeroed_free(s->mail_in.slots);
 	shard_zeroed_free(s->mail_out.slots);
@@ -250,6 +253,35 @@ void shard_leave(struct shard *s)
 	}
 }
 
+/* The part of a pass that runs nothing of the application. Returns whether the rest has something to do. */
+__attribute__((noinline)) static bool take_quietly(struct shard *s)
+{
+	unsigned n = shard_take_calls(s) + deferred_drain_quietly(s);
+	/* A message in fragments has been begun, and is sent by passes. */
+	return s->ready_head || s->parting || shard_has_cancels(s) || has_work(s) || (n && s->large_first);
+}
+
+void shard_give(struct shard *s, bool left)
+{
+	for (;;) {
+		if (unlikely(s->ready_head || s->parting || s->cancels_taken || has_work(s)))
+			left |= take_quietly(s);
+		shard_flush(s);
+		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
+			shard_wake(s); /* as in shard_leave() */
+		release(s);
+		if (unlikely(left)) {
+			driver_call(&s->driver);         /* a locked exchange: it is the fence below, too */
+			if (unlikely(s->config.stepped)) /* it slept, and is not armed any more */
+				shard_wake(s);
+			return;
+		}
+		atomic_thread_fence(memory_order_seq_cst); /* as in shard_leave() */
+		if (likely(!has_work(s)) || !shard_enter(s))
+			return;
+	}
+}
+
 __attribute__((noinline)) uintptr_t shard_thread_mark(void)
 {
 	return (uintptr_t)&shard_context;
@@ -298,7 +330,7 @@ void shard_nudge(struct shard *s)
 	/* Once its own thread is told to end, whoever has work for the shard may be the last to drive it. */
 	bool may_drive = s->config.driver == FAR_DRIVER_SHARED || atomic_load_explicit(&s->stop, memory_order_acquire);
 	if (may_drive && shard_enter(s))
-		shard_leave(s);
+		shard_give(s, false);
 	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
 		shard_wake(s);
 }

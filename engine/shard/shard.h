@@ -59,7 +59,7 @@ struct shard_timer {
 /* ---- sessions ---- */
 
 enum session_state {
-	SESSION_CLOSED,     /* nobody has asked for it yet, or its set-up failed: the next call asks again */
+	SESSION_CLOSED,     /* not asked for yet, its set-up failed, or it ended by silence: the next call asks */
 	SESSION_CONNECTING, /* the control core was asked; calls wait */
 	SESSION_UP,
 	SESSION_DEAD /* until another life of the worker begins */
@@ -105,13 +105,14 @@ struct session {
 	bool poisoned : 1;         /* it broke the protocol; the control core was told */
 	bool known : 1;            /* it is in the shard's list */
 	bool has_large : 1;        /* `large` is not NULL */
-	bool flushing : 1;         /* up, but calls that waited for that have not all found room yet */
-	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
-	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
-	uint32_t peer;             /* the NIC's */
-	uint32_t worker;           /* rank */
-	uint8_t shard;             /* the worker's */
-	uint8_t port;              /* the NIC's: place in the shard's `queues` */
+	bool flushing : 1;         /* up, and calls wait for room */
+	bool life_open : 1;    /* it was up in the incarnation `life` of the worker, which is not known to be lost */
+	uint16_t calls_active; /* slots in use, [0, limits.peer_calls] */
+	uint16_t calls_max;    /* limits.peer_calls, or 0: not up, or calls wait that came before */
+	uint32_t peer;         /* the NIC's */
+	uint32_t worker;       /* rank */
+	uint8_t shard;         /* the worker's */
+	uint8_t port;          /* the NIC's: place in the shard's `queues` */
 	uint8_t parked_head, parked_n;
 	uint32_t index;      /* in the shard's table */
 	struct nic_queue *q; /* that leads to it */
@@ -119,7 +120,7 @@ struct session {
 	uint32_t
 		whole_max; /* bytes of a message that goes in one packet: FAR_MSG_WHOLE_MAX, or message_max when less */
 	uint16_t open_n;
-	uint16_t waiting_n;             /* [0, limits.peer_calls] */
+	uint16_t waiting_n;             /* [0, limits.peer_waiting] */
 	struct parked_requests *parked; /* NULL: parked_n is 0 */
 	struct far_deferred *blocked_head;
 
@@ -137,10 +138,11 @@ struct session {
 	struct rref_note *notes, **notes_tail, *notes_out;
 	struct shard *home; /* of whoever is told of the end of those */
 	uint64_t life;      /* of the worker, as in the names that it gives; of the last session, while none is up */
+	struct rref_note *rref_recall; /* rref_recall.c: not answered yet; NULL: there is none */
 };
 
 static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
-static_assert(offsetof(struct session, rref_forks) == 128, "and of the last line only references take notice");
+static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call looks at one line of its session");
 
 /* ---- the shard ---- */
@@ -188,7 +190,7 @@ static inline void counter_add_shared(_Atomic uint64_t *c, uint64_t n)
 struct shard_limits {
 	uint32_t submit_slots, mailbox_slots; /* powers of two */
 	uint32_t calls, deferred;
-	uint32_t peer_calls, retry_window; /* of a session */
+	uint32_t peer_calls, peer_waiting, retry_window; /* of a session */
 };
 
 struct shard_config {
@@ -242,9 +244,13 @@ struct shard {
 	uint32_t passes;
 	/* References that nobody holds any more, in order, until a pass finds nothing else to do; looked at in each. */
 	struct shard_errand *parting, **parting_last;
-	uint32_t blocked_n;             /* sessions whose answers, or calls that waited for the set-up, wait for room */
+	uint32_t blocked_n;             /* sessions whose answers or calls wait for room, once for each */
+	uint32_t flushing_n;            /* of those, for calls */
 	struct session *known;          /* every session that was ever used */
 	_Atomic uint32_t *posts_queued; /* by session; any thread: one-ways on their way into its queue or in it */
+	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`. Whoever
+					 * adds one looks at limits.peer_waiting first */
+	bool place_held;                /* the call that is being started was in the ring, and counts there */
 	struct session *unposted;       /* sessions with mails that found the mailbox full, oldest first */
 	uint32_t undetached_n;          /* of these, with a MAIL_DETACHED: until it is posted they may not open again */
 	uint64_t waiting_until;         /* no waiting call's deadline comes before; TIME_NEVER: none */
@@ -307,22 +313,28 @@ struct shard *shard_create(const struct shard_config *config);
 void shard_destroy(struct shard *s);
 /** Takes / gives back the token for the calling thread. shard_enter(): false when somebody else holds it. */
 bool shard_enter(struct shard *s);
+/** Of a thread that waits, and of the keeper: does what others handed over first, handlers and callbacks included. */
 void shard_leave(struct shard *s);
+/**
+ * Of a thread that does not wait: runs no handler, callback or destructor of the application. Sends the calls and
+ * answers that others handed over; the rest is the keeper's, whose nap ends. `left`: there is something for it anyway.
+ */
+void shard_give(struct shard *s, bool left);
 const char *shard_find_handler(void);
 /** A number that each thread has of its own: where its thread-local pointer lies. */
 uintptr_t shard_thread_mark(void);
 struct fiber *shard_find_fiber(void);
 /** The request that the calling flow serves, if it may wait; NULL in inline handlers and callbacks. */
 const struct far_req *shard_request(void);
-/** Any thread, after it put something into a ring of the shard: has it looked at soon, by this thread when nobody
- * drives. */
+/** Any thread, after it put something into a ring of the shard: has it looked at soon. Runs nothing of the application
+ * on this thread. */
 void shard_nudge(struct shard *s);
 /** Any thread: a handler of a one-way message, counted in `oneways_n`, has returned. */
 static inline void oneway_ended(struct shard *s)
 {
 	atomic_fetch_sub_explicit(&s->oneways_n, 1, memory_order_release); /* pairs with outstanding() */
 }
-/** Any thread: has the errand run by the shard soon, maybe before it returns. */
+/** Any thread: has the errand run by the shard's driver soon. */
 void shard_post(struct shard *s, struct shard_errand *errand);
 
 /** Any thread: ends the sleep of whoever sleeps on the shard's queues. */
@@ -346,6 +358,9 @@ static inline void shard_flush(struct shard *s)
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
 unsigned shard_take_errands(struct shard *s);
+/** Starts the calls that others handed over, in order, up to the first that cannot be started or is none. Runs nothing
+ * of the application. */
+unsigned shard_take_calls(struct shard *s);
 /** Ends the references in `parting`; returns how many. rref.c */
 unsigned rref_part(struct shard *s);
 static inline bool shard_has_cancels(const struct shard *s)
@@ -441,6 +456,8 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 		 bool hashed, const void *data, size_t len);
 /** The same without keeping: 0, or why not (-ENOBUFS, -EAGAIN). For an answer that its handler gives while it runs. */
 int answer_now(const struct far_req *req, const void *data, size_t len);
+/** The text for an answer of `len` bytes for which there is no memory: its length. Any thread. */
+size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len);
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
 		  enum far_executed executed, int32_t code, const char *text, size_t len);
 /** Header-only packet. */
@@ -473,8 +490,12 @@ void deferred_error(struct far_deferred *d, enum far_status status, enum far_exe
 		    const char *text, size_t len);
 /** Hands the record, its answer filled in, to the shard. Any thread. FAR_CANCELLED: nobody waits for it. */
 enum far_status deferred_finish(struct far_deferred *d);
+/** Puts a record among the answers to be sent. Any thread. */
+void deferred_push(struct shard *s, struct far_deferred *d);
 /** Deferred answers that other threads finished. */
 unsigned deferred_drain(struct shard *s);
+/** The same, but for those whose end runs something of the application: they stay. */
+unsigned deferred_drain_quietly(struct shard *s);
 void deferred_on_timer(struct shard *s, struct far_deferred *d);
 /** Was there an open request (deferred or parked) to cancel. */
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen);

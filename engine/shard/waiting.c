@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls that wait for their session to be set up: copies, in the order they came, at most as many as the session will
- * have credits for. While any waits, `calls_max` is 0, so that later calls queue up behind. They hold no call slot.
+ * Calls that wait for a credit of their session, or for the session to be set up: copies, in the order they came, at
+ * most limits.peer_waiting with those in the submission ring. While any waits, `calls_max` is 0, so that later calls
+ * queue up behind. They hold no call slot. Run by the shard's driver, but for waiting_reserve().
  */
 #include "shard/shard.h"
 
@@ -16,6 +17,7 @@
 /** At the beginning of a buffer; a small payload follows. */
 struct waiting_call {
 	struct waiting_call *next;
+	struct waiting_call *last;     /* of the first: the end of the list */
 	struct far_buf *buf, *payload; /* payload: of its own, or NULL */
 	struct call_start start;       /* `data` lies in one of the two */
 };
@@ -64,22 +66,62 @@ void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_b
 	buf_unref(large);
 }
 
+static void set_flushing(struct shard *s, struct session *se, bool flushing)
+{
+	uint32_t change = flushing == se->flushing ? 0 : flushing ? 1 : UINT32_MAX;
+	s->blocked_n += change;
+	s->flushing_n += change;
+	se->flushing = flushing;
+}
+
+bool waiting_reserve(struct shard *s, uint32_t session)
+{
+	_Atomic uint32_t *queued = &s->calls_queued[session];
+	uint32_t n = atomic_load_explicit(queued, memory_order_relaxed);
+	do
+		if (n >= s->config.limits.peer_waiting)
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(queued, &n, n + 1, memory_order_relaxed, memory_order_relaxed));
+	return true;
+}
+
+void waiting_unreserve(struct shard *s, uint32_t session)
+{
+	atomic_fetch_sub_explicit(&s->calls_queued[session], 1, memory_order_relaxed);
+}
+
+int waiting_hand_over(struct shard *s, const struct call_start *start)
+{
+	uint32_t session = session_index(s, start->worker, start->shard);
+	if (!waiting_reserve(s, session))
+		return -EAGAIN;
+	int error = submit_put(&s->submit, start);
+	if (error)
+		waiting_unreserve(s, session);
+	return error;
+}
+
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
 {
 	struct far_buf *buf, *large;
 	struct call_start copy;
-	if (se->waiting_n == s->config.limits.peer_calls)
+	uint32_t session = session_index(s, start->worker, start->shard);
+	if (!s->place_held && !waiting_reserve(s, session))
 		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
 	int error = waiting_copy(start, sizeof(struct waiting_call), &buf, &large, &copy);
-	if (error)
+	if (error) {
+		if (!s->place_held)
+			waiting_unreserve(s, session);
 		return error;
+	}
+	s->place_held = false; /* it is the copy's now */
 	struct waiting_call *w = buf_data(buf);
 	*w = (struct waiting_call){.buf = buf, .payload = large, .start = copy};
-	struct waiting_call **at = &se->waiting;
-	while (*at) /* at most limits.peer_calls */
-		at = &(*at)->next;
-	*at = w;
+	*(se->waiting ? &se->waiting->last->next : &se->waiting) = w;
+	se->waiting->last = w;
 	se->waiting_n++;
+	se->calls_max = 0;
+	set_flushing(s, se, se->state == SESSION_UP);
 	waiting_count(s, 1);
 	if (start->deadline < s->waiting_until)
 		s->waiting_until = start->deadline;
@@ -96,12 +138,15 @@ static struct waiting_call *take(struct session *se)
 {
 	struct waiting_call *w = se->waiting;
 	se->waiting = w->next;
+	if (se->waiting)
+		se->waiting->last = w->last;
 	se->waiting_n--;
 	return w;
 }
 
 static void done_with(struct shard *s, struct waiting_call *w)
 {
+	waiting_unreserve(s, session_index(s, w->start.worker, w->start.shard));
 	waiting_count(s, (uint64_t)-1);
 	waiting_uncopy(s, &w->start, w->payload);
 	buf_unref(w->buf);
@@ -111,13 +156,6 @@ static void end(struct shard *s, struct waiting_call *w, enum far_status status,
 {
 	call_unsent(s, &w->start, status, text);
 	done_with(s, w);
-}
-
-static void set_flushing(struct shard *s, struct session *se, bool flushing)
-{
-	if (flushing != se->flushing)
-		s->blocked_n += flushing ? 1 : UINT32_MAX;
-	se->flushing = flushing;
 }
 
 unsigned waiting_flush(struct shard *s, struct session *se)
@@ -148,6 +186,14 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 	return n;
 }
 
+bool waiting_stalled(const struct shard *s)
+{
+	for (const struct session *se = s->flushing_n ? s->known : NULL; se; se = se->next_known)
+		if (se->flushing && se->calls_active < s->config.limits.peer_calls)
+			return true;
+	return false;
+}
+
 bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
 	for (struct session *se = s->known; se; se = se->next_known) {
@@ -155,8 +201,14 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
 			if (!call_is(w->start.done, w->start.user, done, user))
 				continue;
-			*(before ? &before->next : &se->waiting) = w->next;
-			se->waiting_n--;
+			if (before) {
+				before->next = w->next;
+				if (!w->next)
+					se->waiting->last = before;
+				se->waiting_n--;
+			} else {
+				take(se);
+			}
 			end(s, w, FAR_CANCELLED, "the call was cancelled here before it was sent");
 			return true;
 		}
@@ -183,11 +235,12 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
  * that is earlier. */
 static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t *until)
 {
-	struct waiting_call *due = NULL, **due_end = &due, **at = &se->waiting;
+	struct waiting_call *due = NULL, **due_end = &due, **at = &se->waiting, *last = NULL;
 	while (*at) {
 		struct waiting_call *w = *at;
 		if (w->start.deadline > now) {
 			*until = w->start.deadline < *until ? w->start.deadline : *until;
+			last = w;
 			at = &w->next;
 			continue;
 		}
@@ -197,6 +250,8 @@ static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t 
 		*due_end = w;
 		due_end = &w->next;
 	}
+	if (se->waiting)
+		se->waiting->last = last;
 	return due;
 }
 
@@ -209,10 +264,20 @@ unsigned waiting_expire(struct shard *s, uint64_t now)
 		struct waiting_call *w = take_due(se, now, &s->waiting_until);
 		while (w) {
 			struct waiting_call *next = w->next;
-			end(s, w, FAR_TIMEOUT, "the deadline passed before the session with the worker was set up");
+			end(s, w, FAR_TIMEOUT,
+			    "the deadline passed before the session with the worker was set up, or had room for the "
+			    "call");
 			w = next;
 			n++;
 		}
 	}
+	return n;
+}
+
+uint32_t waiting_length(const struct session *se)
+{
+	uint32_t n = 0;
+	for (const struct waiting_call *w = se->waiting; w; w = w->next)
+		n++;
 	return n;
 }

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 enum head_type {
 	HEAD_REQUEST = 1, /* caller → callee: run `fn` */
@@ -132,13 +132,15 @@ enum wire_kind {
 	WIRE_MESSAGE = 1, /* a message of the engine, or a fragment of one */
 	WIRE_ACK,         /* the acknowledgement, and grants: struct wire_grant */
 	WIRE_PING,        /* answer at once; body: struct wire_words */
-	WIRE_HELLO,       /* asks for a connection; body: struct wire_words; its token is 0 */
+	WIRE_HELLO,       /* connect request; body: struct wire_words; its token is 0 */
 	WIRE_WELCOME,     /* it is there; body: struct wire_words */
 	WIRE_REFUSED,     /* it is not; body: struct wire_no */
 	WIRE_WRONG_QUEUE, /* HELLO, WELCOME or PING came to another queue; body: struct wire_no */
 	WIRE_RESET,       /* there is no such connection; body: struct wire_no */
-	WIRE_BYE          /* the connection ends */
+	WIRE_BYE,         /* the connection ends */
+	WIRE_CHALLENGE    /* HELLO is to come again with the cookie in this one; body: struct wire_words */
 };
+#define WIRE_KINDS (WIRE_CHALLENGE + 1)
 
 enum wire_mark {
 	WIRE_ASLEEP = 1,  /* the sender is about to sleep: to be kicked */
@@ -176,7 +178,7 @@ struct wire_head {
 	be32 offset;     /* of this packet's bytes in it; ACK: packets that may be unacknowledged, 0: it is not said */
 	be32 first;      /* packet that the message begins with; ACK: see WIRE_TWICE */
 	be32 crc;        /* CRC32C of the packet, this field as zeros; 0 with a tag, or when the driver checks */
-	uint8_t tag[16]; /* authentication tag; zeros without a key */
+	uint8_t tag[16]; /* proof of a control message (link_auth.c); zeros without a key, in MESSAGE and in ACK */
 };
 static_assert(sizeof(struct wire_head) == 96, "");
 static_assert(offsetof(struct wire_head, incarnation) == 8, "");
@@ -232,26 +234,35 @@ struct wire_grant {
 #define WIRE_HERE 0x80000000u
 static_assert(sizeof(struct wire_grant) == 12, "");
 
-/** Body of HELLO, WELCOME and PING: who sends it, and how to answer. Then the engine's words and the address. */
+/** Body of HELLO, CHALLENGE, WELCOME and PING: its sender, and how to answer. Then the engine's hello and the address.
+ */
 struct wire_words {
-	be64 incarnation; /* of the sender's port */
-	be64 token;       /* that its peer is to use; not 0 */
-	be16 queue;       /* the sender's */
-	be16 want;        /* HELLO: the receiver's queue */
-	be32 path;        /* of those that lead to other queues, the one that the packet came by */
-	be32 packet_max;  /* largest packet that the sender takes */
-	be16 words;       /* bytes of the engine's words */
-	be16 addr;        /* bytes of the sender's address, which the driver below reads */
+	be64 incarnation;  /* of the sender's port */
+	be64 token;        /* that its peer is to use; not 0 */
+	be16 queue;        /* the sender's */
+	be16 want;         /* HELLO: the receiver's queue */
+	be32 path;         /* of those that lead to other queues, the one that the packet came by */
+	be32 packet_max;   /* largest packet that the sender takes */
+	be16 words;        /* bytes of the engine's hello */
+	be16 addr;         /* bytes of the sender's published address, which the driver below reads */
+	uint8_t nonce[16]; /* of the connect request, repeated by what answers it; PING: its number in 8 bytes, then 0
+			    */
+	uint8_t proof[16]; /* CHALLENGE: the cookie; HELLO: the same, 0 at first; WELCOME, PING: by the session's key */
+	be64 issued;       /* CHALLENGE: when, by the sender's clock; HELLO: the same; else 0 */
+	uint8_t public[32]; /* HELLO, WELCOME: the sender's X25519 key for this session; 0 without a key */
 };
-static_assert(sizeof(struct wire_words) == 32, "");
+static_assert(sizeof(struct wire_words) == 104, "");
+static_assert(offsetof(struct wire_words, nonce) == 32, "");
+static_assert(offsetof(struct wire_words, public) == 72, "");
 #define WIRE_UNCHECKED 1u /* in `length` of a HELLO's or WELCOME's head: packets without a CRC are taken */
 #define WIRE_BULK      2u /* the same place: what is WIRE_EXPOSED is read */
 
 struct wire_no {
-	be32 error; /* errno of Linux; 0: none */
-	be32 path;  /* WRONG_QUEUE: that it came by, or `path` of the PING */
+	be32 error;        /* errno of Linux; 0: none */
+	be32 path;         /* WRONG_QUEUE: that it came by, or `path` of the PING */
+	uint8_t nonce[16]; /* of the packet that it answers; BYE: 0 */
 };
-static_assert(sizeof(struct wire_no) == 8, "");
+static_assert(sizeof(struct wire_no) == 24, "");
 
 enum large_kind { LARGE_REQUEST = 1, LARGE_ONEWAY, LARGE_REPLY };
 

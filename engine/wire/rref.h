@@ -98,14 +98,16 @@ enum rref_kind {
 	RREF_FORK = 1, /* user → owner: `fork` is mine */
 	RREF_DELETE,   /* user → owner: it is not any more */
 	RREF_ACCEPT,   /* who got it → who sent it in a result: the owner knows of `fork` */
-	RREF_FAILED    /* who had the value made → owner: that failed, with `status`; and `fork` is mine */
+	RREF_FAILED,   /* who had the value made → owner: that failed, with `status`; and `fork` is mine */
+	RREF_RECALL /* sender of results → their receiver: does a reference of them, with a name before `fork`, wait
+		       for its owner */
 };
 
 struct rref_op {
-	uint32_t kind;   /* enum rref_kind */
-	uint32_t status; /* FAILED: enum far_status; 0 of all others */
-	uint64_t owner;  /* ACCEPT: 0 */
-	struct rref_id id, fork;
+	uint32_t kind;           /* enum rref_kind */
+	uint32_t status;         /* FAILED: enum far_status; 0 of all others */
+	uint64_t owner;          /* ACCEPT, RECALL: 0 */
+	struct rref_id id, fork; /* id of RECALL: 0 */
 };
 static_assert(sizeof(struct rref_op) == 48, "");
 

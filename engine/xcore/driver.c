@@ -65,3 +65,16 @@ void driver_unpark(struct driver *d)
 	atomic_store_explicit(&d->parked, 0, memory_order_release);
 	futex_wake(&d->parked, 1);
 }
+
+void driver_call(struct driver *d)
+{
+	/* Whoever finds it set need not wake: the keeper clears it before it looks, and has not yet. */
+	if (!atomic_exchange_explicit(&d->left, 1, memory_order_seq_cst)) /* pairs with driver_nap() */
+		futex_wake(&d->left, 1);
+}
+
+bool driver_nap(struct driver *d, uint64_t until)
+{
+	futex_wait(&d->left, 0, until);
+	return atomic_exchange_explicit(&d->left, 0, memory_order_seq_cst);
+}

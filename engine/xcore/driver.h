@@ -26,6 +26,9 @@ struct driver {
 	_Atomic uint32_t asleep; /* 1: nobody polls; after a submission the wake_fd must be written. Writer: holder */
 	_Atomic uint32_t parked; /* 1: the keeper sleeps on this word until the token is given back */
 	_Atomic uint32_t sleepers_n;
+	/** 1: a thread left work that only a poller or a waiter does. The keeper naps on this word. Writers: any thread
+	 * sets it after it has given the token back; the keeper clears it, and then looks. */
+	_Atomic uint32_t left;
 	alignas(64) _Atomic(_Atomic uint32_t *) sleepers[FAR_SLEEPERS_MAX]; /* state words of futures, NULL: free */
 };
 
@@ -51,5 +54,10 @@ void driver_sleeper_remove(struct driver *d, int place);
 void driver_park(struct driver *d);
 /** Ends a park whatever the token does (stopping). */
 void driver_unpark(struct driver *d);
+
+/** Any thread, without the token: ends the keeper's nap, or has the next one end at once. */
+void driver_call(struct driver *d);
+/** The keeper sleeps until called or `until` (absolute). true: it was called since the last nap. */
+bool driver_nap(struct driver *d, uint64_t until);
 
 #endif

@@ -227,8 +227,12 @@ static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 	} else if ((f->buf = buf_alloc(len))) {
 		memcpy(buf_data(f->buf), o->data, len);
 	} else {
-		status = status == FAR_OK ? FAR_RESOURCE : status;
-		len = 0;
+		struct outcome lost = *o;
+		if (status == FAR_OK) {
+			status = FAR_RESOURCE;
+			lost.code = (int32_t)((len >> 20) + 1); /* MiB, for the text */
+		}
+		return publish(f, &lost, status, 0);
 	}
 	return publish(f, o, status, len);
 }

@@ -17,9 +17,11 @@
 enum mail_type {
 	/* control core → shard */
 	MAIL_PEER_UP,   /* worker, shard, peer, incarnation: attach the peer and open the session */
-	MAIL_PEER_DOWN, /* worker, shard, peer, text: receive what is left, fail what is pending, detach, answer
-			   MAIL_DETACHED */
-	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed */
+	MAIL_PEER_DOWN, /* worker, shard, peer, text, status: receive what is left, fail what is pending, detach, answer
+			   MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, the next call asks for a
+			   session; any other: the worker is lost */
+	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed. PEER_LOST: the
+			   worker is lost; posted, too, when a former session left something at the shard */
 	MAIL_PROBE,     /* worker, shard, peer: send it something, so that its silence is noticed */
 	MAIL_PEER_BACK, /* worker, shard: another life of the worker has begun; the next call asks for a session */
 	/* shard → control core */
@@ -30,7 +32,7 @@ enum mail_type {
 
 static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");
 
-#define MAIL_TEXT_MAX 256 /* bytes of a reason with its NUL; a longer one is cut */
+#define MAIL_TEXT_MAX 320 /* bytes of a reason with its NUL, as a driver gives it; a longer one is cut */
 
 struct mail {
 	enum mail_type type;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "xcore/budget.h"
 #include "xcore/buf.h"
 #include "xcore/region.h"
 #include "xcore/runs.h"
@@ -105,12 +106,11 @@ void *far_alloc_aligned(size_t align, size_t bytes, struct far_err *err)
 	if (region_reserve(err) != FAR_OK)
 		return NULL;
 	void *p = mem_alloc(bytes, align < FAR_ALLOC_ALIGN ? FAR_ALLOC_ALIGN : align);
-	if (!p)
-		err_set(err, FAR_RESOURCE,
-			"far_alloc: no room for %zu bytes in a region of %llu MiB, %llu MiB of them in use; free some, "
-			"or raise the bound: FAR_MEMORY_MAX or far_memory_limit()",
-			bytes, (unsigned long long)(region.bytes >> 20),
-			(unsigned long long)(atomic_load_explicit(&large_used, memory_order_relaxed) >> 20));
+	if (!p) {
+		char why[BUDGET_TEXT_MAX];
+		budget_text(why, sizeof why, bytes);
+		err_set(err, FAR_RESOURCE, "far_alloc: no room for %zu bytes: %s", bytes, why);
+	}
 	return p;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "xcore/region.h"
 
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "xcore/budget.h"
 #include "xcore/physical.h"
 
 #include <farcall/memory.h>
@@ -78,7 +80,7 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 			return status;
 	} else {
 		uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
-		*out = half < FAR_MEMORY_DEFAULT_MIN ? FAR_MEMORY_DEFAULT_MIN
+		*out = half < FAR_MEMORY_BYTES_MIN   ? FAR_MEMORY_BYTES_MIN
 		       : half > FAR_MEMORY_BYTES_MAX ? FAR_MEMORY_BYTES_MAX
 						     : half;
 	}
@@ -117,6 +119,7 @@ static enum far_status reserve(struct far_err *err)
 			continue;
 		region.base = m;
 		region.bytes = whole;
+		budget_begin(whole, CGROUP_SELF, CGROUP_ROOT);
 		atomic_store_explicit(&word, WORD(0, whole >> region.page_shift), memory_order_relaxed);
 		atomic_store_explicit(&state, RESERVED, memory_order_release);
 		return FAR_OK;
@@ -160,10 +163,15 @@ enum far_status far_memory_limit(uint64_t bytes, struct far_err *err)
 void *region_carve(uint64_t bytes)
 {
 	uint64_t w = atomic_load_explicit(&word, memory_order_relaxed), end;
+	if (!budget_take(bytes))
+		return NULL;
 	do {
 		end = SLAB_END(w) + (bytes >> SLAB_SHIFT);
-		if (end << SLAB_SHIFT > BOTTOM(w) << region.page_shift)
+		if (end << SLAB_SHIFT > BOTTOM(w) << region.page_shift) {
+			budget_give(bytes);
+			budget_refuse();
 			return NULL;
+		}
 	} while (!atomic_compare_exchange_weak_explicit(&word, &w, WORD(end, BOTTOM(w)), memory_order_acquire,
 							memory_order_relaxed));
 	return region.base + (SLAB_END(w) << SLAB_SHIFT);

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/must.h"
+#include "xcore/budget.h"
 #include "xcore/region.h"
 
 #include <pthread.h>
@@ -197,27 +198,11 @@ static uint64_t trim(uint64_t at, uint64_t got, uint64_t pages, uint64_t align)
 	return at + lead;
 }
 
-void *runs_alloc(size_t bytes, size_t align, bool *zeroed)
+/* The backed pages of a free run went to the system. */
+static void forget(uint64_t at, uint64_t pages)
 {
-	if (region_reserve(NULL) != FAR_OK || bytes > region.bytes || align > region.bytes)
-		return NULL;
-	size_t page = (size_t)1 << region.page_shift;
-	uint64_t pages = (bytes + page - 1) >> region.page_shift, got = pages;
-	if (align > page)
-		got += (align >> region.page_shift) - 1;
-	pthread_mutex_lock(&lock);
-	uint64_t at = ready() ? take(got) : NONE;
-	if (at != NONE) {
-		if (align > page)
-			at = trim(at, got, pages, align);
-		if (zeroed)
-			*zeroed = backed_count(at, pages) == 0;
-		backed_set(at, pages, false);
-		used_n += pages;
-		table[at] = (struct page){.pages = (uint32_t)pages, .state = USED};
-	}
-	pthread_mutex_unlock(&lock);
-	return at == NONE ? NULL : address(at);
+	budget_give(backed_count(at, pages) << region.page_shift);
+	backed_set(at, pages, false);
 }
 
 /* The lowest run goes back to the gap, its pages to the system, when they are gone already or are too many to keep. */
@@ -227,7 +212,7 @@ static void give_back_lowest(uint64_t at)
 	if (at != region_bottom())
 		return;
 	bool kept = backed_count(at, pages) > 0;
-	if (kept && pages << region.page_shift <= FAR_MEMORY_RETAINED_MAX)
+	if (kept && pages << region.page_shift <= budget_retained_max())
 		return;
 	unlink_run(at);
 	if (kept) {
@@ -235,7 +220,7 @@ static void give_back_lowest(uint64_t at)
 		bool gone = purge(at, pages);
 		pthread_mutex_lock(&lock);
 		if (gone)
-			backed_set(at, pages, false);
+			forget(at, pages);
 		if (!gone || at != region_bottom()) {
 			link_coalesced(at, pages);
 			return;
@@ -253,16 +238,103 @@ void runs_free(void *p, size_t bytes)
 	must(at >= region_bottom() && used_n >= pages && table[at].state != FREE);
 	table[at].state = INSIDE;
 	used_n -= pages;
-	bool keep = (backed_n + pages) << region.page_shift <= FAR_MEMORY_RETAINED_MAX;
+	bool keep = (backed_n + pages) << region.page_shift <= budget_retained_max();
 	if (!keep) {
 		pthread_mutex_unlock(&lock);
 		keep = !purge(at, pages); /* locked memory (mlockall), and a device's, stays */
+		if (!keep)
+			budget_give(bytes);
 		pthread_mutex_lock(&lock);
 	}
 	if (keep)
 		backed_set(at, pages, true);
 	give_back_lowest(link_coalesced(at, pages));
 	pthread_mutex_unlock(&lock);
+}
+
+/* A run that the budget refused: those of its pages that were backed go to the system. */
+static void put_back(uint64_t at, uint64_t pages, uint64_t fresh)
+{
+	bool gone = purge(at, pages);
+	if (gone)
+		budget_give((pages - fresh) << region.page_shift);
+	else
+		budget_force(fresh << region.page_shift);
+	pthread_mutex_lock(&lock);
+	table[at].state = INSIDE;
+	used_n -= pages;
+	backed_set(at, pages, !gone);
+	give_back_lowest(link_coalesced(at, pages));
+	pthread_mutex_unlock(&lock);
+}
+
+static uint64_t find_backed(void)
+{
+	for (unsigned bin = 0; table && bin < BINS; bin++)
+		for (uint32_t i = bins[bin]; i != NONE; i = table[i].next)
+			if (backed_count(i, table[i].pages))
+				return i;
+	return NONE;
+}
+
+/* Gives what is kept to the system; false: nothing was. */
+static bool give_retained(void)
+{
+	bool any = false, gone = true;
+	pthread_mutex_lock(&lock);
+	for (uint64_t at; gone && (at = find_backed()) != NONE;) {
+		uint64_t pages = unlink_run(at);
+		pthread_mutex_unlock(&lock);
+		gone = purge(at, pages);
+		pthread_mutex_lock(&lock);
+		if (gone)
+			forget(at, pages);
+		any |= gone;
+		give_back_lowest(link_coalesced(at, pages));
+	}
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
+/* A used run of `pages` at a multiple of `align`, or NONE; `*fresh`: its pages that were not backed. */
+static uint64_t take_run(uint64_t pages, size_t align, uint64_t *fresh)
+{
+	size_t page = (size_t)1 << region.page_shift;
+	uint64_t got = align > page ? pages + (align >> region.page_shift) - 1 : pages;
+	pthread_mutex_lock(&lock);
+	uint64_t at = ready() ? take(got) : NONE;
+	if (at != NONE) {
+		if (align > page)
+			at = trim(at, got, pages, align);
+		*fresh = pages - backed_count(at, pages);
+		backed_set(at, pages, false);
+		used_n += pages;
+		table[at] = (struct page){.pages = (uint32_t)pages, .state = USED};
+	}
+	pthread_mutex_unlock(&lock);
+	return at;
+}
+
+void *runs_alloc(size_t bytes, size_t align, bool *zeroed)
+{
+	if (region_reserve(NULL) != FAR_OK || bytes > region.bytes || align > region.bytes)
+		return NULL;
+	uint64_t pages = (bytes + ((size_t)1 << region.page_shift) - 1) >> region.page_shift, fresh = 0;
+	for (;;) {
+		uint64_t at = take_run(pages, align, &fresh);
+		if (at == NONE) {
+			budget_refuse();
+			return NULL;
+		}
+		if (budget_take_pages(address(at), pages << region.page_shift, fresh << region.page_shift)) {
+			if (zeroed)
+				*zeroed = fresh == pages;
+			return address(at);
+		}
+		put_back(at, pages, fresh);
+		if (!give_retained())
+			return NULL;
+	}
 }
 
 size_t runs_size(const void *p)

@@ -3,8 +3,9 @@
  * Page runs: whole pages of the region's upper end, first for large payloads, second below jemalloc.
  *
  * Free runs are coalesced at once and kept in lists by the power of two of their length; the best fit is taken, its
- * upper end first, and the runs grow downwards into the gap when none fits. Freed pages go back to the system at
- * once, but for FAR_MEMORY_RETAINED_MAX that are kept; a bit per page knows which may still be backed. A free run at
+ * upper end first, and the runs grow downwards into the gap when none fits. Backed pages are counted in the budget
+ * (xcore/budget.h). Freed pages go back to the system at once, but for budget_retained_max() bytes, which go back
+ * before a run is refused; a bit per page knows which may still be backed. A free run at
  * the bottom goes back to the gap once its pages are gone. One lock guards all; no system call is made under it.
  * Tables lie in a mapping of their own, 16 bytes a page, touched where runs begin and end.
  */

@@ -1,6 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The agent: this worker's membership of a group, and the engine behind it.
+ *
+ * Functions that may run application code on the calling thread. Application code is handlers, completion callbacks,
+ * continuations, destructors of objects, release and placement callbacks. A thread that holds a lock which such code
+ * takes must not call these functions; it may call all others.
+ *
+ * | function                                                          | may run                                    |
+ * |-------------------------------------------------------------------|--------------------------------------------|
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, unless the driver is FAR_DRIVER_OWN   |
+ * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
+ * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
+ * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
+ * | far_future_free, last reference of a pending fan-out: it waits    | as the waits                               |
+ * | far_init_rpc, far_shard_poll*, far_shutdown, far_shutdown_local   | any                                        |
+ * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
+ * |   reference of a pending user-made future                         |   futures that derive from it              |
+ * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
+ * | far_msg_send_parts, far_msg_post_parts                            | the `release` that was passed              |
+ * | far_shard_release, far_rref_free, far_deferred_*, far_return*,    | none                                       |
+ * |   far_fail, far_reply*, far_future_cancel, far_msg_post,          |                                            |
+ * |   far_msg_send, far_rpc_async*, far_rref_rpc_async, far_remote*,  |                                            |
+ * |   far_rpc_fanout, far_msg_fanout, and every function not named    |                                            |
+ * |   above                                                           |                                            |
+ *
+ * What the last row leaves to be done runs on the shard's own thread, which is woken, or on a thread that waits. The
+ * functions of a custom type (size, encode, decode, destroy) run wherever a value of the type is passed, read or
+ * finished.
  */
 #ifndef FARCALL_AGENT_H
 #define FARCALL_AGENT_H
@@ -159,8 +185,14 @@ struct far_opts {
 	 * Default: FAR_NIC in the environment, else "auto": shm, verbs when there is an RDMA device, dpdk when FAR_DPDK
 	 * names one, udp, as far as they work. Calls on oneself go by shm in any case. */
 	const char *nic;
-	const char *security; /* NULL, or "none": store and NICs may listen beyond loopback, shm serves other users */
-	const char *key_file; /* not supported yet: an error when given */
+	/** NULL, or "none": the group has no key, and whoever reaches the store or a NIC port of a worker can join,
+	 * call and be called: other users of the host, other hosts. Warns once on stderr. */
+	const char *security;
+	/** The group's key, which every member proves in every connection: a file of 64 hexadecimal digits that belongs
+	 * to this user and is closed to others (`farcall key FILE` makes one). Store and NICs may then listen beyond
+	 * loopback. Default: FAR_KEY_FILE, or the key itself in FAR_KEY, of the environment. Without any, rank 0 makes
+	 * a key for the members of its user on its host, in the runtime directory; store and NICs use loopback only. */
+	const char *key_file;
 	const struct far_function *functions; /* registered before any peer can call */
 	size_t functions_n;
 	const struct far_msg_handler *messages; /* likewise */
@@ -176,8 +208,11 @@ struct far_opts {
 				  taken yet: [1, 65536], default 1024; rounded up to a power of 2, 2 at least. Full:
 				  FAR_BUSY */
 	unsigned calls;        /* pending calls, to all workers together: [1, 262144], default 16384. Full: FAR_BUSY */
-	unsigned peer_calls;   /* pending calls towards one shard of a worker, and as many that wait for the session
-				  with it: [1, 202], default 202. More would not fit the ring. Full: FAR_BUSY */
+	unsigned peer_calls;   /* calls under way towards one shard of a worker: [1, 202], default 202. More would not
+				  fit the ring. Full: later ones wait, in order, at most `peer_waiting` */
+	unsigned peer_waiting; /* calls towards one shard of a worker that wait for one of those to end, for the session
+				  to be set up, or for the shard's driver to take them over: [1, 32768], default 1024.
+				  Their time-outs run, and they can be cancelled. Full: FAR_BUSY at the call */
 	unsigned retry_window; /* between the oldest call with far_call_opts.retry to one shard of a worker that has not
 				  ended and the newest: [1, 1024], default 1024: what the callee remembers. Full:
 				  FAR_BUSY */
@@ -188,9 +223,9 @@ struct far_opts {
 	unsigned mailbox_slots; /* mails between the shard and the control core, each way: [1, 16384], default 1024;
 				   rounded up to a power of 2. Full: whoever has one tries again, in order */
 	/** Where drivers with network addresses are reached: an interface's name, a subnet (a.b.c.d/n, IPv6 too) or an
-	 * address of this machine. Default: FAR_LISTEN in the environment, else any; loopback only without
-	 * security=none. An error when no port has an address, unless only the environment says it and nic names such
-	 * ports. */
+	 * address of this machine. Default: FAR_LISTEN in the environment, else any; loopback only without a
+	 * key that was given or security=none. An error when no port has an address, unless only the environment says
+	 * it and nic names such ports. */
 	const char *listen;
 	/** What to publish instead of the address that was bound, behind NAT: address[:port[-port]]. Default:
 	 * FAR_ADVERTISE in the environment, else what was bound. */
@@ -202,11 +237,11 @@ struct far_opts {
 	const struct far_class *classes; /* of objects, <farcall/object.h>; registered after the types, before the
 					    functions */
 	size_t classes_n;
-	uint64_t peer_limit_ns; /* a worker that owes an answer or an acknowledgement and is not heard for so long over
-				   a network is lost: [10 ms, 1 h], default 1 s, however many packets were lost. Shorter
-				   than what the hosts may keep a shard from running, it takes pauses for deaths. Over
-				   shm the kernel tells at once. One that lives on stays lost, here and there, until it
-				   is started again */
+	uint64_t peer_limit_ns; /* calls to a worker that owes an answer or an acknowledgement and is silent for so long
+				   over a network fail with PEER_LOST: [10 ms, 1 h], default 1 s, however many packets
+				   were lost. It is still a member: later calls get a new session, remote references
+				   stay. A member is lost when it is gone from the store: at once when its process ends,
+				   after 10 s when its host or network does */
 	enum far_leaks leaks;
 	uint64_t rref_retry_ns; /* a word about a reference that failed (<farcall/testing.h>), or that the owner had no
 				   room for, is said again after so long, and after half as much again each time:
@@ -255,7 +290,7 @@ struct far_worker_info {
 	char name[FAR_NAME_MAX];
 	int32_t rank;
 	uint32_t shards;
-	bool alive;           /* false after its connection was lost, until another life of it has begun */
+	bool alive;           /* false once it is no member any more, until another life of it has begun */
 	uint64_t incarnation; /* random, one per life of a worker; of the last one while none is alive */
 	char nic[16];         /* driver that reaches it, or would; "": none */
 	char nic_address[96]; /* its address there, in words */
@@ -296,7 +331,7 @@ enum far_status far_register_type(struct far_agent *agent, const struct far_cust
  * Makes the calling thread the core of shard 0 until far_shard_release(): calls go straight to the queue, waits poll
  * it, and nobody else drives. The thread's calls go through this shard while it holds it. Waits at most `timeout_ns`
  * (0: 1 s) for the present driver. FAR_UNSUPPORTED with FAR_DRIVER_OWN. While held, the thread must wait or poll often:
- * handlers run only then, and what it sends leaves with the next poll, wait or release.
+ * handlers run only then, and what it sends leaves with the next poll, wait or release. The release runs no handler.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);
@@ -370,6 +405,7 @@ enum far_status far_nic_stats_read(struct far_agent *agent, unsigned port, struc
 /** The bounds of an agent's options as they came out: defaults filled in, powers of two rounded up. */
 struct far_limits {
 	unsigned submit_slots, mailbox_slots, calls, deferred, peer_calls, retry_window, fibers; /* of each shard */
+	unsigned peer_waiting;                                                                   /* likewise */
 	unsigned blocking_threads, blocking_queue;                                               /* of the agent */
 };
 /** `agent` NULL: the defaults. Any thread; never blocks. */

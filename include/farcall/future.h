@@ -61,7 +61,8 @@ enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint6
 /**
  * Cancels the call that would complete the future: it ends with FAR_CANCELLED, executed MAYBE, soon, unless its answer
  * comes first; the callee is told, ends the waits of its handler if that is a fiber, and drops its answer. Any thread;
- * never blocks; harmless on a complete future. INVALID: it is not the future of a call; RESOURCE.
+ * never blocks; harmless on a complete future. The future's callbacks do not run in here, but on the thread that drives
+ * the shard. INVALID: it is not the future of a call; RESOURCE.
  */
 enum far_status far_future_cancel(struct far_future *f, struct far_err *err);
 
@@ -93,6 +94,9 @@ void far_future_free(struct far_future *f);
  * - of a user-made one, on the thread that completes it (or gives its last reference back), inside that function;
  * - of a future that is complete already, on the calling thread, before the function that adds it returns;
  * - of what far_future_then() and far_future_collect() made, on the thread that ran the last callback it depended on.
+ * No other callback or handler runs inside a function of the second and third case. <farcall/agent.h> has the table of
+ * all functions that may run application code.
+ *
  * In the second and third case it may wait, unless the thread is in a handler.
  *
  * The parent is complete when the callback runs, with a value or an error, and waiting on it is fine. Those added while

@@ -41,8 +41,11 @@ size_t far_alloc_size(const void *p);
 /**
  * Bounds the region to `bytes`, in [16 MiB, 1 TiB]. Before the first far_init_rpc() or far_alloc() of the process.
  * Without it the environment's FAR_MEMORY_MAX is the bound (bytes, or a number with K, M, G or T for powers of 1024),
- * else half of the physical memory or of the container's, 128 MiB at least. A process whose address space is limited
- * (ulimit -v) gets at most half of that limit. A sixteenth of the region is kept for small buffers. Errors: INVALID,
+ * else half of the physical memory or of the container's, 16 MiB at least. A process whose address space is limited
+ * (ulimit -v) gets at most half of that limit. A sixteenth of the region is kept for small buffers. Everything in
+ * memory that grows with traffic and peers counts against the bound, rings and shared memory of shm included. Within a
+ * container with a memory limit nothing is taken beyond the room that it has left, whoever uses the rest; with little
+ * left pages of large payloads and of far_alloc() are taken at once, not as they are touched. Errors: INVALID,
  * ALREADY_INITIALIZED (the region is in use).
  */
 enum far_status far_memory_limit(uint64_t bytes, struct far_err *err);

@@ -18,14 +18,13 @@ extern "C" {
  * `data[0, len)` is the reply, 8-byte aligned, readable until it returns; otherwise `err` is not NULL.
  * With `opts->into` the reply is put there and `data` is that memory; FAR_TOO_LARGE, executed YES, when it does not
  * fit, and nothing is written then.
- * FAR_BUSY, executed NO: the call was handed over to the shard's thread, which found no room; it may be sent again.
  */
 typedef void far_msg_done_fn(void *user, enum far_status status, const void *data, size_t len,
 			     const struct far_err *err);
 
 /**
  * Sends a request to handler `id` of a worker; `data` is copied or sent before it returns. `done` is called with the
- * reply or the error. Never blocks. FAR_BUSY is back-pressure. Errors as far_rpc_async().
+ * reply or the error. Never blocks. FAR_BUSY, back-pressure, and all other errors as far_rpc_async().
  */
 enum far_status far_msg_send(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err);
@@ -43,10 +42,9 @@ enum far_status far_msg_call(struct far_agent *agent, struct far_to to, uint16_t
  * Sends a one-way message to handler `id`: no reply, no error from there, no call slot. `data` is copied or sent before
  * it returns. Never blocks. It is delivered at most once, in order with the other one-way messages from this worker's
  * shard to that one, and lost only with the peer (or when it is dropped there, which is counted: no such handler,
- * its deadline passed, no memory). Leaving the group by far_shutdown() waits until it was delivered and its
- * handler has returned, whatever its kind.
- * The handler cannot answer: far_reply(), far_fail(), far_defer() say FAR_INVALID.
- * FAR_BUSY: too many are waiting for the peer to take them. Errors as far_rpc_async().
+ * its deadline passed, no memory). Runs no handler or callback itself. Leaving the group by far_shutdown() waits until
+ * it was delivered and its handler has returned, whatever its kind. The handler cannot answer: far_reply(), far_fail(),
+ * far_defer() say FAR_INVALID. FAR_BUSY: too many are waiting for the peer to take them. Errors as far_rpc_async().
  */
 enum far_status far_msg_post(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, struct far_err *err);

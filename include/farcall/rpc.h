@@ -69,9 +69,11 @@ enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
 
 /**
- * As far_rpc_sync() but returns at once with a future. Arguments are copied or sent before it returns. FAR_BUSY is
- * back-pressure: too many calls are pending towards that worker, or its queue is full; wait for some and try again.
- * Allowed in handlers and callbacks (only waiting is not).
+ * As far_rpc_sync() but returns at once with a future. Arguments are copied or sent before it returns. Beyond
+ * opts.peer_calls calls towards one shard of a worker, further ones wait in order, with their time-outs, at most
+ * opts.peer_waiting. FAR_BUSY, at the call, is back-pressure: those are all taken, or the submission ring, the call
+ * slots or the message memory are; wait for some calls and try again. The future does not fail with it later.
+ * Allowed in handlers and callbacks (only waiting is not). Runs no handler or callback itself.
  */
 enum far_status far_rpc_async(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			      size_t args_n, const struct far_call_opts *opts, struct far_future **out,
@@ -127,8 +129,10 @@ struct far_deferred;
 enum far_status far_defer(struct far_req *req, struct far_deferred **out);
 
 /**
- * Answer a deferred request; never block. The handle is gone afterwards, whatever is returned. FAR_CANCELLED or
- * FAR_PEER_LOST: nobody waits for the answer any more. FAR_TOO_LARGE, FAR_RESOURCE: the caller gets that as an error.
+ * Answer a deferred request; never block, and run no handler or callback on the calling thread, so locks that handlers
+ * take may be held (<farcall/agent.h> has the table). The handle is gone afterwards, whatever is returned.
+ * FAR_CANCELLED or FAR_PEER_LOST: nobody waits for the answer any more. FAR_TOO_LARGE, FAR_RESOURCE: the caller gets
+ * that as an error.
  */
 enum far_status far_deferred_return(struct far_deferred *d, const struct far_val *value);
 #if defined(__GNUC__)

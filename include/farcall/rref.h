@@ -86,7 +86,7 @@ bool far_rref_same(const struct far_rref *a, const struct far_rref *b);
 
 /** Another hold on the handle, to be given back too. Returns `rref`. */
 struct far_rref *far_rref_ref(struct far_rref *rref);
-/** Gives it back; with the last hold the owner is told, soon. NULL is fine. Never blocks. */
+/** Gives it back; with the last hold the owner is told, soon. NULL is fine. Never blocks, and runs no destructor. */
 void far_rref_free(struct far_rref *rref);
 
 /** What an agent has: read without stopping it. */

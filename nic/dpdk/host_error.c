@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nic/dpdk/host_error.h"
+#include "nic/text.h"
 
 #include <stdio.h>
 
@@ -8,7 +9,7 @@ int host_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		vsnprintf(err->text, sizeof err->text, format, args);
+		nic_text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;

@@ -32,7 +32,7 @@ int park_interrupts(void)
 {
 	struct timespec limit;
 	int error = 0;
-	clock_gettime(CLOCK_REALTIME, &limit);
+	clock_gettime(CLOCK_MONOTONIC, &limit);
 	limit.tv_sec += LIMIT_S;
 	pthread_mutex_lock(&gate.mutex);
 	bool already = gate.wanted;
@@ -43,7 +43,7 @@ int park_interrupts(void)
 		error = rte_eal_alarm_set(1, stay, NULL);
 	pthread_mutex_lock(&gate.mutex);
 	while (!gate.parked && !error)
-		error = -pthread_cond_timedwait(&gate.changed, &gate.mutex, &limit);
+		error = -pthread_cond_clockwait(&gate.changed, &gate.mutex, CLOCK_MONOTONIC, &limit);
 	if (error)
 		gate.wanted = false;
 	pthread_mutex_unlock(&gate.mutex);

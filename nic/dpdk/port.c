@@ -4,6 +4,7 @@
 
 #include "farcall/version.h"
 #include "nic/module.h"
+#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ int dpdk_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		vsnprintf(err->text, sizeof err->text, format, args);
+		nic_text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;
@@ -53,11 +54,11 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	if (error)
 		return error;
 	if ((args->class == DPDK_IFACE || args->pci) && !config->beyond_host)
-		return dpdk_error(
-			err, -EPERM,
-			"dpdk: %s leads to other hosts, where nothing is encrypted: say security=none, or use "
-			"shm",
-			args->pci ? args->name : args->iface);
+		return dpdk_error(err, -EPERM,
+				  "dpdk: %s leads to other hosts: give the group a key (FAR_KEY_FILE) or say "
+				  "security=none, or use "
+				  "shm",
+				  args->pci ? args->name : args->iface);
 	return 0;
 }
 

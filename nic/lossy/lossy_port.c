@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Port operations: the lower port's, and over a connected one its connections as places to send to. */
 #include "nic/lossy/lossy.h"
+#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ int lossy_error(struct nic_err *err, int error, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	vsnprintf(err->text, sizeof err->text, format, args);
+	nic_text_setv(err->text, sizeof err->text, format, args);
 	va_end(args);
 	return error;
 }

@@ -3,6 +3,7 @@
 #ifndef NIC_SHM_SHM_H
 #define NIC_SHM_SHM_H
 
+#include "base/auth.h"
 #include "nic/nic.h"
 #include "nic/shm/shm_bulk.h"
 #include "nic/shm/shm_layout.h"
@@ -60,7 +61,10 @@ struct shm_link {
 	struct shm_link *next_pending, *prev_pending; /* CONNECTING and ACCEPTING */
 	uint64_t deadline;
 	bool up_pending; /* both ends are one queue: UP is reported by the next step */
-	bool sent;       /* CONNECTING: HELLO is out */
+	bool sent;       /* CONNECTING: HELLO is out, or ASK */
+	bool asked;      /* ACCEPTING: CHALLENGE is out */
+	bool proven;     /* the other end has the group's key */
+	uint8_t asker_nonce[AUTH_NONCE_BYTES], asked_nonce[AUTH_NONCE_BYTES];
 	uint16_t remote_queue;
 	uint16_t hello_len;
 	uint8_t hello[NIC_HELLO_BYTES_MAX];
@@ -112,10 +116,15 @@ struct shm_dir_id {
 
 struct shm_port {
 	struct nic_port base;
+	const struct nic_budget *budget; /* NULL: none */
 	bool any_user;
-	bool is_private; /* for connections with itself only: no directory, no socket that others see */
+	const struct group_key *key; /* NULL: nothing is proven */
+	bool is_private;             /* for connections with itself only: no directory, no socket that others see */
 	uint32_t queues_n;
 	int listen_fd, epoll_fd;
+	int inotify_fd;     /* reports what is removed from the socket's directory; −1: there is none */
+	bool watched;       /* ... it does */
+	uint64_t look_at;   /* when to look for the socket's file; UINT64_MAX: not before a report */
 	uint64_t listen_at; /* 0: listening; else when to listen again */
 	struct shm_link *pending;
 	struct shm_queue *queues[SHM_QUEUES_MAX];
@@ -148,12 +157,24 @@ int shm_bells_map(int fd, struct shm_doorbells **bells);
 /** Ends one use of a mapping. */
 void shm_unmap(void *map);
 
+/* shm_listen.c */
+
+/* Of the port's epoll, besides the links' indices. */
+#define SHM_TAG_LISTENER  UINT32_MAX
+#define SHM_TAG_DIRECTORY (UINT32_MAX - 1)
+
+/** Listens under the name of `id` in `dir`: 0, or -errno with the reason in `err`. */
+int shm_listen(struct shm_port *p, const char *dir, uint64_t id, struct nic_err *err);
+/** Something was removed from the directory. */
+void shm_listen_event(struct shm_port *p);
+/** Makes the socket anew when its file is gone. Returns when to be called again. */
+uint64_t shm_listen_step(struct shm_port *p, uint64_t now);
+
 /* shm_dir.c */
 
 /**
- * The directory of sockets, made with mode 0700 when absent: `dir` (NULL: $FAR_RUNTIME_DIR, else
- * $XDG_RUNTIME_DIR/farcall, else /tmp/farcall-<uid>). 0, or -errno with the reason and remedy in `err`. Unless
- * `any_user`, it must belong to us and be closed to others.
+ * The directory of sockets, made with mode 0700 when absent: `dir` (NULL: base/runtime_dir.h). 0, or -errno with the
+ * reason and remedy in `err`. Unless `any_user`, it must belong to us and be closed to others.
  */
 int shm_dir_open(const char *dir, bool any_user, char *path, size_t cap, struct nic_err *err);
 /** 0 or -errno. */
@@ -169,6 +190,17 @@ int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct n
 /** The path, as a string that can be printed; false: malformed. */
 bool shm_address_path(const struct nic_addr *addr, char *path, size_t cap);
 
+/* shm_proof.c: control core. Of ports with a key. */
+
+struct shm_note;
+/** The connector begins: 0 or -errno. */
+int shm_ask(const struct shm_port *p, struct shm_link *link);
+/** ... and answers the challenge, once it holds: 0, and the link is proven; the acceptor's refusal; -EKEYREJECTED,
+ * -EPROTO, -errno. */
+int shm_challenge_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note);
+/** The acceptor's side of both: 0, and the link may be proven by this; -errno: the connector is refused. */
+int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note);
+
 /* shm_link.c: control core */
 
 /** -1: all are taken. */
@@ -183,7 +215,7 @@ void shm_link_own(struct shm_link *link, struct shm_queue *q);
 void shm_link_settled(struct shm_port *p, struct shm_link *link);
 void shm_link_free(struct shm_port *p, struct shm_link *link);
 /** Maps the pair and begins the link's rings: 0 or -errno. `loopback`: both ends are one queue. */
-int shm_link_map(struct shm_link *link, int pair_fd, bool connector, bool loopback);
+int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback);
 /** Takes the other end's doorbells and the index to ring; both come from a peer: 0 or -errno. */
 int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell);
 

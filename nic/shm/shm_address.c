@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 void shm_address(const struct nic_port *port, struct nic_addr *out)
@@ -42,6 +43,7 @@ int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct n
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct shm_dir_id theirs, ours;
+	struct stat st;
 	(void)port;
 	char *slash = shm_address_path(addr, path, sizeof path) ? strrchr(path, '/') : NULL;
 	if (!slash || addr->len != strlen(path) + 1 + sizeof theirs)
@@ -51,7 +53,11 @@ int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct n
 	int error = shm_dir_id(path, &ours);
 	if (error)
 		return shm_error(err, error, "shm: its runtime directory %s is not here: %s", path, strerror(-error));
-	if (memcmp(&ours, &theirs, sizeof ours) != 0)
+	/* It may have been removed and made anew: who has a socket of that name there, a random number, is it. */
+	*slash = '/';
+	bool there = lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+	*slash = 0;
+	if (memcmp(&ours, &theirs, sizeof ours) != 0 && !there)
 		return shm_error(err, -EXDEV, "shm: its runtime directory %s is another one than the one here", path);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "nic/shm/shm_bulk.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum bulk_state { BULK_INNER, BULK_FREE, BULK_QUICK, BULK_USED };
@@ -10,8 +11,10 @@ enum bulk_state { BULK_INNER, BULK_FREE, BULK_QUICK, BULK_USED };
 #define STATE_OF(x)     ((x) >> 5)
 #define ORDER_OF(x)     ((x)&31u)
 
-int shm_bulk_init(struct shm_bulk *b)
+int shm_bulk_init(struct shm_bulk *b, uint8_t *area, const struct nic_budget *budget)
 {
+	b->area = area;
+	b->budget = budget;
 	/* Untouched parts of the table cost address space only. */
 	b->map_bytes = SHM_BLOCKS * (size_t)(2 * sizeof(uint32_t) + 1);
 	void *m = mmap(NULL, b->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,8 +34,19 @@ int shm_bulk_init(struct shm_bulk *b)
 	return 0;
 }
 
+static uint64_t counted_bytes(const struct shm_bulk *b)
+{
+	uint64_t n = 0;
+	for (unsigned i = 0; i < SHM_PIECES / 64; i++)
+		n += (uint64_t)__builtin_popcountll(b->counted[i]);
+	return n * SHM_PIECE;
+}
+
 void shm_bulk_fini(struct shm_bulk *b)
 {
+	if (b->budget)
+		b->budget->give(counted_bytes(b));
+	memset(b->counted, 0, sizeof b->counted);
 	if (b->next)
 		munmap(b->next, b->map_bytes);
 	b->next = NULL;
@@ -109,16 +123,50 @@ static uint32_t split(struct shm_bulk *b, unsigned order)
 	return block;
 }
 
-uint32_t shm_bulk_alloc(struct shm_bulk *b, uint64_t bytes)
+/* Counts pieces [first, last] that were not; false: there is no room. */
+__attribute__((noinline, cold)) static bool count(struct shm_bulk *b, uint32_t first, uint32_t last)
 {
-	if (bytes > SHM_BODY_MAX || b->in_use == SHM_RETURNS)
-		return SHM_NIL;
-	uint32_t blocks = bytes ? (uint32_t)((bytes + SHM_BLOCK - 1) / SHM_BLOCK) : 1;
-	unsigned order = blocks == 1 ? 0 : 32u - (unsigned)__builtin_clz(blocks - 1);
-	uint32_t block;
+	uint64_t fresh = 0;
+	for (uint32_t i = first; i <= last; i++)
+		fresh += !(b->counted[i / 64] >> i % 64 & 1);
+	if (b->budget && !b->budget->take(fresh * SHM_PIECE)) {
+		if (b->in_use || last > 0)
+			return false;
+		b->budget->force(SHM_PIECE);
+	}
+	for (uint32_t i = first; i <= last; i++)
+		b->counted[i / 64] |= UINT64_C(1) << i % 64;
+	return true;
+}
 
-	if (!b->started)
-		start(b);
+static bool is_counted(struct shm_bulk *b, uint32_t block, uint32_t blocks)
+{
+	uint32_t per = SHM_PIECE / SHM_BLOCK, first = block / per, last = (block + blocks - 1) / per;
+	bool all = true;
+	for (uint32_t i = first; i <= last; i++)
+		all &= b->counted[i / 64] >> i % 64 & 1;
+	return all || count(b, first, last);
+}
+
+void shm_bulk_trim(struct shm_bulk *b)
+{
+	if (b->in_use || !b->started)
+		return;
+	quick_flush(b);
+	uint64_t first = b->counted[0] & 1, rest = counted_bytes(b) - first * SHM_PIECE;
+	if (rest == 0)
+		return;
+	if (b->area && madvise(b->area + SHM_PIECE, SHM_BULK_BYTES - SHM_PIECE, MADV_REMOVE) < 0)
+		return;
+	if (b->budget)
+		b->budget->give(rest);
+	memset(b->counted, 0, sizeof b->counted);
+	b->counted[0] = first;
+}
+
+static uint32_t take(struct shm_bulk *b, unsigned order)
+{
+	uint32_t block;
 	if (order <= SHM_QUICK_ORDER && (block = b->quick_head[order]) != SHM_NIL) {
 		b->quick_head[order] = b->next[block];
 		b->quick_n[order]--;
@@ -132,7 +180,34 @@ uint32_t shm_bulk_alloc(struct shm_bulk *b, uint64_t bytes)
 		}
 	}
 	b->state[block] = STATE(BULK_USED, order);
-	b->in_use++;
+	return block;
+}
+
+/* There is no room for the pieces that the block needs. Once nothing is in use, what was used goes back, and the block
+ * is cut from the beginning. */
+__attribute__((noinline, cold)) static uint32_t take_again(struct shm_bulk *b, uint32_t block, unsigned order,
+							   uint32_t blocks)
+{
+	merge(b, block, order);
+	shm_bulk_trim(b);
+	if (b->in_use || (block = take(b, order)) == SHM_NIL || is_counted(b, block, blocks))
+		return b->in_use ? SHM_NIL : block;
+	merge(b, block, order);
+	return SHM_NIL;
+}
+
+uint32_t shm_bulk_alloc(struct shm_bulk *b, uint64_t bytes)
+{
+	if (bytes > SHM_BODY_MAX || b->in_use == SHM_RETURNS)
+		return SHM_NIL;
+	uint32_t blocks = bytes ? (uint32_t)((bytes + SHM_BLOCK - 1) / SHM_BLOCK) : 1;
+	unsigned order = blocks == 1 ? 0 : 32u - (unsigned)__builtin_clz(blocks - 1);
+	if (!b->started)
+		start(b);
+	uint32_t block = take(b, order);
+	if (block != SHM_NIL && __builtin_expect(!is_counted(b, block, blocks), 0))
+		block = take_again(b, block, order, blocks);
+	b->in_use += block != SHM_NIL;
 	return block;
 }
 

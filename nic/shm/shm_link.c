@@ -76,8 +76,11 @@ void shm_link_free(struct shm_port *p, struct shm_link *link)
 	close_fd(link->fd);
 	close_fd(link->pair_fd);
 	close_fd(link->wake_fd);
-	if (link->map)
+	if (link->map) {
 		shm_unmap(link->map);
+		if (p->budget)
+			p->budget->give(sizeof(struct shm_direction));
+	}
 	if (link->peer_bells)
 		shm_unmap(link->peer_bells);
 	shm_bulk_fini(&link->bulk);
@@ -88,12 +91,18 @@ void shm_link_free(struct shm_port *p, struct shm_link *link)
 	free(link);
 }
 
-int shm_link_map(struct shm_link *link, int pair_fd, bool connector, bool loopback)
+/* Each end counts the direction that it writes. */
+int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback)
 {
 	void *map;
+	if (p->budget && !p->budget->take(sizeof(struct shm_direction)))
+		return -ENOMEM;
 	int error = shm_pair_map(pair_fd, &map);
-	if (error)
+	if (error) {
+		if (p->budget)
+			p->budget->give(sizeof(struct shm_direction));
 		return error;
+	}
 	struct shm_pair *pair = map;
 	unsigned out = connector ? 0 : 1, in = loopback ? out : 1 - out;
 	link->map = map;
@@ -101,7 +110,7 @@ int shm_link_map(struct shm_link *link, int pair_fd, bool connector, bool loopba
 	link->rx = &pair->direction[in];
 	link->tx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(out);
 	link->rx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(in);
-	return shm_bulk_init(&link->bulk);
+	return shm_bulk_init(&link->bulk, link->tx_bulk, p->budget);
 }
 
 int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell)

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The two messages of a set-up, HELLO and WELCOME, with the descriptors that travel with them. Control core. */
+/**
+ * The messages of a set-up, with the descriptors that travel with them. Control core.
+ *
+ *   ASK        connector: its nonce (16 bytes), the queue. This and the next two only where the group has a key
+ *   CHALLENGE  acceptor: its nonce (16), its proof (16) of the key
+ *   ANSWER     connector: its proof (16)
+ *   HELLO      connector: the engine's words; descriptors
+ *   WELCOME    acceptor: the same, or, at any time, a status: its refusal
+ */
 #ifndef NIC_SHM_SHM_NOTE_H
 #define NIC_SHM_SHM_NOTE_H
 
@@ -8,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME = 2 };
+enum shm_note_kind { SHM_NOTE_HELLO = 1, SHM_NOTE_WELCOME, SHM_NOTE_ASK, SHM_NOTE_CHALLENGE, SHM_NOTE_ANSWER };
 
 /* One message on the socket; both ends run on one machine, so the byte order is its own. */
 struct shm_note {
@@ -17,7 +25,7 @@ struct shm_note {
 	uint16_t kind;
 	uint16_t len;      /* of bytes */
 	int32_t status;    /* WELCOME: 0 or -errno */
-	uint16_t queue;    /* HELLO: the acceptor's, that is asked for */
+	uint16_t queue;    /* ASK, HELLO: the acceptor's, that is asked for */
 	uint16_t doorbell; /* to be rung by the receiver of the note, in the doorbells that come with it */
 	uint8_t bytes[NIC_HELLO_BYTES_MAX];
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Slow path: sockets and set-up. The connecting side makes the pair and sends HELLO with {pair, its queue's eventfd and
- * doorbells}; the accepting side checks who asks, for which queue, and what it was given, and answers WELCOME with {its
- * queue's eventfd and doorbells} or a refusal. The connection then stays open: its hang-up is the peer's death, which
- * the kernel reports across pid namespaces too. Two queues of one port are connected in the same way.
+ * Slow path: sockets and set-up. Where the group has a key, both sides prove it first. The connecting side makes the
+ * pair and sends HELLO with {pair, its queue's eventfd and doorbells}; the accepting side checks who asks, for which
+ * queue, and what it was given, and answers WELCOME with {its queue's eventfd and doorbells} or a refusal. The
+ * connection then stays open: its hang-up is the peer's death, which the kernel reports across pid namespaces too. Two
+ * queues of one port are connected in the same way.
  */
 #include "nic/shm/shm.h"
 #include "nic/shm/shm_note.h"
@@ -23,7 +24,6 @@
 #define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* a connection that says nothing is closed */
 #define RETRY_NS         UINT64_C(1000000)     /* the peer's backlog is full */
 #define FULL_NS          UINT64_C(100000000)   /* no descriptor left for one more connection */
-#define LISTENER         UINT32_MAX            /* epoll tag */
 
 static struct shm_port *port_of(const struct nic_port *p)
 {
@@ -102,20 +102,45 @@ static void report_up(struct shm_port *p, struct shm_link *link, const void *hel
 	event(ctx, &ev);
 }
 
-static int send_hello(struct shm_port *p, struct shm_link *link)
+static int send_hello(struct shm_link *link)
 {
-	if (!p->is_private && connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
-		return -errno;
 	struct shm_note note = shm_note_make(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
 	note.queue = link->remote_queue;
 	note.doorbell = link->bell;
 	int fds[SHM_NOTE_FDS] = {link->pair_fd, link->queue->wake_fd, link->queue->bells_fd};
 	int error = shm_note_send(link->fd, &note, fds, SHM_NOTE_FDS);
+	if (!error)
+		close_fd(&link->pair_fd);
+	return error;
+}
+
+static int send_first(struct shm_port *p, struct shm_link *link)
+{
+	if (!p->is_private && connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
+		return -errno;
+	int error = p->key ? shm_ask(p, link) : send_hello(link);
 	if (error)
 		return error;
 	link->sent = true;
-	close_fd(&link->pair_fd);
 	return link_watch(p, link);
+}
+
+/* The acceptor's proof: the set-up goes on when it holds. */
+static void on_challenge(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+{
+	struct shm_note note;
+	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
+	if (got == -EAGAIN)
+		return;
+	if (got > 0)
+		shm_note_close(fds);
+	int error = got == 0 ? -ECONNRESET : got < 0 ? got : shm_challenge_take(p, link, &note);
+	bool refused = got > 0 && note.kind == SHM_NOTE_WELCOME;
+	if (!error)
+		error = send_hello(link);
+	if (error)
+		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
+			      ctx);
 }
 
 static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -147,6 +172,12 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 		report_up(p, link, note.bytes, note.len, event, ctx);
 }
 
+static void refuse(int fd, int status)
+{
+	struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
+	shm_note_send(fd, &note, NULL, 0);
+}
+
 static int accept_one(struct shm_port *p, int fd, uint64_t now)
 {
 	struct shm_link *link = shm_link_new(p, SHM_LINK_ACCEPTING);
@@ -167,7 +198,7 @@ static int take_hello(struct shm_port *p, struct shm_link *link, const struct sh
 		return -EPROTO;
 	if (note->queue >= p->queues_n)
 		return -ECHRNG;
-	int error = shm_link_map(link, fds[0], false, false);
+	int error = shm_link_map(p, link, fds[0], false, false);
 	if (!error)
 		error = shm_link_bells(link, fds[2], note->doorbell);
 	if (error)
@@ -192,6 +223,15 @@ static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *ev
 	if (got == -EAGAIN)
 		return;
 	int status = got == 0 ? -ECONNRESET : got < 0 ? got : 0;
+	if (got > 0 && p->key && !link->proven) {
+		shm_note_close(fds);
+		status = shm_proof_take(p, link, &note);
+		if (!status)
+			return;
+		refuse(link->fd, status);
+		shm_link_free(p, link);
+		return;
+	}
 	uint8_t reply[NIC_HELLO_BYTES_MAX];
 	size_t reply_len = 0;
 
@@ -237,7 +277,7 @@ static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event
 
 static void listen_again_at(struct shm_port *p, uint64_t at)
 {
-	struct epoll_event ev = {.events = at ? 0 : EPOLLIN, .data.u32 = LISTENER};
+	struct epoll_event ev = {.events = at ? 0 : EPOLLIN, .data.u32 = SHM_TAG_LISTENER};
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_MOD, p->listen_fd, &ev);
 	p->listen_at = at;
 }
@@ -260,8 +300,7 @@ static void accept_all(struct shm_port *p, uint64_t now)
 		else
 			status = accept_one(p, fd, now);
 		if (status) {
-			struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
-			shm_note_send(fd, &note, NULL, 0);
+			refuse(fd, status);
 			close(fd);
 		}
 	}
@@ -279,24 +318,6 @@ static int shm_probe(const struct nic_config *config, struct nic_err *err)
 	if (fd < 0)
 		return shm_error(err, fd, "shm: memfd_create with seals: %s", strerror(-fd));
 	close(fd);
-	return 0;
-}
-
-static int listen_at(struct shm_port *p, const char *dir, uint64_t id, struct nic_err *err)
-{
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	/* shm_dir_open() has seen to the length. Listening under another name first: see shm_dir_sweep(). */
-	snprintf(p->path, sizeof p->path, "%.80s/%016llx.sock", dir, (unsigned long long)id);
-	snprintf(at.sun_path, sizeof at.sun_path, "%.80s/%016llx.new", dir, (unsigned long long)id);
-	p->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (p->listen_fd < 0 || bind(p->listen_fd, (struct sockaddr *)&at, sizeof at) < 0 ||
-	    (p->any_user && chmod(at.sun_path, 0666) < 0) || listen(p->listen_fd, 512) < 0 ||
-	    rename(at.sun_path, p->path) < 0) {
-		int error = errno;
-		unlink(at.sun_path);
-		p->path[0] = '\0';
-		return shm_error(err, -error, "shm: cannot listen on %s: %s", at.sun_path, strerror(error));
-	}
 	return 0;
 }
 
@@ -320,6 +341,7 @@ static void shm_close(struct nic_port *port)
 	if (p->path[0] && !p->is_private)
 		unlink(p->path);
 	close_fd(&p->listen_fd);
+	close_fd(&p->inotify_fd);
 	close_fd(&p->epoll_fd);
 	munmap(p, sizeof *p);
 }
@@ -371,24 +393,23 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 		return shm_error(err, -ENOMEM, "shm: out of memory");
 	p->base.ops = &nic_shm_port_ops;
 	p->any_user = config->any_user;
+	p->key = config->key;
+	p->budget = config->budget;
 	p->is_private = is_private;
 	if (!is_private)
 		shm_dir_id(dir, &p->dir);
-	p->listen_fd = -1;
+	p->listen_fd = p->inotify_fd = -1;
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	error = p->epoll_fd < 0 ? -errno : 0;
 	for (unsigned i = 0; !error && i < config->queues; i++)
 		error = queue_open(p, config->head_bytes);
 	if (error)
-		shm_error(err, error, "shm: %s; see `ulimit -n` (three descriptors, and two for each queue)",
+		shm_error(err, error, "shm: %s; see `ulimit -n` (four descriptors, and two for each queue)",
 			  strerror(-error));
 	else if (is_private)
 		snprintf(p->path, sizeof p->path, "(private)/%016llx", (unsigned long long)config->id);
 	else
-		error = listen_at(p, dir, config->id, err);
-	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = LISTENER};
-	if (!error && !is_private && epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, p->listen_fd, &ev) < 0)
-		error = shm_error(err, -errno, "shm: epoll: %s", strerror(errno));
+		error = shm_listen(p, dir, config->id, err);
 	if (error) {
 		shm_close(&p->base);
 		return error;
@@ -449,7 +470,7 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 	link->pair_fd = shm_pair_create();
 	if (link->pair_fd < 0)
 		return link->pair_fd;
-	int error = shm_link_map(link, link->pair_fd, true, loopback);
+	int error = shm_link_map(p, link, link->pair_fd, true, loopback);
 	if (error)
 		return error;
 	if (loopback) {
@@ -464,7 +485,7 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 		link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (link->fd < 0)
 		return -errno;
-	error = send_hello(p, link);
+	error = send_first(p, link);
 	return error == -EAGAIN ? 0 : error;
 }
 
@@ -525,7 +546,7 @@ static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *eve
 			continue;
 		}
 		if (link->state == SHM_LINK_CONNECTING && !link->sent && now >= link->retry_at) {
-			int error = send_hello(p, link);
+			int error = send_first(p, link);
 			if (error && error != -EAGAIN) {
 				report_failed(p, link, error, "cannot connect to", event, ctx);
 				continue;
@@ -548,14 +569,20 @@ static uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *even
 	do {
 		n = epoll_wait(p->epoll_fd, evs, 32, 0);
 		for (int i = 0; i < n; i++) {
-			if (evs[i].data.u32 == LISTENER) {
+			if (evs[i].data.u32 == SHM_TAG_LISTENER) {
 				accept_all(p, now);
+				continue;
+			}
+			if (evs[i].data.u32 == SHM_TAG_DIRECTORY) {
+				shm_listen_event(p);
 				continue;
 			}
 			struct shm_link *link = p->links[evs[i].data.u32];
 			if (!link)
 				continue;
-			if (link->state == SHM_LINK_CONNECTING)
+			if (link->state == SHM_LINK_CONNECTING && p->key && !link->proven)
+				on_challenge(p, link, event, ctx);
+			else if (link->state == SHM_LINK_CONNECTING)
 				on_welcome(p, link, event, ctx);
 			else if (link->state == SHM_LINK_ACCEPTING)
 				on_hello(p, link, event, ctx);
@@ -563,7 +590,8 @@ static uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *even
 				on_up(p, link, event, ctx);
 		}
 	} while (n == 32);
-	return step_pending(p, now, event, ctx);
+	uint64_t next = step_pending(p, now, event, ctx), look_at = shm_listen_step(p, now);
+	return next < look_at ? next : look_at;
 }
 
 static int shm_fd(const struct nic_port *port)

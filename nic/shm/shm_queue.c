@@ -76,6 +76,15 @@ static void take_returns(struct shm_queue *q, struct shm_link *link)
 	}
 }
 
+static void shm_trim(struct nic_queue *nq)
+{
+	struct shm_queue *q = queue_of(nq);
+	for (uint32_t i = 0; i < q->hot_n; i++) {
+		take_returns(q, q->hot[i]);
+		shm_bulk_trim(&q->hot[i]->bulk);
+	}
+}
+
 static void look_at_head(struct shm_link *link)
 {
 	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
@@ -120,7 +129,7 @@ __attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct sh
 	take_returns(q, link);
 	uint32_t block = shm_bulk_alloc(&link->bulk, body_len);
 	if (block == SHM_NIL)
-		return -ENOBUFS;
+		return link->bulk.in_use ? -ENOBUFS : -ENOMEM;
 	tx->head = tx->head_room;
 	tx->body = link->tx_bulk + (uint64_t)block * SHM_BLOCK;
 	tx->cookie = (uint64_t)block + 1;
@@ -311,4 +320,5 @@ const struct nic_queue_ops shm_queue_ops = {
 	.wake = shm_wake,
 	.tx_bytes_max = shm_tx_bytes_max,
 	.deadline = shm_deadline,
+	.trim = shm_trim,
 };

@@ -43,7 +43,6 @@ static void options(struct cluster_worker *w, struct far_opts *opts, char *store
 		c->config.opts_of(c->config.ctx, w->rank, opts);
 	snprintf(store, cap, "tcp://%s:%d", c->workers[0].name, PORT);
 	opts->init_method = store;
-	opts->security = "none";
 	opts->nic = opts->listen = opts->advertise = NULL;
 	if (opts->fibers == 0) {
 		unsigned shards = opts->shards ? opts->shards : 1, share = FIBERS_ALL / (c->n * shards);
@@ -100,8 +99,10 @@ static void begin(struct cluster_worker *w)
 	/* Each life draws numbers of its own. */
 	sim_random_init(&w->drawn, sim_seed(c->sim), "worker", (uint64_t)w->rank << 32 | w->lives);
 	w->random = (struct random_source){draw, &w->drawn};
+	static const struct auth_key key = {"the simulated groups' key"};
 	struct agent_env env = {.clock = sim_host_clock(w->host),
 				.random = &w->random,
+				.key = &key,
 				.net = w->net,
 				.ports = ports,
 				.ports_n = rails,

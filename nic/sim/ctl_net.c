@@ -162,17 +162,35 @@ static long net_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	return (long)n;
 }
 
+static void on_keep_alive(void *ctx)
+{
+	struct end *e = ctx;
+	e->keep_alive = 0;
+	end_fail(e, -ETIMEDOUT);
+}
+
+/* The host lost its power: the other side's kernel asks in vain, and gives the stream up. */
+static void end_vanish(struct end *e)
+{
+	struct end *other = end_other(e);
+	struct sim_streams *s = e->stream->world;
+	e->vanished = true;
+	if (other->net && !e->error && !other->keep_alive)
+		other->keep_alive = sim_at(s->sim, sim_now(s->sim) + s->config.give_up_ns, on_keep_alive, other);
+}
+
 /* With something unread the other side is told by a reset, as a kernel does. */
 static void end_close(struct end *e, bool silent)
 {
 	struct stream *st = e->stream;
 	bool unread = e->tail > e->head;
 	e->closed = true;
-	e->vanished |= silent;
 	e->net = NULL;
 	if (end_other(e)->state == END_NONE) /* nobody has heard of it */
 		end_forget(end_other(e));
-	else if (!silent && !e->error)
+	else if (silent)
+		end_vanish(e);
+	else if (!e->error)
 		end_send(end_other(e), unread || e->state == END_OPENING ? PIECE_RESET : PIECE_FIN, -ECONNRESET, NULL,
 			 0);
 	stream_let_go(st);
@@ -207,9 +225,11 @@ static void net_wait(struct ctl_net *net, uint64_t until)
 	must(!"a control core that is stepped waits for nothing");
 }
 
-static void net_want_write(struct ctl_net *net, int handle, int on)
+static void net_want(struct ctl_net *net, int handle, int read, int write)
 {
-	handle_at(net_of(net), handle, HANDLE_STREAM)->end->want_room = on != 0;
+	struct handle *h = handle_at(net_of(net), handle, HANDLE_STREAM);
+	h->unwatched = !read;
+	h->end->want_room = write != 0;
 }
 
 static int net_watch(struct ctl_net *net, int fd)
@@ -247,7 +267,7 @@ static const struct ctl_net_ops ops = {
 	.recv = net_recv,
 	.close = net_close,
 	.wait = net_wait,
-	.want_write = net_want_write,
+	.want = net_want,
 	.watch = net_watch,
 	.wake = net_wake,
 	.destroy = net_destroy,
@@ -271,7 +291,7 @@ bool sim_ctl_net_ready(const struct ctl_net *net)
 		const struct handle *h = &n->handles[i];
 		if (h->kind == HANDLE_LISTENER && h->waiting)
 			return true;
-		if (h->kind == HANDLE_STREAM && (h->end->unread || h->end->tail > h->end->head))
+		if (h->kind == HANDLE_STREAM && !h->unwatched && (h->end->unread || h->end->tail > h->end->head))
 			return true;
 	}
 	return false;

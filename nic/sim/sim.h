@@ -74,6 +74,9 @@ struct sim_topology {
 
 /** Whether a packet is lost as it leaves its host, whatever chance says. Sees the bytes as they were committed. */
 typedef bool sim_lose_fn(void *ctx, const uint8_t *body, uint32_t len);
+/** After how long a second copy of a packet arrives, which leaves its host now, whatever becomes of the first; 0: there
+ * is none. Sees the bytes as they were committed. */
+typedef uint64_t sim_again_fn(void *ctx, const uint8_t *body, uint32_t len);
 
 struct sim_config {
 	uint64_t seed;
@@ -81,8 +84,9 @@ struct sim_config {
 	uint32_t events_max;       /* pending at once; 0: 4 million */
 	uint64_t packet_bytes_max; /* of all packets that are somewhere in the world; 0: 4 GiB */
 	sim_lose_fn *lose;         /* NULL: none */
-	void *lose_ctx;
-	bool untraced; /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
+	sim_again_fn *again;       /* NULL: none */
+	void *lose_ctx;            /* of both */
+	bool untraced;             /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
 };
 
 /** A star of 100 Gb/s, 1 µs of delay each way, 4 MiB of shared buffer, MTU 1500. */

@@ -127,14 +127,14 @@ static void travel(struct sim_link *link, struct sim_packet *p, uint64_t later_n
 		sim_packet_drop(p, SIM_DROP_CARRIER, link, NULL);
 }
 
-static void duplicate(struct sim_link *link, struct sim_packet *copy)
+static void duplicate(struct sim_link *link, struct sim_packet *copy, uint64_t later_ns)
 {
 	link->stats.duplicated++;
 	link->sim->stats.duplicated++;
 	copy->number = ++link->sim->packets_sent;
 	sim_packet_launch(copy);
 	sim_trace(copy, SIM_DUPLICATED, SIM_DROP_N, link, 0);
-	travel(link, copy, 0);
+	travel(link, copy, later_ns);
 }
 
 static void damage(struct sim_link *link, struct sim_packet *p, const struct sim_fate *fate)
@@ -184,6 +184,11 @@ static void emit(struct sim_link *link, struct sim_packet *p)
 	link->stats.packets++;
 	link->stats.bytes += p->len;
 	link->stats.wire_bytes += p->wire;
+	const struct sim_config *config = &link->sim->config;
+	uint64_t again = link->from_host && config->again ? config->again(config->lose_ctx, p->body, p->len) : 0;
+	struct sim_packet *late = again ? sim_packet_copy(p) : NULL;
+	if (late)
+		duplicate(link, late, again);
 	struct sim_fate fate = fate_of(link, p);
 	if (fate.drop != SIM_DROP_N) {
 		sim_packet_drop(p, fate.drop, link, NULL);
@@ -199,7 +204,7 @@ static void emit(struct sim_link *link, struct sim_packet *p)
 	}
 	travel(link, p, fate.later_ns);
 	if (copy)
-		duplicate(link, copy);
+		duplicate(link, copy, 0);
 }
 
 static uint64_t serialisation(struct sim_link *link, uint32_t wire, bool back_to_back)

@@ -57,6 +57,7 @@ void stream_free(struct stream *st)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		end_forget(&st->end[i]);
+		sim_cancel(st->world->sim, st->end[i].keep_alive);
 		free(st->end[i].in);
 	}
 	*st->prev = st->next;
@@ -194,7 +195,7 @@ bool end_send(struct end *to, enum piece_kind kind, int error, const void *bytes
 	return true;
 }
 
-static void end_fail(struct end *e, int error)
+void end_fail(struct end *e, int error)
 {
 	if (e->error || e->closed)
 		return;

@@ -49,6 +49,7 @@ struct end {
 	uint64_t sent_until; /* when the last piece arrives */
 	uint64_t stalled_at, retry_ns;
 	sim_event event;
+	sim_event keep_alive; /* the other end's host lost its power: when this one is given up */
 };
 
 struct stream {
@@ -68,6 +69,7 @@ struct handle {
 	unsigned waiting_n;
 	struct stream *waiting, **waiting_last;
 	struct end *end; /* STREAM */
+	bool unwatched;  /* ... of which nobody wants to read now */
 };
 
 struct net {
@@ -113,5 +115,7 @@ void end_tell(struct end *e);
 bool end_send(struct end *to, enum piece_kind kind, int error, const void *bytes, size_t len);
 /** Forgets what is on its way. */
 void end_forget(struct end *to);
+/** Every operation fails with it from now on; its owner is woken. */
+void end_fail(struct end *e, int error);
 
 #endif

@@ -13,6 +13,7 @@
  * and nothing after them.
  */
 #include "nic/udp/udp_addr.h"
+#include "nic/text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +31,7 @@ int udp_error(struct nic_err *err, int error, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	vsnprintf(err->text, sizeof err->text, format, args);
+	nic_text_setv(err->text, sizeof err->text, format, args);
 	va_end(args);
 	return error;
 }

@@ -273,11 +273,10 @@ int udp_listen_choose(const struct udp_ifaces *ifaces, const char *listen, bool 
 		return not_found(ifaces, listen, form, err);
 	for (unsigned i = 0; !beyond_host && i < out->n; i++)
 		if (out->any || !udp_ip_loopback(&out->ips[i].ip))
-			return udp_error(
-				err, -EACCES,
-				"udp: listen=%.48s reaches beyond this host, which needs security=none; without it "
-				"only 127.0.0.1 and ::1",
-				listen);
+			return udp_error(err, -EACCES,
+					 "udp: listen=%.48s reaches beyond this host, which needs a key that was given "
+					 "(FAR_KEY_FILE) or security=none; without it only 127.0.0.1 and ::1",
+					 listen);
 	return 0;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What comes back by ICMP. The kernel reports it on the socket, by an error of whichever call comes next, and details
- * in the error queue: whose packet it was, and what the path takes. Nobody but the place that is named is concerned;
- * a false report costs at most smaller packets.
+ * in the error queue: whose packet it was, and what the path takes. Nobody but the places that are named are concerned;
+ * a false report costs at most smaller packets, and a question to the store whether that worker is there.
  */
 #include "nic/udp/udp_port.h"
 
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ERRORS_AT_ONCE 64 /* a flood of them does not hold up the shard; the rest is reported again */
 
@@ -37,16 +38,36 @@ static bool note(struct udp_place *place, const struct udp_ip *ip, uint16_t port
 	return true;
 }
 
-/* Reports come in rows that concern one place. */
+/* The control core reports it. It takes the place's flag after the port's, which is set last: pairs with
+ * report_refusals() in udp_port.c. */
+static void nobody_there(struct udp_port *p, struct udp_place *place)
+{
+	uint64_t one = 1;
+	if (atomic_exchange_explicit(&place->nobody, true, memory_order_acq_rel))
+		return;
+	atomic_store_explicit(&p->refusals, true, memory_order_release);
+	if (write(p->pending_fd, &one, sizeof one) < 0)
+		return; /* EAGAIN: it is readable as it is */
+}
+
+/* Reports come in rows that concern one place, but several connections may lead to a port that nobody has. */
 static void refused(struct udp_queue *q, const struct udp_ip *ip, uint16_t port, int error)
 {
-	if (q->refused_last < q->attached_n && note(&q->port->places[q->attached[q->refused_last]], ip, port, error))
+	struct udp_place *last =
+		q->refused_last < q->attached_n ? &q->port->places[q->attached[q->refused_last]] : NULL;
+	bool nobody = error == ECONNREFUSED;
+	if (last && note(last, ip, port, error) &&
+	    (!nobody || atomic_load_explicit(&last->nobody, memory_order_relaxed)))
 		return;
-	for (uint32_t i = 0; i < q->attached_n; i++)
-		if (note(&q->port->places[q->attached[i]], ip, port, error)) {
-			q->refused_last = i;
+	for (uint32_t i = 0; i < q->attached_n; i++) {
+		struct udp_place *place = &q->port->places[q->attached[i]];
+		if (!note(place, ip, port, error))
+			continue;
+		q->refused_last = i;
+		if (!nobody)
 			return;
-		}
+		nobody_there(q->port, place);
+	}
 }
 
 static void take_one(struct udp_queue *q, struct msghdr *msg)

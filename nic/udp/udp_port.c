@@ -358,6 +358,7 @@ static void place_aim(struct udp_port *p, struct udp_place *place, const struct 
 	place->segments = p->args.offload != UDP_OFFLOAD_NEVER;
 	place->attached_to = NULL;
 	atomic_init(&place->error, 0);
+	atomic_init(&place->nobody, false);
 }
 
 static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
@@ -408,13 +409,31 @@ static void report(struct udp_port *p, uint32_t i, nic_event_fn *event, void *ct
 	event(ctx, &ev);
 }
 
+/* Rare, so all places are looked through. */
+static void report_refusals(struct udp_port *p, nic_event_fn *event, void *ctx)
+{
+	if (!atomic_exchange_explicit(&p->refusals, false, memory_order_acq_rel))
+		return;
+	for (uint32_t i = 0; i < p->places_n; i++) {
+		struct udp_place *place = &p->places[i];
+		if (!atomic_exchange_explicit(&place->nobody, false, memory_order_acq_rel) ||
+		    place->state != UDP_PLACE_UP)
+			continue;
+		struct nic_event ev = {
+			.type = NIC_EVENT_REFUSED, .peer = i, .queue = place->queue->index, .user = place->user};
+		event(ctx, &ev);
+	}
+}
+
 static uint64_t udp_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	struct udp_port *p = port_of(port);
 	uint64_t n;
 	(void)now;
-	if (p->first_pending != NIC_PEER_NONE && read(p->pending_fd, &n, sizeof n) < 0)
+	bool woken = p->first_pending != NIC_PEER_NONE || atomic_load_explicit(&p->refusals, memory_order_acquire);
+	if (woken && read(p->pending_fd, &n, sizeof n) < 0)
 		n = 0;
+	report_refusals(p, event, ctx);
 	while (p->first_pending != NIC_PEER_NONE) {
 		uint32_t i = p->first_pending;
 		p->first_pending = p->places[i].next;

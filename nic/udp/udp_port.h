@@ -70,7 +70,9 @@ struct udp_place {
 	uint32_t cut_max;   /* largest body at all */
 	uint32_t attached_at;
 	struct udp_queue *attached_to;
-	_Atomic int error; /* of the last packet that was refused, positive; shard -> control core */
+	_Atomic int error;   /* of the last packet that was refused, positive; shard -> control core */
+	_Atomic bool nobody; /* its host refused the port, and REFUSED has not been reported; writer: shard, then
+				control core. Acquire and release, with udp_port.refusals */
 
 	/* The control core. */
 	struct udp_queue *queue;
@@ -181,7 +183,8 @@ struct udp_port {
 	struct udp_ifaces ifaces;
 	uint64_t host, netns;
 	uint32_t free_place, first_pending, last_pending;
-	int pending_fd; /* readable: step() has work */
+	int pending_fd;        /* readable: step() has work */
+	_Atomic bool refusals; /* some place's `nobody` is set */
 	struct udp_place *places;
 	struct udp_queue *queues[UDP_QUEUES_MAX];
 };

@@ -4,6 +4,7 @@
 
 #include "farcall/version.h"
 #include "nic/module.h"
+#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@ int verbs_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		vsnprintf(err->text, sizeof err->text, format, args);
+		nic_text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;
@@ -246,6 +247,7 @@ static int verbs_open(const struct nic_config *config, struct nic_port **out, st
 	p->memory_piece = config->memory_piece;
 	p->memory = (uintptr_t)config->memory;
 	p->memory_bytes = config->memory_bytes;
+	p->key = config->key;
 	p->fd = p->event_fd = p->watch_fd = -1;
 	p->new_last = &p->new_first;
 	error = open_device(p, config, err);
@@ -320,6 +322,8 @@ static void verbs_stats(const struct nic_port *port, struct nic_stats *out)
 		out->rx_malformed += count(&c->malformed);
 		out->tx_dropped += count(&c->dropped);
 	}
+	for (unsigned i = 0; p->rc && i < VERBS_REFUSALS; i++)
+		out->link_refused += count(&p->rc->refused[i]);
 }
 
 static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)

@@ -24,6 +24,7 @@
 #ifndef NIC_VERBS_RC_H
 #define NIC_VERBS_RC_H
 
+#include "base/group_key.h"
 #include "nic/verbs/cm.h"
 #include "nic/verbs/verbs.h"
 
@@ -50,19 +51,56 @@
 #define VERBS_BACKLOG        128
 #define VERBS_VENDOR_SIW     0x626d74u /* ibv_device_attr.vendor_id of Linux' siw */
 
-/** In the set-up of a connection, as private data; 32 bytes, in the machine's order like the address. */
+/* What a connection is for. */
+enum verbs_kind { VERBS_KIND_PACKETS = 1, VERBS_KIND_BULK };
+
+/** Private data of a connect request, in the machine's order like the address. */
 struct verbs_words {
 	uint32_t magic; /* VERBS_WORDS_MAGIC */
-	uint32_t body_max;
+	uint16_t body_max;
+	uint16_t kind;            /* enum verbs_kind */
 	uint32_t to_qpn, to_qkey; /* as in the address of whom it is for */
 	uint32_t from_qpn, from_qkey;
-	uint32_t zero[2];
+	uint64_t number;                 /* rises with each request of the port */
+	uint8_t proof[AUTH_PROOF_BYTES]; /* security=none: 0, and not checked */
 };
-#define VERBS_WORDS_MAGIC 0x31435246u
-static_assert(sizeof(struct verbs_words) == 32, "RoCE leaves 56 bytes");
+#define VERBS_WORDS_MAGIC 0x32435246u
+static_assert(sizeof(struct verbs_words) == 48, "RoCE leaves 56 bytes");
+
+/** Private data of an accept. */
+struct verbs_accept {
+	uint32_t magic; /* VERBS_ACCEPT_MAGIC */
+	uint32_t zero;
+	uint8_t proof[AUTH_PROOF_BYTES]; /* likewise; covers the request */
+};
+#define VERBS_ACCEPT_MAGIC 0x32415246u
+static_assert(sizeof(struct verbs_accept) == 24, "no holes: its proof covers bytes");
 
 /* Why a connection is refused: a byte of private data. */
-enum verbs_no { VERBS_NO_STRANGER = 1, VERBS_NO_BUSY, VERBS_NO_CROSSED };
+enum verbs_no { VERBS_NO_STRANGER = 1, VERBS_NO_BUSY, VERBS_NO_CROSSED, VERBS_NO_PROOF };
+
+/* Why a connect request or an accept counts as refused. */
+enum verbs_refusal {
+	VERBS_REFUSED_WORDS,    /* a request of another layout */
+	VERBS_REFUSED_PROOF,    /* a request without a proof of the key */
+	VERBS_REFUSED_NAME,     /* no queue has the name that it is for */
+	VERBS_REFUSED_REPEATED, /* a copy of an earlier request */
+	VERBS_REFUSED_ACCEPT,   /* an accept without a proof of the key */
+	VERBS_REFUSED_THERE,    /* the other end refused our proof: logged, not counted here */
+	VERBS_REFUSALS
+};
+
+/* Pairs of queues whose last request is kept, some 3 MiB. Beyond it the oldest pair is forgotten: a copy of its last
+ * request would be taken. */
+#define VERBS_HEARD_MAX 65536u
+
+/** The last request to a queue of ours from a remote one. */
+struct verbs_heard {
+	struct verbs_heard *next, *later;
+	const struct verbs_queue *queue;
+	uint32_t qpn, qkey;
+	uint64_t number;
+};
 
 /** In a stack of what one side has to tell the other: once at most, whatever is to be told. */
 struct verbs_note {
@@ -122,6 +160,10 @@ struct verbs_conn {
 	uint32_t qpn;                     /* of one that was taken */
 	bool is_dirty, is_known, is_unheard, is_ready, is_usable, is_left, is_dead, is_late;
 	struct verbs_conn *next_dirty, *next_unheard, *next_usable, *next_late;
+
+	/* The control core's, before the job that sends it; then the thread's, too, which reads it. */
+	struct verbs_words request; /* active */
+	struct verbs_accept accept; /* not active */
 };
 
 /** A queue of another port, as a queue of ours sees it. Lives while places, connections or notes refer to it. */
@@ -218,6 +260,15 @@ struct verbs_rc {
 	struct verbs_conn *done; /* jobs that are, under `done_lock` */
 	struct verbs_remote *remotes[VERBS_REMOTE_BUCKETS];
 	unsigned unreferred; /* remotes without places */
+	/* Proofs (rc_proof.c). */
+	bool key_known;
+	struct auth_key key; /* derived from the group's, once that is known */
+	uint64_t number;     /* of the last connect request */
+	struct verbs_heard *heard[VERBS_REMOTE_BUCKETS];
+	struct verbs_heard *heard_first, **heard_last; /* by age */
+	unsigned heard_n;
+	_Atomic uint64_t refused[VERBS_REFUSALS]; /* counters; read by any thread */
+	bool logged[VERBS_REFUSALS];
 };
 
 /* ---- rc_address.c ---- */
@@ -240,6 +291,24 @@ void verbs_rc_close(struct verbs_port *p);
 void verbs_rc_free(struct verbs_port *p);
 /** Reads what rdma_cm has to say. */
 void verbs_rc_events(struct verbs_port *p, uint64_t now);
+
+/* ---- rc_proof.c: control core ---- */
+
+/** Fills `c->request` in. */
+void verbs_request_make(struct verbs_conn *c);
+/** Did a member of the group make it? With security=none: true. */
+bool verbs_request_proven(struct verbs_port *p, const struct verbs_words *w);
+/** False: it is a copy of one that came before, or older. Of a proven one, for queue `q`; once. */
+bool verbs_request_fresh(const struct verbs_queue *q, const struct verbs_words *w);
+/** Fills `c->accept` in, for the request. */
+void verbs_accept_make(struct verbs_conn *c, const struct verbs_words *w);
+/** Did a member of the group accept `c->request`? With security=none: true. */
+bool verbs_accept_proven(const struct verbs_conn *c, const struct verbs_accept *a);
+/** Counts, and logs the first of each reason. */
+void verbs_refusal_count(struct verbs_port *p, enum verbs_refusal why);
+/** Logs the first time that the other end did not take our proof. */
+void verbs_refused_there(struct verbs_port *p);
+void verbs_proofs_free(struct verbs_rc *rc);
 
 /* ---- rc_cache.c: control core ---- */
 

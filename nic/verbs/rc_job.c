@@ -103,10 +103,10 @@ static uint8_t depth_of(const struct verbs_conn *c)
 	return !c->bulk || most < 1 ? 1 : most < (int)VERBS_READS ? (uint8_t)most : (uint8_t)VERBS_READS;
 }
 
-static struct rdma_conn_param param_of(const struct verbs_conn *c, const struct verbs_words *words)
+static struct rdma_conn_param param_of(const struct verbs_conn *c, const void *words, uint8_t len)
 {
 	return (struct rdma_conn_param){.private_data = words,
-					.private_data_len = words ? sizeof *words : 0,
+					.private_data_len = len,
 					.responder_resources = depth_of(c),
 					.initiator_depth = depth_of(c),
 					.retry_count = RETRIES,
@@ -125,17 +125,10 @@ static int call_connect(struct verbs_conn *c, void *arg)
 
 static int do_connect(struct verbs_conn *c)
 {
-	struct verbs_queue *q = c->queue;
-	const struct verbs_words words = {.magic = VERBS_WORDS_MAGIC,
-					  .body_max = q->port->mtu,
-					  .to_qpn = c->remote->qpn,
-					  .to_qkey = c->remote->qkey,
-					  .from_qpn = q->rc_qpn,
-					  .from_qkey = q->qkey};
 	int error = prepare(c);
 	if (error)
 		return error;
-	struct rdma_conn_param param = param_of(c, &words);
+	struct rdma_conn_param param = param_of(c, &c->request, sizeof c->request);
 	return verbs_pool_held(c, call_connect, &param);
 }
 
@@ -149,7 +142,7 @@ static int do_accept(struct verbs_conn *c)
 		return error;
 	verbs_phase_set(c, CONN_MADE);
 	verbs_tell(c->queue, c->queue->rc, &c->told);
-	struct rdma_conn_param param = param_of(c, NULL);
+	struct rdma_conn_param param = param_of(c, &c->accept, sizeof c->accept);
 	errno = 0;
 	return cm_of(c)->rdma_accept(c->id, &param) ? (errno ? -errno : -EIO) : 0;
 }

@@ -43,6 +43,7 @@ int verbs_rc_open(struct verbs_port *p, struct nic_err *err)
 		return verbs_error(err, -ENOMEM, "verbs: out of memory");
 	p->rc = rc;
 	rc->cm = cm;
+	rc->heard_last = &rc->heard_first;
 	rc->draw = (uint32_t)verbs_now() ^ (uint32_t)(uintptr_t)rc;
 	int error = -pthread_mutex_init(&rc->done_lock, NULL);
 	if (!error)
@@ -100,6 +101,7 @@ void verbs_rc_free(struct verbs_port *p)
 			next = r->next;
 			free(r);
 		}
+	verbs_proofs_free(p->rc);
 	pthread_mutex_destroy(&p->rc->done_lock);
 	free(p->rc);
 	p->rc = NULL;
@@ -128,15 +130,40 @@ static bool ours_is_first(const struct verbs_queue *q, const struct verbs_words 
 	return q->rc_qpn != w->from_qpn ? q->rc_qpn > w->from_qpn : q->qkey > w->from_qkey;
 }
 
+static bool is_sound(const struct verbs_port *p, const struct verbs_words *w)
+{
+	return w->magic == VERBS_WORDS_MAGIC && w->body_max >= VERBS_MTU_MIN &&
+	       w->kind == (p->on.rc ? VERBS_KIND_PACKETS : VERBS_KIND_BULK);
+}
+
+/* The queue that a member of the group asks for. NULL: refused, and counted. Without the key nobody learns whether a
+ * queue has a name. */
+static struct verbs_queue *admit(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w)
+{
+	struct verbs_queue *q = named(p, w);
+	enum verbs_refusal why;
+	if (!is_sound(p, w))
+		why = VERBS_REFUSED_WORDS;
+	else if (!verbs_request_proven(p, w))
+		why = VERBS_REFUSED_PROOF;
+	else if (!q)
+		why = VERBS_REFUSED_NAME;
+	else if (!verbs_request_fresh(q, w))
+		why = VERBS_REFUSED_REPEATED;
+	else
+		return q;
+	verbs_refusal_count(p, why);
+	refuse(p, id, why == VERBS_REFUSED_WORDS || why == VERBS_REFUSED_NAME ? VERBS_NO_STRANGER : VERBS_NO_PROOF);
+	return NULL;
+}
+
 static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w, uint64_t now)
 {
 	uint64_t ignored = UINT64_MAX;
-	struct verbs_queue *q = w->magic == VERBS_WORDS_MAGIC && w->body_max >= VERBS_MTU_MIN ? named(p, w) : NULL;
 	id->context = NULL;
-	if (!q) {
-		refuse(p, id, VERBS_NO_STRANGER);
+	struct verbs_queue *q = admit(p, id, w);
+	if (!q)
 		return;
-	}
 	struct verbs_remote *r = verbs_remote_find(q, w->from_qpn, w->from_qkey);
 	if (r && r->making && ours_is_first(q, w)) {
 		refuse(p, id, VERBS_NO_CROSSED);
@@ -151,6 +178,7 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 	id->context = c;
 	c->state = CONN_ACCEPTING;
 	c->job = JOB_ACCEPT;
+	verbs_accept_make(c, w);
 	if (verbs_pool_give(&p->rc->porter, c)) {
 		c->job = JOB_NONE;
 		verbs_conn_end(c, 0, now);
@@ -169,6 +197,7 @@ static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_ev
 	} else {
 		c->state = CONN_CONNECTING;
 		c->job = JOB_CONNECT;
+		verbs_request_make(c);
 		ok = verbs_pool_give(&p->rc->connectors, c) == 0;
 		if (!ok)
 			c->job = JOB_NONE;
@@ -182,8 +211,23 @@ struct heard {
 	struct rdma_cm_id *id;   /* of a request, which is ours; others may be gone by now */
 	struct verbs_conn *conn; /* NULL: of the listener */
 	struct verbs_words words;
+	struct verbs_accept accept;
 	uint8_t no;
 };
+
+/* The network has set it up. Who asked for it is told so by the accept, and checks that first. */
+static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct heard *h, uint64_t now)
+{
+	if (c->active && !c->answered && !verbs_accept_proven(c, &h->accept)) {
+		if (c->state == CONN_CONNECTING && !c->doomed)
+			verbs_refusal_count(p, VERBS_REFUSED_ACCEPT);
+		verbs_conn_end(c, 0, now);
+		return;
+	}
+	c->answered = true;
+	c->established |= h->type == RDMA_CM_EVENT_ESTABLISHED;
+	verbs_conn_advance(c, now);
+}
 
 static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now)
 {
@@ -202,16 +246,15 @@ static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now
 		return;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (!c)
-			return;
-		c->answered = true;
-		c->established |= h->type == RDMA_CM_EVENT_ESTABLISHED;
-		verbs_conn_advance(c, now);
+		if (c)
+			take_up(p, c, h, now);
 		return;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
+		if (c && c->active && h->no == VERBS_NO_PROOF)
+			verbs_refused_there(p);
 		if (c)
 			verbs_conn_end(c, (enum verbs_no)h->no, now);
 	}
@@ -223,8 +266,11 @@ static struct heard hear(const struct rdma_cm_event *event)
 	struct heard h = {.type = event->event, .id = event->id, .conn = event->id->context};
 	const struct rdma_conn_param *said = &event->param.conn;
 	bool request = h.type == RDMA_CM_EVENT_CONNECT_REQUEST;
+	bool accept = h.type == RDMA_CM_EVENT_CONNECT_RESPONSE || h.type == RDMA_CM_EVENT_ESTABLISHED;
 	if (request && said->private_data && said->private_data_len >= sizeof h.words)
 		memcpy(&h.words, said->private_data, sizeof h.words);
+	if (accept && said->private_data && said->private_data_len >= sizeof h.accept)
+		memcpy(&h.accept, said->private_data, sizeof h.accept);
 	if (h.type == RDMA_CM_EVENT_REJECTED && said->private_data && said->private_data_len > 0)
 		h.no = *(const uint8_t *)said->private_data;
 	return h;

@@ -258,6 +258,7 @@ struct verbs_port {
 	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes); /* struct nic_config's */
 	uintptr_t memory;                                                             /* likewise */
 	uint64_t memory_bytes;                                                        /* likewise */
+	const struct group_key *key;                                                  /* likewise */
 	_Atomic bool is_gone;  /* the device was let go of; release: all of it */
 	_Atomic uint32_t down; /* enum verbs_down; the control core's, read by anyone */
 	unsigned queues_n;

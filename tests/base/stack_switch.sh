@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Switching stacks: stack_flows.c by each compiler, without and with optimisation, by machine code and by ucontext, for
 # this machine and, emulated, for arm64; there the fibers of whole agents too.
-# usage: stack_switch.sh SOURCE-DIRECTORY
+# usage: stack_switch.sh SOURCE-DIRECTORY CACHE-DIRECTORY
 set -u
 . "$(dirname "$0")/../e2e/cases.sh"
 top=$1
+cache=$2
 
 # flows NAME LAUNCHER COMPILER FLAGS...
 flows() {
@@ -46,10 +47,11 @@ if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
 	guard_s=200
 	# The whole engine, whose fibers go on on other threads: nothing thread-local may be kept across a wait.
-	bounded "$cross" -O2 -static -std=c11 -D_GNU_SOURCE -fno-strict-aliasing -pthread -I"$top/engine" -I"$top" \
-		-I"$top/include" "$top"/engine/[a-ik-z]*/*.c "$top"/nic/*.c \
+	sodium=$(sh "$(dirname "$0")/arm64_sodium.sh" "$cache" 2>"$dir/err") || rc=$?
+	[ "$rc" -ne 0 ] || bounded "$cross" -O2 -static -std=c11 -D_GNU_SOURCE -fno-strict-aliasing -pthread -I"$top/engine" -I"$top" \
+		-I"$top/include" -idirafter "$sodium/usr/include" "$top"/engine/[a-ik-z]*/*.c "$top"/nic/*.c \
 		"$top"/nic/shm/*.c "$top"/nic/udp/*.c "$top"/nic/lossy/*.c \
-		"$top/tests/e2e/api_fiber_threads.c" -o "$dir/agents" -lm
+		"$top/tests/e2e/api_fiber_threads.c" -o "$dir/agents" "$sodium/usr/lib/aarch64-linux-gnu/libsodium.a" -lm
 	[ "$rc" -ne 0 ] || FAR_NIC=shm FAR_RUNTIME_DIR="$dir" bounded qemu-aarch64 "$dir/agents"
 	test "$rc" -eq 0
 	ok "fibers of two agents on arm64" $?

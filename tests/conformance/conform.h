@@ -134,6 +134,8 @@ void conform_until(const char *here, bool (*condition)(void *user), void *user);
 /** Until nothing of any reference is left here. */
 void conform_flushed(const char *here);
 
+/** In a process that the worker has forked before it joined: goes on as the worker of this rank. */
+void conform_become(int rank);
 /** Joins and leaves as CONFORM does. */
 void conform_join(const char *here);
 void conform_leave(const char *here);

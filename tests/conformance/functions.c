@@ -145,6 +145,13 @@ struct far_future *functions_wait_for_value(void)
 	return made;
 }
 
+/* The worker that runs it. */
+HANDLER(where)
+{
+	struct far_val v = far_int(functions_rank(req));
+	return far_return(req, &v);
+}
+
 /* The caller's rank, which it says as well, is what the worker's body waits for. */
 HANDLER(set_value)
 {
@@ -161,6 +168,11 @@ HANDLER(count)
 {
 	struct far_val v = far_int(atomic_fetch_add(&counted, args[0].u.i) + args[0].u.i);
 	return far_return(req, &v);
+}
+
+void functions_count(void)
+{
+	atomic_fetch_add(&counted, 1);
 }
 
 int64_t functions_counted(void)
@@ -238,6 +250,7 @@ const struct far_function conform_functions[] = {
 	{"c::raise_fiber(str why) -> int", FAR_KIND_FIBER, raise_error, NULL},
 	{"c::raise_blocking(str why) -> int", FAR_KIND_BLOCKING, raise_error, NULL},
 	{"c::slow_add(Any a, Any b, int ms=40) -> Any", FAR_KIND_FIBER, slow_add, NULL},
+	{"c::where() -> int", FAR_KIND_INLINE, where, NULL},
 	{"c::set_value(int rank) -> none", FAR_KIND_INLINE, set_value, NULL},
 	{"c::count(int by) -> int", FAR_KIND_INLINE, count, NULL},
 	{"c::Box_new(int a) -> c::Box", FAR_KIND_INLINE, box_make, NULL},
@@ -264,7 +277,7 @@ const struct far_function conform_functions[] = {
 	{"c::confirmed(rref r) -> bool", FAR_KIND_INLINE, confirmed, NULL},
 	{"c::is_owner(rref r) -> bool", FAR_KIND_INLINE, is_owner, NULL},
 	{"c::nested_remote(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, nested_remote, NULL},
-	{"c::nested_rref(str to, Any a, Any b) -> List", FAR_KIND_FIBER, nested_rref, NULL},
+	{"c::nested_rref(str to, Any x, Any a, Any b) -> List", FAR_KIND_FIBER, nested_rref, NULL},
 	{"c::remote_there(str to, Any a, Any b) -> rref", FAR_KIND_FIBER, remote_there, NULL},
 	{"c::forward_chain(int to, rref r, int ttl) -> Any", FAR_KIND_FIBER, forward_chain, NULL},
 	{"c::local_rrefs(int n) -> List", FAR_KIND_FIBER, local_rrefs, NULL},
@@ -275,9 +288,10 @@ const struct far_function conform_functions[] = {
 	{"c::async_add(str to, Any a, Any b) -> Any", FAR_KIND_INLINE, async_add, NULL},
 	{"c::async_add_ctor(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_ctor, NULL},
 	{"c::async_add_chained(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_chained, NULL},
-	{"c::async_class_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_chained,
+	{"c::async_static_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_static_add, NULL},
+	{"c::async_class_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_class_add,
 	 (void *)(uintptr_t)&box_class},
-	{"c::async_add_nested(str to, Any a, Any b, Any c) -> Any", FAR_KIND_FIBER, async_add_nested, NULL},
+	{"c::async_add_nested(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_nested, NULL},
 	{"c::async_add_multi_chained(str to, int x, int num, int step) -> int", FAR_KIND_INLINE, async_multi_chained,
 	 NULL},
 	{"c::async_add_multi_fanout(str to, int x, int num, int step) -> List", FAR_KIND_INLINE, async_multi_fanout,
@@ -289,11 +303,7 @@ const struct far_function conform_functions[] = {
 	/* workloads: functions_work.c */
 	{"c::ps_push(Any gradient, int trainers) -> Any", FAR_KIND_BLOCKING, ps_push, NULL},
 	{"c::ps_train(str kind, int rounds) -> int", FAR_KIND_BLOCKING, ps_train, NULL},
-	{"c::rl_select_action(int observer, Tensor state) -> int", FAR_KIND_INLINE, rl_select_action, NULL},
-	{"c::rl_report_reward(int observer, int reward) -> none", FAR_KIND_INLINE, rl_report_reward, NULL},
-	{"c::rl_run_episode(rref agent, int steps) -> int", FAR_KIND_FIBER, rl_run_episode, NULL},
 	{"c::assorted(int i, str s, float f, int i_kw=2, str s_kw=\"str_kwarg\", float f_kw=0.5) -> List",
 	 FAR_KIND_INLINE, assorted, NULL},
-	{"c::batched(int k) -> int", FAR_KIND_INLINE, batched, NULL},
 };
 const size_t conform_functions_n = sizeof conform_functions / sizeof conform_functions[0];

@@ -15,9 +15,9 @@ far_fn nested_within, to_here_within, nested_rpc, nested_raise, nested_nothing, 
 far_fn rref_sum, to_here, local, confirmed, is_owner, nested_remote, nested_rref, remote_there, forward_chain,
 	local_rrefs, fetch_all, keep_global, clear_global;
 far_fn async_add, async_add_ctor, async_add_chained, async_add_nested, async_multi_chained, async_multi_fanout,
-	async_raise, async_raise_later, async_no_answer, async_other_type, batched;
-far_fn ps_push, ps_train, rl_select_action, rl_report_reward, rl_run_episode, assorted;
-far_fn add, my_function, sum_nested, no_result, raise_error, slow_add, set_value, count, box_make, box_add,
+	async_raise, async_raise_later, async_no_answer, async_other_type, async_static_add, async_class_add;
+far_fn ps_push, ps_train, assorted;
+far_fn add, my_function, sum_nested, no_result, raise_error, slow_add, set_value, where, count, box_make, box_add,
 	box_class_add;
 
 /** a + b, for ints, f32 tensors and sparse matrices of the same places. To be finished. */
@@ -30,12 +30,9 @@ enum far_status answer_sum(struct far_req *req, const struct far_val *a, const s
 
 /** What c::set_value was given, as a future; NULL: no memory. */
 struct far_future *functions_wait_for_value(void);
-/** The sum of what c::count was given here. */
+/** The sum of what c::count was given here, and layers of c::multi_layer that ran here. */
 int64_t functions_counted(void);
-
-/** What an agent was asked, and told, here. */
-int64_t functions_steps(void);
-int64_t functions_reward(void);
+void functions_count(void);
 
 /** What travels as c::Box. */
 struct box {

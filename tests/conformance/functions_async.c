@@ -2,7 +2,6 @@
 /** Handlers that answer after they have returned: when another call ends, from its callback. */
 #include "functions.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 static void answer_failed(struct far_deferred *d, enum far_status status, const struct far_err *e)
@@ -90,22 +89,28 @@ static enum far_status add_more(struct far_future *parent, struct far_val *out, 
 	return status;
 }
 
-/* then(): a + b by another worker, then c here. */
-HANDLER(async_add_chained)
+/* then(): what `fn` of another worker makes of `call`, and the addend here. */
+static enum far_status add_after(struct far_req *req, const char *to, const char *fn, const struct far_val *call,
+				 size_t n, const struct far_val *addend)
 {
 	struct far_future *f = NULL, *child = NULL;
 	struct far_err e;
-	struct addend *c = addend_new(&args[3]);
+	struct addend *c = addend_new(addend);
 	if (!c)
 		return far_fail(req, FAR_RESOURCE, 0, "no memory");
-	enum far_status status =
-		far_rpc_async(far_req_agent(req), args[0].u.s.data, "c::add", FAR_ARGS(args[1], args[2]), NULL, &f, &e);
+	enum far_status status = far_rpc_async(far_req_agent(req), to, fn, call, n, NULL, &f, &e);
 	if (!status)
 		status = far_future_then(f, add_more, c, &child, &e);
 	if (status)
 		addend_free(c);
 	far_future_free(f);
 	return answer_by(req, child, status, &e);
+}
+
+/* a + b by another worker, then c here. */
+HANDLER(async_add_chained)
+{
+	return add_after(req, args[0].u.s.data, "c::add", FAR_ARGS(args[1], args[2]), &args[3]);
 }
 
 static void complete_made(struct far_future *f, void *user)
@@ -144,19 +149,25 @@ HANDLER(async_add_ctor)
 	return answer_by(req, made, status, &e);
 }
 
-/* An asynchronous function of another worker's, and this worker's call of it. */
+/* An asynchronous function of another worker's, which calls that worker; then c here. It cannot wait for it: the kind
+ * is inline. */
 HANDLER(async_add_nested)
 {
-	struct far_val ab;
-	struct far_err e;
-	const char *me = conform_name(functions_rank(req));
-	enum far_status status = far_rpc_sync(far_req_agent(req), args[0].u.s.data, "c::async_add",
-					      FAR_ARGS(me, args[1], args[2]), NULL, &ab, &e);
-	if (status)
-		return fail_with(req, status, &e);
-	status = answer_sum(req, &ab, &args[3]);
-	far_val_fini(&ab);
-	return status;
+	return add_after(req, args[0].u.s.data, "c::async_add", FAR_ARGS(args[0], args[1], args[2]), &args[3]);
+}
+
+/* Methods without an object: one that has no state, and one whose state is the class's. */
+HANDLER(async_static_add)
+{
+	return user ? far_fail(req, FAR_REMOTE, 0, "a static method has no state")
+		    : async_add_chained(req, args, n, NULL);
+}
+
+HANDLER(async_class_add)
+{
+	const int64_t *class = user;
+	return class && *class == 1000 ? async_add_ctor(req, args, n, NULL)
+				       : far_fail(req, FAR_REMOTE, 0, "a method of the class needs the class");
 }
 
 /* ---- many ---- */
@@ -272,35 +283,5 @@ HANDLER(async_other_type)
 	if (far_defer(req, &d))
 		return FAR_RESOURCE;
 	far_deferred_drop(d);
-	return FAR_OK;
-}
-
-/* ---- k requests that are answered at once ---- */
-
-static struct {
-	pthread_mutex_t lock;
-	struct far_deferred *open[WORLD * 4];
-	int64_t n;
-} batch = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* When the k-th has come all get k. */
-HANDLER(batched)
-{
-	struct far_deferred *d, *ready[WORLD * 4];
-	int64_t k = args[0].u.i, got = 0;
-	if (k > WORLD * 4 || far_defer(req, &d))
-		return FAR_RESOURCE;
-	pthread_mutex_lock(&batch.lock);
-	batch.open[batch.n++] = d;
-	if (batch.n == k) {
-		got = batch.n;
-		batch.n = 0;
-		for (int64_t i = 0; i < got; i++)
-			ready[i] = batch.open[i];
-	}
-	pthread_mutex_unlock(&batch.lock);
-	struct far_val v = far_int(got);
-	for (int64_t i = 0; i < got; i++)
-		far_deferred_return(ready[i], &v);
 	return FAR_OK;
 }

@@ -39,16 +39,11 @@ HANDLER(multi_layer)
 {
 	struct far_future *f;
 	struct far_err e;
-	struct far_val one = far_int(1);
 	int32_t to = (int32_t)args[0].u.i;
-	enum far_status status = far_rpc_async_to(far_req_agent(req), (struct far_to){functions_rank(req), -1},
-						  "c::count", FAR_ARGS(one), NULL, &f, &e);
-	if (status)
-		return fail_with(req, status, &e);
-	far_future_free(f);
+	functions_count();
 	if (args[1].u.i > 0) {
-		status = far_rpc_async_to(far_req_agent(req), (struct far_to){to, -1}, "c::multi_layer",
-					  FAR_ARGS((to + 1) % WORLD, args[1].u.i - 1), NULL, &f, &e);
+		enum far_status status = far_rpc_async_to(far_req_agent(req), (struct far_to){to, -1}, "c::multi_layer",
+							  FAR_ARGS((to + 1) % WORLD, args[1].u.i - 1), NULL, &f, &e);
 		if (status)
 			return fail_with(req, status, &e);
 		far_future_free(f);

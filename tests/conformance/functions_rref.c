@@ -59,15 +59,15 @@ HANDLER(nested_remote)
 	return status ? fail_with(req, status, &e) : answer_with(req, &v);
 }
 
-/* Two references to values of a third: a + b, and a + b once more. */
+/* Two references to values of a third: x + a, and x + b. */
 HANDLER(nested_rref)
 {
 	struct far_rref *r[2] = {NULL, NULL};
 	struct far_err e;
 	enum far_status status = FAR_OK;
 	for (int i = 0; i < 2 && !status; i++)
-		status = far_remote(far_req_agent(req), args[0].u.s.data, "c::add", FAR_ARGS(args[1], args[2]), NULL,
-				    &r[i], &e);
+		status = far_remote(far_req_agent(req), args[0].u.s.data, "c::add", FAR_ARGS(args[1], args[2 + i]),
+				    NULL, &r[i], &e);
 	if (status) {
 		far_rref_free(r[0]);
 		return fail_with(req, status, &e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The workloads' functions: a parameter server that answers when all have come, and an agent with its observers. */
+/** The workloads' functions: a parameter server that answers when all have come. */
 #include "functions.h"
 
 #include <pthread.h>
@@ -69,63 +69,6 @@ HANDLER(ps_train)
 	}
 	struct far_val v = far_int(rounds);
 	return far_return(req, &v);
-}
-
-/* ---- an agent that observers ask what to do ---- */
-
-static _Atomic int64_t steps_seen, reward_seen;
-
-HANDLER(rl_select_action)
-{
-	const struct far_tensor *state = &args[1].u.t;
-	int64_t best = 0;
-	for (uint64_t i = 1; i < far_tensor_count(state); i++)
-		if (((const float *)state->data)[i] > ((const float *)state->data)[best])
-			best = (int64_t)i;
-	atomic_fetch_add(&steps_seen, 1);
-	struct far_val v = far_int(best);
-	return far_return(req, &v);
-}
-
-HANDLER(rl_report_reward)
-{
-	atomic_fetch_add(&reward_seen, args[1].u.i);
-	return far_return(req, NULL);
-}
-
-/* An observer's episode: its states are such that the right action is the step's number modulo 4. */
-HANDLER(rl_run_episode)
-{
-	struct far_agent *a = far_req_agent(req);
-	struct far_err e;
-	const char *owner = far_rref_owner_name(args[0].u.rref);
-	int64_t me = functions_rank(req), right = 0;
-	for (int64_t step = 0; step < args[1].u.i; step++) {
-		float state[4] = {0};
-		struct far_tensor t = far_tensor_1d(FAR_F32, state, 4);
-		struct far_val action;
-		state[(step + me) % 4] = 1;
-		enum far_status status =
-			far_rpc_sync(a, owner, "c::rl_select_action", FAR_ARGS(me, &t), NULL, &action, &e);
-		if (status)
-			return fail_with(req, status, &e);
-		right += action.u.i == (step + me) % 4;
-	}
-	enum far_status status = far_rpc_sync(a, owner, "c::rl_report_reward", FAR_ARGS(me, right), NULL, NULL, &e);
-	if (status)
-		return fail_with(req, status, &e);
-	struct far_val v = far_int(right);
-	return far_return(req, &v);
-}
-
-int64_t functions_steps(void)
-{
-	return atomic_load(&steps_seen);
-}
-
-int64_t functions_reward(void)
-{
-	return atomic_load(&reward_seen);
 }
 
 /* ---- arguments with defaults ---- */

@@ -51,6 +51,8 @@ CONFORM(F1, async_function_chained_remote)
 	three(REMOTE_CALL, "c::async_add_chained");
 }
 
+/* The function cannot wait: it answers when an asynchronous function of another worker has. Kills: a deferred request
+ * that is answered when its handler returns. */
 CONFORM(F1, async_function_nested)
 {
 	three(SYNC, "c::async_add_nested");
@@ -61,16 +63,18 @@ CONFORM(F1, async_function_nested_remote)
 	three(REMOTE_CALL, "c::async_add_nested");
 }
 
-/* A static method, and one of the class, are functions with a user pointer or without. */
+/* A static method is a function without a user pointer, one of the class has the class there. The first answers by a
+ * chained callback, the second completes a future of its own. Kills: handlers that are given the user pointer of the
+ * function registered before. */
 CONFORM(F1, async_static_method)
 {
-	simple(SYNC);
-	simple(ASYNC_CALL);
+	three(SYNC, "c::async_static_add");
+	three(ASYNC_CALL, "c::async_static_add");
 }
 
 CONFORM(F1, async_static_method_remote)
 {
-	simple(REMOTE_CALL);
+	three(REMOTE_CALL, "c::async_static_add");
 }
 
 CONFORM(F1, async_class_method)

@@ -126,11 +126,41 @@ static enum far_status calls_on(struct far_future *parent, struct far_val *out, 
 	return status;
 }
 
+/* Waits for a call that it starts. */
+static enum far_status waits_on(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
+{
+	struct far_future *f = NULL, *child = NULL;
+	enum far_status status = calls_on(parent, out, e, &f);
+	(void)user;
+	if (!status)
+		status = far_future_then(f, plus_one, NULL, &child, e);
+	if (!status)
+		status = far_future_wait(child, 0, out, e);
+	far_future_free(child);
+	far_future_free(f);
+	return status;
+}
+
+/* An exception: what the reference does, a wait in a callback of a pending call, is refused here. Where the callback
+ * runs on the application's thread, the future being complete or made by it, it waits, to the reference's result.
+ * Kills: far_future_wait() that does not look whether it is in a callback of the shard (it hangs). */
 CONFORM(E1, callback_with_ret)
 {
-	struct far_future *inner = NULL, *f = twos(), *child = THEN(f, calls_on, &inner);
-	IS_NONE(TAKE(child));
-	IS_FULL(TAKE(inner), 2, 2, 3);
+	struct far_future *f = twos(),
+			  *late = ASYNC(peer(1), "c::slow_add", FAR_ARGS(full(2, 2, 1), full(2, 2, 1), 60));
+	struct far_future *refused = THEN(late, waits_on, NULL);
+	struct far_val v = WAIT(f);
+	IS_FULL(TAKE(THEN(f, waits_on, NULL)), 2, 2, 4);
+	struct far_future *mine, *child;
+	OK(far_future_create(&mine, &err));
+	child = THEN(mine, waits_on, NULL);
+	OK(far_future_set_value(mine, &v, &err));
+	IS_FULL(TAKE(child), 2, 2, 4);
+	TAKE_FAILS(FAR_WOULD_DEADLOCK, refused);
+	SAYS("callback");
+	IS_FULL(TAKE(late), 2, 2, 2);
+	far_val_fini(&v);
+	far_future_free(mine);
 	far_future_free(f);
 }
 
@@ -211,7 +241,8 @@ CONFORM(E1, mark_future_twice)
 	IS_INT(TAKE(mine), 1);
 }
 
-/* No type of value is a future; what claims to be of a type that there is not is refused, and nothing sent. */
+/* An exception: no type of value is a future, so the compiler refuses what the reference refuses. What claims to be of
+ * a type that there is not is refused, and nothing sent. Kills: far::identity taking a value of any type number. */
 CONFORM(E1, pickle_future)
 {
 	struct far_val v = far_none();
@@ -268,7 +299,7 @@ CONFORM(E1, future_nested_callback)
 	far_future_free(f);
 }
 
-/* ---- functions that return one ---- */
+/* ---- functions that return one: exceptions, as pickle_future ---- */
 
 CONFORM(E1, return_future)
 {

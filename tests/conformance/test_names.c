@@ -25,6 +25,9 @@ CONFORM(A1, get_worker_infos)
 	}
 }
 
+/* By rank, in each way of calling, to the worker that has it. The reference refuses ranks that are no integers, too,
+ * which a compiler does here. Kills: calls, or only those of far_remote_to(), that go to the rank after the one named;
+ * a rank that is taken modulo the world. */
 CONFORM(A1, send_to_rank)
 {
 	static const int unknown[] = {-1, WORLD, WORLD + 1, 99999};
@@ -38,6 +41,14 @@ CONFORM(A1, send_to_rank)
 	IS_FULL(TAKE(f), 2, 2, 2);
 	OK(far_remote_to(agent, to, "far::add", FAR_ARGS(ones, 1), NULL, &r, &err));
 	IS_FULL(FETCH_LAST(r), 2, 2, 2);
+	for (to.worker = 0; to.worker < WORLD; to.worker++) {
+		OK(far_rpc_sync_to(agent, to, "c::where", FAR_NOARGS, NULL, &v, &err));
+		IS_INT(v, to.worker);
+		OK(far_rpc_async_to(agent, to, "c::where", FAR_NOARGS, NULL, &f, &err));
+		IS_INT(TAKE(f), to.worker);
+		OK(far_remote_to(agent, to, "c::where", FAR_NOARGS, NULL, &r, &err));
+		IS_INT(FETCH_LAST(r), to.worker);
+	}
 	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
 		to.worker = unknown[i];
 		FAILS(FAR_UNKNOWN_WORKER, far_rpc_sync_to(agent, to, "far::add", FAR_ARGS(ones, 1), NULL, &v, &err));
@@ -61,23 +72,27 @@ CONFORM(A1, worker_info_pickle)
 	far_val_fini(&v);
 }
 
+/* The callee says who it is. Kills: calls that go to the rank after the one named. */
 CONFORM(A1, int_callee)
 {
 	struct far_val v;
-	OK(far_rpc_sync_to(agent, (struct far_to){peer_rank(1), -1}, "far::add", FAR_ARGS(full(2, 2, 1), 1), NULL, &v,
-			   &err));
-	IS_FULL(v, 2, 2, 2);
+	OK(far_rpc_sync_to(agent, (struct far_to){peer_rank(1), -1}, "c::where", FAR_NOARGS, NULL, &v, &err));
+	IS_INT(v, peer_rank(1));
 }
 
+/* By what a look-up of the name has found. Kills: far_worker_by_name() telling the rank of another worker. */
 CONFORM(A1, add_with_id)
 {
 	struct far_worker_info info;
 	struct far_val v;
-	double n = rank + 1;
+	size_t n = (size_t)rank + 1;
 	OK(far_worker_by_name(agent, peer(1), &info, &err));
-	OK(far_rpc_sync_to(agent, (struct far_to){info.rank, 0}, "far::add", FAR_ARGS(full(2, 2, n), full(2, 2, n)),
+	HOLDS(info.rank == peer_rank(1) && strcmp(info.name, peer(1)) == 0);
+	OK(far_rpc_sync_to(agent, (struct far_to){info.rank, 0}, "far::add", FAR_ARGS(full(n, n, 1), full(n, n, 1)),
 			   NULL, &v, &err));
-	IS_FULL(v, 2, 2, 2 * n);
+	IS_FULL(v, n, n, 2);
+	OK(far_rpc_sync_to(agent, (struct far_to){info.rank, 0}, "c::where", FAR_NOARGS, NULL, &v, &err));
+	IS_INT(v, peer_rank(1));
 }
 
 /* The callee is told who calls. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Every element of the sum, by one call for each server. */
 static void servers(int n, bool sync)
@@ -78,27 +80,54 @@ CONFORM(Paddle, get_current_worker_info)
 	HOLDS(strcmp(info.name, conform_name(rank)) == 0 && info.rank == rank && info.alive);
 }
 
-/* As any launcher starts workers: all that they know is in the environment. */
-static void launched(int world)
+/* ---- launchers: one for each node, which starts its ranks and waits for them ---- */
+
+/* All that a rank knows is in the environment. */
+static _Noreturn void launched(int r, int world)
 {
-	char text[16];
-	if (rank >= world)
-		return;
-	snprintf(text, sizeof text, "%d", world);
-	setenv("WORLD_SIZE", text, 1);
+	conform_become(r);
 	OK(far_init_rpc(conform_name(rank), FAR_RANK_ENV, FAR_WORLD_ENV, &conform_opts, &agent, &err));
 	HOLDS(far_world_size(agent) == world);
-	IS_FULL(CALL(conform_name((rank + 1) % world), "far::add", FAR_ARGS(full(10, 10, 1), full(10, 10, rank))), 10,
-		10, 1 + rank);
+	for (int other = 0; other < world; other++) {
+		IS_INT(CALL(conform_name(other), "c::where", FAR_NOARGS), other);
+		IS_FULL(CALL(conform_name(other), "far::add", FAR_ARGS(full(10, 10, 1), full(10, 10, rank))), 10, 10,
+			1 + rank);
+	}
 	OK(far_shutdown(agent, 0, &err));
+	fflush(NULL);
+	_exit(0);
+}
+
+/* Worker `rank` is the launcher of node `rank`, while there are so many. Kills: far_init_rpc() that takes the rank of
+ * its arguments only, or WORLD_SIZE for 2. */
+static void launch(int nodes, int per_node)
+{
+	pid_t ranks[WORLD];
+	char text[16];
+	if (rank % per_node || rank / per_node >= nodes) /* of a group that is divided, each node is on one machine */
+		return;
+	snprintf(text, sizeof text, "%d", nodes * per_node);
+	setenv("WORLD_SIZE", text, 1);
+	fflush(NULL);
+	for (int i = 0; i < per_node; i++) {
+		ranks[i] = fork();
+		HOLDS(ranks[i] >= 0);
+		if (ranks[i] == 0)
+			launched(rank + i, nodes * per_node);
+	}
+	for (int i = 0; i < per_node; i++) {
+		int status;
+		HOLDS(waitpid(ranks[i], &status, 0) == ranks[i]);
+		HOLDS(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
 }
 
 CONFORM_BARE(Paddle, launcher_2x1)
 {
-	launched(2);
+	launch(2, 1);
 }
 
 CONFORM_BARE(Paddle, launcher_2x2)
 {
-	launched(4);
+	launch(2, 2);
 }

@@ -137,7 +137,7 @@ CONFORM(X5, nested_remote_sparse)
 	nested_remote_of(&sparse);
 }
 
-/* The value that a reference leads to has references. */
+/* The value that a reference leads to has two references, to values that differ. */
 static void are_nested(const struct operands *o, struct far_rref *outer, double x)
 {
 	struct far_val v = FETCH_LAST(outer);
@@ -145,18 +145,19 @@ static void are_nested(const struct operands *o, struct far_rref *outer, double 
 	for (size_t i = 0; i < 2; i++) {
 		struct far_rref *r = far_list_get(&v, i)->u.rref;
 		HOLDS(far_rref_owner(r).worker == peer_rank(2));
-		o->is(HERE, FETCH(r), x);
+		o->is(HERE, FETCH(r), x + 1 + (double)i);
 	}
 	far_val_fini(&v);
 }
 
+/* All of them under way at once. Kills: references of a list that all lead to the first one's value. */
 static void nested_rrefs(const struct operands *o, int n)
 {
 	struct far_rref *r[MANY];
 	for (int i = 0; i < n; i++)
-		r[i] = REMOTE(peer(1), "c::nested_rref", FAR_ARGS(peer(2), o->make(i), o->make(1)));
+		r[i] = REMOTE(peer(1), "c::nested_rref", FAR_ARGS(peer(2), o->make(1 + i), o->make(1), o->make(2)));
 	for (int i = 0; i < n; i++)
-		are_nested(o, r[i], i + 1);
+		are_nested(o, r[i], 1 + i);
 }
 
 CONFORM(I2, nested_rref)
@@ -164,6 +165,7 @@ CONFORM(I2, nested_rref)
 	nested_rrefs(&dense, 1);
 }
 
+/* A sparse matrix and itself, and twice itself. */
 CONFORM(X5, nested_rref_sparse)
 {
 	nested_rrefs(&sparse, 1);

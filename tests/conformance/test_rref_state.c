@@ -101,29 +101,35 @@ CONFORM(I4, user_rrefs_confirmed_remote)
 
 /* ---- I5 ---- */
 
-/* Held by its maker and by a third when the group ends: named, with whoever holds it. */
+/* Held by its maker and by a third when the group ends: named, with whoever holds it, and the end fails. Kills: FAIL
+ * that only tells; a leak report that names values without their holders. */
 CONFORM_BARE(I5, rref_leak)
 {
 	conform_may_leak();
+	conform_opts.leaks = FAR_LEAKS_FAIL;
 	conform_join(HERE);
 	char text[FAR_RREF_TEXT_MAX];
-	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(1, 2));
+	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(full(2, 2, 1), 1));
 	IS_NONE(CALL(peer(2), "c::keep_global", FAR_ARGS(r)));
 	far_rref_text(r, text, sizeof text);
 	OK(far_barrier(agent, NULL, 0, 0, &err));
-	conform_leave(HERE);
+	FAILS(FAR_LEAKED, far_shutdown(agent, 0, &err));
+	SAYS("RRef(");
 	HOLDS(conform_said("still hold") && conform_said(text) && conform_said(peer(1)));
 	far_rref_free(r);
 }
 
-/* What is held does not keep a worker from leaving, nor fail it. */
+/* Asked to ignore it, the end neither fails nor says anything. Kills: IGNORE taken for TELL, or for FAIL. */
 CONFORM_BARE(I5, ignore_rref_leak)
 {
 	conform_may_leak();
+	conform_opts.leaks = FAR_LEAKS_IGNORE;
 	conform_join(HERE);
-	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(1, 2));
+	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(full(2, 2, 1), 1));
 	IS_NONE(CALL(peer(2), "c::keep_global", FAR_ARGS(r)));
+	OK(far_barrier(agent, NULL, 0, 0, &err));
 	conform_leave(HERE);
+	HOLDS(!conform_said("still hold") && !conform_said("RRef("));
 	far_rref_free(r);
 }
 

@@ -22,25 +22,48 @@ static void type_is(const char *here, struct far_rref *r, bool blocking, const c
 static void types(const char *to, bool blocking)
 {
 	objects_register(HERE);
-	struct far_rref *r[] = {REMOTE(to, "c::Counter", FAR_ARGS(1)), REMOTE(to, "far::add", FAR_ARGS(1, 2)),
-				REMOTE(to, "far::identity", FAR_ARGS("text")), REMOTE(to, "c::Box_new", FAR_ARGS(4)),
+	struct far_rref *r[] = {REMOTE(to, "far::add", FAR_ARGS(full(1, 2, 1), 1)),
+				REMOTE(to, "c::Counter", FAR_ARGS(1)),
+				REMOTE(to, "far::add", FAR_ARGS(1, 2)),
+				REMOTE(to, "far::identity", FAR_ARGS("text")),
+				REMOTE(to, "c::Box_new", FAR_ARGS(4)),
 				REMOTE(to, "far::ones", FAR_ARGS(3))};
-	static const char *const want[] = {"c::Counter", "int", "string", "c::Box", "tensor"};
-	for (int i = 0; i < 5; i++) {
+	static const char *const want[] = {"tensor", "c::Counter", "int", "string", "c::Box", "tensor"};
+	for (int i = 0; i < 6; i++) {
 		type_is(HERE, r[i], blocking, want[i]);
 		type_is(HERE, r[i], blocking, want[i]); /* remembered */
 		far_rref_free(r[i]);
 	}
 }
 
+/* The first question is a request, none of the next ten is: it would fail. Kills: a type that is asked for each time.
+ */
+static void asked_once(bool blocking)
+{
+	const struct far_fault none_leaves = {.fail_sends = 1};
+	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(full(1, 2, 1), 1));
+	struct far_fault_counts counts;
+	OK(far_rref_wait(r, 0, &err));
+	type_is(HERE, r, blocking, "tensor");
+	OK(far_fault_set(agent, FAR_FAULT_FETCH, &none_leaves, &err));
+	for (int i = 0; i < 10; i++)
+		type_is(HERE, r, blocking, "tensor");
+	far_fault_counts_read(agent, &counts);
+	HOLDS(counts.failed[FAR_FAULT_FETCH] == 0);
+	OK(far_faults_clear(agent, &err));
+	far_rref_free(r);
+}
+
 CONFORM(I6, rref_type_blocking)
 {
 	types(peer(1), true);
+	asked_once(true);
 }
 
 CONFORM(I6, rref_type_non_blocking)
 {
 	types(peer(1), false);
+	asked_once(false);
 }
 
 CONFORM(I6, rref_type_owner_blocking)

@@ -68,21 +68,36 @@ CONFORM_BARE(X5, wait_all_workers_twice_sparse)
 	all_of(&sparse, 2);
 }
 
-/* One sends much to all and leaves at once; the others have nothing to do but to serve. */
+static bool third_leaves(void *user)
+{
+	(void)user;
+	return conform_published(2);
+}
+
+/* Worker 0 has work for worker 1, and then, when worker 2 has nothing more to do and is leaving, for that: it must
+ * still be there. Kills: a shutdown that does not wait for the others. */
 CONFORM_BARE(H1, graceful_shutdown_with_uneven_workload)
 {
-	enum { N = 40 };
+	enum { N = 30, EDGE = 100 };
 	struct far_future *f[N];
 	conform_join(HERE);
-	if (rank == 3)
+	if (rank == 0) {
+		struct far_val x = full(EDGE, EDGE, 1);
 		for (int i = 0; i < N; i++)
-			f[i] = ASYNC(peer(i % WORLD), i % 2 ? "c::heavy" : "c::add",
-				     i % 2 ? (const struct far_val[]){full(50, 50, 1)}
-					   : (const struct far_val[]){full(50, 50, 1), full(50, 50, i)},
-				     i % 2 ? 1 : 2);
+			f[i] = ASYNC("worker1", "c::heavy", FAR_ARGS(x));
+		for (int i = 0; i < N; i++)
+			IS_FULL(TAKE(f[i]), EDGE, EDGE, EDGE);
+		UNTIL(third_leaves, NULL);
+		for (int i = 0; i < N; i++) /* time enough to be gone, were it to go */
+			IS_INT(CALL("worker2", "c::slow_add", FAR_ARGS(i, 1, 10)), i + 1);
+		for (int i = 0; i < N; i++)
+			f[i] = ASYNC("worker2", "c::heavy", FAR_ARGS(x));
+		OK(far_future_wait_all(f, N, 0, &err));
+		for (int i = 0; i < N; i++)
+			IS_FULL(TAKE(f[i]), EDGE, EDGE, EDGE);
+	}
+	conform_publish(HERE, 1);
 	conform_leave(HERE);
-	for (int i = 0; i < N && rank == 3; i++)
-		IS_FULL(TAKE(f[i]), 50, 50, i % 2 ? 50 : i + 1);
 }
 
 CONFORM_BARE(H1, shutdown_followed_by_rpc)

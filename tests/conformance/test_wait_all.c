@@ -27,20 +27,25 @@ CONFORM(E2, wait_all)
 	is_over();
 }
 
+/* Both ways of calling in one scope, waited for within it; and one that is not, which the end waits for. Kills: a scope
+ * that gathers nothing; one that takes futures away from who waits for them. */
 CONFORM(E2, wait_all_multiple_call)
 {
 	enum { N = 20 };
-	struct far_future *f[N];
+	struct far_future *f[N], *slow;
 	begin();
 	for (int i = 0; i < N; i++) {
-		f[i] = ASYNC(peer(1), "far::add", FAR_ARGS(full(i, i, 1), 1));
-		IS_FULL(CALL(peer(1), "far::add", FAR_ARGS(full(2, 2, i), 1)), 2, 2, i + 1); /* not gathered */
+		size_t edge = (size_t)i;
+		f[i] = ASYNC(peer(1), "far::add", FAR_ARGS(full(edge, edge, 1), 1));
+		IS_FULL(CALL(peer(1), "far::add", FAR_ARGS(full(edge, edge, 1), 1)), edge, edge, 2);
+		IS_FULL(WAIT(f[i]), edge, edge, 2);
 	}
+	slow = ASYNC(peer(1), "c::slow_add", FAR_ARGS(1, 2, 60));
 	OK(far_scope_end(&scope, 0, &err));
-	for (int i = 0; i < N; i++) {
-		HOLDS(far_future_done(f[i]));
-		IS_FULL(TAKE(f[i]), i, i, 2);
-	}
+	HOLDS(far_future_done(slow));
+	IS_INT(TAKE(slow), 3);
+	for (int i = 0; i < N; i++)
+		IS_FULL(TAKE(f[i]), (size_t)i, (size_t)i, 2);
 	is_over();
 }
 

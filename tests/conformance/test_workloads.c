@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Small models of what people run: K0, O1. */
-#include "functions.h"
+#include "objects.h"
 
 /* Worker 0 serves; it asks the others to train, and they push to it. */
 static void parameter_server(const char *kind, int rounds)
@@ -24,38 +24,59 @@ CONFORM(X5, my_parameter_server_sparse)
 	parameter_server("sparse", 1);
 }
 
+/* Three trainers, each by a call of worker 0; each batch's gradients are answered, to all at once, with the model as
+ * the last of them made it. Kills: answers of one drain of which only the newest is sent. */
 CONFORM(K0, batch_updating_parameter_server)
 {
-	parameter_server("dense", 5);
-	if (rank == 0) {
-		struct far_future *f[4];
-		for (int i = 0; i < 4; i++)
-			f[i] = ASYNC(peer(0), "c::batched", FAR_ARGS(4));
-		for (int i = 0; i < 4; i++)
-			IS_INT(TAKE(f[i]), 4);
-	}
-}
-
-/* Worker 0 is the agent, the others its observers, told by a reference to it whom to ask. */
-CONFORM(K0, rl_rpc)
-{
-	enum { STEPS = 50, EPISODES = 2 };
 	struct far_future *f[WORLD];
+	struct far_rref *ps;
+	workloads_register(HERE);
 	if (rank != 0)
 		return;
-	struct far_rref *self = REMOTE(peer(0), "far::identity", FAR_ARGS("agent"));
-	for (int episode = 1; episode <= EPISODES; episode++) {
-		for (int r = 1; r < WORLD; r++)
-			f[r] = ASYNC(conform_name(r), "c::rl_run_episode", FAR_ARGS(self, STEPS));
-		for (int r = 1; r < WORLD; r++)
-			IS_INT(TAKE(f[r]), STEPS);
-		HOLDS(functions_steps() == (WORLD - 1) * STEPS * episode);
-		HOLDS(functions_reward() == (WORLD - 1) * STEPS * episode);
-	}
-	far_rref_free(self);
+	ps = REMOTE(peer(0), "c::BatchServer", FAR_ARGS(WORLD - 1));
+	for (int r = 1; r < WORLD; r++)
+		f[r] = ASYNC(conform_name(r), "c::batch_train", FAR_ARGS(ps));
+	OK(far_future_wait_all(f + 1, WORLD - 1, 0, &err));
+	for (int r = 1; r < WORLD; r++)
+		IS_INT(TAKE(f[r]), BATCHES + 1); /* the first model, and that after each batch */
+	far_rref_free(ps);
 }
 
-/* Remote sums of two, four times over, one on oneself, and their sum: repeated. The backward pass is not part of it. */
+/* Worker 0 is the agent, and has an observer object on each other one. Their methods and the agent's are called through
+ * references, until the running reward is what is wanted. Kills: a method call that passes on its first argument only.
+ */
+CONFORM(K0, rl_rpc)
+{
+	enum { STEPS = 5000 / (WORLD - 1), STEPS_DONE = 10, EPISODES_MAX = 100 };
+	struct far_rref *self, *observer[WORLD];
+	struct far_future *f[WORLD];
+	struct far_val v;
+	double running = 0;
+	int episode = 0;
+	workloads_register(HERE);
+	if (rank != 0)
+		return;
+	self = REMOTE(peer(0), "c::Agent", FAR_NOARGS);
+	for (int r = 1; r < WORLD; r++)
+		observer[r] = REMOTE(conform_name(r), "c::Observer", FAR_NOARGS);
+	while (running <= 475.0 && episode++ < EPISODES_MAX) {
+		for (int r = 1; r < WORLD; r++)
+			OK(far_rref_rpc_async(observer[r], "run_episode", FAR_ARGS(self, STEPS), NULL, &f[r], &err));
+		for (int r = 1; r < WORLD; r++)
+			IS_INT(TAKE(f[r]), STEPS_DONE * episode); /* the observer's own count */
+		OK(far_rref_rpc_sync(self, "finish_episode", FAR_NOARGS, NULL, &v, &err));
+		running = far_list_get(&v, 0)->u.f;
+		HOLDS(far_list_get(&v, 1)->u.i == (WORLD - 1) * STEPS_DONE * episode);
+		far_val_fini(&v);
+	}
+	HOLDS(running > 475.0);
+	far_rref_free(self);
+	for (int r = 1; r < WORLD; r++)
+		far_rref_free(observer[r]);
+}
+
+/* An exception: the backward pass is what the reference is about. The calls that it makes: remote sums, one on oneself,
+ * and their sum, repeated. */
 CONFORM(O1, TestE2ETensorPipe_TestTrainingLoop)
 {
 	enum { ROUNDS = 10, SUMS = 6 };

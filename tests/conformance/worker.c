@@ -6,10 +6,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -198,6 +200,8 @@ const char *conform_own_url(const char *here)
 	return url;
 }
 
+static int group; /* a number that all workers of the test have */
+
 /* One memif for each pair of workers, of which the one with the lower rank is the server. */
 static void memif_text(char *out, size_t cap)
 {
@@ -211,7 +215,7 @@ static void memif_text(char *out, size_t cap)
 		len += (size_t)snprintf(out + len, cap - len,
 					"%sdpdk:net_memif%d,role=%s,id=%d,socket=%s/%d.%d%d,socket-abstract=no",
 					len ? ";" : "", device++, rank == low ? "server" : "client", low * WORLD + high,
-					dir ? dir : "/tmp", (int)getppid(), low, high);
+					dir ? dir : "/tmp", group, low, high);
 	}
 }
 
@@ -257,10 +261,19 @@ static void set_number(const char *name, int value)
 	setenv(name, text, 1);
 }
 
+void conform_become(int r)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	rank = r;
+	set_number("RANK", r);
+	choose_nic();
+}
+
 _Noreturn void conform_worker(struct conform_shared *s, int r, int port, int listener, conform_body *body, int how)
 {
 	shared = s;
 	rank = r;
+	group = (int)getppid();
 	set_number("RANK", r);
 	set_number("WORLD_SIZE", WORLD);
 	set_number("MASTER_PORT", port);

@@ -107,6 +107,17 @@ static enum far_status under_way(struct far_req *req, const struct far_val *args
 	return far_return(req, &v);
 }
 
+/* Meanwhile the shard sends the cancels that handlers left to it, and they arrive. */
+static enum far_status there_and_back(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)args, (void)n, (void)user;
+	for (int i = 0; i < 100; i++)
+		CHECK(far_rpc_sync(far_req_agent(req), "worker0", "far::identity", FAR_ARGS(1), NULL, NULL, NULL) ==
+		      FAR_OK);
+	struct far_val v = far_int(0);
+	return far_return(req, &v);
+}
+
 static int64_t ask(const char *worker, const char *function, bool what)
 {
 	struct far_val out = {0};
@@ -190,6 +201,7 @@ static void waiting_handlers(void)
 		;
 	CHECK(ask("worker1", "test::parked", false) == 0);
 	/* Their own calls were cancelled with them. */
+	ask("worker1", "test::there_and_back", false);
 	CHECK(ask("worker0", "test::release_all", false) == 12);
 }
 
@@ -374,6 +386,7 @@ int main(void)
 		{"test::long_way(bytes b) -> bytes", FAR_KIND_INLINE, long_way, NULL},
 		{"test::long_answer() -> bytes", FAR_KIND_INLINE, long_answer, NULL},
 		{"test::under_way() -> int", FAR_KIND_INLINE, under_way, NULL},
+		{"test::there_and_back() -> int", FAR_KIND_FIBER, there_and_back, NULL},
 	};
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	int rank = check_rank();

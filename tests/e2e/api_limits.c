@@ -7,7 +7,17 @@
 #include <stdatomic.h>
 
 enum { ECHO = 1, NOTE };
-enum { CALLS = 8, PEER_CALLS = 6, RING = 4, WINDOW = 2, RECORDS = 5, THREADS = 2, QUEUED = 2, ROUNDS = 3 };
+enum {
+	CALLS = 8,
+	PEER_CALLS = 6,
+	PEER_WAITING = 5,
+	RING = 4,
+	WINDOW = 2,
+	RECORDS = 5,
+	THREADS = 2,
+	QUEUED = 2,
+	ROUNDS = 3
+};
 
 static struct far_agent *agent;
 static struct far_err err;
@@ -66,6 +76,7 @@ static void what_was_chosen(void)
 {
 	struct far_limits l;
 	far_limits_read(agent, &l);
+	CHECK(l.peer_waiting == PEER_WAITING);
 	CHECK(l.calls == CALLS && l.peer_calls == PEER_CALLS && l.submit_slots == RING && l.retry_window == WINDOW);
 	CHECK(l.deferred == RECORDS && l.mailbox_slots == 1 && l.blocking_threads == THREADS);
 	CHECK(l.blocking_queue == QUEUED && l.fibers == 1024);
@@ -77,13 +88,13 @@ static void peer_calls(void)
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t refused = counters().busy_refusals;
 		done_n = done_ok = 0;
-		for (unsigned i = 0; i < PEER_CALLS; i++)
+		for (unsigned i = 0; i < PEER_CALLS + PEER_WAITING; i++)
 			CHECK_STATUS(send_one(peer, &err), FAR_OK, &err);
-		expect_busy(send_one(peer, &err), &err, "opts.peer_calls is 6");
+		expect_busy(send_one(peer, &err), &err, "opts.peer_calls is 6, peer_waiting 5");
 		CHECK_TEXT(&err, "worker1");
 		CHECK(counters().busy_refusals == refused + 1);
-		CHECK(counters().calls_active == PEER_CALLS);
-		poll_until(PEER_CALLS);
+		CHECK(counters().calls_active == PEER_CALLS + PEER_WAITING);
+		poll_until(PEER_CALLS + PEER_WAITING);
 	}
 }
 
@@ -351,6 +362,7 @@ int main(void)
 				.mailbox_slots = 1,
 				.calls = CALLS,
 				.peer_calls = PEER_CALLS,
+				.peer_waiting = PEER_WAITING,
 				.retry_window = WINDOW,
 				.deferred = RECORDS,
 				.blocking_threads = THREADS,

@@ -125,7 +125,8 @@ static int cannot_join(int rank)
 	CHECK_STATUS(check_init(NULL, 0, 1, NULL, &a, &err), FAR_INVALID, &err);
 	CHECK_STATUS(check_init("worker0", 1, 1, NULL, &a, &err), FAR_INVALID, &err);
 	o = (struct far_opts){.key_file = "/nowhere"};
-	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_UNSUPPORTED, &err);
+	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_UNREACHABLE, &err);
+	CHECK_TEXT(&err, "/nowhere");
 	o = (struct far_opts){.nic = "carrier-pigeon"};
 	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "carrier-pigeon");

@@ -98,7 +98,44 @@ refuses "FAR_STORE_FD is no listener" 1 "FAR_STORE_FD is 99" \
 bounded "$farcall" run -n 2 -- "$refused" join
 [ $rc -eq 0 ]
 ok "(the same join, with nothing wrong)" $?
-refuses "group key" 1 "keys are not supported yet" "$farcall" run -n 2 -- "$refused" key
+refuses "group key: no file" 1 "the key file /nonexistent/farcall.key cannot be opened" "$farcall" run -n 2 -- "$refused" key
+"$farcall" key "$dir/key" >"$dir/id" || failed=$((failed + 1))
+"$farcall" key "$dir/other" >/dev/null || failed=$((failed + 1))
+cp "$dir/key" "$dir/open-key"
+chmod 640 "$dir/open-key"
+tr 0-9 x <"$dir/key" >"$dir/wrong-key"
+chmod 600 "$dir/wrong-key"
+refuses "group key: a file that is there is not replaced" 1 "a key in use is not replaced" "$farcall" key "$dir/key"
+refuses "group key: no file is named" 2 "the file is missing" "$farcall" key
+refuses "group key: open to others" 1 "run \`chmod 600\` on it" env FAR_KEY_FILE="$dir/open-key" "$farcall" run -n 2 -- "$refused" join
+refuses "group key: no digits" 1 "does not hold a key of 64 hexadecimal digits" env FAR_KEY_FILE="$dir/wrong-key" "$farcall" key --id "$dir/wrong-key"
+refuses "group key: in the environment, no digits" 1 "FAR_KEY is not a key" env FAR_KEY=1 "$farcall" run -n 2 -- "$refused" join
+refuses "group key: two" 1 "unset one of them" env FAR_KEY="$(cat "$dir/key")" FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
+if [ "$(id -u)" -eq 0 ]; then
+	cp "$dir/key" "$dir/foreign-key"
+	chmod 600 "$dir/foreign-key"
+	chown 65534 "$dir/foreign-key"
+	refuses "group key: another user's" 1 "belongs to user 65534" env FAR_KEY_FILE="$dir/foreign-key" "$farcall" run -n 2 -- "$refused" join
+else
+	skip "group key: another user's" root
+fi
+bounded env FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
+[ $rc -eq 0 ]
+ok "(the same join, with a key)" $?
+bounded env FAR_KEY_FILE="$dir/key" "$farcall" info --json
+[ $rc -eq 0 ] && has err "$dir/key, id $(cat "$dir/id")" && ! grep -qF "$(cat "$dir/key")" "$dir/out" "$dir/err"
+ok "farcall info tells the key's path and id, and not the key" $?
+# Two members with keys of their own: one hosts the store.
+env FAR_KEY_FILE="$dir/key" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" timeout -k 3 "$guard_s" "$refused" patient >"$dir/rank0" 2>&1 &
+rank0=$!
+refuses "group key: another than the store's" 1 "whose key is that of $dir/other (id $("$farcall" key --id "$dir/other"))" \
+	env FAR_KEY_FILE="$dir/other" RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+refuses "group key: none, and the store has one" 1 "was not found in" \
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" FAR_RUNTIME_DIR="$dir/none-here" "$refused" impatient
+env FAR_KEY_FILE="$dir/key" RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" timeout -k 3 "$guard_s" "$refused" patient >"$dir/rank1" 2>&1
+rc=$?
+[ $rc -eq 0 ] && wait $rank0
+ok "(and nothing is disturbed by those)" $?
 refuses "store beyond loopback" 1 "unless security=none is said" "$farcall" run -n 1 -- "$refused" any-address
 refuses "unknown security" 1 'it can be "none" or left out' "$farcall" run -n 2 -- "$refused" security
 refuses "unknown NIC" 1 'no NIC driver "carrier-pigeon"' "$farcall" run -n 2 -- "$refused" nic

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Limits of a real cgroup, of version 1 or 2: what the CPU quota does to polling, and the memory limit to messages.
-# usage: container_limits.sh FARCALL API_QUOTA
+# usage: container_limits.sh FARCALL API_QUOTA API_CONTAINER
 set -u
 farcall=$1
 api_quota=$2
+api_container=$3
 . "$(dirname "$0")/cases.sh"
 
 root=/sys/fs/cgroup
@@ -45,6 +46,11 @@ cpus() {
 }
 memory() {
 	if [ -f "$box/memory.max" ]; then echo "$1" >"$box/memory.max"; else echo "$1" >"$box/memory.limit_in_bytes"; fi
+}
+
+# Processes of the box that the kernel has killed for its memory.
+killed() {
+	sed -n 's/^oom_kill //p' "$box/memory.events" "$box/memory.oom_control" 2>/dev/null
 }
 
 # shellcheck disable=SC2016 # the inner shell's
@@ -105,6 +111,18 @@ if box memory && memory 268435456; then
 		"$box" "$api_quota" memory
 	[ $rc -eq 0 ]
 	ok "256 MiB: a message of 160 MiB is refused where it would be sent" $?
+	memory 100663296
+	[ ! -f "$box/memory.swap.max" ] || echo 0 >"$box/memory.swap.max"
+	inside "$farcall" info --json
+	[ $rc -eq 0 ] && json 'j["memory_max"] == 48 << 20'
+	ok "96 MiB: farcall info" $?
+	for nic in shm udp; do
+		# shellcheck disable=SC2016 # the inner shell's
+		bounded env FAR_NIC=$nic "$farcall" run -n 2 -- sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$box" \
+			"$api_container"
+		[ $rc -eq 0 ] && [ "$(killed)" = 0 ]
+		ok "96 MiB over $nic: what does not fit is an error with both numbers, and nobody is killed" $?
+	done
 else
 	skip "memory limits" "making a cgroup with a memory limit below $root"
 fi

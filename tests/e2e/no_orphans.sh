@@ -145,12 +145,12 @@ ok "members on their own: kill -9 of a worker ends the others" $?
 wait "$1"
 rc=$?
 cp "$dir/err0" "$dir/err"
-[ $rc -eq 1 ] && says 'lost "worker2" (rank 2)'
+[ $rc -eq 69 ] && says 'lost "worker2" (rank 2)'
 ok "members on their own: the server names who was lost" $?
 wait "$2"
 rc=$?
 cp "$dir/err1" "$dir/err"
-[ $rc -eq 1 ] && [ -s "$dir/err" ]
+[ $rc -eq 69 ] && says '"worker2" (rank 2)'
 ok "members on their own: the other worker fails with a reason" $?
 
 finish

@@ -81,14 +81,14 @@ bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --p
 ok "mix: text" $?
 
 bounded "$farcall" perf sim sessions --sessions 3000 --messages 200 --depth 4 --json
-[ $rc -eq 0 ] && json "j['sessions'] == 3000 and j['calls'] == 200 and j['bytes_target'] == 512 and
-	j['bytes_pass'] and j['bytes_each'] <= 512 and j['bytes_link_heap'] >= j['bytes_link_peer'] > 0 and
+[ $rc -eq 0 ] && json "j['sessions'] == 3000 and j['calls'] == 200 and j['bytes_target'] == 576 and
+	j['bytes_pass'] and j['bytes_each'] <= 576 and j['bytes_link_heap'] >= j['bytes_link_peer'] > 0 and
 	positive(j, 'sessions_max', 'bytes_session', 'bytes_resident', 'lines_each') and
 	[r['depth'] for r in j['rates']] == [1, 4] and
 	all(positive(r, 'few_ns', 'any_ns', 'ratio') and r['ratio_pass'] == (r['ratio'] >= 0.8) for r in j['rates'])"
 ok "sessions --json" $?
 bounded "$farcall" perf sim sessions --sessions 16 --messages 10
-[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 512 \(PASS\|MISS\)' &&
+[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 576 \(PASS\|MISS\)' &&
 	has out '16 at a time: .* x the rate  >= 0.8 \(PASS\|MISS\)'
 ok "sessions: text" $?
 

@@ -18,7 +18,9 @@ struct refused_case {
 };
 
 static const struct refused_case cases[] = {
-	{"key", NULL, {.key_file = "/etc/farcall.key"}, NULL, NULL},
+	{"key", NULL, {.key_file = "/nonexistent/farcall.key"}, NULL, NULL},
+	{"patient", NULL, {.init_timeout_ns = 30 * FAR_SEC}, NULL, NULL},
+	{"impatient", NULL, {.init_timeout_ns = FAR_SEC, .nic = "udp"}, NULL, NULL},
 	{"nic", NULL, {.nic = "carrier-pigeon"}, NULL, NULL},
 	{"security", NULL, {.security = "some"}, NULL, NULL},
 	{"shards", NULL, {.shards = 17}, NULL, NULL},
@@ -27,6 +29,8 @@ static const struct refused_case cases[] = {
 	{"same-name", "twin", {.nic = NULL}, NULL, NULL},
 	{"bad-name", "not a name", {.nic = NULL}, NULL, NULL},
 	{"join", NULL, {.nic = NULL}, NULL, NULL},
+	{"patient-join", NULL, {.init_timeout_ns = 60 * FAR_SEC}, NULL, NULL},
+	{"open-join", NULL, {.init_timeout_ns = 60 * FAR_SEC, .security = "none"}, NULL, NULL},
 	{"unknown-worker", NULL, {.nic = NULL}, "nobody", "far::identity"},
 	{"unknown-function", NULL, {.nic = NULL}, "worker0", "far::no_such"},
 	{"bad-arguments", NULL, {.nic = NULL}, "worker0", "far::zeros"},
@@ -38,7 +42,7 @@ static enum far_status call(const struct refused_case *c, struct far_agent *agen
 	enum far_status status = FAR_OK;
 	if (c->to)
 		status = far_rpc_sync(agent, c->to, c->function, FAR_ARGS("text", 1, 2, 3), NULL, NULL, err);
-	if (far_shutdown(agent, INIT_NS, &late) != FAR_OK) {
+	if (far_shutdown(agent, c->opts.init_timeout_ns ? c->opts.init_timeout_ns : INIT_NS, &late) != FAR_OK) {
 		fprintf(stderr, "refused: the shutdown failed: ");
 		far_err_print(stderr, &late);
 	}
@@ -61,7 +65,8 @@ int main(int argc, char **argv)
 	struct far_agent *agent = NULL;
 	struct far_err err;
 	snprintf(name, sizeof name, "worker%s", rank ? rank : "");
-	opts.init_timeout_ns = INIT_NS;
+	if (!opts.init_timeout_ns)
+		opts.init_timeout_ns = INIT_NS;
 	enum far_status status =
 		far_init_rpc(c->worker ? c->worker : name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
 	if (status == FAR_OK)

@@ -76,6 +76,15 @@ run -n 2 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 42.25'
 [ $rc -eq 137 ] && has err 'worker 1 was killed by signal 9 (Killed)' && gone 'sleep 42.25'
 ok "death by signal" $?
 
+# Status 69 says that another worker was lost: who fails otherwise began it, though it ends later.
+run -n 3 -- sh -c 'case $RANK in 1) exit 69 ;; 2) sleep 0.4; exit 3 ;; esac; exec sleep 46.25'
+[ $rc -eq 3 ] && has err 'worker 2 exited with status 3' && gone 'sleep 46.25'
+ok "a victim that ends first is not blamed" $?
+
+run -n 2 -- sh -c '[ $RANK = 1 ] && exit 69; exec sleep 47.25'
+[ $rc -eq 69 ] && has err 'worker 1 exited with status 69: it lost another worker' && gone 'sleep 47.25'
+ok "victims only: the first one is named as such" $?
+
 run -n 2 --grace 300ms -- sh -c '[ $RANK = 1 ] && exit 3; trap "" TERM; while :; do sleep 43.25; done'
 [ $rc -eq 3 ] && gone 'sleep 43.25'
 ok "a worker that ignores SIGTERM is killed after the grace" $?

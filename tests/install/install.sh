@@ -54,7 +54,7 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 		if [ $how = shared ]; then
 			libs="$(pkg-config --libs farcall) -Wl,-rpath,$lib"
 		else
-			libs="-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall)"
+			libs="-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall) -lsodium"
 		fi
 		# shellcheck disable=SC2046,SC2086 # words of a command
 		bounded "$compiler" -std=$std $flags $(pkg-config --cflags farcall) "$source/$program" -o "$dir/app" $libs
@@ -79,7 +79,7 @@ done
 # Memory: with and without jemalloc, which a program brings; beside another malloc: a jemalloc of the application's own,
 # and ASan's.
 plain() { pkg-config --libs farcall; }
-static_plain() { echo "-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall)"; }
+static_plain() { echo "-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall) -lsodium"; }
 with_jemalloc() { pkg-config --libs farcall-jemalloc; }
 static_jemalloc() { echo "-L$lib -Wl,-u,far_jemalloc -lfarcall-jemalloc $(static_plain) -lm"; }
 for how in plain static_plain with_jemalloc static_jemalloc; do

@@ -5,16 +5,19 @@
  * of engine/shard/shard.c; driver_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
  *
  * Callers call the peer and wait; a call that finds the token taken is handed over. A submitter hands one item over
- * and does not wait (far_reply on a deferred request). The peer answers each call and sends one packet unasked.
+ * and does not wait (far_reply on a deferred request): of what it finds it does what runs no application code, and calls
+ * the keeper for the rest (shard_give(), driver_call()). The peer answers each call and sends one packet unasked.
  *
  * Nudges by futures are left out (driver.pml has them): a waiter's sleep may end once without a reason, and otherwise
  * only when its future is done. So what is shown here is shown of the keeper alone.
  *
- * NO_KEEPER, with submitters only: what is handed over needs no keeper, since a thread that leaves looks once more.
+ * NO_KEEPER, with submitters only: calls and answers that are handed over need no keeper, since a thread that leaves
+ * looks once more. NAP_FOREVER, with submitters only: naps end by a call alone, and the rest is handled all the same.
  *
  * Holds: one holder at most; everything that arrives is handled; a keeper that is left asleep is armed.
  * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, CLEAR_WITHOUT_TOKEN, NO_REKICK,
- * KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED, and with NO_KEEPER: NO_NUDGE_FENCE, LEAVE_WITHOUT_LOOK.
+ * KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED, and with NO_KEEPER: NO_NUDGE_FENCE, LEAVE_WITHOUT_LOOK, and with
+ * NAP_FOREVER: NO_CALL, CALL_BEFORE_RELEASE, CLEAR_BEFORE_NAP, LEAVE_WITHOUT_LOOK.
  */
 #ifndef CALLERS
 #define CALLERS 1
@@ -48,6 +51,7 @@ byte holders;
 bool armed;             /* plain: the holder's */
 bool readable;          /* the eventfd's counter is not 0 */
 bool in_park;           /* in the kernel's queue of `parked` */
+bool behind;           /* driver.left: only ever exchanged */
 bool taken[NVAR];       /* what of the packets and items was handled; the holder's */
 bool asked[2];    /* the request is with the peer */
 bool completed[2];     /* the future */
@@ -215,7 +219,68 @@ inline go_to_sleep(p)
 	}
 }
 
-/* shard_nudge(): fence; shard_enter() and shard_leave(), or load(asleep, relaxed) and wake() */
+/* shard_give(), with take_quietly(): which of the items are calls or answers is a free choice */
+inline give(p)
+{
+	do
+	:: true ->
+		if
+		:: HAS_WORK(p) -> pass(p)
+#ifndef NO_KEEPER
+		:: HAS_WORK(p) -> rest = true
+#endif
+		:: !HAS_WORK(p)
+		fi;
+		n = 0;
+		atomic {
+			if
+			:: LOAD(p, KASLEEP) && !armed -> readable = true
+			:: else
+			fi
+		}
+#ifdef CALL_BEFORE_RELEASE
+		if
+		:: rest -> atomic { DRAINED(p) -> behind = true }
+		:: else
+		fi;
+#endif
+		release(p);
+#ifdef LEAVE_WITHOUT_LOOK
+		if
+		:: !rest -> break
+		:: else
+		fi;
+#endif
+		if
+		/* driver_call(): exchange(left, 1, seq_cst), futex_wake() */
+		:: rest ->
+#if !defined(NO_CALL) && !defined(CALL_BEFORE_RELEASE)
+			atomic { DRAINED(p) -> behind = true };
+#endif
+			rest = false;
+			break
+		:: else ->
+			atomic {
+				DRAINED(p) ->
+				if
+				:: HAS_WORK(p) -> ok = true
+				:: else
+				fi
+			}
+			if
+			:: ok ->
+				enter(p);
+				if
+				:: ok -> ok = false
+				:: else -> break
+				fi
+			:: else -> break
+			fi
+		fi
+	od
+}
+
+/* shard_nudge(): fence; shard_enter() and shard_give(), or load(asleep, relaxed) and wake() */
 inline nudge(p)
 {
 #ifndef NO_NUDGE_FENCE
@@ -223,7 +288,7 @@ inline nudge(p)
 #endif
 	enter(p);
 	if
-	:: ok -> ok = false; leave(p)
+	:: ok -> ok = false; give(p)
 	:: else ->
 		if
 		:: LOAD(p, ASLEEP) -> readable = true
@@ -290,9 +355,23 @@ active proctype keeper()
 			fi
 		:: else
 		fi;
-		/* nap(); the ticks that come before driver_park() may have passed, or not */
+		/* driver_nap(): futex_wait() compares and queues in one step, exchange(left, 0, seq_cst); the ticks that
+		 * come before driver_park() may have passed, or not */
 		if
-		:: true
+#ifdef NAP_FOREVER
+#ifdef CLEAR_BEFORE_NAP
+		:: atomic { DRAINED(KEEPER) -> behind = false };
+#else
+		:: true ->
+#endif
+			if
+			:: behind
+			:: ALL_ENDED && ALL_TAKEN -> break
+			fi;
+			atomic { DRAINED(KEEPER) -> behind = false }
+#else
+		:: atomic { DRAINED(KEEPER) -> behind = false }
+#endif
 		:: token ->
 			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
 			STORE(KEEPER, PARKED, 1);
@@ -349,7 +428,7 @@ inline drive(p)
 active [CALLERS] proctype caller()
 {
 	byte n, w;
-	bool ok, kick;
+	bool ok, kick, rest;
 	byte me = _pid - 2; /* after memory() and keeper() */
 	/* agent_start(): shard_call() when the token is free, else submit_put(): store(cell.turn, release) */
 	enter(CALLER(me));
@@ -385,7 +464,7 @@ active [CALLERS] proctype caller()
 active [SUBMITTERS] proctype submitter()
 {
 	byte n, w;
-	bool ok, kick;
+	bool ok, kick, rest;
 #ifdef NO_KEEPER
 	byte me = _pid - 1;
 #else

@@ -17,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WORDS = 64, REQUEST = 1, REPLY, REJECT, READY };
+/* ROOM: that librdmacm leaves in a request of RoCE. */
+enum { WORDS = 64, ROOM = 56, REQUEST = 1, REPLY, REJECT, READY };
 
 struct message {
 	uint32_t kind, qpn, len;
@@ -180,7 +181,7 @@ static void hear(struct id *id)
 		id->peer = m.qpn;
 		if (iwarp())
 			fake_pair_connect(id->qpn, id->peer);
-		say(id, iwarp() ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE, 0, NULL);
+		say(id, iwarp() ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &m);
 		break;
 	case REJECT:
 		say(id, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, &m);
@@ -354,10 +355,12 @@ static int init_attr(struct rdma_cm_id *base, struct ibv_qp_attr *attr, int *mas
 static int tell(struct id *id, uint32_t kind, const void *words, size_t len)
 {
 	struct message m = {.kind = kind, .qpn = id->qpn, .len = (uint32_t)len};
-	if (len > sizeof m.words)
+	if (len > (kind == REQUEST ? ROOM : WORDS))
 		return fails(EINVAL);
 	if (len)
 		memcpy(m.words, words, len);
+	if (fake_cm.spoil && (kind == REQUEST || kind == REPLY))
+		fake_cm.spoil(kind == REQUEST, m.words, &m.len);
 	return send(id->socket, &m, sizeof m, MSG_NOSIGNAL) == (ssize_t)sizeof m ? 0 : -1;
 }
 
@@ -422,7 +425,7 @@ static int accept_it(struct rdma_cm_id *base, struct rdma_conn_param *param)
 	id->qpn = param->qp_num;
 	if (iwarp())
 		fake_pair_connect(id->qpn, id->peer);
-	if (tell(id, REPLY, NULL, 0))
+	if (tell(id, REPLY, param->private_data, param->private_data_len))
 		return -1;
 	pthread_mutex_lock(&fake_lock);
 	if (iwarp())

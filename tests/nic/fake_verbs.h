@@ -67,6 +67,8 @@ struct fake_cm {
 	_Atomic unsigned connect_delay_ms; /* that rdma_connect() takes */
 	_Atomic int connect_error;
 	_Atomic bool addr_error, silent; /* the event in place of a resolved address; no answer ever comes */
+	/* Changes what a connect request, or an accept, carries, 56 bytes at most; NULL: nothing. */
+	void (*spoil)(bool is_request, uint8_t *words, uint32_t *len);
 	/* Counted: */
 	_Atomic unsigned ids, channels, connecting, connecting_most, connects, accepts, rejects;
 };

@@ -42,7 +42,8 @@ struct end {
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
 	int refuse;
-	unsigned ups, downs, fails, hellos;
+	unsigned ups, downs, fails, hellos, refusals;
+	uint32_t refused;
 	uint32_t last_up, last_down, up_queue, hello_queue;
 	uint32_t accepted; /* the last UP without a user */
 	char failed_text[NIC_TEXT_BYTES_MAX];
@@ -134,6 +135,10 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		e->last_down = ev->peer;
 		break;
 	case NIC_EVENT_MOVED:
+		break;
+	case NIC_EVENT_REFUSED:
+		e->refusals++;
+		e->refused = ev->peer;
 		break;
 	case NIC_EVENT_FAILED:
 		e->fails++;

@@ -21,7 +21,8 @@ struct end {
 	struct nic_port *port;
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
-	unsigned ups, fails;
+	unsigned ups, fails, refusals;
+	uint32_t refused;
 	uint32_t last_up;
 	void *last_user;
 	char failed_text[NIC_TEXT_BYTES_MAX];
@@ -46,6 +47,10 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	if (ev->type == NIC_EVENT_UP) {
 		e->ups++;
 		e->last_up = ev->peer;
+	} else if (ev->type == NIC_EVENT_REFUSED) {
+		e->refusals++;
+		e->refused = ev->peer;
+		return 0;
 	} else {
 		e->fails++;
 		snprintf(e->failed_text, sizeof e->failed_text, "%s", ev->text ? ev->text : "");

@@ -492,6 +492,15 @@ static void case_full(void)
 	expect_one(1, 9, 100);
 }
 
+/* What the port's descriptor says is to be reported. */
+static void expect_refusal(unsigned i)
+{
+	struct pollfd p = {.fd = driver->fd(ends[i].port), .events = POLLIN};
+	REQUIRE(poll(&p, 1, WAIT_MS) == 1);
+	REQUIRE(driver->step(ends[i].port, 0, on_event, &ends[i]) == UINT64_MAX);
+	REQUIRE(poll(&p, 1, 0) == 0);
+}
+
 static void case_refused(void)
 {
 	for (unsigned f = 0; f < families_n(); f++) {
@@ -514,6 +523,17 @@ static void case_refused(void)
 			struct nic_pkt pkts[BURST];
 			REQUIRE(take(0, pkts, BURST) == 0);
 		}
+		/* The control core hears of the place that nobody listens at, and of no other. */
+		expect_refusal(0);
+		REQUIRE(ends[0].refusals == 1 && ends[0].refused == at_2);
+		REQUIRE(send_one(0, at_2, 0, 100) == 0);
+		flush(0);
+		REQUIRE(send_one(0, at_1, 0, 90) == 0);
+		flush(0);
+		expect_one(1, 0, 90);
+		expect_refusal(0);
+		REQUIRE(ends[0].refusals == 2 && ends[0].refused == at_2);
+		ends[0].refusals = 0;
 		uint8_t byte;
 		REQUIRE(recv(udp_queue_of(ends[0].q)->sockets[0].fd, &byte, 1, MSG_ERRQUEUE) < 0 && errno == EAGAIN);
 		struct nic_stats s;

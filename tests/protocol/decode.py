@@ -480,7 +480,8 @@ def datagrams(path):
 
 
 def looks_ours(payload):
-    return len(payload) >= 96 and payload[0] == 1 and 1 <= payload[1] <= 9 and not any(payload[80:96])
+    return len(payload) >= 96 and payload[0] == 2 and 1 <= payload[1] <= 10 and (
+        payload[1] > 2 or not any(payload[80:96]))
 
 
 def lines(protocol, path, port=None):

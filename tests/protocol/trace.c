@@ -186,6 +186,7 @@ static void words_of(const struct end *e, unsigned to, uint8_t out[HELLO_BYTES])
 			      .rank = e->index,
 			      .from = 0xa0 + e->index,
 			      .to = 0xa0 + to,
+			      .name = UINT64_C(0xabad1dea00) + e->index,
 			      .from_shard = 1,
 			      .to_shard = 2};
 	hello_encode(&hello, out);
@@ -206,6 +207,8 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
+static const struct group_key key = {true, {{"a key of a group that is none"}}};
+
 static void end_open(unsigned i)
 {
 	struct end *e = &ends[i];
@@ -214,6 +217,7 @@ static void end_open(unsigned i)
 				     .head_bytes = sizeof(struct shm_head),
 				     .clock = &fake_clock,
 				     .random = &fake_random,
+				     .key = &key,
 				     .first_packet = 100 * i};
 	e->index = i;
 	must(link_open(dgram_open(&fabric, QUEUES), &config, &e->port, &err) == 0);
@@ -511,11 +515,14 @@ static void long_ones(void)
 /* The engine's own words for a set-up, to nobody in particular. */
 static void every_no(void)
 {
-	uint8_t out[LINK_MAIL_BYTES];
-	for (enum wire_kind kind = WIRE_REFUSED; kind <= WIRE_BYE; kind++)
-		capture(3, 4, out,
-			link_no_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123), -ECHRNG - (int)kind,
-				      kind, true));
+	uint8_t out[LINK_MAIL_BYTES], nonce[AUTH_NONCE_BYTES];
+	for (enum wire_kind kind = WIRE_REFUSED; kind <= WIRE_BYE; kind++) {
+		memset(nonce, kind, sizeof nonce);
+		uint32_t len = link_no_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123),
+					     -ECHRNG - (int)kind, kind, nonce);
+		link_seal(&key.key, out, len, UINT64_C(0x9876543210), nonce, true);
+		capture(3, 4, out, len);
+	}
 }
 
 /* Each byte of a packet changed in turn, without a checksum, so that what it says is looked at; then cut short. */

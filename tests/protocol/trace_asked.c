@@ -71,7 +71,7 @@ static void request_put(struct body *b, uint16_t fn, unsigned words)
 		break;
 	}
 	for (unsigned i = 0; i < words; i++) {
-		struct rref_op op = {RREF_FORK + i % RREF_FAILED, 0, remote.owner, remote.id, remote.fork};
+		struct rref_op op = {RREF_FORK + i % RREF_RECALL, 0, remote.owner, remote.id, remote.fork};
 		op.id.number += i;
 		if (op.kind == RREF_FAILED)
 			op.status = (FAR_TIMEOUT + i) % (FAR_STATUS_COUNT + 2);
@@ -145,7 +145,7 @@ void trace_every_ask(void)
 	static struct body b;
 	for (unsigned fn = RREF_CALL; fn <= RREF_LAST; fn++) {
 		unsigned call = CALL_FIRST + fn - RREF_CALL;
-		request_put(&b, (uint16_t)fn, 4);
+		request_put(&b, (uint16_t)fn, 5);
 		ask(call, (uint16_t)fn, &b);
 		reply_put(&b, (uint16_t)fn, 4);
 		answer(call, 9, b.bytes, b.len);
@@ -154,7 +154,7 @@ void trace_every_ask(void)
 	for (unsigned fn = RREF_CALL; fn <= RREF_LAST; fn++)
 		wrong_lengths((uint16_t)fn, 2);
 	request_put(&b, RREF_CONTROL, 1);
-	b.bytes[0] = RREF_FAILED + 1;
+	b.bytes[0] = RREF_RECALL + 1;
 	ask(CALL_FIRST, RREF_CONTROL, &b);
 	request_put(&b, RREF_CONTROL, RREF_OPS_MAX); /* in fragments: their heads say what it is */
 	ask(CALL_FIRST + 20, RREF_CONTROL, &b);

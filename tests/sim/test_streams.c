@@ -294,7 +294,13 @@ Test(streams, a_process_hangs_up_and_a_host_does_not)
 	cr_assert_eq(get(&b, 0, h, &c, 1), -EAGAIN, "nobody answers");
 	pass_time(&b, 40 * SECOND);
 	cr_assert_eq(get(&b, 0, h, &c, 1), -ETIMEDOUT);
-	/* It is back, and knows nothing of the stream. */
+	cr_assert_eq(get(&b, 0, a, &c, 1), -ETIMEDOUT, "nobody keeps it alive");
+	/* It is back before that, and knows nothing of the stream. */
+	process(&b, 1);
+	connected(&b, &a, &z);
+	sim_ctl_net_cut_off(b.place[1].net);
+	killed(&b, 1);
+	pass_time(&b, SECOND);
 	process(&b, 1);
 	cr_assert_eq(put(&b, 0, a, "?", 1), 1);
 	pass_time(&b, LONG);

@@ -23,6 +23,8 @@ enum { PORTS = 2, QUEUES = 4, PLACES = PORTS * QUEUES, LEAST = 300, STEPS_MAX = 
 		}                                                                                                      \
 	} while (0)
 
+static struct group_key group;
+
 struct holder {
 	struct nic_queue *q;
 	pthread_t thread;
@@ -77,7 +79,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 
 static void open_all(const char *args)
 {
-	const struct nic_config config = {.queues = QUEUES, .args = args};
+	const struct nic_config config = {.queues = QUEUES, .args = args, .key = &group};
 	struct nic_err err = {""};
 	memset(holders, 0, sizeof holders);
 	for (unsigned i = 0; i < PORTS; i++)
@@ -123,6 +125,11 @@ static void run(const char *args)
 			breaks += fake_verbs_break_all(IBV_QPT_RC) > 0;
 	}
 	REQUIRE(all_received());
+	for (unsigned i = 0; i < PORTS; i++) { /* no honest request is taken for a copy */
+		struct nic_stats stats;
+		verbs_port_ops.stats(ports[i], &stats);
+		REQUIRE(stats.link_refused == 0);
+	}
 	REQUIRE(fake_cm.connecting_most > 1 && fake_cm.connecting_most <= PORTS * VERBS_CONNECTORS_MAX);
 	struct verbs_port *gone = (struct verbs_port *)ports[0];
 	verbs_leave(gone);
@@ -139,6 +146,7 @@ static void run(const char *args)
 
 int main(void)
 {
+	group_key_set(&group, &(struct auth_key){{1}}, "g");
 	fake_cm.connect_delay_ms = 5;
 	run("fake0,gid=2,rc=1,connections=3");
 	fake_verbs.transport = IBV_TRANSPORT_IWARP;

@@ -12,7 +12,9 @@ struct member members[MEMBERS_MAX];
 const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
 int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX];
 const char *method, *group;
-bool open_to_all;
+enum key_kind security;
+uint32_t silent;
+struct far_err refused[MEMBERS_MAX];
 unsigned shards[MEMBERS_MAX];
 bool lazy[MEMBERS_MAX];
 uint64_t incarnation;
@@ -24,7 +26,8 @@ void members_setup(void)
 	fabric = (struct fake_fabric){0};
 	method = "tcp://127.0.0.1:29500";
 	group = NULL;
-	open_to_all = false;
+	security = KEY_GIVEN;
+	silent = 0;
 	for (int i = 0; i < MEMBERS_MAX; i++) {
 		snprintf(plain[i], sizeof plain[i], "w%d", i);
 		names[i] = plain[i];
@@ -33,6 +36,7 @@ void members_setup(void)
 		ranks[i] = i;
 		shards[i] = 0;
 		lazy[i] = false;
+		refused[i].status = FAR_OK;
 	}
 }
 
@@ -114,7 +118,8 @@ void start(int i, int n)
 				    .init_timeout_ns = INIT_NS,
 				    .shards = shards[i] ? shards[i] : 1,
 				    .lazy = lazy[i],
-				    .open_to_all = open_to_all,
+				    .key = {.kind = security, .key = {.bytes = "key of the fake members"}},
+				    .silent = silent,
 				    .clock = &world->clock,
 				    .net = fake_net_create(world),
 				    .post = shard_post,
@@ -123,7 +128,10 @@ void start(int i, int n)
 				    .begun = shard_begun,
 				    .ctx = m};
 	char list[64], *at = list, *word;
+	config.refused = refused[i].status ? &refused[i] : NULL;
 	snprintf(list, sizeof list, "%s", drivers[i]);
+	if (config.refused)
+		at = NULL;
 	while ((word = strsep(&at, ","))) {
 		bool is_private = word[0] == '+';
 		config.private_n += is_private;

@@ -44,8 +44,10 @@ extern struct member members[MEMBERS_MAX];
 extern const char *names[MEMBERS_MAX], *drivers[MEMBERS_MAX];
 extern int sizes[MEMBERS_MAX], ranks[MEMBERS_MAX]; /* size 0: the one that start() gives */
 extern const char *method, *group;
-extern bool open_to_all;
-extern unsigned shards[MEMBERS_MAX]; /* 0: one */
+extern enum key_kind security;
+extern uint32_t silent;                     /* ports whose peers end unnoticed, a bit each */
+extern struct far_err refused[MEMBERS_MAX]; /* with a status: it cannot join */
+extern unsigned shards[MEMBERS_MAX];        /* 0: one */
 extern bool lazy[MEMBERS_MAX];
 extern uint64_t incarnation; /* of the member started last */
 

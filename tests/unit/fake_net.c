@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDS_MAX 512
+#define ENDS_MAX 1024
 #define PIPE_MAX 65536 /* bytes on their way in one direction */
 #define NONE     (-1)
 
@@ -20,6 +20,7 @@ struct end {
 	int listener; /* of a stream that waits to be accepted */
 	int peer;     /* other end of the stream, NONE when closed */
 	int error;    /* told once by send and recv */
+	bool unwatched;
 	size_t len;
 	uint8_t *in;
 };
@@ -133,6 +134,8 @@ static int fake_accept(struct ctl_net *net, int listener)
 	for (int i = 0; i < ENDS_MAX; i++) {
 		struct end *e = end_at(w, i);
 		if (e->kind == END_STREAM && !e->owner && e->listener == listener) {
+			if (w->accept_error)
+				return w->accept_error;
 			e->owner = (struct fake_net *)net;
 			return i;
 		}
@@ -197,6 +200,14 @@ static long fake_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	return (long)n;
 }
 
+unsigned fake_world_unwatched(struct fake_world *w)
+{
+	unsigned n = 0;
+	for (int i = 0; i < ENDS_MAX; i++)
+		n += end_at(w, i)->kind == END_STREAM && end_at(w, i)->unwatched;
+	return n;
+}
+
 static void fake_close(struct ctl_net *net, int handle)
 {
 	end_close(world_of(net), handle);
@@ -208,11 +219,10 @@ static void fake_wait(struct ctl_net *net, uint64_t until)
 	(void)until;
 }
 
-static void fake_want_write(struct ctl_net *net, int handle, int on)
+static void fake_want(struct ctl_net *net, int handle, int read, int write)
 {
-	(void)net;
-	(void)handle;
-	(void)on;
+	(void)write;
+	end_at(world_of(net), handle)->unwatched = !read;
 }
 
 static int fake_watch(struct ctl_net *net, int fd)
@@ -246,7 +256,7 @@ static const struct ctl_net_ops fake_ops = {
 	.recv = fake_recv,
 	.close = fake_close,
 	.wait = fake_wait,
-	.want_write = fake_want_write,
+	.want = fake_want,
 	.watch = fake_watch,
 	.wake = fake_wake,
 	.destroy = fake_destroy,

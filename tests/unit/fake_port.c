@@ -19,7 +19,7 @@ struct fake_peer {
 	uint32_t queue;
 };
 
-enum queued_type { QUEUED_CONNECT, QUEUED_UP, QUEUED_FAILED, QUEUED_DOWN };
+enum queued_type { QUEUED_CONNECT, QUEUED_UP, QUEUED_FAILED, QUEUED_DOWN, QUEUED_REFUSED };
 
 struct queued {
 	enum queued_type type;
@@ -189,6 +189,9 @@ static uint64_t fake_step(struct nic_port *port, uint64_t now, nic_event_fn *eve
 			ev.peer = NIC_PEER_NONE;
 			ev.error = q.error;
 			break;
+		case QUEUED_REFUSED:
+			ev.type = NIC_EVENT_REFUSED;
+			break;
 		case QUEUED_DOWN:
 			ev.type = NIC_EVENT_DOWN;
 			ev.error = -ECONNRESET;
@@ -229,6 +232,11 @@ void fake_port_cut(struct nic_port *port, uint32_t peer)
 	struct fake_port *p = (struct fake_port *)port;
 	peer_part(&p->peers[peer]);
 	queue_put(p, (struct queued){.type = QUEUED_DOWN, .peer = peer});
+}
+
+void fake_port_refuse(struct nic_port *port, uint32_t peer)
+{
+	queue_put((struct fake_port *)port, (struct queued){.type = QUEUED_REFUSED, .peer = peer});
 }
 
 void fake_port_allow(struct nic_port *port)

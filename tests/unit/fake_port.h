@@ -34,6 +34,8 @@ void fake_port_destroy(struct nic_port *port);
 void fake_port_allow(struct nic_port *port);
 /** Sessions that exist. */
 unsigned fake_port_peers(const struct nic_port *port);
+/** The peer's host refuses its port, or somebody says so. */
+void fake_port_refuse(struct nic_port *port, uint32_t peer);
 /** Cuts the session at this end: both ends see DOWN. */
 void fake_port_cut(struct nic_port *port, uint32_t peer);
 

@@ -8,6 +8,7 @@
 #include "base/must.h"
 
 struct link_bench bench;
+const struct group_key bench_key = {true, {{"a key of a group that is none"}}};
 
 static uint64_t bench_now(void *ctx)
 {
@@ -23,6 +24,7 @@ void bench_init(void)
 	dgram_fabric_init(&bench.fabric);
 	bench.now = UINT64_C(1000000000000);
 	bench.step_ns = 100000;
+	bench.key = &bench_key;
 }
 
 void bench_fini(void)
@@ -40,6 +42,8 @@ void end_open(unsigned e, unsigned queues)
 				     .limit_ns = bench.limit_ns,
 				     .unchecked = bench.unchecked[e],
 				     .clock = &bench_clock,
+				     .key = bench.key,
+				     .random = bench.random,
 				     .first_packet = bench.first_packet};
 	struct nic_port *lower = dgram_open(&bench.fabric, queues);
 	struct link_end *end = &bench.ends[e];
@@ -81,6 +85,10 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		snprintf(e->text, sizeof e->text, "%s", ev->text);
 		break;
 	case NIC_EVENT_MOVED:
+		break;
+	case NIC_EVENT_REFUSED:
+		e->refusals++;
+		e->refused = ev->peer;
 		break;
 	case NIC_EVENT_FAILED:
 		e->fails++;

@@ -14,7 +14,8 @@ struct link_end {
 	struct nic_queue *q; /* queue 0 */
 	unsigned queues;
 	int refuse;
-	unsigned hellos, ups, downs, fails;
+	unsigned hellos, ups, downs, fails, refusals;
+	uint32_t refused;
 	uint32_t up, accepted, down, up_queue, hello_queue; /* the last; `accepted` without a user */
 	int error;                                          /* of the last FAILED or DOWN */
 	char text[NIC_TEXT_BYTES_MAX];
@@ -33,12 +34,16 @@ struct link_bench {
 	uint32_t first_packet;
 	uint64_t limit_ns;
 	bool unchecked[LINK_ENDS];
-	uint64_t step_ns;     /* by which a turn moves the clock */
-	void (*before)(void); /* each turn; NULL: nothing */
-	unsigned steps_every; /* turns there is a step(); 0: in each */
+	const struct group_key *key;        /* of ends that are opened; NULL: nothing is proven */
+	const struct random_source *random; /* of ends that are opened; NULL: the kernel's */
+	uint64_t step_ns;                   /* by which a turn moves the clock */
+	void (*before)(void);               /* each turn; NULL: nothing */
+	unsigned steps_every;               /* turns there is a step(); 0: in each */
 	unsigned turns;
 };
 extern struct link_bench bench;
+/** That bench_init() gives to all ends. */
+extern const struct group_key bench_key;
 
 /** Everything of the test before is gone. */
 void bench_init(void);

@@ -8,10 +8,11 @@
 const char *const state_names[] = {"none", "connecting", "accepting", "refusing", "up, unconfirmed",
 				   "up",   "down",       "closing"};
 const char *const data_names[] = {"a whole message", "its first fragment", "a middle one", "the last one", "a piece"};
-const char *const kind_names[] = {"",        "MESSAGE", "ACK",         "PING",  "HELLO",
-				  "WELCOME", "REFUSED", "WRONG_QUEUE", "RESET", "BYE"};
+const char *const kind_names[] = {"",        "MESSAGE",     "ACK",   "PING", "HELLO",    "WELCOME",
+				  "REFUSED", "WRONG_QUEUE", "RESET", "BYE",  "CHALLENGE"};
 const char *const auth_names[] = {"", " with another token", " of another life"};
 
+const struct group_key *states_key;
 struct link_port *port;
 struct link_queue *queue;
 struct link_peer *peer; /* NULL: there is none */
@@ -38,7 +39,7 @@ static bool on_packet(void *ctx, unsigned from, unsigned to, unsigned at, uint8_
 static bool only_hello(void *ctx, unsigned from, unsigned to, unsigned at, uint8_t *bytes, uint32_t *len)
 {
 	on_packet(ctx, from, to, at, bytes, len);
-	return from == 0 && bytes[1] == WIRE_HELLO;
+	return (from == 0 && bytes[1] == WIRE_HELLO) || (from == 1 && bytes[1] == WIRE_CHALLENGE);
 }
 
 static void turns(unsigned n)
@@ -76,12 +77,32 @@ static void connect_both(void)
 	turns(50);
 }
 
+/* As if end 1 had challenged this HELLO just now. */
+void give_cookie(uint8_t *packet)
+{
+	struct wire_words words;
+	struct link_words w;
+	memcpy(&words, packet + LINK_HEAD, sizeof words);
+	words.issued = be64_of(bench.now);
+	memcpy(packet + LINK_HEAD, &words, sizeof words);
+	cr_assert(link_words_read(packet + LINK_HEAD, LINK_MAIL_BYTES - LINK_HEAD, &w));
+	link_cookie(port, &w, bench.now, words.proof);
+	memcpy(packet + LINK_HEAD, &words, sizeof words);
+}
+
+static bool has_cookie(void)
+{
+	struct wire_words words;
+	memcpy(&words, hello + LINK_HEAD, sizeof words);
+	return hello_len && be64_get(words.issued);
+}
+
 /* HELLO of end 0 arrives, and nothing else; there is no way back yet with `unready`. */
 static void say_hello(bool unready, uint16_t want)
 {
 	bench.fabric.hook = only_hello;
 	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-	while (!hello_len)
+	while (!has_cookie())
 		bench_turn();
 	if (!unready)
 		return;
@@ -96,6 +117,8 @@ static void say_hello(bool unready, uint16_t want)
 	port = (struct link_port *)bench.ends[1].port;
 	queue = port->queues[0];
 	((struct wire_head *)(void *)hello)->incarnation = be64_of(port->id);
+	give_cookie(hello);
+	link_seal(link_key(port), hello, hello_len, stranger_id(), port->own_proof, false);
 	bench.fabric.unready = true;
 	dgram_inject(&bench.fabric, 1, 0, hello, hello_len);
 	turns(4);
@@ -106,6 +129,7 @@ void enter(enum state state)
 	static const enum link_state inner[] = {LINK_FREE, LINK_CONNECTING, LINK_ACCEPTING, LINK_REFUSING,
 						LINK_UP,   LINK_UP,         LINK_DOWN,      LINK_CLOSING};
 	bench_init();
+	bench.key = states_key;
 	bench.fabric.crc = true;
 	bench.fabric.hook = on_packet;
 	bench.first_packet = FIRST;
@@ -189,6 +213,7 @@ void put_head(struct packet *k, enum wire_kind kind, enum auth auth)
 /* `token`: what its sender asks to be called by. */
 static void put_words(struct packet *k, uint64_t id, uint64_t token)
 {
+	static uint32_t ping;
 	struct nic_addr addr;
 	dgram_address_of(0, &addr);
 	struct wire_words w = {.incarnation = be64_of(id),
@@ -196,16 +221,30 @@ static void put_words(struct packet *k, uint64_t id, uint64_t token)
 			       .packet_max = be32_of(1400),
 			       .words = be16_of(2),
 			       .addr = be16_of(addr.len)};
+	if (k->head.kind == WIRE_PING)
+		link_ping_nonce(++ping, w.nonce);
+	else if (k->head.kind == WIRE_HELLO || !peer || !peer->setup)
+		memset(w.nonce, 0x5a, sizeof w.nonce);
+	else
+		memcpy(w.nonce, peer->setup->says.nonce, sizeof w.nonce);
 	memcpy(k->rest, &w, sizeof w);
 	memcpy(k->rest + sizeof w, "hi", 2);
 	memcpy(k->rest + sizeof w + 2, addr.blob, addr.len);
 	k->len += (uint32_t)sizeof w + 2 + addr.len;
+	if (k->head.kind == WIRE_HELLO)
+		k->len = LINK_MAIL_BYTES;
 }
 
 static void put_no(struct packet *k, int error)
 {
 	struct wire_no no = {.error = be32_of((uint32_t)-error),
 			     .path = be32_of(peer && peer->setup ? peer->setup->path : 0)};
+	if (peer && k->head.kind == WIRE_RESET) { /* in answer to a PING */
+		atomic_store(&link_secret_of(peer)->pings, 3);
+		link_ping_nonce(2, no.nonce);
+	} else if (peer && peer->setup) {
+		memcpy(no.nonce, peer->setup->says.nonce, sizeof no.nonce);
+	}
 	memcpy(k->rest, &no, sizeof no);
 	k->len += (uint32_t)sizeof no;
 }
@@ -239,10 +278,13 @@ void build(struct packet *k, enum wire_kind kind, enum auth auth)
 		break;
 	case WIRE_PING:
 	case WIRE_WELCOME:
+	case WIRE_CHALLENGE:
 		put_words(k, peer && auth == RIGHT ? peer->id_there : stranger_id(), 4096 * 3 + 5);
 		break;
 	case WIRE_HELLO: /* has no token: a new set-up */
 		put_words(k, stranger_id(), 4096 * 3 + 6);
+		if (auth == RIGHT)
+			give_cookie((uint8_t *)k);
 		break;
 	default:
 		put_no(k, kind == WIRE_WRONG_QUEUE ? -EXDEV : -EACCES);

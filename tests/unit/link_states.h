@@ -35,6 +35,8 @@ extern const char *const state_names[], *const data_names[], *const kind_names[]
 
 /* Of end 1, which receives. */
 extern struct link_port *port;
+/** Of both ends, from the next enter() on; NULL, as at first: nothing is proven. */
+extern const struct group_key *states_key;
 extern struct link_queue *queue;
 extern struct link_peer *peer; /* NULL: there is none */
 extern unsigned sent;          /* bits of kinds that it sent */
@@ -45,6 +47,9 @@ extern uint32_t hello_len;
 void enter(enum state state);
 /** Whatever came: when its peers are dropped and its set-ups over, nothing is left. Nothing of the test either. */
 void leave(const char *what);
+
+/** The HELLO in `packet` has a cookie of end 1, as if that had challenged it now. */
+void give_cookie(uint8_t *packet);
 
 void put_head(struct packet *k, enum wire_kind kind, enum auth auth);
 /** A fragment of ten bytes, of a message of thirty that begins so that this is its beginning, middle or end. */

@@ -141,6 +141,20 @@ void mail(enum mail_type type, uint32_t worker, uint32_t peer)
 	mail_at(type, worker, peer, 0);
 }
 
+void mail_silent(uint32_t worker, uint32_t peer)
+{
+	struct mail m = {.type = MAIL_PEER_DOWN, .worker = worker, .peer = peer, .status = FAR_UNREACHABLE};
+	cr_assert(mailbox_put(&shard->mail_in, &m));
+	shard_take_mail(shard);
+}
+
+void mail_lost(uint32_t worker)
+{
+	struct mail m = {.type = MAIL_UNREACHED, .worker = worker, .status = FAR_PEER_LOST};
+	cr_assert(mailbox_put(&shard->mail_in, &m));
+	shard_take_mail(shard);
+}
+
 static void complete(struct far_future *f, const struct outcome *o)
 {
 	struct outcome plain = *o;

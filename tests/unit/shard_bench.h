@@ -44,6 +44,10 @@ struct result {
 void take_result(void *user, const struct outcome *o);
 /** The control core says; the shard takes it in at once. */
 void mail(enum mail_type type, uint32_t worker, uint32_t peer);
+/** The session ends by silence; its worker is still a member. */
+void mail_silent(uint32_t worker, uint32_t peer);
+/** A member that has no session is lost. */
+void mail_lost(uint32_t worker);
 /** The same about a peer of port `port`. */
 void mail_at(enum mail_type type, uint32_t worker, uint32_t peer, unsigned port);
 /** As shard_setup(), with a second port; `costs`: its empty recv() is a system call. */

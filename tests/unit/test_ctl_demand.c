@@ -315,6 +315,113 @@ Test(ctl_demand, a_session_on_demand_that_ends)
 	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
 }
 
+/* Their session ends, and both are members still. Expect both to be told so, and the next call to get another. */
+Test(ctl_demand, silence_ends_a_session_and_no_membership)
+{
+	silent = 1;
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
+	run_ticks(5);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_DOWN), 1u);
+		cr_assert_eq(mail_last(&members[i], MAIL_PEER_DOWN)->status, FAR_UNREACHABLE);
+		cr_assert_eq(fake_port_peers(members[i].port), 0u);
+		cr_assert(alive(i, !i));
+	}
+	ask(&members[1], 0, 0, 0);
+	run_ticks(10);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 2u);
+	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED) + mails_of(&members[1], MAIL_UNREACHED), 0u);
+	leave_all(2, FAR_SEC);
+	run(true);
+	for (int i = 0; i < 2; i++)
+		result(i, FAR_OK, "");
+}
+
+/* It dies while they have no session. Expect the shard to be told, for what the former session left there. */
+Test(ctl_demand, death_after_silence)
+{
+	silent = 1;
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 0u);
+	member_end(&members[1]);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 1u);
+	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_not(alive(0, 1));
+}
+
+/* Somebody says that nobody has a member's port. Expect the store to be asked, and the session to stay while that knows
+ * the member. */
+Test(ctl_demand, a_refused_port_proves_nothing)
+{
+	silent = 1;
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	uint32_t peer = mail_last(&members[0], MAIL_PEER_UP)->peer;
+	for (int i = 0; i < 3; i++) {
+		fake_port_refuse(members[0].port, peer);
+		run_ticks(5);
+	}
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
+	cr_assert(alive(0, 1));
+}
+
+/* Its claim is gone, and its port: without a word from its session. Expect it to be dead, whichever is known first. */
+Test(ctl_demand, a_refused_port_of_one_without_a_claim)
+{
+	for (int first = 0; first < 2; first++) {
+		silent = 1;
+		join_lazily(3);
+		ask(&members[0], 0, 1, 0);
+		run_ticks(5);
+		uint32_t peer = mail_last(&members[0], MAIL_PEER_UP)->peer;
+		/* The store takes it for gone: somebody wanted its rank, waited, and went. */
+		members[1].frozen = true;
+		ranks[3] = 1;
+		names[3] = names[1];
+		start(3, 3);
+		run_ticks(10);
+		world->now += FAR_STORE_SILENT_NS;
+		if (first)
+			fake_port_refuse(members[0].port, peer);
+		member_end(&members[3]);
+		run_ticks(10);
+		if (!first) {
+			cr_assert(alive(0, 1));
+			fake_port_refuse(members[0].port, peer);
+			run_ticks(5);
+		}
+		cr_assert_not(alive(0, 1));
+		cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 1u);
+		cr_assert_eq(mail_last(&members[0], MAIL_PEER_DOWN)->status, FAR_PEER_LOST);
+		members_teardown();
+		members_setup();
+	}
+}
+
+/* Who has lost its claim of the rank, and then its session. Expect it to be lost. */
+Test(ctl_demand, silence_of_one_without_a_claim)
+{
+	silent = 1;
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	member_end(&members[1]);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 1u);
+	run_ticks(5);
+	cr_assert_not(alive(0, 1));
+}
+
 Test(ctl_demand, a_full_mailbox_is_tried_again)
 {
 	join_lazily(2);
@@ -403,6 +510,32 @@ static int rogue_connect(struct nic_port *rogue, const struct hello *h, unsigned
 	return error;
 }
 
+/* Receive HELLO of a member while a session with it is up. Expect that to be asked, and taken for over only when it has
+ * ended: then the next HELLO is accepted. */
+Test(ctl_demand, receive_hello_while_up)
+{
+	silent = 1;
+	join_lazily(2);
+	ask(&members[0], 0, 1, 0);
+	run_ticks(5);
+	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
+	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
+	const struct hello h = {.group = hash64("default", 7),
+				.world = 2,
+				.rank = 1,
+				.from = m[1].incarnation,
+				.to = m[0].incarnation,
+				.name = hash64(m[1].name, strlen(m[1].name))};
+	cr_assert_eq(rogue_connect(rogue, &h, 0), -EINPROGRESS);
+	cr_assert_eq(mails_of(&members[0], MAIL_PROBE), 1u);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
+	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
+	run_ticks(5);
+	cr_assert_eq(rogue_connect(rogue, &h, 0), 0);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 2u);
+	fake_port_destroy(rogue);
+}
+
 /* Receive HELLO when READY. Expect shards to be checked, and no second session. */
 Test(ctl_demand, receive_hello_when_ready)
 {
@@ -416,6 +549,7 @@ Test(ctl_demand, receive_hello_when_ready)
 				   .rank = 1,
 				   .from = m[1].incarnation,
 				   .to = m[0].incarnation,
+				   .name = hash64(m[1].name, strlen(m[1].name)),
 				   .from_shard = 2,
 				   .to_shard = 1};
 	struct hello h = good;
@@ -431,8 +565,12 @@ Test(ctl_demand, receive_hello_when_ready)
 	run_ticks(5);
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE, "the store knows another");
 	h = good;
+	h.name++;
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "that rank has another name");
+	h = good;
 	h.rank = 0;
 	h.from = m[0].incarnation;
+	h.name = hash64(m[0].name, strlen(m[0].name));
 	h.from_shard = 0;
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "we did not ask ourselves");
 	cr_assert_eq(members[0].posted_n, 0u);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way in, and the sessions. */
+#include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "ctl/info.h"
 #include "fake_member.h"
 
@@ -118,6 +120,132 @@ Test(ctl_group, duplicate_name_is_seen_by_all)
 		result(i, FAR_NOT_UNIQUE, "RPC worker name \"w1\" is not unique: ranks 1 and 2 share it");
 }
 
+/* Rank 0 is out of descriptors when the last member connects. Expect it to tell so, with the remedy, at once. */
+static void out_of_descriptors(int error, const char *remedy)
+{
+	start(0, 3);
+	start(1, 3);
+	run_ticks(20);
+	world->accept_error = error;
+	start(2, 3);
+	run_ticks(1000);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(ctl_state(members[i].ctl), CTL_FAILED);
+		result(i, FAR_RESOURCE, "worker \"w0\" (rank 0) cannot accept the members' connections");
+		result(i, FAR_RESOURCE, remedy);
+	}
+}
+
+Test(ctl_group, out_of_descriptors_of_the_process)
+{
+	out_of_descriptors(-EMFILE, "RLIMIT_NOFILE");
+}
+
+Test(ctl_group, out_of_descriptors_of_the_system)
+{
+	out_of_descriptors(-ENFILE, "fs.file-max");
+}
+
+/* ---- a worker that cannot open its NIC ---- */
+
+static void refuse(int i)
+{
+	err_set(&refused[i], FAR_UNREACHABLE, "nic \"pigeon\" cannot be opened: no loft");
+}
+
+/* Expect all members to fail at once, by its name and with the driver's reason, whichever it is, first or last. */
+static void a_refused_worker(int who, bool first)
+{
+	uint64_t from = world->now;
+	char text[96];
+	refuse(who);
+	for (int i = 0; i < 3; i++)
+		if ((i == who) == first)
+			start(i, 3);
+	run_ticks(100);
+	for (int i = 0; i < 3; i++)
+		if ((i == who) != first)
+			start(i, 3);
+	run_ticks(1000);
+	snprintf(text, sizeof text, "worker \"w%d\" (rank %d) cannot join: nic \"pigeon\" cannot be opened: no loft",
+		 who, who);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(ctl_state(members[i].ctl), CTL_FAILED, "%d", i);
+		result(i, FAR_UNREACHABLE, text);
+	}
+	cr_assert_lt(world->now, from + INIT_NS);
+}
+
+Test(ctl_group, a_refused_worker_comes_first)
+{
+	a_refused_worker(2, true);
+}
+
+Test(ctl_group, a_refused_worker_comes_last)
+{
+	a_refused_worker(2, false);
+}
+
+Test(ctl_group, rank_0_is_refused_first)
+{
+	a_refused_worker(0, true);
+}
+
+Test(ctl_group, rank_0_is_refused_last)
+{
+	a_refused_worker(0, false);
+}
+
+/* Nobody comes to hear it. */
+Test(ctl_group, a_refused_worker_alone)
+{
+	refuse(0);
+	start(0, 3);
+	run_ticks((int)(FAR_STORE_REFUSED_NS / TICK) + 10);
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_FAILED);
+	result(0, FAR_UNREACHABLE, "no loft");
+	member_end(&members[0]);
+	refuse(1);
+	start(1, 3);
+	run_ticks((int)(INIT_NS / TICK) + 10);
+	cr_assert_eq(ctl_state(members[1].ctl), CTL_FAILED);
+}
+
+/* A group that runs goes on without it. */
+Test(ctl_group, a_refused_worker_cannot_come_back)
+{
+	join(3);
+	member_end(&members[2]);
+	run_ticks(10);
+	refuse(2);
+	start(2, 3);
+	run_ticks(1000);
+	cr_assert_eq(ctl_state(members[2].ctl), CTL_FAILED);
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_READY);
+	member_end(&members[2]);
+	refused[2].status = FAR_OK;
+	start(2, 3);
+	run(false);
+	result(2, FAR_OK, "");
+}
+
+/* What passes by itself is tried again, without a busy loop. */
+Test(ctl_group, accept_fails_for_a_while)
+{
+	start(0, 2);
+	world->accept_error = -ENOBUFS;
+	start(1, 2);
+	run_ticks(10);
+	world->now += TICK;
+	cr_assert_gt(ctl_step(members[0].ctl, world->now), world->now);
+	run_ticks(200);
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_JOINING);
+	world->accept_error = 0;
+	run(false);
+	result(0, FAR_OK, "");
+	result(1, FAR_OK, "");
+}
+
 Test(ctl_group, taken_rank_names_its_holder)
 {
 	ranks[3] = 1;
@@ -223,6 +351,7 @@ Test(ctl_group, port_in_use)
 Test(ctl_group, beyond_loopback_only_when_open)
 {
 	method = "tcp://10.0.0.1:29500";
+	security = KEY_AUTO;
 	start(0, 2);
 	start(1, 2);
 	run(false);
@@ -230,18 +359,23 @@ Test(ctl_group, beyond_loopback_only_when_open)
 	result(1, FAR_DENIED, "10.0.0.1:29500");
 	member_end(&members[0]);
 	member_end(&members[1]);
-	open_to_all = true;
+	security = KEY_NONE;
+	join(2);
+	member_end(&members[0]);
+	member_end(&members[1]);
+	security = KEY_GIVEN;
 	join(2);
 }
 
 Test(ctl_group, unknown_host)
 {
 	method = "tcp://nowhere:1";
+	security = KEY_AUTO;
 	start(1, 2);
 	run(false);
 	result(1, FAR_UNREACHABLE, "\"nowhere\" does not resolve");
 	member_end(&members[1]);
-	open_to_all = true;
+	security = KEY_NONE;
 	start(1, 2);
 	run(false);
 	result(1, FAR_UNREACHABLE, "\"nowhere\" does not resolve");

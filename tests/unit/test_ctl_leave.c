@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way out, and beginning anew. */
+#include "ctl/store.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 TestSuite(ctl_leave, .init = members_setup, .fini = members_teardown);
 
@@ -380,4 +383,89 @@ Test(ctl_leave, begin_anew_while_the_old_store_is_held)
 	run(false);
 	for (int i = 0; i < 3; i++)
 		result(i, FAR_OK, "");
+}
+
+/* A frame of somebody's who is no member. */
+static void foreign(struct ctl_net *net, int h, enum store_op op, const char *key)
+{
+	uint8_t f[STORE_FRAME_MAX];
+	struct store_msg m = {.op = op, .id = 1, .key = (const uint8_t *)key, .key_len = strlen(key)};
+	size_t len = store_msg_encode(&m, f);
+	for (long n = -EAGAIN; n == -EAGAIN; n = net->ops->send(net, h, f, len))
+		round_robin();
+}
+
+/* Somebody who is no member leaves a connection open. Expect nobody to wait for it. */
+Test(ctl_leave, a_connection_left_open)
+{
+	struct ctl_net *net = fake_net_create(world);
+	security = KEY_NONE;
+	join(3);
+	int h = net->ops->connect(net, "127.0.0.1", 29500);
+	cr_assert_geq(h, 0);
+	foreign(net, h, STORE_HELLO, "");
+	run_ticks(5);
+	uint64_t from = world->now;
+	leave_all(3, 60 * FAR_SEC);
+	run(true);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+	cr_assert_lt(world->now - from, FAR_STORE_CLOSE_NS);
+	net->ops->destroy(net);
+}
+
+/* A member stands still before it has read the last word. Expect rank 0 to go after a while, and the member to find
+ * what it has to read. */
+Test(ctl_leave, the_store_goes_behind_the_last_word)
+{
+	join(3);
+	leave_all(3, 60 * FAR_SEC);
+	for (int t = 0; t < 100 && ctl_state(members[1].ctl) != CTL_LEFT; t++) {
+		static const int order[] = {2, 0, 1}; /* it says its last bye, and has not heard the others' */
+		for (int i = 0; i < 3; i++)
+			ctl_step(members[order[i]].ctl, world->now);
+		world->now += TICK;
+	}
+	cr_assert_eq(ctl_state(members[2].ctl), CTL_LEAVING);
+	members[2].frozen = true;
+	uint64_t from = world->now;
+	while (ctl_state(members[0].ctl) != CTL_LEFT && world->now < from + 50 * FAR_SEC)
+		round_robin();
+	cr_assert_eq(ctl_state(members[0].ctl), CTL_LEFT);
+	result(0, FAR_OK, "");
+	cr_assert_geq(world->now + 100 * TICK, from + FAR_STORE_CLOSE_NS);
+	cr_assert_lt(world->now, from + 2 * FAR_STORE_CLOSE_NS);
+	members[2].frozen = false;
+	run(true);
+	result(2, FAR_OK, "");
+}
+
+/* Somebody has filled the store. Expect the group to leave in order, members that came back included. */
+Test(ctl_leave, of_a_full_store)
+{
+	struct ctl_net *net = fake_net_create(world);
+	char key[24], replies[4096];
+	security = KEY_NONE;
+	join(3);
+	int h = net->ops->connect(net, "127.0.0.1", 29500);
+	foreign(net, h, STORE_HELLO, "");
+	for (int i = 0; i < FAR_STORE_KEYS_MAX + 1; i++) {
+		snprintf(key, sizeof key, "junk%d", i);
+		foreign(net, h, STORE_SET, key);
+		if (i % 64 == 0)
+			round_robin();
+		while (net->ops->recv(net, h, replies, sizeof replies) > 0)
+			;
+	}
+	run_ticks(100);
+	member_end(&members[2]);
+	run_ticks(10);
+	start(2, 3);
+	run(false);
+	result(2, FAR_OK, "");
+	leave_all(3, 10 * FAR_SEC);
+	run(true);
+	for (int i = 0; i < 3; i++)
+		result(i, FAR_OK, "");
+	net->ops->destroy(net);
 }

@@ -448,6 +448,8 @@ Test(ctl_lives, receive_hello_of_a_life)
 	h.from = lives[2];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this life of ours");
 	h.to--;
+	cr_assert_eq(hello(rogue, &h), -EACCES, "without its name");
+	h.name = hash64(row(0, 1)->name, strlen(row(0, 1)->name));
 	cr_assert_eq(hello(rogue, &h), 0);
 	fake_port_destroy(rogue);
 }

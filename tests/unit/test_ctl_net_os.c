@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <farcall/future.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -119,6 +121,61 @@ Test(ctl_net_os, adopts_a_listener_of_the_same_port_only)
 	cr_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	net->ops->close(net, fd);
 	close(plain);
+	net->ops->destroy(net);
+}
+
+/* Bytes that nobody wants to read now do not end a wait: a paused client must not keep the thread awake. */
+Test(ctl_net_os, a_stream_that_is_not_to_be_read)
+{
+	struct ctl_net *net = ctl_net_os_create();
+	uint16_t port = port_free();
+	char got[8];
+	int l = net->ops->listen(net, "localhost", port, -1), c = net->ops->connect(net, "localhost", port), a;
+	while ((a = net->ops->accept(net, l)) == -EAGAIN)
+		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
+	cr_assert_eq(net->ops->send(net, c, "hello", 5), 5);
+	net->ops->wait(net, TIME_NEVER);
+	net->ops->want(net, a, 0, 0);
+	uint64_t from = clock_now(&clock_monotonic);
+	net->ops->wait(net, from + 20 * FAR_MS);
+	cr_assert_geq(clock_now(&clock_monotonic), from + 20 * FAR_MS);
+	net->ops->want(net, a, 1, 0);
+	net->ops->wait(net, TIME_NEVER);
+	cr_assert_eq(net->ops->recv(net, a, got, sizeof got), 5);
+	net->ops->close(net, a);
+	net->ops->close(net, c);
+	net->ops->close(net, l);
+	net->ops->destroy(net);
+}
+
+/* All descriptors are in use. Expect that to be an error only when somebody is to be accepted. */
+Test(ctl_net_os, accept_without_descriptors)
+{
+	struct ctl_net *net = ctl_net_os_create();
+	struct rlimit before, full;
+	uint16_t port = port_free();
+	int l = net->ops->listen(net, "localhost", port, -1), c = net->ops->connect(net, "localhost", port), a;
+	while ((a = net->ops->accept(net, l)) == -EAGAIN)
+		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
+	int late = net->ops->connect(net, "localhost", port), next = dup(0);
+	struct pollfd waiting = {.fd = l, .events = POLLIN};
+	cr_assert_eq(poll(&waiting, 1, -1), 1);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &before);
+	full = (struct rlimit){(rlim_t)next, before.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &full);
+	int refused = net->ops->accept(net, l);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_assert_eq(refused, -EMFILE);
+	cr_assert_eq(net->ops->accept(net, l), next);
+	full.rlim_cur++;
+	setrlimit(RLIMIT_NOFILE, &full);
+	refused = net->ops->accept(net, l);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_assert_eq(refused, -EAGAIN, "nobody is there");
+	int all[] = {next, late, a, c, l};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		net->ops->close(net, all[i]);
 	net->ops->destroy(net);
 }
 

@@ -382,24 +382,6 @@ Test(ctl_store, too_many_parked_waits_drop_their_client)
 	net->ops->close(net, h);
 }
 
-Test(ctl_store, a_client_that_does_not_read_is_dropped)
-{
-	static char value[FAR_STORE_VALUE_MAX + 1];
-	uint8_t f[STORE_FRAME_MAX];
-	memset(value, 'v', FAR_STORE_VALUE_MAX);
-	ask(a, STORE_SET, "k", value, NULL, 0);
-	int h = net->ops->connect(net, "h", PORT);
-	net->ops->send(net, h, f, frame(f, STORE_HELLO, ""));
-	size_t len = frame(f, STORE_GET, "k");
-	bool busy = false;
-	for (int i = 0; i < 4000 && !store_server_drops(server, STORE_DROP_BACKLOG); i++) {
-		net->ops->send(net, h, f, len);
-		store_server_step(server, world->now, &busy);
-	}
-	cr_assert_eq(store_server_drops(server, STORE_DROP_BACKLOG), 1);
-	net->ops->close(net, h);
-}
-
 Test(ctl_store, a_stranger_at_the_port_is_told_apart)
 {
 	int l = net->ops->listen(net, "h", PORT + 1, -1);

@@ -3,49 +3,49 @@
  * What "full" does: small bounds filled to the brim, refused beyond, and used again. The rows of the resource graph
  * (engine/README.md) and their tests, `name` for tests/unit/test_name.c and e2e/name for tests/e2e/name.c:
  *
- * pending calls of a session        limits: pending_calls, handed_over_without_room; shard_call: credits;
+ * pending calls of a session        limits: pending_calls; shard_call: credits;
  *                                   e2e/api_busy: window_full (it waits the pressure out); e2e/api_limits: peer_calls
- * calls that wait for a session     limits: calls_that_wait; shard_waiting: the_list_is_bounded
- * sessions                          shm_queues: all_peers_of_a_port; ctl_demand: a_refusal_is_told_…
- * call slots                        limits: call_slots; e2e/api_limits: call_slots
- * submission ring                   limits: submissions, ring_of_two; submit: full_is_eagain_…; e2e/api_limits:
- *                                   submissions; e2e/api_busy: ring_full
- * calls that may be repeated        limits: repeatable_calls; e2e/api_retry
- * ring slots                        shm_queue: ring_full_and_recovery; shard_answer: no_slot_for_an_answer
- * bulk memory                       shm_bulk, shm_queue: bulk_full_and_recovery; shard_call: calls_that_cannot_be_sent;
- *                                   shard_answer: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait,
- *                                   requests_too_many_bytes
- * parked requests                   shard_answer: parking_is_bounded
- * one-way messages                  shard_large: the_window_of_one_ways; e2e/api_large: posts
- * long messages of a session        shard_large: fragments_stay_within_the_window
- * long messages with memory         shard_large_in: lanes_wait_for_memory
- * memory of a long message          shard_large_in: without_memory_it_is_refused
- * bytes granted over a link         link_grant, link_incast: every turn is audited
- * memory of the process             mem: exhaustion_is_an_error_of_that_call; buf: exhaustion_…; e2e/api_memory
- * deferred records                  limits: deferred_requests, an_answer_without_a_record; shard_answer:
- *                                   deferred_records_are_bounded; shard_fiber: without_a_record_it_cannot_wait;
- *                                   e2e/api_limits: deferred (fibers and blocking handlers too)
- * fibers                            shard_fiber: one_more_than_there_are_is_refused; e2e/api_fibers
- * requests that wait for a thread   e2e/api_blocking: full; e2e/api_limits: one_place_for_a_blocking_request
- * threads for blocking handlers     e2e/api_blocking: late
- * a fiber's waits given up          shard_fiber: a_repeated_wait_listens_once
- * futures                           then: running_out_of_futures_…
- * callbacks, collections, scopes    limits_process: without_buffers
- * waits that one future is in       future: a_watch_gives_its_places_back; then: any_number_of_threads_…
- * strings of a call                 values: strings_are_copied_and_bounded, values_that_an_application_got_wrong_…
- * items, depth, entries of a dict   values_tree: items_are_bounded, depth_is_bounded; dict: long_ones
- * objects of custom types           values_tree: what_an_application_got_wrong_is_named
- * custom types                      limits_process: custom_types
- * classes of objects                classes: bounded
- * values, forks of a shard          shard_rref, shard_named: records_are_bounded
- * words about references            shard_rref: words_need_no_credit, words_wait_for_room; said again:
- *                                   shard_rref_again: fork_given_up, owner_never_has_room
- * references in a message           e2e/api_rref: too_many
+ * calls that wait for a session or  limits: calls_that_wait, pending_calls, handed_over_without_room; shard_waiting:
+ * for a credit                      the_list_is_bounded, for_a_credit; e2e/api_limits: peer_calls; e2e/api_busy:
+ * thousand sessions                          shm_queues: all_peers_of_a_port; ctl_demand: a_refusal_is_told_… call
+ * slots                        limits: call_slots; e2e/api_limits: call_slots submission ring                   limits:
+ * submissions, ring_of_two; submit: full_is_eagain_…; e2e/api_limits: submissions; e2e/api_busy: ring_full calls that
+ * may be repeated        limits: repeatable_calls; e2e/api_retry ring slots                        shm_queue:
+ * ring_full_and_recovery; shard_answer: no_slot_for_an_answer bulk memory                       shm_bulk, shm_queue:
+ * bulk_full_and_recovery; shard_call: calls_that_cannot_be_sent; shard_answer: answers_wait_for_bulk_memory_…;
+ * e2e/api_busy: answers_wait, requests_too_many_bytes parked requests                   shard_answer:
+ * parking_is_bounded one-way messages                  shard_large: the_window_of_one_ways; e2e/api_large: posts long
+ * messages of a session        shard_large: fragments_stay_within_the_window long messages with memory shard_large_in:
+ * lanes_wait_for_memory memory of a long message          shard_large_in: without_memory_it_is_refused bytes granted
+ * over a link         link_grant, link_incast: every turn is audited memory of the process             mem:
+ * exhaustion_is_an_error_of_that_call; buf: exhaustion_…; e2e/api_memory deferred records                  limits:
+ * deferred_requests, an_answer_without_a_record; shard_answer: deferred_records_are_bounded; shard_fiber:
+ * without_a_record_it_cannot_wait; e2e/api_limits: deferred (fibers and blocking handlers too) fibers shard_fiber:
+ * one_more_than_there_are_is_refused; e2e/api_fibers requests that wait for a thread   e2e/api_blocking: full;
+ * e2e/api_limits: one_place_for_a_blocking_request threads for blocking handlers     e2e/api_blocking: late a fiber's
+ * waits given up          shard_fiber: a_repeated_wait_listens_once futures                           then:
+ * running_out_of_futures_… callbacks, collections, scopes    limits_process: without_buffers waits that one future is
+ * in       future: a_watch_gives_its_places_back; then: any_number_of_threads_… strings of a call values:
+ * strings_are_copied_and_bounded, values_that_an_application_got_wrong_… items, depth, entries of a dict   values_tree:
+ * items_are_bounded, depth_is_bounded; dict: long_ones objects of custom types           values_tree:
+ * what_an_application_got_wrong_is_named custom types                      limits_process: custom_types classes of
+ * objects                classes: bounded values, forks of a shard          shard_rref, shard_named:
+ * records_are_bounded words about references            shard_rref: words_need_no_credit, words_wait_for_room; said
+ * again: shard_rref_again: fork_given_up, owner_never_has_room references in a message           e2e/api_rref: too_many
  * calls held back on purpose         shard_fault: late_without_end
  * overloads                         registry: overloads_are_bounded
  * mailboxes                         limits: mailbox_of_one; shard_waiting, ctl_demand: a_full_mailbox_is_tried_again;
  *                                   e2e/api_limits: every agent there has mailboxes of one
  * sleepers                          driver: places_are_bounded_and_come_back
+ * connections without HELLO         ctl_store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
+ * keys beyond those                 ctl_store_load: a_full_table_has_room_for_members; ctl_leave: of_a_full_store
+ * closing the store                 ctl_leave: a_connection_left_open, the_store_goes_behind_the_last_word
+ * a worker without a NIC            ctl_group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
+ * descriptors                       ctl_store_load: without_descriptors; ctl_group: out_of_descriptors_…
+ * parked WAITs                      ctl_store: too_many_parked_waits_drop_their_client; ctl_store_load:
+ *                                   waits_of_all_are_bounded
+ * replies that are not read         ctl_store_load: requests_wait_for_a_client_that_does_not_read,
+ *                                   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
  * store                             limits_process: clients_of_the_store; ctl_store: limits_of_key_and_value,
  * keys_are_bounded, requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
  *                                   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
@@ -71,11 +71,13 @@ Test(limits, defaults_and_rounding)
 	cr_assert_eq(limits_resolve(&(struct far_opts){0}, &l, &err), FAR_OK);
 	cr_assert_eq(memcmp(&l, &d, sizeof l), 0);
 	cr_assert_eq(d.peer_calls, (unsigned)FAR_SESSION_CALLS_MAX);
+	cr_assert_geq(d.peer_calls + d.peer_waiting, 1000u, "a thousand at once");
 	struct far_opts odd = {.submit_slots = 1,
 			       .mailbox_slots = 1,
 			       .calls = 1,
 			       .deferred = 1,
 			       .peer_calls = 1,
+			       .peer_waiting = 1,
 			       .retry_window = 1,
 			       .fibers = 1,
 			       .blocking_threads = 1,
@@ -84,7 +86,9 @@ Test(limits, defaults_and_rounding)
 	cr_assert_eq(l.submit_slots, 2u);
 	cr_assert_eq(l.blocking_queue, 2u);
 	cr_assert_eq(l.mailbox_slots, 1u);
-	cr_assert_eq(l.calls + l.deferred + l.peer_calls + l.retry_window + l.fibers + l.blocking_threads, 6u);
+	cr_assert_eq(l.calls + l.deferred + l.peer_calls + l.peer_waiting + l.retry_window + l.fibers +
+			     l.blocking_threads,
+		     7u);
 	odd.submit_slots = 1025;
 	odd.mailbox_slots = 3;
 	odd.blocking_queue = 33000;
@@ -108,6 +112,7 @@ Test(limits, out_of_range_is_named)
 		   {&o.calls, "calls", 262144},
 		   {&o.deferred, "deferred", 262144},
 		   {&o.peer_calls, "peer_calls", 202},
+		   {&o.peer_waiting, "peer_waiting", 32768},
 		   {&o.retry_window, "retry_window", 1024},
 		   {&o.fibers, "fibers", 65536},
 		   {&o.blocking_threads, "blocking_threads", 1024},
@@ -182,7 +187,17 @@ Test(limits, mailbox_of_one)
 
 /* ---- a shard of small bounds ---- */
 
-enum { MSG_KEEP = 50, MSG_RETRIED, SLOTS = 5, PEER_CALLS = 3, RECORDS = 2, RING = 4, WINDOW = 2, NOBODY = 3 };
+enum {
+	MSG_KEEP = 50,
+	MSG_RETRIED,
+	SLOTS = 5,
+	PEER_CALLS = 3,
+	WAITING = 4,
+	RECORDS = 2,
+	RING = 4,
+	WINDOW = 2,
+	NOBODY = 3
+};
 
 static enum far_status kept_status;
 
@@ -204,6 +219,7 @@ static void setup(void)
 					     .calls = SLOTS,
 					     .deferred = RECORDS,
 					     .peer_calls = PEER_CALLS,
+					     .peer_waiting = WAITING,
 					     .retry_window = WINDOW};
 	shard_setup();
 	struct far_msg_handler m = {MSG_KEEP, FAR_KIND_INLINE, keep, NULL};
@@ -245,14 +261,18 @@ static void reply(struct shm_head h, uint32_t peer)
 
 Test(limits_of_a_shard, pending_calls)
 {
-	static struct result r[PEER_CALLS + 1], other;
+	enum { ALL = PEER_CALLS + WAITING };
+	static struct result r[ALL + 1], other;
 	struct shm_head h[PEER_CALLS];
 	for (int round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < PEER_CALLS; i++) {
 			cr_assert_eq(call_to(&r[i], PEER, i ? FAR_FOREVER : 1, 0), 0);
 			h[i] = sent();
 		}
-		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), -EAGAIN);
+		for (unsigned i = PEER_CALLS; i < ALL; i++)
+			cr_assert_eq(call_to(&r[i], PEER, FAR_FOREVER, 0), 0);
+		expect_nothing();
+		cr_assert_eq(call_to(&r[ALL], PEER, FAR_FOREVER, 0), -EAGAIN);
 		cr_assert_eq(call_to(&other, OTHER, FAR_FOREVER, 0), 0, "another worker's are its own");
 		reply(sent(), NIC_OTHER);
 		cr_assert_eq(other.status, FAR_OK);
@@ -262,15 +282,19 @@ Test(limits_of_a_shard, pending_calls)
 		struct shm_head cancel;
 		cr_assert_not_null(fake_queue_sent(queue, &cancel));
 		cr_assert_eq(cancel.type, HEAD_CANCEL);
-		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), -EAGAIN);
+		cr_assert_eq(call_to(&r[ALL], PEER, FAR_FOREVER, 0), -EAGAIN);
 		uint64_t late = shard->counters.replies_late;
 		reply(h[0], NIC_PEER);
 		cr_assert_eq(shard->counters.replies_late, late + 1);
-		cr_assert_eq(call_to(&r[PEER_CALLS], PEER, FAR_FOREVER, 0), 0);
-		reply(sent(), NIC_PEER);
-		for (unsigned i = 1; i < PEER_CALLS; i++)
+		h[0] = sent(); /* the first that waited */
+		cr_assert_eq(call_to(&r[ALL], PEER, FAR_FOREVER, 0), 0);
+		for (unsigned i = 1; i <= WAITING; i++) {
+			reply(h[i % PEER_CALLS], NIC_PEER);
+			h[i % PEER_CALLS] = sent();
+		}
+		for (unsigned i = 0; i < PEER_CALLS; i++)
 			reply(h[i], NIC_PEER);
-		for (unsigned i = 1; i <= PEER_CALLS; i++)
+		for (unsigned i = 1; i <= ALL; i++)
 			cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
 		cr_assert_eq(shard->sessions[PEER].calls_active, 0);
 	}
@@ -299,29 +323,42 @@ static int hand_over(struct result *r, uint32_t worker)
 				   .data = "x",
 				   .len = 1};
 	memset(r, 0, sizeof *r);
-	return submit_put(&shard->submit, &start);
+	return waiting_hand_over(shard, &start);
 }
 
+/* Refused when it is handed over, be the places taken by what lies in the ring or by what waits, and never later. */
 Test(limits_of_a_shard, handed_over_without_room)
 {
-	static struct result r[RING];
-	struct shm_head h[PEER_CALLS];
-	for (unsigned i = 0; i < RING; i++)
-		cr_assert_eq(hand_over(&r[i], PEER), 0);
+	enum { ALL = PEER_CALLS + WAITING };
+	static struct result r[ALL + 2];
+	struct shm_head h[ALL + 1];
+	unsigned n = 0;
+	for (; n < WAITING; n++)
+		cr_assert_eq(hand_over(&r[n], PEER), 0);
+	cr_assert_eq(hand_over(&r[n], PEER), -EAGAIN);
 	passes(1);
+	for (; n < ALL; n++)
+		cr_assert_eq(hand_over(&r[n], PEER), 0);
+	cr_assert_eq(hand_over(&r[n], PEER), -EAGAIN);
+	passes(1);
+	cr_assert_eq(submit_waiting(&shard->submit), 0u);
+	cr_assert_eq(hand_over(&r[n], PEER), -EAGAIN, "they wait elsewhere");
 	for (unsigned i = 0; i < PEER_CALLS; i++)
 		h[i] = sent();
 	expect_nothing();
-	cr_assert_eq(r[PEER_CALLS].n, 1u);
-	cr_assert_eq(r[PEER_CALLS].status, FAR_BUSY);
-	cr_assert_eq(r[PEER_CALLS].executed, FAR_EXECUTED_NO);
-	cr_assert_eq(shard->counters.busy_refusals, 1u);
-	for (unsigned i = 0; i < PEER_CALLS; i++)
-		reply(h[i], NIC_PEER);
-	cr_assert_eq(hand_over(&r[0], PEER), 0);
+	reply(h[0], NIC_PEER);
+	cr_assert_eq(hand_over(&r[n++], PEER), 0);
 	passes(1);
-	reply(sent(), NIC_PEER);
-	cr_assert(r[0].n == 1 && r[0].status == FAR_OK);
+	cr_assert_eq(hand_over(&r[n], PEER), -EAGAIN);
+	for (unsigned i = 1; i < n; i++) {
+		if (i + PEER_CALLS - 1 < n)
+			h[i + PEER_CALLS - 1] = sent();
+		reply(h[i], NIC_PEER);
+	}
+	for (unsigned i = 0; i < n; i++)
+		cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+	expect_nothing();
+	cr_assert_eq(shard->counters.busy_refusals, 0u);
 }
 
 Test(limits_of_a_shard, submissions)
@@ -380,20 +417,17 @@ Test(limits_of_a_shard, call_slots)
 
 Test(limits_of_a_shard, calls_that_wait)
 {
-	static struct result r[PEER_CALLS + 1];
-	for (unsigned i = 0; i < PEER_CALLS; i++)
+	static struct result r[WAITING + 1];
+	for (unsigned i = 0; i < WAITING; i++)
 		cr_assert_eq(call_to(&r[i], NOBODY, FAR_FOREVER, 0), 0);
-	cr_assert_eq(call_to(&r[PEER_CALLS], NOBODY, FAR_FOREVER, 0), -EAGAIN);
-	cr_assert_eq(r[PEER_CALLS].n, 0u);
+	cr_assert_eq(call_to(&r[WAITING], NOBODY, FAR_FOREVER, 0), -EAGAIN);
+	cr_assert_eq(r[WAITING].n, 0u);
 	mail(MAIL_PEER_UP, NOBODY, 7);
-	cr_assert_eq(call_to(&r[PEER_CALLS], NOBODY, FAR_FOREVER, 0), -EAGAIN, "as many as may be pending");
-	for (unsigned i = 0; i < PEER_CALLS; i++)
+	cr_assert_eq(call_to(&r[WAITING], NOBODY, FAR_FOREVER, 0), 0, "some have left the queue");
+	for (unsigned i = 0; i <= WAITING; i++)
 		reply(sent(), 7);
-	for (unsigned i = 0; i < PEER_CALLS; i++)
+	for (unsigned i = 0; i <= WAITING; i++)
 		cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
-	cr_assert_eq(call_to(&r[0], NOBODY, FAR_FOREVER, 0), 0);
-	reply(sent(), 7);
-	cr_assert_eq(r[0].status, FAR_OK);
 	cr_assert_eq(shard->counters.calls_waiting, 0u);
 }
 

@@ -91,6 +91,7 @@ Test(limits_process, custom_types)
 /* ---- the store ---- */
 
 static int accepted, closed;
+static bool greeted[FAR_STORE_CLIENTS_MAX + 3];
 
 static int many_accept(struct ctl_net *net, int listener)
 {
@@ -100,8 +101,22 @@ static int many_accept(struct ctl_net *net, int listener)
 
 static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
 {
-	(void)net, (void)data, (void)len;
-	return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
+	const struct store_msg hello = {.op = STORE_HELLO};
+	uint8_t frame[STORE_FRAME_MAX];
+	(void)net;
+	if (greeted[handle])
+		return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
+	greeted[handle] = true;
+	size_t n = store_msg_encode(&hello, frame);
+	cr_assert_leq(n, len);
+	memcpy(data, frame, n);
+	return (long)n;
+}
+
+static long many_send(struct ctl_net *net, int handle, const void *data, size_t len)
+{
+	(void)net, (void)handle, (void)data;
+	return (long)len;
 }
 
 static void many_close(struct ctl_net *net, int handle)
@@ -110,15 +125,15 @@ static void many_close(struct ctl_net *net, int handle)
 	closed++;
 }
 
-static void many_want(struct ctl_net *net, int handle, int on)
+static void many_want(struct ctl_net *net, int handle, int read, int write)
 {
-	(void)net, (void)handle, (void)on;
+	(void)net, (void)handle, (void)read, (void)write;
 }
 
 Test(limits_process, clients_of_the_store)
 {
 	static const struct ctl_net_ops ops = {
-		.accept = many_accept, .recv = many_recv, .close = many_close, .want_write = many_want};
+		.accept = many_accept, .recv = many_recv, .send = many_send, .close = many_close, .want = many_want};
 	struct ctl_net net = {&ops};
 	struct store_server *s = store_server_create(&net, 0);
 	bool busy = false;
@@ -130,6 +145,7 @@ Test(limits_process, clients_of_the_store)
 	store_server_step(s, 1, &busy);
 	cr_assert_eq(closed, 4);
 	accepted = FAR_STORE_CLIENTS_MAX + 2;
+	greeted[accepted] = false;
 	store_server_step(s, 1, &busy);
 	cr_assert_eq(store_server_drops(s, STORE_DROP_CLIENTS), 3u);
 	closed = 0;

@@ -392,6 +392,7 @@ Test(link_grant, beyond_grants)
 		bench_turn();
 	cr_assert_eq(bench.ends[1].downs, 1);
 	cr_assert_eq(bench.ends[1].error, -EPROTO);
+	link_of(1)->grants.out -= UINT64_C(1) << 40; /* debug builds count when a port closes */
 	bench_fini();
 }
 

@@ -3,6 +3,7 @@
 #include "link_bench.h"
 
 #include "base/limits.h"
+#include "link/link_port.h"
 #include "wire/head.h"
 
 #include <criterion/criterion.h>
@@ -54,6 +55,7 @@ static struct nic_stats stats_of_1(void)
 static void begin(uint8_t kind)
 {
 	bench_init();
+	bench.key = NULL; /* these packets are of members */
 	bench.fabric.crc = true;
 	bench.fabric.hook = catch;
 	want = kind;
@@ -67,6 +69,7 @@ static void begin(uint8_t kind)
 Test(link_hostile, checksum)
 {
 	bench_init();
+	bench.key = NULL; /* these packets are of members */
 	bench.fabric.hook = catch;
 	want = WIRE_MESSAGE;
 	bench_two(&at_0, &at_1);
@@ -116,15 +119,26 @@ Test(link_hostile, replay)
 	bench_fini();
 }
 
-/* Endings with a wrong token change nothing; with the right one they end it. */
+/* Endings with a wrong token change nothing, nor a RESET that answers no PING; with the right one they end it. */
 Test(link_hostile, endings)
 {
 	static const uint8_t kinds[] = {WIRE_RESET, WIRE_BYE};
 	for (unsigned i = 0; i < 2; i++) {
 		begin(WIRE_MESSAGE);
 		head()->kind = kinds[i];
-		memset(caught + 96, 0, 8);
-		caught_len = 104;
+		memset(caught + 96, 0, sizeof(struct wire_no));
+		caught_len = 96 + sizeof(struct wire_no);
+		uint8_t *nonce = caught + 96 + offsetof(struct wire_no, nonce);
+		const struct link_peer *peer = ((struct link_port *)bench.ends[1].port)->peers[at_1];
+		if (kinds[i] == WIRE_RESET) {
+			atomic_store(&link_secret_of(peer)->pings, 7);
+			link_ping_nonce(8, nonce);
+			inject();
+			memset(nonce, 0, AUTH_NONCE_BYTES);
+			inject();
+			cr_assert_eq(bench.ends[1].downs, 0);
+			link_ping_nonce(7, nonce);
+		}
 		for (unsigned bit = 64; bit < 192; bit++) {
 			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 			inject();
@@ -310,6 +324,7 @@ Test(link_hostile, flood_of_hellos)
 {
 	for (unsigned knows = 0; knows < 2; knows++) {
 		bench_init();
+		bench.key = NULL; /* these packets are of members */
 		bench.fabric.crc = true;
 		bench.fabric.hook = catch;
 		want = WIRE_HELLO;
@@ -345,6 +360,7 @@ Test(link_hostile, flood_of_hellos)
 Test(link_hostile, half_open_ends)
 {
 	bench_init();
+	bench.key = NULL; /* these packets are of members */
 	bench.fabric.crc = true;
 	bench.fabric.hook = catch;
 	want = WIRE_HELLO;

@@ -181,6 +181,30 @@ Test(link_lend, to_itself)
 	cr_assert(came(0, 1, 100) && let_go(10));
 }
 
+/* It is kept beyond the end of that session, whose place another one takes: that one owes nothing for it. */
+Test(link_lend, to_itself_and_kept)
+{
+	struct nic_pkt pkt = {.cookie = 0};
+	uint32_t before, ignored;
+	end_open(0, 1);
+	end_open(1, 1);
+	bench_pair(0, 0, &before, &at_1);
+	struct nic_queue *q = bench.ends[0].q;
+	cr_assert_eq(lend(0, before, 0, LONG), 0);
+	cr_assert(q->ops->recv(q, &pkt, 1) == 1 && pkt.cookie);
+	q->ops->detach(q, before);
+	bench.ends[0].port->ops->drop(bench.ends[0].port, before);
+	for (unsigned i = 0; i < 10; i++)
+		bench_turn();
+	bench_pair(0, 1, &at_0, &ignored);
+	cr_assert_eq(at_0, before);
+	q->ops->release(q, pkt.peer, pkt.cookie);
+	cr_assert_eq(link_of(0)->peers[at_0]->out_bytes, 0);
+	cr_assert_eq(lend(0, at_0, 1, LONG), 0);
+	bench.ends[1].got = 1;
+	cr_assert(came(1, 2, 5000) && let_go(10));
+}
+
 Test(link_lend, the_peer_goes)
 {
 	for (unsigned bulk = 0; bulk < 2; bulk++) {

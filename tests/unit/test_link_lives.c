@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_MAX = 4096, KINDS = WIRE_BYE + 1 };
+enum { KEPT_MAX = 4096, KINDS = WIRE_KINDS };
 
 /* What was sent in the first life, as it was put on the wire. */
 static struct kept {

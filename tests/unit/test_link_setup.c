@@ -353,14 +353,17 @@ Test(link_setup, steering_by_hash_with_slow_places)
 static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	static struct link_words w;
+	static uint8_t hello[LINK_MAIL_BYTES];
 	uint8_t no[LINK_MAIL_BYTES];
 	(void)ctx, (void)from, (void)to, (void)queue;
-	if (bytes[1] == WIRE_HELLO)
-		cr_assert(link_words_read(bytes + LINK_HEAD, *len - LINK_HEAD, &w));
+	if (bytes[1] == WIRE_HELLO) {
+		memcpy(hello, bytes, *len);
+		cr_assert(link_words_read(hello + LINK_HEAD, *len - LINK_HEAD, &w));
+	}
 	if (bytes[1] != WIRE_WELCOME)
 		return true;
 	dgram_inject(&bench.fabric, 0, 0, no,
-		     link_no_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, false));
+		     link_no_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, w.nonce));
 	bench.fabric.unready = true;
 	return true;
 }
@@ -369,6 +372,7 @@ static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, ui
 Test(link_setup, a_path_that_is_settled_stays)
 {
 	bench_init();
+	bench.key = NULL;
 	bench.fabric.hash = true;
 	bench.fabric.crc = true;
 	bench.fabric.hook = contradict;

@@ -23,6 +23,7 @@ static const struct expect wrong[] = {
 	[WIRE_WRONG_QUEUE] = {.counter = UNKNOWN},
 	[WIRE_RESET] = {.counter = UNKNOWN},
 	[WIRE_BYE] = {.counter = UNKNOWN},
+	[WIRE_CHALLENGE] = {.counter = UNKNOWN},
 };
 
 static bool no_way_back(enum state state)
@@ -34,7 +35,7 @@ Test(link_states, wrong_token_or_life)
 {
 	char what[160];
 	for (unsigned state = 0; state < STATES; state++)
-		for (unsigned kind = WIRE_MESSAGE; kind <= WIRE_BYE; kind++)
+		for (unsigned kind = WIRE_MESSAGE; kind < WIRE_KINDS; kind++)
 			for (unsigned auth = WRONG_TOKEN; auth < AUTHS; auth++) {
 				struct packet k;
 				if (kind == WIRE_HELLO && auth == WRONG_TOKEN)
@@ -53,7 +54,7 @@ Test(link_states, wrong_token_or_life)
 
 /* ---- the right token, where no messages are taken ---- */
 
-static const struct expect early[STATES][WIRE_BYE + 1] =
+static const struct expect early[STATES][WIRE_KINDS] =
 	{
 		[NONE] =
 			{
@@ -66,6 +67,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.counter = UNKNOWN},
 				[WIRE_RESET] = {.counter = UNKNOWN},
 				[WIRE_BYE] = {.counter = UNKNOWN},
+				[WIRE_CHALLENGE] = {.counter = UNKNOWN},
 			},
 		[CONNECTING] =
 			{
@@ -78,6 +80,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.sent = SENT(HELLO)}, /* by the next path */
 				[WIRE_RESET] = {.counter = DUPLICATE},
 				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CHALLENGE] = {.counter = DUPLICATE}, /* issued at 0, so before any */
 			},
 		/* There is no way back yet, so nothing can be sent. */
 		[ACCEPTING] =
@@ -91,6 +94,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
 				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[REFUSING] =
 			{
@@ -103,6 +107,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
 				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[DOWN] =
 			{
@@ -115,6 +120,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = ENDED},
 				[WIRE_BYE] = {.counter = ENDED},
+				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[CLOSING] =
 			{
@@ -127,6 +133,7 @@ static const struct expect early[STATES][WIRE_BYE + 1] =
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
 				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 };
 
@@ -136,7 +143,7 @@ Test(link_states, no_messages_are_taken)
 	static const uint32_t numbers[] = {FIRST - 1, FIRST, FIRST + 5, FIRST + FAR_LINK_WINDOW};
 	char what[160];
 	for (unsigned i = 0; i < sizeof states / sizeof *states; i++)
-		for (unsigned kind = WIRE_MESSAGE; kind <= WIRE_BYE; kind++) {
+		for (unsigned kind = WIRE_MESSAGE; kind < WIRE_KINDS; kind++) {
 			unsigned variants = kind == WIRE_MESSAGE ? DATA_KINDS * 4 : kind == WIRE_ACK ? 4 : 1;
 			for (unsigned v = 0; v < variants; v++) {
 				struct packet k;
@@ -159,7 +166,7 @@ Test(link_states, no_messages_are_taken)
 
 /* ---- connections ---- */
 
-static const struct expect late[2][WIRE_BYE + 1] = {
+static const struct expect late[2][WIRE_KINDS] = {
 	/* UNCONFIRMED: accepted, and nothing came with its token yet */
 	{
 		[WIRE_PING] = {.sent = SENT(ACK)},
@@ -169,6 +176,7 @@ static const struct expect late[2][WIRE_BYE + 1] = {
 		[WIRE_WRONG_QUEUE] = {.sent = SENT(WELCOME)}, /* by the next path */
 		[WIRE_RESET] = {.downs = 1},
 		[WIRE_BYE] = {.downs = 1},
+		[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 	},
 	{
 		[WIRE_PING] = {.sent = SENT(ACK)},
@@ -178,6 +186,7 @@ static const struct expect late[2][WIRE_BYE + 1] = {
 		[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 		[WIRE_RESET] = {.downs = 1},
 		[WIRE_BYE] = {.downs = 1},
+		[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 	},
 };
 
@@ -185,7 +194,7 @@ Test(link_states, connection_set_up_packets)
 {
 	char what[160];
 	for (unsigned up = 0; up < 2; up++)
-		for (unsigned kind = WIRE_PING; kind <= WIRE_BYE; kind++) {
+		for (unsigned kind = WIRE_PING; kind < WIRE_KINDS; kind++) {
 			struct packet k;
 			enum state state = up ? UP : UNCONFIRMED;
 			enter(state);
@@ -349,4 +358,36 @@ Test(link_states, twice_of_anything)
 	struct link_rtt rtt = link_rtt_of(peer);
 	cr_assert_eq(rtt_timeout(&rtt, bench.now), FAR_LINK_RESEND_NS);
 	leave("TWICE");
+}
+
+/* ---- without the key ---- */
+
+/* Every control message of a sender that has all but the key, in every state: right tokens, a cookie that was issued
+ * now, nonces that answer. Expect nothing to be sent, reported or changed. */
+Test(link_states, nothing_without_the_key)
+{
+	char what[160];
+	states_key = &bench_key;
+	for (unsigned state = 0; state < STATES; state++)
+		for (unsigned kind = WIRE_PING; kind < WIRE_KINDS; kind++)
+			for (unsigned tag = 0; tag < 3; tag++) {
+				struct packet k;
+				enter((enum state)state);
+				snprintf(what, sizeof what, "%s with tag %u in state \"%s\"", kind_names[kind], tag,
+					 state_names[state]);
+				build(&k, (enum wire_kind)kind, RIGHT);
+				if (tag == 1)
+					memset(k.head.tag, 0xa5, sizeof k.head.tag);
+				else if (tag == 2) /* of another packet */
+					memcpy(k.head.tag, hello + offsetof(struct wire_head, tag), sizeof k.head.tag);
+				struct link_end was = bench.ends[1];
+				enum link_state inner = peer ? peer->state : LINK_FREE;
+				receive(&k);
+				cr_expect_eq(sent, 0, "%s: sent %#x", what, sent);
+				cr_expect(bench.ends[1].ups == was.ups && bench.ends[1].downs == was.downs &&
+						  bench.ends[1].fails == was.fails,
+					  "%s: reported", what);
+				cr_expect(!peer || peer->state == inner, "%s: is in state %d", what, peer->state);
+				leave(what);
+			}
 }

@@ -2,6 +2,7 @@
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
 #include "large_bench.h"
 #include "shard/audit.h"
+#include "shard/rref.h"
 
 TestSuite(shard_audit, .init = setup, .fini = teardown);
 
@@ -180,4 +181,81 @@ Test(shard_audit, both_ends)
 	cr_assert(found_n == 1 && strstr(found, "awaits an answer of worker 1, which has no such request"), "%s",
 		  found);
 	answer(h, HEAD_REPLY, 0, 0, "");
+}
+
+#define PLANT(field, value, words)                                                                                     \
+	do {                                                                                                           \
+		__typeof__(field) planted_over = (field);                                                              \
+		(field) = (value);                                                                                     \
+		finds(words);                                                                                          \
+		(field) = planted_over;                                                                                \
+		fine(words);                                                                                           \
+	} while (0)
+
+Test(shard_audit, lists_of_sessions)
+{
+	struct session *se = &shard->sessions[PEER];
+	struct large_peer *p = large_of(shard, se);
+	struct shard_counters *c = &shard->counters;
+	fine("as it is");
+	PLANT(se->waiting_n, 1, "calls that wait for it: counted 1, found 0");
+	PLANT(se->blocked, SESSION_BLOCKED, "its answers are kept and it is not blocked");
+	PLANT(se->parked_n, 1, "requests are parked nowhere");
+	se->flushing = true;
+	finds("are to be sent, and there are none");
+	se->flushing = false;
+	PLANT(se->unposted, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
+	PLANT(se->unposted, 1u << MAIL_CONNECT, "sessions with mail for the control core");
+	se->has_large = false;
+	finds("what it says of its fragments");
+	se->has_large = true;
+	PLANT(se->q, NULL, "what its peer sends is another session's");
+	PLANT(p->session, NULL, "what is kept of its fragments is another session's");
+	PLANT(p->queue_tail, NULL, "ends elsewhere");
+	PLANT(p->ready_tail, NULL, "ends elsewhere");
+	PLANT(p->posts_tail, NULL, "ends elsewhere");
+	PLANT(p->oneways_n, 1, "one-way messages that arrive in fragments");
+	PLANT(p->out[0].aborting, true, "and nobody sees to them");
+	PLANT(p->listed, true, "peers whose fragments are seen to");
+	PLANT(p->posts_sent, 1, "sends that are begun and not ended: counted 0, found 1");
+	PLANT(p->units_sent, 1, "sends that are begun and not ended: counted 0, found 1");
+	PLANT(shard->blocked_n, 1, "sessions that wait for room: counted 1, found 0");
+	PLANT(shard->undetached_n, 1, "sessions that may not open again yet: counted 1, found 0");
+	PLANT(shard->fault_late_n, 1, "calls that are held back");
+	PLANT(shard->queues[0].peers, 0, "sessions of a queue");
+	PLANT(c->large_active, 1, "long messages under way: counted 1, found 0");
+	PLANT(c->sends_ended, c->sends_ended + 1, "sends that are begun and not ended");
+	put_request(MSG_DEFER, 1, NULL, 0);
+	passes(2);
+	PLANT(se->open->gone, true, "an open request is another session's, or gone");
+	far_deferred_reply(kept[0], NULL, 0);
+	passes(2);
+}
+
+/* Whatever a session leaves behind is whoever's has its place next. */
+Test(shard_audit, sessions_that_ended)
+{
+	static struct parked_requests parked;
+	static struct rref_fork fork;
+	static struct rref_pins pins;
+	struct session *se = &shard->sessions[PEER];
+	struct large_peer *p = large_of(shard, se);
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	passes(2);
+	cr_assert_eq(se->state, SESSION_DEAD);
+	fine("ended");
+	PLANT(se->calls_max, 1, "and has calls or credits");
+	PLANT(se->calls_active, 1, "and has calls or credits");
+	PLANT(se->open_n, 1, "and has open requests or answers");
+	PLANT(se->blocked, SESSION_KEPT, "and has open requests or answers");
+	PLANT(se->parked, &parked, "and has parked requests");
+	PLANT(se->retry_caller, (struct retry_caller *)(void *)&parked, "and has calls that may be repeated");
+	PLANT(se->retry_callee, (struct retry_callee *)(void *)&parked, "and has calls that may be repeated");
+	PLANT(se->rref_forks, &fork, "its peer has forks");
+	PLANT(se->rref_pins, &pins, "results wait for its peer");
+	PLANT(p->held_n, 1, "and has fragments or one-way messages");
+	PLANT(p->oneways_n, 1, "and has fragments or one-way messages");
+	PLANT(p->posts_sent, p->posts_sent + 1, "and awaits acknowledgements");
+	PLANT(p->units_sent, p->units_sent + 1, "and awaits acknowledgements");
+	PLANT(p->in[2].open, true, "and has a long message that arrives");
 }

@@ -177,14 +177,16 @@ static void ended_cancelled(void *user, const struct outcome *o)
 	cr_assert_eq(o->executed, FAR_EXECUTED_MAYBE);
 }
 
-/* As many calls are pending as there are credits. Expect the next refused until one is answered, ended ones included.
- */
+/* As many calls are under way as there are credits, and one more waits. Expect the next refused until one is answered,
+ * ended ones included. */
 Test(shard_call, credits)
 {
-	static struct result r[FAR_SESSION_CALLS_MAX + 1];
+	static struct result r[FAR_SESSION_CALLS_MAX + 1], one;
 	struct shm_head h[FAR_SESSION_CALLS_MAX];
+	shard->config.limits.peer_waiting = 1;
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		h[i] = called(&r[i], i == 0 ? 1 : FAR_FOREVER);
+	cr_assert_eq(call(&one, FAR_SEC, NULL, 0), 0);
 	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), -EAGAIN);
 	advance(1);
 	cr_assert_eq(r[0].status, FAR_TIMEOUT);
@@ -237,7 +239,7 @@ Test(shard_call, cancelled_in_the_submission_ring)
 				   .done = ended_cancelled,
 				   .user = f};
 	ended_n = 0;
-	cr_assert_eq(submit_put(&shard->submit, &start), 0);
+	cr_assert_eq(waiting_hand_over(shard, &start), 0);
 	cr_assert_not(call_cancel(shard, ended_cancelled, f), "it has no slot yet");
 	cr_assert_eq(call_post_cancel(shard, ended_cancelled, f), 0);
 	cr_assert_eq(ended_n, 0u);
@@ -342,6 +344,7 @@ Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
 	static struct result before; /* it ends with the session */
 	struct shm_head h;
 	struct far_future *f = future_alloc(shard);
+	cr_assert(waiting_reserve(shard, session_index(shard, PEER, 0)));
 	uint32_t at = atomic_fetch_add(&shard->submit.tail, 1);
 	struct submit_cell *cell = &shard->submit.cells[at & shard->submit.mask];
 	struct call_start start = {.worker = PEER,
@@ -355,7 +358,7 @@ Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
 	memset(&future_result, 0, sizeof future_result);
 	memset(&before, 0, sizeof before);
 	buf_ref(&f->head);
-	cr_assert_eq(submit_put(&shard->submit, &start), 0);
+	cr_assert_eq(waiting_hand_over(shard, &start), 0);
 	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
 	shard_take_cancels(shard);
 	passes(200);

@@ -277,6 +277,57 @@ Test(shard_rref, maker_lives_again)
 	expect_empty();
 }
 
+/* A holder is silent for a while, and is still a member. Expect its forks kept, and given back by its next session. */
+Test(shard_rref, forks_outlive_silence)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	mail_silent(PEER, NIC_PEER);
+	passes(2);
+	cr_assert_eq(shard->rrefs->forks.n, 1u);
+	fetch(NIC_OTHER, 2, PEER, 7);
+	expect_seven(NIC_OTHER, 2);
+	fetch(NIC_OTHER, 3, PEER, 9); /* which its maker may still ask for */
+	expect_nothing();
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	make(4, PEER, 9, 10, OUR_LIFE);
+	expect_made(4);
+	expect_seven(NIC_OTHER, 3);
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 5, FAR_OK);
+	word(NIC_PEER, 6, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 10));
+	expect_said(NIC_PEER, 6, FAR_OK);
+	expect_empty();
+}
+
+/* It is lost while it has no session. Expect its forks gone, and what it would have made settled. */
+Test(shard_rref, forks_end_with_a_silent_member)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	fetch(NIC_OTHER, 2, PEER, 9);
+	mail_silent(PEER, NIC_PEER);
+	passes(2);
+	expect_nothing();
+	mail_lost(PEER);
+	passes(2);
+	struct shm_head h;
+	sent_to(NIC_OTHER, &h, HEAD_ERROR);
+	cr_assert_eq(h.fn, FAR_PEER_LOST);
+	expect_empty();
+}
+
+/* The next session is with another incarnation, and nobody has said so. Expect the forks of the one before gone. */
+Test(shard_rref, forks_end_with_another_incarnation)
+{
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	mail_silent(PEER, NIC_PEER);
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER); /* which makes the next one of another */
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	expect_empty();
+}
+
 /* The same fork said twice. Expect one. */
 Test(shard_rref, fork_twice)
 {
@@ -401,5 +452,53 @@ Test(shard_rref, names_wrap)
 	rref_unref(&r->base);
 	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_empty();
+}
+
+/* Results left with references, and their session ended. Expect the receiver asked about them: those are kept while it
+ * says BUSY, given back when it says OK, and one that was sent later stays. */
+Test(shard_rref, results_are_recalled)
+{
+	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
+	struct values_plan plan = {.rrefs = 1};
+	struct rref_sharing early, late;
+	struct rref_op op;
+	struct shm_head h;
+	make(1, PEER, 7, 8, OUR_LIFE);
+	expect_made(1);
+	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	cr_assert_eq(rref_share(shard, &plan, &early), 0);
+	uint8_t at[RREF_WIRE_BYTES];
+	plan.put_rref(plan.put_ctx, r, at);
+	early.pins->prev = &se->rref_pins;
+	se->rref_pins = early.pins;
+	mail_silent(PEER, NIC_PEER);
+	cr_assert_eq(rref_share(shard, &plan, &late), 0);
+	plan.put_rref(plan.put_ctx, r, at);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	late.pins->next = early.pins;
+	early.pins->prev = &late.pins->next;
+	late.pins->prev = &se->rref_pins;
+	se->rref_pins = late.pins;
+	for (unsigned i = 0; i < 2; i++) {
+		advance(4 * FAR_MS);
+		cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+		cr_assert_eq(op.kind, (uint32_t)RREF_RECALL);
+		cr_assert_eq(op.fork.life, OUR_LIFE);
+		cr_assert_gt(op.fork.number & RREF_COUNT_MASK, early.pins->first);
+		cr_assert_lt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
+		say(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
+		cr_assert_eq(late.pins->next, early.pins);
+	}
+	mail_silent(PEER, NIC_PEER); /* of all that left by then */
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	advance(100 * FAR_MS);
+	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_gt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
+	say(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
+	cr_assert_null(se->rref_pins);
+	rref_unref(&r->base);
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	expect_said(NIC_PEER, 5, FAR_OK);
 	expect_empty();
 }

@@ -218,6 +218,64 @@ Test(shard_rref_calls, result_is_taken_over)
 	}
 }
 
+/* A session ends by silence before a word was answered. Expect it said again by the next one, and no error. */
+Test(shard_rref_calls, words_outlive_silence)
+{
+	struct result r;
+	struct rref_wire w = wire(OTHER, 7, 8);
+	struct shm_head h = called(&r, FAR_FOREVER), fork;
+	struct rref_op op;
+	uint8_t body[64];
+	size_t len = result_of(body, &w);
+	h.type = HEAD_REPLY;
+	h.flags = HEAD_RREFS;
+	h.fn = 0;
+	put(NIC_PEER, h, body, len);
+	passes(2);
+	expect_words(NIC_OTHER, &op, &fork);
+	mail_silent(OTHER, NIC_OTHER);
+	advance(FAR_MS);
+	passes(2);
+	expect_nothing(); /* a session was asked for: mail_out */
+	mail(MAIL_PEER_UP, OTHER, NIC_OTHER);
+	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_empty();
+}
+
+/* The sender of a result asks what became of it, after its session has ended. Expect BUSY as long as the owner has not
+ * answered, of names before the one in question only; then OK. */
+Test(shard_rref_calls, recalled_while_the_owner_is_asked)
+{
+	struct result r;
+	struct rref_wire w = wire(OTHER, 7, 8);
+	struct shm_head h = called(&r, FAR_FOREVER), fork;
+	struct rref_op op;
+	uint8_t body[64];
+	size_t len = result_of(body, &w);
+	h.type = HEAD_REPLY;
+	h.flags = HEAD_RREFS;
+	h.fn = 0;
+	put(NIC_PEER, h, body, len);
+	passes(2);
+	expect_words(NIC_OTHER, &op, &fork);
+	mail_silent(PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	word(NIC_PEER, 1, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 8));
+	expect_said(NIC_PEER, 1, FAR_OK);
+	word(NIC_PEER, 2, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
+	expect_said(NIC_PEER, 2, FAR_BUSY);
+	word(NIC_PEER, 3, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(OTHER, 9));
+	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
+	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	word(NIC_PEER, 4, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
+	expect_said(NIC_PEER, 4, FAR_OK);
+	expect_empty();
+}
+
 /* The same, the value being ours. Expect ACCEPT only. */
 Test(shard_rref_calls, result_comes_home)
 {

@@ -227,7 +227,7 @@ static int submit(struct result *r, uint32_t worker, uint64_t deadline, size_t l
 				   .data = data,
 				   .len = len};
 	memset(r, 0, sizeof *r);
-	return submit_put(&shard->submit, &start);
+	return waiting_hand_over(shard, &start);
 }
 
 Test(shard_session, submissions_are_sent)
@@ -253,10 +253,11 @@ Test(shard_session, submissions_that_cannot_be_sent)
 	passes(1);
 	cr_assert_eq(late.status, FAR_TIMEOUT);
 	cr_assert_eq(late.executed, FAR_EXECUTED_NO);
-	cr_assert_eq(nomem.n, 1u);
-	cr_assert_eq(nomem.status, FAR_BUSY, "bulk memory comes back: back-pressure");
-	cr_assert_eq(nomem.executed, FAR_EXECUTED_NO);
+	cr_assert_eq(nomem.n, 0u, "bulk memory comes back: it waits");
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(nomem.n, 1u);
+	cr_assert_eq(nomem.status, FAR_PEER_LOST);
+	cr_assert_eq(nomem.executed, FAR_EXECUTED_NO);
 	submit(&dead, PEER, TIME_NEVER, 1);
 	passes(1);
 	cr_assert_eq(dead.status, FAR_PEER_LOST);
@@ -264,23 +265,26 @@ Test(shard_session, submissions_that_cannot_be_sent)
 	expect_nothing();
 }
 
-/* No credit is left. Expect BUSY, not run, and calls towards others to go on. */
+/* No credit is left. Expect it to wait for one, and calls towards others to go on. */
 Test(shard_session, submissions_without_a_credit)
 {
-	static struct result r[FAR_SESSION_CALLS_MAX], busy, other;
-	struct shm_head h;
-	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
-		h = called(&r[i], FAR_FOREVER);
-	submit(&busy, PEER, TIME_NEVER, 1);
+	static struct result r[FAR_SESSION_CALLS_MAX], late, other;
+	struct shm_head first, h;
+	first = called(&r[0], FAR_FOREVER);
+	for (unsigned i = 1; i < FAR_SESSION_CALLS_MAX; i++)
+		called(&r[i], FAR_FOREVER);
+	submit(&late, PEER, TIME_NEVER, 1);
 	submit(&other, OTHER, TIME_NEVER, 1);
 	passes(1);
-	cr_assert_eq(busy.n, 1u);
-	cr_assert_eq(busy.status, FAR_BUSY);
-	cr_assert_eq(busy.executed, FAR_EXECUTED_NO);
-	cr_assert_eq(other.n, 0u);
+	cr_assert_eq(submit_waiting(&shard->submit), 0u);
+	cr_assert_eq(late.n, 0u);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	expect_nothing();
-	cr_assert_eq(submit_waiting(&shard->submit), 0u);
+	answer(first, HEAD_REPLY, 0, 0, "");
+	cr_assert_not_null(fake_queue_sent(queue, &h));
+	answer(h, HEAD_REPLY, 0, 0, "s");
+	cr_assert_eq(late.status, FAR_OK);
+	cr_assert_eq(shard->counters.busy_refusals, 0u);
 }
 
 /* Receive what the driver found to break its rules. Expect it counted and the peer reported. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that wait for their session to be set up. */
+/** Calls that wait, for their session to be set up or for a credit of it. */
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>
@@ -250,22 +250,63 @@ Test(shard_waiting, a_lost_worker_comes_back)
 	cr_assert_eq(far_session()->state, SESSION_UP);
 }
 
-/* As many as the session will have credits for. */
 Test(shard_waiting, the_list_is_bounded)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1];
+	shard->config.limits.peer_waiting = FAR_SESSION_CALLS_MAX;
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_WHOLE_MAX + 1), -EMSGSIZE);
 	tell(MAIL_PEER_UP, FAR_OK);
-	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN, "no credit is left");
+	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), 0, "no credit is left: it waits");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		sent_and_answered(&i, sizeof i);
+	expect_nothing();
 	passes(20);
-	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+	sent_and_answered("x", 1);
+	passes(1);
+	for (unsigned i = 0; i <= FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(r[i].status, FAR_OK);
 	connects();
+}
+
+/* More than there are credits for. Expect the rest in order as answers come, and what is cancelled or due to leave the
+ * middle and the end of the queue unsent. */
+Test(shard_waiting, for_a_credit)
+{
+	enum { MORE = 6 };
+	static struct result r[FAR_SESSION_CALLS_MAX], more[MORE], last;
+	shard->config.limits.peer_waiting = MORE;
+	tell(MAIL_PEER_UP, FAR_OK);
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		cr_assert_eq(call_far(&r[i], FAR_FOREVER, "r", 1), 0);
+	for (unsigned i = 0; i < MORE; i++)
+		cr_assert_eq(call_far(&more[i], i == 1 ? 500 : FAR_FOREVER, &i, sizeof i), 0);
+	cr_assert_eq(call_far(&last, FAR_FOREVER, "l", 1), -EAGAIN);
+	cr_assert_eq(shard->counters.calls_waiting, (uint64_t)MORE);
+	cr_assert_eq(shard->calls_queued[far_session()->index], (uint32_t)MORE);
+	cr_assert_not(waiting_stalled(shard), "an answer ends it: nobody need look before");
+	advance(500);
+	ended(&more[1], FAR_TIMEOUT, "had room for the call");
+	cr_assert(waiting_cancel(shard, take_result, &more[3]));
+	ended(&more[3], FAR_CANCELLED, "before it was sent");
+	cr_assert(waiting_cancel(shard, take_result, &more[MORE - 1]));
+	ended(&more[MORE - 1], FAR_CANCELLED, "before it was sent");
+	cr_assert_eq(call_far(&last, FAR_FOREVER, "l", 1), 0, "their places are free, behind the rest");
+	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
+		sent_and_answered("r", 1);
+	expect_nothing();
+	passes(20);
+	for (unsigned i = 0; i < MORE - 1; i++)
+		if (i != 1 && i != 3)
+			sent_and_answered(&i, sizeof i);
+	sent_and_answered("l", 1);
+	passes(20);
+	cr_assert(last.n == 1 && last.status == FAR_OK);
+	cr_assert_eq(shard->calls_queued[far_session()->index], 0u);
+	cr_assert_eq(far_session()->calls_max, FAR_SESSION_CALLS_MAX, "straight again");
+	cr_assert(shard->blocked_n == 0 && shard->flushing_n == 0);
 }
 
 /* The ring is full when the session comes up. Expect the rest to follow later, before calls that came after. */
@@ -364,7 +405,7 @@ Test(shard_waiting, submissions_wait_too)
 				   .user = memset(&r, 0, sizeof r),
 				   .data = "s",
 				   .len = 1};
-	cr_assert_eq(submit_put(&shard->submit, &start), 0);
+	cr_assert_eq(waiting_hand_over(shard, &start), 0);
 	passes(1);
 	cr_assert_eq(submit_waiting(&shard->submit), 0u);
 	cr_assert_eq(shard->counters.calls_waiting, 1u);

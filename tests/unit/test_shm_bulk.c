@@ -9,7 +9,7 @@ static struct shm_bulk bulk;
 
 static void setup(void)
 {
-	cr_assert_eq(shm_bulk_init(&bulk), 0);
+	cr_assert_eq(shm_bulk_init(&bulk, NULL, NULL), 0);
 }
 
 static void teardown(void)
@@ -141,4 +141,81 @@ Test(shm_bulk, never_overlaps)
 		cr_assert(shm_bulk_free(&bulk, held[--n].at));
 	for (int i = 0; i < WHOLES; i++)
 		cr_assert_neq(shm_bulk_alloc(&bulk, WHOLE), SHM_NIL);
+}
+
+/* ---- the process's budget ---- */
+
+static int64_t room;
+static bool room_take(uint64_t bytes)
+{
+	if ((int64_t)bytes > room)
+		return false;
+	room -= (int64_t)bytes;
+	return true;
+}
+static void room_force(uint64_t bytes)
+{
+	room -= (int64_t)bytes;
+}
+static void room_give(uint64_t bytes)
+{
+	room += (int64_t)bytes;
+}
+static const struct nic_budget budget = {.take = room_take, .force = room_force, .give = room_give};
+
+static void with_budget(uint64_t bytes)
+{
+	shm_bulk_fini(&bulk);
+	room = (int64_t)bytes;
+	cr_assert_eq(shm_bulk_init(&bulk, NULL, &budget), 0);
+}
+
+Test(shm_bulk, pages_are_counted_once_and_given_back)
+{
+	with_budget(SHM_BULK_BYTES);
+	uint32_t at = shm_bulk_alloc(&bulk, 100), large = shm_bulk_alloc(&bulk, 10 * SHM_PIECE);
+	int64_t left = room;
+	cr_assert_leq(left, (int64_t)(SHM_BULK_BYTES - 11 * SHM_PIECE));
+	cr_assert(shm_bulk_free(&bulk, at));
+	cr_assert(shm_bulk_free(&bulk, large));
+	for (int i = 0; i < 10; i++) {
+		cr_assert_neq(large = shm_bulk_alloc(&bulk, 10 * SHM_PIECE), SHM_NIL);
+		cr_assert(shm_bulk_free(&bulk, large));
+	}
+	cr_assert_geq(room + (int64_t)(10 * SHM_PIECE), left, "what was used before is used again");
+	shm_bulk_fini(&bulk);
+	cr_assert_eq(room, (int64_t)SHM_BULK_BYTES);
+}
+
+Test(shm_bulk, without_room_a_piece_is_left)
+{
+	with_budget(0);
+	cr_assert_eq(shm_bulk_alloc(&bulk, SHM_PIECE + 1), SHM_NIL);
+	cr_assert_eq(bulk.in_use, 0u, "which tells that none will come back");
+	uint32_t at = shm_bulk_alloc(&bulk, SHM_PIECE);
+	cr_assert_eq(at, 0u);
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1), SHM_NIL);
+	cr_assert_eq(bulk.in_use, 1u);
+	cr_assert(shm_bulk_free(&bulk, at));
+	cr_assert_eq(shm_bulk_alloc(&bulk, 1), 0u);
+}
+
+/* The pages that it holds somewhere else go back for a body that needs as many in one place. */
+Test(shm_bulk, what_is_unused_makes_room)
+{
+	enum { N = 8 };
+	uint32_t at[N];
+	with_budget(N * SHM_PIECE);
+	for (int i = 0; i < N; i++)
+		cr_assert_neq(at[i] = shm_bulk_alloc(&bulk, SHM_PIECE), SHM_NIL);
+	cr_assert_eq(shm_bulk_alloc(&bulk, SHM_PIECE), SHM_NIL);
+	for (int i = 1; i < N; i++)
+		cr_assert(shm_bulk_free(&bulk, at[i]));
+	shm_bulk_trim(&bulk);
+	cr_assert_eq(room, 0, "not while one is in use");
+	cr_assert(shm_bulk_free(&bulk, at[0]));
+	shm_bulk_trim(&bulk);
+	cr_assert_eq(room, (int64_t)((N - 1) * SHM_PIECE));
+	cr_assert_neq(shm_bulk_alloc(&bulk, N * SHM_PIECE), SHM_NIL);
+	cr_assert_eq(room, 0);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Set-up of shm connections with somebody who breaks its rules, on either side. */
 #include "base/clock.h"
+#include "base/group_key.h"
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>
@@ -419,4 +420,161 @@ Test(shm_hello, no_descriptor_for_what_came_with_welcome)
 	cr_assert(strstr(a.events[0].text, "ulimit -n"), "%s", a.events[0].text);
 	test_ports_step(&b, 3, NULL, 0);
 	cr_assert_eq(b.events[2].type, NIC_EVENT_DOWN);
+}
+
+/* ---- ports with a key ---- */
+
+enum { ASK = 3, CHALLENGE = 4, ANSWER = 5 };
+
+static struct group_key here, there;
+
+static void open_keyed(struct test_port *p, uint64_t id, const struct group_key *key)
+{
+	struct nic_err err = {""};
+	struct nic_config config = {.runtime_dir = shm_test_dir, .id = id, .queues = 1, .head_bytes = 28, .key = key};
+	test_port_close(p);
+	memset(p, 0, sizeof *p);
+	cr_assert_eq(nic_shm_port_ops.open(&config, &p->port, &err), 0, "%s", err.text);
+	p->q = p->port->ops->queue(p->port, 0);
+}
+
+static void keys_make(const char *ours, const char *theirs)
+{
+	struct auth_key key = {""};
+	memset(&here, 0, sizeof here);
+	memset(&there, 0, sizeof there);
+	memcpy(key.bytes, ours, strlen(ours));
+	if (*ours)
+		group_key_set(&here, &key, "g");
+	memset(&key, 0, sizeof key);
+	memcpy(key.bytes, theirs, strlen(theirs));
+	if (*theirs)
+		group_key_set(&there, &key, "g");
+}
+
+/* a connects to b: UP at both, or FAILED at a and nothing at b, and no descriptor is left. */
+static void meets(const struct group_key *ka, const struct group_key *kb, int error)
+{
+	struct nic_addr addr;
+	open_keyed(&a, 1, ka);
+	open_keyed(&b, 2, kb);
+	unsigned files = open_files();
+	b.port->ops->address(b.port, &addr);
+	cr_assert_eq(connect_to(&a, &addr, soon(UINT64_C(10000000000))), 0);
+	test_ports_step(&a, 1, &b, error ? 0 : 2);
+	cr_assert_eq(a.events[0].type, error ? NIC_EVENT_FAILED : NIC_EVENT_UP);
+	cr_assert_eq(a.events[0].error, error, "%d", a.events[0].error);
+	cr_assert_eq(b.events_n, error ? 0u : 2u);
+	if (error)
+		cr_assert_eq(open_files(), files);
+}
+
+Test(shm_hello, keys_of_both_ends)
+{
+	keys_make("key", "key");
+	meets(&here, &there, 0);
+	meets(&here, NULL, -EPROTO);
+	meets(NULL, &there, -EKEYREJECTED);
+	keys_make("key", "kez");
+	meets(&here, &there, -EKEYREJECTED);
+	keys_make("key", "");
+	meets(&here, &there, -EACCES);
+	keys_make("", "key");
+	meets(&here, &there, -EKEYREJECTED);
+}
+
+static struct note heard(int fd)
+{
+	struct note note = {.kind = 0};
+	for (int tries = 0; tries < 100; tries++) {
+		test_ports_step(&b, 0, NULL, 0);
+		if (recv(fd, &note, sizeof note, 0) == (ssize_t)sizeof note)
+			return note;
+	}
+	cr_assert_fail("no answer");
+	return note;
+}
+
+static struct note made(uint16_t kind, const void *bytes, uint16_t len)
+{
+	struct note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = kind, .len = len};
+	memcpy(note.bytes, bytes, len);
+	return note;
+}
+
+static void proof(const char *label, const uint8_t *asker, const uint8_t *asked, uint16_t queue, uint8_t out[16])
+{
+	struct auth_key key;
+	struct auth_mac m;
+	struct nic_addr addr;
+	const uint8_t number[2] = {(uint8_t)(queue >> 8), (uint8_t)queue};
+	b.port->ops->address(b.port, &addr);
+	auth_derive(&key, group_key_get(&there), "shm", "");
+	auth_mac_begin(&m, &key, label);
+	auth_mac_add(&m, asker, 16);
+	auth_mac_add(&m, asked, 16);
+	auth_mac_add(&m, addr.blob, strlen((const char *)addr.blob));
+	auth_mac_add(&m, number, 2);
+	auth_mac_end(&m, out);
+}
+
+/* Asks, and answers the challenge with what `forge` makes of the two nonces. */
+static void answers(unsigned files, const struct note *answer)
+{
+	int fds[3], fd = dial(&b);
+	make_fds(fds);
+	struct note ask = made(ASK, "0123456789abcdef", 16), hello = good_hello();
+	say(fd, &ask, sizeof ask, NULL, 0);
+	struct note challenge = heard(fd);
+	cr_assert_eq(challenge.kind, CHALLENGE);
+	cr_assert_eq(challenge.len, 32);
+	struct note own = answer ? *answer : made(ANSWER, challenge.bytes + 16, 16); /* its own proof, turned back */
+	say(fd, &own, sizeof own, NULL, 0);
+	say(fd, &hello, sizeof hello, fds, 3);
+	close_fds(fds);
+	expect_refused(fd, files);
+}
+
+Test(shm_hello, descriptors_follow_the_proof)
+{
+	uint8_t right[16];
+	keys_make("key", "key");
+	open_keyed(&b, 2, &there);
+	unsigned files = open_files();
+	int fds[3];
+	make_fds(fds);
+	refuse_note(good_hello(), sizeof(struct note), fds, 3);
+	refuse_note(made(ASK, "0123456789abcdef", 15), sizeof(struct note), fds, 3);
+	refuse_note(made(ANSWER, "0123456789abcdef", 16), sizeof(struct note), fds, 3);
+	refuse_note(made(CHALLENGE, "0123456789abcdef0123456789abcdef", 32), sizeof(struct note), fds, 3);
+	close_fds(fds);
+	answers(files, NULL);
+	struct note again = made(ASK, "0123456789abcdef", 16), hello = good_hello();
+	answers(files, &again);
+	answers(files, &hello);
+	/* A proof that held in another connection. */
+	int fd = dial(&b);
+	say(fd, &again, sizeof again, NULL, 0);
+	struct note challenge = heard(fd);
+	proof("acceptor", again.bytes, challenge.bytes, 0, right);
+	cr_assert_eq(memcmp(right, challenge.bytes + 16, 16), 0, "the acceptor's proof is as documented");
+	proof("connector", again.bytes, challenge.bytes, 0, right);
+	close(fd);
+	test_ports_step(&b, 0, NULL, 0);
+	struct note kept = made(ANSWER, right, 16);
+	answers(files, &kept);
+	/* The right one is welcomed, so that the others say something. */
+	fd = dial(&b);
+	make_fds(fds);
+	say(fd, &again, sizeof again, NULL, 0);
+	challenge = heard(fd);
+	proof("connector", again.bytes, challenge.bytes, 0, right);
+	kept = made(ANSWER, right, 16);
+	say(fd, &kept, sizeof kept, NULL, 0);
+	say(fd, &hello, sizeof hello, fds, 3);
+	b.events_n = 0;
+	test_ports_step(&b, 2, NULL, 0);
+	cr_assert_eq(b.events[1].type, NIC_EVENT_UP);
+	close(fd);
+	close_fds(fds);
 }

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,14 @@ static uint64_t soon(uint64_t ns)
 	return clock_now(&clock_monotonic) + ns;
 }
 
+static int no_event(void *ctx, const struct nic_event *ev)
+{
+	(void)ctx;
+	(void)ev;
+	cr_assert_fail("an event");
+	return 0;
+}
+
 static int connect_to(struct test_port *from, const struct nic_addr *addr, uint64_t deadline)
 {
 	struct nic_err err = {""};
@@ -107,6 +116,70 @@ Test(shm_port, nobody_there)
 		cr_assert_eq(a.events[0].type, NIC_EVENT_FAILED);
 	}
 	cr_assert_eq(open_files(), files);
+}
+
+/* A cleaner removes the sockets' files, or the directory with them. Expect a connection that is up to go on, and those
+ * who connect later to find everybody, by the address that was published before. */
+Test(shm_port, removed_files_are_made_anew)
+{
+	struct nic_addr addr;
+	char path[sizeof addr.blob + 1], command[300];
+	b.port->ops->address(b.port, &addr);
+	snprintf(path, sizeof path, "%s", (const char *)addr.blob);
+	unsigned files = open_files();
+	for (int round = 0; round < 3; round++) {
+		if (round == 2)
+			snprintf(command, sizeof command, "rm -r %s", shm_test_dir);
+		else
+			snprintf(command, sizeof command, "rm %s", path);
+		cr_assert_eq(system(command), 0);
+		cr_assert_neq(access(path, F_OK), 0);
+		/* Its descriptor is what wakes the control core. */
+		struct pollfd woken = {.fd = b.port->ops->fd(b.port), .events = POLLIN};
+		cr_assert_eq(poll(&woken, 1, 10000), 1);
+		test_ports_step(&b, 0, &a, 0);
+		cr_assert_eq(access(path, F_OK), 0, "round %d", round);
+		cr_assert_eq(open_files(), files);
+		struct nic_err err = {""};
+		cr_assert_eq(a.port->ops->reach(a.port, &addr, &err), 0, "%s", err.text);
+	}
+	cr_assert_eq(connect_to(&a, &addr, soon(UINT64_C(10000000000))), 0);
+	test_ports_step(&a, 1, &b, 1);
+	cr_assert_eq(a.events[0].type, NIC_EVENT_UP);
+}
+
+/* Nothing reports what is removed. Expect the file looked for by time. */
+Test(shm_port, removed_files_without_inotify)
+{
+	struct nic_addr addr;
+	struct shm_port *p = (struct shm_port *)b.port;
+	b.port->ops->address(b.port, &addr);
+	close(p->inotify_fd);
+	p->inotify_fd = -1;
+	p->watched = false;
+	p->look_at = 0;
+	uint64_t now = soon(0), next = b.port->ops->step(b.port, now, no_event, NULL);
+	cr_assert_gt(next, now);
+	cr_assert_lt(next, now + UINT64_C(60000000000));
+	cr_assert_eq(unlink((const char *)addr.blob), 0);
+	b.port->ops->step(b.port, next, no_event, NULL);
+	cr_assert_eq(access((const char *)addr.blob, F_OK), 0);
+}
+
+/* The directory cannot be made now: somebody else's file is in its place. Expect it tried again. */
+Test(shm_port, removed_files_that_cannot_be_made)
+{
+	struct nic_addr addr;
+	char command[320];
+	b.port->ops->address(b.port, &addr);
+	snprintf(command, sizeof command, "rm -r %s && touch %s", shm_test_dir, shm_test_dir);
+	cr_assert_eq(system(command), 0);
+	uint64_t now = soon(0), next = b.port->ops->step(b.port, now, no_event, NULL);
+	cr_assert_lt(next, now + UINT64_C(60000000000));
+	snprintf(command, sizeof command, "rm %s", shm_test_dir);
+	cr_assert_eq(system(command), 0);
+	b.port->ops->step(b.port, next, no_event, NULL);
+	cr_assert_eq(access((const char *)addr.blob, F_OK), 0);
 }
 
 Test(shm_port, somebody_who_says_nothing)

@@ -14,7 +14,7 @@ static struct checks checks = {.check = (1u << CHECKS) - 1, .slack_ns = 10 * MS,
 
 static void begin(void)
 {
-	h = (struct history){.end = 100 * SECOND, .peer_limit_ns = SECOND};
+	h = (struct history){.end = 100 * SECOND, .peer_limit_ns = SECOND, .late_ns = 1000 * SECOND};
 	checks.check = (1u << CHECKS) - 1;
 }
 
@@ -168,14 +168,20 @@ Test(sim_check, late)
 Test(sim_check, late_for_a_pause)
 {
 	checks.check &= ~(1u << CHECK_NO_TIMEOUT);
-	history_incident(&h, &(struct history_incident){INCIDENT_PAUSE, 0, 0, SECOND, SECOND + 1500 * MS});
+	history_incident(&h,
+			 &(struct history_incident){
+				 .kind = INCIDENT_PAUSE, .a = 0, .b = 0, .from = SECOND, .until = SECOND + 1500 * MS});
 	failed_call(LOAD_ECHO, 1505 * MS, FAR_TIMEOUT, FAR_EXECUTED_MAYBE);
 	fine("its worker stood still");
-	history_incident(&h, &(struct history_incident){INCIDENT_PAUSE, 1, 0, SECOND, SECOND + 1500 * MS});
+	history_incident(&h,
+			 &(struct history_incident){
+				 .kind = INCIDENT_PAUSE, .a = 1, .b = 0, .from = SECOND, .until = SECOND + 1500 * MS});
 	history_fini(&h);
 	begin();
 	checks.check &= ~(1u << CHECK_NO_TIMEOUT);
-	history_incident(&h, &(struct history_incident){INCIDENT_PAUSE, 1, 0, SECOND, SECOND + 1500 * MS});
+	history_incident(&h,
+			 &(struct history_incident){
+				 .kind = INCIDENT_PAUSE, .a = 1, .b = 0, .from = SECOND, .until = SECOND + 1500 * MS});
 	failed_call(LOAD_ECHO, 1505 * MS, FAR_TIMEOUT, FAR_EXECUTED_MAYBE);
 	refused_by(CHECK_DEADLINE, 0, "after its deadline");
 }
@@ -212,17 +218,22 @@ Test(sim_check, false_death)
 Test(sim_check, deaths_that_incidents_excuse)
 {
 	checks.check &= ~(1u << CHECK_NO_DEATH);
-	history_incident(&h, &(struct history_incident){INCIDENT_CRASH, 1, 0, SECOND, HISTORY_TIME_NONE});
+	history_incident(&h,
+			 &(struct history_incident){
+				 .kind = INCIDENT_CRASH, .a = 1, .b = 0, .from = SECOND, .until = HISTORY_TIME_NONE});
 	failed_call(LOAD_ECHO, 100 * MS, FAR_PEER_LOST, FAR_EXECUTED_MAYBE);
 	fine("a crash");
-	h.incidents[0] = (struct history_incident){INCIDENT_CRASH, 2, 0, SECOND, HISTORY_TIME_NONE};
+	h.incidents[0] = (struct history_incident){
+		.kind = INCIDENT_CRASH, .a = 2, .b = 0, .from = SECOND, .until = HISTORY_TIME_NONE};
 	refused_by(CHECK_CLASS, 0, "PEER_LOST");
 }
 
 Test(sim_check, a_death_before_the_incident)
 {
 	checks.check &= ~(1u << CHECK_NO_DEATH);
-	history_incident(&h, &(struct history_incident){INCIDENT_CRASH, 1, 0, 2 * SECOND, HISTORY_TIME_NONE});
+	history_incident(
+		&h, &(struct history_incident){
+			    .kind = INCIDENT_CRASH, .a = 1, .b = 0, .from = 2 * SECOND, .until = HISTORY_TIME_NONE});
 	failed_call(LOAD_ECHO, 100 * MS, FAR_PEER_LOST, FAR_EXECUTED_MAYBE);
 	refused_by(CHECK_CLASS, 0, "PEER_LOST");
 }
@@ -230,7 +241,9 @@ Test(sim_check, a_death_before_the_incident)
 Test(sim_check, a_short_partition_is_no_death)
 {
 	checks.check &= ~(1u << CHECK_NO_DEATH);
-	size_t i = history_incident(&h, &(struct history_incident){INCIDENT_CUT, 1, 0, SECOND, HISTORY_TIME_NONE});
+	size_t i = history_incident(
+		&h, &(struct history_incident){
+			    .kind = INCIDENT_CUT, .a = 1, .b = 0, .from = SECOND, .until = HISTORY_TIME_NONE});
 	failed_call(LOAD_ECHO, 600 * MS, FAR_UNREACHABLE, FAR_EXECUTED_NO);
 	fine("a partition that never heals");
 	history_incident_over(&h, i, SECOND + 300 * MS);
@@ -299,7 +312,10 @@ static void runs_in_the_next_life(bool connected)
 		h.calls[c].begun = SECOND / 2;
 		h.calls[c].runs[0].at = h.calls[c].ended = SECOND / 2 + MS;
 	}
-	history_incident(&h, &(struct history_incident){INCIDENT_CRASH, 1, 0, SECOND + 200 * MS, SECOND + 400 * MS});
+	history_incident(
+		&h,
+		&(struct history_incident){
+			.kind = INCIDENT_CRASH, .a = 1, .b = 0, .from = SECOND + 200 * MS, .until = SECOND + 400 * MS});
 	size_t c = call_of(LOAD_ECHO);
 	run_at(c, SECOND + 500 * MS, 1, 1);
 	history_end(&h, c, SECOND + 501 * MS, FAR_OK, FAR_EXECUTED_YES, NULL);
@@ -319,7 +335,10 @@ Test(sim_check, waited_for_the_next_life)
 
 Test(sim_check, a_dead_caller_is_obeyed)
 {
-	history_incident(&h, &(struct history_incident){INCIDENT_CRASH, 0, 0, SECOND + 200 * MS, SECOND + 400 * MS});
+	history_incident(
+		&h,
+		&(struct history_incident){
+			.kind = INCIDENT_CRASH, .a = 0, .b = 0, .from = SECOND + 200 * MS, .until = SECOND + 400 * MS});
 	size_t c = call_of(LOAD_ECHO);
 	history_orphan(&h, 0, 0);
 	run_at(c, 5 * SECOND, 1, 0);
@@ -377,7 +396,8 @@ Test(sim_check, a_oneway_that_is_lost)
 	oneway(0);
 	refused_by(CHECK_DELIVERED, 0, "never delivered");
 	checks.check = (1u << CHECKS) - 1;
-	history_incident(&h, &(struct history_incident){INCIDENT_CUT, 1, 0, SECOND, SECOND + MS});
+	history_incident(&h, &(struct history_incident){
+				     .kind = INCIDENT_CUT, .a = 1, .b = 0, .from = SECOND, .until = SECOND + MS});
 	fine("there was a partition");
 }
 
@@ -412,4 +432,119 @@ Test(sim_check, only_what_is_asked_for)
 	h.resends = 4;
 	checks.check = 1u << CHECK_ONCE;
 	fine("nobody asked about resends");
+}
+
+/* ---- late ---- */
+
+static void crash_of(uint32_t worker, uint64_t from, uint64_t until, uint64_t ready)
+{
+	size_t i = history_incident(&h, &(struct history_incident){.kind = INCIDENT_CRASH, .a = worker, .from = from});
+	h.incidents[i].until = until;
+	h.incidents[i].ready = ready;
+}
+
+Test(sim_check, a_call_is_late)
+{
+	size_t c = good_call();
+	h.late_ns = SECOND / 2;
+	h.calls[c].deadline = 10 * SECOND;
+	fine("in time");
+	h.calls[c].ended = SECOND + SECOND / 2 + MS;
+	refused_by(CHECK_LATE, 0, "it ended with OK after 501000 us, 1000 us late");
+}
+
+Test(sim_check, work_is_not_late)
+{
+	size_t c = good_call();
+	h.late_ns = SECOND / 2;
+	h.calls[c].deadline = 10 * SECOND;
+	h.calls[c].work_ns = 2 * SECOND;
+	h.calls[c].ended = SECOND + 2 * SECOND + SECOND / 2;
+	fine("its handler takes two seconds");
+}
+
+/* A cut of 100 ms covers itself and 300 ms: half a second more is left. */
+Test(sim_check, a_cut_excuses_its_own_time_only)
+{
+	size_t c = good_call();
+	h.late_ns = SECOND / 2;
+	h.calls[c].deadline = 10 * SECOND;
+	history_incident(&h, &(struct history_incident){
+				     .kind = INCIDENT_CUT, .a = 1, .b = 0, .from = SECOND, .until = SECOND + 100 * MS});
+	h.calls[c].ended = SECOND + 900 * MS;
+	fine("all of it is covered");
+	h.calls[c].ended = SECOND + 901 * MS;
+	refused_by(CHECK_LATE, 0, "1000 us late");
+}
+
+Test(sim_check, a_fault_of_others_excuses_nothing)
+{
+	size_t c = good_call();
+	h.late_ns = SECOND / 2;
+	h.calls[c].deadline = 10 * SECOND;
+	history_incident(&h, &(struct history_incident){
+				     .kind = INCIDENT_PAUSE, .a = 2, .from = SECOND, .until = SECOND + 500 * MS});
+	h.calls[c].ended = SECOND + 600 * MS;
+	refused_by(CHECK_LATE, 0, "late");
+}
+
+Test(sim_check, a_oneway_is_late)
+{
+	size_t c = call_of(LOAD_ONEWAY);
+	h.late_ns = SECOND;
+	h.calls[c].sent = SECOND;
+	run_at(c, 3 * SECOND, 1, 0);
+	refused_by(CHECK_LATE, 0, "it was delivered 2000000 us after it was sent");
+}
+
+/* The worker dies long after it should have had it: the loss is not its death's. */
+Test(sim_check, a_oneway_that_a_death_does_not_excuse)
+{
+	size_t c = call_of(LOAD_ONEWAY);
+	h.late_ns = SECOND;
+	h.calls[c].sent = SECOND;
+	crash_of(1, SECOND + SECOND / 2, HISTORY_TIME_NONE, HISTORY_TIME_NONE);
+	fine("it died half a second later");
+	h.incidents[0].from = 4 * SECOND;
+	refused_by(CHECK_LATE, 0, "it was never delivered");
+}
+
+Test(sim_check, back_and_still_dead)
+{
+	size_t c = failed_call(LOAD_ECHO, MS, FAR_PEER_LOST, FAR_EXECUTED_MAYBE);
+	crash_of(1, SECOND - 100 * MS, SECOND - 50 * MS, SECOND - 10 * MS);
+	checks.check &= ~(1u << CHECK_NO_DEATH);
+	fine("it has just come back");
+	h.calls[c].begun += 5 * SECOND;
+	h.calls[c].ended += 5 * SECOND;
+	h.calls[c].deadline += 5 * SECOND;
+	refused_by(CHECK_LATE, 0, "its worker has long been back");
+}
+
+Test(sim_check, a_handler_learns_of_its_callers_death)
+{
+	size_t c = call_of(LOAD_SLOW);
+	run_at(c, SECOND + MS, 1, 0);
+	h.calls[c].orphaned = true;
+	crash_of(0, SECOND + 10 * MS, HISTORY_TIME_NONE, HISTORY_TIME_NONE);
+	h.calls[c].left = 2 * SECOND;
+	fine("within the limit of silence");
+	h.calls[c].left = 9 * SECOND;
+	refused_by(CHECK_ORPHANS, 0, "its handler went on until 9000000 us");
+}
+
+Test(sim_check, another_function_ran)
+{
+	size_t c = good_call();
+	h.calls[c].wrong_function = true;
+	refused_by(CHECK_ONCE, 0, "another function ran");
+}
+
+Test(sim_check, a_function_that_only_some_incarnations_have)
+{
+	failed_call(LOAD_SOME, MS, FAR_NO_FUNCTION, FAR_EXECUTED_NO);
+	crash_of(1, MS, 2 * MS, 3 * MS);
+	fine("it is another incarnation");
+	h.incidents[0].a = 2;
+	refused_by(CHECK_CLASS, 0, "every incarnation so far had it");
 }

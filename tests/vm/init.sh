@@ -32,6 +32,24 @@ for pmds in /usr/lib/*/dpdk/pmds-*; do
 done
 mkdir -p /run/vm
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none run /run/vm
+# Plans run programs of the build as an unprivileged user, also when the clone is readable by root alone. The modes change
+# in this machine's overlay only.
+open_build() {
+	up=$VM_BUILD
+	while [ "$up" != / ]; do
+		chmod a+rx "$up"
+		up=$(dirname "$up")
+	done
+	for d in tests tests/e2e tests/nic nic nic/dpdk nic/verbs; do
+		[ ! -d "$VM_BUILD/$d" ] || chmod a+rx "$VM_BUILD/$d"
+	done
+	for f in farcall tests/e2e/api_message tests/nic/agents_net; do
+		[ ! -e "$VM_BUILD/$f" ] || chmod a+rx "$VM_BUILD/$f"
+	done
+	for f in "$VM_BUILD"/nic/*/*.so; do
+		[ ! -e "$f" ] || chmod a+r "$f"
+	done
+}
 plans_n=0
 plan() { # its cards, script, name, arguments...
 	VM_CARDS=$1
@@ -51,6 +69,7 @@ plan() { # its cards, script, name, arguments...
 if [ -r "/run/vm/$id.job" ]; then
 	# shellcheck source=/dev/null # made for this run
 	. "/run/vm/$id.job"
+	open_build
 	# The kernel has modules loaded by /sbin/modprobe, which knows this place only.
 	mkdir -p /lib/modules
 	mount --bind "$VM_KERNEL/lib/modules" /lib/modules

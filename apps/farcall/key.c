@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** `farcall key`: makes a group's key, or tells which key a file holds. The key itself is never printed. */
+#include "ctl/key.h"
+#include "commands.h"
+#include "options.h"
+#include <farcall/agent.h>
+#include <stdio.h>
+
+#define NAME "farcall key"
+
+int cmd_key(int argc, char **argv)
+{
+	bool only_id = false;
+	const struct option_spec specs[] = {
+		{"id", 0, OPTION_FLAG, &only_id, 0, 0, NULL, "make none; tell the id of the key that FILE holds", NULL},
+		{.name = ""}};
+	const struct option_command command = {
+		NAME, "[--id] FILE",
+		"Makes the key of a group in FILE, which must not exist: 64 hexadecimal digits, readable by this user\n"
+		"only (mode 0600). Every member proves it in every connection. Give each host a copy, and the workers\n"
+		"its path: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, "
+		"which\n"
+		"tells two keys apart and nothing else.",
+		specs};
+	int rest;
+	struct auth_key key;
+	struct far_err err;
+	char id[KEY_ID_BYTES];
+	enum options_result parsed = options_parse(&command, argc, argv, &rest);
+	if (parsed != OPTIONS_GO)
+		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
+	if (rest == argc)
+		return options_wrong(NAME, "the file is missing; give its path, as in: " NAME " group.key");
+	if (rest + 1 < argc)
+		return options_wrong(NAME, "unexpected argument '%s'; one file is made at a time", argv[rest + 1]);
+	enum far_status status = only_id ? key_read(argv[rest], &key, &err) : key_create(argv[rest], &key, &err);
+	if (status) {
+		fprintf(stderr, NAME ": %s\n", err.text);
+		return 1;
+	}
+	key_id(&key, id);
+	auth_erase(&key, sizeof key);
+	printf("%s\n", id);
+	return 0;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Proofs of the group's key in the private data of connections. Control core.
+ *
+ * The proof of a connect request covers the names of both queues, so a copy is of no use at another queue, and a
+ * number that rises: the acceptor keeps the last one of each pair of queues, so a copy is of no use at the same queue.
+ * The proof of an accept covers the request. The two have labels of their own: none stands for the other.
+ */
+#include "nic/verbs/rc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- proofs ---- */
+
+/* NULL: there is none, or not yet. */
+static const struct auth_key *key_of(struct verbs_port *p)
+{
+	struct verbs_rc *rc = p->rc;
+	const struct auth_key *group = p->key && !rc->key_known ? group_key_get(p->key) : NULL;
+	if (group) {
+		auth_derive(&rc->key, group, "transport", "");
+		rc->key_known = true;
+	}
+	return rc->key_known ? &rc->key : NULL;
+}
+
+static void prove_request(const struct auth_key *key, const struct verbs_words *w, uint8_t out[AUTH_PROOF_BYTES])
+{
+	struct auth_mac m;
+	auth_mac_begin(&m, key, "farcall verbs request");
+	auth_mac_add(&m, w, offsetof(struct verbs_words, proof));
+	auth_mac_end(&m, out);
+}
+
+static void prove_accept(const struct auth_key *key, const struct verbs_words *w, const struct verbs_accept *a,
+			 uint8_t out[AUTH_PROOF_BYTES])
+{
+	struct auth_mac m;
+	auth_mac_begin(&m, key, "farcall verbs accept");
+	auth_mac_add(&m, w, sizeof *w);
+	auth_mac_add(&m, a, offsetof(struct verbs_accept, proof));
+	auth_mac_end(&m, out);
+}
+
+/* ---- refusals ---- */
+
+static const char *const reasons[VERBS_REFUSALS] = {
+	[VERBS_REFUSED_WORDS] = "refused a connect request of another version of farcall, or of another program",
+	[VERBS_REFUSED_PROOF] = "refused a connect request that does not prove this group's key: its sender has "
+				"another key or none; give all members the same FAR_KEY_FILE",
+	[VERBS_REFUSED_REPEATED] = "refused a copy of an earlier connect request: somebody on the network repeats "
+				   "requests",
+	[VERBS_REFUSED_ACCEPT] = "ended a connection whose accept does not prove this group's key: the other end has "
+				 "another key or none; give all members the same FAR_KEY_FILE",
+	[VERBS_REFUSED_THERE] = "the other end refused our connect request: its group has another key; give all "
+				"members the same FAR_KEY_FILE",
+};
+
+/* Once for each reason: who sends without the key must not fill the log. */
+static void log_once(struct verbs_port *p, enum verbs_refusal why)
+{
+	if (!reasons[why] || p->rc->logged[why])
+		return;
+	p->rc->logged[why] = true;
+	fprintf(stderr, "farcall: verbs: %s: %s (reported once; counted as refused)\n", p->on.device, reasons[why]);
+}
+
+void verbs_refusal_count(struct verbs_port *p, enum verbs_refusal why)
+{
+	verbs_count(&p->rc->refused[why], 1);
+	log_once(p, why);
+}
+
+/* ---- copies ---- */
+
+static struct verbs_heard **bucket(struct verbs_rc *rc, const struct verbs_words *w)
+{
+	return &rc->heard[(w->from_qpn ^ w->from_qkey) % VERBS_REMOTE_BUCKETS];
+}
+
+static void forget_oldest(struct verbs_rc *rc)
+{
+	struct verbs_heard *h = rc->heard_first;
+	struct verbs_words of = {.from_qpn = h->qpn, .from_qkey = h->qkey};
+	struct verbs_heard **at = bucket(rc, &of);
+	while (*at != h)
+		at = &(*at)->next;
+	*at = h->next;
+	rc->heard_first = h->later;
+	if (!rc->heard_first)
+		rc->heard_last = &rc->heard_first;
+	rc->heard_n--;
+	free(h);
+}
+
+/* The last number from there; new: 0. NULL: no memory. */
+static struct verbs_heard *heard_of(const struct verbs_queue *q, const struct verbs_words *w)
+{
+	struct verbs_rc *rc = q->port->rc;
+	for (struct verbs_heard *h = *bucket(rc, w); h; h = h->next)
+		if (h->queue == q && h->qpn == w->from_qpn && h->qkey == w->from_qkey)
+			return h;
+	struct verbs_heard *h = calloc(1, sizeof *h);
+	if (!h)
+		return NULL;
+	if (rc->heard_n == VERBS_HEARD_MAX)
+		forget_oldest(rc);
+	h->queue = q;
+	h->qpn = w->from_qpn;
+	h->qkey = w->from_qkey;
+	h->next = *bucket(rc, w);
+	*bucket(rc, w) = h;
+	*rc->heard_last = h;
+	rc->heard_last = &h->later;
+	rc->heard_n++;
+	return h;
+}
+
+/* ---- connect requests ---- */
+
+void verbs_request_make(struct verbs_conn *c)
+{
+	struct verbs_queue *q = c->queue;
+	struct verbs_rc *rc = q->port->rc;
+	const struct auth_key *key = key_of(q->port);
+	uint64_t now = verbs_now();
+	/* Higher, too, than those of a former process that happened to have the same names. */
+	rc->number = now > rc->number ? now : rc->number + 1;
+	c->request = (struct verbs_words){.magic = VERBS_WORDS_MAGIC,
+					  .body_max = (uint16_t)q->port->mtu,
+					  .kind = c->bulk ? VERBS_KIND_BULK : VERBS_KIND_PACKETS,
+					  .to_qpn = c->remote->qpn,
+					  .to_qkey = c->remote->qkey,
+					  .from_qpn = q->rc_qpn,
+					  .from_qkey = q->qkey,
+					  .number = rc->number};
+	if (key)
+		prove_request(key, &c->request, c->request.proof);
+}
+
+bool verbs_request_proven(struct verbs_port *p, const struct verbs_words *w)
+{
+	const struct auth_key *key = key_of(p);
+	uint8_t proof[AUTH_PROOF_BYTES];
+	if (!p->key)
+		return true;
+	if (!key) /* no member has our address yet */
+		return false;
+	prove_request(key, w, proof);
+	return auth_equal(proof, w->proof);
+}
+
+bool verbs_request_fresh(const struct verbs_queue *q, const struct verbs_words *w)
+{
+	if (!q->port->key)
+		return true;
+	struct verbs_heard *h = heard_of(q, w);
+	if (!h || w->number <= h->number)
+		return false;
+	h->number = w->number;
+	return true;
+}
+
+/* ---- accepts ---- */
+
+void verbs_accept_make(struct verbs_conn *c, const struct verbs_words *w)
+{
+	const struct auth_key *key = key_of(c->queue->port);
+	c->accept = (struct verbs_accept){.magic = VERBS_ACCEPT_MAGIC};
+	if (key)
+		prove_accept(key, w, &c->accept, c->accept.proof);
+}
+
+bool verbs_accept_proven(const struct verbs_conn *c, const struct verbs_accept *a)
+{
+	const struct auth_key *key = key_of(c->queue->port);
+	uint8_t proof[AUTH_PROOF_BYTES];
+	if (!c->queue->port->key)
+		return true;
+	if (!key || a->magic != VERBS_ACCEPT_MAGIC)
+		return false;
+	prove_accept(key, &c->request, a, proof);
+	return auth_equal(proof, a->proof);
+}
+
+void verbs_refused_there(struct verbs_port *p)
+{
+	log_once(p, VERBS_REFUSED_THERE);
+}
+
+void verbs_proofs_free(struct verbs_rc *rc)
+{
+	while (rc->heard_first)
+		forget_oldest(rc);
+	auth_erase(&rc->key, sizeof rc->key);
+}

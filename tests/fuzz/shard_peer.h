@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The workers that fuzz_shard's packets come from: what each has sent and received, so that a packet is right unless
+ * the input says otherwise. */
+#ifndef SHARD_PEER_H
+#define SHARD_PEER_H
+
+#include "shard_app.h"
+
+enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };
+
+struct peer {
+	uint32_t worker;
+	uint64_t incarnation;
+	bool detached, poisoned;         /* messages of the shard to the control core, not answered yet */
+	struct shm_head sent[PEER_SENT]; /* requests of this worker, the last PEER_SENT; [sent_n % PEER_SENT] is next */
+	uint32_t sent_n;
+	uint64_t retry_seq;
+	struct shm_head got[PEER_SENT]; /* requests of the shard, likewise */
+	uint8_t got_ops[PEER_SENT];     /* control messages in each */
+	uint32_t got_n;
+	struct {
+		uint32_t life;
+		bool open;
+		uint64_t total, at, granted;
+	} out[FAR_LARGE_LANES], in[FAR_LARGE_LANES]; /* fragments: from this worker, from the shard */
+	uint64_t posts, units;                       /* one-ways and fragments of the shard */
+	struct shm_head last;                        /* packet of this worker, and its body */
+	size_t last_len;
+};
+
+extern struct peer peers[APP_PEERS];
+
+void peers_start(void);
+/** Looks at what the shard has sent. false: it is more than the queue holds. */
+bool peers_read(void);
+/** A packet of the worker arrives. */
+void peer_put(struct peer *p, const struct shm_head *h, const void *body, size_t len);
+/** The control core's message about the session with the worker. */
+void peer_mail(const struct peer *p, enum mail_type type, enum far_status status);
+/** Body of the last packet, `last_len` bytes. */
+const uint8_t *peer_last(const struct peer *p);
+uint64_t peer_life(uint32_t worker);
+
+#endif
