@@ -16,6 +16,11 @@ static uint64_t between(struct sim_random *r, struct range range)
 	return range.min + (range.max > range.min ? sim_random_below(r, range.max - range.min + 1) : 0);
 }
 
+static struct cluster_worker *worker(const struct disturb *d, uint32_t rank)
+{
+	return cluster_worker(d->cluster, rank);
+}
+
 /* ---- packets ---- */
 
 static void disturb_links(struct disturb *d, const struct sim_disturbance *what)
@@ -108,6 +113,27 @@ uint64_t disturb_again(void *ctx, const uint8_t *body, uint32_t len)
 	return between(&d->stale, what->stale_by);
 }
 
+uint64_t disturb_mail(void *ctx)
+{
+	struct disturb *d = ctx;
+	const struct disturbance *what = &d->scenario->disturbance;
+	if (d->over || sim_random_below(&d->stale_ctl, WORDS_CHANCE) >= what->stale_mails)
+		return 0;
+	d->history->stale_mails++;
+	return between(&d->stale_ctl, what->stale_by);
+}
+
+/* A worker that is killed: does the store notice later, when the next incarnation may be there. */
+static bool lingers(struct disturb *d, uint32_t rank)
+{
+	const struct disturbance *what = &d->scenario->disturbance;
+	if (sim_random_below(&d->stale_ctl, WORDS_CHANCE) >= what->stale_streams)
+		return false;
+	d->history->stale_streams++;
+	cluster_linger(worker(d, rank), between(&d->stale_ctl, what->stale_by));
+	return true;
+}
+
 void disturb_packets(struct disturb *d)
 {
 	struct sim *sim = cluster_sim(d->cluster);
@@ -115,11 +141,6 @@ void disturb_packets(struct disturb *d)
 }
 
 /* ---- incidents ---- */
-
-static struct cluster_worker *worker(const struct disturb *d, uint32_t rank)
-{
-	return cluster_worker(d->cluster, rank);
-}
 
 static void cut(const struct disturb_incident *i, bool on)
 {
@@ -172,7 +193,9 @@ static void incident_begins(void *ctx)
 	} else {
 		load_killed(&d->load->workers[i->a]);
 		enum cluster_end how = sim_random_below(&d->random, 2) ? CLUSTER_KILL : CLUSTER_POWER;
-		d->history->incidents[i->number].power = how == CLUSTER_POWER;
+		/* Either way nobody is notified at once. */
+		bool late = how == CLUSTER_KILL && d->scenario->disturbance.stale_streams && lingers(d, i->a);
+		d->history->incidents[i->number].power = how == CLUSTER_POWER || late;
 		cluster_crash(worker(d, i->a), how);
 		load_dead(&d->load->workers[i->a]);
 	}
@@ -265,6 +288,7 @@ void disturb_init(struct disturb *d, const struct scenario *scenario, struct clu
 		d->dropping |= d->drops_left[k] > 0;
 	sim_random_init(&d->random, sim_seed(cluster_sim(cluster)), "disturbances", 0);
 	sim_random_init(&d->stale, sim_seed(cluster_sim(cluster)), "stale", 0);
+	sim_random_init(&d->stale_ctl, sim_seed(cluster_sim(cluster)), "stale control", 0);
 }
 
 void disturb_fini(struct disturb *d)

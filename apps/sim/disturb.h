@@ -25,7 +25,8 @@ struct disturb {
 	struct cluster *cluster;
 	struct load *load;
 	struct history *history;
-	struct sim_random random, stale; /* stale: of packets that come once more */
+	struct sim_random random;
+	struct sim_random stale, stale_ctl; /* of packets that come once more; of mails and streams */
 	struct disturb_incident *incidents;
 	unsigned incidents_n, under_way;
 	uint32_t drops_left[DISTURB_DROPS];
@@ -41,6 +42,8 @@ void disturb_init(struct disturb *d, const struct scenario *scenario, struct clu
 bool disturb_lose(void *disturb, const uint8_t *body, uint32_t len);
 /** A sim_again_fn: the packets that come once more. All zero, there are none. */
 uint64_t disturb_again(void *disturb, const uint8_t *body, uint32_t len);
+/** A cluster_again_fn: the mails that come once more. */
+uint64_t disturb_mail(void *disturb);
 /** Packets are disturbed from now on. */
 void disturb_packets(struct disturb *d);
 /** Draws the incidents; their times count from now on. */

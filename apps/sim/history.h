@@ -61,7 +61,7 @@ struct history_incident {
 	enum incident_kind kind;
 	uint32_t a, b;
 	uint64_t from, until;
-	bool power;     /* crash: its host went with it, and nobody is told */
+	bool power;     /* crash: nobody is notified at once: its host went with it, or its streams end late */
 	uint64_t ready; /* crash: when its next life was in the group; HISTORY_TIME_NONE: never */
 };
 
@@ -85,6 +85,7 @@ struct history {
 	uint64_t peer_limit_ns;
 	uint64_t packets;                     /* that were sent */
 	uint64_t stale_connects, stale_downs; /* packets that came once more, much later */
+	uint64_t stale_mails, stale_streams;  /* mails to shards; control connections */
 	uint64_t late_ns;                     /* of the scenario */
 };
 

@@ -69,6 +69,8 @@ static const struct word disturbance_words[] = {
 	{"burst-time", WORD_TIME, FIELD(disturbance, burst_ns), 1000, HOUR, NULL, false},
 	{"stale-connects", WORD_CHANCE, FIELD(disturbance, stale_connects), 0, WORDS_CHANCE, NULL, false},
 	{"stale-downs", WORD_CHANCE, FIELD(disturbance, stale_downs), 0, WORDS_CHANCE, NULL, false},
+	{"stale-mails", WORD_CHANCE, FIELD(disturbance, stale_mails), 0, WORDS_CHANCE, NULL, false},
+	{"stale-streams", WORD_CHANCE, FIELD(disturbance, stale_streams), 0, WORDS_CHANCE, NULL, false},
 	{"stale-by", WORD_TIMES, FIELD(disturbance, stale_by), 1000, HOUR, NULL, false},
 	{"partitions", WORD_COUNT, FIELD(disturbance, partitions), 0, 1000, NULL, false},
 	{"one-way", WORD_COUNT, FIELD(disturbance, one_way), 0, 1000, NULL, false},

@@ -62,6 +62,8 @@ struct disturbance {
 	uint64_t burst_ns;                               /* its longest time */
 	struct range reorder_by;
 	uint32_t stale_connects, stale_downs; /* chances that such a packet comes once more, much later */
+	uint32_t stale_mails;   /* chance that a shard gets the end of a lost worker's session once more */
+	uint32_t stale_streams; /* chance that the store is notified of a killed worker's end later */
 	struct range stale_by;
 	uint32_t partitions, one_way, crashes, restarts, pauses, outages; /* how many in a run */
 	struct range partition_for, down_for, pause_for, outage_for;

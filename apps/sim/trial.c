@@ -79,6 +79,10 @@ static void configure(struct cluster_config *config, const struct scenario *s, u
 	config->sim.lose = disturb_lose;
 	config->sim.again = disturb_again;
 	config->sim.lose_ctx = &t->disturb;
+	if (s->disturbance.stale_mails) {
+		config->mail_again = disturb_mail;
+		config->mail_ctx = &t->disturb;
+	}
 	net->kind = kinds[s->topology];
 	net->rails = s->rails;
 	net->host.rate_bps = net->fabric.rate_bps = s->rate;
@@ -329,6 +333,8 @@ static void count_faults(const struct trial *t, uint64_t faults[TRIAL_FAULTS])
 	}
 	faults[TRIAL_STALE_CONNECT] = t->history.stale_connects;
 	faults[TRIAL_STALE_DOWN] = t->history.stale_downs;
+	faults[TRIAL_STALE_MAIL] = t->history.stale_mails;
+	faults[TRIAL_STALE_STREAM] = t->history.stale_streams;
 	for (size_t k = 0; k < t->history.incidents_n; k++)
 		faults[fault_of(&t->history.incidents[k])]++;
 }

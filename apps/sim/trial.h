@@ -28,7 +28,9 @@
 	X(RESTART, "restarts")                                                                                         \
 	X(OUTAGE, "cable-faults")                                                                                      \
 	X(STALE_CONNECT, "stale-connects")                                                                             \
-	X(STALE_DOWN, "stale-downs")
+	X(STALE_DOWN, "stale-downs")                                                                                   \
+	X(STALE_MAIL, "stale-mails")                                                                                   \
+	X(STALE_STREAM, "stale-streams")
 
 enum trial_fault {
 #define TRIAL_FAULT_ID(id, text) TRIAL_##id,

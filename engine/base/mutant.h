@@ -31,6 +31,9 @@
 	X(BULK_EARLY, "bulk-early", "an ordered larger message begins before small ones that were sent before it")     \
 	X(SACK_SHIFTED, "sack-shifted", "a selective acknowledgement is taken for the packet before")                  \
 	X(STALE_DOWN, "stale-down", "an end of a former connection closes the next one in its place")                  \
+	X(STALE_MAIL, "stale-mail", "a late mail about a session of a former incarnation closes the next session")     \
+	X(STALE_HELLO, "stale-hello", "the incarnation that a connect request comes from is not checked")              \
+	X(CLAIM_REFUSED, "claim-refused", "a rank is refused while the former incarnation's connection is there")      \
 	X(FUNCTIONS_KEPT, "functions-kept", "function numbers of a former incarnation are used with the next")         \
 	X(WAITING_KEPT, "waiting-kept", "calls that waited for a session are not sent when it is up")                  \
 	X(ONEWAY_WINDOW, "oneway-window", "one more one-way message is sent than the window takes")                    \

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/mutant.h"
 #include "ctl/store_conn.h"
 
 #include <errno.h>
@@ -142,7 +143,7 @@ int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, 
 {
 	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len};
 	struct hold *h = *hold_find(s, key);
-	if (h && h->conn != c && h->conn != &s->local)
+	if (h && h->conn != c && h->conn != &s->local && !MUTANT(CLAIM_REFUSED))
 		return contest_begin(s, c, h, m, now);
 	*status = STORE_DIFFERS;
 	if (h ? h->conn != c : kv_get(s->kv, key, held) == 0) {

@@ -183,11 +183,19 @@ static void session_over(struct shard *s, struct session *se, const char *text)
 	rref_session_down(s, se);
 }
 
+/* True if the mail is about the session that is up. The peer's handle may be that of a former incarnation, which the
+ * port uses again. */
+static bool is_about(const struct session *se, const struct mail *mail)
+{
+	bool is_life = se->life == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
+	return se->state == SESSION_UP && se->peer == mail->peer && is_life;
+}
+
 static void session_down(struct shard *s, const struct mail *mail)
 {
 	char text[MAIL_TEXT_MAX + 64];
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
-	if (se->state != SESSION_UP || se->peer != mail->peer)
+	if (!is_about(se, mail))
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
 	unsigned passes = 0, n;
@@ -236,7 +244,7 @@ static void session_back(struct shard *s, const struct mail *mail)
 static void session_ask(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
-	if (se->state == SESSION_UP && se->peer == mail->peer)
+	if (is_about(se, mail))
 		post_ask(s, large_of(s, se));
 }
 

@@ -17,12 +17,13 @@
 enum mail_type {
 	/* control core → shard */
 	MAIL_PEER_UP,   /* worker, shard, peer, incarnation: attach the peer and open the session */
-	MAIL_PEER_DOWN, /* worker, shard, peer, text, status: receive what is left, fail what is pending, detach, answer
-			   MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, the next call asks for a
-			   session; any other: the worker is lost */
+	MAIL_PEER_DOWN, /* worker, shard, peer, incarnation, text, status: receive what is left, fail what is pending,
+			   detach, answer MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, the next call
+			   asks for a session; any other: the worker is lost. Ignored if the session is of another
+			   incarnation */
 	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed. PEER_LOST: the
 			   worker is lost; posted, too, when a former session left something at the shard */
-	MAIL_PROBE,     /* worker, shard, peer: send it something, so that its silence is noticed */
+	MAIL_PROBE,     /* worker, shard, peer, incarnation: send it something, so that its silence is noticed */
 	MAIL_PEER_BACK, /* worker, shard: another life of the worker has begun; the next call asks for a session */
 	/* shard → control core */
 	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */

@@ -94,6 +94,7 @@ void cluster_destroy(struct cluster *c)
 		sim_streams_destroy(c->streams);
 	if (c->sim)
 		sim_destroy(c->sim);
+	mails_free(c);
 	free(c);
 }
 

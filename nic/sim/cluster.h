@@ -53,6 +53,10 @@ typedef void cluster_opts_fn(void *ctx, unsigned rank, struct far_opts *opts);
 /** A worker has entered a state. Outside of all fibers; may crash, start and spawn. */
 typedef void cluster_state_fn(void *ctx, struct cluster_worker *w, enum cluster_state state);
 
+/** Asked for each mail of a control core that ends a shard's session with a worker that is lost: returns after how long
+ * the shard gets it once more; 0: never. */
+typedef uint64_t cluster_again_fn(void *ctx);
+
 struct cluster_config {
 	struct sim_config sim; /* the seed and the network */
 	struct sim_streams_config streams;
@@ -63,6 +67,8 @@ struct cluster_config {
 	cluster_opts_fn *opts_of;   /* NULL: the same for all */
 	cluster_state_fn *on_state; /* NULL: nobody is told */
 	void *ctx;
+	cluster_again_fn *mail_again; /* NULL: none */
+	void *mail_ctx;
 	struct cluster_cost cost;     /* all zero: the default */
 	const char *port_args;        /* of sim_port_open() */
 	uint64_t clock_offset_ns_max; /* clocks show up to so much more than the world's, drawn from the seed */
@@ -112,6 +118,8 @@ enum cluster_end {
  * its fibers run to their ends, so that what they hold is freed; a crashed process's results are not to be counted
  * (cluster_dead()). From a fiber of its own: at the end of the turn. */
 void cluster_crash(struct cluster_worker *w, enum cluster_end how);
+/** When the process is killed, its streams end for the others that much later. No effect unless it lives. */
+void cluster_linger(struct cluster_worker *w, uint64_t ns);
 /** Is the calling fiber or handler one of a process that has crashed, unwinding. */
 bool cluster_dead(void);
 /** It stands still, its network card does not. */

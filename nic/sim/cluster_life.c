@@ -205,6 +205,12 @@ void cluster_crash(struct cluster_worker *w, enum cluster_end how)
 		end(w);
 }
 
+void cluster_linger(struct cluster_worker *w, uint64_t ns)
+{
+	if (w->net)
+		sim_ctl_net_linger(w->net, ns);
+}
+
 static void wake_up(void *ctx)
 {
 	struct cluster_worker *w = ctx;

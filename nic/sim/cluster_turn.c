@@ -206,7 +206,10 @@ static void ctl_run(struct core *core)
 {
 	struct cluster_worker *w = core->worker;
 	struct cluster *c = w->cluster;
+	uint32_t tails[FAR_SHARDS_MAX];
+	mails_mark(w, tails);
 	uint64_t next = agent_step_ctl(w->agent, clock_now(sim_host_clock(w->host)));
+	mails_look(w, tails);
 	c->stats.steps++;
 	core->busy_until = sim_now(c->sim) + nanoseconds(c, c->config.cost.step);
 	core_schedule(core, sim_ctl_net_ready(w->net) ? sim_now(c->sim) : sim_host_when(w->host, next));

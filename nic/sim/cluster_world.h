@@ -63,6 +63,7 @@ struct cluster {
 	struct core *running; /* whose turn it is */
 	unsigned apps, alive, not_ready;
 	uint64_t apps_dropped;
+	struct late_mail *late; /* mails that come once more */
 	struct cluster_stats stats;
 	bool failed;
 	char failure[TEXT_MAX];
@@ -83,6 +84,14 @@ void worker_stop_cores(struct cluster_worker *w);
 /* cluster_life.c */
 /** Notes what the agent says of itself. */
 void worker_look(struct cluster_worker *w);
+
+/* cluster_mail.c */
+/** The ends of the worker's mailboxes. */
+void mails_mark(const struct cluster_worker *w, uint32_t tails[FAR_SHARDS_MAX]);
+/** Offers what a turn of the control core has posted since mails_mark() to cluster_config.mail_again. */
+void mails_look(struct cluster_worker *w, const uint32_t tails[FAR_SHARDS_MAX]);
+/** Drops those that have not come. */
+void mails_free(struct cluster *c);
 
 /* cluster_app.c */
 /** Hands those that wait to their shards. */

@@ -183,7 +183,11 @@ static void end_vanish(struct end *e)
 static void end_close(struct end *e, bool silent)
 {
 	struct stream *st = e->stream;
+	struct end *to = end_other(e);
 	bool unread = e->tail > e->head;
+	uint64_t from = sim_now(st->world->sim) + (e->net ? e->net->linger_ns : 0);
+	if (to->sent_until < from)
+		to->sent_until = from;
 	e->closed = true;
 	e->net = NULL;
 	if (end_other(e)->state == END_NONE) /* nobody has heard of it */
@@ -295,6 +299,11 @@ bool sim_ctl_net_ready(const struct ctl_net *net)
 			return true;
 	}
 	return false;
+}
+
+void sim_ctl_net_linger(struct ctl_net *net, uint64_t ns)
+{
+	net_of(net)->linger_ns = ns;
 }
 
 void sim_ctl_net_cut_off(struct ctl_net *net)

@@ -45,6 +45,9 @@ void sim_streams_heal(struct sim_streams *s);
 struct ctl_net *sim_ctl_net_create(struct sim_streams *s, struct sim_host *host, void (*wake)(void *ctx), void *ctx);
 /** Has some handle something that is not read yet: its owner is to step again, as poll() would tell. */
 bool sim_ctl_net_ready(const struct ctl_net *net);
+/** The process is killed: the other ends are notified that much later, as if the packets were lost that close its
+ * streams. */
+void sim_ctl_net_linger(struct ctl_net *net, uint64_t ns);
 /** The host loses its power: from now on nothing leaves, and destroy() hangs up on nobody. */
 void sim_ctl_net_cut_off(struct ctl_net *net);
 

@@ -79,6 +79,7 @@ struct net {
 	void (*wake)(void *ctx);
 	void *ctx;
 	bool cut_off;
+	uint64_t linger_ns; /* how much later the other ends are notified that it closed */
 	struct handle *handles;
 	int handles_n;
 	struct net *next;

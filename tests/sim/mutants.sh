@@ -26,7 +26,8 @@ scenario_of() {
 	loose-forgotten | whole-forgotten) echo sizes ;;
 	rref-dead-kept | rref-flight-kept) echo references-crash ;;
 	sack-shifted) echo bursts ;;
-	stale-down | functions-kept | waiting-kept) echo stale ;;
+	stale-down | stale-mail | claim-refused | functions-kept | waiting-kept) echo stale ;;
+	stale-hello) echo chaos ;;
 	oneway-window) echo window-paused ;;
 	bulk-early) echo window-order ;;
 	dead-caller-served) echo orphans ;;

@@ -127,11 +127,14 @@ static enum far_status returns_wrong(struct far_req *req, const struct far_val *
 
 /* ---- set-up ---- */
 
+/* That a worker has begun since the first, whose incarnation is 5: LIFE_OF() of rref_bench.h. */
+static uint64_t lives[FAR_WORLD_MAX];
+
 void mail_at(enum mail_type type, uint32_t worker, uint32_t peer, unsigned port)
 {
-	static uint64_t lives = 5; /* LIFE_OF() of rref_bench.h */
-	lives += type == MAIL_PEER_BACK;
-	struct mail m = {.type = type, .worker = worker, .peer = peer, .port = (uint16_t)port, .incarnation = lives};
+	lives[worker] += type == MAIL_PEER_BACK;
+	struct mail m = {
+		.type = type, .worker = worker, .peer = peer, .port = (uint16_t)port, .incarnation = 5 + lives[worker]};
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);
 }
@@ -143,7 +146,11 @@ void mail(enum mail_type type, uint32_t worker, uint32_t peer)
 
 void mail_silent(uint32_t worker, uint32_t peer)
 {
-	struct mail m = {.type = MAIL_PEER_DOWN, .worker = worker, .peer = peer, .status = FAR_UNREACHABLE};
+	struct mail m = {.type = MAIL_PEER_DOWN,
+			 .worker = worker,
+			 .peer = peer,
+			 .status = FAR_UNREACHABLE,
+			 .incarnation = 5 + lives[worker]};
 	cr_assert(mailbox_put(&shard->mail_in, &m));
 	shard_take_mail(shard);
 }

@@ -115,6 +115,32 @@ Test(shard_session, another_life)
 	}
 }
 
+/* A DOWN and a PROBE of PEER's former life arrive while the next one is up under the same handle. Expect nothing. */
+Test(shard_session, late_mail_about_a_former_life)
+{
+	struct result r;
+	struct shm_head h;
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert(posted(MAIL_DETACHED));
+	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_UP, PEER, NIC_PEER);
+	called(&r, FAR_FOREVER);
+	static const enum mail_type late[] = {MAIL_PROBE, MAIL_PEER_DOWN};
+	for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+		struct mail m = {.type = late[i], .worker = PEER, .peer = NIC_PEER, .incarnation = 5};
+		cr_assert(mailbox_put(&shard->mail_in, &m));
+	}
+	shard_take_mail(shard);
+	cr_assert_eq(shard->sessions[PEER].state, SESSION_UP);
+	cr_assert_eq(r.n, 0u);
+	cr_assert_not(posted(MAIL_DETACHED));
+	cr_assert_not(fake_queue_sent(queue, &h), "the PROBE was answered");
+	/* That of its own life ends it. */
+	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
+	cr_assert_eq(r.n, 1u);
+	cr_assert_eq(r.status, FAR_PEER_LOST);
+}
+
 /* The control core does not read its mail while a session ends and the next life is there. Expect the end to be told of
  * the peer that it was, before anything of the next, and what broke in the first not to be taken for the second's. */
 Test(shard_session, another_life_waits_for_the_end_to_be_told)
