@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* A hash table with chains, whose hash has a secret: no client can choose keys of one chain. Control core of rank 0. */
 #include "ctl/kv.h"
 
-#include "base/hash.h"
+#include "base/auth.h"
+#include "base/must.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <sodium/crypto_shorthash.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +32,9 @@ struct kv {
 	size_t count, keys_max; /* count: deleted ones included */
 	size_t deleted_n;
 	uint64_t changes;
+	uint64_t probes;
 	bool keep;
+	uint8_t secret[crypto_shorthash_KEYBYTES];
 	struct kv_entry *oldest, *newest;
 	struct kv_entry *buckets[KV_BUCKETS];
 };
@@ -36,9 +42,25 @@ struct kv {
 struct kv *kv_create(size_t keys_max)
 {
 	struct kv *kv = calloc(1, sizeof *kv);
-	if (kv)
-		kv->keys_max = keys_max;
+	if (!kv)
+		return NULL;
+	kv->keys_max = keys_max;
+	/* Nothing that anybody sees depends on it: a simulated store draws it from the kernel, too. */
+	auth_random(kv->secret, sizeof kv->secret, &random_kernel);
 	return kv;
+}
+
+uint64_t kv_hash(const struct kv *kv, const void *data, size_t len)
+{
+	uint64_t hash;
+	static_assert(sizeof hash == crypto_shorthash_BYTES, "a hash is a number");
+	must(crypto_shorthash((uint8_t *)&hash, data, len, kv->secret) == 0);
+	return hash;
+}
+
+uint64_t kv_probes(const struct kv *kv)
+{
+	return kv->probes;
 }
 
 static void entry_free(struct kv_entry *e)
@@ -87,14 +109,17 @@ static void order_in(struct kv *kv, struct kv_entry *e)
 static struct kv_entry **slot_find(struct kv *kv, struct kv_bytes key, uint64_t hash)
 {
 	struct kv_entry **at = &kv->buckets[hash % KV_BUCKETS];
-	while (*at && !((*at)->hash == hash && (*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
-		at = &(*at)->next;
+	for (; *at; at = &(*at)->next) {
+		kv->probes++;
+		if ((*at)->hash == hash && (*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0)
+			break;
+	}
 	return at;
 }
 
 int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value)
 {
-	uint64_t hash = hash64(key.data, key.len);
+	uint64_t hash = kv_hash(kv, key.data, key.len);
 	struct kv_entry **at = slot_find(kv, key, hash);
 	uint8_t *copy = NULL;
 	if (!*at && kv->count >= kv->keys_max)
@@ -130,7 +155,7 @@ int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value)
 
 int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value)
 {
-	const struct kv_entry *e = *slot_find((struct kv *)kv, key, hash64(key.data, key.len));
+	const struct kv_entry *e = *slot_find((struct kv *)kv, key, kv_hash(kv, key.data, key.len));
 	if (!e || e->deleted)
 		return -ENOENT;
 	*value = (struct kv_bytes){e->value, e->value_len};
@@ -139,13 +164,13 @@ int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value)
 
 uint64_t kv_owner(const struct kv *kv, struct kv_bytes key)
 {
-	const struct kv_entry *e = *slot_find((struct kv *)kv, key, hash64(key.data, key.len));
+	const struct kv_entry *e = *slot_find((struct kv *)kv, key, kv_hash(kv, key.data, key.len));
 	return e && !e->deleted ? e->owner : 0;
 }
 
 void kv_own(struct kv *kv, struct kv_bytes key, uint64_t owner)
 {
-	struct kv_entry *e = *slot_find(kv, key, hash64(key.data, key.len));
+	struct kv_entry *e = *slot_find(kv, key, kv_hash(kv, key.data, key.len));
 	if (e && !e->deleted)
 		e->owner = owner;
 }
@@ -208,7 +233,7 @@ static void entry_forget(struct kv *kv, struct kv_entry **at)
 
 int kv_delete(struct kv *kv, struct kv_bytes key)
 {
-	struct kv_entry **at = slot_find(kv, key, hash64(key.data, key.len));
+	struct kv_entry **at = slot_find(kv, key, kv_hash(kv, key.data, key.len));
 	struct kv_entry *e = *at;
 	if (!e || e->deleted)
 		return -ENOENT;

@@ -28,6 +28,11 @@ void kv_destroy(struct kv *kv);
 /** Keys that are there. */
 size_t kv_count(const struct kv *kv);
 
+/** A hash with the table's secret: only who has that can find two keys of one hash. */
+uint64_t kv_hash(const struct kv *kv, const void *data, size_t len);
+/** Entries that look-ups have compared so far. */
+uint64_t kv_probes(const struct kv *kv);
+
 /** 0; -ENOSPC when a new key would exceed the bound; -ENOMEM. Lengths are the caller's to bound. */
 int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value);
 /** 0 with the value, readable until the table is written to; -ENOENT. */

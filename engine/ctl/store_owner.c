@@ -9,7 +9,6 @@
  *   <group>/bye[<wave>]/<r>    rank r, and rank 0, which writes it for a member that died
  *   any other                  who wrote it; the application's: everybody
  */
-#include "base/hash.h"
 #include "ctl/store_conn.h"
 
 #include <errno.h>
@@ -50,13 +49,14 @@ static enum named named_by(struct kv_bytes key, struct kv_bytes *group, int *ran
 	return bye ? NAMED_BYE : NAMED_NOT;
 }
 
-/* 0: of no member. */
-static uint64_t owner_of(const struct store_who *who)
+/* 0: of no member. With a secret, so that nobody can choose a name that makes it another member. */
+static uint64_t owner_of(const struct store_server *s, const struct store_who *who)
 {
 	struct {
 		uint64_t group, name, rank;
-	} is = {hash64(who->group, strlen(who->group)), hash64(who->name, strlen(who->name)), (uint64_t)who->rank};
-	uint64_t owner = hash64(&is, sizeof is);
+	} is = {kv_hash(s->kv, who->group, strlen(who->group)), kv_hash(s->kv, who->name, strlen(who->name)),
+		(uint64_t)who->rank};
+	uint64_t owner = kv_hash(s->kv, &is, sizeof is);
 	return who->rank < 0 ? 0 : owner ? owner : 1;
 }
 
@@ -90,7 +90,7 @@ bool owner_permits(struct store_server *s, const struct conn *c, const struct st
 		return true;
 	enum named named = named_by(key, &group, &rank);
 	uint64_t owner = kv_owner(s->kv, key);
-	bool own = owner == 0 || owner == owner_of(&c->who);
+	bool own = owner == 0 || owner == owner_of(s, &c->who);
 	if (named == NAMED_NOT)
 		return own;
 	if (!is_word(group, c->who.group) || (c->who.rank != rank && !(named == NAMED_BYE && c->who.rank == 0)))
@@ -102,5 +102,5 @@ bool owner_permits(struct store_server *s, const struct conn *c, const struct st
 
 void owner_set(struct store_server *s, const struct conn *c, struct kv_bytes key)
 {
-	kv_own(s->kv, key, in_group(&c->who, key) ? owner_of(&c->who) : 0);
+	kv_own(s->kv, key, in_group(&c->who, key) ? owner_of(s, &c->who) : 0);
 }

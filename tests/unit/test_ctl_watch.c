@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's watches, and keys that live as long as the client that holds them. */
+#include "base/hash.h"
 #include "ctl/kv.h"
 #include "ctl/store.h"
 #include "fake_net.h"
@@ -471,6 +472,37 @@ Test(ctl_watch, words_of_the_dead_are_no_sign_of_life)
 static struct kv_bytes text(const char *s)
 {
 	return (struct kv_bytes){(const uint8_t *)s, strlen(s)};
+}
+
+/* 1000 keys that lie in one chain of 4096 by a hash without a secret, base/hash.h. Expect no chain: a look-up compares
+ * less than two entries on average. */
+Test(ctl_watch, keys_chosen_to_collide)
+{
+	enum { KEYS = 1000 };
+	static char keys[KEYS][16];
+	struct kv *kv = kv_create(KEYS);
+	struct kv_bytes value;
+	for (unsigned n = 0, i = 0; n < KEYS; i++) {
+		snprintf(keys[n], sizeof *keys, "%x", i);
+		n += hash64(keys[n], strlen(keys[n])) % 4096 == 0;
+	}
+	for (unsigned i = 0; i < KEYS; i++)
+		cr_assert_eq(kv_set(kv, text(keys[i]), text("x")), 0);
+	uint64_t before = kv_probes(kv);
+	for (unsigned i = 0; i < KEYS; i++)
+		cr_assert_eq(kv_get(kv, text(keys[i]), &value), 0);
+	uint64_t probes = kv_probes(kv) - before;
+	cr_assert(probes >= KEYS && probes < 2 * KEYS, "%llu", (unsigned long long)probes);
+	kv_destroy(kv);
+}
+
+Test(ctl_watch, tables_have_secrets_of_their_own)
+{
+	struct kv *one = kv_create(1), *other = kv_create(1);
+	cr_assert_neq(kv_hash(one, "key", 3), kv_hash(other, "key", 3));
+	cr_assert_eq(kv_hash(one, "key", 3), kv_hash(one, "key", 3));
+	kv_destroy(one);
+	kv_destroy(other);
 }
 
 Test(ctl_watch, changes_of_the_table)
