@@ -31,7 +31,7 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 		g->refused = *config->refused;
 	g->config.refused = NULL;
 	g->hash = hash64(g->group, strlen(g->group));
-	g->key_auto = (struct key_auto){.dir = -1, .fd = -1};
+	g->key_auto = KEY_AUTO_NONE;
 	g->store_next = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->members = calloc(world, sizeof *g->members);
@@ -252,6 +252,8 @@ uint64_t group_step(struct group *g, uint64_t now)
 	g->now = now;
 	if (g->phase == PHASE_START)
 		join_start(g);
+	if (g->key_auto.fd >= 0)
+		key_auto_keep(&g->key_auto, &g->config.key.key);
 	for (int i = 0; i < PASSES_MAX; i++) {
 		enum group_phase before = g->phase;
 		g->busy = false;

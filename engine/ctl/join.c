@@ -94,6 +94,9 @@ static bool key_begin(struct group *g)
 	if (g->config.key.kind == KEY_AUTO) {
 		g->key_auto.at = g->key_place;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
+		/* Without it the file is made again at the control core's next step. */
+		if (g->key_auto.watch >= 0)
+			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
 	}
 	if (status)
 		group_fail(g, false, status, "%s", g->key_err.text);

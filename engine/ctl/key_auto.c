@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -131,6 +133,17 @@ static int file_write(struct key_auto *a, const struct auth_key *key)
 	return error;
 }
 
+/* Its number of links changes, or its name. IN_DELETE_SELF would wait for our descriptor. */
+static void watch_begin(struct key_auto *a)
+{
+	char path[32];
+	if (a->watch < 0)
+		a->watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
+	if (a->watch >= 0)
+		inotify_add_watch(a->watch, path, IN_ATTRIB | IN_MOVE_SELF);
+}
+
 enum far_status key_auto_make(struct key_auto *a, const struct random_source *random, struct auth_key *out,
 			      struct far_err *err)
 {
@@ -140,10 +153,48 @@ enum far_status key_auto_make(struct key_auto *a, const struct random_source *ra
 	sweep(a->dir);
 	auth_random(out->bytes, sizeof out->bytes, random);
 	int error = file_write(a, out);
-	if (!error)
+	if (!error) {
+		watch_begin(a);
 		return FAR_OK;
+	}
 	key_auto_end(a);
 	return err_sys(err, -error, "the group's key cannot be written to %.200s", a->at.path);
+}
+
+bool key_auto_keep(struct key_auto *a, const struct auth_key *key)
+{
+	alignas(struct inotify_event) char events[1024];
+	struct stat st;
+	struct far_err err;
+	if (a->fd < 0)
+		return false;
+	while (a->watch >= 0 && read(a->watch, events, sizeof events) > 0)
+		a->gone = true;
+	if (!a->gone)
+		return true;
+	/* What somebody else has put there is not ours to replace. */
+	if (fstatat(a->dir, a->at.name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		a->gone = false;
+		return true;
+	}
+	struct key_auto again = {.dir = a->dir, .at = a->at};
+	int error = file_write(&again, key);
+	if (error == -ENOENT && dir_open(&again, &err) == FAR_OK) { /* the directory was removed, too */
+		close(a->dir);
+		a->dir = again.dir;
+		a->at = again.at;
+		error = file_write(&again, key);
+	}
+	if (error) {
+		if (again.fd >= 0)
+			close(again.fd);
+		return false;
+	}
+	close(a->fd);
+	a->fd = again.fd;
+	a->gone = false;
+	watch_begin(a);
+	return true;
 }
 
 void key_auto_end(struct key_auto *a)
@@ -157,7 +208,9 @@ void key_auto_end(struct key_auto *a)
 		close(a->fd);
 	if (a->dir >= 0)
 		close(a->dir);
-	a->dir = a->fd = -1;
+	if (a->watch >= 0)
+		close(a->watch);
+	a->dir = a->fd = a->watch = -1;
 }
 
 /* FAR_PENDING: nobody has made it, or whoever did is gone. */

@@ -20,11 +20,15 @@ struct key_place {
 	char path[KEY_PATH_BYTES];      /* of the last file that was made or looked for: for messages */
 };
 
-/** Rank 0's, made; {.dir = -1, .fd = -1}: none. */
+/** Rank 0's, made; KEY_AUTO_NONE: none. */
 struct key_auto {
 	int dir, fd; /* fd has the lock */
+	int watch;   /* inotify: readable when the file was removed; −1: there is none */
+	bool gone;   /* it was, and could not be made again yet */
 	struct key_place at;
 };
+
+#define KEY_AUTO_NONE ((struct key_auto){.dir = -1, .fd = -1, .watch = -1})
 
 /** `host` as the store's address has it. */
 void key_place(struct key_place *at, const char *host, uint16_t port);
@@ -32,6 +36,8 @@ void key_place(struct key_place *at, const char *host, uint16_t port);
 /** Makes a key of `random` and its file, in place of one that is there, and removes stale ones of other addresses. */
 enum far_status key_auto_make(struct key_auto *a, const struct random_source *random, struct auth_key *out,
 			      struct far_err *err);
+/** Makes the file of `key` again if somebody has removed it, with its directory or without. True: it is there. */
+bool key_auto_keep(struct key_auto *a, const struct auth_key *key);
 /** Removes it. */
 void key_auto_end(struct key_auto *a);
 

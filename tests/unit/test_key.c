@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +160,7 @@ Test(key, what_is_chosen)
 
 static struct key_auto made(struct auth_key *out)
 {
-	struct key_auto a = {.dir = -1, .fd = -1};
+	struct key_auto a = KEY_AUTO_NONE;
 	key_place(&a.at, "127.0.0.1", 29500);
 	cr_assert_eq(key_auto_make(&a, &random_kernel, out, &err), FAR_OK, "%s", err.text);
 	return a;
@@ -196,9 +197,70 @@ Test(key, automatic_one_is_found_while_its_maker_lives)
 	cr_assert_eq(access(at.path, F_OK), -1);
 }
 
+static bool watch_tells(const struct key_auto *a)
+{
+	struct pollfd p = {.fd = a->watch, .events = POLLIN};
+	return poll(&p, 1, 0) == 1;
+}
+
+static void found_again(struct key_auto *a, const struct auth_key *right)
+{
+	cr_assert(watch_tells(a));
+	cr_assert(key_auto_keep(a, right));
+	cr_assert_eq(key_auto_find(&a->at, &key, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(memcmp(&key, right, sizeof key), 0);
+	cr_assert(key_auto_keep(a, right));
+	cr_assert_not(watch_tells(a), "the watch is of the former file");
+}
+
+/* The file is removed, renamed, and removed with its directory. Expect it to be there again each time, locked. */
+Test(key, automatic_one_is_made_again)
+{
+	char other[64], command[96];
+	struct auth_key right;
+	struct stat st;
+	struct key_auto a = made(&right);
+	cr_assert_not(watch_tells(&a));
+	cr_assert_eq(unlink(a.at.path), 0);
+	cr_assert_eq(key_auto_find(&a.at, &key, &err), FAR_PENDING);
+	found_again(&a, &right);
+	snprintf(other, sizeof other, "%s/other", dir);
+	cr_assert_eq(rename(a.at.path, other), 0);
+	found_again(&a, &right);
+	snprintf(command, sizeof command, "rm -rf %s", dir);
+	cr_assert_eq(system(command), 0);
+	found_again(&a, &right);
+	cr_assert_eq(stat(a.at.path, &st), 0);
+	cr_assert_eq(st.st_mode & 07777, 0600);
+	/* Somebody else's stays. */
+	unlink(a.at.path);
+	write_file(a.at.path, "x", 0600);
+	cr_assert(key_auto_keep(&a, &right));
+	refused(key_read(a.at.path, &key, &err), FAR_INVALID, "does not hold a key");
+	unlink(a.at.path);
+	key_auto_end(&a);
+	cr_assert_eq(access(a.at.path, F_OK), -1);
+}
+
+/* A file where the directory was: it cannot be made again for now. */
+Test(key, automatic_one_is_made_again_later)
+{
+	char command[128];
+	struct auth_key right;
+	struct key_auto a = made(&right);
+	snprintf(command, sizeof command, "rm -rf %s && touch %s", dir, dir);
+	cr_assert_eq(system(command), 0);
+	cr_assert_not(key_auto_keep(&a, &right));
+	cr_assert_not(key_auto_keep(&a, &right));
+	cr_assert_eq(unlink(dir), 0);
+	cr_assert(key_auto_keep(&a, &right));
+	cr_assert_eq(key_auto_find(&a.at, &key, &err), FAR_OK, "%s", err.text);
+	key_auto_end(&a);
+}
+
 Test(key, stale_ones_of_other_addresses_are_removed)
 {
-	struct key_auto a = {.dir = -1, .fd = -1}, b = a;
+	struct key_auto a = KEY_AUTO_NONE, b = a;
 	key_place(&a.at, "127.0.0.1", 1);
 	key_place(&b.at, "127.0.0.1", 2);
 	cr_assert_eq(key_auto_make(&a, &random_kernel, &key, &err), FAR_OK);
@@ -235,7 +297,7 @@ Test(key, automatic_one_is_no_link_and_closed)
 
 Test(key, directory_that_is_not_ours)
 {
-	struct key_auto a = {.dir = -1, .fd = -1};
+	struct key_auto a = KEY_AUTO_NONE;
 	struct key_place at;
 	char real[64];
 	key_place(&a.at, "127.0.0.1", 29500);
