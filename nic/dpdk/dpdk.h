@@ -407,7 +407,7 @@ static inline uint8_t *dpdk_tag_take(uint8_t *frame)
 /* ---- memif.c ---- */
 
 /** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
-int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err);
+int dpdk_memif_prepare(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
 /** Starts the device, which has its other side later, or never. */
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
 /** Closes the device too. */

@@ -178,7 +178,8 @@ int host_kick_open_unix(const char *path, struct nic_err *err)
 	int fd = host_kick_sender(&at);
 	if (fd < 0)
 		return host_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd));
-	int rc = bind(fd, (const struct sockaddr *)&at.to, at.len);
+	/* The file gets this mode: another user may not wake us. */
+	int rc = fchmod(fd, 0600) < 0 ? -1 : bind(fd, (const struct sockaddr *)&at.to, at.len);
 	if (rc < 0 && errno == EADDRINUSE) {
 		struct stat st;
 		int probe = host_kick_sender(&at);

@@ -9,9 +9,13 @@
  * - A client tries to connect once, when it is started. So it is started again, until somebody is there.
  * - A server's listening socket is never closed, though the structure that its callback gets is freed. So the
  *   descriptor is made to lead to something that never becomes readable.
- * - A server does not survive a client that is gone before it is greeted. So it listens where only we look, and we
- *   listen in front of it, see relay.h.
+ * - A server does not survive a client that is gone before it is greeted. So it listens in the runtime directory, where
+ *   only our user gets, and we listen in front of it, see relay.h.
+ *
+ * DPDK trusts whoever is at the other end. So both sides check that it is of their user, unless security=none.
  */
+#include "base/hash.h"
+#include "base/runtime_dir.h"
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/park.h"
 #include "nic/dpdk/relay.h"
@@ -19,6 +23,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,7 +31,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -54,6 +58,7 @@ struct dpdk_memif {
 	struct front *front; /* server */
 	struct relay_at at;  /* of DPDK's own socket; server: behind the front */
 	int watch;           /* epoll: the control sockets; in the port's */
+	bool any_user;
 	bool up;
 	ino_t control; /* client: its connection; 0: none */
 	uint64_t retry_at, retry_ns;
@@ -175,6 +180,14 @@ static ino_t new_control(const struct dpdk_memif *m, const struct sockets *befor
 
 /* ---- a client's attempts ---- */
 
+static bool is_foreign(const struct dpdk_memif *m, const struct sockets *now)
+{
+	for (size_t i = 0; i < now->n && !m->any_user; i++)
+		if (now->at[i].inode == m->control && relay_foreign(now->at[i].fd))
+			return true;
+	return false;
+}
+
 /* DPDK's connect() waits for as long as a server is stopped that two others wait for already. A trial beforehand would
  * not do: a server that finds its client gone again keeps a callback whose argument it has freed. */
 static void try_connect(struct dpdk_memif *m, uint64_t now)
@@ -193,6 +206,11 @@ static void try_connect(struct dpdk_memif *m, uint64_t now)
 		dpdk_log_quiet(false);
 		find_sockets(m, true, &after);
 		m->control = error ? 0 : new_control(m, &before, &after);
+		/* The interrupt thread is parked, so nothing has been said yet. */
+		if (m->control && is_foreign(m, &after)) {
+			rte_eth_dev_stop(m->port->ethdev);
+			m->control = 0;
+		}
 	}
 	free(before.at);
 	free(after.at);
@@ -337,24 +355,43 @@ static void front_leave(struct dpdk_memif *m)
 		;
 	*at = f->next;
 	close_listener(m);
+	unlink(f->back.un.sun_path);
 	relay_close(f->relay);
 	free(f);
 }
 
-/* A name that nobody else has: who connects to it has asked us. */
-static void name_back(struct relay_at *back)
+/* In the runtime directory. A server that comes back to the front has the same name, so a killed one leaves one file.
+ */
+static int name_back(const struct relay_at *front, const struct nic_config *config, struct relay_at *back,
+		     struct nic_err *err)
 {
-	static unsigned serial;
-	uint64_t random = 0;
-	if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
-		random = dpdk_now();
-	*back = (struct relay_at){.un.sun_family = AF_UNIX, .abstract = true};
-	int n = snprintf(back->un.sun_path + 1, sizeof back->un.sun_path - 1, "farcall-%ld-%u-%016llx", (long)getpid(),
-			 serial++, (unsigned long long)random);
-	back->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	struct {
+		uint64_t name, space, device, inode;
+	} of = {.name = hash64(&front->un, sizeof front->un)};
+	char dir[RUNTIME_DIR_BYTES], path[sizeof front->un.sun_path], why[320] = "its path is too long";
+	struct stat st;
+	int fd = -EPERM;
+	for (unsigned i = 0; fd == -EPERM && runtime_dir_path(config->runtime_dir, i, dir) == 0; i++)
+		fd = runtime_dir_open(dir, true, config->any_user, why, sizeof why);
+	if (fd < 0 || strchr(dir, ','))
+		return dpdk_error(err, fd < 0 ? fd : -EINVAL, "dpdk: memif's server has no runtime directory: %s",
+				  fd < 0 ? why : "its path has a comma; set FAR_RUNTIME_DIR to another");
+	close(fd);
+	if (stat("/proc/self/ns/net", &st) == 0)
+		of.space = st.st_ino;
+	snprintf(path, sizeof path, "%s", front->un.sun_path);
+	if (!front->abstract && stat(dirname(path), &st) == 0) {
+		of.device = st.st_dev;
+		of.inode = st.st_ino;
+	}
+	*back = (struct relay_at){.un.sun_family = AF_UNIX, .len = sizeof back->un};
+	snprintf(back->un.sun_path, sizeof back->un.sun_path, "%s/memif-%016llx", dir,
+		 (unsigned long long)hash64(&of, sizeof of));
+	return 0;
 }
 
-static int front_join(struct dpdk_memif *m, const struct relay_at *at, struct nic_err *err)
+static int front_join(struct dpdk_memif *m, const struct relay_at *at, const struct nic_config *config,
+		      struct nic_err *err)
 {
 	struct front *f = all.fronts;
 	while (f && (f->at.len != at->len || memcmp(&f->at.un, &at->un, sizeof at->un) != 0))
@@ -364,12 +401,14 @@ static int front_join(struct dpdk_memif *m, const struct relay_at *at, struct ni
 		if (!f)
 			return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 		f->at = *at;
-		name_back(&f->back);
-		int error = relay_open(&f->at, &f->back, &f->relay, err);
+		int error = name_back(at, config, &f->back, err);
+		if (!error)
+			error = relay_open(&f->at, &f->back, config->any_user, &f->relay, err);
 		if (error) {
 			free(f);
 			return error;
 		}
+		unlink(f->back.un.sun_path); /* a killed server's: nobody else has the front */
 		f->next = all.fronts;
 		all.fronts = f;
 	}
@@ -381,7 +420,7 @@ static int front_join(struct dpdk_memif *m, const struct relay_at *at, struct ni
 	return 0;
 }
 
-int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
+int dpdk_memif_prepare(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
 	struct dpdk_args *a = &p->args;
 	struct relay_at at = {.abstract = a->abstract};
@@ -391,13 +430,14 @@ int dpdk_memif_prepare(struct dpdk_port *p, struct nic_err *err)
 	p->memif = m;
 	m->port = p;
 	m->watch = -1;
+	m->any_user = config->any_user;
 	m->retry_ns = RETRY_MIN_NS;
 	at.len = dpdk_memif_address(a, "", &at.un);
 	m->at = at;
 	int error = 0;
 	if (a->server) {
 		pthread_mutex_lock(&all.mutex);
-		error = front_join(m, &at, err);
+		error = front_join(m, &at, config, err);
 		pthread_mutex_unlock(&all.mutex);
 	}
 	if (error)

@@ -107,7 +107,7 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	if (!error && p->args.class == DPDK_IFACE)
 		error = dpdk_iface_open(p, config, err);
 	if (!error && p->args.class == DPDK_MEMIF)
-		error = dpdk_memif_prepare(p, err);
+		error = dpdk_memif_prepare(p, config, err);
 	if (error)
 		return error;
 	p->head_len = (p->args.class == DPDK_IFACE ? p->ip.v6 : p->args.v6) ? FRAME_V6_BYTES : FRAME_V4_BYTES;

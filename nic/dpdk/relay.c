@@ -25,6 +25,7 @@ struct pair {
 struct relay {
 	struct relay_at front, back;
 	int listener, epoll;
+	bool any_user;
 	bool full; /* nobody is accepted, so the listener is not looked at */
 	struct pair pairs[RELAY_CLIENTS_MAX];
 };
@@ -112,6 +113,13 @@ static bool reach_server(struct relay *r, struct pair *p)
 	return true;
 }
 
+bool relay_foreign(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid();
+}
+
 static struct pair *pair_new(struct relay *r)
 {
 	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
@@ -133,6 +141,10 @@ static void accept_all(struct relay *r)
 		int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
+		if (!r->any_user && relay_foreign(fd)) {
+			close(fd);
+			continue;
+		}
 		*p = (struct pair){.client = fd, .server = -1, .used = true};
 	}
 }
@@ -213,7 +225,8 @@ static int make_way(const struct relay_at *at, struct nic_err *err)
 				  : "it is no socket; choose another socket=");
 }
 
-int relay_open(const struct relay_at *front, const struct relay_at *back, struct relay **out, struct nic_err *err)
+int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
+	       struct nic_err *err)
 {
 	int error = make_way(front, err);
 	struct relay *r = error ? NULL : calloc(1, sizeof *r);
@@ -221,9 +234,10 @@ int relay_open(const struct relay_at *front, const struct relay_at *back, struct
 		return error ? error : host_error(err, -ENOMEM, "dpdk: out of memory");
 	r->front = *front;
 	r->back = *back;
+	r->any_user = any_user;
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	r->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	bool bound = r->epoll >= 0 && r->listener >= 0 &&
+	bool bound = r->epoll >= 0 && r->listener >= 0 && (any_user || fchmod(r->listener, 0600) == 0) &&
 		     bind(r->listener, (const struct sockaddr *)&front->un, front->len) == 0;
 	if (!bound || listen(r->listener, (int)RELAY_CLIENTS_MAX) < 0) {
 		error = errno;

@@ -23,9 +23,12 @@ struct relay_at {
 
 struct relay;
 
-/** Listens at `front`, where the file of a dead server is replaced, for the server at `back`. -EADDRINUSE: somebody
- * listens there, or it is no socket. */
-int relay_open(const struct relay_at *front, const struct relay_at *back, struct relay **out, struct nic_err *err);
+/** Listens at `front`, where the file of a dead server is replaced, for the server at `back`. Unless `any_user`, only
+ * processes of our user are served. -EADDRINUSE: somebody listens there, or it is no socket. */
+int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
+	       struct nic_err *err);
+/** Whether the process at the other end of a unix stream or SEQPACKET socket is of another user. */
+bool relay_foreign(int fd);
 /** Closes all connections; `out` of `front` again. */
 void relay_close(struct relay *r);
 /** Accepts, and hands on what there is; true: there is something for the server to do. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The dpdk driver over memif: two processes, or two ports of one; `dpdk_memif CASE`. Exits with 77 without the module.
  */
-#include "dpdk_memif_setup.h"
+#include "dpdk_memif_users.h"
 
 static void disconnect(struct end *e, unsigned queue, uint32_t peer)
 {
@@ -335,7 +335,7 @@ int main(int argc, char **argv)
 		     {"queues", case_queues},     {"sleep", case_sleep},       {"full", case_full},
 		     {"released", case_released}, {"raw", case_raw},           {"args", case_args},
 		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge},
-		     {"knock", case_knock}};
+		     {"knock", case_knock},       {"users", case_users}};
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));
