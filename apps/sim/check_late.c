@@ -20,8 +20,8 @@
 #define MOVE_NS (1000 * MS)
 
 /* Who has no session with a worker whose host lost its power learns of its death from the store, whose streams give up
- * after 15 s, or by a set-up that nobody answers (FAR_CONNECT_TIMEOUT_NS). */
-#define NOBODY_NS (15000 * MS + FAR_CONNECT_TIMEOUT_NS)
+ * after 10 s. */
+#define NOBODY_NS (10000 * MS)
 
 /** Time that does not count: [from, until). */
 struct window {

@@ -18,7 +18,7 @@
 #define JOIN_NS  (60 * FAR_SEC)
 #define LOOK_NS  (20 * FAR_MS)  /* between two walks over the engines at most */
 #define REST_NS  (60 * FAR_SEC) /* for what callers have given up to end */
-#define LEASE_NS (15 * FAR_SEC) /* after which streams of a host without power are given up: sim_streams_config */
+#define LEASE_NS (10 * FAR_SEC) /* after which streams of a host without power are given up: sim_streams_config */
 #define LEAVE_NS (20 * FAR_SEC)
 #define ACKED_NS (400 * FAR_MS) /* the last acknowledgements have come */
 #define QUIET_NS (3 * FAR_SEC)  /* for a quiet moment in between */

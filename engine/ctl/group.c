@@ -33,6 +33,7 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->hash = hash64(g->group, strlen(g->group));
 	g->key_auto = KEY_AUTO_NONE;
 	g->store_next = TIME_NEVER;
+	g->unanswered_at = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);

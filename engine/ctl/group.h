@@ -155,9 +155,10 @@ struct group {
 	bool busy;    /* something happened in this step: step again */
 	uint64_t now; /* of this step */
 	uint64_t init_deadline, leave_deadline;
-	uint64_t remark_at; /* who sees a reason why sessions are missing gives up now, to be heard by the others */
-	uint64_t grace;     /* for telling the others: FAILING, LATE, CLOSE */
-	struct far_err err; /* result: OK until something fails */
+	uint64_t unanswered_at; /* when the store is asked about workers that answer no attempt; TIME_NEVER: none */
+	uint64_t remark_at;     /* who sees a reason why sessions are missing gives up now, to be heard by the others */
+	uint64_t grace;         /* for telling the others: FAILING, LATE, CLOSE */
+	struct far_err err;     /* result: OK until something fails */
 
 	struct key_auto key_auto;    /* AUTO: rank 0's */
 	struct key_place key_place;  /* AUTO: where it is */

@@ -19,6 +19,8 @@
 #define YIELD_MAX_NS UINT64_C(200000000)
 /* One way, while there are others: more than a worker takes to answer that is not stopped. */
 #define TRY_NS UINT64_C(5000000000)
+/* An attempt without an answer: then, and as often again, the store is asked whether the worker is still a member. */
+#define UNANSWERED_NS UINT64_C(1000000000)
 /* The others, when one has told that nobody is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
@@ -159,8 +161,11 @@ static void pair_connect(struct pair *pair)
 		pair->attempt = true;
 		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, words, sizeof words,
 					   try_until(pair, &info, &route), pair, &err);
-		if (rc == 0)
+		if (rc == 0) {
+			uint64_t ask_at = time_after(g->now, UNANSWERED_NS);
+			g->unanswered_at = ask_at < g->unanswered_at ? ask_at : g->unanswered_at;
 			return;
+		}
 		pair->attempt = false;
 		pair_note(pair, rc, err.text[0] ? err.text : strerror(-rc));
 	}
@@ -272,6 +277,30 @@ static uint64_t yields_step(struct group *g)
 		}
 	}
 	return next;
+}
+
+static bool is_unanswered(const struct peer *p)
+{
+	const struct pair *pair = p->dead || p->unheld || peer_is_self(p) ? NULL : p->pairs;
+	while (pair && !(pair->state == PAIR_CONNECTING && pair->attempt))
+		pair = pair->next;
+	return pair;
+}
+
+/* A host without power answers nothing, and while the group leaves the store notifies rank 0 alone. */
+static uint64_t unanswered_step(struct group *g)
+{
+	if (g->now < g->unanswered_at)
+		return g->unanswered_at;
+	g->unanswered_at = TIME_NEVER;
+	for (int r = 0; r < g->url.world; r++) {
+		if (!is_unanswered(&g->peers[r]))
+			continue;
+		g->unanswered_at = time_after(g->now, UNANSWERED_NS);
+		if (!g->store_lost)
+			life_doubt(&g->peers[r], "its process is gone");
+	}
+	return g->unanswered_at;
 }
 
 /* ---- events of the ports ---- */
@@ -549,6 +578,8 @@ uint64_t session_step(struct group *g)
 	}
 	mails_take(g);
 	uint64_t at = yields_step(g);
+	next = at < next ? at : next;
+	at = unanswered_step(g);
 	next = at < next ? at : next;
 	at = mails_post(g);
 	if (g->phase == PHASE_CONNECT && session_all_up(g)) {

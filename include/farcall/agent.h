@@ -241,7 +241,9 @@ struct far_opts {
 				   over a network fail with PEER_LOST: [10 ms, 1 h], default 1 s, however many packets
 				   were lost. It is still a member: later calls get a new session, remote references
 				   stay. A member is lost when it is gone from the store: at once when its process ends,
-				   after 10 s when its host or network does */
+				   after 10 s when its host or network does, and 20 s if the store sends it something
+				   meanwhile. Calls that wait for a session end with PEER_LOST then, executed NO, or at
+				   their deadline, or after 30 s without a session (UNREACHABLE) */
 	enum far_leaks leaks;
 	uint64_t rref_retry_ns; /* a word about a reference that failed (<farcall/testing.h>), or that the owner had no
 				   room for, is said again after so long, and after half as much again each time:

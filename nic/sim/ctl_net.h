@@ -24,7 +24,7 @@ struct sim_streams_config {
 	uint32_t window_bytes;        /* on their way and not read; 0: 64 KiB */
 	uint32_t chop;                /* chance, in parts of SIM_CERTAIN, that a read or write takes only a part */
 	uint64_t retry_ns;   /* before the first try again on a path that is cut, doubled each time; 0: 200 ms */
-	uint64_t give_up_ns; /* a stream breaks that has stalled for so long; 0: 15 s */
+	uint64_t give_up_ns; /* a stream breaks that has stalled for so long; 0: 10 s */
 };
 
 /** `config` NULL: the defaults. NULL: no memory. */

@@ -15,7 +15,7 @@
 #define JITTER_NS    UINT64_C(5000)
 #define WINDOW_BYTES 65536u
 #define RETRY_NS     UINT64_C(200000000)
-#define GIVE_UP_NS   UINT64_C(15000000000)
+#define GIVE_UP_NS   UINT64_C(10000000000) /* as engine/ctl/net_os.c has the kernel do */
 
 /* ---- the world ---- */
 
@@ -301,7 +301,8 @@ static void stall(struct end *to)
 		stream_let_go(to->stream);
 		return;
 	}
-	to->first->at = now + to->retry_ns;
+	uint64_t last = to->stalled_at + c->give_up_ns;
+	to->first->at = now + to->retry_ns < last ? now + to->retry_ns : last;
 	to->retry_ns *= 2;
 	expect(to);
 }

@@ -470,6 +470,36 @@ Test(ctl_demand, a_member_that_nobody_saw_die)
 			result(i, FAR_PEER_LOST, "worker \"w2\"");
 }
 
+/* A one-way message waits for a session with a worker whose host loses its power while the group leaves, when the store
+ * notifies rank 0 alone. Expect its sender to ask the store, and to leave. */
+Test(ctl_demand, a_host_without_power_answers_nothing)
+{
+	join_lazily(3);
+	fabric.mute = true;
+	members[1].calls = 1;
+	ask(&members[1], 0, 2, 0);
+	leave_all(2, 60 * FAR_SEC);
+	for (int second = 0; second < 3; second++) {
+		world->now += FAR_SEC;
+		run_ticks(5);
+		cr_assert(alive(1, 2), "it has its claim");
+	}
+	member_end(&members[2]);
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[1], MAIL_UNREACHED), 0u);
+	world->now += FAR_SEC;
+	run_ticks(5);
+	cr_assert_eq(mails_of(&members[1], MAIL_UNREACHED), 1u);
+	cr_assert_eq(mail_last(&members[1], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	members[1].calls = 0;
+	fabric.mute = false;
+	uint64_t from = world->now;
+	run(true);
+	cr_assert_lt(world->now, from + 5 * FAR_SEC);
+	for (int i = 0; i < 2; i++)
+		result(i, FAR_PEER_LOST, "worker \"w2\"");
+}
+
 /* A member that is late is not taken for dead. */
 Test(ctl_demand, a_member_that_comes_late)
 {
