@@ -149,6 +149,8 @@ void conform_may_leak(void);
 /** A number per worker that all workers of the test see, 0 at first: sets this worker's; reads somebody's. */
 void conform_publish(const char *here, int64_t number);
 int64_t conform_published(int of);
+/** Sets this worker's number to 1, then waits until every worker's is. Once per test. */
+void conform_meet(const char *here);
 /** Is the worker of this rank on the caller's machine, as all of them are but in a group that is divided. */
 bool conform_is_here(int of);
 /** The address of the store of the test. */

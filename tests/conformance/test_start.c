@@ -5,13 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A driver by its name: unknown ones are refused, the one that is named is what calls go by. */
+/* A driver by its name: unknown ones are refused, the one that is named carries the calls. The first group must have
+ * ended everywhere before the second begins, as a member that cannot open its NIC fails the others. */
 CONFORM_BARE(A3, register_rpc_backend_and_set_and_start_rpc_backend)
 {
 	struct far_opts wrong = {.nic = "stub_backend"};
 	FAILS(FAR_INVALID, far_init_rpc(conform_name(rank), rank, WORLD, &wrong, &agent, &err));
 	SAYS("stub_backend");
 	HOLDS(!agent);
+	conform_meet(HERE);
 	conform_join(HERE); /* checks the driver */
 	IS_INT(CALL(peer(1), "far::add", FAR_ARGS(1, rank)), 1 + rank);
 	conform_leave(HERE);

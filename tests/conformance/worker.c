@@ -126,6 +126,21 @@ int64_t conform_published(int of)
 	return divided_has(of) ? atomic_load(&shared->worker[of].number) : divided_read("number", of);
 }
 
+static bool all_published(void *user)
+{
+	(void)user;
+	for (int r = 0; r < WORLD; r++)
+		if (!conform_published(r))
+			return false;
+	return true;
+}
+
+void conform_meet(const char *here)
+{
+	conform_publish(here, 1);
+	conform_until(here, all_published, NULL);
+}
+
 bool conform_is_here(int of)
 {
 	return divided_has(of % WORLD);
