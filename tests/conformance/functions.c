@@ -116,15 +116,21 @@ HANDLER(raise_error)
 	return far_fail(req, FAR_REMOTE, 17, "%s", (const char *)args[0].u.s.data);
 }
 
-/* Parks so long, then the sum. */
-HANDLER(slow_add)
+enum far_status functions_park(uint64_t ns)
 {
 	struct far_future *never;
 	if (far_future_create(&never, NULL))
-		return far_fail(req, FAR_RESOURCE, 0, "no future");
-	enum far_status status = far_future_wait(never, (uint64_t)args[2].u.i * FAR_MS, NULL, NULL);
+		return FAR_RESOURCE;
+	enum far_status status = far_future_wait(never, ns, NULL, NULL);
 	far_future_free(never);
-	return status == FAR_PENDING ? answer_sum(req, &args[0], &args[1]) : status;
+	return status == FAR_PENDING ? FAR_OK : status;
+}
+
+/* Parks for `ms`, then returns the sum. */
+HANDLER(slow_add)
+{
+	enum far_status status = functions_park((uint64_t)args[2].u.i * FAR_MS);
+	return status ? status : answer_sum(req, &args[0], &args[1]);
 }
 
 /* ---- who calls, and what it left here ---- */
@@ -264,7 +270,7 @@ const struct far_function conform_functions[] = {
 	{"c::nested_nothing(str to) -> int", FAR_KIND_FIBER, nested_nothing, NULL},
 	{"c::nested_within(str to, int ms, int slow_ms) -> int", FAR_KIND_FIBER, nested_within, NULL},
 	{"c::to_here_within(rref r, int ms) -> Any", FAR_KIND_FIBER, to_here_within, NULL},
-	{"c::multi_layer(int to, int ttl) -> none", FAR_KIND_FIBER, multi_layer, NULL},
+	{"c::multi_layer(int to, int ttl, int ms) -> none", FAR_KIND_FIBER, multi_layer, NULL},
 	{"c::future_in_rpc(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, future_in_rpc, NULL},
 	{"c::callback_in_rpc(str to, Any a, Any b) -> Any", FAR_KIND_FIBER, callback_in_rpc, NULL},
 	{"c::return_future() -> Any", FAR_KIND_INLINE, return_future, NULL},
@@ -288,9 +294,9 @@ const struct far_function conform_functions[] = {
 	{"c::async_add(str to, Any a, Any b) -> Any", FAR_KIND_INLINE, async_add, NULL},
 	{"c::async_add_ctor(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_ctor, NULL},
 	{"c::async_add_chained(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_chained, NULL},
-	{"c::async_static_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_static_add, NULL},
 	{"c::async_class_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_class_add,
 	 (void *)(uintptr_t)&box_class},
+	{"c::async_static_add(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_static_add, NULL},
 	{"c::async_add_nested(str to, Any a, Any b, Any c) -> Any", FAR_KIND_INLINE, async_add_nested, NULL},
 	{"c::async_add_multi_chained(str to, int x, int num, int step) -> int", FAR_KIND_INLINE, async_multi_chained,
 	 NULL},

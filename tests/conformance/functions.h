@@ -40,6 +40,8 @@ struct box {
 };
 extern _Atomic int boxes_encoded, boxes_decoded;
 
+/** Parks the calling fiber for `ns`; an error: the wait was ended before. */
+enum far_status functions_park(uint64_t ns);
 /** The worker's rank. */
 int functions_rank(struct far_req *req);
 /** Passes an error on. */

@@ -34,16 +34,23 @@ HANDLER(nested_rpc)
 	return status ? fail_with(req, status, &e) : answer_with(req, &v);
 }
 
-/* Hands on to the next worker without waiting for it, so many times; each is counted where it ran. */
+/* Waits `ms`, then calls the next worker without waiting for the answer, `ttl` times in all; each call is counted by
+ * the worker that runs it. */
 HANDLER(multi_layer)
 {
 	struct far_future *f;
 	struct far_err e;
 	int32_t to = (int32_t)args[0].u.i;
 	functions_count();
+	if (args[2].u.i > 0) {
+		enum far_status status = functions_park((uint64_t)args[2].u.i * FAR_MS);
+		if (status)
+			return far_fail(req, status, 0, "the wait was ended");
+	}
 	if (args[1].u.i > 0) {
-		enum far_status status = far_rpc_async_to(far_req_agent(req), (struct far_to){to, -1}, "c::multi_layer",
-							  FAR_ARGS((to + 1) % WORLD, args[1].u.i - 1), NULL, &f, &e);
+		enum far_status status =
+			far_rpc_async_to(far_req_agent(req), (struct far_to){to, -1}, "c::multi_layer",
+					 FAR_ARGS((to + 1) % WORLD, args[1].u.i - 1, args[2].u.i), NULL, &f, &e);
 		if (status)
 			return fail_with(req, status, &e);
 		far_future_free(f);

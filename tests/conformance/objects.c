@@ -40,12 +40,8 @@ static enum far_status counter_new(struct far_req *req, const struct far_val *ar
 
 static enum far_status counter_slow_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	struct far_future *never;
-	if (far_future_create(&never, NULL))
-		return far_fail(req, FAR_RESOURCE, 0, "no future");
-	enum far_status status = far_future_wait(never, (uint64_t)args[1].u.i * FAR_MS, NULL, NULL);
-	far_future_free(never);
-	return status == FAR_PENDING ? counter_new(req, args, n, user) : status;
+	enum far_status status = functions_park((uint64_t)args[1].u.i * FAR_MS);
+	return status ? status : counter_new(req, args, n, user);
 }
 
 static enum far_status counter_broken(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -71,12 +67,8 @@ METHOD(counter_add)
 METHOD(counter_slow_add)
 {
 	struct counter *c = object;
-	struct far_future *never;
-	if (far_future_create(&never, NULL))
-		return far_fail(req, FAR_RESOURCE, 0, "no future");
-	enum far_status status = far_future_wait(never, (uint64_t)args[1].u.i * FAR_MS, NULL, NULL);
-	far_future_free(never);
-	if (status != FAR_PENDING)
+	enum far_status status = functions_park((uint64_t)args[1].u.i * FAR_MS);
+	if (status)
 		return status;
 	struct far_val v = far_int(c->n += args[0].u.i);
 	return far_return(req, &v);

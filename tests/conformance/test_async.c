@@ -51,8 +51,8 @@ CONFORM(F1, async_function_chained_remote)
 	three(REMOTE_CALL, "c::async_add_chained");
 }
 
-/* The function cannot wait: it answers when an asynchronous function of another worker has. Kills: a deferred request
- * that is answered when its handler returns. */
+/* The function is inline and cannot wait: it answers when an asynchronous function of another worker has answered.
+ * Kills: a deferred request that is answered when its handler returns. */
 CONFORM(F1, async_function_nested)
 {
 	three(SYNC, "c::async_add_nested");
@@ -63,9 +63,9 @@ CONFORM(F1, async_function_nested_remote)
 	three(REMOTE_CALL, "c::async_add_nested");
 }
 
-/* A static method is a function without a user pointer, one of the class has the class there. The first answers by a
- * chained callback, the second completes a future of its own. Kills: handlers that are given the user pointer of the
- * function registered before. */
+/* A static method is a function without a user pointer; the user pointer of a class method is the class. The first
+ * answers by a chained callback, the second completes a future of its own. Each test kills: handlers that get the user
+ * pointer of the function registered before. */
 CONFORM(F1, async_static_method)
 {
 	three(SYNC, "c::async_static_add");

@@ -249,7 +249,7 @@ static HANDLER(run_nested_pickle)
 	return status;
 }
 
-/* Kills: a codec whose decoder is not run at the callee, the object being handed on as it was. */
+/* Kills: an argument, or an element of a list, whose decoder is not run: the handler gets the encoded bytes. */
 CONFORM(B4, py_nested_pickle)
 {
 	static const struct far_custom_type type = {"c::Promise",   promise_size,    promise_encode,

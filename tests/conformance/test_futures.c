@@ -143,7 +143,7 @@ static enum far_status waits_on(struct far_future *parent, struct far_val *out, 
 
 /* An exception: what the reference does, a wait in a callback of a pending call, is refused here. Where the callback
  * runs on the application's thread, the future being complete or made by it, it waits, to the reference's result.
- * Kills: far_future_wait() that does not look whether it is in a callback of the shard (it hangs). */
+ * Kills: far_future_wait() that does not check whether it runs in a callback of the shard (it hangs). */
 CONFORM(E1, callback_with_ret)
 {
 	struct far_future *f = twos(),
@@ -241,8 +241,8 @@ CONFORM(E1, mark_future_twice)
 	IS_INT(TAKE(mine), 1);
 }
 
-/* An exception: no type of value is a future, so the compiler refuses what the reference refuses. What claims to be of
- * a type that there is not is refused, and nothing sent. Kills: far::identity taking a value of any type number. */
+/* An exception: no type of value is a future, so the compiler refuses what the reference refuses. A value with an
+ * undefined type number is refused and not sent. Kills: a parameter Any that takes every type number. */
 CONFORM(E1, pickle_future)
 {
 	struct far_val v = far_none();
@@ -299,7 +299,8 @@ CONFORM(E1, future_nested_callback)
 	far_future_free(f);
 }
 
-/* ---- functions that return one: exceptions, as pickle_future ---- */
+/* ---- functions that return one: exceptions, as pickle_future. Each kills: a result that is not checked against the
+ * signature. ---- */
 
 CONFORM(E1, return_future)
 {

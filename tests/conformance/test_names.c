@@ -25,9 +25,9 @@ CONFORM(A1, get_worker_infos)
 	}
 }
 
-/* By rank, in each way of calling, to the worker that has it. The reference refuses ranks that are no integers, too,
- * which a compiler does here. Kills: calls, or only those of far_remote_to(), that go to the rank after the one named;
- * a rank that is taken modulo the world. */
+/* Every kind of call reaches the worker of the given rank. The reference also refuses ranks that are no integers; here
+ * the compiler does. Kills: calls, or only those of far_remote_to(), that go to the next rank; a rank taken modulo the
+ * world size. */
 CONFORM(A1, send_to_rank)
 {
 	static const int unknown[] = {-1, WORLD, WORLD + 1, 99999};
@@ -72,7 +72,7 @@ CONFORM(A1, worker_info_pickle)
 	far_val_fini(&v);
 }
 
-/* The callee says who it is. Kills: calls that go to the rank after the one named. */
+/* The answer is the rank of the callee. Kills: calls that go to the next rank. */
 CONFORM(A1, int_callee)
 {
 	struct far_val v;
@@ -80,7 +80,7 @@ CONFORM(A1, int_callee)
 	IS_INT(v, peer_rank(1));
 }
 
-/* By what a look-up of the name has found. Kills: far_worker_by_name() telling the rank of another worker. */
+/* By the rank that a look-up of the name returns. Kills: far_worker_by_name() that returns another worker's rank. */
 CONFORM(A1, add_with_id)
 {
 	struct far_worker_info info;

@@ -98,8 +98,8 @@ static _Noreturn void launched(int r, int world)
 	_exit(0);
 }
 
-/* Worker `rank` is the launcher of node `rank`, while there are so many. Kills: far_init_rpc() that takes the rank of
- * its arguments only, or WORLD_SIZE for 2. */
+/* Worker `rank` is the launcher of node `rank / per_node`, up to `nodes`. Kills: far_init_rpc() that ignores RANK, or
+ * (2 x 2) takes every WORLD_SIZE for 2. */
 static void launch(int nodes, int per_node)
 {
 	pid_t ranks[WORLD];

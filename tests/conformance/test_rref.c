@@ -150,7 +150,9 @@ static void are_nested(const struct operands *o, struct far_rref *outer, double 
 	far_val_fini(&v);
 }
 
-/* All of them under way at once. Kills: references of a list that all lead to the first one's value. */
+/* All of them are pending at once. Each test kills: references in a list that all lead to the first one's value. The
+ * stress tests alone kill: names of references that repeat after 8. The sparse tests alone kill: buffers of a list that
+ * are read from the place of the first. */
 static void nested_rrefs(const struct operands *o, int n)
 {
 	struct far_rref *r[MANY];

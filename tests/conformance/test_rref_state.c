@@ -101,8 +101,17 @@ CONFORM(I4, user_rrefs_confirmed_remote)
 
 /* ---- I5 ---- */
 
-/* Held by its maker and by a third when the group ends: named, with whoever holds it, and the end fails. Kills: FAIL
- * that only tells; a leak report that names values without their holders. */
+__attribute__((format(printf, 1, 0))) static void said_held(const char *format, const char *a, const char *b,
+							    const char *c)
+{
+	char line[512];
+	snprintf(line, sizeof line, format, a, b, c);
+	HOLDS(conform_said(line));
+}
+
+/* Two workers hold a value when the group ends: its owner prints both, each holder prints the reference, and the
+ * shutdown fails. Kills: FAIL that only prints; an owner, or a holder, that prints nothing; a line without the holder's
+ * name. */
 CONFORM_BARE(I5, rref_leak)
 {
 	conform_may_leak();
@@ -115,11 +124,14 @@ CONFORM_BARE(I5, rref_leak)
 	OK(far_barrier(agent, NULL, 0, 0, &err));
 	FAILS(FAR_LEAKED, far_shutdown(agent, 0, &err));
 	SAYS("RRef(");
-	HOLDS(conform_said("still hold") && conform_said(text) && conform_said(peer(1)));
+	said_held("worker \"%s\" still holds %s of worker \"%s\"", peer(0), text, peer(1));
+	/* The value here was made by the worker before; its reference was given to the next. */
+	said_held("of worker \"%s\" is still held by worker \"%s\"%s", peer(0), peer(WORLD - 1), "");
+	said_held("of worker \"%s\" is still held by worker \"%s\"%s", peer(0), peer(WORLD - 1 + 2), "");
 	far_rref_free(r);
 }
 
-/* Asked to ignore it, the end neither fails nor says anything. Kills: IGNORE taken for TELL, or for FAIL. */
+/* With FAR_LEAKS_IGNORE the shutdown succeeds and prints nothing. Kills: IGNORE taken for TELL, or for FAIL. */
 CONFORM_BARE(I5, ignore_rref_leak)
 {
 	conform_may_leak();

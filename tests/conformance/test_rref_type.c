@@ -36,8 +36,8 @@ static void types(const char *to, bool blocking)
 	}
 }
 
-/* The first question is a request, none of the next ten is: it would fail. Kills: a type that is asked for each time.
- */
+/* The first look-up of a type sends a request. The next ten send none: it would fail. Kills: a look-up, blocking or
+ * not, that does not keep the type. */
 static void asked_once(bool blocking)
 {
 	const struct far_fault none_leaves = {.fail_sends = 1};

@@ -27,12 +27,12 @@ CONFORM(E2, wait_all)
 	is_over();
 }
 
-/* Both ways of calling in one scope, waited for within it; and one that is not, which the end waits for. Kills: a scope
- * that gathers nothing; one that takes futures away from who waits for them. */
+/* Both ways of calling in one scope, waited for within it; then two calls that only the end waits for. Kills: a scope
+ * that gathers nothing, or only the last future; one that frees the caller's reference to a future. */
 CONFORM(E2, wait_all_multiple_call)
 {
 	enum { N = 20 };
-	struct far_future *f[N], *slow;
+	struct far_future *f[N], *slow[2];
 	begin();
 	for (int i = 0; i < N; i++) {
 		size_t edge = (size_t)i;
@@ -40,10 +40,12 @@ CONFORM(E2, wait_all_multiple_call)
 		IS_FULL(CALL(peer(1), "far::add", FAR_ARGS(full(edge, edge, 1), 1)), edge, edge, 2);
 		IS_FULL(WAIT(f[i]), edge, edge, 2);
 	}
-	slow = ASYNC(peer(1), "c::slow_add", FAR_ARGS(1, 2, 60));
+	slow[0] = ASYNC(peer(1), "c::slow_add", FAR_ARGS(1, 2, 60));
+	slow[1] = ASYNC(peer(1), "c::slow_add", FAR_ARGS(3, 4, 1));
 	OK(far_scope_end(&scope, 0, &err));
-	HOLDS(far_future_done(slow));
-	IS_INT(TAKE(slow), 3);
+	HOLDS(far_future_done(slow[0]) && far_future_done(slow[1]));
+	IS_INT(TAKE(slow[0]), 3);
+	IS_INT(TAKE(slow[1]), 7);
 	for (int i = 0; i < N; i++)
 		IS_FULL(TAKE(f[i]), (size_t)i, (size_t)i, 2);
 	is_over();

@@ -24,8 +24,8 @@ CONFORM(X5, my_parameter_server_sparse)
 	parameter_server("sparse", 1);
 }
 
-/* Three trainers, each by a call of worker 0; each batch's gradients are answered, to all at once, with the model as
- * the last of them made it. Kills: answers of one drain of which only the newest is sent. */
+/* Worker 0 calls three trainers. The last gradient of a batch updates the model; all three requests are answered with
+ * it at once. Kills: a drain of the answers that sends only the newest. */
 CONFORM(K0, batch_updating_parameter_server)
 {
 	struct far_future *f[WORLD];
@@ -43,7 +43,7 @@ CONFORM(K0, batch_updating_parameter_server)
 }
 
 /* Worker 0 is the agent, and has an observer object on each other one. Their methods and the agent's are called through
- * references, until the running reward is what is wanted. Kills: a method call that passes on its first argument only.
+ * references until the running reward exceeds the threshold. Kills: a method call that sends its first argument only.
  */
 CONFORM(K0, rl_rpc)
 {
