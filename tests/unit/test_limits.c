@@ -71,7 +71,7 @@ Test(limits, defaults_and_rounding)
 	cr_assert_eq(limits_resolve(&(struct far_opts){0}, &l, &err), FAR_OK);
 	cr_assert_eq(memcmp(&l, &d, sizeof l), 0);
 	cr_assert_eq(d.peer_calls, (unsigned)FAR_SESSION_CALLS_MAX);
-	cr_assert_geq(d.peer_calls + d.peer_waiting, 1000u, "a thousand at once");
+	cr_assert_eq(d.peer_waiting, 1024u, "as agent.h documents");
 	struct far_opts odd = {.submit_slots = 1,
 			       .mailbox_slots = 1,
 			       .calls = 1,
@@ -361,6 +361,27 @@ Test(limits_of_a_shard, handed_over_without_room)
 	cr_assert_eq(shard->counters.busy_refusals, 0u);
 }
 
+/* The peer's memory is short when the shard takes them over. Expect no failure, and all of them sent when it is not. */
+Test(limits_of_a_shard, handed_over_while_the_ring_is_full)
+{
+	static struct result r[WAITING];
+	queue->no_slots = true;
+	for (unsigned i = 0; i < WAITING; i++)
+		cr_assert_eq(hand_over(&r[i], PEER), 0);
+	passes(1);
+	cr_assert_eq(submit_waiting(&shard->submit), 0u);
+	for (unsigned i = 0; i < WAITING; i++)
+		cr_assert_eq(r[i].n, 0u);
+	queue->no_slots = false;
+	passes(20);
+	for (unsigned i = 0; i < WAITING; i++)
+		reply(sent(), NIC_PEER);
+	passes(1);
+	for (unsigned i = 0; i < WAITING; i++)
+		cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
+	cr_assert_eq(shard->calls_queued[PEER], 0u);
+}
+
 Test(limits_of_a_shard, submissions)
 {
 	static struct result r[RING + 1];
@@ -369,6 +390,7 @@ Test(limits_of_a_shard, submissions)
 			cr_assert_eq(hand_over(&r[i], i % 2 ? PEER : OTHER), 0);
 		cr_assert_eq(hand_over(&r[RING], PEER), -EAGAIN);
 		cr_assert_eq(r[RING].n, 0u, "what is refused is never completed");
+		cr_assert_eq(shard->calls_queued[PEER], RING / 2u, "nor does it count as waiting");
 		cr_assert_eq(submit_waiting(&shard->submit), (uint32_t)RING);
 		passes(1);
 		cr_assert_eq(submit_waiting(&shard->submit), 0u);

@@ -254,6 +254,7 @@ Test(shard_waiting, the_list_is_bounded)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1];
 	shard->config.limits.peer_waiting = FAR_SESSION_CALLS_MAX;
+	cr_assert_eq(call_far(&r[0], FAR_FOREVER, NULL, FAR_MSG_WHOLE_MAX + 1), -EMSGSIZE, "and takes no place");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN);
