@@ -109,6 +109,8 @@ static void *hold(void *arg)
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	(void)ctx;
+	if (ev->type == NIC_EVENT_REFUSED) /* by the port that is closed */
+		return 0;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	struct holder *h = ev->user;
 	tell(h, &h->up, ev->peer);
