@@ -9,8 +9,8 @@
  * There are two kinds of driver. A connected one (`caps.connected`) has an other side that accepts: words travel both
  * ways in the set-up, every packet names its peer, and the end of a peer is reported. A datagram driver only knows
  * places to send to: its UP says that there is one, nobody accepts, received packets name no peer, and nothing is ever
- * reported DOWN, at most REFUSED. What such a driver lacks, engine/link adds: to the rest of the engine all ports look
- * connected and reliable.
+ * reported DOWN, at most REFUSED. What such a driver lacks, engine/transport adds: to the rest of the engine all ports
+ * look connected and reliable.
  */
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
@@ -34,7 +34,8 @@ struct nic_queue;
  * Members are not to be trusted: `len` and all of the blob are checked by whoever is given one. */
 struct nic_addr {
 	char driver[16];
-	uint16_t len; /* of blob, [0, NIC_ADDR_BYTES_MAX]; 208 at most for datagram drivers: engine/link adds to it */
+	uint16_t len; /* of blob, [0, NIC_ADDR_BYTES_MAX]; 208 at most for datagram drivers: engine/transport adds to it
+		       */
 	uint8_t blob[NIC_ADDR_BYTES_MAX];
 };
 
@@ -88,7 +89,7 @@ struct nic_stats {
 	uint64_t rx_missed;    /* the device or kernel had no room */
 	uint64_t tx_dropped;   /* committed and not sent: the device or kernel would not */
 	uint64_t kicks;        /* sent to sleepers */
-	/* engine/link */
+	/* engine/transport */
 	uint64_t link_resent;     /* packets sent again, by evidence or time; probes are not among them */
 	uint64_t link_timeouts;   /* that nothing was acknowledged for so long */
 	uint64_t link_probes;     /* last packets sent once more, before a time-out */

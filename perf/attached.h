@@ -6,7 +6,7 @@
 #ifndef PERF_ATTACHED_H
 #define PERF_ATTACHED_H
 
-#include "apps/farcall/spawn.h"
+#include "apps/cli/spawn.h"
 #include "perf.h"
 #include <farcall/farcall.h>
 

@@ -3,7 +3,7 @@
  * `farcall perf fanout`: far::add on many targets as one fan-out, and as separate calls that are waited for together.
  * The two alternate in rounds of one run, in the same processes; the ratio is the median of the rounds'.
  */
-#include "apps/farcall/options.h"
+#include "apps/cli/options.h"
 #include "rounds.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,10 +9,10 @@
 #ifndef PERF_FIGURE_H
 #define PERF_FIGURE_H
 
-#include "apps/farcall/options.h"
+#include "apps/cli/options.h"
+#include "apps/sim/cluster.h"
 #include "hist.h"
 #include "json.h"
-#include "nic/sim/cluster.h"
 
 #include <stdbool.h>
 #include <stdint.h>

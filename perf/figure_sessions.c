@@ -9,10 +9,10 @@
 
 #include "base/limits.h"
 #include "base/must.h"
+#include "core/call.h"
 #include "floor_table.h"
 #include "idle_usage.h"
-#include "link/link_port.h"
-#include "shard/call.h"
+#include "transport/port.h"
 #include "virtual_shards.h"
 
 #include <inttypes.h>

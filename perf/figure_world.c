@@ -3,7 +3,7 @@
 #include "figure.h"
 
 #include "base/must.h"
-#include "wire/head.h"
+#include "core/head.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

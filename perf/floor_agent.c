@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "floor_agent.h"
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "floor_udp.h"
-#include "link/link.h"
+#include "transport/transport.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "floor_port.h"
-#include "api/nic_spec.h"
+#include "agent/nic_spec.h"
 #include "base/random.h"
 #include "floor_udp.h"
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef PERF_PEER_H
 #define PERF_PEER_H
 
-#include "apps/farcall/spawn.h"
+#include "apps/cli/spawn.h"
 #include "attached.h"
 #include "floor_ring.h"
 #include "perf.h"

@@ -2,9 +2,9 @@
 /** `farcall perf`: finds what is to be measured. */
 #include "perf.h"
 #include "address.h"
+#include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
-#include "apps/farcall/options.h"
-#include "ctl/key.h"
+#include "control/key.h"
 #include "floor_ring.h"
 #include "memif.h"
 #include "netns.h"

@@ -3,7 +3,7 @@
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
-#include "apps/farcall/options.h"
+#include "apps/cli/options.h"
 #include "hist.h"
 #include "json.h"
 #include <stdbool.h>

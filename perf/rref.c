@@ -4,7 +4,7 @@
  * beside a typed call of the same two tensors, in rounds of one run and the same processes; ratios are medians of the
  * rounds'. Then many references, issued, fetched and given back.
  */
-#include "apps/farcall/options.h"
+#include "apps/cli/options.h"
 #include "cell.h"
 #include "rounds.h"
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #ifndef PERF_START_H
 #define PERF_START_H
 
-#include "apps/farcall/spawn.h"
+#include "apps/cli/spawn.h"
 #include "perf.h"
 #include <stdatomic.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "virtual_shards.h"
 
-#include "link/link.h"
-#include "wire/head.h"
+#include "core/head.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 struct nic_port *virtual_shards_open(void);
 /** Packets that only acknowledge, since it was opened. */
 uint64_t virtual_shards_acks(const struct nic_port *port);
-/** The address, as the engine/link of the others would publish it. */
+/** The address, as the engine/transport of the others would publish it. */
 void virtual_shards_address(struct nic_addr *out);
 
 #endif

@@ -3,14 +3,14 @@
  * `farcall claim`: gives a program a rank that nobody else has, for members that do not know their own, such as the
  * replicas of a container. The store, which rank 0 hosts, counts who has come; then the program takes this one's place.
  */
+#include "apps/cli/options.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "commands.h"
-#include "ctl/key_auto.h"
-#include "ctl/net.h"
-#include "ctl/store.h"
-#include "ctl/url.h"
-#include "options.h"
+#include "control/key_auto.h"
+#include "control/net.h"
+#include "control/store.h"
+#include "control/url.h"
 #include <errno.h>
 #include <farcall/agent.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall decode`: what a capture holds of ours, a line for each packet. */
 #include "decode.h"
+#include "apps/cli/options.h"
 #include "commands.h"
-#include "options.h"
 #include "pcap.h"
 #include <errno.h>
 #include <inttypes.h>

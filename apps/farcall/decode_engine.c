@@ -2,7 +2,7 @@
 #include "decode_engine.h"
 #include "base/hash.h"
 #include "decode.h"
-#include "wire/rref.h"
+#include "features/references/wire.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #ifndef FARCALL_DECODE_ENGINE_H
 #define FARCALL_DECODE_ENGINE_H
 
+#include "core/head.h"
 #include "decode_fields.h"
-#include "wire/head.h"
 
 /** The head of a message was seen: if it asks for something of the engine, its reply will be known. */
 void engine_note(const struct printer *p, const struct shm_head *h);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Each structure of engine/wire/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
+/** Each structure of engine/core/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
 #include "decode_fields.h"
 #include "base/rref.h"
+#include "core/head.h"
 #include "decode.h"
-#include "link/link_port.h"
-#include "wire/head.h"
-#include "wire/rref.h"
+#include "features/references/wire.h"
+#include "transport/port.h"
 #include <farcall/status.h>
 #include <inttypes.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Packets, messages and what they hold. */
 #include "base/crc32c.h"
-#include "ctl/info.h"
+#include "control/info.h"
+#include "core/head.h"
 #include "decode.h"
 #include "decode_engine.h"
-#include "link/link_assemble.h"
-#include "wire/head.h"
-#include "wire/rref.h"
+#include "features/references/wire.h"
+#include "transport/assemble.h"
 #include <inttypes.h>
 #include <string.h>
 

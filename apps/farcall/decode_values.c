@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "decode.h"
-#include "wire/rref.h"
-#include "wire/values.h"
-#include "wire/values_layout.h"
+#include "features/references/wire.h"
+#include "value/encoding.h"
+#include "value/encoding_layout.h"
 #include <farcall/message.h>
 #include <inttypes.h>
 #include <math.h>

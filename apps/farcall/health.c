@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall health`: what a container's health check runs. The other side, and the format, is apps/pserver/health.h. */
 #include "apps/pserver/health.h"
+#include "apps/cli/options.h"
 #include "apps/pserver/ps_clock.h"
 #include "commands.h"
-#include "options.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
+#include "apps/cli/options.h"
 #include "base/cgroup.h"
 #include "base/runtime_dir.h"
 #include "commands.h"
 #include "info_nics.h"
 #include "nic/udp/udp.h"
-#include "options.h"
 #include "perf/json.h"
 #include <errno.h>
 #include <farcall/agent.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "info_nics.h"
 
-#include "api/ports.h"
+#include "agent/ports.h"
 #include "base/random.h"
 #include "base/runtime_dir.h"
-#include "ctl/key.h"
+#include "control/key.h"
 #include "info_cards.h"
 #include "nic/nic.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall key`: makes a group's key, or tells which key a file holds. The key itself is never printed. */
-#include "ctl/key.h"
+#include "control/key.h"
+#include "apps/cli/options.h"
 #include "commands.h"
-#include "options.h"
 #include <farcall/agent.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The program `farcall`: finds the subcommand and runs it. */
+#include "apps/cli/options.h"
 #include "commands.h"
-#include "options.h"
 #include <errno.h>
 #include <farcall/version.h>
 #include <fcntl.h>

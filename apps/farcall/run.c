@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall run`: starts the workers of a static group on this host, passes their output on, and ends all of them when
  * one fails. */
+#include "apps/cli/options.h"
+#include "apps/cli/orphans.h"
+#include "apps/cli/output.h"
+#include "apps/cli/spawn.h"
 #include "commands.h"
-#include "options.h"
-#include "orphans.h"
-#include "output.h"
-#include "spawn.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall sim`: whole clusters under a simulated network, any number of seeds. */
+#include "apps/cli/options.h"
 #include "base/mutant.h"
 #include "commands.h"
-#include "options.h"
 #include "sim/runner.h"
 
 #include <farcall/future.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall pserver`: a server rank by itself. */
+#include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
-#include "apps/farcall/options.h"
 #include "serve.h"
 
 int cmd_pserver(int argc, char **argv)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`. */
 #include "train.h"
+#include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
-#include "apps/farcall/options.h"
 #include "planted.h"
 #include "serve.h"
 #include <errno.h>

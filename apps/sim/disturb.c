@@ -2,7 +2,7 @@
 #include "sim/disturb.h"
 
 #include "base/must.h"
-#include "wire/head.h"
+#include "core/head.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #ifndef SIM_DISTURB_H
 #define SIM_DISTURB_H
 
-#include "nic/sim/cluster.h"
+#include "apps/sim/cluster.h"
 #include "sim/load.h"
 
 #define DISTURB_MAX 4096 /* incidents of a run */

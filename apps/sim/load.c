@@ -2,9 +2,9 @@
 /** The callers of a simulated application. */
 #include "sim/load.h"
 
-#include "api/agent_env.h"
+#include "agent/env.h"
 #include "base/must.h"
-#include "shard/shard.h"
+#include "core/shard.h"
 #include "sim/load_bytes.h"
 #include "sim/load_inner.h"
 

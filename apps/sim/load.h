@@ -6,7 +6,7 @@
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
 
-#include "nic/sim/cluster.h"
+#include "apps/sim/cluster.h"
 #include "sim/history.h"
 
 #include <farcall/farcall.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sim/trial.h"
 
-#include "api/agent.h"
+#include "agent/agent.h"
+#include "apps/sim/cluster.h"
 #include "base/must.h"
-#include "link/link_audit.h"
-#include "nic/sim/cluster.h"
-#include "shard/audit.h"
+#include "core/audit.h"
+#include "memory/buf.h"
 #include "sim/disturb.h"
 #include "sim/load.h"
-#include "xcore/buf.h"
-#include "xcore/future.h"
+#include "sync/future.h"
+#include "transport/audit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

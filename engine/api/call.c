@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What both API levels share: finding the worker, the deadline, the way into the shard, waiting, results. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "api/into.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/must.h"
-#include "shard/fiber.h"
-#include "shard/large.h"
-#include "xcore/budget.h"
+#include "core/fiber.h"
+#include "features/rendezvous/rendezvous.h"
+#include "memory/budget.h"
 
 #include <errno.h>
 #include <sched.h>

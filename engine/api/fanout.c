@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs, the caller's side: checks, the record, and the way of n calls into the shard. */
-#include "shard/fanout.h"
+#include "features/fanout/fanout.h"
 
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"

@@ -3,10 +3,10 @@
 #include "api/into.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "shard/call.h"
-#include "wire/values.h"
-#include "xcore/budget.h"
-#include "xcore/tree.h"
+#include "core/call.h"
+#include "memory/budget.h"
+#include "value/encoding.h"
+#include "value/tree.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Tools for a group: the side of who comes to a round. Any thread that may wait. */
-#include "api/agent.h"
-#include "api/gather.h"
-#include "api/gather_inner.h"
+#include "agent/agent.h"
 #include "base/error.h"
+#include "builtin/gather.h"
+#include "builtin/gather_inner.h"
 
 #include <farcall/group.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <stdio.h>
 #include <string.h>

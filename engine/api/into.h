@@ -4,7 +4,7 @@
 #ifndef FAR_API_INTO_H
 #define FAR_API_INTO_H
 
-#include "api/agent.h"
+#include "agent/agent.h"
 
 static inline bool into_given(const struct far_call_opts *opts)
 {

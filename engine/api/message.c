@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages, the caller's side. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "api/into.h"
 #include "api/parts.h"
 #include "base/error.h"

@@ -7,7 +7,7 @@
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <errno.h>
 #include <stdio.h>

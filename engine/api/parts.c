@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
-#include "xcore/budget.h"
+#include "memory/budget.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef FAR_API_PARTS_H
 #define FAR_API_PARTS_H
 
-#include "api/agent.h"
-#include "shard/large.h"
+#include "agent/agent.h"
+#include "features/rendezvous/rendezvous.h"
 
 struct parts {
 	const struct far_part *part;

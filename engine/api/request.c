@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The callee's side: answering a request, in its handler or later. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "shard/rref.h"
-#include "wire/values.h"
+#include "features/references/rref.h"
+#include "value/encoding.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Typed calls, the caller's side. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "api/into.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "shard/large.h"
-#include "wire/values.h"
-#include "xcore/budget.h"
+#include "features/rendezvous/rendezvous.h"
+#include "memory/budget.h"
+#include "value/encoding.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "api/into.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "shard/large.h"
-#include "shard/rref.h"
+#include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <stdio.h>

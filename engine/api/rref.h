@@ -3,8 +3,8 @@
 #ifndef FAR_API_RREF_H
 #define FAR_API_RREF_H
 
-#include "api/agent.h"
-#include "shard/rref.h"
+#include "agent/agent.h"
+#include "features/references/rref.h"
 
 /** What is called: a function, or the first overload of a method and its object. */
 struct rref_target {

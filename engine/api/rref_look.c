@@ -3,7 +3,7 @@
 #include "api/rref.h"
 
 #include "base/error.h"
-#include "shard/rref.h"
+#include "features/references/rref.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Scopes: contexts without a shard, in the chain that the thread's one pointer leads to. The thread that began a scope
  * is the only one that touches it. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
 

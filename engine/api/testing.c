@@ -2,10 +2,10 @@
 /** <farcall/testing.h>: faults, the wait for what is under way about references, counters by name. */
 #include "api/testing.h"
 
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
-#include "shard/fault.h"
-#include "shard/rref.h"
+#include "features/faults/fault.h"
+#include "features/references/rref.h"
 
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What follows a future: callbacks, children, collections; and user-made futures. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
 

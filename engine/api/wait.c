@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Waiting: for one future of any kind, for the first and for all of several. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
-#include "xcore/watch.h"
+#include "sync/watch.h"
 
 #include <errno.h>
 

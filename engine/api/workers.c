@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Members, registration after init, default deadline, holding the shard, counters. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
 

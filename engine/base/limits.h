@@ -27,7 +27,7 @@
 #define FAR_CONNECT_TIMEOUT_NS UINT64_C(30000000000)
 
 /* Calls that may be pending from one shard towards another: default and bound of opts.peer_calls. With it a ring can be
- * made that is never full, see SHARD_RING_SLOTS in shard/shard.h. */
+ * made that is never full, see SHARD_RING_SLOTS in core/shard.h. */
 #define FAR_SESSION_CALLS_MAX 202
 
 /* Calls towards one shard of a worker that wait at the caller, for a credit, for the session, or until the shard's
@@ -161,7 +161,7 @@
 #define FAR_FUTURES_MIN 1024u
 
 /* The region of buffers and payloads: its least and largest bound. The smallest holds a few of the largest slabs, the
- * largest is what one word can split (xcore/region.c). */
+ * largest is what one word can split (memory/region.c). */
 #define FAR_MEMORY_BYTES_MIN (UINT64_C(16) << 20)
 #define FAR_MEMORY_BYTES_MAX (UINT64_C(1) << 40)
 
@@ -232,8 +232,8 @@
  * trips, so that a member on a busy machine is in time. */
 #define FAR_STORE_STRANGERS_MAX 256
 #define FAR_STORE_HELLO_NS      UINT64_C(5000000000)
-/* WAITs of all clients: a list of members in chunks (ctl/list.c) takes 40 of each client. Beyond it the client with the
- * most is dropped. */
+/* WAITs of all clients: a list of members in chunks (control/members.c) takes 40 of each client. Beyond it the client
+ * with the most is dropped. */
 #define FAR_STORE_WAITS_MAX (1u << 18)
 /* How long a worker that cannot open its NIC takes to tell the group: it waits for the store to come up, and rank 0 for
  * the others to come and read it. Members of a group are started together. */
@@ -247,7 +247,7 @@
 /* Bytes that may wait for a client, beyond which it is dropped: only answers to WAITs come beside the above, and those
  * of a group in which everybody reads from everybody are 64 times 4 KiB. For all clients together: twice what pauses
  * each; beyond it the client with the most is dropped. And how long none of them may leave: as TCP_USER_TIMEOUT in
- * ctl/net_os.c. */
+ * control/net_os.c. */
 #define FAR_STORE_OUT_BYTES     ((size_t)1 << 20)
 #define FAR_STORE_OUT_BYTES_ALL ((size_t)128 << 20)
 #define FAR_STORE_STALLED_NS    UINT64_C(10000000000)
@@ -258,8 +258,8 @@
  * takes on a machine that is busy, so that none is dropped that is merely slow. */
 #define FAR_STORE_SILENT_NS UINT64_C(5000000000)
 
-/* engine/link: connections of a port: twice those of one of 16 shards to all shards of the largest group. A power of
- * two, 15 bits of the token that names one; 49 are random. Queues, as shm has them. */
+/* engine/transport: connections of a port: twice those of one of 16 shards to all shards of the largest group. A power
+ * of two, 15 bits of the token that names one; 49 are random. Queues, as shm has them. */
 #define FAR_LINK_PEERS_MAX  32768u
 #define FAR_LINK_QUEUES_MAX 16u
 /* Packets of one direction that are not acknowledged; power of two, four times what an acknowledgement's bitmap shows.
@@ -283,7 +283,7 @@
  * found it dry, a sixteenth less. */
 #define FAR_LINK_RING_BYTES_MAX FAR_LINK_WINDOW_BYTES
 #define FAR_LINK_RING_PACKETS   256u
-/* Messages of one direction that are not acknowledged: what shard/shard.h counts on, SHARD_RING_SLOTS. */
+/* Messages of one direction that are not acknowledged: what core/shard.h counts on, SHARD_RING_SLOTS. */
 #define FAR_LINK_SLOTS 1024u
 /* Their memory, by connection, and that of what arrived and was not taken or is not whole yet, by queue. */
 #define FAR_LINK_OUT_BYTES (UINT64_C(64) << 20)
@@ -333,7 +333,7 @@
 #define FAR_LINK_ACK_NS    (FAR_LINK_MARGIN_NS / 4)
 /* A time-out is longer than the round trip by this at least: above what a host with a core for each shard takes from it
  * at a time (interrupts, some 0.3 ms), and the price of a lost packet that nothing else shows. Hosts with less show
- * gaps of 2 to 4 ms 50 times a second: those are recognised, and remembered so long, see link/link_rtt.h. Longer ones
+ * gaps of 2 to 4 ms 50 times a second: those are recognised, and remembered so long, see transport/rtt.h. Longer ones
  * are rare, and cost a few needless packets each by the back-off; time-outs as long would make every loss cost as much.
  */
 #define FAR_LINK_MARGIN_NS   UINT64_C(1000000)

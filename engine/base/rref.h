@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What anyone may know of a remote reference: its names, and how it is counted. What it is: shard/rref.h. */
+/** What anyone may know of a remote reference: its names, and how it is counted. What it is:
+ * features/references/rref.h. */
 #ifndef FAR_BASE_RREF_H
 #define FAR_BASE_RREF_H
 

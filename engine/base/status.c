@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
-#include "nic/text.h"
+#include "base/text.h"
 
 #include <farcall/version.h>
 #include <stdio.h>

@@ -121,7 +121,7 @@ struct dpdk_blob {
 	char name[32];  /* of the device, for messages */
 };
 static_assert(sizeof(struct dpdk_blob) == 88, "no holes: it is hashed and compared as bytes");
-static_assert(sizeof(struct dpdk_blob) <= 208, "engine/link adds to it");
+static_assert(sizeof(struct dpdk_blob) <= 208, "engine/transport adds to it");
 #define DPDK_BLOB_VERSION 1
 
 /** Frames that wait for one transmit ring. */

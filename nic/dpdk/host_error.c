@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nic/dpdk/host_error.h"
-#include "nic/text.h"
+#include "base/text.h"
 
 #include <stdio.h>
 

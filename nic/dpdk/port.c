@@ -2,9 +2,9 @@
 /** Port operations. The device is opened and started here; places to send to are made and reported. */
 #include "nic/dpdk/dpdk.h"
 
+#include "base/text.h"
 #include "farcall/version.h"
 #include "nic/module.h"
-#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Port operations: the lower port's, and over a connected one its connections as places to send to. */
+#include "base/text.h"
 #include "nic/lossy/lossy.h"
-#include "nic/text.h"
 
 #include <errno.h>
 #include <stdarg.h>

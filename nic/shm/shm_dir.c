@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/runtime_dir.h"
+#include "base/text.h"
 #include "nic/shm/shm.h"
-#include "nic/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** SHA-256 (FIPS 180-4), for traces that are to be compared: not written against timing. */
-#ifndef NIC_SIM_SHA256_H
-#define NIC_SIM_SHA256_H
+#ifndef FAR_NIC_SIM_SHA256_H
+#define FAR_NIC_SIM_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
  * and nothing after them.
  */
 #include "nic/udp/udp_addr.h"
-#include "nic/text.h"
+#include "base/text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

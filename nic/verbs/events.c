@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What becomes of the device while it is used: its port goes down and up, its address is taken away, it is removed.
- * Sessions need not be told: they go on by another port when nothing comes back by this one (engine/link). Here is seen
- * to it that queues work again when the device does, and that a device that is to go is let go of: the kernel waits for
- * that.
+ * Sessions need not be told: they go on by another port when nothing comes back by this one (engine/transport). Here is
+ * seen to it that queues work again when the device does, and that a device that is to go is let go of: the kernel
+ * waits for that.
  */
 #include "nic/verbs/rc.h"
 

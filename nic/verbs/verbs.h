@@ -120,7 +120,7 @@ struct verbs_blob {
 	char name[24]; /* of the device, for messages */
 };
 static_assert(sizeof(struct verbs_blob) == 200, "no holes: it is compared as bytes");
-static_assert(sizeof(struct verbs_blob) <= 208, "engine/link adds to it");
+static_assert(sizeof(struct verbs_blob) <= 208, "engine/transport adds to it");
 #define VERBS_BLOB_VERSION 2
 #define VERBS_GID_IWARP    3u
 

@@ -2,7 +2,7 @@
 /* Linked with --wrap for the two functions: calls of them come here. Each is called from another file of the engine. */
 #include "planted.h"
 
-#include "shard/call.h"
+#include "core/call.h"
 #include "watch.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Values as bytes: O2. What a malformed payload is, its own parser says; the rest is seen in what travels. */
 #include "functions.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers that wait, on fibers: for one another, 64 deep; for themselves; in every sort of wait; and where a wait is
  * refused. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "api_gate.h"
 
 enum { DEPTH = 64, MSG_FIBER = 1, MSG_BLOCKING, MSG_WAITS_INLINE, MSG_ECHO, FIBERS = 12 };

@@ -9,9 +9,9 @@
 #include "../nic/netns.h"
 #include "base/crc32c.h"
 #include "check.h"
+#include "core/head.h"
 #include "nic/shm/shm_layout.h"
 #include "nic/shm/shm_note.h"
-#include "wire/head.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

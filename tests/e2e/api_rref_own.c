@@ -4,7 +4,7 @@
  * way here; and what waiting for them, and not waiting, give.
  */
 #include "api_spawn.h"
-#include "shard/rref.h"
+#include "features/references/rref.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "check.h"
-#include "ctl/store.h"
+#include "control/store.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -11,8 +11,8 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
-#include "link/link_audit.h"
 #include "link_bench.h"
+#include "transport/audit.h"
 
 #include <errno.h>
 #include <stdio.h>

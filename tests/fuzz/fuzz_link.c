@@ -9,9 +9,9 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
+#include "core/head.h"
 #include "link_bench.h"
-#include "wire/head.h"
-#include "xcore/buf.h"
+#include "memory/buf.h"
 
 #include <stdlib.h>
 #include <string.h>

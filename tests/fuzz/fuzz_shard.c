@@ -12,9 +12,9 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
-#include "shard/large.h"
+#include "features/references/wire.h"
+#include "features/rendezvous/rendezvous.h"
 #include "shard_packet.h"
-#include "wire/rref.h"
 
 #include <string.h>
 

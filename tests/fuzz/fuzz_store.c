@@ -7,7 +7,7 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */
 #include "base/must.h"
-#include "ctl/store.h"
+#include "control/store.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  * directories it is given, each file also cut short and with each bit flipped.
  */
 #include "base/must.h"
+#include "value/encoding.h"
 #include "value_trees.h"
-#include "wire/values.h"
 
 #include <errno.h>
 #include <stdlib.h>

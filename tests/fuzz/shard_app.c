@@ -4,9 +4,9 @@
 
 #include "base/hash.h"
 #include "base/must.h"
-#include "shard/audit.h"
-#include "shard/fiber.h"
-#include "shard/large.h"
+#include "core/audit.h"
+#include "core/fiber.h"
+#include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <farcall/message.h>

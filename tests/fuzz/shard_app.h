@@ -4,9 +4,9 @@
 #ifndef SHARD_APP_H
 #define SHARD_APP_H
 
+#include "core/call.h"
 #include "fake_queue.h"
-#include "shard/call.h"
-#include "shard/rref.h"
+#include "features/references/rref.h"
 
 enum { APP_WORLD = 4, APP_SELF = 0, APP_PEERS = 2, APP_KEPT = 64, APP_WHOLE = 64, APP_MESSAGE_MAX = 600000 };
 

@@ -3,7 +3,7 @@
 #include "shard_peer.h"
 
 #include "base/must.h"
-#include "wire/rref.h"
+#include "features/references/wire.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A future through two lives: engine/xcore/future.c and the references of engine/api/call.c.
+ * A future through two lives: engine/sync/future.c and the references of engine/api/call.c.
  *
  * In its first life two threads wait, perhaps only until their deadlines; the owner then takes it from the pool again
  * for a second call. A nudger adds nudges at any time, late ones to the second life included.
@@ -195,7 +195,7 @@ active proctype later()
 	started >= 2 -> complete(LATER, 2)
 }
 
-/* future_nudge() by driver.c: fetch_add(state, NUDGE, acq_rel), then futex_wake() */
+/* future_nudge() by sync/progress.c: fetch_add(state, NUDGE, acq_rel), then futex_wake() */
 active proctype nudger()
 {
 	byte was;

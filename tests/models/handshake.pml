@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The set-up of a connection and its ends: engine/link/link_setup.c, link_auth.c, link_remember(). A makes one connect
+ * The set-up of a connection and its ends: engine/transport/setup.c, transport/auth.c, link_remember(). A makes one connect
  * request to B and, when that has ended, another one. The forger is the network: it has every packet that was sent,
  * and delivers it now, late, again, to somebody else, or never. Packets that it makes itself have no tag of a member.
  *

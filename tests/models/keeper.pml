@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A shard that application threads and its keeper drive in turns (FAR_DRIVER_SHARED): keeper_shared(),
- * keeper_sleep(), shard_sleep() and shard_wait() of engine/shard/idle.c; shard_enter(), shard_leave() and shard_nudge()
- * of engine/shard/shard.c; driver_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
+ * keeper_sleep(), shard_sleep() and shard_wait() of engine/core/idle.c; shard_enter(), shard_leave() and shard_nudge()
+ * of engine/core/shard.c; driver_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
  *
  * Callers call the peer and wait; a call that finds the token taken is handed over. A submitter hands one item over
  * and does not wait (far_reply on a deferred request): of what it finds it does what runs no application code, and calls

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The listeners and the claim of a future: engine/xcore/future.c. Two threads listen; two others race to complete it,
+ * The listeners and the claim of a future: engine/sync/future.c. Two threads listen; two others race to complete it,
  * as far_future_set_value() lets them.
  *
  * Holds: it is completed once; each listener runs once, after the result can be seen and with its own fields visible,

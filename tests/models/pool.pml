@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The free list of futures: pop() and push() of engine/xcore/future.c (buf.c has the same one). Three threads, three
+ * The free list of futures: pop() and push() of engine/sync/future.c (buf.c has the same one). Three threads, three
  * futures, each thread takes and gives back a few times, in any order. Plain memory: every store to `next` comes
  * before a locked exchange of the head, and every other access is such an exchange or a load that it checks.
  *

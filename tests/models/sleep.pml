@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A shard that its own thread drives for ever (FAR_DRIVER_OWN): keeper_own(), shard_sleep() and go_to_sleep() of
- * engine/shard/idle.c against a peer's flush (nic/shm/shm_queue.c), a submitter's shard_nudge() (engine/shard/shard.c)
- * and the control core's mail (engine/api/agent.c: post).
+ * engine/core/idle.c against a peer's flush (nic/shm/shm_queue.c), a submitter's shard_nudge() (engine/core/shard.c)
+ * and the control core's mail (engine/agent/agent.c: post).
  *
  * Two fences stand between the stores of go_to_sleep() and its last look: arm()'s, which is the driver's, and its own.
  * Over shm either one is enough (both cases are run); a driver whose arm() is a system call has only the second.

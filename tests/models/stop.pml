@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the keeper: fini_keeper() of engine/api/agent.c against keeper_shared() of engine/shard/idle.c, while an
+ * The end of the keeper: fini_keeper() of engine/agent/agent.c against keeper_shared() of engine/core/idle.c, while an
  * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the keeper sleeps on.
  *
  * Holds: the keeper ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()

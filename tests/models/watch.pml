@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waits for several futures: engine/xcore/watch.c. One future is completed; two threads have entered or are entering a
+ * Waits for several futures: engine/sync/watch.c. One future is completed; two threads have entered or are entering a
  * countdown of their own in its watch, wait, and take it out again. The watch is in the future's list already: watch_make() listens
  * before others can find it.
  *

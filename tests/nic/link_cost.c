@@ -3,7 +3,7 @@
  * What a link adds to a message: two of them over a driver that does nothing but copy a packet from one to the other.
  * usage: link_cost BYTES ROUNDS; a round is a message there and one back. link_cost.sh runs it under callgrind.
  */
-#include "link/link.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <stdio.h>

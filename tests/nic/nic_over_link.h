@@ -5,8 +5,8 @@
 #define NIC_OVER_LINK_H
 
 #include "base/clock.h"
-#include "link/link.h"
 #include "nic_bench.h"
+#include "transport/transport.h"
 
 /* Of a driver whose time is not the machine's; NULL: it is. */
 static const struct clock_source *other_clock;

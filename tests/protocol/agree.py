@@ -185,14 +185,14 @@ def frames():
 # ---- the engine's own constants ----
 
 # Of the tables, the enums that they list: where, and what their names begin with.
-ENUMS = {"kind": ("engine/wire/head.h", "wire_kind", "WIRE_"), "mark": ("engine/wire/head.h", "wire_mark", "WIRE_"),
-         "type": ("engine/wire/head.h", "head_type", "HEAD_"), "flag": ("engine/wire/head.h", "head_flag", "HEAD_"),
-         "large_kind": ("engine/wire/head.h", "large_kind", "LARGE_"),
-         "value_type": ("engine/wire/values_layout.h", "wire_type", "WIRE_"),
-         "engine_fn": ("engine/wire/rref.h", "rref_message", "RREF_"),
-         "rref_kind": ("engine/wire/rref.h", "rref_kind", "RREF_"),
-         "store_op": ("engine/ctl/store_wire.h", "store_op", "STORE_"),
-         "store_status": ("engine/ctl/store_wire.h", "store_status", "STORE_")}
+ENUMS = {"kind": ("engine/core/head.h", "wire_kind", "WIRE_"), "mark": ("engine/core/head.h", "wire_mark", "WIRE_"),
+         "type": ("engine/core/head.h", "head_type", "HEAD_"), "flag": ("engine/core/head.h", "head_flag", "HEAD_"),
+         "large_kind": ("engine/core/head.h", "large_kind", "LARGE_"),
+         "value_type": ("engine/value/encoding_layout.h", "wire_type", "WIRE_"),
+         "engine_fn": ("engine/features/references/wire.h", "rref_message", "RREF_"),
+         "rref_kind": ("engine/features/references/wire.h", "rref_kind", "RREF_"),
+         "store_op": ("engine/control/store_wire.h", "store_op", "STORE_"),
+         "store_status": ("engine/control/store_wire.h", "store_status", "STORE_")}
 NO_CODES = {"OP_COUNT", "STATUS_COUNT", "EXECUTED_SHIFT"}
 
 

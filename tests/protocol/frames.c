@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Prints what travels on no datagram, as the engine writes it: a name and hexadecimal digits on each line. */
-#include "ctl/info.h"
-#include "ctl/store_wire.h"
+#include "control/info.h"
+#include "control/store_wire.h"
 #include "nic/udp/udp_addr.h"
 
 #include <stdio.h>

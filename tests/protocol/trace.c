@@ -7,14 +7,14 @@
 #include "base/must.h"
 #include "base/random.h"
 #include "capture.h"
-#include "ctl/info.h"
+#include "control/info.h"
+#include "core/shard.h"
 #include "fake_bulk.h"
 #include "fake_dgram.h"
-#include "link/link_port.h"
-#include "shard/large.h"
-#include "shard/shard.h"
-#include "wire/rref.h"
-#include "xcore/future.h"
+#include "features/references/wire.h"
+#include "features/rendezvous/rendezvous.h"
+#include "sync/future.h"
+#include "transport/port.h"
 
 #include <errno.h>
 #include <farcall/message.h>

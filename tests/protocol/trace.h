@@ -3,7 +3,7 @@
 #ifndef PROTOCOL_TRACE_H
 #define PROTOCOL_TRACE_H
 
-#include "wire/head.h"
+#include "core/head.h"
 
 #include <stdbool.h>
 #include <stddef.h>

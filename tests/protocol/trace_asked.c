@@ -3,8 +3,8 @@
 #include "trace.h"
 
 #include "base/must.h"
-#include "wire/rref.h"
-#include "wire/values.h"
+#include "features/references/wire.h"
+#include "value/encoding.h"
 
 #include <farcall/status.h>
 #include <stdalign.h>

@@ -4,8 +4,8 @@
 #include "trace.h"
 
 #include "base/must.h"
-#include "wire/rref.h"
-#include "wire/values.h"
+#include "features/references/wire.h"
+#include "value/encoding.h"
 
 #include <stdlib.h>
 #include <string.h>

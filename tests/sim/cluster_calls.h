@@ -3,7 +3,7 @@
 #ifndef CLUSTER_CALLS_H
 #define CLUSTER_CALLS_H
 
-#include "nic/sim/cluster.h"
+#include "apps/sim/cluster.h"
 
 #include <stdbool.h>
 

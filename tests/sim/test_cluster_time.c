@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. */
+#include "apps/sim/cluster_world.h"
 #include "cluster_bench.h"
-#include "nic/sim/cluster_world.h"
 #include "nic/sim/sim_port.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Simulated byte streams between hosts. */
-#include "nic/sim/ctl_net.h"
+#include "apps/sim/ctl_net.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

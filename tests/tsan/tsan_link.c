@@ -4,8 +4,8 @@
  * ThreadSanitizer; without it, it still checks order, and that nobody sleeps for ever. */
 #include "../e2e/check.h"
 #include "../unit/fake_dgram.h"
-#include "link/link.h"
-#include "wire/head.h"
+#include "core/head.h"
+#include "transport/transport.h"
 
 #include <poll.h>
 #include <pthread.h>

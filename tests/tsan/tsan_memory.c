@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The region, hammered by threads: slabs and page runs meet in a small one, memory is handed from thread to thread,
  * and its counts are read meanwhile. For a build with ThreadSanitizer; without it, it still checks what it wrote. */
-#include "xcore/buf.h"
-#include "xcore/region.h"
-#include "xcore/runs.h"
+#include "memory/buf.h"
+#include "memory/region.h"
+#include "memory/runs.h"
 
 #include "../e2e/check.h"
 

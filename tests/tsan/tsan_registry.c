@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Functions, overloads and types are registered while others look them up; trees are copied and given back by all. */
 #include "../e2e/check.h"
-#include "xcore/registry.h"
-#include "xcore/types.h"
+#include "value/registry.h"
+#include "value/types.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

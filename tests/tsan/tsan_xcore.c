@@ -2,8 +2,8 @@
 /** What several cores touch at once, hammered by threads: futures, buffers, the submission ring, the driver token. For
  * a build with ThreadSanitizer; without it, it still checks its sums. */
 #include "base/clock.h"
-#include "xcore/driver.h"
-#include "xcore/submit.h"
+#include "sync/progress.h"
+#include "sync/submit.h"
 
 #include "../e2e/check.h"
 

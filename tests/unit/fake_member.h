@@ -6,7 +6,7 @@
 #ifndef FAKE_MEMBER_H
 #define FAKE_MEMBER_H
 
-#include "ctl/ctl.h"
+#include "control/control.h"
 #include "fake_net.h"
 #include "fake_port.h"
 

@@ -4,7 +4,7 @@
 #define FAKE_NET_H
 
 #include "base/clock.h"
-#include "ctl/net.h"
+#include "control/net.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #include "fake_queue.h"
 
 #include "base/must.h"
-#include "shard/shard.h"
+#include "core/shard.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 #ifndef FAKE_QUEUE_H
 #define FAKE_QUEUE_H
 
+#include "core/head.h"
+#include "memory/buf.h"
 #include "nic/nic.h"
-#include "wire/head.h"
-#include "xcore/buf.h"
 
 #include <stdalign.h>
 

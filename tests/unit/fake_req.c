@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_req.h"
 
-#include "api/builtin.h"
 #include "base/must.h"
-#include "base/signature.h"
+#include "builtin/builtin.h"
+#include "value/signature.h"
 
 #include <farcall/message.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "interleave.h"
-#include "xcore/tree.h"
+#include "value/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -35,8 +35,8 @@ enum mutation {
 
 #define FAR_HOOK(step) interleave_hook(step)
 
-/* In place of xcore/futex.h. */
-#define FAR_XCORE_FUTEX_H
+/* In place of sync/futex.h. */
+#define FAR_SYNC_FUTEX_H
 #include <limits.h>
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until)
@@ -104,14 +104,14 @@ static void futex_wake(_Atomic uint32_t *word, int n)
 	})
 #endif
 
-#include "xcore/future.h"
+#include "sync/future.h"
 #if MUTATION == 7
 #undef FUTURE_LISTENED
 #define FUTURE_LISTENED 0u
 #endif
 
-#include "../../engine/xcore/future.c"
-#include "../../engine/xcore/watch.c"
+#include "sync/future.c"
+#include "sync/watch.c"
 
 enum { FUTURES = 3 };
 

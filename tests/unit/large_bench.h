@@ -3,7 +3,7 @@
 #ifndef LARGE_BENCH_H
 #define LARGE_BENCH_H
 
-#include "shard/large.h"
+#include "features/rendezvous/rendezvous.h"
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>

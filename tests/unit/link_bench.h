@@ -4,7 +4,7 @@
 #define LINK_BENCH_H
 
 #include "fake_dgram.h"
-#include "link/link.h"
+#include "transport/transport.h"
 
 enum { LINK_ENDS = 4, LINK_BENCH_HEAD = 28 };
 #define BENCH_MS UINT64_C(1000000)

@@ -4,8 +4,8 @@
 #ifndef LINK_LINE_H
 #define LINK_LINE_H
 
+#include "core/head.h"
 #include "link_bench.h"
-#include "wire/head.h"
 
 enum { LINE_SEEN = 4096 };
 

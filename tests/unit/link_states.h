@@ -3,8 +3,8 @@
 #ifndef LINK_STATES_H
 #define LINK_STATES_H
 
-#include "link/link_port.h"
 #include "link_bench.h"
+#include "transport/port.h"
 
 enum { FIRST = 1000 }; /* packet number that connections begin with */
 

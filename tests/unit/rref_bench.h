@@ -4,7 +4,7 @@
 #ifndef RREF_BENCH_H
 #define RREF_BENCH_H
 
-#include "shard/rref.h"
+#include "features/references/rref.h"
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>

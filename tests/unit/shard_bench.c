@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard_bench.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

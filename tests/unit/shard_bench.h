@@ -4,9 +4,9 @@
 #ifndef SHARD_BENCH_H
 #define SHARD_BENCH_H
 
+#include "core/call.h"
 #include "fake_queue.h"
-#include "shard/call.h"
-#include "shard/rref.h"
+#include "features/references/rref.h"
 
 /* PEER and OTHER have sessions; the NIC calls them 5 and 6. There are as many workers as it takes to use up all
  * deferred records. */

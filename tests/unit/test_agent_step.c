@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Agents without threads: stepped by hand, over a datagram driver and sockets in memory, under a clock that moves by
  * hand. */
-#include "api/agent.h"
-#include "api/agent_env.h"
+#include "agent/agent.h"
+#include "agent/env.h"
+#include "core/fiber.h"
 #include "fake_dgram.h"
 #include "fake_net.h"
-#include "shard/fiber.h"
 
 #include <criterion/criterion.h>
 #include <farcall/fanout.h>

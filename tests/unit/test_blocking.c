@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The end of the threads for blocking handlers, while somebody sets the clock. */
-#include "shard/blocking.h"
+#include "core/blocking.h"
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>

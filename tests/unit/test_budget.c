@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The memory budget: its bound, and containers, whose files are a tree of the test's own. */
-#include "xcore/budget.h"
+#include "memory/budget.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "api/builtin.h"
-#include "api/elementwise.h"
-#include "base/half.h"
-#include "base/signature.h"
+#include "builtin/builtin.h"
+#include "builtin/elementwise.h"
 #include "fake_req.h"
+#include "value/half.h"
+#include "value/signature.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -5,11 +5,11 @@
  * handler, callback or destructor that runs before poll() has run inside the function under test. A request for an
  * inline handler lies in the queue throughout.
  */
-#include "api/agent.h"
-#include "api/agent_env.h"
+#include "agent/agent.h"
+#include "agent/env.h"
+#include "core/call.h"
 #include "fake_dgram.h"
 #include "fake_net.h"
-#include "shard/call.h"
 
 #include <criterion/criterion.h>
 #include <farcall/fanout.h>

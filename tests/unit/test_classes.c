@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Classes: what is taken, what is refused and why, what is found. */
 #include "base/hash.h"
-#include "xcore/buf.h"
-#include "xcore/classes.h"
-#include "xcore/tree.h"
+#include "memory/buf.h"
+#include "value/classes.h"
+#include "value/tree.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

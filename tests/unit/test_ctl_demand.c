@@ -2,7 +2,7 @@
 /* Several shards, and sessions that are set up on demand. */
 #include "base/hash.h"
 #include "base/limits.h"
-#include "ctl/info.h"
+#include "control/info.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>

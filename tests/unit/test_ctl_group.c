@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "ctl/info.h"
+#include "control/info.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The way out, and beginning anew. */
-#include "ctl/store.h"
+#include "control/store.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lives of members: how they end, how the next one takes its place, and how the others learn of it. */
 #include "base/hash.h"
-#include "ctl/info.h"
+#include "control/info.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The operating system's sockets, and whole joins over them. */
 #include "base/clock.h"
-#include "ctl/ctl.h"
-#include "ctl/net.h"
+#include "control/control.h"
+#include "control/net.h"
 #include "fake_port.h"
 
 #include <arpa/inet.h>

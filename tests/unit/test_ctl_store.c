@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ctl/kv.h"
-#include "ctl/store.h"
+#include "control/kv.h"
+#include "control/store.h"
 #include "fake_net.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's server under load and malice: what idle, greedy and deaf clients may cost, and that the others go on. */
 #include "base/random.h"
-#include "ctl/store.h"
-#include "ctl/store_proof.h"
+#include "control/store.h"
+#include "control/store_proof.h"
 #include "fake_net.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ctl/url.h"
+#include "control/url.h"
 
 #include <criterion/criterion.h>
 #include <farcall/agent.h>

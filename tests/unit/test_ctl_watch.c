@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's watches, and keys that live as long as the client that holds them. */
 #include "base/hash.h"
-#include "ctl/kv.h"
-#include "ctl/store.h"
+#include "control/kv.h"
+#include "control/store.h"
 #include "fake_net.h"
 
 #include <criterion/criterion.h>

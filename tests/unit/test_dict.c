@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/dict.h"
+#include "value/dict.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

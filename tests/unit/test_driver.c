@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
-#include "xcore/driver.h"
-#include "xcore/future.h"
+#include "sync/future.h"
+#include "sync/progress.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/clock.h"
 #include "base/limits.h"
-#include "xcore/watch.h"
+#include "sync/watch.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/half.h"
+#include "value/half.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Keys in files: what is taken, what is refused, and with which words; the one that a group of one host makes. */
 #include "base/runtime_dir.h"
-#include "ctl/key_auto.h"
+#include "control/key_auto.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -50,12 +50,12 @@
  * keys_are_bounded, requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
  *                                   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
  */
-#include "api/agent.h"
-#include "api/limits.h"
-#include "ctl/store.h"
+#include "agent/agent.h"
+#include "agent/limits.h"
+#include "control/store.h"
+#include "memory/buf.h"
 #include "shard_bench.h"
-#include "xcore/buf.h"
-#include "xcore/types.h"
+#include "value/types.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

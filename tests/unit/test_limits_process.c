@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What "full" does in a process, and in the store: test_limits.c has the table. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/limits.h"
-#include "ctl/store.h"
-#include "xcore/buf.h"
-#include "xcore/types.h"
+#include "control/store.h"
+#include "memory/buf.h"
+#include "value/types.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

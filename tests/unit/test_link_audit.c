@@ -2,7 +2,7 @@
 /** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted. */
 #include "link_bench.h"
 
-#include "link/link_audit.h"
+#include "transport/audit.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

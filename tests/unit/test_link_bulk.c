@@ -2,8 +2,8 @@
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
  * packets whatever fails; their memory let go of when nobody may read or write it any more. */
 #include "fake_bulk.h"
-#include "link/link_port.h"
 #include "link_bench.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

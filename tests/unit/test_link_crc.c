@@ -2,7 +2,7 @@
 /** Checksums, with and without: who does without is an agreement of both ends. */
 #include "link_bench.h"
 
-#include "wire/head.h"
+#include "core/head.h"
 
 #include <criterion/criterion.h>
 

@@ -6,7 +6,7 @@
 #include "link_bench.h"
 
 #include "base/limits.h"
-#include "link/link_port.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

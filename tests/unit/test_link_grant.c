@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets. */
-#include "link/link_port.h"
 #include "link_line.h"
+#include "transport/port.h"
 
 #include "base/must.h"
 

@@ -3,8 +3,8 @@
 #include "link_bench.h"
 
 #include "base/limits.h"
-#include "link/link_port.h"
-#include "wire/head.h"
+#include "core/head.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Many senders of larger messages and one receiver, over a simulated switch whose port holds less than they have. */
-#include "link/link_port.h"
 #include "nic/sim/sim.h"
+#include "transport/port.h"
 
 #include "base/must.h"
 

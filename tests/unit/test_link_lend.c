@@ -2,9 +2,9 @@
 /** Bodies that are sent from where they lie, and go where the engine wants them: memory is let go of when nothing reads
  * or writes it any more, whatever becomes of the message. */
 #include "fake_bulk.h"
-#include "link/link_port.h"
 #include "link_bench.h"
-#include "xcore/buf.h"
+#include "memory/buf.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
  * and that what they had under way goes back to where it came from. */
 #include "link_bench.h"
 
-#include "link/link_port.h"
-#include "shard/shard.h"
+#include "core/shard.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What the driver below has of messages, over one that does as it is told: held until its event, let go of once. */
-#include "link/link_onesided.h"
+#include "transport/onesided.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /** What passes what: small messages and large ones that leave at the same time. */
 #include "link_bench.h"
 
-#include "link/link_port.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * peer being found dead, and the next peer takes its set. */
 #include "link_bench.h"
 
-#include "link/link_port.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

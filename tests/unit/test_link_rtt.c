@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Time-outs from round trips, by the numbers alone. */
-#include "link/link_rtt.h"
+#include "transport/rtt.h"
 
 #include "base/limits.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Larger messages that go up when all of their bytes have come, whatever is missing in front of them. */
-#include "link/link_audit.h"
-#include "link/link_port.h"
 #include "link_bench.h"
 #include "link_states.h"
+#include "transport/audit.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

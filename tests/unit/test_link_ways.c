@@ -2,8 +2,8 @@
 /** Connections that have more than one way. Ends 0 and 1 are connected; 2 is a second port of the worker of 0, and 3 of
  * that of 1. */
 #include "base/crc32c.h"
-#include "link/link_port.h"
 #include "link_bench.h"
+#include "transport/port.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "xcore/mailbox.h"
+#include "sync/mailbox.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** far_alloc and its kin, once over the page runs and, in a program of its own, over jemalloc. */
-#include "xcore/buf.h"
-#include "xcore/region.h"
-#include "xcore/runs.h"
+#include "memory/buf.h"
+#include "memory/region.h"
+#include "memory/runs.h"
 
 #include <criterion/criterion.h>
 #include <farcall/farcall.h>

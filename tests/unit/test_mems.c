@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Registered memory: what devices are told, what is undone when one of them refuses, where a message lies. */
-#include "api/mems.h"
+#include "agent/mems.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What far_opts.nic says. */
-#include "api/nic_spec.h"
+#include "agent/nic_spec.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "apps/farcall/options.h"
+#include "apps/cli/options.h"
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <errno.h>

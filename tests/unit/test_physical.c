@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "xcore/physical.h"
+#include "memory/physical.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a CPU quota changes: the verdict, and how a shard idles under it. */
-#include "api/quota.h"
+#include "agent/quota.h"
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>

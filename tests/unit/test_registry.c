@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/hash.h"
-#include "xcore/registry.h"
+#include "value/registry.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

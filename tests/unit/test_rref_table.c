@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shard/rref.h"
+#include "features/references/rref.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/limits.h"
-#include "xcore/region.h"
-#include "xcore/runs.h"
+#include "memory/region.h"
+#include "memory/runs.h"
 
 #include <criterion/criterion.h>
 #include <farcall/memory.h>

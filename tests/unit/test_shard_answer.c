@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
 #include "shard_bench.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

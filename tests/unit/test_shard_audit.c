@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
+#include "core/audit.h"
+#include "features/references/rref.h"
 #include "large_bench.h"
-#include "shard/audit.h"
-#include "shard/rref.h"
 
 TestSuite(shard_audit, .init = setup, .fini = teardown);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. */
 #include "shard_bench.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

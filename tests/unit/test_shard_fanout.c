@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
-#include "shard/fanout.h"
+#include "features/fanout/fanout.h"
 #include "shard_bench.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

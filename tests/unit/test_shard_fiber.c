@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fibers on a bench: how a wait ends, in every order of what can end it, and what is left behind. */
-#include "shard/fiber.h"
+#include "core/fiber.h"
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The owner of objects: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
+#include "core/fiber.h"
 #include "rref_bench.h"
-#include "shard/fiber.h"
 
 static struct object {
 	int64_t n;

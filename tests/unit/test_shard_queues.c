@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
-#include "shard/large.h"
+#include "features/rendezvous/rendezvous.h"
 #include "shard_bench.h"
 
 #include <criterion/criterion.h>

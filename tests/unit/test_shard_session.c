@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sessions that end, calls handed over by other threads, idling. */
 #include "shard_bench.h"
-#include "wire/values.h"
+#include "value/encoding.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

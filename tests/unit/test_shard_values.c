@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
 #include "shard_bench.h"
+#include "value/encoding.h"
 #include "value_trees.h"
-#include "wire/values.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

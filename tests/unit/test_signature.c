@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/hash.h"
-#include "base/signature.h"
+#include "value/signature.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
 #include "sim_bench.h"
 
 #include "base/must.h"
-#include "link/link.h"
+#include "transport/transport.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** How connections to the store begin, with keys that fit and keys that do not, and whose records are whose. */
-#include "ctl/info.h"
-#include "ctl/store.h"
-#include "ctl/store_wire.h"
+#include "control/info.h"
+#include "control/store.h"
+#include "control/store_wire.h"
 #include "fake_net.h"
 
 #include <criterion/criterion.h>

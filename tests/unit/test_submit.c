@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "xcore/submit.h"
+#include "sync/submit.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

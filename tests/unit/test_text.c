@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Texts of errors that are cut. */
-#include "nic/text.h"
+#include "base/text.h"
 
 #include "base/error.h"
 #include "nic/udp/udp_port.h"

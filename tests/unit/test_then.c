@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Futures without any agent: callbacks, collections, waits for several, and bad input. */
-#include "api/agent.h"
+#include "agent/agent.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "user_futures.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shard/timer.h"
+#include "core/timer.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "value/encoding.h"
+#include "value/tree.h"
+#include "value/types.h"
 #include "value_trees.h"
-#include "wire/values.h"
-#include "xcore/tree.h"
-#include "xcore/types.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

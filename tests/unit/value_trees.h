@@ -3,7 +3,7 @@
 #ifndef VALUE_TREES_H
 #define VALUE_TREES_H
 
-#include "wire/values.h"
+#include "value/encoding.h"
 
 /** An arena whose memory comes from malloc, allocated to the byte, so that a sanitizer sees a step beside it. */
 struct test_arena {

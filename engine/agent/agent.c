@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "agent/agent.h"
+#include "agent/init.h"
+
+#include "agent/limits.h"
+#include "agent/pin.h"
+#include "agent/quota.h"
+#include "api/testing.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/must.h"
+#include "base/random.h"
+#include "base/signals.h"
+#include "builtin/builtin.h"
+#include "builtin/gather.h"
+#include "core/blocking.h"
+#include "core/fiber.h"
+#include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
+#include "memory/physical.h"
+#include "memory/region.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Agents of this process, for "already initialized". Slow path. */
+static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct far_agent *agents;
+
+/* ---- what the control core needs of us ---- */
+
+static bool post(void *ctx, unsigned shard, const struct mail *mail)
+{
+	struct far_agent *a = ctx;
+	struct shard *s = a->shards[shard];
+	if (!mailbox_put(&s->mail_in, mail))
+		return false;
+	/* The control core never drives a shard: it wakes whoever does. */
+	shard_wake(s);
+	return true;
+}
+
+static bool take(void *ctx, unsigned shard, struct mail *mail)
+{
+	struct far_agent *a = ctx;
+	return mailbox_get(&a->shards[shard]->mail_out, mail);
+}
+
+/* Handlers of one-way messages, which may call through any shard. */
+static uint64_t oneways(const struct far_agent *a)
+{
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		n += atomic_load_explicit(&a->shards[i]->oneways_n, memory_order_acquire); /* oneway_ended() */
+	return n;
+}
+
+static uint64_t outstanding(void *ctx)
+{
+	struct far_agent *a = ctx;
+	/* Before what they begin, and after what begins them: a one-way message to oneself. */
+	uint64_t n = oneways(a);
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		/* In the order of a call's way, from the ring to those that wait for a session to the slots: one that
+		 * moves on in between is seen twice, never missed. */
+		struct shard *s = a->shards[i];
+		const struct shard_counters *c = &s->counters;
+		n += submit_waiting(&s->submit);
+		/* They may send: what gives a reference back is one. */
+		n += atomic_load_explicit(&s->errands_n, memory_order_acquire);
+		n += atomic_load_explicit(&s->rrefs->parting_n, memory_order_acquire);
+		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
+		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
+		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
+		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
+		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
+		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
+		/* What was delivered is acknowledged now and then: the shard asks. */
+		if (sends) {
+			atomic_store_explicit(&s->ask, true, memory_order_relaxed);
+			shard_wake(s);
+		}
+		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	}
+	return n ? n : oneways(a);
+}
+
+static uint64_t begun(void *ctx)
+{
+	const struct far_agent *a = ctx;
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		const struct shard_counters *c = &a->shards[i]->counters;
+		/* Acquire: they are read before what is outstanding. */
+		n += atomic_load_explicit(&c->calls_sent, memory_order_acquire) +
+		     atomic_load_explicit(&c->sends_begun, memory_order_acquire);
+	}
+	return n;
+}
+
+static void name_of(const struct far_agent *a, uint32_t rank, char *name)
+{
+	snprintf(name, FAR_NAME_MAX, "%s", a->members[rank].name);
+}
+
+static void wake_ctl(void *ctx)
+{
+	struct far_agent *a = ctx;
+	ctl_wake(a->ctl);
+}
+
+/* ---- init, as a table: each step with what undoes it ---- */
+
+/* Of an agent that is stepped nothing depends on the machine. */
+#define STEPPED_MESSAGE_BYTES (UINT64_C(1) << 30)
+
+static uint64_t half_of_memory(void)
+{
+	uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
+	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
+}
+
+/* Once for each process: any process that reaches it can do what this one can. */
+static void warn_open(void)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
+		fprintf(stderr,
+			"farcall: security=none: the store, the ports of all NIC drivers and the sockets of shm are "
+			"open to everybody who reaches them: other users of this host, and other hosts\n");
+}
+
+static enum far_status init_key(struct init *in)
+{
+	struct far_agent *a = in->a;
+	enum far_status status = FAR_OK;
+	if (!in->opts.group)
+		in->opts.group = "default";
+	if (!in->env)
+		status = key_choose(in->opts.key_file, in->opts.security, true, &in->key, in->err);
+	else
+		in->key.kind = in->env->key ? KEY_GIVEN : KEY_NONE;
+	if (in->env && in->env->key)
+		in->key.key = *in->env->key;
+	if (!status && in->key.kind == KEY_GIVEN)
+		group_key_set(&a->key, &in->key.key, in->opts.group);
+	if (!status && in->key.kind == KEY_NONE && !in->env)
+		warn_open();
+	return status;
+}
+
+static void fini_key(struct far_agent *a)
+{
+	auth_erase(&a->key, sizeof a->key);
+}
+
+static enum far_status init_options(struct init *in)
+{
+	struct far_opts *o = &in->opts;
+	enum far_status status = ports_check_checksum(o->checksum, in->err);
+	if (status)
+		return status;
+	if (o->shards == 0)
+		o->shards = 1;
+	if (o->shards > FAR_SHARDS_MAX)
+		return err_set(in->err, FAR_INVALID, "%u shards were asked for; a worker has 1 to %d", o->shards,
+			       FAR_SHARDS_MAX);
+	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
+	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
+		return err_set(in->err, FAR_INVALID, "options: driver, idle, connect or leaks is out of range");
+	status = pin_check(o, in->err);
+	if (status)
+		return status;
+	struct far_agent *a = in->a;
+	status = limits_resolve(o, &a->limits, in->err);
+	if (status)
+		return status;
+	a->leaks = o->leaks;
+	a->rref_retry_ns = o->rref_retry_ns;
+	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
+	if (a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
+		return err_set(in->err, FAR_INVALID,
+			       "options: fiber_stack_bytes is %zu; it must be in [%zu, %zu], or 0 for %zu",
+			       a->fiber_stack_bytes, FAR_STACK_MIN, FAR_STACK_MAX, FAR_STACK_BYTES);
+	if (o->rpc_timeout_ns == 0)
+		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
+	if (o->init_timeout_ns == 0)
+		o->init_timeout_ns = FAR_INIT_TIMEOUT_NS;
+	if (o->max_message_bytes == 0)
+		o->max_message_bytes = in->env ? STEPPED_MESSAGE_BYTES : half_of_memory();
+	if (o->max_message_bytes < FAR_MESSAGE_LIMIT_MIN)
+		return err_set(in->err, FAR_INVALID, "max_message_bytes is %llu; it must be at least %llu",
+			       (unsigned long long)o->max_message_bytes, (unsigned long long)FAR_MESSAGE_LIMIT_MIN);
+	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
+		o->max_message_bytes = FAR_MSG_BYTES_MAX;
+	if (o->idle == FAR_IDLE_BUSY || in->env)
+		o->driver = FAR_DRIVER_OWN;
+	if (!in->env)
+		o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
+	future_reserve();
+	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
+		return FAR_INVALID;
+	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
+	in->a->driver = o->driver;
+	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
+	atomic_store(&in->a->rpc_timeout_ns, o->rpc_timeout_ns);
+	return ctl_check_name(in->name, in->err);
+}
+
+static enum far_status init_registry(struct init *in)
+{
+	enum far_status status = FAR_OK;
+	registry_init(&in->a->registry);
+	for (size_t i = 0; i < builtin_functions_n && !status; i++) {
+		struct far_function builtin = builtin_functions[i];
+		builtin.kind |= FAR_IDEMPOTENT; /* they compute and keep nothing */
+		status = registry_add(&in->a->registry, &builtin, in->err);
+	}
+	if (!status)
+		status = registry_add(&in->a->registry, &gather_function, in->err);
+	for (size_t i = 0; i < in->opts.types_n && !status; i++)
+		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
+	for (size_t i = 0; i < in->opts.classes_n && !status; i++)
+		status = registry_add_class(&in->a->registry, &in->opts.classes[i], object_enter, in->err);
+	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
+		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
+	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
+		status = registry_add_message(&in->a->registry, &in->opts.messages[i], in->err);
+	for (size_t i = 0; i < in->opts.placements_n && !status; i++)
+		status = registry_add_placement(&in->a->registry, &in->opts.placements[i], in->err);
+	if (status)
+		registry_fini(&in->a->registry);
+	return status;
+}
+
+static void fini_registry(struct far_agent *a)
+{
+	registry_fini(&a->registry);
+}
+
+static void fini_ports(struct far_agent *a)
+{
+	ports_close(&a->ports);
+	a->world = 0; /* whoever would send from a release callback is refused */
+	atomic_store_explicit(&a->plain_world, 0, memory_order_relaxed);
+	large_lent_end(a->lent);
+	mems_fini(&a->mems);
+}
+
+static bool no_mail_put(void *ctx, unsigned shard, const struct mail *mail)
+{
+	(void)ctx, (void)shard, (void)mail;
+	return false;
+}
+
+static bool no_mail_get(void *ctx, unsigned shard, struct mail *mail)
+{
+	(void)ctx, (void)shard, (void)mail;
+	return false;
+}
+
+static uint64_t no_calls(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+/* The group need not wait for who cannot join: a control core of its own tells it, for FAR_STORE_REFUSED_NS at most. */
+static void ports_refused(struct init *in, const struct far_err *why)
+{
+	const struct far_opts *o = &in->opts;
+	struct far_err ignored;
+	struct ctl *ctl;
+	struct ctl_config config = {
+		.name = in->name,
+		.rank = in->rank,
+		.world = in->world,
+		.init_method = o->init_method,
+		.group = o->group,
+		.incarnation = in->a->incarnation,
+		.init_timeout_ns =
+			o->init_timeout_ns < FAR_STORE_REFUSED_NS ? o->init_timeout_ns : FAR_STORE_REFUSED_NS,
+		.shards = o->shards,
+		.key = in->key,
+		.random = &random_kernel,
+		.refused = why,
+		.clock = in->a->clock,
+		.net = ctl_net_os_create(),
+		.post = no_mail_put,
+		.take = no_mail_get,
+		.outstanding = no_calls,
+		.begun = no_calls,
+	};
+	if (!config.net)
+		return;
+	if (ctl_create(&ctl, &config, &ignored)) {
+		config.net->ops->destroy(config.net);
+		return;
+	}
+	if (ctl_start(ctl, &ignored) == FAR_OK)
+		ctl_wait_settled(ctl, &ignored);
+	ctl_destroy(ctl);
+}
+
+static enum far_status init_ports(struct init *in)
+{
+	const struct ports_config config = {.nic = in->opts.nic,
+					    .listen = in->opts.listen,
+					    .advertise = in->opts.advertise,
+					    .checksum = in->opts.checksum,
+					    .id = in->a->incarnation,
+					    .peer_limit_ns = in->opts.peer_limit_ns,
+					    .any_user = in->key.kind == KEY_NONE,
+					    .beyond_host = in->key.kind != KEY_AUTO,
+					    .key = in->key.kind == KEY_NONE ? NULL : &in->a->key,
+					    .queues = in->opts.shards,
+					    .env = in->env};
+	struct far_err err = {.status = FAR_OK};
+	enum far_status status =
+		in->env ? ports_adopt(&config, &in->a->ports, &err) : ports_open(&config, &in->a->ports, &err);
+	if (!status) {
+		mems_init(&in->a->mems);
+		return FAR_OK;
+	}
+	if (!in->env)
+		ports_refused(in, &err);
+	if (in->err)
+		*in->err = err;
+	return status;
+}
+
+static void fini_shards(struct far_agent *a)
+{
+	while (a->shards_n) {
+		struct shard *s = a->shards[--a->shards_n];
+		a->lent = large_lent_leave(s, a->lent);
+		shard_destroy(s);
+	}
+}
+
+static uint32_t silent_ports(const struct far_agent *a)
+{
+	uint32_t silent = 0;
+	for (unsigned i = 0; i < a->ports.n; i++)
+		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->watch != NULL) << i;
+	return silent;
+}
+
+/* The group's size is known once the control core has read the environment, so it is created first and started last. */
+static enum far_status init_ctl(struct init *in)
+{
+	struct far_agent *a = in->a;
+	struct ctl_config config = {
+		.name = in->name,
+		.rank = in->rank,
+		.world = in->world,
+		.init_method = in->opts.init_method,
+		.group = in->opts.group,
+		.incarnation = a->incarnation,
+		.init_timeout_ns = in->opts.init_timeout_ns,
+		.shards = in->opts.shards,
+		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
+		.message_bytes_max = in->opts.max_message_bytes,
+		.key = in->key,
+		.group_key = &a->key,
+		.random = in->env ? in->env->random : &random_kernel,
+		.clock = a->clock,
+		.net = in->env ? in->env->net : ctl_net_os_create(),
+		.ports = a->ports.at,
+		.ports_n = a->ports.n,
+		.private_n = a->ports.n - a->ports.published,
+		.self = a->ports.self,
+		.silent = silent_ports(a),
+		.post = post,
+		.take = take,
+		.outstanding = outstanding,
+		.begun = begun,
+		.ctx = a,
+	};
+	if (!config.net)
+		return err_sys(in->err, errno, "cannot create the control core's sockets");
+	enum far_status status = ctl_create(&a->ctl, &config, in->err);
+	if (status) {
+		if (!in->env)
+			config.net->ops->destroy(config.net);
+		return status;
+	}
+	if (in->env)
+		in->env->net = NULL; /* the control core's */
+	a->members = ctl_members(a->ctl, &a->world);
+	a->rank = ctl_rank(a->ctl);
+	snprintf(a->name, sizeof a->name, "%s", in->name);
+	return FAR_OK;
+}
+
+static void fini_ctl(struct far_agent *a)
+{
+	ctl_destroy(a->ctl);
+}
+
+static enum far_status init_listed(struct init *in)
+{
+	struct far_agent *a = in->a, *other = NULL;
+	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
+	if (in->env) /* worlds of their own may have the same names, one after the other or side by side */
+		return FAR_OK;
+	pthread_mutex_lock(&agents_lock);
+	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
+		;
+	if (!other) {
+		a->next = agents;
+		agents = a;
+	}
+	pthread_mutex_unlock(&agents_lock);
+	return other ? err_set(in->err, FAR_ALREADY_INITIALIZED,
+			       "RPC is already initialized for %s in this process; shut that agent down first",
+			       a->identity)
+		     : FAR_OK;
+}
+
+static void fini_listed(struct far_agent *a)
+{
+	pthread_mutex_lock(&agents_lock);
+	for (struct far_agent **at = &agents; *at; at = &(*at)->next)
+		if (*at == a) {
+			*at = a->next;
+			break;
+		}
+	pthread_mutex_unlock(&agents_lock);
+}
+
+static enum far_status init_kinds(struct init *in)
+{
+	return agent_kinds_init(in->a, &in->opts, in->err);
+}
+
+static struct shard_port port_of_shard(struct nic_port *port, unsigned shard)
+{
+	struct nic_caps caps;
+	port->ops->caps(port, &caps);
+	return (struct shard_port){port->ops->queue(port, shard), caps.slots, caps.peers_max, caps.poll_costs};
+}
+
+static enum far_status init_shards(struct init *in)
+{
+	struct far_agent *a = in->a;
+	struct shard_config config = {
+		.agent = a,
+		.ports_n = a->ports.n,
+		.world = (uint32_t)a->world,
+		.name = a->name,
+		.clock = a->clock,
+		.registry = &a->registry,
+		.driver = in->opts.driver,
+		.idle = in->opts.idle,
+		.cpu_scarce = a->cpu_scarce,
+		.stepped = a->stepped,
+		.blocking = &a->blocking,
+		.message_bytes_max = in->opts.max_message_bytes,
+		.limits = {.submit_slots = a->limits.submit_slots,
+			   .mailbox_slots = a->limits.mailbox_slots,
+			   .calls = a->limits.calls,
+			   .deferred = a->limits.deferred,
+			   .peer_calls = a->limits.peer_calls,
+			   .peer_waiting = a->limits.peer_waiting,
+			   .retry_window = a->limits.retry_window},
+		.ctl_wake = wake_ctl,
+		.ctl_ctx = a,
+		.closing = gathers_end,
+		.place = message_place,
+		.complete = agent_complete,
+		.name_of = name_of,
+		.rank = (uint32_t)a->rank,
+		.incarnation = a->incarnation,
+		.faults = a->faults,
+		.rref_retry_ns = a->rref_retry_ns,
+	};
+	for (unsigned i = 0; i < in->opts.shards; i++) {
+		config.index = i;
+		for (unsigned p = 0; p < a->ports.n; p++)
+			config.ports[p] = port_of_shard(a->ports.at[p], i);
+		if (!(a->shards[i] = shard_create(&config))) {
+			fini_shards(a);
+			return err_set(in->err, FAR_RESOURCE, "out of memory for the tables of %u shards",
+				       in->opts.shards);
+		}
+		a->shards_n = i + 1;
+	}
+	return FAR_OK;
+}
+
+static enum far_status init_gathers(struct init *in)
+{
+	in->a->gathers = gathers_create();
+	return in->a->gathers ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+}
+
+static void fini_gathers(struct far_agent *a)
+{
+	gathers_destroy(a->gathers);
+}
+
+static enum far_status init_faults(struct init *in)
+{
+	return faults_create(in->a) ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+}
+
+static enum far_status init_names(struct init *in)
+{
+	struct far_agent *a = in->a;
+	a->names_n = 4;
+	while (a->names_n < 2 * (uint32_t)a->world)
+		a->names_n *= 2;
+	a->by_name = calloc(a->names_n, sizeof *a->by_name);
+	if (!a->by_name)
+		return err_set(in->err, FAR_RESOURCE, "out of memory");
+	return FAR_OK;
+}
+
+/* Handlers may look names up from the first session on: until this is done they go through the members. */
+void agent_names_known(struct far_agent *a)
+{
+	for (int r = 0; r < a->world; r++) {
+		const char *name = a->members[r].name;
+		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
+		while (a->by_name[i])
+			i = (i + 1) & (a->names_n - 1);
+		a->by_name[i] = (uint32_t)r + 1;
+	}
+	bool one_each = true;
+	for (int r = 0; r < a->world; r++)
+		one_each &= a->members[r].shards == 1;
+	atomic_store_explicit(&a->plain_world, one_each ? (uint32_t)a->world : 0, memory_order_relaxed);
+	atomic_store_explicit(&a->named, true, memory_order_release);
+}
+
+static enum far_status init_named(struct init *in)
+{
+	agent_names_known(in->a);
+	return FAR_OK;
+}
+
+static void fini_names(struct far_agent *a)
+{
+	free(a->by_name);
+}
+
+static const struct {
+	const char *name;
+	enum far_status (*init)(struct init *in);
+	void (*fini)(struct far_agent *a);
+} steps[] = {
+	/* clang-format off */
+	{"options", init_options, NULL},
+	{"key", init_key, fini_key},
+	{"registry", init_registry, fini_registry},
+	{"ports", init_ports, fini_ports},
+	{"ctl", init_ctl, fini_ctl},
+	{"listed", init_listed, fini_listed},
+	{"gathers", init_gathers, fini_gathers},
+	{"faults", init_faults, faults_destroy},
+	{"shards", init_shards, fini_shards},
+	{"names", init_names, fini_names},
+	{"kinds", init_kinds, agent_kinds_fini},
+	/* threads, and what only they can wait for */
+	{"keepers", agent_init_keepers, agent_fini_keepers},
+	{"join", agent_init_join, agent_fini_join},
+	{"named", init_named, NULL},
+	/* clang-format on */
+};
+#define STEPS         (sizeof steps / sizeof *steps)
+#define STEPS_STEPPED (STEPS - 3) /* without threads */
+
+static void undo(struct far_agent *a, size_t done)
+{
+	while (done)
+		if (steps[--done].fini)
+			steps[done].fini(a);
+	free(a);
+}
+
+enum far_status agent_init(struct init *in, const char *what, const struct far_opts *opts, struct far_agent **agent)
+{
+	size_t all = in->env ? STEPS_STEPPED : STEPS;
+	if (!agent || !in->name)
+		return err_set(in->err, FAR_INVALID, "%s: name and agent must not be NULL", what);
+	if (opts)
+		in->opts = *opts;
+	in->a = calloc(1, sizeof *in->a);
+	if (!in->a)
+		return err_set(in->err, FAR_RESOURCE, "out of memory");
+	in->a->stepped = in->env != NULL;
+	in->a->env_ctx = in->env ? in->env->ctx : NULL;
+	for (size_t i = 0; i < all; i++) {
+		enum far_status status = steps[i].init(in);
+		if (status) {
+			undo(in->a, i);
+			return status;
+		}
+	}
+	*agent = in->a;
+	return FAR_OK;
+}
+
+enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
+			     struct far_agent **agent, struct far_err *err)
+{
+	struct init in = {.name = name, .rank = rank, .world = world_size, .err = err};
+	enum far_status status = agent_init(&in, "far_init_rpc", opts, agent);
+	auth_erase(&in.key, sizeof in.key);
+	return status;
+}
+
+void agent_fini_stepped(struct far_agent *a)
+{
+	undo(a, STEPS_STEPPED);
+}
+
+static enum far_status check_shutdown(struct far_agent *agent, struct far_err *err)
+{
+	if (!agent)
+		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
+	if (agent->stepped)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"the agent of \"%s\" has no threads, so nothing of it can be waited for; whoever steps it "
+			"ends it",
+			agent->name);
+	enum far_status status = agent_may_wait("far_shutdown", err);
+	if (!status && shard_request())
+		status = err_set(
+			err, FAR_WOULD_DEADLOCK,
+			"far_shutdown in a handler would wait for the handler itself; tell the main thread instead");
+	for (unsigned i = 0; i < agent->shards_n && !status; i++)
+		far_shard_release_at(agent, i);
+	return status;
+}
+
+enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+{
+	enum far_status status = check_shutdown(agent, err);
+	if (status)
+		return status;
+	struct rref_leaks leaks = {.named_n = 0};
+	bool fails = agent->leaks == FAR_LEAKS_FAIL;
+	for (unsigned i = 0; i < agent->shards_n; i++)
+		atomic_store_explicit(&agent->shards[i]->rrefs->leaving, true, memory_order_release);
+	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
+	status = ctl_wait_settled(agent->ctl, err);
+	leaks.lost = status != FAR_OK;
+	for (unsigned i = 0; i < agent->shards_n && agent->leaks != FAR_LEAKS_IGNORE; i++)
+		atomic_store_explicit(&agent->shards[i]->rrefs->leaks, &leaks, memory_order_release);
+	undo(agent, STEPS);
+	unsigned n = atomic_load_explicit(&leaks.named_n, memory_order_relaxed);
+	if (status || !n || !fails)
+		return status;
+	return err_set(err, FAR_LEAKED, "%u remote references are still held: %s%s", n, leaks.first,
+		       n > 1 ? "; stderr names the others" : "");
+}
+
+enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err)
+{
+	enum far_status status = check_shutdown(agent, err);
+	if (!status)
+		undo(agent, STEPS);
+	return status;
+}

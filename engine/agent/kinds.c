@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What handlers that wait or block need: made with the first of them. */
+#include "agent/agent.h"
+
+#include "base/error.h"
+#include "core/blocking.h"
+#include "core/fiber.h"
+
+static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	kind = kind_of(kind);
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
+		status = fiber_pool_add(a->shards[i], a->limits.fibers, a->fiber_stack_bytes, err);
+	if (kind == FAR_KIND_FIBER)
+		return status;
+	if (kind != FAR_KIND_BLOCKING || atomic_load_explicit(&a->blocking, memory_order_relaxed))
+		return FAR_OK;
+	if (a->stepped)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"handlers of kind blocking need threads, and the agent of \"%s\" has none; register them "
+			"as FAR_KIND_FIBER",
+			a->name);
+	struct blocking_pool *pool;
+	status = blocking_create(&pool, a->limits.blocking_threads, a->limits.blocking_queue, err);
+	if (!status) /* pairs with the acquire in blocking_start() */
+		atomic_store_explicit(&a->blocking, pool, memory_order_release);
+	return status;
+}
+
+/* Its counts without its arrays are an error when it is registered. */
+static enum far_status prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	for (size_t i = 0; cls->constructors && i < cls->constructors_n && !status; i++)
+		status = prepare_kind(a, cls->constructors[i].kind, err);
+	for (size_t i = 0; cls->methods && i < cls->methods_n && !status; i++)
+		status = prepare_kind(a, cls->methods[i].kind, err);
+	return status;
+}
+
+enum far_status agent_prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
+{
+	pthread_mutex_lock(&a->kinds_lock);
+	enum far_status status = prepare_class(a, cls, err);
+	pthread_mutex_unlock(&a->kinds_lock);
+	return status;
+}
+
+enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
+{
+	pthread_mutex_lock(&a->kinds_lock);
+	enum far_status status = prepare_kind(a, kind, err);
+	pthread_mutex_unlock(&a->kinds_lock);
+	return status;
+}
+
+static void drive_all(void *ctx)
+{
+	struct far_agent *a = ctx;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		if (shard_enter(a->shards[i]))
+			shard_leave(a->shards[i]);
+}
+
+/* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
+void agent_kinds_fini(struct far_agent *a)
+{
+	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
+	if (pool) {
+		blocking_stop(pool, drive_all, a);
+		blocking_destroy(pool);
+	}
+	pthread_mutex_destroy(&a->kinds_lock);
+}
+
+enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opts, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	pthread_mutex_init(&a->kinds_lock, NULL);
+	if (a->stepped) /* whoever waits does so on a fiber */
+		status = prepare_kind(a, FAR_KIND_FIBER, err);
+	for (size_t i = 0; i < opts->classes_n && !status; i++)
+		status = prepare_class(a, &opts->classes[i], err);
+	for (size_t i = 0; i < opts->functions_n && !status; i++)
+		status = prepare_kind(a, opts->functions[i].kind, err);
+	for (size_t i = 0; i < opts->messages_n && !status; i++)
+		status = prepare_kind(a, opts->messages[i].kind, err);
+	if (status)
+		agent_kinds_fini(a);
+	return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The bounds that a worker may choose: defaults, ranges, and what they came to. */
+#include "agent/limits.h"
+
+#include "agent/agent.h"
+#include "base/error.h"
+#include "base/limits.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+static const struct bound {
+	const char *name;
+	size_t opt, out;          /* offsets of an unsigned in far_opts and far_limits */
+	unsigned by_default, max; /* from 1 */
+	unsigned least;           /* not 0: rounded up to a power of two, this one at least */
+} bounds[] = {
+#define BOUND(name, ...)                                                                                               \
+	{                                                                                                              \
+#name, offsetof(struct far_opts, name), offsetof(struct far_limits, name), __VA_ARGS__                 \
+	}
+	BOUND(submit_slots, FAR_SUBMIT_SLOTS, FAR_SUBMIT_SLOTS_MAX, FAR_SUBMIT_SLOTS_MIN),
+	BOUND(mailbox_slots, FAR_MAILBOX_SLOTS, FAR_MAILBOX_SLOTS_MAX, 1),
+	BOUND(calls, FAR_CALLS, FAR_CALLS_MAX, 0),
+	BOUND(deferred, FAR_DEFERRED, FAR_DEFERRED_MAX, 0),
+	BOUND(peer_calls, FAR_SESSION_CALLS_MAX, FAR_SESSION_CALLS_MAX, 0),
+	BOUND(peer_waiting, FAR_SESSION_WAITING, FAR_SESSION_WAITING_MAX, 0),
+	BOUND(retry_window, FAR_RETRY_WINDOW, FAR_RETRY_WINDOW, 0),
+	BOUND(fibers, FAR_FIBERS, FAR_FIBERS_MAX, 0),
+	BOUND(blocking_threads, FAR_BLOCKING, FAR_BLOCKING_MAX, 0),
+	BOUND(blocking_queue, FAR_BLOCKING_QUEUE, FAR_BLOCKING_QUEUE_MAX, 2),
+#undef BOUND
+};
+
+static unsigned to_power(unsigned n, unsigned least)
+{
+	n = n < least ? least : n;
+	while (n & (n - 1))
+		n += n & -n;
+	return n;
+}
+
+static enum far_status peer_limit_check(const struct far_opts *opts, struct far_err *err)
+{
+	uint64_t ns = opts ? opts->peer_limit_ns : 0;
+	if (ns == 0 || (ns >= FAR_PEER_LIMIT_NS_MIN && ns <= FAR_PEER_LIMIT_NS_MAX))
+		return FAR_OK;
+	return err_set(err, FAR_INVALID,
+		       "options: peer_limit_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
+		       "] (10 ms to 1 h), "
+		       "or 0 for 1 s",
+		       ns, FAR_PEER_LIMIT_NS_MIN, FAR_PEER_LIMIT_NS_MAX);
+}
+
+static enum far_status rref_retry_check(const struct far_opts *opts, struct far_err *err)
+{
+	uint64_t ns = opts ? opts->rref_retry_ns : 0;
+	if (ns == 0 || (ns >= FAR_RREF_RETRY_NS_MIN && ns <= FAR_RREF_RETRY_NS_MAX))
+		return FAR_OK;
+	return err_set(err, FAR_INVALID,
+		       "options: rref_retry_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
+		       "] (1 us to 1 h), or 0 for 1 ms",
+		       ns, FAR_RREF_RETRY_NS_MIN, FAR_RREF_RETRY_NS_MAX);
+}
+
+enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *out, struct far_err *err)
+{
+	for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+		const struct bound *b = &bounds[i];
+		unsigned v = opts ? *(const unsigned *)(const void *)((const char *)opts + b->opt) : 0;
+		v = v ? v : b->by_default;
+		if (v > b->max)
+			return err_set(err, FAR_INVALID, "options: %s is %u; it must be in [1, %u], or 0 for %u",
+				       b->name, v, b->max, b->by_default);
+		*(unsigned *)(void *)((char *)out + b->out) = b->least ? to_power(v, b->least) : v;
+	}
+	enum far_status status = peer_limit_check(opts, err);
+	return status ? status : rref_retry_check(opts, err);
+}
+
+void far_limits_read(struct far_agent *agent, struct far_limits *out)
+{
+	if (agent)
+		*out = agent->limits;
+	else
+		limits_resolve(NULL, out, NULL);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The threads of an agent: they are started, waited for while the group comes together, and ended. */
+#include "agent/init.h"
+#include "agent/pin.h"
+#include "base/error.h"
+#include "base/signals.h"
+#include "core/fiber.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+/* How long a shutdown waits for threads that are, by contract, no longer there. */
+#define LAST_VISITS_NS FAR_SEC
+
+static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
+{
+	pthread_attr_t attr;
+	sigset_t masked, before;
+	char name[16];
+	pthread_attr_init(&attr);
+	int error = pin_attr(&attr, opts, i);
+	signals_of_others(&masked);
+	pthread_sigmask(SIG_SETMASK, &masked, &before);
+	if (!error)
+		error = pthread_create(&a->keepers[i], &attr, keeper_main, a->shards[i]);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (error)
+		return error;
+	snprintf(name, sizeof name, "far-shard%u", i);
+	pthread_setname_np(a->keepers[i], name);
+	a->keepers_n = i + 1;
+	return 0;
+}
+
+/* Ends a keeper. Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may
+ * be about to park (tests/models/stop.pml). */
+static void keeper_stop(struct shard *s, pthread_t keeper)
+{
+	struct timespec until;
+	atomic_store_explicit(&s->stop, true, memory_order_release);
+	do {
+		shard_wake(s);
+		driver_unpark(&s->driver);
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += 2000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_clockjoin_np(keeper, NULL, CLOCK_MONOTONIC, &until) == ETIMEDOUT);
+}
+
+/* Ends everything that is pending, by this thread, which is the shard's last driver. */
+uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
+{
+	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
+	bool entered;
+	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
+		sched_yield();
+	if (!entered) {
+		fprintf(stderr,
+			"farcall: shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
+			"far_shard_release, or a call in progress); going on without it\n",
+			a->name, s->config.index);
+		atomic_store(&s->driver.token, 0);
+		entered = shard_enter(s);
+	}
+	if (!crash)
+		shard_pass(s);
+	session_close_all(s);
+	if (crash) /* what was handed over ends, and nothing that arrived is heard of */
+		shard_pass(s);
+	uint32_t left = fiber_end_all(s, give_up);
+	if (left && !a->stepped)
+		fprintf(stderr,
+			"farcall: shutdown of \"%s\": %u handlers did not end though their waits were cancelled\n",
+			a->name, left);
+	shard_flush(s);
+	shard_leave(s);
+	/* Threads that have just handed in a deferred answer are about to leave. */
+	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
+		sched_yield();
+	if (shard_enter(s)) /* what they handed in and did not run themselves */
+		shard_leave(s);
+	return left;
+}
+
+void agent_fini_keepers(struct far_agent *a)
+{
+	for (unsigned i = 0; i < a->keepers_n; i++)
+		keeper_stop(a->shards[i], a->keepers[i]);
+	a->keepers_n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		agent_shard_end(a, a->shards[i], false);
+}
+
+enum far_status agent_init_keepers(struct init *in)
+{
+	struct far_agent *a = in->a;
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		int error = keeper_start(a, i, &in->opts);
+		if (error) {
+			agent_fini_keepers(a);
+			return err_sys(in->err, error, "cannot start the thread of shard %u", i);
+		}
+	}
+	return FAR_OK;
+}
+
+/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a pass.
+ */
+static bool await_sessions(struct far_agent *a, struct shard *s, uint64_t until)
+{
+	uint32_t sessions = ctl_sessions(a->ctl);
+	while (atomic_load_explicit(&s->sessions_opened, memory_order_acquire) < sessions) {
+		if (clock_now(a->clock) > until)
+			return false;
+		if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+			shard_take_mail(s);
+			shard_leave(s);
+		} else {
+			sched_yield();
+		}
+	}
+	return true;
+}
+
+enum far_status agent_init_join(struct init *in)
+{
+	struct far_agent *a = in->a;
+	uint64_t until = time_after(clock_now(a->clock), in->opts.init_timeout_ns);
+	enum far_status status = ctl_start(a->ctl, in->err);
+	if (status)
+		return status;
+	status = ctl_wait_settled(a->ctl, in->err);
+	for (unsigned i = 0; i < a->shards_n && !status; i++)
+		if (!await_sessions(a, a->shards[i], until))
+			status = err_set(in->err, FAR_TIMEOUT,
+					 "the sessions are up, but the driver of shard %u did not take them in", i);
+	if (status)
+		ctl_stop(a->ctl);
+	return status;
+}
+
+void agent_fini_join(struct far_agent *a)
+{
+	ctl_stop(a->ctl);
+}

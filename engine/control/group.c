@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/group.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PASSES_MAX 64                  /* of one step; then the thread comes back at once, after looking at stop */
+#define GRACE_NS   UINT64_C(500000000) /* for telling the others why a join failed */
+
+int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd)
+{
+	size_t world = (size_t)url->world;
+	memset(g, 0, sizeof *g);
+	g->config = *config;
+	g->url = *url;
+	g->store_fd = store_fd;
+	snprintf(g->name, sizeof g->name, "%s", config->name);
+	snprintf(g->group, sizeof g->group, "%s", config->group ? config->group : "default");
+	snprintf(g->store, sizeof g->store, strchr(url->host, ':') ? "[%s]:%u" : "%s:%u", url->host,
+		 (unsigned)url->port);
+	g->config.name = g->name;
+	g->config.group = g->group;
+	g->config.init_method = NULL;
+	g->is_refused = config->refused != NULL;
+	if (g->is_refused)
+		g->refused = *config->refused;
+	g->config.refused = NULL;
+	g->hash = hash64(g->group, strlen(g->group));
+	g->key_auto = KEY_AUTO_NONE;
+	g->store_next = TIME_NEVER;
+	g->unanswered_at = TIME_NEVER;
+	g->leave_deadline = TIME_NEVER;
+	g->members = calloc(world, sizeof *g->members);
+	g->peers = calloc(world, sizeof *g->peers);
+	if (!g->members || !g->peers) {
+		group_destroy(g);
+		return -ENOMEM;
+	}
+	for (int r = 0; r < url->world; r++) {
+		g->members[r] = (struct ctl_member){.name = "", .rank = r};
+		g->peers[r] = (struct peer){.group = g, .rank = r};
+	}
+	g->members[url->rank].name = g->name;
+	g->members[url->rank].shards = config->shards;
+	g->members[url->rank].incarnation = config->incarnation;
+	g->members[url->rank].message_bytes_max = config->message_bytes_max;
+	for (unsigned i = 0; i < config->ports_n; i++)
+		g->ports[i] = (struct group_port){.group = g, .index = i, .next = TIME_NEVER};
+	return 0;
+}
+
+void group_close(struct group *g)
+{
+	store_client_destroy(g->client);
+	g->client = NULL;
+	store_server_destroy(g->server);
+	g->server = NULL;
+	key_auto_end(&g->key_auto);
+	g->store_next = TIME_NEVER;
+}
+
+void group_destroy(struct group *g)
+{
+	group_close(g);
+	session_free(g);
+	for (int r = 0; g->peers && g->members && r < g->url.world; r++) {
+		route_free(&g->peers[r]);
+		free(g->peers[r].info);
+		free(g->peers[r].name);
+	}
+	auth_erase(&g->key, sizeof g->key);
+	auth_erase(&g->config.key, sizeof g->config.key);
+	free(g->members);
+	free(g->peers);
+	g->members = NULL;
+	g->peers = NULL;
+}
+
+enum ctl_state group_state(const struct group *g)
+{
+	switch (g->phase) {
+	case PHASE_READY:
+		return CTL_READY;
+	case PHASE_DRAIN:
+	case PHASE_BYE:
+	case PHASE_LATE:
+	case PHASE_CLOSE:
+		return CTL_LEAVING;
+	case PHASE_LEFT:
+		return CTL_LEFT;
+	case PHASE_FAILED:
+		return CTL_FAILED;
+	default:
+		return CTL_JOINING;
+	}
+}
+
+/*
+ * Another member was first. A lost connection is then most likely what its failure did to us: its reason is told
+ * instead of ours.
+ */
+static void told(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->telling = false;
+	g->busy = true;
+	if (result || reply->status != STORE_DIFFERS || g->phase != PHASE_FAILING)
+		return;
+	if (g->err.status == FAR_UNREACHABLE || g->err.status == FAR_PEER_LOST)
+		group_abort_read(g, reply);
+}
+
+void group_abort_read(struct group *g, const struct store_msg *reply)
+{
+	if (reply->value_len < 2 || reply->value[0] == FAR_OK || reply->value[0] >= FAR_STATUS_COUNT)
+		err_set(&g->err, FAR_PROTOCOL, "the store at %s holds a malformed \"abort\"", g->store);
+	else
+		err_set(&g->err, (enum far_status)reply->value[0], "%.*s (told by another member)",
+			(int)reply->value_len - 1, (const char *)reply->value + 1);
+}
+
+/* First failure wins: compare-and-set against nothing. */
+static void abort_publish(struct group *g)
+{
+	uint8_t value[1 + FAR_ERR_TEXT_MAX];
+	size_t len = strlen(g->err.text);
+	value[0] = (uint8_t)g->err.status;
+	memcpy(value + 1, g->err.text, len);
+	g->telling = true;
+	group_ask(g, STORE_CAS, "abort", -1, value, 1 + len, g->grace, told, g);
+}
+
+void group_fail(struct group *g, bool tell, enum far_status status, const char *format, ...)
+{
+	va_list args;
+	if (!group_joining(g))
+		return;
+	va_start(args, format);
+	err_setv(&g->err, status, format, args);
+	va_end(args);
+	snprintf(g->err.origin, sizeof g->err.origin, "%s", g->name);
+	g->phase = PHASE_FAILING;
+	g->busy = true;
+	g->grace = time_after(g->now, GRACE_NS);
+	/* A group that runs does not end because somebody could not come back to it. */
+	tell &= !g->rejoining;
+	if (tell && g->client && store_client_link(g->client) == STORE_CONNECTED)
+		abort_publish(g);
+}
+
+void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
+		  store_done_fn *done, void *user)
+{
+	char key[FAR_STORE_KEY_MAX + 1];
+	int len = rank < 0 ? snprintf(key, sizeof key, "%s/%s", g->group, what)
+			   : snprintf(key, sizeof key, "%s/%s/%d", g->group, what, rank);
+	struct store_msg m = *request;
+	m.key = (const uint8_t *)key;
+	m.key_len = (size_t)len;
+	int rc = g->client ? store_client_submit(g->client, &m, g->now, deadline, done, user) : -ENOTCONN;
+	g->busy = true;
+	if (rc == 0)
+		return;
+	g->telling = false;
+	if (rc == -ENOTCONN)
+		g->store_lost = true;
+	else
+		group_fail(g, false, FAR_RESOURCE, "a request to the store at %s failed: %s", g->store, strerror(-rc));
+}
+
+void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
+	       uint64_t deadline, store_done_fn *done, void *user)
+{
+	struct store_msg m = {.op = op, .value = value, .value_len = value_len};
+	group_submit(g, &m, what, rank, deadline, done, user);
+}
+
+void group_ignore(void *user, int result, const struct store_msg *reply)
+{
+	(void)result;
+	(void)reply;
+	((struct group *)user)->busy = true;
+}
+
+static void failing_step(struct group *g)
+{
+	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;
+	bool waits = (g->telling && !lost) || (g->server && store_server_clients(g->server));
+	/* Who comes to this store finds out, as long as it is there. */
+	if (g->is_refused && g->server)
+		waits |= store_server_gone(g->server) + 1 < (uint64_t)g->url.world;
+	if (waits && g->now < g->grace)
+		return;
+	group_close(g);
+	g->phase = PHASE_FAILED;
+}
+
+/* A join fails by it (join.c). Later only who comes back is kept out. */
+static void remark_accepting(struct group *g)
+{
+	int error = store_server_accept_error(g->server);
+	if (error && !g->accept_remarked && g->phase >= PHASE_READY)
+		fprintf(stderr,
+			"farcall: worker \"%s\" (rank 0): the store at %s cannot accept connections: %s; a member that "
+			"is started again cannot come back meanwhile (`ulimit -n`, LimitNOFILE=)\n",
+			g->name, g->store, strerror(-error));
+	g->accept_remarked = error != 0;
+}
+
+static uint64_t store_step(struct group *g)
+{
+	uint64_t next = TIME_NEVER, at;
+	if (g->server) {
+		next = store_server_step(g->server, g->now, &g->busy);
+		remark_accepting(g);
+	}
+	if (g->client) {
+		at = store_client_step(g->client, g->now, &g->busy);
+		next = at < next ? at : next;
+		if (store_client_link(g->client) == STORE_LOST && !g->store_lost) {
+			g->store_lost = true;
+			g->busy = true;
+		}
+	}
+	return next;
+}
+
+static uint64_t pass(struct group *g)
+{
+	uint64_t next = store_step(g), at = session_step(g);
+	next = at < next ? at : next;
+	if (group_joining(g)) {
+		join_step(g);
+		at = g->phase == PHASE_CONNECT && g->remark_at < g->init_deadline ? g->remark_at : g->init_deadline;
+	} else if (g->phase == PHASE_FAILING) {
+		failing_step(g);
+		at = g->phase == PHASE_FAILING ? g->grace : TIME_NEVER;
+	} else {
+		if (g->phase == PHASE_READY && g->leave_asked)
+			leave_begin(g);
+		at = leave_step(g);
+	}
+	return at < next ? at : next;
+}
+
+uint64_t group_step(struct group *g, uint64_t now)
+{
+	g->now = now;
+	if (g->phase == PHASE_START)
+		join_start(g);
+	if (g->key_auto.fd >= 0)
+		key_auto_keep(&g->key_auto, &g->config.key.key);
+	for (int i = 0; i < PASSES_MAX; i++) {
+		enum group_phase before = g->phase;
+		g->busy = false;
+		uint64_t next = pass(g);
+		if (!g->busy && g->phase == before)
+			return next;
+	}
+	return now;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lives of members. A worker that is started again has the same rank, name and shards, and another incarnation. The
+ * others learn of it by their watches of the store, or when a set-up tells that an incarnation is not the present one,
+ * whichever comes first: then they ask. What there was with the life before ends; what is asked for afterwards is a
+ * session with the new one.
+ *
+ *   rank/<r> is gone     its process is, or its way to the store. A session that would notice decides; one that would
+ *                        not is asked; without any the member counts as lost
+ *   info/<r> is another  its next life
+ */
+#include "base/hash.h"
+#include "control/group.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool lives_matter(const struct group *g)
+{
+	return g->phase >= PHASE_CONNECT && g->phase <= PHASE_BYE;
+}
+
+static void hung_up(struct peer *p)
+{
+	struct group *g = p->group;
+	/* While joining the sessions tell, or fail to come up: the reason that is told is theirs. */
+	if (p->dead || group_joining(g))
+		return;
+	if (p->up_n)
+		session_probe_silent(p);
+	else
+		peer_die(p, "its process is gone, or its connection to the store");
+}
+
+/* ---- the next life ---- */
+
+/* Which of its fields others count on. */
+static bool is_same_member(const struct ctl_member *m, const struct info *info)
+{
+	return strcmp(m->name, info->name) == 0 && m->shards == info->shards;
+}
+
+static void life_begin(struct peer *p, const struct info *info, const uint8_t *value, size_t value_len)
+{
+	struct group *g = p->group;
+	struct ctl_member *m = &g->members[p->rank];
+	uint8_t *copy = malloc(value_len);
+	if (!copy)
+		return; /* it stays as it is, and is asked for again when somebody wants a session */
+	memcpy(copy, value, value_len);
+	peer_die(p, "peer restarted");
+	if (group_joining(g) && !g->lazy) {
+		free(copy); /* the join has failed with it */
+		return;
+	}
+	free(p->info);
+	p->info = copy;
+	p->bytes = (uint16_t)value_len;
+	p->former = m->incarnation;
+	p->dead = p->probed = false;
+	atomic_store_explicit(&m->incarnation, info->incarnation, memory_order_relaxed);
+	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
+	session_expect(p, info);
+	peer_renew(p);
+	/* Last: who sees it sees the incarnation. Pairs with describe() in api/workers.c. */
+	atomic_store_explicit(&m->alive, 1, memory_order_release);
+	leave_renew(p);
+	g->busy = true;
+}
+
+static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
+{
+	struct group *g = p->group;
+	const struct ctl_member *m = &g->members[p->rank];
+	struct info info;
+	if (!lives_matter(g) || !p->known || peer_is_self(p) || join_info_decode(g, p->rank, value, value_len, &info))
+		return;
+	if (info.incarnation == m->incarnation || info.incarnation == p->former || !is_same_member(m, &info))
+		return;
+	life_begin(p, &info, value, value_len);
+}
+
+/* ---- what the store tells ---- */
+
+/* The member that a watched key is about; NULL: none. */
+static struct peer *peer_of_key(struct group *g, const struct store_msg *reply, const char *what)
+{
+	size_t group = strlen(g->group), word = strlen(what), at = group + word + 2;
+	int rank = 0;
+	if (reply->key_len <= at || reply->key_len > at + 4 || memcmp(reply->key + group + 1, what, word))
+		return NULL;
+	for (; at < reply->key_len; at++) {
+		if (reply->key[at] < '0' || reply->key[at] > '9')
+			return NULL;
+		rank = 10 * rank + reply->key[at] - '0';
+	}
+	return rank < g->url.world ? &g->peers[rank] : NULL;
+}
+
+static void info_news(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	struct peer *p = result || reply->status != STORE_OK ? NULL : peer_of_key(g, reply, "info");
+	g->busy = true;
+	if (p)
+		info_seen(p, reply->value, reply->value_len);
+}
+
+static void rank_news(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	struct peer *p = result ? NULL : peer_of_key(g, reply, "rank");
+	g->busy = true;
+	if (!p || peer_is_self(p))
+		return;
+	p->unheld = reply->status == STORE_MISSING;
+	if (p->unheld && lives_matter(g))
+		hung_up(p);
+}
+
+static void watch(struct group *g, const char *what, bool from_now, store_done_fn *news)
+{
+	struct store_msg m = {.op = STORE_WATCH, .number = from_now ? STORE_WATCH_FROM_NOW : 0};
+	group_submit(g, &m, what, -1, TIME_NEVER, news, g);
+}
+
+/* In a large group each would be told of each that comes, and of all that they publish: there, what happens until the
+ * table is complete is left to set-ups that fail. */
+void life_watch_holders(struct group *g, bool complete)
+{
+	if (complete == list_used(g))
+		watch(g, "rank/", true, rank_news);
+}
+
+void life_watch_infos(struct group *g)
+{
+	watch(g, "info/", list_used(g), info_news);
+}
+
+void life_ready(struct group *g)
+{
+	for (int r = 0; r < g->url.world; r++)
+		if (g->peers[r].unheld)
+			hung_up(&g->peers[r]);
+}
+
+static void life_answered(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	p->asking = false;
+	p->group->busy = true;
+	if (result == 0 && reply->status == STORE_OK)
+		info_seen(p, reply->value, reply->value_len);
+}
+
+/* ---- is it still a member ---- */
+
+static void doubt_answered(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	char incarnation[17] = "";
+	p->doubted = false;
+	p->group->busy = true;
+	if (result || !lives_matter(p->group) || group_joining(p->group))
+		return;
+	if (reply->status == STORE_MISSING) {
+		p->unheld = true;
+		peer_die(p, "its process is gone");
+		life_ask(p);
+	} else if (reply->status == STORE_OK && reply->value_len >= sizeof incarnation - 1) {
+		memcpy(incarnation, reply->value, sizeof incarnation - 1);
+		if (strtoull(incarnation, NULL, 16) != p->group->members[p->rank].incarnation)
+			life_ask(p);
+	}
+}
+
+void life_doubt(struct peer *p, const char *why)
+{
+	struct group *g = p->group;
+	if (p->dead || p->doubted || !lives_matter(g) || group_joining(g))
+		return;
+	if (p->unheld || g->store_lost) {
+		peer_die(p, why);
+		life_ask(p);
+		return;
+	}
+	p->doubted = true;
+	group_ask(g, STORE_GET, "rank", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), doubt_answered,
+		  p);
+}
+
+void life_ask(struct peer *p)
+{
+	struct group *g = p->group;
+	if (p->asking || g->store_lost || !lives_matter(g) || group_joining(g))
+		return;
+	p->asking = true;
+	group_ask(g, STORE_GET, "info", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), life_answered, p);
+}
+
+int life_unknown(struct peer *p, uint64_t incarnation)
+{
+	struct group *g = p->group;
+	if (incarnation == p->former || g->store_lost || (group_joining(g) && !g->rejoining))
+		return -ESTALE;
+	if (group_joining(g))
+		return -EINPROGRESS; /* what our table has may be older than it is */
+	/* The store was asked for its sake, and knows another. */
+	if (incarnation == p->claimed && !p->asking)
+		return -ESTALE;
+	if (!p->asking)
+		p->claimed = incarnation;
+	life_ask(p);
+	return -EINPROGRESS;
+}

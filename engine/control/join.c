@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way in: store, world size, rank, infos. */
+#include "base/error.h"
+#include "base/hash.h"
+#include "control/group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define SWEEP_NS UINT64_C(250000000) /* for a last look at who has come */
+
+/* An inherited listener serves one group of the process: a second init listens for itself. Relaxed: a flag alone. */
+static _Atomic bool store_fd_used;
+
+static int store_listen(struct group *g)
+{
+	struct ctl_net *net = g->config.net;
+	if (g->store_fd >= 0 && !atomic_exchange_explicit(&store_fd_used, true, memory_order_relaxed)) {
+		int rc = net->ops->listen(net, g->url.host, g->url.port, g->store_fd);
+		if (rc != -EADDRNOTAVAIL) {
+			if (rc < 0)
+				group_fail(g, false, FAR_INVALID,
+					   "FAR_STORE_FD is %d, which is no listening socket (%s); unset it, or start "
+					   "the workers with `farcall run`",
+					   g->store_fd, strerror(-rc));
+			return rc;
+		}
+		/* It listens on another port than the one asked for: it was meant for another group. */
+		atomic_store_explicit(&store_fd_used, false, memory_order_relaxed);
+	}
+	int rc = net->ops->listen(net, g->url.host, g->url.port, -1);
+	if (rc >= 0)
+		return rc;
+	group_fail(g, false, FAR_SYSTEM, "the store cannot listen on %s: %s%s", g->store,
+		   rc == -ENXIO ? "the host name does not resolve" : strerror(-rc),
+		   rc == -EADDRINUSE ? "; choose another port (MASTER_PORT), or stop the process that listens there"
+				     : "; give the host and a free port of this machine (MASTER_ADDR, MASTER_PORT)");
+	g->err.code = -rc;
+	return rc;
+}
+
+/* A key that the group makes for itself reaches one user of one host: nobody else could join. */
+static bool store_permitted(struct group *g)
+{
+	struct ctl_net *net = g->config.net;
+	if (g->config.key.kind != KEY_AUTO)
+		return true;
+	int rc = net->ops->loopback(net, g->url.host, -1);
+	if (rc > 0 && g->store_fd >= 0 && g->url.rank == 0 &&
+	    !atomic_load_explicit(&store_fd_used, memory_order_relaxed))
+		rc = net->ops->loopback(net, g->url.host, g->store_fd) != 0;
+	if (rc > 0)
+		return true;
+	if (rc == 0)
+		group_fail(
+			g, false, FAR_DENIED,
+			"%s is not a loopback address: without a group key the store listens on loopback only, unless "
+			"security=none is said; make a key with `farcall key FILE` and give every member a copy "
+			"(FAR_KEY_FILE)",
+			g->store);
+	else
+		group_fail(g, false, FAR_UNREACHABLE, "the store's host \"%.200s\" does not resolve: %s", g->url.host,
+			   rc == -ENXIO ? "no such name; correct MASTER_ADDR or init_method" : strerror(-rc));
+	return false;
+}
+
+/* ---- the key ---- */
+
+/* Of the store's client: the key as it is now. */
+static int key_give(void *ctx, struct auth_key *out)
+{
+	struct group *g = ctx;
+	enum far_status status = FAR_OK;
+	if (g->config.key.kind == KEY_AUTO && g->url.rank != 0)
+		status = key_auto_find(&g->key_place, &g->config.key.key, &g->key_err);
+	*out = g->config.key.key;
+	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
+}
+
+static const struct random_source *random_of(const struct group *g)
+{
+	return g->config.random ? g->config.random : &random_kernel;
+}
+
+/* Rank 0, which listens: the key is there before anybody is answered. */
+static bool key_begin(struct group *g)
+{
+	enum far_status status = FAR_OK;
+	if (g->config.key.kind == KEY_AUTO) {
+		g->key_auto.at = g->key_place;
+		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
+		/* Without it the file is made again at the control core's next step. */
+		if (g->key_auto.watch >= 0)
+			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
+	}
+	if (status)
+		group_fail(g, false, status, "%s", g->key_err.text);
+	else if (g->config.key.kind != KEY_NONE)
+		store_server_guard(g->server, &g->config.key.key, random_of(g));
+	return !status;
+}
+
+static void client_login(struct group *g)
+{
+	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
+				    .random = random_of(g),
+				    .key = g->config.key.kind == KEY_NONE ? NULL : key_give,
+				    .ctx = g,
+				    .patient = g->config.key.kind == KEY_AUTO};
+	memcpy(login.who.group, g->group, sizeof login.who.group);
+	memcpy(login.who.name, g->name, sizeof login.who.name);
+	store_client_login(g->client, &login);
+}
+
+/* The store has proven it. */
+static void key_known(struct group *g)
+{
+	struct group_key *shared = g->config.group_key;
+	auth_derive(&g->key, &g->config.key.key, "group", g->group);
+	if (shared && g->config.key.kind == KEY_AUTO && !group_key_get(shared))
+		group_key_set(shared, &g->config.key.key, g->group);
+}
+
+void join_start(struct group *g)
+{
+	g->phase = PHASE_STORE;
+	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
+	g->remark_at = g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
+	if (!store_permitted(g))
+		return;
+	if (g->config.key.kind == KEY_AUTO)
+		key_place(&g->key_place, g->url.host, g->url.port);
+	if (g->url.rank == 0) {
+		int listener = store_listen(g);
+		if (listener < 0)
+			return;
+		g->server = store_server_create(g->config.net, listener);
+		if (!g->server)
+			g->config.net->ops->close(g->config.net, listener);
+		else if (!key_begin(g))
+			return;
+	}
+	if (g->server)
+		store_server_reserve(g->server, g->group, g->url.world);
+	if (g->url.rank != 0 || g->server)
+		g->client = store_client_create(g->config.net, g->url.host, g->url.port, g->server);
+	if (g->client)
+		client_login(g);
+	else
+		group_fail(g, false, FAR_RESOURCE, "no memory for the store");
+}
+
+/* ---- replies ---- */
+
+bool join_reply_counts(struct group *g, int result, const struct store_msg *reply)
+{
+	g->busy = true;
+	if (!group_joining(g) || result)
+		return false;
+	if (reply->status == STORE_FULL || reply->status == STORE_BAD) {
+		group_fail(g, true, FAR_RESOURCE, "the store at %s is full", g->store);
+		return false;
+	}
+	if (reply->status == STORE_DENIED) {
+		group_fail(g, true, FAR_DENIED,
+			   "the store at %s refuses worker \"%s\", rank %d, a record that belongs to another member",
+			   g->store, g->name, g->url.rank);
+		return false;
+	}
+	return reply->status != STORE_TIMEOUT;
+}
+
+/* Has its member all the sessions that the join wants with it. */
+static bool met(const struct group *g, int r)
+{
+	return g->peers[r].up_n >= g->config.shards * g->members[r].shards;
+}
+
+/* What speaks against a session with those who are late, as far as it is seen from here: "" or "BEFORE...". */
+static void add_remarks(const struct group *g, const char *before, char *out, size_t cap)
+{
+	struct info info;
+	char text[192] = "";
+	out[0] = 0;
+	for (int r = 0; r < g->url.world && !text[0]; r++)
+		if (!met(g, r) && r != g->url.rank && !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
+			route_remarks(g, &info, text, sizeof text);
+	if (text[0])
+		snprintf(out, cap, "%s%s", before, text);
+}
+
+static void aborted(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	char remarks[224] = "", told[FAR_ERR_TEXT_MAX];
+	if (!join_reply_counts(g, result, reply) || g->rejoining)
+		return;
+	/* Who gave up first need not be the one that sees why. */
+	if (g->phase == PHASE_CONNECT)
+		add_remarks(g, "; seen from here: ", remarks, sizeof remarks);
+	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
+	group_abort_read(g, reply);
+	if ((g->err.status == FAR_TIMEOUT || g->err.status == FAR_UNREACHABLE) && remarks[0]) {
+		snprintf(told, sizeof told, "%s", g->err.text);
+		err_set(&g->err, g->err.status, "%s%s", told, remarks);
+	}
+}
+
+/* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
+static bool names_unique(struct group *g)
+{
+	uint32_t places = 4;
+	while (places < 2 * (uint32_t)g->url.world)
+		places *= 2;
+	uint16_t *by_name = calloc(places, sizeof *by_name); /* rank + 1 */
+	int a = 0, b = 0;
+	for (; by_name && b < g->url.world; b++) {
+		uint32_t i = (uint32_t)hash64(g->members[b].name, strlen(g->members[b].name)) & (places - 1);
+		for (; (a = by_name[i]); i = (i + 1) & (places - 1))
+			if (strcmp(g->members[a - 1].name, g->members[b].name) == 0)
+				break;
+		if (a)
+			break;
+		by_name[i] = (uint16_t)(b + 1);
+	}
+	if (!by_name)
+		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
+	else if (b < g->url.world)
+		group_fail(g, true, FAR_NOT_UNIQUE, "RPC worker name \"%s\" is not unique: ranks %d and %d share it",
+			   g->members[b].name, a - 1, b);
+	free(by_name);
+	return group_joining(g);
+}
+
+static void gathered(struct group *g)
+{
+	if (!names_unique(g))
+		return;
+	/* From the same facts, so that all members come to the same end. */
+	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
+		g->lazy = true;
+	/* The others do not wait for us, nor we for them. */
+	g->eager_rejoin = g->rejoining && !g->lazy;
+	g->lazy |= g->rejoining;
+	g->phase = PHASE_CONNECT;
+	life_watch_holders(g, true);
+	life_watch_infos(g);
+	session_begin(g);
+}
+
+int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out)
+{
+	if (g->config.key.kind != KEY_NONE && !info_is_sealed(value, value_len, &g->key, rank))
+		return -EKEYREJECTED;
+	return info_decode(value, value_len, out);
+}
+
+void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
+{
+	struct group *g = p->group;
+	struct ctl_member *m = &g->members[p->rank];
+	struct info info;
+	int rc = join_info_decode(g, p->rank, value, value_len, &info);
+	if (rc == -EKEYREJECTED) {
+		group_fail(g, true, FAR_DENIED,
+			   "what rank %d published does not prove the group's key: the record in the store at %s was "
+			   "changed by somebody else, or that member runs another version",
+			   p->rank, g->store);
+		return;
+	}
+	if (rc || ctl_check_name(info.name, NULL) != FAR_OK) {
+		group_fail(g, true, FAR_PROTOCOL,
+			   "what rank %d published is malformed; do all members run one version?", p->rank);
+		return;
+	}
+	if (p->rank == g->url.rank && info.incarnation != g->config.incarnation) {
+		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
+		return;
+	}
+	p->info = malloc(value_len);
+	p->name = strdup(info.name);
+	if (!p->info || !p->name) {
+		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
+		return;
+	}
+	memcpy(p->info, value, value_len);
+	p->bytes = (uint16_t)value_len;
+	m->name = p->name;
+	m->shards = info.shards;
+	m->incarnation = info.incarnation;
+	m->message_bytes_max = info.message_bytes_max;
+	p->known = true;
+	session_expect(p, &info);
+	g->lazy |= info.lazy;
+	g->shards_all += info.shards;
+	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
+	if (++g->known_n < g->url.world)
+		return;
+	if (list_used(g) && g->url.rank == 0)
+		list_publish(g);
+	gathered(g);
+}
+
+void join_info_read(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	if (join_reply_counts(p->group, result, reply) && reply->status == STORE_OK && !p->known)
+		join_info_take(p, reply->value, reply->value_len);
+}
+
+static void info_set(void *user, int result, const struct store_msg *reply)
+{
+	join_reply_counts(user, result, reply);
+}
+
+void join_info_publish(struct group *g)
+{
+	uint8_t value[FAR_STORE_VALUE_MAX];
+	struct info info = {.incarnation = g->config.incarnation,
+			    .shards = g->config.shards,
+			    .lazy = g->config.lazy,
+			    .message_bytes_max = g->config.message_bytes_max};
+	memcpy(info.name, g->name, sizeof info.name);
+	for (unsigned i = 0; i + g->config.private_n < g->config.ports_n; i++) {
+		const struct nic_port *port = g->config.ports[i];
+		port->ops->address(port, &info.addrs[info.addrs_n++]);
+	}
+	size_t len = info_encode(&info, value);
+	if (g->config.key.kind != KEY_NONE)
+		info_seal(value, len, &g->key, g->url.rank);
+	group_ask(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
+}
+
+static void rank_claimed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	if (!join_reply_counts(g, result, reply))
+		return;
+	if (reply->status == STORE_DIFFERS) {
+		const char *held = (const char *)reply->value;
+		int skip = reply->value_len > 17 ? 17 : 0;
+		group_fail(g, true, FAR_NOT_UNIQUE,
+			   "rank %d of group \"%s\" is taken by worker \"%.*s\"; give worker \"%s\" a rank of its own",
+			   g->url.rank, g->group, (int)reply->value_len - skip, held + skip, g->name);
+		return;
+	}
+	g->phase = PHASE_GATHER;
+	life_watch_holders(g, false);
+	if (g->rejoining) {
+		rejoin_claimed(g);
+		return;
+	}
+	join_info_publish(g);
+	if (list_used(g) && g->url.rank != 0) {
+		list_read(g);
+		return;
+	}
+	for (int r = 0; r < g->url.world; r++)
+		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+}
+
+/* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
+static void sweep(struct group *g)
+{
+	g->sweeping = true;
+	g->init_deadline = time_after(g->now, SWEEP_NS);
+	for (int r = 0; r < g->url.world; r++)
+		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+}
+
+static void world_agreed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	char value[24 + FAR_NAME_MAX], own[16];
+	if (!join_reply_counts(g, result, reply))
+		return;
+	int len = snprintf(own, sizeof own, "%d", g->url.world);
+	if (reply->status == STORE_DIFFERS &&
+	    (reply->value_len != (size_t)len || memcmp(reply->value, own, (size_t)len))) {
+		group_fail(g, true, FAR_INVALID,
+			   "world_size is %d for worker \"%s\" but %.*s for the members that came before; start every "
+			   "member of group \"%s\" with the same world_size",
+			   g->url.world, g->name, (int)(reply->value_len < 16 ? reply->value_len : 16),
+			   (const char *)reply->value, g->group);
+		return;
+	}
+	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
+	group_ask(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+}
+
+/* A worker without a NIC comes only to tell so. In a group that runs nobody heeds it. */
+static void refused_fail(struct group *g)
+{
+	group_fail(g, true, g->refused.status, "worker \"%s\" (rank %d) cannot join: %s", g->name, g->url.rank,
+		   g->refused.text);
+	if (g->server)
+		g->grace = time_after(g->now, FAR_STORE_REFUSED_NS);
+}
+
+static void store_answered(struct group *g)
+{
+	if (g->is_refused) {
+		refused_fail(g);
+		return;
+	}
+	char value[16];
+	int len = snprintf(value, sizeof value, "%d", g->url.world);
+	g->phase = PHASE_CLAIM;
+	key_known(g);
+	rejoin_ask(g); /* answered before the others */
+	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+}
+
+/* ---- what ends a join ---- */
+
+#define KEY_REMEDY                                                                                                     \
+	"start all members as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give them one "  \
+	"key (FAR_KEY_FILE; `farcall key` makes it)"
+
+/* No store with our key has answered. */
+static void store_unanswered(struct group *g, double seconds)
+{
+	int error = store_client_error(g->client);
+	if (error == -ENOKEY)
+		group_fail(g, false, FAR_DENIED,
+			   "the store at %s has a key, which was not found in %s within %.3g s: %s", g->store,
+			   g->key_place.path, seconds, KEY_REMEDY);
+	else if (error == -EKEYREJECTED)
+		group_fail(
+			g, false, FAR_DENIED,
+			"what listens at %s did not prove the key of %s within %.3g s: it is another group's store, or "
+			"another user's; " KEY_REMEDY,
+			g->store, g->key_place.path, seconds);
+	else
+		group_fail(
+			g, false, FAR_TIMEOUT,
+			"rank 0, which hosts the store at %s, did not answer within %.3g s (%s); start it, or correct "
+			"MASTER_ADDR and MASTER_PORT",
+			g->store, seconds, error ? strerror(-error) : "no answer");
+}
+
+static void deadline_passed(struct group *g)
+{
+	double seconds = (double)g->config.init_timeout_ns / 1e9;
+	struct names names = {.text = ""};
+	char remarks[224];
+	if (g->phase == PHASE_STORE) {
+		store_unanswered(g, seconds);
+		return;
+	}
+	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping && !g->rejoining) {
+		sweep(g);
+		return;
+	}
+	for (int r = 0; r < g->url.world; r++) {
+		if (g->phase == PHASE_CONNECT ? !met(g, r) : !g->peers[r].known)
+			names_add(&names, r, g->members[r].name);
+	}
+	if (g->phase == PHASE_CONNECT) {
+		add_remarks(g, ": ", remarks, sizeof remarks);
+		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
+			   g->name, names_end(&names), remarks);
+	} else if (g->phase == PHASE_GATHER)
+		group_fail(g, true, FAR_TIMEOUT,
+			   "%d of %d members of group \"%s\" did not come within %.3g s: missing %s", names.n,
+			   g->url.world, g->group, seconds, names_end(&names));
+	else
+		group_fail(g, true, FAR_TIMEOUT, "the store at %s did not answer within %.3g s", g->store, seconds);
+}
+
+/* The two ends did not agree on a key. */
+static bool keys_differ(struct group *g, int error)
+{
+	char id[KEY_ID_BYTES];
+	if (error == -ENOKEY)
+		group_fail(g, false, FAR_DENIED,
+			   "the store at %s asks for its group's key, and worker \"%s\" has security=none: give it the "
+			   "key (FAR_KEY_FILE) instead",
+			   g->store, g->name);
+	else if (error == -EKEYREVOKED)
+		group_fail(
+			g, false, FAR_DENIED,
+			"the store at %s has no key (security=none), and worker \"%s\" has one: give rank 0 the same "
+			"key (FAR_KEY_FILE)",
+			g->store, g->name);
+	else if (error == -EKEYREJECTED) {
+		key_id(&g->config.key.key, id);
+		group_fail(
+			g, false, FAR_DENIED,
+			"the store at %s has another key than worker \"%s\", whose key is that of %.200s (id %s): give "
+			"every member of the group the same key",
+			g->store, g->name, g->config.key.from, id);
+	} else if (error == -EACCES && g->key_err.status)
+		group_fail(g, false, g->key_err.status, "%s", g->key_err.text);
+	return !group_joining(g);
+}
+
+static void store_gone(struct group *g)
+{
+	int error = store_client_error(g->client);
+	if (g->phase == PHASE_STORE && keys_differ(g, error))
+		return;
+	if (g->phase != PHASE_STORE)
+		group_fail(g, false, FAR_PEER_LOST, "the store at %s (rank 0) was lost while joining: %s", g->store,
+			   strerror(-error));
+	else if (error == -ENXIO)
+		group_fail(g, false, FAR_UNREACHABLE,
+			   "the store's host \"%.200s\" does not resolve; correct MASTER_ADDR or init_method",
+			   g->url.host);
+	else
+		group_fail(g, false, FAR_PROTOCOL,
+			   "what listens at %s is not a store of this version: %s; is the port another program's?",
+			   g->store, strerror(-error));
+}
+
+static bool out_of_descriptors(int error)
+{
+	return error == -EMFILE || error == -ENFILE;
+}
+
+/* Out of descriptors here. That does not pass by itself; the others would wait for it until their deadlines. */
+static void check_descriptors(struct group *g)
+{
+	int accepting = g->server ? store_server_accept_error(g->server) : 0;
+	int error = out_of_descriptors(accepting) ? accepting : store_client_error(g->client);
+	struct rlimit limit = {0};
+	char remedy[160] = "the system's limit fs.file-max is used up; raise it with `sysctl fs.file-max`";
+	if (!out_of_descriptors(error))
+		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (error == -EMFILE)
+		snprintf(remedy, sizeof remedy,
+			 "RLIMIT_NOFILE of this process is %llu; raise it with `ulimit -n` or LimitNOFILE=",
+			 (unsigned long long)limit.rlim_cur);
+	group_fail(g, true, FAR_RESOURCE, "worker \"%s\" (rank %d) cannot %s %s: %s: %s", g->name, g->url.rank,
+		   accepting ? "accept the members' connections to the store at" : "connect to the store at", g->store,
+		   strerror(-error), remedy);
+	g->err.code = -error;
+}
+
+/* Once, a little before the end: then the others, who may see nothing, are told. */
+static bool sees_why(struct group *g)
+{
+	char remarks[224] = "";
+	if (g->phase != PHASE_CONNECT || g->now < g->remark_at)
+		return false;
+	g->remark_at = TIME_NEVER;
+	add_remarks(g, "", remarks, sizeof remarks);
+	return remarks[0];
+}
+
+void join_step(struct group *g)
+{
+	if (g->store_lost)
+		store_gone(g);
+	else if (g->phase == PHASE_STORE && store_client_link(g->client) == STORE_CONNECTED)
+		store_answered(g);
+	if (group_joining(g))
+		check_descriptors(g);
+	if (group_joining(g) && (g->now >= g->init_deadline || sees_why(g)))
+		deadline_passed(g);
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The way out. A member that has nothing outstanding sets its bye key, and waits until everybody has: nobody loses a
+ * server that it still calls. But what one says bye with may have led to calls of another that had said it before: a
+ * handler that calls on and does not wait. So they say it again, in waves, until in one of them nobody had begun
+ * anything since the one before. When the first of these two was complete nobody had anything outstanding, and by the
+ * second nobody had begun anything that could have led to more. All read the same words, so all agree which wave is the
+ * last. The store outlives the sessions of whoever it serves: rank 0 closes it last.
+ *
+ * Who runs into its own deadline says so before it goes, in the first wave that it has said nothing in: the others
+ * must not take it for one that had nothing left. So nothing that was said is ever changed.
+ *
+ * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
+ * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
+ * most members see no session of the dead one end: rank 0 says in its place that it is lost, and after a while connects
+ * to those that have not come, a few at a time.
+ */
+#include "base/error.h"
+#include "control/group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DRAIN_POLL_NS  UINT64_C(1000000) /* how often outstanding calls are counted while there are some */
+#define PROBE_AFTER_NS UINT64_C(500000000)
+#define PROBE_EVERY_NS UINT64_C(50000000)
+#define PROBES_AT_ONCE 4
+/* How often those that have not come are asked over drivers that do not notice the end of an idle peer. */
+#define SILENT_EVERY_NS UINT64_C(1000000000)
+
+/* How long one whose deadline has passed waits for the store to take that in. */
+#define LATE_GRACE_NS UINT64_C(100000000)
+
+static const char lost_value[] = "lost";
+static const char late_value[] = "late";
+static const char active_value[] = "+";
+
+static void bye_wait(struct peer *p);
+static void byes_wait(struct group *g);
+
+/* "bye", "bye2", … */
+static const char *key_of(const char *what, unsigned wave, char *buf, size_t len)
+{
+	if (wave > 1)
+		snprintf(buf, len, "%s%u", what, wave);
+	else
+		snprintf(buf, len, "%s", what);
+	return buf;
+}
+
+static void ask_wave(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t len,
+		     store_done_fn *done, void *user)
+{
+	char key[24];
+	group_ask(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
+}
+
+static void forget_wave(struct group *g, const char *what, int rank)
+{
+	char key[24];
+	group_ask(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, NULL, 0, g->leave_deadline,
+		  group_ignore, g);
+}
+
+static void left(struct group *g)
+{
+	group_close(g);
+	g->phase = PHASE_LEFT;
+	g->busy = true;
+}
+
+static bool is_value(const struct store_msg *reply, const char *value)
+{
+	return reply->value_len == strlen(value) && memcmp(reply->value, value, reply->value_len) == 0;
+}
+
+static void bye_heard(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	if (result == 0 && reply->status == STORE_OK) {
+		p->bye = is_value(reply, lost_value) ? BYE_NEVER : is_value(reply, late_value) ? BYE_LATE : BYE_SAID;
+		p->active = reply->value_len == 1 && reply->value[0] == active_value[0];
+	}
+	p->group->busy = true;
+}
+
+static void bye_answered(void *user, int result, const struct store_msg *reply)
+{
+	struct peer *p = user;
+	bye_heard(user, result, reply);
+	if (result || reply->status != STORE_MISSING || !p->dead)
+		return;
+	/* What had said bye in the wave before has left in order, and begins nothing any more. */
+	if (p->bye == BYE_UNKNOWN)
+		p->bye = p->said ? BYE_SAID : BYE_NEVER;
+	/* Those that had no session with it wait for its word. In ours a wait of the wave before may have ended so. */
+	const char *value = p->said ? "1" : lost_value;
+	if (p->group->url.rank == 0)
+		ask_wave(p->group, STORE_CAS, "bye", p->rank, value, strlen(value), group_ignore, p->group);
+}
+
+void leave_ask_bye(struct peer *p)
+{
+	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
+		ask_wave(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_answered, p);
+}
+
+void leave_renew(struct peer *p)
+{
+	struct group *g = p->group;
+	p->bye = BYE_UNKNOWN;
+	if (group_leaving(g) && !g->store_lost && !(list_used(g) && g->url.rank != 0))
+		bye_wait(p);
+}
+
+/* Rank 0's list of who has left. */
+static void byes_read(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->busy = true;
+	if (result || reply->status != STORE_OK || reply->value_len != (size_t)g->url.world)
+		return;
+	g->byes_heard = true;
+	for (int r = 0; r < g->url.world; r++) {
+		struct peer *p = &g->peers[r];
+		uint8_t said = reply->value[r];
+		if (p->bye != BYE_UNKNOWN || r == g->url.rank)
+			continue;
+		p->bye = said == '1' || said == '+' ? BYE_SAID
+			 : said == 'l'              ? BYE_NEVER
+			 : said == 't'              ? BYE_LATE
+						    : BYE_UNKNOWN;
+		p->active = said == '+';
+	}
+}
+
+/* Rank 0 tells the others, as far as it knows. */
+static void byes_publish(struct group *g)
+{
+	uint8_t byes[FAR_WORLD_MAX];
+	if (!list_used(g) || g->url.rank != 0 || g->store_lost)
+		return;
+	for (int r = 0; r < g->url.world; r++)
+		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? (g->peers[r].active ? '+' : '1')
+			  : g->peers[r].bye == BYE_NEVER        ? 'l'
+			  : g->peers[r].bye == BYE_LATE         ? 't'
+								: '?';
+	ask_wave(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore, g);
+}
+
+static void bye_stored(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->bye_done = result == 0 && reply->status == STORE_OK;
+	if (g->bye_done)
+		g->peers[g->url.rank].bye = BYE_SAID;
+	g->busy = true;
+}
+
+static void bye_wait(struct peer *p)
+{
+	ask_wave(p->group, STORE_WAIT, "bye", p->rank, NULL, 0, bye_heard, p);
+}
+
+static void byes_wait(struct group *g)
+{
+	ask_wave(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
+}
+
+void leave_begin(struct group *g)
+{
+	g->phase = PHASE_DRAIN;
+	g->wave = 1;
+	/* A process that begins anew at the same address must not find this store: nobody of this group needs to
+	 * connect any more, and it cannot begin before our own bye. */
+	if (g->server)
+		store_server_shut(g->server);
+	bool told = list_used(g) && g->url.rank != 0;
+	if (told && !g->store_lost)
+		byes_wait(g);
+	for (int r = 0; r < g->url.world && !g->store_lost; r++) {
+		struct peer *p = &g->peers[r];
+		if (r == g->url.rank)
+			continue;
+		if (p->dead)
+			leave_ask_bye(p);
+		else if (!told)
+			bye_wait(p);
+	}
+}
+
+/* Everybody's word of this wave has been read, so nobody reads those of the one before any more. */
+static void wave_forget(struct group *g)
+{
+	forget_wave(g, "bye", g->url.rank);
+	if (g->url.rank != 0)
+		return;
+	if (list_used(g))
+		forget_wave(g, "byes", -1);
+	for (int r = 1; r < g->url.world; r++) {
+		if (g->peers[r].dead && g->peers[r].said)
+			forget_wave(g, "bye", r);
+	}
+}
+
+/* Says it again. */
+static void wave_next(struct group *g)
+{
+	bool told = list_used(g) && g->url.rank != 0;
+	if (g->wave > 2)
+		wave_forget(g);
+	g->wave++;
+	g->phase = PHASE_DRAIN;
+	g->busy = true;
+	g->bye_sent = g->bye_done = g->byes_heard = false;
+	if (told)
+		byes_wait(g);
+	for (int r = 0; r < g->url.world; r++) {
+		struct peer *p = &g->peers[r];
+		p->said = p->bye == BYE_SAID;
+		p->active = p->probed = false;
+		if (!p->said)
+			continue;
+		p->bye = BYE_UNKNOWN;
+		if (r == g->url.rank)
+			continue;
+		if (p->dead)
+			leave_ask_bye(p);
+		else if (!told)
+			bye_wait(p);
+	}
+}
+
+static bool wave_was_last(const struct group *g)
+{
+	bool active = false;
+	for (int r = 0; r < g->url.world; r++)
+		active |= g->peers[r].bye == BYE_SAID && g->peers[r].active;
+	return g->wave > 1 && !active;
+}
+
+/* ---- results ---- */
+
+static void members_with(const struct group *g, enum peer_bye bye, struct names *names)
+{
+	for (int r = 0; r < g->url.world; r++) {
+		if (r != g->url.rank && g->peers[r].bye == bye)
+			names_add(names, r, g->members[r].name);
+	}
+}
+
+static void finish(struct group *g)
+{
+	struct names lost = {.text = ""}, late = {.text = ""};
+	members_with(g, BYE_NEVER, &lost);
+	members_with(g, BYE_LATE, &late);
+	if (late.n)
+		err_set(&g->err, FAR_TIMEOUT, "left at the deadline of its own shutdown: %s%s%s", names_end(&late),
+			lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
+	else if (lost.n)
+		err_set(&g->err, FAR_PEER_LOST, "lost before the shutdown: %s", names_end(&lost));
+}
+
+/* What of the group is missing at our deadline; false: nothing is. */
+static bool missing_text(const struct group *g, char *text, size_t len)
+{
+	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
+	uint64_t calls = g->config.outstanding(g->config.ctx);
+	char own[128] = "";
+	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
+		members_with(g, BYE_UNKNOWN, &missing);
+	members_with(g, BYE_NEVER, &lost);
+	members_with(g, BYE_LATE, &late);
+	if (calls)
+		snprintf(own, sizeof own,
+			 "; %" PRIu64
+			 " calls of this worker are outstanding, handlers of one-way messages here included",
+			 calls);
+	snprintf(text, len, "%s%s%s%s%s%s%s",
+		 !missing.n    ? ""
+		 : g->wave > 1 ? "; still have calls: "
+			       : "; did not come: ",
+		 missing.n ? names_end(&missing) : "", own,
+		 late.n ? "; left at the deadline of its own shutdown: " : "", late.n ? names_end(&late) : "",
+		 lost.n ? "; lost before: " : "", lost.n ? names_end(&lost) : "");
+	return missing.n || calls;
+}
+
+static void finish_late(struct group *g)
+{
+	char text[3 * sizeof((struct names *)0)->text + 256];
+	if (missing_text(g, text, sizeof text))
+		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed%s", text);
+	else
+		finish(g);
+	if (g->err.status)
+		return;
+	if (list_used(g) && g->url.rank != 0)
+		err_set(&g->err, FAR_TIMEOUT,
+			"the shutdown's deadline passed before rank 0, which hears from all, had told who has left");
+	else
+		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed before the store at %s answered",
+			g->store);
+}
+
+/* Without the store nobody's bye can be heard any more: the only thing left to tell is whether rank 0 left in order. */
+static void finish_without_store(struct group *g)
+{
+	struct names missing = {.text = ""};
+	members_with(g, BYE_UNKNOWN, &missing);
+	if (g->peers[0].bye == BYE_LATE)
+		err_set(&g->err, FAR_TIMEOUT,
+			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own shutdown",
+			g->members[0].name, g->store);
+	else if (g->peers[0].bye != BYE_SAID && !g->peers[0].said)
+		err_set(&g->err, FAR_PEER_LOST,
+			"worker \"%s\" (rank 0), which hosts the store at %s, was lost before the shutdown",
+			g->members[0].name, g->store);
+	else if (missing.n)
+		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
+			names_end(&missing));
+	else /* the last wave, when it is complete, ends in CLOSE, with the store */
+		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while %s",
+			g->bye_done ? "calls still led to others" : "this worker still had calls");
+}
+
+/* ---- steps ---- */
+
+static bool byes_complete(const struct group *g)
+{
+	for (int r = 0; r < g->url.world; r++) {
+		if (r != g->url.rank && g->peers[r].bye == BYE_UNKNOWN)
+			return false;
+	}
+	return g->bye_done;
+}
+
+/* Returns when to be called again. */
+static uint64_t probe_step(struct group *g)
+{
+	int n = 0, silent = 0;
+	if (g->url.rank != 0)
+		return TIME_NEVER;
+	if (g->now < g->probe_at)
+		return g->probe_at;
+	if (g->now >= g->silent_at) {
+		for (int r = 1; r < g->url.world; r++)
+			silent += g->peers[r].bye == BYE_UNKNOWN && session_probe_silent(&g->peers[r]);
+		g->silent_at = silent ? g->now + SILENT_EVERY_NS : TIME_NEVER;
+	}
+	uint64_t next = g->silent_at;
+	if (!g->lazy) {
+		g->probe_at = next;
+		return next;
+	}
+	for (int r = 1; r < g->url.world && n < PROBES_AT_ONCE; r++) {
+		struct peer *p = &g->peers[r];
+		if (p->bye != BYE_UNKNOWN || p->probed)
+			continue;
+		p->probed = true;
+		session_probe(p);
+		n++;
+	}
+	g->probe_at = n ? g->now + PROBE_EVERY_NS : next;
+	return g->probe_at;
+}
+
+static void bye_step(struct group *g)
+{
+	if (!g->bye_sent) {
+		g->bye_sent = true;
+		g->probe_at = time_after(g->now, PROBE_AFTER_NS);
+		struct peer *self = &g->peers[g->url.rank];
+		self->active = g->wave > 1 && g->begun_drained != g->begun;
+		g->begun = g->begun_drained;
+		ask_wave(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
+	}
+	if (!byes_complete(g))
+		return;
+	byes_publish(g);
+	if (!wave_was_last(g)) {
+		wave_next(g);
+		return;
+	}
+	finish(g);
+	g->phase = PHASE_CLOSE;
+	g->grace = time_after(g->now, FAR_STORE_CLOSE_NS);
+}
+
+static uint64_t drain_step(struct group *g)
+{
+	/* First, lest what begins between the two counts as old and is outstanding all the same. */
+	g->begun_drained = g->config.begun(g->config.ctx);
+	if (g->config.outstanding(g->config.ctx))
+		return g->now + DRAIN_POLL_NS;
+	g->phase = PHASE_BYE;
+	return TIME_NEVER;
+}
+
+static void late_told(void *user, int result, const struct store_msg *reply)
+{
+	((struct group *)user)->telling = false;
+	group_ignore(user, result, reply);
+}
+
+/* Our deadline has passed: says so, and goes. */
+static void late_begin(struct group *g)
+{
+	char key[24];
+	finish_late(g);
+	g->phase = PHASE_LATE;
+	g->busy = true;
+	g->grace = time_after(g->now, LATE_GRACE_NS);
+	if (g->store_lost)
+		return;
+	g->telling = true;
+	group_ask(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
+		  sizeof late_value - 1, g->grace, late_told, g);
+}
+
+static uint64_t late_step(struct group *g)
+{
+	if (g->telling && !g->store_lost && g->now < g->grace)
+		return g->grace;
+	left(g);
+	return TIME_NEVER;
+}
+
+/* All have said their last: members that are still connected are about to read it. A connection of anybody else is not
+ * waited for. */
+static uint64_t close_step(struct group *g)
+{
+	uint64_t until = g->grace < g->leave_deadline ? g->grace : g->leave_deadline;
+	if (g->server && store_server_held(g->server) && g->now < until)
+		return until;
+	left(g);
+	return TIME_NEVER;
+}
+
+uint64_t leave_step(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	if (!group_leaving(g))
+		return TIME_NEVER;
+	if (g->phase == PHASE_DRAIN)
+		next = drain_step(g);
+	/* Rank 0 may have closed the store behind the last word. */
+	if (g->phase == PHASE_BYE && (!g->store_lost || byes_complete(g)))
+		bye_step(g);
+	if (g->phase == PHASE_BYE)
+		next = probe_step(g);
+	if (g->phase == PHASE_BYE && g->store_lost) {
+		finish_without_store(g);
+		left(g);
+	} else if (g->phase == PHASE_CLOSE) {
+		next = close_step(g);
+	} else if (g->phase == PHASE_LATE) {
+		return late_step(g);
+	} else if (g->now >= g->leave_deadline) {
+		late_begin(g);
+		return g->grace;
+	}
+	return g->leave_deadline < next && group_leaving(g) ? g->leave_deadline : next;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The mails to the shards and from them. */
+#include "base/text.h"
+#include "control/group.h"
+
+#include <stdio.h>
+
+#define MAIL_RETRY_NS UINT64_C(1000000) /* after a full mailbox */
+#define TAKES_MAX     64                /* mails of one shard in one step */
+
+void mails_queue(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	struct outqueue *q = &g->out[pair->local];
+	g->busy = true;
+	if (pair->queued)
+		return;
+	pair->queued = true;
+	pair->next_queued = NULL;
+	if (q->head)
+		q->tail->next_queued = pair;
+	else
+		q->head = pair;
+	q->tail = pair;
+}
+
+static bool post(struct pair *pair, enum mail_type type, bool *due)
+{
+	struct group *g = pair->peer->group;
+	struct mail mail = {.type = type,
+			    .worker = (uint32_t)pair->peer->rank,
+			    .shard = pair->remote,
+			    .peer = pair->handle,
+			    .port = pair->port,
+			    .status = pair->status,
+			    .incarnation = pair->accepted,
+			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
+	if (!*due)
+		return true;
+	nic_text_set(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
+	if (!g->config.post(g->config.ctx, pair->local, &mail))
+		return false;
+	*due = false;
+	g->busy = true;
+	g->ups_posted += type == MAIL_PEER_UP;
+	return true;
+}
+
+/* A session's mails in the order of its life: one is tried again before the next is sent. */
+static bool post_all(struct pair *pair)
+{
+	return post(pair, MAIL_PEER_BACK, &pair->due_back) && post(pair, MAIL_UNREACHED, &pair->due_unreached) &&
+	       post(pair, MAIL_PEER_UP, &pair->due_up) && post(pair, MAIL_PROBE, &pair->due_probe) &&
+	       post(pair, MAIL_PEER_DOWN, &pair->due_down);
+}
+
+uint64_t mails_post(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	for (unsigned shard = 0; shard < g->config.shards; shard++) {
+		struct outqueue *q = &g->out[shard];
+		while (q->head && post_all(q->head)) {
+			struct pair *pair = q->head;
+			q->head = pair->next_queued;
+			pair->queued = false;
+			pair_settle(pair);
+		}
+		if (q->head)
+			next = g->now + MAIL_RETRY_NS;
+	}
+	return next;
+}
+
+static void take(struct group *g, unsigned shard, const struct mail *mail)
+{
+	struct pair *pair;
+	if (mail->type == MAIL_CONNECT) {
+		pair = mail->worker < (uint32_t)g->url.world && mail->shard < g->members[mail->worker].shards
+			       ? pair_get(&g->peers[mail->worker], shard, mail->shard)
+			       : NULL;
+		/* Without memory for it the calls end at their deadlines. */
+		if (pair)
+			pair_want(pair);
+		return;
+	}
+	pair = pair_of_handle(g, mail->port, mail->peer);
+	if (!pair || pair->local != shard)
+		return;
+	if (mail->type == MAIL_POISONED && !pair->is_old) {
+		peer_die(pair->peer, "it broke the protocol");
+	} else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD) {
+		pair_drop(pair);
+		pair_settle(pair);
+	}
+}
+
+void mails_take(struct group *g)
+{
+	struct mail mail;
+	for (unsigned shard = 0; shard < g->config.shards; shard++) {
+		for (int i = 0; i < TAKES_MAX && g->config.take(g->config.ctx, shard, &mail); i++) {
+			g->busy = true;
+			take(g, shard, &mail);
+		}
+	}
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A pair: one of our shards and one of a member's. The table of them, and how each ends. */
+#include "control/group.h"
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the table ---- */
+
+struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = p->pairs;
+	while (pair && (pair->local != local || pair->remote != remote))
+		pair = pair->next;
+	return pair;
+}
+
+struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = pair_find(p, local, remote);
+	if (pair || !(pair = calloc(1, sizeof *pair)))
+		return pair;
+	pair->peer = p;
+	pair->local = (uint8_t)local;
+	pair->remote = (uint8_t)remote;
+	pair->handle = NIC_PEER_NONE;
+	pair->next = p->pairs;
+	p->pairs = pair;
+	return pair;
+}
+
+bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair)
+{
+	if (handle >= port->peers_n) {
+		uint32_t n = port->peers_n ? port->peers_n : 16;
+		while (n <= handle)
+			n *= 2;
+		struct pair **grown = realloc(port->by_peer, n * sizeof(struct pair *));
+		if (!grown)
+			return false;
+		memset(grown + port->peers_n, 0, (n - port->peers_n) * sizeof(struct pair *));
+		port->by_peer = grown;
+		port->peers_n = n;
+	}
+	port->by_peer[handle] = pair;
+	return true;
+}
+
+struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle)
+{
+	return port < g->config.ports_n && handle < g->ports[port].peers_n ? g->ports[port].by_peer[handle] : NULL;
+}
+
+void pair_drop(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (pair->handle == NIC_PEER_NONE)
+		return;
+	g->ports[pair->port].by_peer[pair->handle] = NULL;
+	group_port_drop(g, pair->port, pair->handle);
+	pair->handle = NIC_PEER_NONE;
+}
+
+static void pair_free(struct pair *pair)
+{
+	free(pair->failed);
+	free(pair->text);
+	free(pair);
+}
+
+static void pairs_free(struct pair *list)
+{
+	while (list) {
+		struct pair *pair = list;
+		list = pair->next;
+		pair_free(pair);
+	}
+}
+
+/* The port reports an attempt's end with its pair, the shard detaches from its peer, its mails go first. */
+void pair_settle(struct pair *pair)
+{
+	struct pair **at = &pair->peer->old;
+	if (!pair->is_old || pair->attempt || pair->queued || pair->handle != NIC_PEER_NONE)
+		return;
+	while (*at != pair)
+		at = &(*at)->next;
+	*at = pair->next;
+	pair_free(pair);
+}
+
+void session_free(struct group *g)
+{
+	for (int r = 0; g->peers && r < g->url.world; r++) {
+		pairs_free(g->peers[r].pairs);
+		pairs_free(g->peers[r].old);
+		g->peers[r].pairs = g->peers[r].old = NULL;
+	}
+	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
+		free(g->ports[i].by_peer);
+		g->ports[i].by_peer = NULL;
+		g->ports[i].peers_n = 0;
+	}
+}
+
+/* ---- the life of a pair ---- */
+
+/* Which way it is, and why, as far as we know: the other side has its own reasons. */
+static void pair_tell(const struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	struct route route = {.port = pair->port};
+	char why[192];
+	struct info info;
+	/* The one way to oneself has been told: session_expect(). */
+	if (peer_is_self(p) || info_decode(p->info, p->bytes, &info))
+		return;
+	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);
+	for (unsigned from = 0; !found && route_next(g, &info, from, &route); from = route.number + 1)
+		found = route.port == pair->port;
+	route.port = pair->port;
+	route_why(g, &info, &route, pair->failed ? pair->failed : "", why, sizeof why);
+	route_tell(p, &route, found ? why : "the other side connected by it");
+}
+
+/* Through the other ports of ours that lead there: should its own fail, the session goes on by one of them. */
+static void pair_add_ways(const struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	struct nic_port *own = g->config.ports[pair->port];
+	struct route route;
+	struct info info;
+	if (peer_is_self(pair->peer) || info_decode(pair->peer->info, pair->peer->bytes, &info))
+		return;
+	for (unsigned from = 0; route_next(g, &info, from, &route); from = route.number + 1) {
+		struct nic_err err;
+		/* What cannot be a way, shm or a place that the driver will not make, is none. */
+		if (route.port != pair->port)
+			link_way_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number, &err);
+	}
+}
+
+void pair_moved(struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	struct nic_port *own = g->config.ports[pair->port];
+	uint32_t number = link_way_taken(own, pair->handle);
+	struct route route;
+	struct info info;
+	char why[192];
+	if (number == LINK_WAY_OWN) {
+		pair_tell(pair);
+	} else if (!info_decode(p->info, p->bytes, &info) && route_next(g, &info, number, &route)) {
+		snprintf(why, sizeof why, "nothing came back by its first way, over %s", own->ops->name);
+		route_tell(p, &route, why);
+	}
+}
+
+void pair_attach(struct pair *pair)
+{
+	pair_tell(pair);
+	pair_add_ways(pair);
+	pair->up_posted = true;
+	pair->wanted = pair->left = false;
+	pair->due_up = true;
+	mails_queue(pair);
+}
+
+void pair_yield_end(struct pair *pair)
+{
+	if (pair->yielded)
+		pair->peer->group->yielding_n--;
+	pair->yielded = false;
+}
+
+/* There will be no session now: the shard is told, if it waits. */
+void pair_unreached(struct pair *pair, enum far_status status, const char *text)
+{
+	struct group *g = pair->peer->group;
+	pair_yield_end(pair);
+	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
+	g->busy = true;
+	if (pair->wanted) {
+		pair->wanted = false;
+		pair->due_unreached = true;
+		pair->status = (uint8_t)status;
+		free(pair->text);
+		pair->text = strdup(text);
+		mails_queue(pair);
+	}
+	/* Between two shards of ours one end makes the attempt for both. */
+	struct pair *other = peer_is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
+	if (other && other->wanted && !other->attempt)
+		pair_unreached(other, status, text);
+}
+
+/* The session is over: the shard lets go first, when it ever held it. */
+static void pair_end(struct pair *pair, const char *why)
+{
+	bool up = pair->state == PAIR_UP;
+	if (pair->state == PAIR_DEAD)
+		return;
+	pair->wanted |= pair->left;
+	pair_unreached(pair, FAR_PEER_LOST, why);
+	pair->status = FAR_PEER_LOST;
+	if (up && pair->up_posted) {
+		free(pair->text);
+		pair->text = strdup(why);
+		pair->due_down = true;
+		mails_queue(pair);
+	} else if (up) {
+		pair_drop(pair);
+	}
+}
+
+/* Stays until shard and port have let go of it. */
+static void pair_retire(struct pair *pair)
+{
+	pair->is_old = true;
+	pair->next = pair->peer->old;
+	pair->peer->old = pair;
+}
+
+bool pair_lose(struct pair *pair, const char *why)
+{
+	struct peer *p = pair->peer;
+	struct pair **at = &p->pairs, *fresh;
+	while (*at != pair)
+		at = &(*at)->next;
+	*at = pair->next;
+	fresh = pair_get(p, pair->local, pair->remote);
+	if (!fresh) {
+		pair->next = p->pairs;
+		p->pairs = pair;
+		return false;
+	}
+	fresh->left = pair->up_posted;
+	pair->state = PAIR_DEAD;
+	p->up_n--;
+	p->group->busy = true;
+	pair_retire(pair);
+	if (pair->up_posted) {
+		free(pair->text);
+		pair->text = strdup(why);
+		pair->status = FAR_UNREACHABLE;
+		pair->due_down = true;
+		mails_queue(pair);
+	} else {
+		pair_drop(pair);
+	}
+	pair_settle(pair);
+	return true;
+}
+
+/* It is no member any more: whatever there is with it ends. */
+void peer_die(struct peer *p, const char *why)
+{
+	struct group *g = p->group;
+	if (p->dead)
+		return;
+	p->dead = true;
+	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
+	g->busy = true;
+	for (struct pair *pair = p->pairs; pair; pair = pair->next)
+		pair_end(pair, why);
+	if (group_joining(g))
+		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
+			   g->members[p->rank].name, p->rank, why);
+	else if (group_leaving(g))
+		leave_ask_bye(p);
+}
+
+/* The pairs of the life before stay until shards and ports have let go of them. Their mails are queued before those of
+ * the new ones, so a shard hears of the end first. */
+void peer_renew(struct peer *p)
+{
+	struct pair *list = p->pairs;
+	p->pairs = NULL;
+	p->up_n = 0;
+	while (list) {
+		struct pair *old = list;
+		list = old->next;
+		struct pair *new = pair_get(p, old->local, old->remote);
+		pair_retire(old);
+		/* Without memory for it calls end with PEER_LOST, as before. */
+		if (new) {
+			new->due_back = true;
+			mails_queue(new);
+		}
+		pair_settle(old);
+	}
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/route.h"
+
+#include "base/text.h"
+#include "control/group.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESSES_TEXT 120 /* of one side, in an error */
+
+/* Text put together piece by piece, cut at its end. */
+struct text {
+	char *at;
+	size_t len, cap;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
+{
+	va_list args;
+	if (t->len + 1 >= t->cap)
+		return;
+	va_start(args, format);
+	size_t room = t->cap - t->len;
+	int n = vsnprintf(t->at + t->len, room, format, args);
+	va_end(args);
+	if (n >= 0 && (size_t)n >= room) { /* nothing follows a cut */
+		nic_text_end(t->at, t->cap, (int)t->cap);
+		t->len = t->cap;
+	} else {
+		t->len += n > 0 ? (size_t)n : 0;
+	}
+}
+
+static unsigned ports_published(const struct group *g)
+{
+	return g->config.ports_n - g->config.private_n;
+}
+
+static bool same_driver(const struct nic_port *port, const struct nic_addr *addr)
+{
+	return strncmp(addr->driver, port->ops->name, sizeof addr->driver) == 0;
+}
+
+static int reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *why)
+{
+	why->text[0] = 0;
+	int error = port->ops->reach(port, addr, why);
+	if (error && !why->text[0])
+		snprintf(why->text, sizeof why->text, "%s: %s", port->ops->name, strerror(-error));
+	return error;
+}
+
+static void address_text(const struct nic_port *port, const struct nic_addr *addr, char *out, size_t cap)
+{
+	out[0] = 0;
+	port->ops->address_text(addr, out, cap);
+}
+
+bool route_next(const struct group *g, const struct info *info, unsigned from, struct route *out)
+{
+	struct nic_err why;
+	for (unsigned n = from; n < ports_published(g) * INFO_PORTS_MAX; n++) {
+		const struct nic_port *port = g->config.ports[n / INFO_PORTS_MAX];
+		unsigned a = n % INFO_PORTS_MAX;
+		if (a >= info->addrs_n || !same_driver(port, &info->addrs[a]) || reach(port, &info->addrs[a], &why))
+			continue;
+		*out = (struct route){n, (uint16_t)(n / INFO_PORTS_MAX), info->addrs[a]};
+		return true;
+	}
+	return false;
+}
+
+void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
+{
+	const struct nic_port *of = g->config.ports[port];
+	struct nic_err why = {""};
+	for (unsigned a = 0; a < info->addrs_n && !why.text[0]; a++)
+		if (same_driver(of, &info->addrs[a]) && reach(of, &info->addrs[a], &why))
+			why.text[0] = 0;
+	snprintf(out, cap, "%s%s", why.text[0] ? ": " : "", why.text);
+}
+
+void route_self(const struct group *g, struct route *out)
+{
+	const struct nic_port *port = g->config.ports[g->config.self];
+	*out = (struct route){.port = (uint16_t)g->config.self};
+	port->ops->address(port, &out->addr);
+}
+
+bool route_common(const struct group *g, const struct info *info)
+{
+	for (unsigned i = 0; i < ports_published(g); i++)
+		for (unsigned a = 0; a < info->addrs_n; a++)
+			if (same_driver(g->config.ports[i], &info->addrs[a]))
+				return true;
+	return false;
+}
+
+/* What speaks against each way before number `until`. Returns how many there are. */
+static unsigned add_reasons(const struct group *g, const struct info *info, unsigned until, const char *failed,
+			    const char *between, struct text *t)
+{
+	unsigned reasons = 0, tried = 0;
+	for (unsigned i = 0; i < ports_published(g) && i * INFO_PORTS_MAX < until; i++) {
+		const struct nic_port *port = g->config.ports[i];
+		unsigned theirs = 0;
+		for (unsigned a = 0; a < info->addrs_n; a++) {
+			struct nic_err why;
+			if (!same_driver(port, &info->addrs[a]))
+				continue;
+			theirs++;
+			if (i * INFO_PORTS_MAX + a >= until)
+				continue;
+			if (reach(port, &info->addrs[a], &why))
+				add(t, "%s%s", reasons++ ? between : "", why.text);
+			else
+				tried++;
+		}
+		if (!theirs)
+			add(t, "%s%s: the other side has none", reasons++ ? between : "", port->ops->name);
+	}
+	if (tried && failed[0])
+		add(t, "%s%s", reasons++ ? between : "", failed);
+	return reasons;
+}
+
+void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap)
+{
+	struct text t = {out, 0, cap};
+	out[0] = 0;
+	for (unsigned i = 0; i < ports_published(g); i++)
+		for (unsigned a = 0; a < info->addrs_n; a++) {
+			struct nic_err why;
+			if (!same_driver(g->config.ports[i], &info->addrs[a]))
+				continue;
+			reach(g->config.ports[i], &info->addrs[a], &why);
+			/* One that is about the port is the same for each address. */
+			if (why.text[0] && !strstr(out, why.text))
+				add(&t, "%s%s", t.len ? "; " : "", why.text);
+		}
+}
+
+void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
+	       char *out, size_t cap)
+{
+	char reasons[192];
+	struct text t = {out, 0, cap}, r = {reasons, 0, sizeof reasons};
+	unsigned until = chosen ? chosen->number : UINT32_MAX;
+	out[0] = reasons[0] = 0;
+	unsigned n = add_reasons(g, info, until, failed, "; ", &r);
+	if (!chosen)
+		add(&t, "%s", n ? reasons : "it has published no address");
+	else if (n)
+		add(&t, "%s is the best that is left: %s", g->config.ports[chosen->port]->ops->name, reasons);
+	else
+		add(&t, "%s is the best that both have", g->config.ports[chosen->port]->ops->name);
+}
+
+/* In the words of its driver, be that open here or not. */
+static void put_into_words(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
+{
+	for (unsigned i = 0; i < g->config.ports_n; i++)
+		if (same_driver(g->config.ports[i], addr)) {
+			g->config.ports[i]->ops->address_text(addr, out, cap);
+			return;
+		}
+	if (strncmp(addr->driver, nic_shm_port_ops.name, sizeof addr->driver) == 0)
+		nic_shm_port_ops.address_text(addr, out, cap);
+	else
+		link_address_text(addr, out, cap);
+}
+
+static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
+{
+	char words[96] = "";
+	put_into_words(g, addr, words, sizeof words);
+	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
+}
+
+void route_none(const struct group *g, const struct info *info, char *out, size_t cap)
+{
+	char here[ADDRESSES_TEXT] = "no port", there[ADDRESSES_TEXT] = "no port";
+	struct text h = {here, 0, sizeof here}, o = {there, 0, sizeof there}, t = {out, 0, cap};
+	for (unsigned i = 0; i < ports_published(g); i++) {
+		struct nic_addr own;
+		g->config.ports[i]->ops->address(g->config.ports[i], &own);
+		add_address(g, &own, i == 0, &h);
+	}
+	for (unsigned a = 0; a < info->addrs_n; a++)
+		add_address(g, &info->addrs[a], a == 0, &o);
+	add(&t, "%s on one side, %s on the other", here, there);
+	if (route_common(g, info)) {
+		add(&t, ": ");
+		add_reasons(g, info, UINT32_MAX, "", "; ", &t);
+	}
+}
+
+static struct ctl_route *route_told(const struct peer *p, const struct ctl_route *like)
+{
+	struct ctl_route *r = p->routes;
+	while (r && (strcmp(r->nic, like->nic) != 0 || strcmp(r->why, like->why) != 0 ||
+		     strcmp(r->address, like->address) != 0))
+		r = r->older;
+	return r;
+}
+
+/* Nobody reads, and who comes finds `told`. Else they go the next time. */
+static void forget_others(struct peer *p, struct ctl_route *told)
+{
+	struct ctl_route *r = p->routes;
+	while (r) {
+		struct ctl_route *older = r->older;
+		if (r != told)
+			free(r);
+		r = older;
+	}
+	told->older = NULL;
+	p->routes = told;
+}
+
+void route_tell(struct peer *p, const struct route *route, const char *why)
+{
+	struct ctl_member *m = &p->group->members[p->rank];
+	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
+	struct ctl_route like = {.nic = port ? port->ops->name : ""};
+	nic_text_set(like.why, sizeof like.why, "%s", why);
+	if (port)
+		address_text(port, &route->addr, like.address, sizeof like.address);
+	/* A reader may hold an old one. One that is told again, since a session comes and goes by the same ways, is the
+	 * same; another incarnation brings new addresses. */
+	struct ctl_route *told = route_told(p, &like);
+	if (!told) {
+		told = malloc(sizeof *told);
+		if (!told)
+			return;
+		*told = like;
+		told->older = p->routes;
+		p->routes = told;
+	}
+	atomic_store_explicit(&m->route, told, memory_order_seq_cst);
+	if (atomic_load_explicit(&m->route_readers, memory_order_seq_cst) == 0)
+		forget_others(p, told);
+}
+
+void route_free(struct peer *p)
+{
+	struct ctl_member *m = &p->group->members[p->rank];
+	struct ctl_route *r = p->routes;
+	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
+	p->routes = NULL;
+	while (r) {
+		struct ctl_route *older = r->older;
+		free(r);
+		r = older;
+	}
+}

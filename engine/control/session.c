@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sessions: a pair is one of our shards and one of a member's. At init the higher (rank, shard) connects to the lower,
+ * everybody to itself; on demand whoever is asked first does. When both do, the higher one's attempt is the session:
+ * it refuses the other's, which then waits for it, and asks again in case it fails. PROTOCOL.md argues why there is
+ * never more than one.
+ */
+#include "control/group.h"
+
+#include "base/hash.h"
+#include "base/mutant.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define YIELD_MIN_NS UINT64_C(2000000) /* before asking again; doubles up to the other */
+#define YIELD_MAX_NS UINT64_C(200000000)
+/* One way, while there are others: more than a worker takes to answer that is not stopped. */
+#define TRY_NS UINT64_C(5000000000)
+/* An attempt without an answer: then, and as often again, the store is asked whether the worker is still a member. */
+#define UNANSWERED_NS UINT64_C(1000000000)
+/* The others, when one has told that nobody is there. */
+#define TRY_GONE_NS UINT64_C(1000000000)
+
+static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
+{
+	const struct group *g = pair->peer->group;
+	return (struct hello){.group = g->hash,
+			      .world = (uint32_t)g->url.world,
+			      .rank = (uint32_t)g->url.rank,
+			      .from = g->config.incarnation,
+			      .to = incarnation,
+			      .name = hash64(g->name, strlen(g->name)),
+			      .from_shard = pair->local,
+			      .to_shard = pair->remote};
+}
+
+static void pair_yield(struct pair *pair);
+
+/* ---- set-up ---- */
+
+/* Nobody is there, or somebody else. */
+static bool is_gone(int error)
+{
+	return error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
+	       error == -EPIPE;
+}
+
+/* A set-up has failed for this reason: the join with it, or the calls that wait. */
+static void pair_failed(struct pair *pair, int error, const char *text)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	if (group_joining(g) && !g->lazy) {
+		group_fail(g, true, error == -EACCES ? FAR_DENIED : FAR_UNREACHABLE,
+			   "worker \"%.100s\" cannot connect to worker \"%.100s\" (rank %d): %s", g->name,
+			   g->members[p->rank].name, p->rank, text);
+		return;
+	}
+	if (!peer_is_self(p) && (pair->ended || (group_joining(g) && is_gone(error)))) {
+		peer_die(p, is_gone(error) ? "its process is gone" : text);
+		life_ask(p);
+	} else if (!peer_is_self(p) && is_gone(error)) {
+		/* It has published an address and nobody is there, or somebody else: is it still a member? */
+		life_doubt(p, "its process is gone");
+		if (!p->dead)
+			pair_yield(pair);
+	} else if (!peer_is_self(p) && (p->unheld || g->store_lost) && error == -ETIMEDOUT) {
+		peer_die(p, text);
+	} else {
+		pair_unreached(pair, FAR_UNREACHABLE, text);
+	}
+}
+
+/* What came of an attempt; the next way may do better. */
+static void pair_note(struct pair *pair, int error, const char *text)
+{
+	char *all = NULL;
+	pair->error = error;
+	pair->gone |= is_gone(error);
+	pair->ended |= error == -EPIPE;
+	if (asprintf(&all, "%s%s%s", pair->failed ? pair->failed : "", pair->failed ? "; " : "", text) < 0)
+		return;
+	free(pair->failed);
+	pair->failed = all;
+}
+
+static void pair_forget(struct pair *pair)
+{
+	free(pair->failed);
+	pair->failed = NULL;
+	pair->tried = 0;
+	pair->gone = pair->ended = false;
+	pair->error = 0;
+}
+
+/* No way is left. */
+static void pair_give_up(struct pair *pair, const struct info *info)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	char text[FAR_ERR_TEXT_MAX];
+	size_t len = 0;
+	if (pair->error) {
+		pair_failed(pair, pair->gone ? -ECONNREFUSED : pair->error, pair->failed ? pair->failed : "no memory");
+		return;
+	}
+	if (group_joining(g) && !g->lazy)
+		len = (size_t)snprintf(text, sizeof text, "worker \"%.60s\" and worker \"%.60s\": ", g->name,
+				       g->members[p->rank].name);
+	len += (size_t)snprintf(text + len, sizeof text - len,
+				"%s: ", p->common ? "no NIC leads there" : "no NIC driver is shared");
+	route_none(g, info, text + len, sizeof text - len);
+	if (group_joining(g) && !g->lazy)
+		group_fail(g, true, FAR_UNREACHABLE, "%s", text);
+	else
+		pair_unreached(pair, FAR_UNREACHABLE, text);
+}
+
+static bool pair_route(const struct pair *pair, const struct info *info, unsigned from, struct route *out)
+{
+	if (!peer_is_self(pair->peer))
+		return route_next(pair->peer->group, info, from, out);
+	route_self(pair->peer->group, out);
+	return from == 0;
+}
+
+/* How long one way is tried: the last has all the time that there is, unless somebody else has found nobody. */
+static uint64_t try_until(const struct pair *pair, const struct info *info, const struct route *route)
+{
+	const struct group *g = pair->peer->group;
+	uint64_t all = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline, some = TIME_NEVER;
+	struct route next;
+	if (pair->gone)
+		some = time_after(g->now, TRY_GONE_NS);
+	else if (pair_route(pair, info, route->number + 1, &next))
+		some = time_after(g->now, TRY_NS);
+	return some < all ? some : all;
+}
+
+/* Tries the ways that are left, up to the first that begins well. */
+static void pair_connect(struct pair *pair)
+{
+	struct peer *p = pair->peer;
+	struct group *g = p->group;
+	uint8_t words[HELLO_BYTES];
+	struct route route;
+	struct info info;
+	if (info_decode(p->info, p->bytes, &info))
+		info.addrs_n = 0;
+	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
+	hello_encode(&h, words);
+	g->busy = true;
+	while (pair_route(pair, &info, pair->tried, &route)) {
+		struct nic_port *nic = g->config.ports[route.port];
+		struct nic_err err = {.text = ""};
+		pair->tried = route.number + 1;
+		pair->state = PAIR_CONNECTING;
+		pair->attempt = true;
+		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, words, sizeof words,
+					   try_until(pair, &info, &route), pair, &err);
+		if (rc == 0) {
+			uint64_t ask_at = time_after(g->now, UNANSWERED_NS);
+			g->unanswered_at = ask_at < g->unanswered_at ? ask_at : g->unanswered_at;
+			return;
+		}
+		pair->attempt = false;
+		pair_note(pair, rc, err.text[0] ? err.text : strerror(-rc));
+	}
+	pair_give_up(pair, &info);
+}
+
+/* The way did not lead there: the next. */
+static void pair_next(struct pair *pair, int error, const char *text)
+{
+	pair_note(pair, error, text);
+	pair_connect(pair);
+}
+
+/* From the best way on. */
+static void pair_begin(struct pair *pair)
+{
+	pair_forget(pair);
+	pair_connect(pair);
+}
+
+/* Asks for a session that there is not; the end that is to make it does. */
+static void pair_demand(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (peer_is_self(pair->peer) && pair->local < pair->remote)
+		pair = pair_get(pair->peer, pair->remote, pair->local);
+	if (!pair || pair->attempt || pair->state != PAIR_NONE)
+		return;
+	pair->deadline = time_after(g->now, FAR_CONNECT_TIMEOUT_NS);
+	pair->retry_ns = YIELD_MIN_NS;
+	pair_begin(pair);
+}
+
+void pair_want(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (pair->state == PAIR_UP)
+		return; /* PEER_UP is on its way */
+	pair->wanted = true;
+	if (pair->peer->dead)
+		pair_unreached(pair, FAR_PEER_LOST, "its process is gone");
+	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
+		pair_demand(pair);
+}
+
+void session_want(struct peer *p, unsigned local, unsigned remote)
+{
+	struct pair *pair = p->dead ? NULL : pair_get(p, local, remote);
+	if (pair)
+		pair_demand(pair);
+}
+
+void session_probe(struct peer *p)
+{
+	if (!p->up_n && !peer_is_self(p))
+		session_want(p, 0, 0);
+}
+
+static void session_probe_pair(struct pair *pair)
+{
+	pair->due_probe = true;
+	mails_queue(pair);
+}
+
+bool session_probe_silent(struct peer *p)
+{
+	struct group *g = p->group;
+	for (struct pair *pair = p->dead || peer_is_self(p) ? NULL : p->pairs; pair; pair = pair->next) {
+		if (pair->state != PAIR_UP || !pair->up_posted || !(g->config.silent >> pair->port & 1))
+			continue;
+		session_probe_pair(pair);
+		return true;
+	}
+	return false;
+}
+
+/* The other side connects itself, or its attempt has just failed: then it takes ours. */
+static void pair_yield(struct pair *pair)
+{
+	struct group *g = pair->peer->group;
+	if (g->now >= pair->deadline) {
+		char text[FAR_ERR_TEXT_MAX];
+		snprintf(text, sizeof text, "%s",
+			 pair->failed ? pair->failed : "the other side's set-up did not come to an end");
+		pair_unreached(pair, FAR_UNREACHABLE, text);
+		return;
+	}
+	pair->state = PAIR_YIELDING;
+	if (!pair->yielded)
+		g->yielding_n++;
+	pair->yielded = true;
+	pair->retry_at = time_after(g->now, pair->retry_ns);
+	pair->retry_ns = pair->retry_ns * 2 < YIELD_MAX_NS ? pair->retry_ns * 2 : YIELD_MAX_NS;
+}
+
+static uint64_t yields_step(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	for (int r = 0; r < g->url.world && g->yielding_n; r++) {
+		for (struct pair *pair = g->peers[r].pairs; pair; pair = pair->next) {
+			if (pair->state != PAIR_YIELDING)
+				continue;
+			if (g->now >= pair->retry_at) {
+				pair_yield_end(pair);
+				pair_begin(pair);
+			} else if (pair->retry_at < next) {
+				next = pair->retry_at;
+			}
+		}
+	}
+	return next;
+}
+
+static bool is_unanswered(const struct peer *p)
+{
+	const struct pair *pair = p->dead || p->unheld || peer_is_self(p) ? NULL : p->pairs;
+	while (pair && !(pair->state == PAIR_CONNECTING && pair->attempt))
+		pair = pair->next;
+	return pair;
+}
+
+/* A host without power answers nothing, and while the group leaves the store notifies rank 0 alone. */
+static uint64_t unanswered_step(struct group *g)
+{
+	if (g->now < g->unanswered_at)
+		return g->unanswered_at;
+	g->unanswered_at = TIME_NEVER;
+	for (int r = 0; r < g->url.world; r++) {
+		if (!is_unanswered(&g->peers[r]))
+			continue;
+		g->unanswered_at = time_after(g->now, UNANSWERED_NS);
+		if (!g->store_lost)
+			life_doubt(&g->peers[r], "its process is gone");
+	}
+	return g->unanswered_at;
+}
+
+/* ---- events of the ports ---- */
+
+static bool welcomes(const struct group *g)
+{
+	return group_joining(g) || g->phase == PHASE_READY || g->phase == PHASE_DRAIN || g->phase == PHASE_BYE;
+}
+
+static int hello_check(const struct group *g, const struct nic_event *ev, struct hello *h)
+{
+	int rc = hello_decode(ev->hello, ev->hello_len, h);
+	if (rc)
+		return rc;
+	if (h->group != g->hash || h->world != (uint32_t)g->url.world)
+		return -EACCES;
+	if (h->rank >= h->world || h->from_shard >= FAR_SHARDS_MAX || h->to_shard >= g->config.shards ||
+	    h->to_shard != ev->queue)
+		return -EPROTO;
+	if (h->to != g->config.incarnation)
+		return -ESTALE;
+	const struct peer *p = &g->peers[h->rank];
+	if (peer_is_self(p) && h->from != g->config.incarnation)
+		return -ESTALE;
+	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
+	if (p->known && h->from != g->members[h->rank].incarnation && !MUTANT(STALE_HELLO))
+		return -ESTALE;
+	const char *name = g->members[h->rank].name;
+	if (p->known && h->name != hash64(name, strlen(name)))
+		return -EACCES;
+	if (p->known && h->from_shard >= g->members[h->rank].shards)
+		return -EPROTO;
+	return 0;
+}
+
+/* Who connects anew has no session any more, and ours has not noticed yet; or the packet is an old one. Our probe
+ * shows which: the other side answers what belongs to no session of its own with a reset. */
+static bool pair_may_be_over(const struct pair *pair)
+{
+	const struct group *g = pair->peer->group;
+	return !peer_is_self(pair->peer) && pair->up_posted && g->config.silent >> pair->port & 1;
+}
+
+static int on_hello(struct group *g, const struct nic_event *ev)
+{
+	uint8_t reply[HELLO_BYTES];
+	struct hello h;
+	if (!welcomes(g))
+		return -ECONNREFUSED;
+	int rc = hello_check(g, ev, &h);
+	struct peer *p = rc == 0 || rc == -ESTALE ? &g->peers[h.rank] : NULL;
+	if (rc == -ESTALE && h.to == g->config.incarnation && !peer_is_self(p))
+		return life_unknown(p, h.from);
+	if (rc)
+		return rc;
+	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
+	if (!pair)
+		return p->dead ? -EPIPE : -ENOMEM;
+	if (pair->state == PAIR_UP && pair_may_be_over(pair)) {
+		session_probe_pair(pair);
+		return -EINPROGRESS;
+	}
+	if (pair->state == PAIR_UP || pair->state == PAIR_DEAD)
+		return -EACCES;
+	if (peer_is_self(p)) {
+		const struct pair *ours = pair_find(p, h.from_shard, h.to_shard);
+		if (!ours || !ours->attempt)
+			return -EACCES;
+	} else if (pair->attempt && pair_is_higher(pair)) {
+		return -EALREADY;
+	}
+	struct hello mine = hello_to(pair, h.from);
+	hello_encode(&mine, reply);
+	memcpy(ev->reply, reply, sizeof reply);
+	*ev->reply_len = sizeof reply;
+	return 0;
+}
+
+static void on_up(struct group *g, struct group_port *port, const struct nic_event *ev)
+{
+	struct pair *pair = ev->user;
+	struct hello h;
+	int rc = hello_check(g, ev, &h);
+	if (pair && pair->is_old) {
+		pair->attempt = false;
+		group_port_drop(g, port->index, ev->peer);
+		pair_settle(pair);
+		return;
+	}
+	if (pair) {
+		pair->attempt = false;
+		if (rc == 0 &&
+		    ((int)h.rank != pair->peer->rank || h.from_shard != pair->remote || h.to_shard != pair->local))
+			rc = -EPROTO;
+	} else if (rc == 0) {
+		pair = pair_get(&g->peers[h.rank], h.to_shard, h.from_shard);
+		rc = pair ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
+		group_port_drop(g, port->index, ev->peer);
+		return;
+	}
+	if (rc == 0 && !pair_enter(port, ev->peer, pair))
+		rc = -ENOMEM;
+	if (rc) {
+		group_port_drop(g, port->index, ev->peer);
+		if (ev->user)
+			pair_next(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
+		return;
+	}
+	pair_yield_end(pair);
+	pair->state = PAIR_UP;
+	pair->port = (uint16_t)port->index;
+	pair->handle = ev->peer;
+	pair->accepted = h.from;
+	pair->ours = ev->user != NULL;
+	pair->peer->up_n++;
+	g->busy = true;
+	if (pair->peer->known && g->phase >= PHASE_CONNECT)
+		pair_attach(pair);
+}
+
+static void on_failed(const struct nic_event *ev)
+{
+	struct pair *pair = ev->user;
+	if (!pair)
+		return;
+	pair->attempt = false;
+	if (pair->is_old) {
+		pair_settle(pair);
+		return;
+	}
+	if (pair->state != PAIR_CONNECTING)
+		return; /* the other side's attempt was the one, or the worker is dead */
+	bool yields = ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer);
+	/* Or it does not know this life of ours yet. */
+	if (yields || ev->error == -EINPROGRESS)
+		pair_yield(pair);
+	else
+		pair_next(pair, ev->error, ev->text ? ev->text : strerror(-ev->error));
+}
+
+/*
+ * Is a member that was silent, or that ended or forgot this session, one still. PROTOCOL.md, "Membership": its claim of
+ * the rank says so, and without a store nothing does. Drivers that are not silent report the end of the process;
+ * whoever breaks the protocol is not spoken to again.
+ */
+static bool is_member_still(const struct pair *pair, int error)
+{
+	const struct peer *p = pair->peer;
+	const struct group *g = p->group;
+	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
+	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unheld && !g->store_lost &&
+	       !group_joining(g);
+}
+
+/* Its driver may know more of why than what was under way. */
+static void on_down(struct pair *pair, const struct nic_event *ev)
+{
+	struct peer *p = pair->peer;
+	struct info info;
+	char text[2 * NIC_TEXT_BYTES_MAX], remark[NIC_TEXT_BYTES_MAX] = "";
+	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
+		route_remark(p->group, pair->port, &info, remark, sizeof remark);
+	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
+	if (!is_member_still(pair, ev->error) || !pair_lose(pair, text))
+		peer_die(p, text);
+}
+
+static int port_event(void *ctx, const struct nic_event *ev)
+{
+	struct group_port *port = ctx;
+	struct group *g = port->group;
+	struct pair *pair;
+	g->busy = true;
+	switch (ev->type) {
+	case NIC_EVENT_HELLO:
+		return on_hello(g, ev);
+	case NIC_EVENT_UP:
+		on_up(g, port, ev);
+		break;
+	case NIC_EVENT_DOWN:
+		pair = pair_of_handle(g, port->index, ev->peer);
+		if (pair && !pair->is_old)
+			on_down(pair, ev);
+		break;
+	case NIC_EVENT_FAILED:
+		on_failed(ev);
+		break;
+	case NIC_EVENT_REFUSED:
+		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
+		if (pair && !pair->is_old && !peer_is_self(pair->peer))
+			life_doubt(pair->peer, "its process is gone: its host says that nobody has its port");
+		break;
+	case NIC_EVENT_MOVED:
+		pair = pair_of_handle(g, port->index, ev->peer);
+		if (pair && !pair->is_old && pair->state == PAIR_UP)
+			pair_moved(pair);
+		break;
+	}
+	return 0;
+}
+
+/* ---- joining ---- */
+
+/* Sessions that came before the info of whoever claimed the rank: an impostor's go, the rightful one comes yet. */
+static void early_check(struct peer *p)
+{
+	const struct ctl_member *m = &p->group->members[p->rank];
+	for (struct pair *pair = p->pairs; pair; pair = pair->next) {
+		if (pair->state != PAIR_UP)
+			continue;
+		if (pair->accepted == m->incarnation && pair->remote < m->shards) {
+			pair_attach(pair);
+			continue;
+		}
+		pair_drop(pair);
+		pair->state = PAIR_NONE;
+		p->up_n--;
+	}
+}
+
+static void connect_all(struct peer *p)
+{
+	struct group *g = p->group;
+	for (unsigned local = 0; local < g->config.shards && group_joining(g); local++) {
+		for (unsigned remote = 0; remote < g->members[p->rank].shards && group_joining(g); remote++) {
+			struct pair *pair = pair_get(p, local, remote);
+			if (!pair)
+				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
+			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->common)
+				if (pair->state == PAIR_NONE)
+					pair_begin(pair);
+		}
+	}
+}
+
+void session_expect(struct peer *p, const struct info *info)
+{
+	struct route route;
+	char why[192];
+	p->common = peer_is_self(p) || route_common(p->group, info);
+	if (peer_is_self(p)) {
+		route_self(p->group, &route);
+		route_tell(p, &route, "sessions with oneself stay in the process");
+		return;
+	}
+	bool found = route_next(p->group, info, 0, &route);
+	route_why(p->group, info, found ? &route : NULL, "", why, sizeof why);
+	route_tell(p, found ? &route : NULL, why);
+}
+
+void session_begin(struct group *g)
+{
+	for (int r = 0; r < g->url.world && group_joining(g); r++) {
+		atomic_store_explicit(&g->members[r].alive, !g->peers[r].dead, memory_order_relaxed);
+		early_check(&g->peers[r]);
+		if (!g->lazy)
+			connect_all(&g->peers[r]);
+	}
+}
+
+bool session_all_up(const struct group *g)
+{
+	return g->lazy || g->ups_posted == g->config.shards * g->shards_all;
+}
+
+uint64_t session_step(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	for (unsigned i = 0; i < g->config.ports_n; i++) {
+		struct nic_port *port = g->config.ports[i];
+		uint64_t at = port->ops->step(port, g->now, port_event, &g->ports[i]);
+		next = at < next ? at : next;
+	}
+	mails_take(g);
+	uint64_t at = yields_step(g);
+	next = at < next ? at : next;
+	at = unanswered_step(g);
+	next = at < next ? at : next;
+	at = mails_post(g);
+	if (g->phase == PHASE_CONNECT && session_all_up(g)) {
+		g->phase = PHASE_READY;
+		life_ready(g);
+		rejoin_connect(g);
+	}
+	return at < next ? at : next;
+}

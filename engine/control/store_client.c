@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/outbox.h"
+#include "control/store.h"
+#include "control/url.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_MIN   UINT64_C(1000000) /* between attempts to connect; doubles up to the other */
+#define RETRY_MAX   UINT64_C(50000000)
+#define HANDLE_NONE (-1)
+#define READS_MAX   64 /* of one step */
+
+struct pending {
+	struct pending *next;
+	uint64_t id, deadline;
+	store_done_fn *done;
+	void *user;
+	bool watch; /* it has any number of replies */
+};
+
+struct store_client {
+	struct ctl_net *net;
+	struct store_server *local; /* NULL: over net */
+	char host[URL_HOST_MAX];
+	uint16_t port;
+	struct store_login login;
+	struct store_greeting greeting;
+	enum store_link link;
+	int error;
+	int handle;  /* HANDLE_NONE with a local server */
+	bool opened; /* an attempt is under way, or has succeeded */
+	bool wants_write;
+	uint64_t retry_at, retry_ns;
+	uint64_t id_next; /* 0 is HELLO's */
+	unsigned pending_n;
+	struct pending *pending;
+	struct outbox hello; /* goes out first, again on every attempt */
+	struct outbox tx;
+	size_t rx_len;
+	uint8_t rx[STORE_FRAME_MAX];
+};
+
+struct store_client *store_client_create(struct ctl_net *net, const char *host, uint16_t port,
+					 struct store_server *local)
+{
+	struct store_client *c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	c->net = net;
+	c->local = local;
+	snprintf(c->host, sizeof c->host, "%s", host);
+	c->port = port;
+	c->handle = HANDLE_NONE;
+	c->retry_ns = RETRY_MIN;
+	c->id_next = 1;
+	c->login = (struct store_login){.who = {.rank = STORE_RANK_NONE}, .random = &random_kernel};
+	return c;
+}
+
+void store_client_login(struct store_client *c, const struct store_login *login)
+{
+	c->login = *login;
+}
+
+static void stream_close(struct store_client *c)
+{
+	if (c->handle != HANDLE_NONE)
+		c->net->ops->close(c->net, c->handle);
+	c->handle = HANDLE_NONE;
+	c->opened = false;
+	c->wants_write = false;
+	c->rx_len = 0;
+	c->hello.head = c->hello.tail = 0;
+}
+
+void store_client_destroy(struct store_client *c)
+{
+	if (!c)
+		return;
+	stream_close(c);
+	while (c->pending) {
+		struct pending *p = c->pending;
+		c->pending = p->next;
+		free(p);
+	}
+	outbox_fini(&c->hello);
+	outbox_fini(&c->tx);
+	free(c);
+}
+
+enum store_link store_client_link(const struct store_client *c)
+{
+	return c->link;
+}
+
+int store_client_error(const struct store_client *c)
+{
+	return c->error;
+}
+
+static void pending_end(struct store_client *c, struct pending **at, int result, const struct store_msg *reply)
+{
+	struct pending *p = *at;
+	*at = p->next;
+	c->pending_n--;
+	p->done(p->user, result, reply);
+	free(p);
+}
+
+static void link_lose(struct store_client *c, int error)
+{
+	stream_close(c);
+	c->link = STORE_LOST;
+	c->error = error;
+	/* A callback that submits again gets -ENOTCONN, so this ends. */
+	while (c->pending)
+		pending_end(c, &c->pending, error, NULL);
+}
+
+/* The stream broke: before HELLO was answered another attempt follows, afterwards it is the end. */
+static void stream_fail(struct store_client *c, uint64_t now, int error)
+{
+	/* A name that does not resolve, a stranger at the port and a wrong key are not cured by trying again. */
+	bool final = error == -ENXIO || error == -EPROTO || error == -EPROTONOSUPPORT || error == -EKEYREVOKED ||
+		     error == -EACCES || (!c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED));
+	if (c->link == STORE_CONNECTED || final) {
+		link_lose(c, error);
+		return;
+	}
+	stream_close(c);
+	c->error = error;
+	c->retry_at = now + c->retry_ns;
+	c->retry_ns = c->retry_ns * 2 < RETRY_MAX ? c->retry_ns * 2 : RETRY_MAX;
+}
+
+static int stream_open(struct store_client *c)
+{
+	struct store_msg m = {.op = STORE_HELLO, .timeout_ns = UINT64_MAX};
+	uint8_t frame[STORE_FRAME_MAX];
+	if (!c->local) {
+		int handle = c->net->ops->connect(c->net, c->host, c->port);
+		if (handle < 0)
+			return handle;
+		c->handle = handle;
+	}
+	c->opened = true;
+	store_hello_make(&c->greeting, &c->login.who, c->login.random);
+	m.value = c->greeting.hello;
+	m.value_len = c->greeting.hello_len;
+	return outbox_put(&c->hello, frame, store_msg_encode(&m, frame));
+}
+
+/* The server asks whether anybody is here. What it says to the answer has an id that nobody waits for. */
+static void answer_ping(struct store_client *c)
+{
+	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};
+	uint8_t frame[STORE_FRAME_MAX];
+	outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+}
+
+static void connected(struct store_client *c)
+{
+	c->link = STORE_CONNECTED;
+	c->error = 0;
+}
+
+/* The server has sent its proof, and is sent ours once that holds: 0 or -errno. */
+static int challenge_take(struct store_client *c, const struct store_msg *m)
+{
+	uint8_t frame[STORE_FRAME_MAX], proof[AUTH_PROOF_BYTES];
+	struct auth_key key;
+	if (m->value_len && !c->login.key)
+		return -ENOKEY;
+	if (!m->value_len && c->login.key)
+		return -EKEYREVOKED;
+	if (!m->value_len) {
+		connected(c);
+		return 0;
+	}
+	int rc = store_challenge_read(&c->greeting, m->value, m->value_len, proof);
+	if (!rc)
+		rc = c->login.key(c->login.ctx, &key);
+	if (rc)
+		return rc;
+	bool holds = store_challenge_holds(&c->greeting, &key, proof);
+	store_proof_make(&c->greeting, &key, proof);
+	auth_erase(&key, sizeof key);
+	struct store_msg prove = {
+		.op = STORE_PROVE, .timeout_ns = UINT64_MAX, .value = proof, .value_len = sizeof proof};
+	return holds ? outbox_put(&c->hello, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
+}
+
+/* What comes before the client is connected: 0 or -errno. */
+static int greeting_take(struct store_client *c, const struct store_msg *m)
+{
+	if (m->op == STORE_HELLO)
+		return challenge_take(c, m);
+	if (m->op != STORE_PROVE)
+		return -EPROTO;
+	if (m->status != STORE_OK)
+		return -EKEYREJECTED;
+	connected(c);
+	return 0;
+}
+
+static void reply_take(struct store_client *c, const struct store_msg *m)
+{
+	if (m->id == 0 && m->op == STORE_PING) {
+		answer_ping(c);
+		return;
+	}
+	struct pending **at = &c->pending;
+	while (*at && (*at)->id != m->id)
+		at = &(*at)->next;
+	/* An unknown id is a reply that crossed its deadline. */
+	if (*at && (*at)->watch && m->op == STORE_WATCH && (m->status == STORE_OK || m->status == STORE_MISSING))
+		(*at)->done((*at)->user, 0, m);
+	else if (*at)
+		pending_end(c, at, 0, m);
+}
+
+static int frames_take(struct store_client *c)
+{
+	size_t used = 0;
+	for (;;) {
+		struct store_msg m;
+		long n = store_msg_decode(c->rx + used, c->rx_len - used, &m);
+		if (n < 0)
+			return n == -EPROTONOSUPPORT ? (int)n : -EPROTO;
+		if (n == 0)
+			break;
+		/* The kernel can connect a socket to itself when nobody listens on a port of its ephemeral range. */
+		if (!m.reply && m.op == STORE_HELLO && c->link == STORE_CONNECTING)
+			return -ECONNREFUSED;
+		if (!m.reply)
+			return -EPROTO;
+		used += (size_t)n;
+		int rc = c->link == STORE_CONNECTED ? 0 : greeting_take(c, &m);
+		if (rc)
+			return rc;
+		if (m.op != STORE_HELLO && m.op != STORE_PROVE)
+			reply_take(c, &m);
+	}
+	memmove(c->rx, c->rx + used, c->rx_len - used);
+	c->rx_len -= used;
+	return 0;
+}
+
+static int stream_read(struct store_client *c, bool *busy)
+{
+	for (int i = 0; i < READS_MAX; i++) {
+		uint8_t *to = c->rx + c->rx_len;
+		size_t room = sizeof c->rx - c->rx_len;
+		long n = c->local ? store_server_local_recv(c->local, to, room)
+				  : c->net->ops->recv(c->net, c->handle, to, room);
+		if (n == -EAGAIN)
+			return 0;
+		if (n <= 0)
+			return n ? (int)n : -ECONNRESET;
+		*busy = true;
+		c->rx_len += (size_t)n;
+		int rc = frames_take(c);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int local_write(struct store_client *c, struct outbox *o, bool *busy)
+{
+	while (outbox_len(o)) {
+		long n = store_server_local_send(c->local, o->data + o->head, outbox_len(o));
+		if (n < 0)
+			break;
+		o->head += (size_t)n;
+		*busy = true;
+	}
+	return 0;
+}
+
+static int stream_write(struct store_client *c, struct outbox *o, bool *busy)
+{
+	if (c->local)
+		return local_write(c, o, busy);
+	long n = outbox_flush(o, c->net, c->handle);
+	if (n < 0)
+		return (int)n;
+	*busy |= n > 0;
+	bool want = outbox_len(o) > 0;
+	if (want != c->wants_write)
+		c->net->ops->want(c->net, c->handle, 1, want);
+	c->wants_write = want;
+	return 0;
+}
+
+static uint64_t pending_expire(struct store_client *c, uint64_t now, bool *busy)
+{
+	uint64_t until = TIME_NEVER;
+	struct pending **at = &c->pending;
+	while (*at) {
+		if ((*at)->deadline > now) {
+			if ((*at)->deadline < until)
+				until = (*at)->deadline;
+			at = &(*at)->next;
+			continue;
+		}
+		*busy = true;
+		pending_end(c, at, -ETIMEDOUT, NULL);
+		/* The callback may have submitted at the head: begin again. */
+		at = &c->pending;
+		until = TIME_NEVER;
+	}
+	return until;
+}
+
+uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
+{
+	int rc = 0;
+	if (c->link == STORE_LOST)
+		return TIME_NEVER;
+	if (!c->opened && now >= c->retry_at) {
+		rc = stream_open(c);
+		*busy = true;
+	}
+	if (c->opened) {
+		rc = stream_read(c, busy);
+		if (rc == 0)
+			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->hello, busy);
+	}
+	if (rc) {
+		*busy = true;
+		stream_fail(c, now, rc);
+	}
+	uint64_t until = pending_expire(c, now, busy);
+	if (c->link == STORE_CONNECTING && !c->opened && c->retry_at < until)
+		until = c->retry_at;
+	return until;
+}
+
+int store_client_submit(struct store_client *c, const struct store_msg *request, uint64_t now, uint64_t deadline,
+			store_done_fn *done, void *user)
+{
+	struct store_msg m = *request;
+	uint8_t frame[STORE_FRAME_MAX];
+	if (c->link == STORE_LOST)
+		return -ENOTCONN;
+	m.reply = false;
+	m.id = c->id_next;
+	m.timeout_ns = deadline == TIME_NEVER ? UINT64_MAX : deadline > now ? deadline - now : 0;
+	bool own = m.op == STORE_HELLO || m.op == STORE_PROVE || m.op == STORE_PING;
+	int rc = own ? -EINVAL : store_msg_check(&m);
+	if (rc)
+		return rc;
+	if (c->pending_n >= STORE_REQUESTS_MAX)
+		return -ENOBUFS;
+	struct pending *p = malloc(sizeof *p);
+	if (!p)
+		return -ENOMEM;
+	rc = outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+	if (rc) {
+		free(p);
+		return rc;
+	}
+	*p = (struct pending){c->pending, c->id_next++, deadline, done, user, m.op == STORE_WATCH};
+	c->pending = p;
+	c->pending_n++;
+	return 0;
+}

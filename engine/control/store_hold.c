@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Keys that are there as long as the client that holds them. A second client that wants one makes the server ask the
+ * first for a sign of life: a connection can outlive its peer's machine by hours.
+ */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/mutant.h"
+#include "control/store_conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct hold **hold_find(struct store_server *s, struct kv_bytes key)
+{
+	uint64_t hash = hash64(key.data, key.len);
+	struct hold **at = &s->holds;
+	while (*at && !((*at)->hash == hash && (*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
+		at = &(*at)->next;
+	return at;
+}
+
+bool hold_is_of(struct store_server *s, const struct conn *c, struct kv_bytes key)
+{
+	const struct hold *h = *hold_find(s, key);
+	return h && h->conn == c;
+}
+
+static int hold_begin(struct store_server *s, struct conn *c, struct kv_bytes key, struct kv_bytes value)
+{
+	struct hold *h = malloc(sizeof *h + key.len);
+	if (!h)
+		return -ENOMEM;
+	int rc = kv_set(s->kv, key, value);
+	if (rc) {
+		free(h);
+		return rc;
+	}
+	h->conn = c;
+	h->hash = hash64(key.data, key.len);
+	h->key_len = key.len;
+	memcpy(h->key, key.data, key.len);
+	h->next = s->holds;
+	s->holds = h;
+	return 0;
+}
+
+/* ---- contests ---- */
+
+static int contest_begin(struct store_server *s, struct conn *c, struct hold *over, const struct store_msg *m,
+			 uint64_t now)
+{
+	struct contest **at = &s->contests;
+	if (c->contests_n == FAR_STORE_CONTESTS_MAX)
+		return -ENOSPC;
+	struct contest *k = malloc(sizeof *k + m->value_len);
+	if (!k)
+		return -ENOMEM;
+	*k = (struct contest){.conn = c, .over = over, .id = m->id, .value_len = m->value_len};
+	k->deadline = time_after(now, m->timeout_ns);
+	if (m->value_len)
+		memcpy(k->value, m->value, m->value_len);
+	while (*at)
+		at = &(*at)->next;
+	*at = k;
+	c->contests_n++;
+	if (!over->conn->pinged) {
+		over->conn->pinged = true;
+		over->conn->pinged_at = now;
+		/* Without room for it the holder does not read, and will be found silent. */
+		store_reply(over->conn, STORE_PING, 0, STORE_OK, (struct kv_bytes){0}, (struct kv_bytes){0}, 0);
+	}
+	return 0;
+}
+
+/* A reply that finds no room ends with the client's own deadline. */
+static void contest_end(struct store_server *s, struct contest **at, enum store_status status)
+{
+	struct contest *k = *at;
+	struct kv_bytes held = {NULL, 0};
+	if (status == STORE_DIFFERS)
+		kv_get(s->kv, (struct kv_bytes){k->over->key, k->over->key_len}, &held);
+	store_reply(k->conn, STORE_HOLD, k->id, status, (struct kv_bytes){0}, held, 0);
+	k->conn->contests_n--;
+	*at = k->next;
+	free(k);
+}
+
+void holds_alive(struct store_server *s, struct conn *c)
+{
+	struct contest **at = &s->contests;
+	if (!c->pinged)
+		return;
+	c->pinged = false;
+	while (*at) {
+		if ((*at)->over->conn == c)
+			contest_end(s, at, STORE_DIFFERS);
+		else
+			at = &(*at)->next;
+	}
+}
+
+struct conn *contests_expire(struct store_server *s, uint64_t now, uint64_t *until, bool *busy)
+{
+	struct contest **at = &s->contests;
+	while (*at) {
+		struct contest *k = *at;
+		uint64_t silent_at = k->over->conn->pinged_at + FAR_STORE_SILENT_NS;
+		if (now >= silent_at)
+			return k->over->conn;
+		if (now >= k->deadline) {
+			contest_end(s, at, STORE_TIMEOUT);
+			*busy = true;
+			continue;
+		}
+		*until = silent_at < *until ? silent_at : *until;
+		*until = k->deadline < *until ? k->deadline : *until;
+		at = &k->next;
+	}
+	return NULL;
+}
+
+static void contests_forget(struct store_server *s, struct conn *c)
+{
+	struct contest **at = &s->contests;
+	while (c->contests_n && *at) {
+		struct contest *k = *at;
+		if (k->conn != c) {
+			at = &k->next;
+			continue;
+		}
+		*at = k->next;
+		free(k);
+		c->contests_n--;
+	}
+}
+
+/* ---- holds ---- */
+
+int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now, enum store_status *status,
+	     struct kv_bytes *held)
+{
+	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len};
+	struct hold *h = *hold_find(s, key);
+	if (h && h->conn != c && h->conn != &s->local && !MUTANT(CLAIM_REFUSED))
+		return contest_begin(s, c, h, m, now);
+	*status = STORE_DIFFERS;
+	if (h ? h->conn != c : kv_get(s->kv, key, held) == 0) {
+		kv_get(s->kv, key, held);
+		return 1;
+	}
+	int rc = h ? kv_set(s->kv, key, value) : hold_begin(s, c, key, value);
+	*status = rc ? STORE_FULL : STORE_OK;
+	return 1;
+}
+
+/* The first that wants it and can have it; false: there is none. */
+static bool hold_pass(struct store_server *s, struct hold *h)
+{
+	struct kv_bytes key = {h->key, h->key_len};
+	struct contest **at = &s->contests;
+	while (*at && (*at)->over != h)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	struct contest *k = *at;
+	h->conn = k->conn;
+	int rc = kv_set(s->kv, key, (struct kv_bytes){k->value, k->value_len});
+	contest_end(s, at, rc ? STORE_FULL : STORE_OK);
+	if (rc)
+		return hold_pass(s, h);
+	return true;
+}
+
+/* Who has just been given it lives. */
+static void losers_tell(struct store_server *s, const struct hold *h)
+{
+	struct contest **at = &s->contests;
+	while (*at) {
+		if ((*at)->over == h)
+			contest_end(s, at, STORE_DIFFERS);
+		else
+			at = &(*at)->next;
+	}
+}
+
+void holds_release(struct store_server *s, struct conn *c)
+{
+	struct hold **at = &s->holds;
+	contests_forget(s, c);
+	while (*at) {
+		struct hold *h = *at;
+		struct kv_bytes key = {h->key, h->key_len};
+		if (h->conn != c) {
+			at = &h->next;
+			continue;
+		}
+		kv_delete(s->kv, key);
+		if (hold_pass(s, h)) {
+			store_written(s, key);
+			losers_tell(s, h);
+			at = &h->next;
+			continue;
+		}
+		*at = h->next;
+		free(h);
+	}
+}
+
+void hold_end(struct store_server *s, struct kv_bytes key)
+{
+	struct hold **at = hold_find(s, key), *h = *at;
+	if (!h)
+		return;
+	losers_tell(s, h);
+	*at = h->next;
+	free(h);
+}

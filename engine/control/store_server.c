@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control/store_conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ACCEPTS_MAX   64                 /* of one step, so that clients are served while more come */
+#define READS_MAX     16                 /* of one client in one step, likewise */
+#define ACCEPT_REST   UINT64_C(50000000) /* after accept failed for want of descriptors */
+#define HANDLE_LOCAL  (-1)               /* the client in this process */
+#define LISTENER_NONE (-1)
+
+struct store_server *store_server_create(struct ctl_net *net, int listener)
+{
+	struct store_server *s = calloc(1, sizeof *s);
+	if (!s)
+		return NULL;
+	s->kv = kv_create(FAR_STORE_KEYS_MAX + FAR_STORE_KEYS_RESERVED + FAR_STORE_DELETED_MAX);
+	if (!s->kv) {
+		free(s);
+		return NULL;
+	}
+	s->net = net;
+	s->listener = listener;
+	s->accept_again = TIME_NEVER;
+	s->local.server = s;
+	s->local.who.rank = STORE_RANK_NONE;
+	s->local.handle = HANDLE_LOCAL;
+	return s;
+}
+
+static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason)
+{
+	struct conn *c = s->conns[i];
+	s->drops[reason]++;
+	s->strangers_n -= !c->greeted;
+	s->gone_n += c->greeted;
+	s->out_bytes -= outbox_len(&c->tx);
+	outbox_fini(&c->tx);
+	c->doomed = (uint8_t)(reason + 1);
+	waits_forget(s, c);
+	watches_forget(s, c);
+	holds_release(s, c);
+	s->net->ops->close(s->net, c->handle);
+	free(c);
+	s->conns[i] = s->conns[--s->conns_n];
+}
+
+void store_server_shut(struct store_server *s)
+{
+	if (s->listener != LISTENER_NONE)
+		s->net->ops->close(s->net, s->listener);
+	s->listener = LISTENER_NONE;
+	s->accept_again = TIME_NEVER;
+	s->shut = true;
+	for (unsigned i = s->conns_n; i-- > 0;) {
+		if (!s->conns[i]->greeted)
+			conn_drop(s, i, STORE_DROP_SHUT);
+	}
+}
+
+void store_server_guard(struct store_server *s, const struct auth_key *key, const struct random_source *random)
+{
+	s->keyed = key != NULL;
+	if (key)
+		s->key = *key;
+	s->random = random;
+}
+
+void store_server_destroy(struct store_server *s)
+{
+	if (!s)
+		return;
+	auth_erase(&s->key, sizeof s->key);
+	store_server_shut(s);
+	while (s->conns_n)
+		conn_drop(s, s->conns_n - 1, STORE_DROP_SHUT);
+	waits_forget(s, &s->local);
+	watches_forget(s, &s->local);
+	holds_release(s, &s->local);
+	outbox_fini(&s->local.tx);
+	kv_destroy(s->kv);
+	free(s);
+}
+
+unsigned store_server_clients(const struct store_server *s)
+{
+	return s->conns_n;
+}
+
+uint64_t store_server_gone(const struct store_server *s)
+{
+	return s->gone_n;
+}
+
+bool store_server_held(const struct store_server *s)
+{
+	const struct hold *h = s->holds;
+	while (h && h->conn == &s->local)
+		h = h->next;
+	return h != NULL;
+}
+
+int store_server_accept_error(const struct store_server *s)
+{
+	return s->accept_error;
+}
+
+size_t store_server_out_bytes(const struct store_server *s)
+{
+	return s->out_bytes;
+}
+
+uint64_t store_server_drops(const struct store_server *s, enum store_drop reason)
+{
+	return s->drops[reason];
+}
+
+void conn_doom(struct conn *c, enum store_drop reason)
+{
+	if (c->doomed || c == &c->server->local)
+		return;
+	c->doomed = (uint8_t)(reason + 1);
+	c->server->out_bytes -= outbox_len(&c->tx);
+	outbox_fini(&c->tx);
+}
+
+/* The client for whom the most waits. */
+static struct conn *out_most(const struct store_server *s)
+{
+	struct conn *most = s->conns[0];
+	for (unsigned i = 1; i < s->conns_n; i++)
+		if (outbox_len(&s->conns[i]->tx) > outbox_len(&most->tx))
+			most = s->conns[i];
+	return most;
+}
+
+/* Room for a reply of so many bytes; false: the client is doomed. */
+static bool out_has_room(struct conn *c, size_t len)
+{
+	struct store_server *s = c->server;
+	if (c == &s->local)
+		return true;
+	if (!c->doomed && outbox_len(&c->tx) + len > FAR_STORE_OUT_BYTES)
+		conn_doom(c, STORE_DROP_BACKLOG);
+	if (!c->doomed && s->out_bytes + len > FAR_STORE_OUT_BYTES_ALL)
+		conn_doom(out_most(s), STORE_DROP_BACKLOG);
+	return !c->doomed;
+}
+
+int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
+		struct kv_bytes value, int64_t number)
+{
+	struct store_msg m = {.op = op,
+			      .reply = true,
+			      .status = status,
+			      .id = id,
+			      .number = number,
+			      .key = key.data,
+			      .key_len = key.len,
+			      .value = value.data,
+			      .value_len = value.len};
+	uint8_t frame[STORE_FRAME_MAX];
+	size_t len = store_msg_encode(&m, frame);
+	if (!out_has_room(c, len))
+		return -ENOBUFS;
+	int rc = outbox_put(&c->tx, frame, len);
+	if (rc == 0 && c != &c->server->local)
+		c->server->out_bytes += len;
+	return rc;
+}
+
+static int conn_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes value,
+		      int64_t number)
+{
+	return store_reply(c, op, id, status, (struct kv_bytes){0}, value, number);
+}
+
+static enum store_status status_of(int rc)
+{
+	switch (rc) {
+	case 0:
+		return STORE_OK;
+	case -ENOENT:
+		return STORE_MISSING;
+	case -EEXIST:
+		return STORE_DIFFERS;
+	case -EINVAL:
+	case -ERANGE:
+		return STORE_BAD;
+	case -EACCES:
+		return STORE_DENIED;
+	default:
+		return STORE_FULL;
+	}
+}
+
+/* As outbox_flush(). */
+static long conn_flush(struct store_server *s, struct conn *c)
+{
+	size_t before = outbox_len(&c->tx);
+	long n = outbox_flush(&c->tx, s->net, c->handle);
+	s->out_bytes -= before - outbox_len(&c->tx);
+	return n;
+}
+
+/* 0, or the reason +1 to drop the client for. */
+static int admit(struct store_server *s, struct conn *c)
+{
+	if (c != &s->local && s->conns_n - s->strangers_n == FAR_STORE_CLIENTS_MAX)
+		return STORE_DROP_CLIENTS + 1;
+	s->strangers_n -= c != &s->local;
+	c->greeted = true;
+	return 0;
+}
+
+static int hello_run(struct store_server *s, struct conn *c, const struct store_msg *m)
+{
+	uint8_t challenge[STORE_CHALLENGE_BYTES];
+	if (m->value_len && store_hello_read(m->value, m->value_len, &c->greeting, &c->who))
+		return STORE_DROP_MALFORMED + 1;
+	if (!m->value_len)
+		c->who.rank = STORE_RANK_NONE;
+	int drop = s->keyed ? 0 : admit(s, c);
+	if (drop)
+		return drop;
+	if (s->keyed && !m->value_len)
+		return STORE_DROP_MALFORMED + 1;
+	if (s->keyed)
+		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
+	c->challenged = s->keyed;
+	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
+	return conn_reply(c, STORE_HELLO, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
+}
+
+static int prove_run(struct store_server *s, struct conn *c, const struct store_msg *m)
+{
+	bool holds = store_proof_holds(&c->greeting, &s->key, m->value, m->value_len);
+	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
+	c->challenged = false;
+	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
+	if (!holds && c != &s->local)
+		conn_flush(s, c);
+	return drop;
+}
+
+/* As wait_park(), within the bound of all clients together. */
+static int wait_admit(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
+{
+	if (s->waits.n >= FAR_STORE_WAITS_MAX) {
+		struct conn *most = s->conns[0]; /* the client of this process has its bound of requests */
+		for (unsigned i = 1; i < s->conns_n; i++)
+			if (s->conns[i]->waits_n > most->waits_n)
+				most = s->conns[i];
+		conn_doom(most, STORE_DROP_REQUESTS);
+		waits_forget(s, most);
+	}
+	return wait_park(s, c, m, now);
+}
+
+/* May it make a key. */
+static bool writes(const struct store_msg *m)
+{
+	return m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_HOLD ||
+	       (m->op == STORE_CAS && !m->expected_len);
+}
+
+/* 0, or the reason +1 to drop the client for. */
+static int request_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
+{
+	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len}, out = {NULL, 0};
+	struct kv_bytes expected = {m->expected, m->expected_len};
+	enum store_status status;
+	int64_t number = 0;
+	int rc = 0;
+	if (!owner_permits(s, c, m))
+		return conn_reply(c, m->op, m->id, STORE_DENIED, out, 0) ? STORE_DROP_BACKLOG + 1 : 0;
+	if (writes(m) && !room_take(s, c, m))
+		return conn_reply(c, m->op, m->id, STORE_FULL, out, 0) ? STORE_DROP_BACKLOG + 1 : 0;
+	switch (m->op) {
+	case STORE_SET:
+		rc = kv_set(s->kv, key, value);
+		break;
+	case STORE_ADD:
+		rc = kv_add(s->kv, key, m->number, &number);
+		break;
+	case STORE_CAS:
+		rc = kv_cas(s->kv, key, expected, value, &out);
+		break;
+	case STORE_DELETE:
+		rc = kv_delete(s->kv, key);
+		room_give(s, c, m);
+		hold_end(s, key);
+		break;
+	case STORE_PING: /* anything else may be what it said before it died */
+		holds_alive(s, c);
+		break;
+	case STORE_WATCH:
+		rc = watch_begin(s, c, m);
+		break;
+	case STORE_HOLD:
+		rc = hold_run(s, c, m, now, &status, &out);
+		if (rc == 0)
+			return 0;
+		if (rc > 0 && conn_reply(c, m->op, m->id, status, out, 0))
+			return STORE_DROP_BACKLOG + 1;
+		if (rc > 0 && status == STORE_OK) {
+			owner_set(s, c, key);
+			store_written(s, key);
+		}
+		if (rc > 0)
+			return 0;
+		break;
+	case STORE_GET:
+		rc = kv_get(s->kv, key, &out);
+		break;
+	default:
+		rc = kv_get(s->kv, key, &out);
+		if (rc == 0)
+			break;
+		if (c->waits_n >= STORE_REQUESTS_MAX)
+			return STORE_DROP_REQUESTS + 1;
+		rc = wait_admit(s, c, m, now);
+		if (rc == 0)
+			return 0;
+		break;
+	}
+	if (conn_reply(c, m->op, m->id, status_of(rc), out, number))
+		return STORE_DROP_BACKLOG + 1;
+	if (rc == 0 && (m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_CAS)) {
+		owner_set(s, c, key);
+		store_written(s, key);
+	}
+	return 0;
+}
+
+/* The same for any frame: what comes before the client is admitted, and after it. */
+static int frame_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
+{
+	bool hello = m->op == STORE_HELLO && !c->greeted && !c->challenged;
+	bool prove = m->op == STORE_PROVE && c->challenged;
+	if (m->reply || (!hello && !prove && (!c->greeted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
+		return STORE_DROP_MALFORMED + 1;
+	return hello ? hello_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+}
+
+static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
+{
+	size_t used = 0;
+	int drop = 0;
+	c->paused = false;
+	while (!drop && !c->doomed) {
+		struct store_msg m;
+		/* Its own requests never fill its outbox: those that come after wait in the stream. */
+		c->paused = c != &s->local && outbox_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
+		if (c->paused)
+			break;
+		long n = store_msg_decode(c->rx + used, c->rx_len - used, &m);
+		if (n == 0)
+			break;
+		if (n == -EPROTONOSUPPORT) {
+			/* Tells a client of another version what is spoken here; nothing more can be said to it. */
+			if (conn_reply(c, STORE_HELLO, 0, STORE_OK, (struct kv_bytes){0}, 0) == 0 &&
+			    c->handle != HANDLE_LOCAL)
+				conn_flush(s, c);
+			drop = STORE_DROP_VERSION + 1;
+		} else if (n < 0) {
+			drop = (n == -EMSGSIZE ? STORE_DROP_LENGTH : STORE_DROP_MALFORMED) + 1;
+		} else {
+			drop = frame_run(s, c, &m, now);
+			used += (size_t)n;
+		}
+	}
+	memmove(c->rx, c->rx + used, c->rx_len - used);
+	c->rx_len -= used;
+	return drop;
+}
+
+/* 0, or the reason +1 to drop the client for. */
+static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool *busy)
+{
+	for (int i = 0; i < READS_MAX && !c->doomed; i++) {
+		int drop = c->paused ? frames_run(s, c, now) : 0;
+		if (drop || c->paused)
+			return drop;
+		/* A full buffer holds at least one whole frame, which frames_run() has taken: there is room. */
+		long n = s->net->ops->recv(s->net, c->handle, c->rx + c->rx_len, sizeof c->rx - c->rx_len);
+		if (n == -EAGAIN)
+			return 0;
+		*busy = true;
+		if (n <= 0)
+			return STORE_DROP_CLOSED + 1;
+		c->rx_len += (size_t)n;
+		drop = frames_run(s, c, now);
+		if (drop)
+			return drop;
+	}
+	return 0;
+}
+
+static void until_earlier(uint64_t *until, uint64_t at)
+{
+	*until = at < *until ? at : *until;
+}
+
+/* 0, or the reason +1 to drop the client for. */
+static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint64_t *until, bool *busy)
+{
+	long n = conn_flush(s, c);
+	if (n < 0)
+		return STORE_DROP_CLOSED + 1;
+	*busy |= n > 0;
+	bool want = outbox_len(&c->tx) > 0;
+	if (n > 0 || !c->wants_write)
+		c->stalled_at = now;
+	if (want && now - c->stalled_at >= FAR_STORE_STALLED_NS)
+		return STORE_DROP_BACKLOG + 1;
+	*busy |= watches_wait(s, c) || (c->paused && outbox_len(&c->tx) < FAR_STORE_WATCH_BYTES);
+	if (want != c->wants_write || c->paused != c->unread)
+		s->net->ops->want(s->net, c->handle, !c->paused, want);
+	c->wants_write = want;
+	c->unread = c->paused;
+	if (want)
+		until_earlier(until, c->stalled_at + FAR_STORE_STALLED_NS);
+	return 0;
+}
+
+/* 0, or the reason +1 to drop the client for. */
+static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
+{
+	if (c->doomed)
+		return c->doomed;
+	if (c->greeted)
+		return 0;
+	if (now - c->accepted_at >= FAR_STORE_HELLO_NS)
+		return STORE_DROP_STRANGER + 1;
+	until_earlier(until, c->accepted_at + FAR_STORE_HELLO_NS);
+	return 0;
+}
+
+static void conn_drop_it(struct store_server *s, const struct conn *c, enum store_drop reason)
+{
+	for (unsigned i = 0; i < s->conns_n; i++)
+		if (s->conns[i] == c) {
+			conn_drop(s, i, reason);
+			return;
+		}
+}
+
+static void stranger_oldest_drop(struct store_server *s)
+{
+	unsigned oldest = s->conns_n;
+	for (unsigned i = 0; i < s->conns_n; i++)
+		if (!s->conns[i]->greeted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
+			oldest = i;
+	conn_drop(s, oldest, STORE_DROP_STRANGER);
+}
+
+static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
+{
+	s->accept_again = TIME_NEVER;
+	for (int i = 0; s->listener != LISTENER_NONE && i < ACCEPTS_MAX; i++) {
+		int handle = s->net->ops->accept(s->net, s->listener);
+		if (handle == -EAGAIN || handle == -ECONNABORTED) {
+			s->accept_error = 0;
+			return;
+		}
+		if ((handle == -EMFILE || handle == -ENFILE) && s->strangers_n) {
+			stranger_oldest_drop(s); /* its descriptor is free now */
+			continue;
+		}
+		if (handle < 0) {
+			s->accept_error = handle;
+			s->accept_again = now + ACCEPT_REST;
+			return;
+		}
+		*busy = true;
+		if (s->strangers_n == FAR_STORE_STRANGERS_MAX)
+			stranger_oldest_drop(s);
+		struct conn *c = calloc(1, sizeof *c);
+		if (!c) {
+			s->net->ops->close(s->net, handle);
+			s->drops[STORE_DROP_CLIENTS]++;
+			continue;
+		}
+		c->server = s;
+		c->handle = handle;
+		c->accepted_at = now;
+		c->number = s->accepted_n++;
+		s->conns[s->conns_n++] = c;
+		s->strangers_n++;
+	}
+}
+
+uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
+{
+	clients_accept(s, now, busy);
+	waits_expire(s, now, busy);
+	struct conn *c;
+	uint64_t until = TIME_NEVER;
+	while ((c = contests_expire(s, now, &until, busy))) {
+		conn_drop_it(s, c, STORE_DROP_SILENT);
+		until = TIME_NEVER;
+		*busy = true;
+	}
+	/* The local client is trusted with its frames: it is this library's. A drop of it only leaves it unanswered. */
+	if (s->local.rx_len) {
+		frames_run(s, &s->local, now);
+		*busy = true;
+	}
+	for (unsigned i = s->conns_n; i-- > 0;) {
+		int drop = conn_read(s, s->conns[i], now, busy);
+		if (drop)
+			conn_drop(s, i, (enum store_drop)(drop - 1));
+	}
+	/* After all reads: what one client set answers the waits of others. */
+	while ((c = watches_tell(s)))
+		conn_drop_it(s, c, STORE_DROP_BACKLOG);
+	for (unsigned i = s->conns_n; i-- > 0;) {
+		int drop = conn_check(s->conns[i], now, &until);
+		if (!drop)
+			drop = conn_write(s, s->conns[i], now, &until, busy);
+		if (drop) {
+			conn_drop(s, i, (enum store_drop)(drop - 1));
+			*busy = true; /* what it held may answer one that has been written to already */
+		}
+	}
+	until_earlier(&until, waits_until(s));
+	return until < s->accept_again ? until : s->accept_again;
+}
+
+long store_server_local_send(struct store_server *s, const void *data, size_t len)
+{
+	size_t room = sizeof s->local.rx - s->local.rx_len;
+	size_t n = len < room ? len : room;
+	if (n == 0)
+		return -EAGAIN;
+	memcpy(s->local.rx + s->local.rx_len, data, n);
+	s->local.rx_len += n;
+	return (long)n;
+}
+
+long store_server_local_recv(struct store_server *s, void *data, size_t len)
+{
+	size_t n = outbox_take(&s->local.tx, data, len);
+	return n ? (long)n : -EAGAIN;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Watches. The table knows the order of its changes (kv.h), a watch the last one that it has looked at: what is between
+ * the two is what its client has not been told, and costs nothing while the client does not read.
+ */
+#include "control/store_conn.h"
+
+#include <errno.h>
+#include <string.h>
+
+int watch_begin(struct store_server *s, struct conn *c, const struct store_msg *m)
+{
+	if (c->watches_n == FAR_STORE_WATCHES_MAX)
+		return -ENOSPC;
+	struct watch *w = &c->watches[c->watches_n++];
+	w->id = m->id;
+	w->since = kv_changes(s->kv);
+	w->told = m->number & STORE_WATCH_FROM_NOW ? w->since : 0;
+	w->exact = m->number & STORE_WATCH_EXACT;
+	w->key_len = m->key_len;
+	memcpy(w->key, m->key, m->key_len);
+	if (s->watches_n++ == 0)
+		kv_deleted_keep(s->kv, true);
+	s->told = 0;
+	return 0;
+}
+
+void watches_forget(struct store_server *s, struct conn *c)
+{
+	if (c->watches_n && (s->watches_n -= c->watches_n) == 0)
+		kv_deleted_keep(s->kv, false);
+	c->watches_n = 0;
+}
+
+static bool concerns(const struct store_server *s, const struct conn *c, const struct watch *w,
+		     const struct kv_change *change)
+{
+	if (change->key.len < w->key_len || (w->exact && change->key.len != w->key_len) ||
+	    memcmp(change->key.data, w->key, w->key_len))
+		return false;
+	/* What was gone before it began it never knew; at the end of a group each client would be told of each. */
+	return !change->deleted || (change->number > w->since && (!s->shut || c == &s->local));
+}
+
+static bool has_room(const struct conn *c)
+{
+	return outbox_len(&c->tx) < FAR_STORE_WATCH_BYTES;
+}
+
+static void watch_tell(struct store_server *s, struct conn *c, struct watch *w)
+{
+	const struct kv_entry *at = w->told < kv_changes(s->kv) ? kv_changes_after(s->kv, w->told) : NULL;
+	while (at && has_room(c)) {
+		struct kv_change change;
+		at = kv_change_read(at, &change);
+		if (concerns(s, c, w, &change) &&
+		    store_reply(c, STORE_WATCH, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key,
+				change.value, 0))
+			return; /* no memory: the next step tries again */
+		w->told = change.number;
+	}
+	if (!at)
+		w->told = kv_changes(s->kv);
+}
+
+static uint64_t conn_tell(struct store_server *s, struct conn *c, uint64_t least)
+{
+	for (unsigned i = 0; i < c->watches_n; i++) {
+		watch_tell(s, c, &c->watches[i]);
+		least = c->watches[i].told < least ? c->watches[i].told : least;
+	}
+	return least;
+}
+
+static struct conn *slowest(const struct store_server *s, uint64_t told)
+{
+	for (unsigned i = 0; i < s->conns_n; i++)
+		for (unsigned w = 0; w < s->conns[i]->watches_n; w++)
+			if (s->conns[i]->watches[w].told == told)
+				return s->conns[i];
+	return NULL;
+}
+
+struct conn *watches_tell(struct store_server *s)
+{
+	if (!s->watches_n || s->told == kv_changes(s->kv))
+		return NULL;
+	uint64_t least = conn_tell(s, &s->local, UINT64_MAX);
+	for (unsigned i = 0; i < s->conns_n; i++)
+		least = conn_tell(s, s->conns[i], least);
+	s->told = least;
+	return kv_deleted_forget(s->kv, least) > FAR_STORE_DELETED_MAX ? slowest(s, least) : NULL;
+}
+
+bool watches_wait(const struct store_server *s, const struct conn *c)
+{
+	bool behind = false;
+	for (unsigned i = 0; i < c->watches_n; i++)
+		behind |= c->watches[i].told != kv_changes(s->kv);
+	return behind && has_room(c);
+}

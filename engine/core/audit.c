@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/audit.h"
+
+#include "core/fiber.h"
+#include "features/faults/fault.h"
+#include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void audit_say(const struct auditor *a, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+	int n = snprintf(text, sizeof text, "worker \"%s\", shard %" PRIu32 ": ", a->s->config.name,
+			 a->s->config.index);
+	va_start(args, format);
+	if (n > 0 && (size_t)n < sizeof text)
+		vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+	va_end(args);
+	a->report(a->ctx, text);
+}
+
+static void same(const struct auditor *a, const char *what, uint64_t count, uint64_t found)
+{
+	if (count != found)
+		audit_say(a, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
+}
+
+static void same_of(const struct auditor *a, const struct session *se, const char *what, uint64_t count, uint64_t found)
+{
+	if (count != found)
+		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s: counted %" PRIu64 ", found %" PRIu64,
+			  se->worker, se->shard, what, count, found);
+}
+
+static void fits(const struct auditor *a, const struct session *se, bool yes, const char *what)
+{
+	if (!yes)
+		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s", se->worker, se->shard, what);
+}
+
+static uint64_t counter(const _Atomic uint64_t *c)
+{
+	return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)c, memory_order_relaxed);
+}
+
+/* ---- calls ---- */
+
+static uint32_t calls_of(const struct shard *s, const struct session *se)
+{
+	uint32_t n = 0;
+	for (uint32_t slot = 0; slot < s->calls_used; slot++)
+		n += s->calls[slot].state != CALL_FREE && s->calls[slot].session == se->index;
+	return n;
+}
+
+static uint32_t calls_taken(const struct shard *s)
+{
+	uint32_t n = 0;
+	for (uint32_t slot = 0; slot < s->calls_used; slot++)
+		n += s->calls[slot].state != CALL_FREE;
+	return n;
+}
+
+/* The list of free slots leads through all that were used and are not now, then to the first that never was. */
+static void audit_free_calls(const struct auditor *a)
+{
+	const struct shard *s = a->s;
+	uint32_t n = 0, slot = s->calls_free;
+	for (; slot && slot <= s->calls_used && n <= s->calls_used; n++) {
+		const struct call *c = &s->calls[slot - 1];
+		if (c->state != CALL_FREE) {
+			audit_say(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
+			return;
+		}
+		slot = c->next_free ? c->next_free : slot + 1;
+	}
+	same(a, "free call slots", s->calls_used - calls_taken(s), n);
+}
+
+static uint32_t open_of(const struct session *se)
+{
+	uint32_t n = 0;
+	for (const struct far_deferred *d = se->open; d && n <= FAR_SESSION_REQUESTS_MAX; d = d->open_next)
+		n++;
+	return n;
+}
+
+static uint32_t deferred_used(const struct shard *s)
+{
+	uint32_t ever = 0, idle = 0;
+	while (ever < s->deferred_n && s->deferred[ever].shard)
+		ever++;
+	for (const struct far_deferred *d = s->deferred_free; d && d->shard && idle <= ever; d = d->next)
+		idle++;
+	return ever - (idle <= ever ? idle : 0);
+}
+
+static uint32_t fibers_used(const struct shard *s)
+{
+	const struct fiber_pool *pool = fiber_pool_of(s);
+	uint32_t n = 0;
+	for (uint32_t i = 0; pool && i < pool->used; i++)
+		n += pool->fibers[i].state != FIBER_FREE;
+	return n;
+}
+
+static uint32_t large_ins_used(const struct shard *s)
+{
+	uint32_t idle = 0;
+	for (const struct large_in *in = s->large_free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
+		idle++;
+	return FAR_LARGE_IN_MAX - (idle <= FAR_LARGE_IN_MAX ? idle : 0);
+}
+
+/* ---- windows, one-way messages, fragments ---- */
+
+static void audit_lane_in(const struct auditor *a, const struct session *se, const struct large_lane *l)
+{
+	if (!l->open)
+		return;
+	fits(a, se, l->accepted <= l->granted, "more of a long message has come than was granted");
+	fits(a, se, l->granted <= l->total, "more of a long message was granted than there is");
+	fits(a, se, !l->in || l->in->peer == se->large, "a lane's memory is another session's");
+	fits(a, se, !l->in || l->in->copied <= l->accepted, "more of a long message was copied than has come");
+}
+
+static void audit_lane_out(const struct auditor *a, const struct session *se, const struct large_out *o)
+{
+	if (!o)
+		return;
+	fits(a, se, o->sent <= o->granted, "more of a long message was sent than was granted");
+	fits(a, se, o->granted <= o->total, "more of a long message is granted than there is");
+}
+
+static void audit_windows(const struct auditor *a, const struct session *se)
+{
+	const struct large_peer *p = se->large;
+	if (!p)
+		return;
+	fits(a, se, p->posts_acked <= p->posts_sent, "more one-way messages are acknowledged than were sent");
+	fits(a, se, p->posts_sent - p->posts_acked <= FAR_POSTS_WINDOW,
+	     "more one-way messages are out than the window takes");
+	fits(a, se, p->posts_told <= p->posts_received, "more one-way messages were acknowledged than came");
+	fits(a, se, p->posts_received - p->posts_told < FAR_POSTS_BATCH,
+	     "a batch of one-way messages came and was not acknowledged");
+	fits(a, se, p->units_acked <= p->units_sent, "more fragments are acknowledged than were sent");
+	fits(a, se, p->units_sent - p->units_acked <= FAR_LARGE_UNITS, "more fragments are out than the window takes");
+	fits(a, se, p->units_told <= p->units_received, "more fragments were acknowledged than came");
+	fits(a, se, p->held_n <= FAR_LARGE_UNITS, "more fragments are held than the window takes");
+	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
+		audit_lane_in(a, se, &p->in[lane]);
+		audit_lane_out(a, se, p->out[lane].out);
+	}
+}
+
+static void audit_session(const struct auditor *a, const struct session *se)
+{
+	same_of(a, se, "calls", se->calls_active, calls_of(a->s, se));
+	/* A batch of control messages has a credit of its own. */
+	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls + (se->notes_out != NULL),
+	     "more calls than credits");
+	uint32_t queued = atomic_load_explicit(&a->s->calls_queued[se->index], memory_order_relaxed);
+	fits(a, se, queued <= a->s->config.limits.peer_waiting, "more calls wait for it than may");
+	fits(a, se, se->waiting_n <= queued, "calls wait for it and were not counted");
+	if (se->state != SESSION_UP)
+		return;
+	same_of(a, se, "open requests", se->open_n, open_of(se));
+	fits(a, se, se->parked_n <= FAR_SESSION_REQUESTS_MAX, "more parked requests than the caller has credits");
+	audit_windows(a, se);
+}
+
+/* ---- references ---- */
+
+static uint64_t pins_of(const struct session *se)
+{
+	uint64_t n = 0;
+	for (const struct rref_pins *p = se->rref_pins; p; p = p->next)
+		n += p->left;
+	return n;
+}
+
+/* Each record has a place in the table and the forks that it counts; each fork is in a session's list. */
+static void audit_rrefs(const struct auditor *a)
+{
+	const struct shard *s = a->s;
+	const struct rref_shard *rs = s->rrefs;
+	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, notes = 0;
+	for (const struct far_rref *r = rs->list; r; r = r->list_next) {
+		owned += r->owned;
+		users += !r->owned;
+		forks_n += r->forks_n;
+		if (r->owned && rref_table_find(&rs->records, r->base.id) != r)
+			audit_say(a, "a value that is kept cannot be found by its name");
+		if (r->owned && r->settled != future_done(r->value))
+			audit_say(a, "a value is settled and cannot be had, or the reverse");
+	}
+	for (const struct session *se = s->known; se; se = se->next_known) {
+		for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
+			forks++;
+			if (rref_table_find(&rs->forks, f->id) != f)
+				audit_say(a, "a fork cannot be found by its name");
+		}
+		for (const struct rref_note *n = se->notes; n; n = n->next)
+			notes++;
+		for (const struct rref_note *n = se->notes_out; n; n = n->next)
+			notes++;
+	}
+	uint64_t late = 0;
+	for (unsigned i = 0; i < RREF_LATE_QUEUES; i++)
+		for (const struct rref_note *n = rs->late[i].first; n; n = n->next)
+			late++;
+	same(a, "words that are said later", rs->late_n, late);
+	notes += late;
+	same(a, "values that are kept", rs->records.n, owned);
+	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
+	same(a, "references held", counter(&rs->users_n), users);
+	same(a, "forks", rs->forks.n, forks);
+	same(a, "forks, as told", counter(&rs->forks_n), forks);
+	same(a, "forks of all values", forks_n, forks);
+	same(a, "words about references", counter(&rs->notes_n), notes);
+}
+
+void audit_shard(const struct shard *s, audit_report *report, void *ctx)
+{
+	struct auditor a = {s, report, ctx};
+	const struct fiber_pool *pool = fiber_pool_of(s);
+	uint64_t active = 0, waiting = 0;
+	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+		waiting += !l->answer;
+	for (const struct session *se = s->known; se; se = se->next_known) {
+		audit_session(&a, se);
+		active += se->calls_active;
+		waiting += se->waiting_n;
+	}
+	same(&a, "calls of all sessions", active, calls_taken(s));
+	same(&a, "calls sent and not ended", counter(&s->counters.calls_sent) - counter(&s->counters.calls_ended),
+	     calls_taken(s));
+	same(&a, "calls that wait for a session", counter(&s->counters.calls_waiting), waiting);
+	audit_free_calls(&a);
+	audit_sessions(&a);
+	audit_rrefs(&a);
+	same(&a, "records of open requests", counter(&s->counters.requests_active), deferred_used(s));
+	if (pool)
+		same(&a, "fibers", pool->live, fibers_used(s));
+}
+
+/* ---- two ends ---- */
+
+static const struct session *session_with(const struct shard *s, uint32_t rank, uint32_t shard)
+{
+	const struct session *se = rank < s->world ? &s->sessions[session_index(s, rank, shard)] : NULL;
+	return se && se->state == SESSION_UP ? se : NULL;
+}
+
+/* A request is with the callee as an open record, or parked, or as a fiber that has not waited, or it is lost. */
+static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
+{
+	for (const struct far_deferred *d = se->open; d; d = d->open_next)
+		if (d->call == slot && d->gen == gen)
+			return true;
+	for (uint32_t i = 0; i < se->parked_n; i++) {
+		const struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
+		if (p->head.call == slot && p->head.gen == gen)
+			return true;
+	}
+	return false;
+}
+
+static void audit_lanes(const struct auditor *a, const struct session *here, const struct large_peer *p,
+			const struct large_peer *q)
+{
+	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
+		const struct large_out *o = p->out[lane].out;
+		const struct large_lane *l = &q->in[lane];
+		if (!o && !p->out[lane].aborting) {
+			fits(a, here, !l->open, "the peer awaits a long message on a lane that is free");
+			continue;
+		}
+		fits(a, here, l->open, "a long message is being sent that the peer does not know of");
+		if (!o || !l->open || !l->in)
+			continue;
+		same_of(a, here, "bytes granted of a long message", o->granted, l->granted);
+		same_of(a, here, "bytes sent of a long message", o->sent, l->accepted);
+	}
+}
+
+void audit_pair(const struct shard *s, uint32_t rank, const struct shard *other, uint32_t other_rank,
+		audit_report *report, void *ctx)
+{
+	struct auditor a = {s, report, ctx};
+	const struct session *here = session_with(s, other_rank, other->config.index);
+	const struct session *there = session_with(other, rank, s->config.index);
+	if (!here || !there)
+		return;
+	/* One that was never needed is as one with which nothing was done. */
+	static const struct large_peer none;
+	const struct large_peer *p = here->large ? here->large : &none, *q = there->large ? there->large : &none;
+	same_of(&a, here, "one-way messages that the peer has received", p->posts_sent, q->posts_received);
+	same_of(&a, here, "credits that the peer has returned", p->posts_acked, q->posts_told);
+	same_of(&a, here, "fragments that the peer is done with", p->units_sent, q->units_received + q->held_n);
+	same_of(&a, here, "fragments that the peer has acknowledged", p->units_acked, q->units_told);
+	audit_lanes(&a, here, p, q);
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		const struct call *c = &s->calls[slot];
+		if ((c->state == CALL_SENT || c->state == CALL_ENDED) && c->session == here->index && !c->retry &&
+		    !callee_has(there, slot, c->gen))
+			audit_say(&a,
+				  "call slot %" PRIu32 " awaits an answer of worker %" PRIu32
+				  ", which has no such request",
+				  slot, other_rank);
+	}
+}
+
+void audit_level_read(const struct shard *s, struct audit_level *out)
+{
+	*out = (struct audit_level){.calls = calls_taken(s),
+				    .deferred = deferred_used(s),
+				    .fibers = fibers_used(s),
+				    .large_in = large_ins_used(s),
+				    .submitted = submit_waiting(&s->submit)};
+	out->rrefs = counter(&s->rrefs->owned_n) + counter(&s->rrefs->users_n) + counter(&s->rrefs->forks_n);
+	out->rref_words = counter(&s->rrefs->notes_n);
+	for (const struct session *se = s->known; se; se = se->next_known) {
+		const struct large_peer *p = se->large;
+		out->rrefs += pins_of(se);
+		out->waiting += se->waiting_n;
+		out->blocked += se->blocked & SESSION_BLOCKED;
+		if (se->state != SESSION_UP)
+			continue;
+		out->parked += se->parked_n;
+		if (!p)
+			continue;
+		for (const struct post *post = p->posts; post; post = post->next)
+			out->posts++;
+		for (const struct large_out *o = p->queue; o; o = o->next)
+			out->large_out++;
+		for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
+			out->large_out += p->out[lane].out || p->out[lane].aborting;
+	}
+	out->fanouts = atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fanouts_begun, memory_order_relaxed) -
+		       atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fanouts_ended, memory_order_relaxed);
+}

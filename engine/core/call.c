@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
+ * end. */
+#include "features/rendezvous/rendezvous.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+#include "features/fanout/fanout.h"
+#include "features/faults/fault.h"
+#include "features/references/rref.h"
+#include "features/retry/retry.h"
+#include "memory/budget.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SWEEP_NS UINT64_C(20000000)
+
+uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
+{
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		struct call *c = &s->calls[slot];
+		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
+		    c->timer.at < now + 2 * SWEEP_NS)
+			timer_arm(&s->wheel, &c->timer, c->timer.at);
+	}
+	return now + SWEEP_NS;
+}
+
+uint64_t call_next_deadline(const struct shard *s)
+{
+	uint64_t next = TIME_NEVER;
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		const struct call *c = &s->calls[slot];
+		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at < next)
+			next = c->timer.at;
+	}
+	return next;
+}
+
+static struct call *call_take(struct shard *s)
+{
+	uint32_t slot = s->calls_free;
+	if (unlikely(slot == 0 || slot > s->calls_n))
+		return NULL;
+	struct call *c = &s->calls[slot - 1];
+	if (slot > s->calls_used)
+		s->calls_used = slot;
+	s->calls_free = c->next_free ? c->next_free : slot + 1;
+	return c;
+}
+
+static void call_give(struct shard *s, struct call *c)
+{
+	if (unlikely(c->retry))
+		retry_over(s, c);
+	c->state = CALL_FREE;
+	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
+	c->next_free = s->calls_free;
+	s->calls_free = (uint32_t)(c - s->calls) + 1;
+	s->sessions[c->session].calls_active--;
+	counter_add(&s->counters.calls_ended, 1);
+}
+
+/* The end of a call, taken out of its slot before the slot is given back. */
+struct ending {
+	call_done_fn *done;
+	void *user;
+	void (*app)(void);
+};
+
+static struct ending ending_of(const struct call *c)
+{
+	return (struct ending){c->done, c->user, c->app};
+}
+
+static inline __attribute__((always_inline)) void finish(struct shard *s, const struct ending *e, struct outcome *o)
+{
+	const char *outer = s->context.handler;
+	counter_add(o->status == FAR_OK ? &s->counters.calls_completed : &s->counters.calls_failed, 1);
+	o->agent = s->config.agent;
+	o->app = e->app;
+	s->context.handler = "a completion callback";
+	e->done(e->user, o);
+	s->context.handler = outer;
+}
+
+/* The rarer ends of calls. */
+__attribute__((noinline, cold)) static void finish_apart(struct shard *s, const struct ending *e, struct outcome *o)
+{
+	finish(s, e, o);
+}
+
+static int reserve_error(int error)
+{
+	/* Bulk memory comes back as the peer reads what it was sent: for the caller that is back-pressure. */
+	return error == -ENOBUFS ? -EAGAIN : error;
+}
+
+__attribute__((noinline, cold)) static int no_credit(struct shard *s, struct session *se,
+						     const struct call_start *start)
+{
+	if (s->stopped)
+		return -ESHUTDOWN;
+	if (se->state == SESSION_DEAD)
+		return -EPIPE;
+	int error = s->fault_calls ? fault_call(s, se, start) : 1;
+	if (error <= 0)
+		return error;
+	return waiting_put(s, se, start);
+}
+
+__attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
+{
+	const struct function *f = registry_at(s->registry, fn);
+	struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
+	memcpy(at, &hash, sizeof hash);
+}
+
+__attribute__((noinline, cold)) static int start_large(struct shard *s, struct session *se,
+						       const struct call_start *start)
+{
+	if (start->len > se->message_max || !start->ready)
+		return -EMSGSIZE;
+	struct large_out *o = large_out_in(start->ready);
+	struct call *c = call_take(s);
+	if (!c)
+		return -EAGAIN;
+	c->done = start->done;
+	c->user = start->user;
+	c->app = start->app;
+	c->session = se->index;
+	c->fn = start->fn;
+	c->typed = start->typed != 0;
+	c->retry = false;
+	c->state = CALL_LARGE;
+	c->timer.at = start->deadline;
+	se->calls_active++;
+	counter_add(&s->counters.calls_sent, 1);
+	o->kind = LARGE_REQUEST;
+	o->deadline = start->deadline;
+	o->head = (struct shm_head){
+		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
+	large_send(s, se, o);
+	if (start->left < 2 * SWEEP_NS)
+		timer_arm(&s->wheel, &c->timer, start->deadline);
+	return 0;
+}
+
+int shard_call(struct shard *s, const struct call_start *start)
+{
+	uint32_t session = session_index(s, start->worker, start->shard);
+	struct session *se = &s->sessions[session];
+	if (unlikely(se->calls_active >= se->calls_max))
+		return no_credit(s, se, start);
+	if (unlikely(start->len > se->whole_max || start->ready))
+		return start_large(s, se, start);
+	uint32_t fn = start->fn;
+	unsigned flags = 0;
+	size_t trailer = 0;
+	if (start->typed) {
+		flags = start->typed;
+		if (unlikely(flags & HEAD_NAMED) && !rref_call_reaches(start, se->life))
+			return -EPIPE;
+		fn = session_functions(s, se)[start->fn] - 1u;
+		if (unlikely(fn == UINT32_MAX)) {
+			flags |= HEAD_HASHED;
+			trailer = sizeof(struct head_hash);
+			fn = 0;
+		}
+	}
+	struct retry *retry = NULL;
+	struct head_retry repeat;
+	int error;
+	if (unlikely(start->retry_ns)) {
+		error = retry_begin(s, se, start, &retry, &repeat);
+		if (error)
+			return error;
+		flags |= HEAD_RETRY;
+	}
+	struct nic_tx tx;
+	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
+	if (unlikely(error)) {
+		retry_abandon(retry);
+		return reserve_error(error);
+	}
+	struct call *c = call_take(s);
+	if (unlikely(!c)) {
+		retry_abandon(retry);
+		se->q->ops->tx_cancel(se->q, &tx);
+		return -EAGAIN;
+	}
+	c->retry = false;
+	c->done = start->done;
+	c->user = start->user;
+	c->app = start->app;
+	c->session = session;
+	c->fn = start->fn;
+	c->typed = start->typed != 0;
+	c->state = CALL_SENT;
+	c->timer.at = start->deadline;
+	struct shm_head *h = head_at(tx.head);
+	h->type = HEAD_REQUEST;
+	h->flags = (uint8_t)flags;
+	h->fn = (uint16_t)fn;
+	h->call = (uint32_t)(c - s->calls);
+	h->gen = c->gen;
+	h->tlv_bytes = 0;
+	h->time_low = (uint32_t)start->left;
+	h->time_high = (uint32_t)(start->left >> 32);
+	h->reserved = 0;
+	if (start->write)
+		start->write(start->data, tx.body, start->len);
+	else
+		copy_body(tx.body, start->data, start->len);
+	if (unlikely(trailer))
+		call_write_hash(s, start->fn, tx.body + start->len);
+	if (unlikely(retry != NULL))
+		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
+	se->calls_active++;
+	counter_add(&s->counters.calls_sent, 1);
+	counter_add(&s->counters.bytes_sent, start->len);
+	tx.order = NIC_ORDER_NONE;
+	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
+		se->q->ops->tx_cancel(se->q, &tx);
+		retry_abandon(retry);
+		call_give(s, c);
+		return -EAGAIN;
+	}
+	if (unlikely(retry != NULL))
+		retry_sent(s, retry, c);
+	if (unlikely(start->left < 2 * SWEEP_NS))
+		timer_arm(&s->wheel, &c->timer, start->deadline);
+	return 0;
+}
+
+static void outcome_of_error(struct outcome *o, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	unsigned executed = h->flags >> HEAD_EXECUTED_SHIFT;
+	o->status = h->fn > FAR_OK && h->fn < FAR_STATUS_COUNT ? (enum far_status)h->fn : FAR_PROTOCOL;
+	o->executed = executed <= FAR_EXECUTED_YES ? (enum far_executed)executed : FAR_EXECUTED_MAYBE;
+	o->code = (int32_t)h->time_low;
+	o->data = body;
+	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
+}
+
+/* The references in a result are the engine's before anybody asks for it: a future may be dropped. */
+__attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct session *se, const struct ending *e,
+							 struct outcome *o)
+{
+	struct far_err err;
+	rref_adopt_result(s, se, o->data, o->len, o, &err);
+	struct far_buf *tree = o->tree;
+	finish(s, e, o);
+	buf_unref(tree);
+}
+
+__attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, struct session *se, struct call *c,
+							   struct outcome *o)
+{
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	finish_rrefs(s, se, &ending, o);
+}
+
+/* Nobody awaits it any more. */
+static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body, uint64_t len)
+{
+	struct far_err err;
+	struct outcome o = {.status = FAR_OK};
+	rref_adopt_result(s, se, body, len, &o, &err);
+	buf_unref(o.tree);
+}
+
+/* The last word to a call that ended here before. */
+static void ended_answered(struct shard *s, struct call *c)
+{
+	struct ending ending = ending_of(c);
+	if (!MUTANT(SLOT_LEAKED))
+		call_give(s, c);
+	rref_call_over(s, ending.done, ending.user);
+}
+
+/* An answer to a call that ended here before, or whose message is still under way. */
+__attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
+							   const struct shm_head *h, const uint8_t *body, uint64_t len,
+							   struct call *c)
+{
+	if (c->state == CALL_ENDED) {
+		counter_add(&s->counters.replies_late, 1);
+		ended_answered(s, c);
+		if (h->type == HEAD_REPLY && h->flags & HEAD_RREFS)
+			drop_rrefs(s, se, body, len);
+		return;
+	}
+	large_detach(s, se, c);
+	call_on_answer(s, se, h, body, len);
+}
+
+void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
+	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
+		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
+		 * for. */
+		bool late = se->retry_caller && (h->flags & HEAD_RETRY || h->type == HEAD_CANCELLED);
+		counter_add(late ? &s->counters.replies_late : &s->counters.packets_dropped, 1);
+		return;
+	}
+	if (unlikely(c->state != CALL_SENT)) {
+		answered_apart(s, se, h, body, len, c);
+		return;
+	}
+	struct ending ending = ending_of(c);
+	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
+	if (likely(h->type == HEAD_REPLY)) {
+		o.data = body;
+		o.len = len;
+		if (unlikely(h->flags & (HEAD_HASHED | HEAD_RREFS))) {
+			if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
+				session_learn(s, se, c->fn, h->fn);
+			if (h->flags & HEAD_RREFS) {
+				answered_rrefs(s, se, c, &o);
+				return;
+			}
+		}
+	} else if (h->type == HEAD_ERROR) {
+		outcome_of_error(&o, h, body, len);
+	} else {
+		static const char text[] = "the callee gave up at the call's deadline";
+		o = (struct outcome){.status = FAR_TIMEOUT,
+				     .executed = FAR_EXECUTED_MAYBE,
+				     .origin = (int16_t)se->worker,
+				     .data = text,
+				     .len = sizeof text - 1};
+	}
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	finish(s, &ending, &o);
+}
+
+/* The early end of a call whose request or reply is under way in fragments. Other than LARGE_PART_SENT: the peer owes
+ * nothing more for its slot. */
+__attribute__((noinline, cold)) static void end_large_early(struct shard *s, struct call *c, enum far_status status,
+							    const char *text)
+{
+	static const char *const when[] = {[LARGE_NOT_SENT] = " before the message was begun",
+					   [LARGE_PART_SENT] = " while the message was being sent",
+					   [LARGE_PART_RECEIVED] = " while the reply was being received"};
+	char whole[128];
+	struct session *se = &s->sessions[c->session];
+	enum large_progress progress = large_detach(s, se, c);
+	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
+	struct outcome o = {.status = status,
+			    .executed = progress == LARGE_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
+			    .origin = -1,
+			    .data = whole,
+			    .len = (size_t)len};
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	if (progress == LARGE_PART_SENT) {
+		c->state = CALL_ENDED;
+		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
+	} else {
+		call_give(s, c);
+	}
+	finish_apart(s, &ending, &o);
+}
+
+/* ---- calls whose reply comes in fragments ---- */
+
+bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
+{
+	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
+	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
+		counter_add(&s->counters.packets_dropped, 1);
+		return false;
+	}
+	if (c->state == CALL_ENDED) {
+		counter_add(&s->counters.replies_late, 1);
+		ended_answered(s, c);
+		return false;
+	}
+	if (c->state == CALL_LARGE)
+		large_detach(s, se, c);
+	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
+		session_learn(s, se, c->fn, h->fn);
+	c->state = CALL_LARGE;
+	return true;
+}
+
+void *call_place(struct shard *s, uint32_t slot, size_t len)
+{
+	const struct call *c = &s->calls[slot];
+	return s->config.place ? s->config.place(c->done, c->user, len) : NULL;
+}
+
+void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o)
+{
+	struct call *c = &s->calls[h->call];
+	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
+	struct ending ending = ending_of(c);
+	timer_disarm(&s->wheel, &c->timer);
+	call_give(s, c);
+	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
+		finish_rrefs(s, se, &ending, o);
+	else
+		finish_apart(s, &ending, o);
+}
+
+void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
+{
+	struct call *c = &s->calls[slot];
+	if (c->gen == gen && c->state == CALL_LARGE)
+		c->state = CALL_SENT;
+}
+
+/* Ends a call before its answer. The slot stays taken until the peer's last word, so that a late reply can never meet
+ * the slot's next life and the ring's credits stay true; the cancel makes that word come soon. */
+static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
+{
+	if (unlikely(c->state == CALL_LARGE)) {
+		end_large_early(s, c, status,
+				status == FAR_TIMEOUT ? "the call's time-out passed" : "the call was cancelled here");
+		return;
+	}
+	struct session *se = &s->sessions[c->session];
+	struct outcome o = {
+		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
+	timer_disarm(&s->wheel, &c->timer);
+	c->state = CALL_ENDED;
+	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
+	if (unlikely(c->retry))
+		retry_ended(s, c);
+	struct ending ending = ending_of(c);
+	rref_call_early(&c->done, &c->user);
+	finish_apart(s, &ending, &o);
+}
+
+void call_on_timer(struct shard *s, struct call *c)
+{
+	counter_add(&s->counters.calls_timed_out, 1);
+	end_early(s, c, FAR_TIMEOUT, "no answer within the call's time-out");
+}
+
+static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *user)
+{
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		struct call *c = &s->calls[slot];
+		if (!call_is(c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
+			continue;
+		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
+		return true;
+	}
+	return waiting_cancel(s, done, user) || fault_cancel(s, done, user);
+}
+
+bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	return call_cancel_one(s, done, user) || fanout_cancel(s, user);
+}
+
+bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
+{
+	struct call *c = &s->calls[slot < s->calls_n ? slot : 0];
+	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
+		return call_cancel_one(s, done, user);
+	end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
+	return true;
+}
+
+void call_gather_cancels(struct shard *s)
+{
+	struct call_cancel_note *note = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
+	while (note) {
+		struct call_cancel_note *next = note->next;
+		note->next = s->cancels_taken;
+		s->cancels_taken = note;
+		note = next;
+	}
+}
+
+static struct far_future *take_note(struct shard *s, call_done_fn **done)
+{
+	struct call_cancel_note *note = s->cancels_taken;
+	struct far_future *f = note->future;
+	s->cancels_taken = note->next;
+	*done = note->done;
+	buf_unref(note->buf);
+	return f;
+}
+
+unsigned call_run_cancels(struct shard *s)
+{
+	unsigned n = 0;
+	for (; s->cancels_taken; n++) {
+		call_done_fn *done;
+		struct far_future *f = take_note(s, &done);
+		call_cancel(s, done, f);
+		buf_unref(&f->head);
+	}
+	return n;
+}
+
+void call_drop_cancels(struct shard *s)
+{
+	call_done_fn *done;
+	call_gather_cancels(s);
+	while (s->cancels_taken)
+		buf_unref(&take_note(s, &done)->head);
+}
+
+int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_note));
+	if (!buf)
+		return -ENOMEM;
+	struct call_cancel_note *note = buf_data(buf);
+	note->buf = buf;
+	note->done = done;
+	note->future = f;
+	buf_ref(&f->head);
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	struct call_cancel_note *head = atomic_load_explicit(&s->cancels, memory_order_relaxed);
+	do
+		note->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, note, memory_order_release,
+						      memory_order_relaxed));
+	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	return 0;
+}
+
+void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
+{
+	struct outcome o = {.status = status,
+			    .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
+			    .origin = se ? (int16_t)se->worker : -1,
+			    .data = text,
+			    .len = strlen(text)};
+	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
+		struct call *c = &s->calls[slot];
+		if (c->state == CALL_FREE || (se && c->session != se->index))
+			continue;
+		bool due = c->state >= CALL_SENT;
+		struct ending ending = ending_of(c);
+		timer_disarm(&s->wheel, &c->timer);
+		call_give(s, c);
+		if (due)
+			finish_apart(s, &ending, &o);
+		else
+			rref_call_over(s, ending.done, ending.user);
+	}
+}
+
+void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
+{
+	const char *outer = s->context.handler;
+	struct outcome o = {.status = status,
+			    .executed = FAR_EXECUTED_NO,
+			    .origin =
+				    status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker : -1,
+			    .data = text,
+			    .len = strlen(text),
+			    .agent = s->config.agent,
+			    .app = start->app};
+	s->context.handler = "a completion callback";
+	start->done(start->user, &o);
+	s->context.handler = outer;
+}
+
+static void call_unsent_memory(struct shard *s, const struct call_start *start)
+{
+	char text[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
+	budget_text(why, sizeof why, start->len);
+	snprintf(text, sizeof text, "no memory for the call: %s", why);
+	call_unsent(s, start, FAR_RESOURCE, text);
+}
+
+void call_unsent_error(struct shard *s, const struct call_start *start, int error)
+{
+	switch (error) {
+	case -ESHUTDOWN:
+		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");
+		return;
+	case -EMSGSIZE:
+		call_unsent(s, start, FAR_TOO_LARGE, "the message is larger than its transport carries");
+		return;
+	case -ENOMEM:
+		call_unsent_memory(s, start);
+		return;
+	default:
+		call_unsent(s, start, FAR_PEER_LOST, "the worker is gone");
+	}
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What a flow of control is: the chain that the one thread-local pointer of the engine leads to. */
+#ifndef FAR_CORE_CONTEXT_H
+#define FAR_CORE_CONTEXT_H
+
+struct far_req;
+struct fiber;
+struct scope;
+struct shard;
+
+/** What the thread that holds a shard is doing: the one thread-local pointer leads here. */
+struct shard_context {
+	struct shard *shard;         /* NULL: a thread that runs a blocking handler, or a scope */
+	struct shard_context *outer; /* the thread holds shards of several agents, or has scopes */
+	const char *handler; /* name of the inline handler or callback that runs; NULL: none, waiting is allowed */
+	struct fiber *fiber; /* that runs: a wait parks it; NULL: none */
+	const struct far_req *req; /* of the blocking handler that runs */
+	struct scope *scope;       /* gathers the futures of this thread; NULL: the context is no scope's */
+};
+
+/*
+ * A flow of control may go on on another thread after a wait, so the address of the thread-local pointer must not be
+ * kept across one. On x86-64 it is an offset to a segment register; elsewhere compilers keep it, and it is hidden from
+ * them.
+ */
+#ifdef __x86_64__
+extern _Thread_local struct shard_context *shard_context __attribute__((tls_model("initial-exec")));
+static inline struct shard_context *shard_context_top(void)
+{
+	return shard_context;
+}
+static inline void shard_context_set(struct shard_context *c)
+{
+	shard_context = c;
+}
+#else
+struct shard_context *shard_context_top(void);
+void shard_context_set(struct shard_context *c);
+#endif
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "features/rendezvous/rendezvous.h"
+
+#include "base/must.h"
+#include "core/blocking.h"
+#include "core/fiber.h"
+#include "features/references/rref.h"
+#include "features/retry/retry.h"
+#include "value/tree.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void dispatch_part(struct far_req *req)
+{
+	struct far_deferred *d = req->record;
+	/* A record of a blocking handler is looked at by the shard meanwhile. */
+	if (d->fiber)
+		d->fiber = NULL;
+	d->here = false;
+	req->record = NULL;
+}
+
+void dispatch_finish(struct far_req *req)
+{
+	struct far_deferred *d = req->record;
+	bool here = d->here;
+	dispatch_part(req);
+	if (here)
+		d->shard->rrefs->answered = d;
+	else
+		deferred_finish(d);
+}
+
+void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len)
+{
+	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* nobody to tell */
+		counter_add(&req->shard->counters.posts_dropped, 1);
+		return;
+	}
+	if (req->record) {
+		struct far_deferred *d = req->record;
+		deferred_error(d, status, executed, code, text, len);
+		dispatch_finish(req);
+	} else {
+		answer_error(req->shard, req->session, req->call, req->gen, status, executed, code, text, len);
+	}
+	req->answer = ANSWER_SENT;
+}
+
+__attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *req, enum far_status status,
+							       enum far_executed executed, const char *format, ...)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	va_list args;
+	if (req->answer == ANSWER_ONEWAY) {
+		counter_add(&req->shard->counters.posts_dropped, 1);
+		return;
+	}
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	dispatch_error(req, status, executed, 0, text, n < 0 ? 0 : (size_t)n);
+}
+
+/* An answer that lies aside goes into the record of the request, and that to the shard. */
+__attribute__((noinline)) static void flush_to_record(struct far_req *req, enum answer answer)
+{
+	struct far_deferred *d = req->record;
+	if (answer == ANSWER_BUFFER) {
+		d->buf = req->buf;
+		d->len = req->len;
+	} else {
+		void *at = deferred_room(d, req->len);
+		if (at && req->len)
+			memcpy(at, req->scratch, req->len);
+	}
+	dispatch_finish(req);
+}
+
+__attribute__((noinline, cold)) static void settle_large(struct far_req *req)
+{
+	struct shm_head h = {.flags = req->hashed ? HEAD_HASHED : 0,
+			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
+			     .call = req->call,
+			     .gen = req->gen};
+	large_reply(req->shard, req->session, &h, req->buf, req->len);
+	buf_unref(req->buf);
+}
+
+void dispatch_flush(struct far_req *req)
+{
+	struct shard *s = req->shard;
+	enum answer answer = req->answer;
+	if (answer == ANSWER_NONE || answer == ANSWER_SENT || answer == ANSWER_DEFERRED || answer == ANSWER_ONEWAY)
+		return;
+	req->answer = ANSWER_SENT;
+	if (unlikely(req->record)) {
+		flush_to_record(req, answer);
+		return;
+	}
+	switch (answer) {
+	case ANSWER_SCRATCH:
+		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, req->scratch, req->len);
+		return;
+	case ANSWER_BUFFER:
+		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, buf_data(req->buf), req->len);
+		buf_unref(req->buf);
+		return;
+	case ANSWER_RESERVED:
+		answer_fill_head(req->tx.head, req);
+		req->tx.order = NIC_ORDER_NONE;
+		if (unlikely(session_commit(s, req->session, &req->tx))) {
+			req->session->q->ops->tx_cancel(req->session->q, &req->tx);
+			answer_no_room(s, req->session);
+			return;
+		}
+		counter_add(&s->counters.replies_sent, 1);
+		counter_add(&s->counters.bytes_sent, req->len);
+		return;
+	case ANSWER_LARGE:
+		settle_large(req);
+		return;
+	default:
+		return;
+	}
+}
+
+/* There was none for an answer of req->len bytes. */
+static __attribute__((noinline, cold)) void refuse_memory(struct far_req *req)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	answer_no_memory(text, req->len);
+	refuse(req, FAR_RESOURCE, FAR_EXECUTED_YES, "%s failed: %s", req->name, text);
+}
+
+/* What the handler left: an open reservation to be sent, or nothing at all. */
+static void settle(struct far_req *req, enum far_status status)
+{
+	if (likely(req->answer == ANSWER_SENT))
+		return;
+	if (likely(req->answer != ANSWER_NONE))
+		dispatch_flush(req);
+	else if (status == FAR_OK)
+		refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
+	else if (status == FAR_TOO_LARGE)
+		refuse(req, status, FAR_EXECUTED_YES,
+		       "%s failed: message too large (the caller takes %llu bytes at most)", req->name,
+		       (unsigned long long)dispatch_limit(req));
+	else if (status == FAR_RESOURCE && req->len)
+		refuse_memory(req);
+	else
+		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
+}
+
+/* A request whose function is not known by its number yet. */
+static const struct function *find_hashed(struct far_req *req, const uint8_t *body, uint64_t *len)
+{
+	struct head_hash hash;
+	if (*len < sizeof hash) {
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");
+		return NULL;
+	}
+	*len -= sizeof hash;
+	memcpy(&hash, body + *len, sizeof hash);
+	const struct function *fn = dispatch_find(req, &hash);
+	req->hashed = fn != NULL;
+	return fn;
+}
+
+const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash)
+{
+	const struct registry *r = req->shard->registry;
+	const struct function *fn = registry_find_hash(r, hash->name);
+	if (!fn) {
+		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO,
+		       "worker \"%s\" has no such function; register it there too", req->shard->config.name);
+		return NULL;
+	}
+	const struct function *first = fn;
+	fn = registry_overload(first, hash->signature);
+	if (!fn) {
+		char text[FAR_ERR_TEXT_MAX];
+		refuse(req, FAR_SIGNATURE, FAR_EXECUTED_NO,
+		       "on worker \"%s\" the signature is %s; register the same on both sides", req->shard->config.name,
+		       registry_overloads_text(first, text, sizeof text));
+		return NULL;
+	}
+	return fn;
+}
+
+/* The caller has checked its own arguments; whoever sends something else must not confuse a handler. */
+static bool arguments_fit(const struct signature *sig, const struct far_val *v, size_t n)
+{
+	if (n != sig->params_n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (unlikely(!(sig->params[i].set.types >> v[i].type & 1)) &&
+		    !signature_takes(sig, sig->params[i].set, &v[i]))
+			return false;
+	return true;
+}
+
+/* In the handler's own time, so not inline. */
+__attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum far_kind kind,
+						    const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	if (kind == FAR_KIND_FIBER)
+		fiber_start(req, m, body, len);
+	else if (kind == FAR_KIND_BLOCKING)
+		blocking_start(req, m, body, len);
+	else
+		object_request(req, body, len);
+}
+
+/** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
+ */
+static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req, int error, struct far_val *args,
+							     size_t n, struct values_arena *arena)
+{
+	const struct signature *sig = &req->fn->signature;
+	char text[FAR_ERR_TEXT_MAX];
+	if (!error && arguments_fit(sig, args, n)) {
+		enum far_status status = tree_decode(args, n, registry_knows_type, req->shard->registry, text);
+		if (!status)
+			return true;
+		refuse(req, status, FAR_EXECUTED_NO, "%s: an argument holds %s", sig->name, text);
+	} else if (error == -ENOMEM) {
+		refuse(req, FAR_RESOURCE, FAR_EXECUTED_NO, "worker \"%s\" has no memory for the arguments of %s",
+		       req->shard->config.name, sig->name);
+	} else {
+		if (error == -EBADMSG && !req->record) /* counters are the shard's */
+			counter_add(&req->shard->counters.packets_dropped, 1);
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for %s", sig->text);
+	}
+	tree_release(NULL, 0, arena);
+	return false;
+}
+
+static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t len, struct values_arena *arena,
+			      const char **handler)
+{
+	const struct function *fn = req->fn;
+	struct far_val args[FAR_ARGS_MAX];
+	size_t n;
+	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, arena);
+	if (unlikely(error || arena->held || !arguments_fit(&fn->signature, args, n)) &&
+	    !finish_arguments(req, error, args, n, arena))
+		return;
+	*handler = req->name;
+	enum far_status status = fn->fn(req, args, n, fn->user);
+	*handler = NULL;
+	if (unlikely(arena->held))
+		tree_release(args, n, arena);
+	settle(req, status);
+}
+
+void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
+{
+	struct values_arena arena = {strings, cap, tree_more, NULL, NULL, false};
+	const char *nobody;
+	if (unlikely(req->record && req->record->addressed))
+		arena.rref = tree_take_address;
+	call_typed(req, body, len, &arena, &nobody);
+}
+
+void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	m->fn(req, body, len, m->user);
+	settle(req, FAR_OK);
+}
+
+static inline void run_function(struct far_req *req, const struct function *fn, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	req->fn = fn;
+	req->name = fn->signature.name;
+	if (unlikely(req->record != NULL)) {
+		req->record->fn = fn;
+		req->record->hashed = req->hashed;
+	}
+	if (unlikely(fn->kind != FAR_KIND_INLINE))
+		run_elsewhere(req, fn->kind, NULL, body, len);
+	else
+		call_typed(req, body, len, &s->arena, &s->context.handler);
+}
+
+__attribute__((noinline)) static void run_typed_apart(struct far_req *req, const struct shm_head *h,
+						      const uint8_t *body, uint64_t len)
+{
+	const struct function *fn =
+		h->flags & HEAD_HASHED ? find_hashed(req, body, &len) : registry_at(req->shard->registry, h->fn);
+	if (!fn && !(h->flags & HEAD_HASHED))
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->fn);
+	if (!fn)
+		return;
+	if (!(h->flags & HEAD_NAMED)) {
+		run_function(req, fn, body, len);
+		return;
+	}
+	req->fn = fn;
+	req->name = fn->signature.name;
+	if (req->record) {
+		req->record->fn = fn;
+		req->record->hashed = req->hashed;
+	}
+	rref_serve_named(req, h->flags & HEAD_METHOD, body, len);
+}
+
+static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	const struct function *fn =
+		likely(!(h->flags & (HEAD_HASHED | HEAD_NAMED))) ? registry_at(req->shard->registry, h->fn) : NULL;
+	if (likely(fn != NULL))
+		run_function(req, fn, body, len);
+	else
+		run_typed_apart(req, h, body, len);
+}
+
+static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	const struct message_handler *m = registry_message(s->registry, h->fn);
+	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_LAST) {
+		rref_serve(req, h->fn, body, len);
+		return;
+	}
+	if (unlikely(!m)) {
+		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
+		       s->config.name, h->fn);
+		return;
+	}
+	req->name = m->name;
+	if (unlikely(m->kind != FAR_KIND_INLINE)) {
+		run_elsewhere(req, m->kind, m, body, len);
+		return;
+	}
+	s->context.handler = m->name;
+	m->fn(req, body, len, m->user);
+	s->context.handler = NULL;
+	settle(req, FAR_OK);
+}
+
+/* A repeat may have a little time left, and run: whoever may send one is told nothing. */
+__attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const struct shm_head *h)
+{
+	if (!(h->flags & HEAD_RETRY))
+		refuse(req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+}
+
+void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+	      uint64_t waited)
+{
+	struct far_req req;
+	uint64_t left = head_time(h);
+	req.shard = s;
+	req.session = se;
+	req.record = NULL;
+	req.from = se->worker;
+	req.from_shard = se->shard;
+	req.fn = NULL;
+	req.name = "?";
+	req.call = h->call;
+	req.gen = h->gen;
+	req.hashed = false;
+	req.answer = ANSWER_NONE;
+	req.deadline = 0;
+	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
+	if (unlikely(h->type == HEAD_ONEWAY))
+		req.answer = ANSWER_ONEWAY;
+	counter_add(&s->counters.requests_received, 1);
+	const char *outer = s->context.handler;
+	if (unlikely(req.time_left == 0))
+		refuse_late(&req, h);
+	else if (unlikely(h->flags & HEAD_RETRY) && !retry_admit(&req, body, &len))
+		;
+	else if (h->flags & HEAD_TYPED)
+		run_typed(&req, h, body, len);
+	else
+		run_message(&req, h, body, len);
+	s->context.handler = outer;
+	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
+}

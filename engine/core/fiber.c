@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/fiber.h"
+
+#include "base/error.h"
+#include "base/must.h"
+#include "base/mutant.h"
+#include "features/rendezvous/rendezvous.h"
+#include "memory/budget.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Stacks begin at addresses that differ by more than a power of two, so that they do not meet in the same cache sets.
+ */
+#define COLOURS      32u
+#define COLOUR_BYTES 192u
+
+/* Fibers run in one pass before the queue is looked at again. */
+#define READY_BURST 64u
+
+/* Turns that the fibers of a stepped shard have to end in. */
+#define END_TURNS 65536u
+
+/* ---- the pool ---- */
+
+static uint8_t *stack_of(const struct fiber_pool *p, uint32_t i, size_t guard)
+{
+	return p->stacks + (size_t)i * (guard + p->stack_bytes) + guard;
+}
+
+static void pool_unmap(struct fiber_pool *p)
+{
+	munmap(p->stacks, p->stacks_bytes);
+	munmap(p, p->bytes);
+}
+
+static int pool_map(struct fiber_pool *p)
+{
+	size_t guard = p->guard_bytes;
+	p->stacks_bytes = (size_t)p->n * (guard + p->stack_bytes);
+	p->stacks = mmap(NULL, p->stacks_bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+	if (p->stacks == MAP_FAILED)
+		return errno;
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (mprotect(stack_of(p, i, guard) - guard, guard, PROT_NONE)) {
+			int error = errno;
+			munmap(p->stacks, p->stacks_bytes);
+			return error;
+		}
+	}
+	return 0;
+}
+
+enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, struct far_err *err)
+{
+	struct fiber_pool *none = NULL, *p;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	if (fiber_pool_of(s))
+		return FAR_OK;
+	/* Pages of zeros, touched on use. */
+	size_t bytes = sizeof *p + n * sizeof p->fibers[0];
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return err_set(err, FAR_RESOURCE, "out of memory for %u fibers", n);
+	p->bytes = bytes;
+	p->n = n;
+	p->asked_bytes = stack_bytes;
+	p->guard_bytes = page;
+	p->stack_bytes = (stack_bytes + COLOURS * COLOUR_BYTES + page - 1) & ~(page - 1);
+	int error = pool_map(p);
+	if (error) {
+		munmap(p, bytes);
+		return err_set(
+			err, FAR_RESOURCE,
+			"cannot map %u fiber stacks of %zu bytes, each with a guard page: %s; lower opts.fibers, "
+			"or raise %s",
+			n, stack_bytes, strerror(error),
+			error == ENOMEM ? "vm.max_map_count or ulimit -v" : "the limit");
+	}
+	/* Pairs with the acquire of whoever runs the shard. Another thread may have been first. */
+	if (!atomic_compare_exchange_strong_explicit(&s->fibers, &none, p, memory_order_acq_rel, memory_order_relaxed))
+		pool_unmap(p);
+	return FAR_OK;
+}
+
+void fiber_pool_free(struct shard *s)
+{
+	struct fiber_pool *p = fiber_pool_of(s);
+	struct fiber_wait *w;
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->used; i++) {
+		buf_unref(p->fibers[i].buf);
+		stack_context_fini(&p->fibers[i].stack);
+	}
+	while ((w = p->waits_free)) {
+		p->waits_free = w->next;
+		buf_unref(w->buf);
+	}
+	budget_give(p->used * FAR_STACK_COUNTED);
+	pool_unmap(p);
+	atomic_store_explicit(&s->fibers, NULL, memory_order_relaxed);
+}
+
+static void fiber_main(void *arg);
+
+static struct fiber *fiber_take(struct shard *s)
+{
+	struct fiber_pool *p = fiber_pool_of(s);
+	if (unlikely(!p))
+		return NULL;
+	struct fiber *fb = p->free;
+	if (likely(fb != NULL)) {
+		p->free = fb->next;
+	} else {
+		if (p->used == p->n)
+			return NULL;
+		uint32_t i = p->used++;
+		budget_force(FAR_STACK_COUNTED);
+		fb = &p->fibers[i];
+		fb->shard = s;
+		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),
+				   p->stack_bytes - i % COLOURS * COLOUR_BYTES, fiber_main, fb);
+	}
+	p->live++;
+	return fb;
+}
+
+static void stale_remove(struct fiber_wait *w)
+{
+	if (!w->stale_prev)
+		return;
+	*w->stale_prev = w->stale_next;
+	if (w->stale_next)
+		w->stale_next->stale_prev = w->stale_prev;
+	w->stale_prev = NULL;
+}
+
+static void fiber_give(struct fiber *fb)
+{
+	struct fiber_pool *p = fiber_pool_of(fb->shard);
+	while (unlikely(fb->stale != NULL)) {
+		fb->stale->fiber = NULL;
+		stale_remove(fb->stale);
+	}
+	buf_unref(fb->buf);
+	fb->buf = NULL;
+	fb->state = FIBER_FREE;
+	fb->next = p->free;
+	p->free = fb;
+	p->live--;
+}
+
+/* ---- running ---- */
+
+/* On the stack of the fiber, for every request that it is given. */
+static void fiber_main(void *arg)
+{
+	struct fiber *fb = arg;
+	for (;;) {
+		if (fb->message)
+			dispatch_message(&fb->req, fb->message, fb->body, fb->body_len);
+		else
+			dispatch_typed(&fb->req, fb->body, fb->body_len, fb->strings, fb->strings_bytes);
+		fb->ended = true;
+		stack_switch(&fb->stack, &fb->back);
+	}
+}
+
+/* Runs it until it leaves. By the thread that holds the shard, outside of any fiber of it. */
+static void resume(struct fiber *fb)
+{
+	struct shard *s = fb->shard;
+	struct shard_context *top = shard_context_top();
+	const char *handler = s->context.handler;
+	fb->state = FIBER_RUNNING;
+	stack_context_here(&fb->back);
+	s->context.handler = NULL;
+	s->context.fiber = fb;
+	shard_context_set(fb->context);
+	stack_switch(&fb->back, &fb->stack);
+	shard_context_set(top);
+	s->context.fiber = NULL;
+	s->context.handler = handler;
+	if (fb->ended)
+		fiber_give(fb);
+}
+
+/* A message that came in fragments lies in memory that is private already: it is not copied, and texts stay in it. */
+static bool body_kept(struct fiber *fb, const uint8_t *body)
+{
+	struct large_in *whole = fb->shard->whole;
+	if (likely(!whole) || body != whole->at)
+		return false;
+	fb->buf = whole->buf;
+	if (fb->buf)
+		buf_ref(fb->buf);
+	fb->body = body;
+	fb->strings = NULL;
+	fb->strings_bytes = 0;
+	return true;
+}
+
+static void *body_room(struct fiber *fb, uint64_t len)
+{
+	/* Texts are copied out of the body, each with a NUL. */
+	size_t strings = len + FAR_ARGS_MAX < FAR_STRINGS_BYTES_MAX ? len + FAR_ARGS_MAX : FAR_STRINGS_BYTES_MAX;
+	if (likely(len <= FAR_LINE_PAYLOAD)) {
+		fb->strings = fb->line_strings;
+		fb->strings_bytes = sizeof fb->line_strings;
+		return fb->line;
+	}
+	fb->buf = buf_alloc(len + strings);
+	if (!fb->buf)
+		return NULL;
+	fb->strings = (char *)buf_data(fb->buf) + len;
+	fb->strings_bytes = strings;
+	return buf_data(fb->buf);
+}
+
+static void refuse(struct far_req *req, const char *text)
+{
+	dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, strlen(text));
+}
+
+/* In place of a one-way's handler: whoever leaves the group waits until it has returned. */
+static void run_oneway(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct fiber *fb = (struct fiber *)(void *)((uint8_t *)req - offsetof(struct fiber, req));
+	(void)user;
+	fb->oneway->fn(req, data, len, fb->oneway->user);
+	oneway_ended(fb->shard);
+}
+
+static const struct message_handler oneway_handler = {.fn = run_oneway, .kind = FAR_KIND_FIBER, .name = "one-way"};
+
+static void oneway_begin(struct fiber *fb)
+{
+	fb->oneway = fb->message;
+	fb->message = &oneway_handler;
+	atomic_fetch_add_explicit(&fb->shard->oneways_n, 1, memory_order_relaxed);
+}
+
+void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	struct fiber *fb = fiber_take(s);
+	if (unlikely(!fb)) {
+		if (s->whole)
+			s->whole->refused = true;
+		refuse(req, "too many handlers are waiting on the worker; try later, or raise its opts.fibers");
+		return;
+	}
+	if (likely(!body_kept(fb, body))) {
+		void *at = body_room(fb, len);
+		if (unlikely(!at)) {
+			fiber_give(fb);
+			refuse(req, "the callee has no memory to keep the request");
+			return;
+		}
+		copy_body(at, body, len);
+		fb->body = len ? at : NULL;
+	}
+	fb->body_len = len;
+	fb->message = m;
+	fb->cancelled = fb->ended = false;
+	fb->context = &s->context;
+	struct far_req *own = &fb->req;
+	own->shard = s;
+	own->session = req->session;
+	own->record = req->record; /* of a request that may be repeated */
+	if (unlikely(req->record != NULL))
+		req->record->fiber = fb;
+	own->fn = req->fn;
+	own->name = req->name;
+	own->call = req->call;
+	own->gen = req->gen;
+	own->from = req->from;
+	own->from_shard = req->from_shard;
+	own->time_left = req->time_left;
+	own->deadline = req->record ? req->deadline : 0;
+	own->hashed = req->hashed;
+	own->answer = req->answer; /* NONE, or ONEWAY */
+	if (likely(req->answer == ANSWER_NONE))
+		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
+	else if (req->session)                 /* those of the process's own nobody waits for */
+		oneway_begin(fb);
+	resume(fb);
+}
+
+static void make_ready(struct fiber *fb)
+{
+	struct shard *s = fb->shard;
+	timer_disarm(&s->wheel, &fb->timer);
+	fb->wait = NULL;
+	fb->state = FIBER_READY;
+	fb->next = NULL;
+	if (MUTANT_ONE_IN(WAKE_LOST, 16))
+		return;
+	*s->ready_tail = fb;
+	s->ready_tail = &fb->next;
+}
+
+unsigned fiber_run_ready(struct shard *s)
+{
+	unsigned n = 0;
+	struct fiber *fb;
+	/* Those that become ready meanwhile come to the end: bounded, so that a pair that plays ping-pong does not keep
+	 * the queue waiting. */
+	while (n < READY_BURST && (fb = s->ready_head)) {
+		s->ready_head = fb->next;
+		if (!s->ready_head)
+			s->ready_tail = &s->ready_head;
+		resume(fb);
+		n++;
+	}
+	return n;
+}
+
+/* ---- waiting ---- */
+
+/* An open request outlives the burst as a record, whose deadline the wheel watches; an answered one is sent. */
+static int keep_request(struct fiber *fb)
+{
+	struct far_req *req = &fb->req;
+	struct shard *s = fb->shard;
+	if (req->answer != ANSWER_NONE) {
+		dispatch_flush(req);
+		return 0;
+	}
+	if (req->record)
+		return 0;
+	if (req->session->state != SESSION_UP)
+		return -ECANCELED;
+	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
+	if (!d)
+		return -ENOMEM;
+	d->owned = true;
+	d->fiber = fb;
+	req->record = d;
+	req->deadline = TIME_NEVER;
+	if (req->time_left != FAR_FOREVER) {
+		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
+		timer_arm(&s->wheel, &d->timer, req->deadline);
+	}
+	return 0;
+}
+
+static struct fiber_wait *wait_new(struct fiber *fb, struct far_future *f)
+{
+	struct fiber_pool *p = fiber_pool_of(fb->shard);
+	struct fiber_wait *w = p->waits_free;
+	if (w) {
+		p->waits_free = w->next;
+	} else {
+		struct far_buf *buf = buf_alloc(sizeof *w);
+		if (!buf)
+			return NULL;
+		w = buf_data(buf);
+		w->buf = buf;
+		w->shard = fb->shard;
+	}
+	w->fiber = fb;
+	w->stale_prev = NULL;
+	w->future = f;
+	w->list_next = p->waits;
+	w->list_prev = &p->waits;
+	if (p->waits)
+		p->waits->list_prev = &w->list_next;
+	p->waits = w;
+	atomic_store_explicit(&w->state, WAIT_ARMED, memory_order_relaxed);
+	return w;
+}
+
+/* The future is done, or its last reference has gone, and its completer has let go of the record. */
+static void wait_back(struct fiber_wait *w)
+{
+	struct fiber_pool *p = fiber_pool_of(w->shard);
+	struct fiber *fb = w->fiber;
+	if (likely(fb && fb->wait == w))
+		make_ready(fb);
+	stale_remove(w);
+	*w->list_prev = w->list_next;
+	if (w->list_next)
+		w->list_next->list_prev = w->list_prev;
+	w->next = p->waits_free;
+	p->waits_free = w;
+}
+
+static void on_future(struct future_listener *l, struct far_future *f)
+{
+	struct fiber_wait *w = (struct fiber_wait *)(void *)l;
+	struct shard *s = w->shard;
+	(void)f;
+	/* A shard that is gone may have a successor at its address. */
+	if (likely(atomic_load_explicit(&w->state, memory_order_acquire) != WAIT_ORPHAN && shard_held(s))) {
+		wait_back(w);
+		return;
+	}
+	if (atomic_exchange_explicit(&w->state, WAIT_FIRED, memory_order_acq_rel) == WAIT_ORPHAN) {
+		buf_unref(w->buf);
+		return;
+	}
+	/* The shard's end waits for the record, and then for the visitor. */
+	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	struct fiber_wait *head = atomic_load_explicit(&s->resumed, memory_order_relaxed);
+	do
+		w->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->resumed, &head, w, memory_order_release,
+						      memory_order_relaxed));
+	shard_nudge(s);
+	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+}
+
+unsigned fiber_take_resumed(struct shard *s)
+{
+	struct fiber_wait *w = atomic_exchange_explicit(&s->resumed, NULL, memory_order_acquire), *in_order = NULL;
+	unsigned n = 0;
+	while (w) {
+		struct fiber_wait *next = w->next;
+		w->next = in_order;
+		in_order = w;
+		w = next;
+	}
+	while ((w = in_order)) {
+		in_order = w->next;
+		wait_back(w);
+		n++;
+	}
+	return n;
+}
+
+/* Leaves the fiber's stack, parked or ready. Nothing thread-local may be looked at afterwards through anything looked
+ * up before. */
+static void leave(struct fiber *fb)
+{
+	fb->context = shard_context_top();
+	stack_switch(&fb->stack, &fb->back);
+}
+
+/* A wait of a cancelled fiber ends at once, but the others have their turn first: a handler that tries again and again
+ * does not stop the shard. */
+static int wait_refused(struct fiber *fb)
+{
+	(void)keep_request(fb);
+	make_ready(fb);
+	leave(fb);
+	return -ECANCELED;
+}
+
+/*
+ * A wait with a limit may be repeated as often as the handler likes: it listens to the future once. A record whose
+ * future has gone meanwhile is on its way back, and may meet the address's next life: then it ends that wait early,
+ * which is looked at again.
+ */
+static struct fiber_wait *wait_again(struct fiber *fb, const struct far_future *f)
+{
+	struct fiber_wait *w = fb->stale;
+	while (w && w->future != f)
+		w = w->stale_next;
+	if (w)
+		stale_remove(w);
+	return w;
+}
+
+int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until)
+{
+	if (unlikely(fb->cancelled))
+		return wait_refused(fb);
+	int error = keep_request(fb);
+	if (unlikely(error))
+		return error;
+	struct fiber_wait *w = likely(!fb->stale) ? NULL : wait_again(fb, f), *listens = w;
+	if (likely(!w) && unlikely(!(w = wait_new(fb, f))))
+		return -ENOMEM;
+	fb->wait = w;
+	fb->state = FIBER_PARKED; /* now, since the future may be done already */
+	if (until != TIME_NEVER)
+		timer_arm(&fb->shard->wheel, &fb->timer, until);
+	if (likely(!listens)) {
+		w->listener.fn = on_future;
+		future_listen(f, &w->listener);
+	}
+	leave(fb);
+	return fb->cancelled && !future_done(f) ? -ECANCELED : 0;
+}
+
+int fiber_pause(struct fiber *fb, uint64_t ns)
+{
+	if (unlikely(fb->cancelled))
+		return wait_refused(fb);
+	int error = keep_request(fb);
+	if (unlikely(error))
+		return error;
+	fb->wait = NULL;
+	if (ns == 0) {
+		make_ready(fb);
+	} else {
+		fb->state = FIBER_PARKED;
+		timer_arm(&fb->shard->wheel, &fb->timer, time_after(clock_now(fb->shard->config.clock), ns));
+	}
+	leave(fb);
+	return fb->cancelled ? -ECANCELED : 0;
+}
+
+/* Its wait ends now, and not by the future. */
+static void wait_over(struct fiber *fb)
+{
+	struct fiber_wait *w = fb->wait;
+	if (fb->state != FIBER_PARKED)
+		return;
+	if (w) {
+		w->stale_next = fb->stale;
+		w->stale_prev = &fb->stale;
+		if (fb->stale)
+			fb->stale->stale_prev = &w->stale_next;
+		fb->stale = w;
+	}
+	make_ready(fb);
+}
+
+bool fiber_of_timer(const struct shard *s, const struct timer *t)
+{
+	const struct fiber_pool *p = fiber_pool_of(s);
+	const struct fiber *fb = (const struct fiber *)(const void *)t;
+	return p && fb >= p->fibers && fb < p->fibers + p->n;
+}
+
+void fiber_on_timer(struct fiber *fb)
+{
+	wait_over(fb);
+}
+
+void fiber_cancel(struct fiber *fb)
+{
+	fb->cancelled = true;
+	wait_over(fb);
+}
+
+/* ---- for the crash report ---- */
+
+size_t fiber_stack_bytes(const struct fiber *fb)
+{
+	return fiber_pool_of(fb->shard)->asked_bytes;
+}
+
+bool fiber_in_guard(const struct fiber *fb, const void *address)
+{
+	const struct fiber_pool *p = fiber_pool_of(fb->shard);
+	uintptr_t low = (uintptr_t)stack_of(p, (uint32_t)(fb - p->fibers), p->guard_bytes);
+	return (uintptr_t)address < low && (uintptr_t)address >= low - p->guard_bytes;
+}
+
+/* ---- the end ---- */
+
+static void orphan_waits(struct shard *s, struct fiber_pool *p)
+{
+	while (p->waits) {
+		struct fiber_wait *w = p->waits, *next;
+		for (; w; w = next) {
+			next = w->list_next;
+			if (atomic_exchange_explicit(&w->state, WAIT_ORPHAN, memory_order_acq_rel) != WAIT_ARMED)
+				continue; /* it is on its way */
+			*w->list_prev = w->list_next;
+			if (w->list_next)
+				w->list_next->list_prev = w->list_prev;
+		}
+		if (!fiber_take_resumed(s))
+			sched_yield();
+	}
+}
+
+uint32_t fiber_end_all(struct shard *s, uint64_t give_up)
+{
+	struct fiber_pool *p = fiber_pool_of(s);
+	if (!p)
+		return 0;
+	for (uint32_t i = 0; i < p->used; i++)
+		if (p->fibers[i].state != FIBER_FREE)
+			fiber_cancel(&p->fibers[i]);
+	/* Under a clock that stands still meanwhile, those that go on and on are given turns instead. */
+	for (uint32_t turns = 0;
+	     p->live && (s->config.stepped ? turns < END_TURNS : clock_now(s->config.clock) < give_up); turns++) {
+		fiber_take_resumed(s);
+		fiber_run_ready(s);
+	}
+	orphan_waits(s, p);
+	return p->live;
+}

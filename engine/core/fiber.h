@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Fibers: handlers that may wait. A fiber has a stack of its own out of a pool; the shard's loop runs it until it ends
+ * or waits, and goes on with other work meanwhile. It may go on on another thread than the one it left on: whoever
+ * drives the shard then.
+ *
+ * A wait is a record (struct fiber_wait) that listens to a future. The future's completer hands the record back to the
+ * shard: directly when it holds the shard, else through `resumed`. Whether the fiber still waits for it is decided by
+ * the shard alone, so a wait that ends otherwise (its limit, a cancel, the shard's end) races with nothing: the record
+ * is then only taken back when it comes. `state` decides the one race that is left, between a completer and the end of
+ * the shard (exchange, acq_rel, on both sides): who comes second frees the record.
+ */
+#ifndef FAR_CORE_FIBER_H
+#define FAR_CORE_FIBER_H
+
+#include "base/stack_switch.h"
+#include "core/shard.h"
+
+enum fiber_state {
+	FIBER_FREE,
+	FIBER_RUNNING,
+	FIBER_PARKED,
+	FIBER_READY /* its wait is over */
+};
+
+enum wait_state {
+	WAIT_ARMED,
+	WAIT_FIRED, /* on its way to the shard */
+	WAIT_ORPHAN /* the shard is gone */
+};
+
+struct fiber_wait {
+	struct future_listener listener;
+	_Atomic uint32_t state; /* enum wait_state */
+	struct shard *shard;
+	struct fiber *fiber; /* that waits for it, or gave up waiting; NULL: that request is over */
+	/* No reference: the handler has one while it waits, and a wait that was given up must not keep the future from
+	 * ending when nobody can complete it any more. */
+	struct far_future *future;
+	struct fiber_wait *next;                     /* resumed, free list */
+	struct fiber_wait *stale_next, **stale_prev; /* fiber's list of those that it gave up */
+	struct fiber_wait *list_next, **list_prev;   /* pool's list of those that are armed or on their way */
+	struct far_buf *buf;                         /* its memory */
+};
+
+struct fiber {
+	struct timer timer; /* of a wait with a limit */
+	struct fiber *next; /* free list, ready list */
+	struct shard *shard;
+	uint8_t state;             /* enum fiber_state */
+	bool cancelled;            /* waits end at once from now on */
+	bool ended;                /* its handler is done */
+	struct fiber_wait *wait;   /* it is parked for */
+	struct fiber_wait *stale;  /* given up before the future was done: another wait for that takes them up again */
+	struct stack_context back; /* the driver's flow, while it runs */
+	struct shard_context *context; /* top of its part of the chain, while it is parked */
+	struct stack_context stack;
+	/* what it runs */
+	const struct message_handler *message; /* NULL: a typed function, req.fn */
+	const struct message_handler *oneway;  /* what `message` stands for, when it is a one-way's */
+	const uint8_t *body;
+	uint64_t body_len;
+	struct far_buf *buf; /* of the body beyond `line`, and the strings */
+	char *strings;
+	size_t strings_bytes;
+	struct far_req req;
+	alignas(64) uint8_t line[FAR_LINE_PAYLOAD]; /* a small body, followed by */
+	char line_strings[FAR_LINE_PAYLOAD + FAR_ARGS_MAX];
+};
+
+struct fiber_pool {
+	uint32_t n, used; /* ever used: [0, used) have been made */
+	uint32_t live;    /* in use now */
+	size_t stack_bytes, guard_bytes;
+	size_t asked_bytes; /* of a stack; it has a few more */
+	size_t bytes;       /* of this structure */
+	struct fiber *free;
+	struct fiber_wait *waits, *waits_free;
+	uint8_t *stacks; /* n times (a guard page, a stack) */
+	size_t stacks_bytes;
+	struct fiber fibers[];
+};
+
+/** Reserves `n` fibers with stacks of `stack_bytes`, each behind a guard page, and gives them to the shard, once. Makes
+ * system calls: not on the shard's path. */
+enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, struct far_err *err);
+/** Frees the pool; waits that are still armed are left to their futures. */
+void fiber_pool_free(struct shard *s);
+
+/** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
+void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
+/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and nobody awaits an answer
+ * of it. -EAGAIN: no fiber is free. Not in another fiber of the shard. */
+int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg);
+/** Runs fibers whose wait is over; returns how many. */
+unsigned fiber_run_ready(struct shard *s);
+/** Takes in the waits that other threads ended. */
+unsigned fiber_take_resumed(struct shard *s);
+/** Nobody waits for its answer any more: its wait ends, and so will those that follow. */
+void fiber_cancel(struct fiber *fb);
+void fiber_on_timer(struct fiber *fb);
+/** shard_wait() on a fiber. */
+int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until);
+/** Parks for `ns`; 0: until other work has had its turn. */
+int fiber_pause(struct fiber *fb, uint64_t ns);
+/** Cancels all and runs them until they have ended, at most until `give_up`. Returns how many have not. */
+uint32_t fiber_end_all(struct shard *s, uint64_t give_up);
+
+/** Is it a fiber's. */
+bool fiber_of_timer(const struct shard *s, const struct timer *t);
+/** Bytes of its stack; does the address lie in the guard page below. Async-signal-safe, on the thread that runs it. */
+size_t fiber_stack_bytes(const struct fiber *fb);
+bool fiber_in_guard(const struct fiber *fb, const void *address);
+
+static inline struct fiber_pool *fiber_pool_of(const struct shard *s)
+{
+	return atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fibers, memory_order_acquire);
+}
+
+#endif

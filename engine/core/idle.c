@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Idling, waiting, and the keeper. Sleep pairs by full fences, twice: with the peers' flush through the queue's arm(),
+ * and with this process's submissions through `asleep` (shard_nudge). Both sides write, fence, and read; in every order
+ * one sees the other.
+ */
+#include "core/shard.h"
+
+#include "base/crash_stack.h"
+#include "base/must.h"
+#include "base/mutant.h"
+#include "core/call.h"
+#include "core/fiber.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+/* A waiter expects an answer soon and spins longer: a wake-up costs more than most answers take. */
+#define WAITER_YIELD_NS UINT64_C(200000)
+#define EMPTY_PER_CLOCK 64u
+/* Under a CPU quota: a pass may be a system call of a driver, and 64 of them are not soon. */
+#define EMPTY_PER_CLOCK_SCARCE 8u
+/* Passes of a waiting thread between two looks at its own limit. */
+#define PASSES_PER_LOOK 64u
+/* How long a thread tries for the token before it sleeps on its future. */
+#define TAKE_OVER_NS UINT64_C(20000)
+
+/* The keeper looks this often whether anybody drives, while somebody recently did. */
+#define TICK_MIN_NS UINT64_C(200000)
+#define TICK_MAX_NS UINT64_C(1000000)
+/* The same thread held the token for so many ticks: it will be told when that ends. */
+#define TICKS_TO_PARK 4u
+/* Passes of a look while threads drive by turns: what a ring can hold. */
+#define LOOK_PASSES 64u
+
+static void nap(uint64_t ns)
+{
+	struct timespec ts = {0, (long)ns};
+	nanosleep(&ts, NULL);
+}
+
+/* How long a driver finds nothing before it yields, and before it sleeps. */
+struct patience {
+	uint64_t spin_ns, sleep_ns; /* since it found nothing for the first time */
+};
+
+static struct patience patience_of(const struct shard *s, bool awaiting)
+{
+	if (s->config.cpu_scarce)
+		return (struct patience){FAR_SPIN_SCARCE_NS, FAR_SPIN_SCARCE_NS};
+	if (s->config.idle == FAR_IDLE_BUSY)
+		return (struct patience){TIME_NEVER, TIME_NEVER};
+	return (struct patience){FAR_SPIN_NS, FAR_SPIN_NS + (awaiting ? WAITER_YIELD_NS : FAR_YIELD_NS)};
+}
+
+bool idler_step(struct shard *s, struct idler *i, bool awaiting)
+{
+	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
+		return false;
+	uint64_t now = clock_now(s->config.clock);
+	shard_run_timers(s, now);
+	if (!i->since)
+		i->since = now;
+	struct patience patience = patience_of(s, awaiting);
+	if (now - i->since >= patience.sleep_ns)
+		return true;
+	if (now - i->since >= patience.spin_ns)
+		sched_yield();
+	return false;
+}
+
+/* A pass that leaves nothing out, mail and timers included. */
+static unsigned full_pass(struct shard *s)
+{
+	s->passes |= 63u;
+	queues_poll_all(s);
+	return shard_pass(s);
+}
+
+/* Everything that could wake us is told to; then one more look. false: there was something. */
+static bool go_to_sleep(struct shard *s)
+{
+	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
+	if (!MUTANT(SLEEP_UNARMED))
+		queues_arm(s);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
+	if (full_pass(s) == 0 && !s->ready_head)
+		return true;
+	queues_disarm(s);
+	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	return false;
+}
+
+/* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
+static uint64_t next_wake(struct shard *s)
+{
+	uint64_t next = timer_next(&s->wheel), far_off = call_next_deadline(s);
+	/* A deadline that is not armed yet: the sweep that arms it must come first. */
+	if (far_off < next)
+		next = far_off;
+	if (s->waiting_until < next)
+		next = s->waiting_until;
+	uint64_t nic = queues_deadline(s);
+	if (nic < next)
+		next = nic;
+	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->large_stalled) {
+		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
+		next = soon < next ? soon : next;
+	}
+	return next;
+}
+
+void shard_sleep(struct shard *s, uint64_t until)
+{
+	if (!go_to_sleep(s))
+		return;
+	uint64_t next = next_wake(s);
+	queues_wake_clear(s, queues_sleep(s, next < until ? next : until));
+	counter_add(&s->counters.wakeups, 1);
+	queues_disarm(s);
+	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	shard_run_timers(s, clock_now(s->config.clock));
+}
+
+/* ---- without a thread ---- */
+
+static void wake_up(struct shard *s, struct shard_turns *t)
+{
+	queues_wake_clear(s, UINT32_MAX);
+	counter_add(&s->counters.wakeups, 1);
+	t->asleep = false;
+	t->idler = (struct idler){0};
+	shard_run_timers(s, clock_now(s->config.clock));
+}
+
+/* Has nothing been found for long enough, then as keeper_sleep() does. Returns when the next turn is due. */
+static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
+{
+	uint64_t now = clock_now(s->config.clock), patience = patience_of(s, false).sleep_ns, next;
+	if (!t->idler.since)
+		t->idler.since = now;
+	if (now - t->idler.since >= patience) {
+		if (!go_to_sleep(s))
+			return now;
+		next = next_wake(s);
+		s->armed = t->asleep = true;
+		return next > now ? next : now;
+	}
+	next = next_wake(s); /* it polls: packets are found when they come */
+	uint64_t sleepy = time_after(t->idler.since, patience);
+	next = next < sleepy ? next : sleepy;
+	return next > now ? next : now;
+}
+
+uint64_t shard_turn(struct shard *s, struct shard_turns *t)
+{
+	must(s->config.stepped && shard_enter(s)); /* there is no other driver */
+	uint64_t next;
+	if (t->asleep)
+		wake_up(s, t);
+	unsigned n = full_pass(s);
+	t->turns++;
+	t->work += n;
+	if (n || s->ready_head) {
+		t->idler = (struct idler){0};
+		next = clock_now(s->config.clock);
+	} else {
+		next = turn_idle(s, t);
+	}
+	shard_leave(s);
+	return next;
+}
+
+/* ---- waiting threads ---- */
+
+static bool stopping(const struct shard *s)
+{
+	return atomic_load_explicit(&s->stop, memory_order_acquire);
+}
+
+/* `lent`: the shard is given back when it is to stop, though the future is pending; that completes it. */
+static void drive_until(struct shard *s, struct far_future *f, uint64_t until, bool lent)
+{
+	struct idler idler = {0};
+	for (unsigned passes = 1; !future_done(f) && !(lent && stopping(s)); passes++) {
+		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
+			return;
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, true))
+			shard_sleep(s, until);
+	}
+}
+
+static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t until)
+{
+	/* Read before the token is looked at: a nudge from now on changes it, and the sleep below is refused. */
+	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
+	int place = driver_sleeper_add(&s->driver, &f->state);
+	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
+	if (s->config.driver == FAR_DRIVER_OWN || !token_free || stopping(s)) {
+		uint64_t limit = until;
+		if (place < 0) { /* nobody can hand us the token */
+			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
+			limit = soon < until ? soon : until;
+		}
+		future_sleep(f, state, limit);
+	}
+	driver_sleeper_remove(&s->driver, place);
+}
+
+/* The thread holds other shards, which nobody else drives meanwhile: what it waits for may need them. So it drives all,
+ * and does not sleep. */
+static void drive_all_until(struct shard *s, struct far_future *f, uint64_t until)
+{
+	for (unsigned passes = 1; !future_done(f); passes++) {
+		unsigned n = 0;
+		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
+			return;
+		for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+			if (c->shard) {
+				n += shard_pass(c->shard);
+				shard_idle(c->shard);
+			}
+		if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+			n += shard_pass(s);
+			shard_leave(s);
+		}
+		if (n == 0)
+			sched_yield();
+	}
+}
+
+static inline bool holds_any(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->shard)
+			return true;
+	return false;
+}
+
+__attribute__((noinline)) static int wait_parked(struct fiber *fb, struct far_future *f, uint64_t until)
+{
+	int error = 0;
+	while (!error && !future_done(f) && (until == TIME_NEVER || clock_now(fb->shard->config.clock) < until))
+		error = fiber_wait(fb, f, until);
+	return error;
+}
+
+int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
+{
+	struct fiber *fb = shard_in_fiber();
+	if (unlikely(fb != NULL))
+		return wait_parked(fb, f, until);
+	if (shard_held(s)) {
+		drive_until(s, f, until, false);
+		return 0;
+	}
+	if (unlikely(holds_any())) {
+		drive_all_until(s, f, until);
+		return 0;
+	}
+	if (unlikely(s->config.stepped))
+		return future_done(f) ? 0 : -EDEADLK;
+	while (!future_done(f) && clock_now(s->config.clock) < until) {
+		bool may_drive = s->config.driver == FAR_DRIVER_SHARED && !stopping(s);
+		if (may_drive && shard_enter(s)) {
+			drive_until(s, f, until, true);
+			shard_leave(s);
+			continue;
+		}
+		/* Somebody else drives. The keeper lets go when asked; another waiter does when it is done. */
+		uint64_t give_up = clock_now(s->config.clock) + TAKE_OVER_NS;
+		bool taken = false;
+		if (may_drive)
+			atomic_fetch_add_explicit(&s->driver.want, 1, memory_order_relaxed);
+		while (!future_done(f) && !taken && clock_now(s->config.clock) < give_up)
+			taken = may_drive && !atomic_load_explicit(&s->driver.token, memory_order_relaxed);
+		if (may_drive)
+			atomic_fetch_sub_explicit(&s->driver.want, 1, memory_order_relaxed);
+		if (!taken && !future_done(f))
+			sleep_on_future(s, f, until);
+	}
+	return 0;
+}
+
+/* ---- the shard's own thread ---- */
+
+static void keeper_own(struct shard *s)
+{
+	struct idler idler = {0};
+	while (!shard_enter(s))
+		nap(TICK_MIN_NS);
+	while (!stopping(s)) {
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, false))
+			shard_sleep(s, TIME_NEVER);
+	}
+	shard_leave(s);
+}
+
+/* Drives until a thread asks for the token (false) or nothing has happened for a while (true). Holds the token
+ * throughout. */
+static bool keeper_drive(struct shard *s)
+{
+	struct idler idler = {0};
+	while (!stopping(s) && !atomic_load_explicit(&s->driver.want, memory_order_relaxed)) {
+		if (shard_pass(s))
+			idler = (struct idler){0};
+		else if (idler_step(s, &idler, false))
+			return true;
+	}
+	return false;
+}
+
+/* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). Returns which queues woke
+ * it. */
+static uint32_t keeper_sleep(struct shard *s)
+{
+	if (!go_to_sleep(s)) {
+		shard_leave(s);
+		return 0;
+	}
+	uint64_t next = next_wake(s);
+	s->armed = true;
+	atomic_store_explicit(&s->keeper_asleep, true, memory_order_relaxed);
+	shard_leave(s);
+	uint32_t woke = queues_sleep(s, next);
+	atomic_store_explicit(&s->keeper_asleep, false, memory_order_relaxed);
+	return woke;
+}
+
+/* true: somebody left work that only a driver does. */
+static bool keeper_nap(struct shard *s, uint64_t ns)
+{
+	return driver_nap(&s->driver, clock_now(s->config.clock) + ns);
+}
+
+/* `called`: threads that do not wait may take the token again and again, each for a moment. */
+static bool keeper_enter(struct shard *s, bool called)
+{
+	if (shard_enter(s))
+		return true;
+	uint64_t give_up = called ? clock_now(s->config.clock) + TAKE_OVER_NS : 0;
+	while (called && clock_now(s->config.clock) < give_up)
+		if (shard_enter(s))
+			return true;
+	return false;
+}
+
+static void keeper_shared(struct shard *s)
+{
+	struct driver *d = &s->driver;
+	uint64_t tick = TICK_MIN_NS;
+	unsigned same = 0;
+	bool slept = false, called = false;
+	uint32_t woke = 0;
+	while (!stopping(s)) {
+		if (keeper_enter(s, called)) {
+			if (slept) {
+				queues_wake_clear(s, woke);
+				counter_add(&s->counters.wakeups, 1);
+				slept = false;
+			}
+			tick = TICK_MIN_NS;
+			if (keeper_drive(s)) {
+				woke = keeper_sleep(s);
+				slept = true;
+				continue;
+			}
+			shard_leave(s);
+		}
+		uint32_t epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
+		called = keeper_nap(s, tick);
+		if (called)
+			continue;
+		if (atomic_load_explicit(&d->epoch, memory_order_relaxed) == epoch &&
+		    atomic_load_explicit(&d->token, memory_order_relaxed)) {
+			if (++same == TICKS_TO_PARK) {
+				driver_park(d);
+				same = 0;
+			}
+			continue;
+		}
+		same = 0;
+		/* Somebody drove in between and may do so again: only a look, so that what arrives while threads do
+		 * nothing but send is served, and a longer nap. */
+		while (!called && !stopping(s) && atomic_load_explicit(&d->epoch, memory_order_relaxed) != epoch &&
+		       !atomic_load_explicit(&d->want, memory_order_relaxed)) {
+			if (shard_enter(s)) {
+				for (unsigned passes = 0; passes < LOOK_PASSES && full_pass(s); passes++)
+					;
+				shard_leave(s);
+			}
+			epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
+			tick = tick * 2 < TICK_MAX_NS ? tick * 2 : TICK_MAX_NS - 1;
+			called = keeper_nap(s, tick);
+		}
+	}
+}
+
+void *keeper_main(void *arg)
+{
+	struct shard *s = arg;
+	struct crash_stack stack;
+	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
+	if (s->config.driver == FAR_DRIVER_OWN)
+		keeper_own(s);
+	else
+		keeper_shared(s);
+	crash_stack_give(&stack);
+	return NULL;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The one loop of a shard: what a pass looks at, in its order. */
+#include "features/rendezvous/rendezvous.h"
+
+#include "base/must.h"
+#include "core/fiber.h"
+#include "memory/budget.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven,
+ * by some tens where the first queue's recv() is a system call. */
+#define PASSES_PER_CLOCK 64u
+/* The same between two looks at the references that nobody holds any more, while there is something to do in each. */
+#define PASSES_PER_PART 16u
+/* Bytes of a message after which what the burst has to say so far is sent. */
+#define ANSWER_AT_ONCE 16384u
+
+static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
+							      const struct nic_pkt *pkt)
+{
+	struct shm_head h;
+	uint32_t session = sq->peer_session[pkt->peer];
+	struct session *se = session ? &s->sessions[session - 1] : NULL;
+
+	if (unlikely(!pkt->head)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		if (se)
+			session_poisoned(s, se);
+		return;
+	}
+	memcpy(&h, pkt->head, sizeof h);
+	if (unlikely(!se || se->state != SESSION_UP)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		goto release;
+	}
+	if (unlikely(h.tlv_bytes || h.flags & HEAD_TLV)) {
+		static const char text[] = "the request has fields that this version does not know";
+		counter_add(&s->counters.packets_dropped, 1);
+		if (h.type == HEAD_REQUEST)
+			answer_error(s, se, h.call, h.gen, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		goto release;
+	}
+	counter_add(&s->counters.bytes_received, pkt->body_len);
+	switch (h.type) {
+	case HEAD_REQUEST:
+		if (unlikely(se->blocked))
+			answer_park_request(s, se, &h, pkt);
+		else
+			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
+		break;
+	case HEAD_REPLY:
+	case HEAD_ERROR:
+	case HEAD_CANCELLED:
+		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
+		break;
+	case HEAD_CANCEL:
+		/* A repeated call is told in any case: its answer may have been lost. */
+		if (deferred_cancel(s, se, h.call, h.gen) ||
+		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
+			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
+		break;
+	default:
+		if (large_receive(s, se, &h, pkt))
+			return;
+	}
+release:
+	if (pkt->cookie) {
+		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
+		/* The answer to a long message does not wait for those behind it. */
+		if (pkt->body_len >= ANSWER_AT_ONCE)
+			sq->ops->flush(sq->q);
+	}
+}
+
+/* Before what these say leaves. A caller takes half of its answers, so that it works while the other side does. */
+static bool another_burst(const struct shard *s, const struct shard_queue *sq, const struct nic_pkt *last,
+			  unsigned taken)
+{
+	uint32_t session = sq->peer_session[last->peer];
+	unsigned calls = session ? s->sessions[session - 1].calls_active : 0;
+	return calls == 0 || taken < calls / 2;
+}
+
+static inline unsigned receive(struct shard *s, const struct shard_queue *sq)
+{
+	struct nic_pkt pkts[FAR_BURST];
+	unsigned n, all = 0, left = sq->bursts;
+	do {
+		n = sq->ops->recv(sq->q, pkts, FAR_BURST);
+		for (unsigned i = 0; i < n; i++)
+			receive_one(s, sq, &pkts[i]);
+		all += n;
+	} while (unlikely(n == FAR_BURST) && --left && another_burst(s, sq, &pkts[n - 1], all));
+	return all;
+}
+
+unsigned shard_receive(struct shard *s, struct shard_queue *sq)
+{
+	return receive(s, sq);
+}
+
+static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t now, struct call_start *start)
+{
+	*start = (struct call_start){
+		.worker = cell->worker,
+		.fn = cell->fn,
+		.typed = cell->typed,
+		.shard = cell->shard,
+		.deadline = cell->deadline,
+		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
+		.retry_ns = cell->retry_ns,
+		.done = cell->done,
+		.user = cell->user,
+		.app = cell->app,
+		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
+		.len = cell->len,
+		.ready = cell->ready ? cell->buf : NULL,
+	};
+	uint32_t session = session_index(s, cell->worker, cell->shard);
+	s->place_held = true; /* since waiting_hand_over() */
+	int error = cell->deadline <= now ? -ETIME : shard_call(s, start);
+	if (unlikely(error == -EAGAIN)) /* memory of the peer, or slots: it waits as for a credit */
+		error = waiting_put(s, &s->sessions[session], start);
+	return error;
+}
+
+/* The call has been started, or has ended: its place is free, unless it waits there. */
+static void give_place(struct shard *s, const struct submit_cell *cell)
+{
+	if (likely(s->place_held))
+		waiting_unreserve(s, session_index(s, cell->worker, cell->shard));
+	s->place_held = false;
+}
+
+static void start_submitted(struct shard *s, const struct submit_cell *cell)
+{
+	struct call_start start;
+	int error = start_cell(s, cell, clock_now(s->config.clock), &start);
+	give_place(s, cell);
+	if (unlikely(error == -ETIME))
+		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
+	else if (unlikely(error))
+		call_unsent_error(s, &start, error);
+}
+
+/* Of many sessions the next ones are not in the caches: they are fetched while those before them are served. */
+static inline void expect_submitted(const struct shard *s)
+{
+	const struct submit_cell *cell = submit_ahead(&s->submit, 2 * SESSION_EXPECT);
+	if (cell)
+		session_expect(s, cell->worker, cell->shard);
+	cell = submit_ahead(&s->submit, SESSION_EXPECT);
+	if (cell)
+		session_expect_soon(s, cell->worker, cell->shard);
+}
+
+static void submission_taken(struct shard *s, struct submit_cell *cell)
+{
+	if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
+		large_out_drop(s, large_out_in(cell->buf));
+	submit_pop(&s->submit, cell);
+}
+
+static unsigned take_submissions(struct shard *s)
+{
+	struct submit_cell *cell;
+	unsigned n = 0;
+	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
+		expect_submitted(s);
+		if (likely(cell->done))
+			start_submitted(s, cell);
+		else
+			post_queue(s, cell->worker, cell->shard, buf_data(cell->buf));
+		submission_taken(s, cell);
+		n++;
+	}
+	return n;
+}
+
+unsigned shard_take_calls(struct shard *s)
+{
+	struct submit_cell *cell;
+	struct call_start start;
+	unsigned n = 0;
+	for (; n < FAR_SUBMIT_SLOTS && (cell = submit_peek(&s->submit)); n++) {
+		/* One that ends here has a callback, and a one-way message that is dropped gives memory back. */
+		if (!cell->done || start_cell(s, cell, clock_now(s->config.clock), &start)) {
+			s->place_held = false; /* it keeps its place, too */
+			break;
+		}
+		give_place(s, cell);
+		submission_taken(s, cell);
+	}
+	return n;
+}
+
+/* Calls that a thread handed over before the errand or the cancel that it handed over are older, and go first. */
+static void take_older_submissions(struct shard *s)
+{
+	uint32_t waiting = submit_waiting(&s->submit);
+	for (uint32_t taken = 0; taken < waiting; taken += FAR_BURST)
+		take_submissions(s);
+}
+
+unsigned shard_take_errands(struct shard *s)
+{
+	unsigned n = 0;
+	struct shard_errand *e = atomic_exchange_explicit(&s->errands, NULL, memory_order_acquire), *in_order = NULL;
+	while (e) {
+		struct shard_errand *next = e->next;
+		e->next = in_order;
+		in_order = e;
+		e = next;
+	}
+	if (in_order)
+		take_older_submissions(s);
+	while ((e = in_order)) {
+		in_order = e->next;
+		e->run(s, e);
+		atomic_fetch_sub_explicit(&s->errands_n, 1, memory_order_release); /* pairs with outstanding() */
+		n++;
+	}
+	return n;
+}
+
+unsigned shard_take_cancels(struct shard *s)
+{
+	/* The call that is to end may have been handed over just before its cancel, so the ring is looked at after the
+	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it nudges when it has. */
+	call_gather_cancels(s);
+	uint32_t waiting = submit_waiting(&s->submit), taken = 0, n = 1;
+	for (; n && taken < waiting; taken += n)
+		n = take_submissions(s);
+	return taken + (taken < waiting ? 0 : call_run_cancels(s));
+}
+
+unsigned shard_take_mail(struct shard *s)
+{
+	struct mail mail;
+	unsigned n = 0;
+	if (unlikely(s->unposted != NULL)) {
+		session_post_again(s);
+		if (s->undetached_n)
+			return 0;
+	}
+	while (n < FAR_BURST && mailbox_get(&s->mail_in, &mail)) {
+		session_on_mail(s, &mail);
+		n++;
+		if (s->undetached_n)
+			break;
+	}
+	return n;
+}
+
+static void on_timer(void *ctx, struct timer *t)
+{
+	struct shard *s = ctx;
+	struct call *c = (struct call *)(void *)t;
+	struct far_deferred *d = (struct far_deferred *)(void *)t;
+	struct large_in *in = (struct large_in *)(void *)t;
+	/* All kinds begin with their timer; calls, records, fibers and messages that arrive in fragments are one array
+	 * each. */
+	if (c >= s->calls && c < s->calls + s->calls_n)
+		call_on_timer(s, c);
+	else if (d >= s->deferred && d < s->deferred + s->deferred_n)
+		deferred_on_timer(s, d);
+	else if (in >= s->large_ins && in < s->large_ins + FAR_LARGE_IN_MAX)
+		large_in_on_timer(s, in);
+	else if (fiber_of_timer(s, t))
+		fiber_on_timer((struct fiber *)(void *)t);
+	else
+		((struct shard_timer *)(void *)t)->fn(s, (struct shard_timer *)(void *)t);
+}
+
+unsigned shard_run_timers(struct shard *s, uint64_t now)
+{
+	s->now = now;
+	s->now_pass = s->passes;
+	if (now >= s->sweep_at)
+		s->sweep_at = call_sweep_deadlines(s, now);
+	unsigned n = unlikely(now >= s->waiting_until) ? waiting_expire(s, now) : 0;
+	return n + timer_run(&s->wheel, now, on_timer, s);
+}
+
+unsigned shard_pass(struct shard *s)
+{
+	unsigned n = receive(s, &s->queues[0]);
+	if (unlikely(--s->others_left == 0))
+		n += queues_receive(s);
+	if (submit_peek(&s->submit))
+		n += take_submissions(s);
+	if (atomic_load_explicit(&s->answers, memory_order_relaxed))
+		n += deferred_drain(s);
+	if (unlikely(atomic_load_explicit(&s->resumed, memory_order_relaxed) != NULL))
+		n += fiber_take_resumed(s);
+	if (unlikely(atomic_load_explicit(&s->errands, memory_order_relaxed) != NULL))
+		n += shard_take_errands(s);
+	if (s->ready_head)
+		n += fiber_run_ready(s);
+	if (unlikely(s->blocked_n))
+		n += session_unblock(s);
+	if (unlikely((uintptr_t)s->large_first | (uintptr_t)s->large_lent))
+		n += large_pump(s);
+	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
+		n += shard_take_mail(s);
+		if (unlikely(shard_has_cancels(s)))
+			n += shard_take_cancels(s);
+		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
+			post_ask_all(s);
+		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
+			n += shard_run_timers(s, clock_now(s->config.clock));
+		if (unlikely(budget_is_short()))
+			queues_trim(s);
+		shard_idle(s);
+	}
+	if (unlikely(s->parting != NULL) && (n == 0 || s->passes % PASSES_PER_PART == 0))
+		n += rref_part(s);
+	shard_flush(s);
+	return n;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The queues of a shard, one of each of the agent's ports. The first, the best port's, is polled in every pass and is
+ * all that most shards have. Each of the others is polled in every pass while that is free and it has peers, or while
+ * it is hot: something came or left lately, or a peer of it owes an answer. Else it is cold: polled once in
+ * FAR_COLD_PASSES passes, or FAR_COLD_NS after it was (FAR_COLD_ALONE times that without peers), or at its deadline.
+ */
+#ifndef FAR_CORE_QUEUES_H
+#define FAR_CORE_QUEUES_H
+
+#include "base/limits.h"
+#include "nic/nic.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct shard;
+struct session;
+
+/** A port as its queue is given to a shard. */
+struct shard_port {
+	struct nic_queue *queue;
+	uint32_t slots; /* of the driver's ring, at least SHARD_RING_SLOTS */
+	uint32_t peers_max;
+	bool poll_costs; /* nic_caps */
+};
+
+struct shard_queue {
+	struct nic_queue *q;
+	const struct nic_queue_ops *ops;
+	uint32_t *peer_session; /* by the NIC's peer: index + 1 */
+	struct shard *shard;
+	uint32_t peers_max;
+	uint32_t peers; /* attached */
+	bool poll_costs;
+	unsigned bursts; /* that one pass takes at most, while they are full */
+	/* of those beyond the first */
+	uint32_t left; /* passes until it is polled, counted from the last look at the schedule; 0: in the next look */
+	uint32_t hot;  /* polls without a packet before it is looked whether it is still worth it; 0: cold */
+	bool polled;   /* since the clock was looked at */
+	uint64_t look_at; /* when a cold one is polled at the latest */
+};
+
+/** false without memory; what was made is queues_free()'s. Not polled yet: before the shard has a driver. */
+bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n);
+void queues_free(struct shard *s);
+
+/** What the schedule says is to be polled now, beyond the first. Returns packets. */
+unsigned queues_receive(struct shard *s);
+void queues_flush(struct shard *s);
+/** A packet was committed to queue `i`, not the first: it is polled for the answer, and flushed. */
+void queues_touched(struct shard *s, unsigned i);
+/** All are polled in the next pass. */
+void queues_poll_all(struct shard *s);
+/** Those whose time has come are polled in the next pass. */
+void queues_due(struct shard *s, uint64_t now);
+/** The earliest deadline of all. */
+uint64_t queues_deadline(const struct shard *s);
+
+/** Has the queues give back memory that no packet uses: when the budget is short. System calls. */
+void queues_trim(struct shard *s);
+/** buf_alloc(), which tries again with the memory that queues_trim() gives back. */
+struct far_buf *queues_buf(struct shard *s, size_t bytes);
+
+/** Before and after a sleep: the peers of all queues are told. After disarming all are polled in the next pass. */
+void queues_arm(struct shard *s);
+void queues_disarm(struct shard *s);
+/** Sleeps until one can be read or `until` has come. Returns which woke, a bit each. Does not clear them: only the
+ * token's holder may, or a wake-up meant for it would be swallowed. */
+uint32_t queues_sleep(const struct shard *s, uint64_t until);
+void queues_wake_clear(struct shard *s, uint32_t woke);
+
+#endif

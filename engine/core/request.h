@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Requests: the callee's side, from their arrival to their answer. The shard's, but for what says otherwise. */
+#ifndef FAR_CORE_REQUEST_H
+#define FAR_CORE_REQUEST_H
+
+#include "base/limits.h"
+#include "core/head.h"
+#include "core/timer.h"
+#include "nic/nic.h"
+#include "value/registry.h"
+
+#include <farcall/rpc.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fiber;
+struct rref_open;
+struct rref_pins;
+struct session;
+struct shard;
+
+enum deferred_state {
+	DEFERRED_OPEN,
+	DEFERRED_ANSWERED, /* by the application; on its way to the shard */
+	DEFERRED_GONE      /* nobody waits any more; the application will be told */
+};
+
+/**
+ * A request kept open beyond its handler, or while its handler is parked or runs on a worker thread, or an answer that
+ * waits for bulk memory.
+ */
+struct far_deferred {
+	struct timer timer; /* the caller's deadline */
+	struct shard *shard;
+	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
+	_Atomic uint32_t
+		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
+	uint32_t session, call, gen;
+	uint64_t retry_seq;        /* the request may be repeated; 0: not */
+	const struct function *fn; /* typed, else NULL */
+	bool hashed;
+	uint64_t limit;                              /* bytes that the caller takes */
+	bool gone;                                   /* the shard's own note of DEFERRED_GONE */
+	bool owned;                                  /* the application holds it */
+	struct far_deferred *next;                   /* answers, free list, blocked list */
+	struct far_deferred *open_next, **open_prev; /* session's list */
+	/* the answer */
+	uint8_t status, executed;
+	int32_t code;
+	struct far_buf *buf;
+	size_t len;
+	/* rref.h: what else the answer is to; what keeps the references in it until they are known to have come; does
+	 * it hold any; is `buf` a tree */
+	struct rref_open *rref;
+	struct rref_pins *pins;
+	bool rrefs, tree;
+	struct far_buf *held;  /* holds the references of the arguments */
+	bool addressed, makes; /* the arguments hold addresses of references; the result is kept here */
+	bool faulted;          /* fault.h: its answer has failed or been late once */
+	bool here;             /* its handler runs on the shard now, and has not parted with it */
+};
+
+enum answer {
+	ANSWER_NONE,
+	ANSWER_SENT,
+	ANSWER_RESERVED,
+	ANSWER_SCRATCH,
+	ANSWER_BUFFER,
+	ANSWER_DEFERRED,
+	ANSWER_LARGE, /* in a buffer, to be sent in fragments */
+	ANSWER_ONEWAY /* nobody awaits one */
+};
+
+/** A request in its handler's hands. Lives where the handler runs: on the stack of the dispatch, in the fiber, on the
+ * worker's stack. */
+struct far_req {
+	struct shard *shard;
+	struct session *session;     /* not to be used while there is a record: it may have ended */
+	struct far_deferred *record; /* answers go through it, since the handler left the burst; NULL: straight out */
+	const struct function *fn;   /* typed, else NULL */
+	const char *name;
+	uint32_t call, gen;
+	uint32_t from, from_shard; /* rank of the caller, and its shard */
+	uint64_t time_left;        /* when it was dispatched */
+	uint64_t deadline;         /* absolute, since the handler left the burst; 0: it has not */
+	bool hashed;
+	enum answer answer;
+	size_t len;          /* RESERVED, SCRATCH */
+	struct far_buf *buf; /* BUFFER, LARGE */
+	struct nic_tx tx;
+	alignas(64) uint8_t scratch[64];
+};
+
+/** A request that arrived while its session's answers were blocked. Bounded by the caller's credits. */
+struct parked_request {
+	struct shm_head head;
+	bool cancelled;
+	struct far_buf *buf; /* body beyond a line: copied, so that the peer gets its memory back */
+	uint64_t body_len;
+	uint64_t arrived;
+	alignas(32) uint8_t line[FAR_LINE_PAYLOAD];
+};
+
+#endif

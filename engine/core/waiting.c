@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Calls that wait for a credit of their session, or for the session to be set up: copies, in the order they came, at
+ * most limits.peer_waiting with those in the submission ring. While any waits, `calls_max` is 0, so that later calls
+ * queue up behind. They hold no call slot. Run by the shard's driver, but for waiting_reserve().
+ */
+#include "core/shard.h"
+
+#include "base/must.h"
+#include "features/faults/fault.h"
+#include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
+
+#include <errno.h>
+#include <string.h>
+
+/** At the beginning of a buffer; a small payload follows. */
+struct waiting_call {
+	struct waiting_call *next;
+	struct waiting_call *last;     /* of the first: the end of the list */
+	struct far_buf *buf, *payload; /* payload: of its own, or NULL */
+	struct call_start start;       /* `data` lies in one of the two */
+};
+
+/* The largest message fills the largest buffer: no room for the record before it. */
+#define PAYLOAD_BESIDE 4096u
+
+/* Partner of the read in the count of outstanding calls: who sees the call gone from here sees where it went. */
+void waiting_count(struct shard *s, uint64_t n)
+{
+	_Atomic uint64_t *c = &s->counters.calls_waiting;
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_release);
+}
+
+int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
+		 struct call_start *copy)
+{
+	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
+		return -EMSGSIZE;
+	bool beside = start->ready || start->len <= PAYLOAD_BESIDE;
+	size_t len = start->ready ? 0 : start->len;
+	offset = (offset + 63) & ~(size_t)63;
+	*buf = buf_alloc(offset + (beside ? len : 0));
+	*large = beside || !*buf ? NULL : buf_alloc(start->len);
+	if (!*buf || (!beside && !*large)) {
+		buf_unref(*buf);
+		return -ENOMEM;
+	}
+	uint8_t *payload = *large ? buf_data(*large) : (uint8_t *)buf_data(*buf) + offset;
+	*copy = *start;
+	copy->data = payload;
+	copy->write = NULL;
+	if (start->ready) /* a long message lies ready: a reference of our own */
+		large_out_ref(large_out_in(start->ready));
+	else if (start->write)
+		start->write(start->data, payload, len);
+	else if (len)
+		memcpy(payload, start->data, len);
+	return 0;
+}
+
+void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large)
+{
+	if (copy->ready)
+		large_out_drop(s, large_out_in(copy->ready));
+	buf_unref(large);
+}
+
+static void set_flushing(struct shard *s, struct session *se, bool flushing)
+{
+	uint32_t change = flushing == se->flushing ? 0 : flushing ? 1 : UINT32_MAX;
+	s->blocked_n += change;
+	s->flushing_n += change;
+	se->flushing = flushing;
+}
+
+bool waiting_reserve(struct shard *s, uint32_t session)
+{
+	_Atomic uint32_t *queued = &s->calls_queued[session];
+	uint32_t n = atomic_load_explicit(queued, memory_order_relaxed);
+	do
+		if (n >= s->config.limits.peer_waiting)
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(queued, &n, n + 1, memory_order_relaxed, memory_order_relaxed));
+	return true;
+}
+
+void waiting_unreserve(struct shard *s, uint32_t session)
+{
+	atomic_fetch_sub_explicit(&s->calls_queued[session], 1, memory_order_relaxed);
+}
+
+int waiting_hand_over(struct shard *s, const struct call_start *start)
+{
+	uint32_t session = session_index(s, start->worker, start->shard);
+	if (!waiting_reserve(s, session))
+		return -EAGAIN;
+	int error = submit_put(&s->submit, start);
+	if (error)
+		waiting_unreserve(s, session);
+	return error;
+}
+
+int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
+{
+	struct far_buf *buf, *large;
+	struct call_start copy;
+	uint32_t session = session_index(s, start->worker, start->shard);
+	if (!s->place_held && !waiting_reserve(s, session))
+		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
+	int error = waiting_copy(start, sizeof(struct waiting_call), &buf, &large, &copy);
+	if (error) {
+		if (!s->place_held)
+			waiting_unreserve(s, session);
+		return error;
+	}
+	s->place_held = false; /* it is the copy's now */
+	struct waiting_call *w = buf_data(buf);
+	*w = (struct waiting_call){.buf = buf, .payload = large, .start = copy};
+	*(se->waiting ? &se->waiting->last->next : &se->waiting) = w;
+	se->waiting->last = w;
+	se->waiting_n++;
+	se->calls_max = 0;
+	set_flushing(s, se, se->state == SESSION_UP);
+	waiting_count(s, 1);
+	if (start->deadline < s->waiting_until)
+		s->waiting_until = start->deadline;
+	if (se->state == SESSION_CLOSED) {
+		se->worker = start->worker;
+		se->shard = start->shard;
+		session_connect(s, se);
+	}
+	return 0;
+}
+
+/* Takes the oldest out of the list. */
+static struct waiting_call *take(struct session *se)
+{
+	struct waiting_call *w = se->waiting;
+	se->waiting = w->next;
+	if (se->waiting)
+		se->waiting->last = w->last;
+	se->waiting_n--;
+	return w;
+}
+
+static void done_with(struct shard *s, struct waiting_call *w)
+{
+	waiting_unreserve(s, session_index(s, w->start.worker, w->start.shard));
+	waiting_count(s, (uint64_t)-1);
+	waiting_uncopy(s, &w->start, w->payload);
+	buf_unref(w->buf);
+}
+
+static void end(struct shard *s, struct waiting_call *w, enum far_status status, const char *text)
+{
+	call_unsent(s, &w->start, status, text);
+	done_with(s, w);
+}
+
+unsigned waiting_flush(struct shard *s, struct session *se)
+{
+	unsigned n = 0;
+	const uint16_t max = (uint16_t)s->config.limits.peer_calls;
+	while (se->waiting && se->calls_active < max) {
+		struct call_start *start = &se->waiting->start;
+		uint64_t now = clock_now(s->config.clock);
+		if (start->deadline <= now) {
+			n += waiting_expire(s, now);
+			continue;
+		}
+		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
+		se->calls_max = max;
+		int error = shard_call(s, start);
+		se->calls_max = 0;
+		if (error == -EAGAIN)
+			break;
+		struct waiting_call *w = take(se);
+		if (unlikely(error))
+			call_unsent_error(s, &w->start, error);
+		done_with(s, w);
+		n++;
+	}
+	set_flushing(s, se, se->waiting != NULL);
+	se->calls_max = se->waiting ? 0 : fault_calls_max(s);
+	return n;
+}
+
+bool waiting_stalled(const struct shard *s)
+{
+	for (const struct session *se = s->flushing_n ? s->known : NULL; se; se = se->next_known)
+		if (se->flushing && se->calls_active < s->config.limits.peer_calls)
+			return true;
+	return false;
+}
+
+bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	for (struct session *se = s->known; se; se = se->next_known) {
+		struct waiting_call *before = NULL;
+		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
+			if (!call_is(w->start.done, w->start.user, done, user))
+				continue;
+			if (before) {
+				before->next = w->next;
+				if (!w->next)
+					se->waiting->last = before;
+				se->waiting_n--;
+			} else {
+				take(se);
+			}
+			end(s, w, FAR_CANCELLED, "the call was cancelled here before it was sent");
+			return true;
+		}
+	}
+	return false;
+}
+
+void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text)
+{
+	/* Off the list at once: callbacks may call again. */
+	struct waiting_call *w = se->waiting;
+	se->waiting = NULL;
+	se->waiting_n = 0;
+	set_flushing(s, se, false);
+	while (w) {
+		struct waiting_call *next = w->next;
+		end(s, w, status, text);
+		w = next;
+	}
+	post_early(s, se);
+}
+
+/* Those of a session that are due, out of its list, in order; `*until` becomes the earliest deadline of the rest, if
+ * that is earlier. */
+static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t *until)
+{
+	struct waiting_call *due = NULL, **due_end = &due, **at = &se->waiting, *last = NULL;
+	while (*at) {
+		struct waiting_call *w = *at;
+		if (w->start.deadline > now) {
+			*until = w->start.deadline < *until ? w->start.deadline : *until;
+			last = w;
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		se->waiting_n--;
+		w->next = NULL;
+		*due_end = w;
+		due_end = &w->next;
+	}
+	if (se->waiting)
+		se->waiting->last = last;
+	return due;
+}
+
+unsigned waiting_expire(struct shard *s, uint64_t now)
+{
+	unsigned n = 0;
+	/* Callbacks may add calls, to this list and to others: waiting_put() sees to theirs. */
+	s->waiting_until = TIME_NEVER;
+	for (struct session *se = s->known; se; se = se->next_known) {
+		struct waiting_call *w = take_due(se, now, &s->waiting_until);
+		while (w) {
+			struct waiting_call *next = w->next;
+			end(s, w, FAR_TIMEOUT,
+			    "the deadline passed before the session with the worker was set up, or had room for the "
+			    "call");
+			w = next;
+			n++;
+		}
+	}
+	return n;
+}
+
+uint32_t waiting_length(const struct session *se)
+{
+	uint32_t n = 0;
+	for (const struct waiting_call *w = se->waiting; w; w = w->next)
+		n++;
+	return n;
+}

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "features/fanout/fanout.h"
+
+#include "base/must.h"
+#include "features/fanout/scatter.h"
+#include "features/references/rref.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Between two tries of what found no room and hears of none by its own answers. */
+#define RETRY_NS_MIN (UINT64_C(1) << TIMER_TICK_SHIFT)
+#define RETRY_NS_MAX FAR_NAP_NS
+
+static const char gone[] = "the worker is gone";
+static const char no_memory[] = "no memory to keep the request until there is room";
+
+/* The call has ended: whoever got the references has its own, or never will. */
+static void pins_done(struct fanout_target *t)
+{
+	if (unlikely(t->pins != NULL)) {
+		rref_pins_release(t->pins);
+		t->pins = NULL;
+	}
+}
+
+static void request_done(struct fanout_target *t)
+{
+	buf_unref(t->request);
+	t->request = NULL;
+}
+
+/* ---- those that wait for room ---- */
+
+static struct fanout_attempt *attempt_at(struct fanout *fo, uint16_t number)
+{
+	return &fo->target[(number - 1u) / 2].attempt[(number - 1u) % 2];
+}
+
+static uint32_t target_of(const struct fanout *fo, const struct fanout_attempt *at)
+{
+	const struct fanout_target *t =
+		(const struct fanout_target *)(const void *)((const char *)(at - at->second) -
+							     offsetof(struct fanout_target, attempt));
+	return (uint32_t)(t - fo->target);
+}
+
+static struct far_to attempt_to(const struct fanout *fo, const struct fanout_attempt *at)
+{
+	const struct fanout_target *t = &fo->target[target_of(fo, at)];
+	return at->second ? t->hedge_to : t->to;
+}
+
+/* A number for the session that an attempt goes through: what has room or not. */
+static uint32_t place_of(const struct fanout *fo, const struct fanout_attempt *at)
+{
+	struct far_to to = attempt_to(fo, at);
+	return session_index(fo->shard, (uint32_t)to.worker, (uint32_t)to.shard);
+}
+
+static void enqueue(struct fanout *fo, struct fanout_attempt *at)
+{
+	uint32_t q = place_of(fo, at) % FANOUT_QUEUES;
+	uint16_t number = (uint16_t)(target_of(fo, at) * 2 + at->second + 1);
+	at->state = ATTEMPT_WAITING;
+	at->next = 0;
+	if (fo->queue_head[q])
+		attempt_at(fo, fo->queue_tail[q])->next = number;
+	else
+		fo->queue_head[q] = number;
+	fo->queue_tail[q] = number;
+	fo->waiting_n++;
+}
+
+/* Takes `at` out, which comes after `before` (NULL: it is the first). */
+static void dequeue(struct fanout *fo, uint32_t q, struct fanout_attempt *before, struct fanout_attempt *at)
+{
+	uint16_t before_number = before ? (uint16_t)(target_of(fo, before) * 2 + before->second + 1) : 0;
+	if (before)
+		before->next = at->next;
+	else
+		fo->queue_head[q] = at->next;
+	if (!at->next)
+		fo->queue_tail[q] = before_number;
+	fo->waiting_n--;
+}
+
+/* ---- attempts ---- */
+
+static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o);
+
+/* Sends one call. 0, -EAGAIN, or why it cannot be sent at all. */
+static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_start *request)
+{
+	struct shard *s = fo->shard;
+	struct call_start start = fo->start;
+	struct far_to to = attempt_to(fo, at);
+	const struct session *se = &s->sessions[session_index(s, (uint32_t)to.worker, (uint32_t)to.shard)];
+	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
+	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->fault_calls)
+		return -EAGAIN;
+	start.worker = (uint32_t)to.worker;
+	start.shard = (uint8_t)to.shard;
+	start.fn = request->fn;
+	start.typed = request->typed;
+	start.data = request->data;
+	start.len = request->len;
+	start.write = request->write;
+	start.user = at;
+	uint32_t slot = s->calls_free - 1;
+	int error = shard_call(s, &start);
+	if (likely(!error)) {
+		at->slot = slot;
+		at->state = ATTEMPT_FLYING;
+	}
+	return error;
+}
+
+static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int error)
+{
+	uint32_t i = target_of(fo, at);
+	struct outcome o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
+	o.origin = (int16_t)attempt_to(fo, at).worker;
+	if (error == -ESHUTDOWN) {
+		o = (struct outcome){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
+	} else if (error == -EMSGSIZE) {
+		static const char text[] = "the request is larger than a message can be";
+		o = (struct outcome){.status = FAR_TOO_LARGE, .origin = -1, .data = text};
+	} else if (error == -ENOMEM) {
+		o = (struct outcome){.status = FAR_RESOURCE, .origin = -1, .data = no_memory};
+	}
+	o.len = strlen(o.data);
+	at->state = ATTEMPT_ENDED;
+	target_failed(fo, i, attempt_to(fo, at), &o);
+}
+
+/* The time left of the deadline, for calls that are sent later than the first ones. */
+static void renew_left(struct fanout *fo)
+{
+	if (fo->start.deadline == TIME_NEVER)
+		return;
+	uint64_t now = shard_now(fo->shard);
+	fo->start.left = fo->start.deadline > now ? fo->start.deadline - now : 0;
+}
+
+static struct call_start kept_request(const struct fanout_target *t)
+{
+	return (struct call_start){.fn = t->fn, .typed = t->typed, .data = buf_data(t->request), .len = t->len};
+}
+
+/* Sends or queues an attempt whose request is kept. */
+static void try_kept(struct fanout *fo, struct fanout_attempt *at)
+{
+	struct call_start request = kept_request(&fo->target[target_of(fo, at)]);
+	int error = send(fo, at, &request);
+	if (error == -EAGAIN)
+		enqueue(fo, at);
+	else if (error)
+		attempt_refused(fo, at, error);
+}
+
+static void hedge(struct fanout *fo, uint32_t i)
+{
+	struct fanout_target *t = &fo->target[i];
+	struct far_target_result *r = fanout_result_of(fo, i);
+	counter_add(&fo->shard->counters.hedges_sent, 1);
+	if (r)
+		r->hedged = true;
+	renew_left(fo);
+	try_kept(fo, &t->attempt[1]);
+}
+
+static bool can_hedge(const struct fanout_target *t)
+{
+	return t->hedge_to.worker >= 0 && t->attempt[1].state == ATTEMPT_NONE && t->request;
+}
+
+/* Gives the request back when nothing can send it again. */
+static void request_maybe_done(struct fanout_target *t)
+{
+	if (t->request && !can_hedge(t) && t->attempt[0].state != ATTEMPT_WAITING &&
+	    t->attempt[1].state != ATTEMPT_WAITING)
+		request_done(t);
+}
+
+/* Ends an attempt that is not needed any more. Its call's completion finds it ended. */
+static void withdraw(struct fanout *fo, struct fanout_attempt *at)
+{
+	struct shard *s = fo->shard;
+	uint8_t state = at->state;
+	at->state = ATTEMPT_ENDED;
+	if (state == ATTEMPT_FLYING)
+		call_cancel_at(s, at->slot, fo->start.done, at);
+	else if (state == ATTEMPT_WAITING && !fo->concluded) {
+		uint32_t q = place_of(fo, at) % FANOUT_QUEUES;
+		struct fanout_attempt *before = NULL;
+		for (uint16_t n = fo->queue_head[q]; n && attempt_at(fo, n) != at; n = before->next)
+			before = attempt_at(fo, n);
+		dequeue(fo, q, before, at);
+	}
+}
+
+static void target_ended(struct fanout *fo, uint32_t i)
+{
+	struct fanout_target *t = &fo->target[i];
+	t->ended = true;
+	for (unsigned a = 0; a < 2; a++)
+		if (t->attempt[a].state == ATTEMPT_WAITING || t->attempt[a].state == ATTEMPT_FLYING)
+			withdraw(fo, &t->attempt[a]);
+	request_done(t);
+	pins_done(t);
+}
+
+/* An attempt failed: the target has, unless its other one goes on or can begin. */
+static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
+{
+	struct fanout_target *t = &fo->target[i];
+	fo->touched |= o->executed != FAR_EXECUTED_NO;
+	fanout_write_result(fo, i, from, o);
+	bool answered = o->executed == FAR_EXECUTED_YES;
+	bool over = o->status == FAR_TIMEOUT || o->status == FAR_SHUTDOWN;
+	for (unsigned a = 0; a < 2 && !answered; a++)
+		if (t->attempt[a].state == ATTEMPT_WAITING || t->attempt[a].state == ATTEMPT_FLYING) {
+			if (fo->results)
+				fo->results[i].status = FAR_PENDING;
+			return;
+		}
+	if (!answered && !over && can_hedge(t)) {
+		if (fo->results)
+			fo->results[i].status = FAR_PENDING;
+		hedge(fo, i);
+		return;
+	}
+	if (!fo->failed_n++)
+		fanout_note_failure(fo, i, o);
+	target_ended(fo, i);
+}
+
+/* ---- the end ---- */
+
+static enum far_status abandoned_status(struct fanout *fo, enum far_status why)
+{
+	if (why == FAR_SHUTDOWN || fo->shard->stopped)
+		return FAR_SHUTDOWN;
+	bool late = fo->start.deadline != TIME_NEVER && shard_now(fo->shard) >= fo->start.deadline;
+	return late ? FAR_TIMEOUT : FAR_CANCELLED;
+}
+
+static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
+{
+	struct fanout_target *t = &fo->target[i];
+	bool sent = t->attempt[0].state == ATTEMPT_FLYING || t->attempt[1].state == ATTEMPT_FLYING;
+	const char *text = status == FAR_TIMEOUT    ? "no answer within the time-out"
+			   : status == FAR_SHUTDOWN ? FANOUT_STOPPED
+						    : "cancelled: it is not needed any more";
+	struct far_target_result *r = fanout_result_of(fo, i);
+	struct outcome o = {.status = status,
+			    .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
+			    .origin = -1,
+			    .data = text,
+			    .len = strlen(text)};
+	fo->touched |= sent;
+	fanout_write_result(fo, i, t->to, &o);
+	target_ended(fo, i);
+}
+
+/* Completes the future with what is asked for. `failed`: not with the count. `why`: the reason, or OK: the first
+ * failure's. Nothing of the application's memory is used after this. */
+static void conclude(struct fanout *fo, bool failed, enum far_status why)
+{
+	struct shard *s = fo->shard;
+	const char *outer = s->context.handler;
+	struct outcome o;
+	char text[FAR_ERR_TEXT_MAX];
+	fo->concluded = true;
+	timer_disarm(&s->wheel, &fo->alarm.timer);
+	*fo->prev = fo->next;
+	if (fo->next)
+		fo->next->prev = fo->prev;
+	enum far_status rest = abandoned_status(fo, why);
+	for (uint32_t i = 0; i < fo->n; i++)
+		if (!fo->target[i].ended)
+			abandon(fo, i, rest);
+	buf_unref(fo->common);
+	struct far_future *f = fo->future;
+	s->context.handler = "a completion callback";
+	if (failed)
+		fanout_error(fo, why, text, sizeof text, &o);
+	else
+		o = (struct outcome){.executed = FAR_EXECUTED_YES,
+				     .origin = -1,
+				     .data = text,
+				     .len = scatter_count(fo->ok_n, text, sizeof text)};
+	fo->complete(f, &o);
+	s->context.handler = outer;
+	/* One writer: who holds the shard. Read after calls_sent by who wants to know what is outstanding. */
+	uint32_t ended = atomic_load_explicit(&s->fanouts_ended, memory_order_relaxed);
+	atomic_store_explicit(&s->fanouts_ended, ended + 1, memory_order_release);
+	buf_unref(&f->head);
+	buf_unref(fo->buf);
+}
+
+/* Is it decided? It is gone then. */
+static bool decide(struct fanout *fo)
+{
+	uint32_t open = fo->n - fo->ok_n - fo->failed_n;
+	if (fo->ok_n >= fo->k)
+		conclude(fo, false, FAR_OK);
+	else if (open == 0)
+		conclude(fo, !fo->partial || fo->ok_n == 0, FAR_OK);
+	else if (fo->partial || fo->errors == FAR_ERRORS_COLLECT)
+		return false;
+	else if (fo->ok_n + open < fo->k || (fo->errors == FAR_ERRORS_FAIL_FAST && fo->failed_n))
+		conclude(fo, true, FAR_OK);
+	else
+		return false;
+	return true;
+}
+
+/* ---- room ---- */
+
+#define ANY_PLACE UINT32_MAX
+
+/* Sends those that wait for `place` while there is room. */
+static void retry(struct fanout *fo, uint32_t q, uint32_t place)
+{
+	struct fanout_attempt *before = NULL;
+	uint32_t full = ANY_PLACE;
+	renew_left(fo);
+	for (uint16_t n = fo->queue_head[q]; n;) {
+		struct fanout_attempt *at = attempt_at(fo, n);
+		uint32_t to = place_of(fo, at);
+		n = at->next;
+		if (to == full || (place != ANY_PLACE && to != place)) {
+			before = at;
+			continue;
+		}
+		struct call_start request = kept_request(&fo->target[target_of(fo, at)]);
+		int error = send(fo, at, &request);
+		if (error == -EAGAIN) {
+			if (place != ANY_PLACE)
+				return;
+			full = to;
+			before = at;
+			continue;
+		}
+		dequeue(fo, q, before, at);
+		if (error) {
+			/* Failing may queue the hedge, at the end, and take the other attempt out: begin again. */
+			attempt_refused(fo, at, error);
+			before = NULL;
+			n = fo->queue_head[q];
+		} else {
+			fo->retry_ns = RETRY_NS_MIN;
+			request_maybe_done(&fo->target[target_of(fo, at)]);
+		}
+	}
+}
+
+static void arm(struct fanout *fo)
+{
+	struct shard *s = fo->shard;
+	uint64_t at = fo->start.deadline < fo->hedge_at ? fo->start.deadline : fo->hedge_at;
+	if (fo->waiting_n) {
+		uint64_t again = shard_now(s) + fo->retry_ns;
+		at = again < at ? again : at;
+	}
+	/* Left alone when it says so already: it may be among those that are being run. */
+	if (fo->alarm.timer.at_prev && fo->alarm.timer.at == at)
+		return;
+	timer_disarm(&s->wheel, &fo->alarm.timer);
+	if (at != TIME_NEVER)
+		timer_arm(&s->wheel, &fo->alarm.timer, at);
+}
+
+static void on_alarm(struct shard *s, struct shard_timer *alarm)
+{
+	struct fanout *fo = (struct fanout *)(void *)alarm;
+	uint64_t now = shard_now(s);
+	if (now >= fo->start.deadline) {
+		bool enough = fo->partial && fo->ok_n;
+		conclude(fo, !enough, FAR_TIMEOUT);
+		return;
+	}
+	if (now >= fo->hedge_at) {
+		fo->hedge_at = TIME_NEVER;
+		for (uint32_t i = 0; i < fo->n; i++)
+			if (!fo->target[i].ended && can_hedge(&fo->target[i]))
+				hedge(fo, i);
+	}
+	if (fo->waiting_n) {
+		fo->retry_ns = fo->retry_ns * 2 < RETRY_NS_MAX ? fo->retry_ns * 2 : RETRY_NS_MAX;
+		for (uint32_t q = 0; q < FANOUT_QUEUES; q++)
+			if (fo->queue_head[q])
+				retry(fo, q, ANY_PLACE);
+	}
+	if (!decide(fo))
+		arm(fo);
+}
+
+/* ---- answers ---- */
+
+static void answered(struct fanout *fo, struct fanout_attempt *at, const struct outcome *o)
+{
+	uint32_t i = target_of(fo, at);
+	struct far_to from = attempt_to(fo, at);
+	struct outcome end = *o;
+	if (likely(o->status == FAR_OK)) {
+		const char *text = NULL;
+		end.status = unlikely(o->tree != NULL)
+				     ? scatter_tree(fo, i, o->tree, fanout_result_of(fo, i), &text)
+				     : scatter(fo, i, o->data, o->len, fanout_result_of(fo, i), &text);
+		end.data = text;
+		end.len = text ? strlen(text) : 0;
+	}
+	if (unlikely(end.status != FAR_OK)) {
+		target_failed(fo, i, from, &end);
+		return;
+	}
+	fanout_write_result(fo, i, from, &end);
+	fo->touched = true;
+	fo->ok_n++;
+	if (at->second)
+		counter_add(&fo->shard->counters.hedges_won, 1);
+	target_ended(fo, i);
+}
+
+static void on_answer(void *user, const struct outcome *o)
+{
+	struct fanout_attempt *at = user;
+	struct fanout *fo = at->fanout;
+	if (at->state != ATTEMPT_FLYING) /* withdrawn */
+		return;
+	at->state = ATTEMPT_ENDED;
+	answered(fo, at, o);
+	if (unlikely(fo->waiting_n)) {
+		uint32_t place = place_of(fo, at);
+		retry(fo, place % FANOUT_QUEUES, place);
+	}
+	if (fo->launching)
+		return;
+	if (!decide(fo) && unlikely(fo->waiting_n))
+		arm(fo);
+}
+
+/* ---- the beginning ---- */
+
+int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, bool common)
+{
+	struct fanout_target *t = &fo->target[i];
+	struct far_buf *buf = common ? fo->common : NULL;
+	if (!buf) {
+		buf = buf_alloc(start->len ? start->len : 1);
+		if (!buf)
+			return -ENOMEM;
+		if (start->write)
+			start->write(start->data, buf_data(buf), start->len);
+		else if (start->len)
+			memcpy(buf_data(buf), start->data, start->len);
+		if (common) {
+			buf_ref(buf);
+			fo->common = buf;
+		}
+	} else {
+		buf_ref(buf);
+	}
+	t->request = buf;
+	t->len = start->len;
+	t->fn = start->fn;
+	t->typed = start->typed;
+	return 0;
+}
+
+void fanout_begin(struct fanout *fo)
+{
+	struct shard *s = fo->shard;
+	fo->launching = true;
+	fo->start.done = on_answer;
+	fo->retry_ns = RETRY_NS_MIN;
+	fo->alarm.fn = on_alarm;
+	fo->next = s->fanouts;
+	fo->prev = &s->fanouts;
+	if (fo->next)
+		fo->next->prev = &fo->next;
+	s->fanouts = fo;
+}
+
+void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start, bool common)
+{
+	struct fanout_target *t = &fo->target[i];
+	struct fanout_attempt *at = &t->attempt[0];
+	if (start && unlikely(t->hedge_to.worker >= 0) && fanout_keep(fo, i, start, common)) {
+		attempt_refused(fo, at, -ENOMEM);
+		return;
+	}
+	struct call_start kept;
+	if (!start) {
+		kept = kept_request(t);
+		start = &kept;
+	}
+	int error = send(fo, at, start);
+	if (likely(!error)) {
+		request_maybe_done(t);
+		return;
+	}
+	if (error == -EAGAIN) {
+		if (!t->request && fanout_keep(fo, i, start, common)) {
+			error = -ENOMEM;
+		} else {
+			enqueue(fo, at);
+			return;
+		}
+	}
+	attempt_refused(fo, at, error);
+}
+
+void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const char *text)
+{
+	struct outcome o = {
+		.status = status, .executed = FAR_EXECUTED_NO, .origin = -1, .data = text, .len = strlen(text)};
+	fanout_write_result(fo, i, fo->target[i].to, &o);
+	if (!fo->failed_n++)
+		fanout_note_failure(fo, i, &o);
+	fo->target[i].ended = true;
+	pins_done(&fo->target[i]);
+}
+
+void fanout_launched(struct fanout *fo)
+{
+	fo->launching = false;
+	if (!decide(fo))
+		arm(fo);
+}
+
+static void on_errand(struct shard *s, struct shard_errand *e)
+{
+	struct fanout *fo = (struct fanout *)(void *)((char *)e - offsetof(struct fanout, errand));
+	(void)s;
+	fanout_begin(fo);
+	renew_left(fo);
+	for (uint32_t i = 0; i < fo->n; i++)
+		if (!fo->target[i].ended)
+			fanout_launch(fo, i, NULL, false);
+	fanout_launched(fo);
+}
+
+void fanout_hand_over(struct fanout *fo)
+{
+	fo->errand.run = on_errand;
+	shard_post(fo->shard, &fo->errand);
+}
+
+bool fanout_cancel(struct shard *s, const void *f)
+{
+	shard_take_errands(s); /* it may have been handed over just before */
+	struct fanout *fo = s->fanouts;
+	while (fo && fo->future != f)
+		fo = fo->next;
+	if (fo)
+		conclude(fo, true, FAR_CANCELLED);
+	return fo != NULL;
+}
+
+void fanout_end_all(struct shard *s)
+{
+	while (s->fanouts)
+		conclude(s->fanouts, true, FAR_SHUTDOWN);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls and answers that fail or are late on purpose. Words about references are in rref_again.c. */
+#include "features/faults/fault.h"
+
+#include "base/must.h"
+#include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct fault *fault_of(struct faults *f, enum far_fault_kind kind)
+{
+	struct fault *x = f ? atomic_load_explicit(&f->of[kind], memory_order_acquire) : NULL; /* far_fault_set */
+	if (!x)
+		return NULL;
+	uint64_t left = atomic_load_explicit(&x->left, memory_order_relaxed);
+	while (left != UINT64_MAX) {
+		if (left == 0)
+			return NULL;
+		if (atomic_compare_exchange_weak_explicit(&x->left, &left, left - 1, memory_order_relaxed,
+							  memory_order_relaxed))
+			break;
+	}
+	return x;
+}
+
+void fault_apply(struct shard *s)
+{
+	const struct faults *f = s->config.faults;
+	bool calls = false;
+	for (int kind = FAR_FAULT_CALL; kind <= FAR_FAULT_METHOD; kind++)
+		calls |= fault_set_for(f, (enum far_fault_kind)kind);
+	s->fault_calls = calls;
+	s->fault_answers = fault_set_for(f, FAR_FAULT_REPLY);
+	for (struct session *se = s->known; se; se = se->next_known) {
+		if (se->state != SESSION_UP)
+			continue;
+		se->blocked = (uint8_t)((se->blocked & SESSION_BLOCKED) | (s->fault_answers ? SESSION_KEPT : 0));
+		if (!se->waiting_n)
+			se->calls_max = fault_calls_max(s);
+	}
+}
+
+/* ---- what is held back ---- */
+
+static void late_in(struct shard *s, struct fault_late *l)
+{
+	l->next = s->fault_late;
+	l->prev = &s->fault_late;
+	if (l->next)
+		l->next->prev = &l->next;
+	s->fault_late = l;
+}
+
+static void late_out(struct shard *s, struct fault_late *l)
+{
+	timer_disarm(&s->wheel, &l->timer.timer);
+	*l->prev = l->next;
+	if (l->next)
+		l->next->prev = l->prev;
+}
+
+static void late_free(struct shard *s, struct fault_late *l)
+{
+	if (!l->answer) {
+		s->fault_late_n--;
+		waiting_uncopy(s, &l->start, l->payload);
+	}
+	buf_unref(l->buf);
+}
+
+/* ---- calls ---- */
+
+/* Numbers of the engine's own that are not named here call methods. */
+static enum far_fault_kind fault_kind(const struct call_start *start)
+{
+	if (start->typed & HEAD_METHOD)
+		return FAR_FAULT_METHOD;
+	if (start->typed & HEAD_NAMED)
+		return FAR_FAULT_REMOTE;
+	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
+		return FAR_FAULT_CALL;
+	if (start->fn == RREF_FETCH || start->fn == RREF_TYPE)
+		return FAR_FAULT_FETCH;
+	return start->fn == RREF_REMOTE ? FAR_FAULT_REMOTE : FAR_FAULT_METHOD;
+}
+
+static bool is_words(const struct call_start *start)
+{
+	return !start->typed && start->fn == RREF_CONTROL;
+}
+
+/* With credits again, for this one call. */
+static int send(struct shard *s, struct session *se, const struct call_start *start)
+{
+	uint16_t max = (uint16_t)(s->config.limits.peer_calls + is_words(start));
+	if (se->state != SESSION_UP || (se->waiting_n && !is_words(start)))
+		return 1;
+	if (se->calls_active >= max)
+		return is_words(start) ? -EAGAIN : 1;
+	uint16_t before = se->calls_max;
+	se->calls_max = max;
+	int error = shard_call(s, start);
+	se->calls_max = before;
+	return error;
+}
+
+static void on_late_call(struct shard *s, struct shard_timer *t)
+{
+	static const char late[] = "the time-out passed while the call was held back on purpose (far_fault_set)",
+			  failed[] = "the call was made to fail (far_fault_set)";
+	struct fault_late *l = (struct fault_late *)(void *)t;
+	struct call_start *start = &l->start;
+	uint64_t now = clock_now(s->config.clock);
+	int error = 0;
+	if (!l->fail && start->deadline > now) {
+		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
+		s->fault_bypassed = true;
+		error = shard_call(s, start);
+		s->fault_bypassed = false;
+		if (error == -EAGAIN) { /* others have all the room */
+			timer_arm(&s->wheel, &l->timer.timer, time_after(now, FAR_RREF_AGAIN_NS));
+			return;
+		}
+	}
+	late_out(s, l);
+	if (l->fail)
+		call_unsent(s, start, FAR_INJECTED, failed);
+	else if (start->deadline <= now)
+		call_unsent(s, start, FAR_TIMEOUT, late);
+	else if (error)
+		call_unsent_error(s, start, error);
+	waiting_count(s, UINT64_MAX);
+	late_free(s, l);
+}
+
+static int hold_call(struct shard *s, const struct call_start *start, const struct fault *fault)
+{
+	struct far_buf *buf, *payload;
+	struct call_start copy;
+	int error = waiting_copy(start, sizeof(struct fault_late), &buf, &payload, &copy);
+	if (error)
+		return error;
+	struct fault_late *l = buf_data(buf);
+	uint64_t now = clock_now(s->config.clock), at = time_after(now, fault->delay_ns);
+	*l = (struct fault_late){.timer.fn = on_late_call,
+				 .buf = buf,
+				 .payload = payload,
+				 .start = copy,
+				 .fail = fault->fail_sends != 0};
+	late_in(s, l);
+	s->fault_late_n++;
+	waiting_count(s, 1);
+	if (l->fail)
+		at = now;
+	timer_arm(&s->wheel, &l->timer.timer, at < copy.deadline ? at : copy.deadline);
+	return 0;
+}
+
+int fault_call(struct shard *s, struct session *se, const struct call_start *start)
+{
+	enum far_fault_kind kind = fault_kind(start);
+	struct faults *f = s->config.faults;
+	/* They hold no slot, but are as many at most. */
+	if (s->fault_late_n >= s->calls_n && !s->fault_bypassed && !is_words(start) && fault_set_for(f, kind))
+		return -EAGAIN;
+	const struct fault *fault = s->fault_bypassed || is_words(start) ? NULL : fault_of(f, kind);
+	if (!fault || (!fault->fail_sends && !fault->delay_ns))
+		return send(s, se, start);
+	int error = hold_call(s, start, fault);
+	if (!error)
+		counter_add_shared(fault->fail_sends ? &f->failed[kind] : &f->delayed[kind], 1);
+	return error;
+}
+
+bool fault_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	for (struct fault_late *l = s->fault_late; l; l = l->next) {
+		if (l->answer || !call_is(l->start.done, l->start.user, done, user))
+			continue;
+		late_out(s, l);
+		call_unsent(s, &l->start, FAR_CANCELLED, "the call was cancelled here before it was sent");
+		waiting_count(s, UINT64_MAX);
+		late_free(s, l);
+		return true;
+	}
+	return false;
+}
+
+/* ---- answers ---- */
+
+/* The branch of dispatch() that only repeats take leads to fault_admit() too. Those have a record anyway. Words about
+ * references are not answers that anybody asked to fail. */
+void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		     uint64_t waited)
+{
+	struct shm_head marked = *h;
+	uint64_t left = head_time(h);
+	bool words = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
+	s->fault_admits =
+		se->blocked & SESSION_KEPT && h->type != HEAD_ONEWAY && !words && !late && !(h->flags & HEAD_RETRY);
+	if (s->fault_admits)
+		marked.flags |= HEAD_RETRY;
+	dispatch(s, se, &marked, body, len, waited);
+}
+
+bool fault_admit(struct far_req *req)
+{
+	static const char text[] = "the callee keeps too many requests open to hold back this one's answer";
+	struct shard *s = req->shard;
+	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, NULL, false);
+	s->fault_admits = false;
+	if (!d) {
+		dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		return false;
+	}
+	d->owned = true;
+	req->record = d;
+	req->deadline = TIME_NEVER;
+	if (req->time_left != FAR_FOREVER) {
+		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
+		timer_arm(&s->wheel, &d->timer, req->deadline);
+	}
+	return true;
+}
+
+static void on_late_answer(struct shard *s, struct shard_timer *t)
+{
+	struct fault_late *l = (struct fault_late *)(void *)t;
+	late_out(s, l);
+	answer_deferred(s, l->answer);
+	late_free(s, l);
+}
+
+static void spoil(struct far_deferred *d)
+{
+	static const char text[] = "the answer was made to fail at the callee (far_fault_set)";
+	rref_pins_release(d->pins);
+	d->pins = NULL;
+	d->rrefs = d->tree = false;
+	buf_unref(d->buf);
+	d->buf = NULL;
+	deferred_error(d, FAR_INJECTED, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+}
+
+bool fault_answer(struct shard *s, struct far_deferred *d)
+{
+	struct faults *f = s->config.faults;
+	const struct fault *fault = d->gone || d->faulted ? NULL : fault_of(f, FAR_FAULT_REPLY);
+	if (!fault)
+		return false;
+	d->faulted = true;
+	if (fault->fail_sends) {
+		counter_add_shared(&f->failed[FAR_FAULT_REPLY], 1);
+		spoil(d);
+		return false;
+	}
+	struct far_buf *buf = fault->delay_ns ? buf_alloc(sizeof(struct fault_late)) : NULL;
+	if (!buf) /* it goes at once then */
+		return false;
+	struct fault_late *l = buf_data(buf);
+	*l = (struct fault_late){.timer.fn = on_late_answer, .buf = buf, .answer = d};
+	late_in(s, l);
+	counter_add_shared(&f->delayed[FAR_FAULT_REPLY], 1);
+	timer_arm(&s->wheel, &l->timer.timer, time_after(clock_now(s->config.clock), fault->delay_ns));
+	return true;
+}
+
+/* Those that are held back are in the list that callbacks may add to: each time from the beginning. */
+static struct fault_late *next_of(struct shard *s, const struct session *se)
+{
+	struct fault_late *l = s->fault_late;
+	while (l && se &&
+	       (l->answer ? l->answer->session : session_index(s, l->start.worker, l->start.shard)) != se->index)
+		l = l->next;
+	return l;
+}
+
+void fault_fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
+{
+	struct fault_late *l;
+	while ((l = next_of(s, se))) {
+		late_out(s, l);
+		if (l->answer) {
+			deferred_free(s, l->answer);
+		} else {
+			call_unsent(s, &l->start, status, text);
+			waiting_count(s, UINT64_MAX);
+		}
+		late_free(s, l);
+	}
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages that fail or are late on purpose: <farcall/testing.h>. The settings are the agent's and looked at by its
+ * shards; all else here is the shard's. A shard in which no fault is set runs none of this: while one is set on
+ * requests its sessions have no credits (`calls_max` is 0), so that calls come by the slow way, and while one is set on
+ * answers they are marked SESSION_KEPT, so that requests do.
+ */
+#ifndef FAR_FAULTS_FAULT_H
+#define FAR_FAULTS_FAULT_H
+
+#include "core/call.h"
+
+#include <farcall/testing.h>
+
+#define FAULT_SENDS_MAX 6u /* of a word about references: after so many failures it is given up */
+
+/** A setting; never changed but for `left`, never freed before the agent ends. */
+struct fault {
+	unsigned fail_sends;
+	uint64_t delay_ns;
+	_Atomic uint64_t left; /* messages; UINT64_MAX: no end */
+	struct fault *older;
+};
+
+struct faults {
+	_Atomic(struct fault *) of[FAR_FAULT_COUNT]; /* NULL: none */
+	_Atomic uint64_t failed[FAR_FAULT_COUNT], delayed[FAR_FAULT_COUNT];
+	_Atomic(struct fault *) all;
+};
+
+/** A call or an answer that is held back. In a buffer, with the call's payload. */
+struct fault_late {
+	struct shard_timer timer;
+	struct fault_late *next, **prev; /* shard's list */
+	struct far_buf *buf, *payload;
+	struct call_start start;
+	struct far_deferred *answer; /* NULL: it is a call */
+	bool fail;
+};
+
+/** Is there a fault for this kind, for one message more. Any thread. */
+const struct fault *fault_of(struct faults *f, enum far_fault_kind kind);
+static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kind)
+{
+	return f && atomic_load_explicit(&f->of[kind], memory_order_relaxed);
+}
+
+/** The settings have changed: sessions take the slow ways, or no longer. */
+void fault_apply(struct shard *s);
+/** Credits of a session that is up and keeps no calls waiting. */
+static inline uint16_t fault_calls_max(const struct shard *s)
+{
+	return s->fault_calls ? 0 : (uint16_t)s->config.limits.peer_calls;
+}
+
+/** A call while `fault_calls`: 0, it was sent or is held back; 1: it waits as any other, for its session or a credit;
+ * or why not. */
+int fault_call(struct shard *s, struct session *se, const struct call_start *start);
+/** Ends the one with this completion, CANCELLED, executed NO. false: it is not held back. */
+bool fault_cancel(struct shard *s, call_done_fn *done, const void *user);
+/** Ends the calls towards a session (NULL: all), executed NO, and the answers to its requests. */
+void fault_fail(struct shard *s, const struct session *se, enum far_status status, const char *text);
+
+/** A request while answers are to fail or to be late: a record for it. false: it was refused. */
+bool fault_admit(struct far_req *req);
+/** Its answer, which is to be sent now. true: it is held back. */
+bool fault_answer(struct shard *s, struct far_deferred *d);
+
+#endif

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** References at home: records, forks, users, and who holds what. */
+#include "features/references/rref.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool rref_shard_init(struct shard *s)
+{
+	s->rrefs = calloc(1, sizeof *s->rrefs);
+	return s->rrefs && rref_table_init(&s->rrefs->records, FAR_RREF_RECORDS) &&
+	       rref_table_init(&s->rrefs->forks, FAR_RREF_FORKS);
+}
+
+/* No handler runs any more. */
+static void end_objects(struct shard *s)
+{
+	struct far_rref *r;
+	while ((r = s->rrefs->last)) {
+		s->rrefs->last = r->list_next;
+		tree_end(r->value->buf);
+		rref_unref(&r->base);
+	}
+}
+
+void rref_shard_free(struct shard *s)
+{
+	if (!s->rrefs)
+		return;
+	end_objects(s);
+	rref_table_free(&s->rrefs->records);
+	rref_table_free(&s->rrefs->forks);
+	buf_unref(s->rrefs->spare);
+	free(s->rrefs);
+	s->rrefs = NULL;
+}
+
+uint64_t rref_names(struct shard *s, uint32_t n)
+{
+	/* Names have the low bits only, of which 0 is none: those that would stand on both sides of it are passed over.
+	 */
+	uint64_t first;
+	do
+		first = atomic_fetch_add_explicit(&s->rrefs->count, n, memory_order_relaxed) + 1;
+	while (((first - 1) & RREF_COUNT_MASK) + n > RREF_COUNT_MASK);
+	return first;
+}
+
+/* Its owner has spoken, or nobody waits for that any more. */
+static void uncount(struct shard *s, struct far_rref *r)
+{
+	if (r->counted)
+		counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
+	r->counted = false;
+}
+
+static void list_in(struct shard *s, struct far_rref *r)
+{
+	r->list_next = s->rrefs->list;
+	r->list_prev = &s->rrefs->list;
+	if (r->list_next)
+		r->list_next->list_prev = &r->list_next;
+	s->rrefs->list = r;
+	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, 1);
+}
+
+static void list_out(struct shard *s, struct far_rref *r)
+{
+	if (!r->list_prev)
+		return;
+	*r->list_prev = r->list_next;
+	if (r->list_next)
+		r->list_next->list_prev = r->list_prev;
+	r->list_prev = NULL;
+	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, UINT64_MAX);
+}
+
+/* Its memory, and the futures that it has. */
+static void forget(struct far_rref *r)
+{
+	if (r->known)
+		buf_unref(&r->known->head);
+	if (r->value)
+		buf_unref(&r->value->head);
+	buf_unref(r->why);
+	buf_unref(atomic_load_explicit(&r->type_name, memory_order_acquire));
+	buf_unref(r->buf);
+}
+
+void rref_discard(struct far_rref *r)
+{
+	uncount(atomic_load_explicit(&r->home, memory_order_relaxed), r);
+	forget(r);
+}
+
+void rref_end(struct shard *s, struct far_rref *r)
+{
+	list_out(s, r);
+	uncount(s, r);
+	forget(r);
+}
+
+/* ---- the last hold ---- */
+
+/* Nobody holds it, and nobody but this shard could again. */
+static void gone(struct shard *s, struct far_rref *r)
+{
+	if (r->owned) {
+		const char *outer = s->context.handler;
+		list_out(s, r);
+		rref_table_remove(&s->rrefs->records, r->base.id);
+		s->context.handler = "a destructor";
+		forget(r);
+		s->context.handler = outer;
+	} else if ((r->failed && !r->told) || s->stopped || !future_done(r->known) || MUTANT(RREF_UNDELETED)) {
+		rref_end(s, r);
+	} else { /* it ends with the note */
+		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
+		rref_note_put(s, r->session, &r->note);
+	}
+}
+
+/* A lookup may have taken hold of a record anew since. */
+static void leave(struct shard *s, struct shard_errand *e)
+{
+	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
+	uint32_t refs = atomic_load_explicit(&r->base.refs, memory_order_acquire);
+	for (;;) {
+		if (refs == RREF_POSTED)
+			break;
+		if (atomic_compare_exchange_weak_explicit(&r->base.refs, &refs, refs & ~RREF_POSTED,
+							  memory_order_acq_rel, memory_order_acquire))
+			return;
+	}
+	gone(s, r);
+}
+
+static void on_last(struct rref_base *base)
+{
+	struct far_rref *r = (struct far_rref *)(void *)base;
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_acquire);
+	if (unlikely(!s)) {
+		forget(r);
+		return;
+	}
+	r->enter.run = leave;
+	if (!shard_held(s)) {
+		shard_post(s, &r->enter);
+		return;
+	}
+	r->enter.next = NULL;
+	if (!s->parting)
+		s->parting_last = &s->parting;
+	*s->parting_last = &r->enter;
+	s->parting_last = &r->enter.next;
+	counter_add(&s->rrefs->parting_n, 1);
+}
+
+unsigned rref_part(struct shard *s)
+{
+	struct shard_errand *e;
+	unsigned n = 0;
+	while ((e = s->parting)) {
+		s->parting = e->next;
+		if (s->parting_last == &e->next)
+			s->parting_last = &s->parting;
+		e->run(s, e);
+		/* What it sent is counted before; pairs with outstanding(). */
+		atomic_store_explicit(&s->rrefs->parting_n,
+				      atomic_load_explicit(&s->rrefs->parting_n, memory_order_relaxed) - 1,
+				      memory_order_release);
+		n++;
+	}
+	return n;
+}
+
+static struct far_rref *rref_alloc(struct shard *s)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct far_rref));
+	if (!buf)
+		return NULL;
+	struct far_rref *r = buf_data(buf);
+	memset(r, 0, sizeof *r);
+	r->buf = buf;
+	r->base.ended = on_last;
+	atomic_store_explicit(&r->base.refs, 1, memory_order_relaxed);
+	atomic_store_explicit(&r->home, s, memory_order_relaxed);
+	return r;
+}
+
+/* ---- users ---- */
+
+static void entered(struct shard *s, struct shard_errand *e)
+{
+	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
+	list_in(s, r);
+	rref_unref(&r->base); /* the errand's */
+}
+
+void rref_enter(struct far_rref *r)
+{
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
+	if (shard_held(s)) {
+		list_in(s, r);
+		return;
+	}
+	rref_ref(&r->base);
+	r->enter.run = entered;
+	shard_post(s, &r->enter);
+}
+
+struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
+{
+	struct far_rref *r = rref_alloc(s);
+	struct far_future *known = r ? future_alloc(s) : NULL;
+	if (!known) {
+		if (r)
+			buf_unref(r->buf);
+		return NULL;
+	}
+	r->known = known;
+	r->base.id = w->id;
+	r->base.owner = w->owner;
+	r->fork = w->fork;
+	r->types = w->types;
+	rref_class_set(r, w->cls);
+	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
+	r->counted = true;
+	counter_add_shared(&s->rrefs->unknown_n, 1);
+	return r;
+}
+
+void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o)
+{
+	if (future_done(r->known))
+		return;
+	r->failed = o->status != FAR_OK;
+	buf_ref(&r->known->head);
+	s->config.complete(r->known, o);
+	uncount(s, r);
+	buf_unref(&r->known->head);
+	struct rref_wait *w;
+	while ((w = r->waits)) {
+		r->waits = w->next;
+		if (o->status)
+			w->open->failed = (uint8_t)o->status;
+		rref_open_step(s, w->open);
+		buf_unref(w->buf);
+	}
+}
+
+/* ---- records ---- */
+
+static struct far_rref *hold(struct far_rref *r)
+{
+	if (r)
+		rref_ref(&r->base);
+	return r;
+}
+
+struct far_rref *rref_find(struct shard *s, struct rref_id id)
+{
+	return hold(rref_table_find(&s->rrefs->records, id));
+}
+
+/* That life of the worker which the name says is known to have ended: nothing comes of it any more. */
+static bool giver_lost(const struct shard *s, struct rref_id id)
+{
+	uint32_t worker = rref_rank(id.life);
+	unsigned shard = rref_giver_shard(id);
+	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
+		return false;
+	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	return se->life == id.life && !se->life_open;
+}
+
+static void settle_lost(struct shard *s, struct far_rref *r)
+{
+	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
+	rref_settle(s, r, &(struct outcome){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
+}
+
+struct far_rref *rref_record(struct shard *s, struct rref_id id)
+{
+	struct far_rref *r = rref_find(s, id);
+	if (r)
+		return r;
+	r = rref_alloc(s);
+	struct far_future *value = r ? future_alloc(s) : NULL;
+	if (!value || !rref_table_put(&s->rrefs->records, id, r)) {
+		if (value)
+			buf_unref(&value->head);
+		if (r)
+			buf_unref(r->buf);
+		return NULL;
+	}
+	future_mark(value, FUTURE_DERIVED | FUTURE_UNBOUNDED);
+	r->owned = r->expected = true;
+	r->value = value;
+	r->types = UINT16_MAX;
+	r->base.id = id;
+	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
+	rref_owner_is(r, s->config.name);
+	list_in(s, r);
+	if (giver_lost(s, id))
+		settle_lost(s, r);
+	return r;
+}
+
+static void keep_failure(struct far_rref *r, const struct outcome *o)
+{
+	r->code = o->code;
+	if (o->len && (r->why = buf_alloc(o->len))) {
+		memcpy(buf_data(r->why), o->data, o->len);
+		r->why_len = o->len;
+	}
+}
+
+/* Methods run in the order in which they were called. */
+static void oldest_first(struct far_rref *r)
+{
+	struct rref_open *open = r->awaited, *done = NULL;
+	while (open) {
+		struct rref_open *next = open->next;
+		open->next = done;
+		if (done)
+			done->prev = &open->next;
+		done = open;
+		open = next;
+	}
+	r->awaited = done;
+	if (done)
+		done->prev = &r->awaited;
+}
+
+void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree)
+{
+	if (r->settled)
+		return;
+	r->settled = true;
+	r->expected = false;
+	r->status = (uint8_t)o->status;
+	r->executed = (uint8_t)o->executed;
+	struct outcome own = *o;
+	own.origin = (int16_t)s->config.rank;
+	if (tree && !o->status) {
+		struct far_val root = tree_root(o->buf);
+		r->made = object_class_of(&root);
+		r->object = r->made ? root.u.custom.object : NULL;
+		rref_class_set(r, r->made ? r->made->hash : 0);
+	}
+	if (tree)
+		own.tree = o->buf;
+	else if (o->status)
+		keep_failure(r, o);
+	rref_ref(&r->base);
+	s->config.complete(r->value, &own);
+	struct rref_open *open;
+	oldest_first(r);
+	while ((open = r->awaited)) {
+		r->awaited = open->next;
+		if (open->next)
+			open->next->prev = &r->awaited;
+		open->prev = NULL;
+		rref_fetched(s, open);
+	}
+	rref_unref(&r->base);
+}
+
+bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session)
+{
+	struct session *se = &s->sessions[session];
+	struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
+	if (f && MUTANT(RREF_TWICE))
+		rref_ref(&r->base);
+	if (f)
+		return f->session == session && f->rref == r;
+	struct far_buf *buf = r->first.rref ? buf_alloc(sizeof *f) : NULL;
+	if (r->first.rref && !buf)
+		return false;
+	f = buf ? buf_data(buf) : &r->first;
+	*f = (struct rref_fork){.id = fork,
+				.rref = hold(r),
+				.buf = buf,
+				.session = session,
+				.next = se->rref_forks,
+				.prev = &se->rref_forks};
+	if (!rref_table_put(&s->rrefs->forks, fork, f)) {
+		f->rref = NULL;
+		rref_unref(&r->base);
+		buf_unref(buf);
+		return false;
+	}
+	if (f->next)
+		f->next->prev = &f->next;
+	se->rref_forks = f;
+	r->forks_n++;
+	counter_add(&s->rrefs->forks_n, 1);
+	return true;
+}
+
+void rref_fork_end(struct shard *s, struct rref_fork *f)
+{
+	struct far_rref *r = f->rref;
+	struct far_buf *buf = f->buf;
+	*f->prev = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	rref_table_remove(&s->rrefs->forks, f->id);
+	r->forks_n--;
+	counter_add(&s->rrefs->forks_n, UINT64_MAX);
+	f->rref = NULL;
+	rref_unref(&r->base);
+	buf_unref(buf);
+}
+
+/* ---- ends ---- */
+
+/* Those that this life of the worker would have made. Others may have spoken of those of its next one already. */
+static void end_expected(struct shard *s, const struct session *se)
+{
+	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
+		next = r->list_next;
+		if (r->owned && r->expected && r->base.id.life == se->life)
+			settle_lost(s, r);
+	}
+}
+
+void rref_session_down(struct shard *s, struct session *se)
+{
+	if (atomic_load_explicit(&s->rrefs->leaving, memory_order_acquire) && !s->stopped) /* far_shutdown() */
+		rref_leaks_keep(s, se);
+	while (se->rref_forks && !MUTANT(RREF_DEAD_KEPT))
+		rref_fork_end(s, se->rref_forks);
+	while (se->rref_pins && !MUTANT(RREF_FLIGHT_KEPT)) {
+		struct rref_pins *p = se->rref_pins;
+		se->rref_pins = p->next;
+		rref_pins_release(p);
+	}
+	rref_notes_drop(s, se, FAR_PEER_LOST);
+	if (s->rrefs->list)
+		end_expected(s, se);
+}
+
+void rref_close(struct shard *s)
+{
+	static const char text[] = "the agent was shut down";
+	struct outcome end = {.status = FAR_SHUTDOWN, .data = text, .len = sizeof text - 1};
+	struct rref_leaks *leaks = atomic_load_explicit(&s->rrefs->leaks, memory_order_acquire); /* far_shutdown() */
+	timer_disarm(&s->wheel, &s->rrefs->again.timer);
+	timer_disarm(&s->wheel, &s->rrefs->say.timer);
+	s->rrefs->say_at = 0;
+	rref_leaks_left(s, leaks);
+	for (struct session *se = s->known; se; se = se->next_known) {
+		rref_leaks_of(s, se, leaks);
+		rref_session_down(s, se);
+	}
+	shard_take_errands(s);
+	rref_part(s);
+	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
+		next = r->list_next;
+		rref_ref(&r->base);
+		if (leaks)
+			rref_leak_say(s, r, leaks);
+		if (r->owned)
+			rref_settle(s, r, &end, false);
+		else
+			rref_known_end(s, r, &end);
+		rref_unref(&r->base);
+	}
+	/* What is settled has let go of what it held. */
+	shard_take_errands(s);
+	rref_part(s);
+	struct far_rref *r;
+	while ((r = s->rrefs->list)) {
+		list_out(s, r);
+		if (r->owned)
+			rref_table_remove(&s->rrefs->records, r->base.id);
+		if (r->made) { /* a handler that has not ended may be at it */
+			rref_ref(&r->base);
+			r->list_next = s->rrefs->last;
+			s->rrefs->last = r;
+		}
+		atomic_store_explicit(&r->home, NULL, memory_order_release);
+	}
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Remote references: the shard's tables and the protocol that keeps a value as long as anybody refers to it. All of it
+ * is the shard's but for what says otherwise; engine/PROTOCOL.md, "Remote references", has the states.
+ *
+ * A struct far_rref is one of two things. The record of a value that lies here (`owned`): in the table of records,
+ * under its id, held by each fork that others have, by each request that makes or awaits the value, and by handles
+ * here. Or a user's fork of one that lies elsewhere. Either stays with its home shard; other threads hold it, give it
+ * back, and look at what never changes.
+ */
+#ifndef FAR_REFERENCES_RREF_H
+#define FAR_REFERENCES_RREF_H
+
+#include "core/shard.h"
+#include "features/references/wire.h"
+#include "sync/future.h"
+#include "value/classes.h"
+#include "value/tree.h"
+
+#include <string.h>
+
+struct rref_open;
+struct rref_wait;
+
+/** A word to another engine, on its way. Inside of what it is about. */
+struct rref_note {
+	struct rref_note *next; /* session's list */
+	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
+	struct far_buf *buf;    /* its own memory; NULL: it has none */
+	struct rref_id fork;
+	uint8_t kind; /* enum rref_kind */
+	uint8_t status;
+	/* rref_again.c: how often it has failed; a fault, and a delay, has been looked for */
+	uint8_t tries;
+	bool marked, delayed;
+	uint32_t session;
+	uint64_t due;
+};
+
+/** What another worker has of a record here. In a buffer, or in the record. */
+struct rref_fork {
+	struct rref_id id;
+	struct far_rref *rref; /* held */
+	struct far_buf *buf;   /* NULL: it is in the record */
+	uint32_t session;
+	struct rref_fork *next, **prev; /* session's */
+};
+
+/** `user` of a call whose arguments hold references, or that is about one: what keeps them until it has ended. In a
+ * buffer, or in the reference that it makes. */
+struct rref_call {
+	call_done_fn *done;
+	void *user;
+	struct rref_pins *pins;
+	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
+	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
+	struct far_buf *buf;                                            /* NULL: it is in `makes` */
+	struct far_rref *makes;                                         /* NULL: it makes none */
+};
+struct far_rref {
+	struct rref_base base;
+	struct shard_errand enter;    /* brings it to its home, then takes it away: never both at once */
+	struct far_buf *buf;          /* its memory */
+	_Atomic(struct shard *) home; /* NULL: the agent is gone */
+	struct rref_id fork;          /* a user's */
+	bool owned;
+	bool failed;    /* a user's: making the value has, or the owner did not know it */
+	bool told;      /* likewise, but the owner was told, and has a fork: it is to be deleted */
+	bool counted;   /* in unknown_n */
+	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
+	 * thread reads it while its home may hear more: rref_class(). */
+	_Atomic uint64_t cls;
+	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
+	char owner_name[FAR_NAME_MAX];
+	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
+	/* a user's */
+	struct far_future *known; /* done when the owner knows of the fork, or why not */
+	struct rref_note note, accept;
+	uint32_t session;        /* with the owner */
+	uint32_t accept_session; /* of whoever sent it in a result, + 1; 0: nobody is to be told */
+	struct rref_call making; /* the call that has the value made */
+	struct rref_wait *waits; /* requests that must not run before it is known */
+	/* a record's */
+	struct far_future *value;
+	const struct object_class *made; /* the value is an object of it */
+	void *object;
+	struct far_buf *why; /* text of a failure */
+	size_t why_len;
+	int32_t code;
+	uint8_t status;            /* of the value, once it is there */
+	uint8_t executed;          /* likewise */
+	bool expected;             /* named by somebody before the request that makes it has come */
+	bool settled;              /* value or failure is there */
+	struct rref_open *awaited; /* fetches that wait */
+	uint32_t forks_n;
+	struct rref_fork first; /* of them, while it is not another's: `rref` is NULL */
+};
+
+/** `name` may be cut; the array was all zeroes. */
+static inline void rref_owner_is(struct far_rref *r, const char *name)
+{
+	memcpy(r->owner_name, name, strnlen(name, sizeof r->owner_name - 1));
+}
+
+static inline uint64_t rref_class(const struct far_rref *r)
+{
+	return atomic_load_explicit(&r->cls, memory_order_relaxed);
+}
+static inline void rref_class_set(struct far_rref *r, uint64_t cls)
+{
+	atomic_store_explicit(&r->cls, cls, memory_order_relaxed);
+}
+
+/** What a result's references are kept by until the receiver says that the owner knows of its own. In a buffer. */
+struct rref_pins {
+	struct far_buf *buf;
+	uint64_t first; /* number of the first fork; they follow each other */
+	uint32_t n, left;
+	struct rref_pins *next, **prev; /* session's */
+	struct far_rref *at[];          /* held; NULL: it has said so */
+};
+
+/** References of a message being written: gives each a fork's name and holds it. `put_ctx` of the plan. */
+struct rref_sharing {
+	struct rref_pins *pins;
+	uint64_t life;
+	unsigned giver;
+};
+
+enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH, RREF_TO_METHOD, RREF_TO_TYPE };
+
+/** A request that is open for the sake of references: its arguments are not known to their owners yet, its result makes
+ * a value, or it awaits one. In a buffer, with the body. */
+struct rref_open {
+	struct shard_errand errand; /* runs it */
+	struct far_buf *buf;
+	struct far_deferred *record;
+	struct far_rref *rref;          /* to make or to fetch: held */
+	struct far_rref *object;        /* that the method is of: held; its `object` is read in the handler's time */
+	struct rref_open *next, **prev; /* of the record that it awaits; NULL: none */
+	uint8_t purpose;                /* enum rref_purpose */
+	bool over;                      /* nobody awaits it any more */
+	bool started;                   /* the handler has the record */
+	uint8_t failed;                 /* enum far_status: an argument's owner does not know of it */
+	uint64_t deadline;
+	struct rref_id fork;  /* to make: the maker's */
+	uint32_t unknown;     /* references of the arguments whose owners have not said that they know */
+	struct far_buf *held; /* holds them, until the handler does */
+	const char *name;
+	uint32_t from, from_shard;
+	uint64_t len;
+	alignas(64) uint8_t body[];
+};
+
+struct rref_wait {
+	struct rref_wait *next;
+	struct far_buf *buf;
+	struct rref_open *open;
+};
+
+/** Open addressing by id, half full at most. */
+struct rref_table {
+	struct rref_place {
+		struct rref_id id;
+		void *at; /* NULL: free */
+	} * places;
+	uint32_t places_n, n;
+};
+
+/** What was left at the end. Several shards write. */
+struct rref_leaks {
+	_Atomic unsigned named_n;
+	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
+	bool lost; /* some peer was, or went at its deadline: what peers held that are gone is no leak */
+};
+
+/** Words that wait alike, so that the first is due first. */
+struct rref_late {
+	struct rref_note *first, *last;
+};
+
+#define RREF_LATE_QUEUES 6u
+
+struct rref_shard {
+	struct rref_table records, forks;
+	struct far_rref *list;         /* all that have their home here */
+	struct far_rref *last;         /* of the end: records of objects, held, until no handler runs any more */
+	struct far_rref *calling;      /* whose inline method runs */
+	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
+	struct far_buf *spare;         /* for a struct rref_open without a body */
+	_Atomic uint64_t count;        /* names given; any thread */
+	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
+	_Atomic(struct rref_leaks *) leaks;
+	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
+	struct rref_left *left; /* that */
+	uint32_t left_n;
+	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
+	_Atomic uint64_t parting_n; /* in the shard's `parting`, or being run */
+	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
+	struct shard_timer again;                            /* notes found no room */
+	bool again_armed;
+	struct rref_late
+		late[RREF_LATE_QUEUES]; /* those that are said later: on purpose, and by how often they failed */
+	uint32_t late_n;
+	struct shard_timer say;
+	uint64_t say_at; /* when the first is due; 0: none is */
+	struct rref_op batch[RREF_OPS_MAX];
+};
+
+/* rref_table.c */
+bool rref_table_init(struct rref_table *t, uint32_t places);
+void rref_table_free(struct rref_table *t);
+void *rref_table_find(const struct rref_table *t, struct rref_id id);
+/** false: it is half full. */
+bool rref_table_put(struct rref_table *t, struct rref_id id, void *at);
+void rref_table_remove(struct rref_table *t, struct rref_id id);
+
+/* rref.c */
+bool rref_shard_init(struct shard *s);
+void rref_shard_free(struct shard *s);
+/** Takes names, one after the other; returns the first count. Any thread. */
+uint64_t rref_names(struct shard *s, uint32_t n);
+static inline struct rref_id rref_name(uint64_t life, unsigned giver, unsigned owner_shard, uint64_t count)
+{
+	return (struct rref_id){life, (uint64_t)giver << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
+					      (count & RREF_COUNT_MASK)};
+}
+/** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
+struct far_rref *rref_new(struct shard *s, const struct rref_wire *w);
+/** Its end before anybody else knew of it. */
+void rref_discard(struct far_rref *r);
+/** Its end: nobody holds it. */
+void rref_end(struct shard *s, struct far_rref *r);
+/** Takes it into the home's list. Any thread, once. */
+void rref_enter(struct far_rref *r);
+/** The record of an id, held, as one that is expected if there is none yet; NULL: no room. */
+struct far_rref *rref_record(struct shard *s, struct rref_id id);
+/** The same, held, only if there is one. */
+struct far_rref *rref_find(struct shard *s, struct rref_id id);
+/** The value is there, or why it will not be. `tree`: in place of `buf`. Once; later ones are dropped. */
+void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree);
+/** A fork that a session has. false: no room. */
+bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session);
+void rref_fork_end(struct shard *s, struct rref_fork *f);
+/** Is the reference known to its owner, or can never be. */
+static inline bool rref_known(const struct far_rref *r)
+{
+	return r->owned || future_done(r->known);
+}
+/** The worker is lost, and its session with it: the end of what it held here, and of the words to it. */
+void rref_session_down(struct shard *s, struct session *se);
+/* rref_recall.c */
+/** The session is down, and its worker still a member: forks and words stay. */
+void rref_session_lost(struct shard *s, struct session *se);
+/** The answer to a RECALL; its note ends with it. */
+void rref_recalled(struct shard *s, struct rref_note *note, enum far_status status);
+/** A RECALL of the peer's: OK, or BUSY while some reference waits for its owner's answer. */
+enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op);
+/* rref_leak.c */
+/** Names one that is still here. */
+void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks);
+/** Names what a peer holds of ours; `leaks` NULL: does nothing. */
+void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks);
+/** Keeps that, its session being about to end. */
+void rref_leaks_keep(struct shard *s, const struct session *se);
+/** Names what was kept, and forgets it; `leaks` NULL: only that. */
+void rref_leaks_left(struct shard *s, struct rref_leaks *leaks);
+/** The end of the shard: what it holds of others and others of it is told on stderr. */
+void rref_close(struct shard *s);
+
+/* rref_control.c: what the engines say to each other */
+/** Sends it with the next batch. */
+void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note);
+/** The same for one that was held back. */
+void rref_note_say(struct shard *s, struct rref_note *note);
+/** Its end: it was answered, or never will be. */
+void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text);
+void rref_notes_drop(struct shard *s, struct session *se, enum far_status status);
+/** A batch of another engine's. */
+void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
+/** Ends the wait for the owner: it knows of the fork, or why not. */
+void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o);
+
+/* rref_again.c: words that are said later */
+/** One that failed: false, it has too often. */
+bool rref_note_again(struct shard *s, struct rref_note *note);
+/** A RECALL that was answered BUSY. */
+void rref_recall_again(struct shard *s, struct rref_note *note);
+/** Is it to fail now, or to be late (fault.h): true, and it was seen to. */
+bool rref_note_fault(struct shard *s, struct rref_note *note);
+/** Ends those to a session. */
+void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, const char *text);
+
+/* rref_share.c: references in messages */
+/** Prepares plan->put_rref; the reference must be known or about to be. 0 or -ENOMEM. Any thread. */
+int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *sharing);
+void rref_pins_release(struct rref_pins *pins);
+/** A result left with them, or did not: they wait for the receiver's word, or go. */
+void rref_pins_sent(struct shard *s, struct far_deferred *d);
+void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork);
+
+/** Arguments or results that came by a session: `arena` of the reader. */
+struct rref_adopting {
+	struct values_arena arena;
+	struct shard *shard;
+	struct session *session;
+	bool result;            /* the sender keeps its own until it is told */
+	struct rref_open *open; /* counts those that are not known */
+};
+int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v);
+/** Reads a reply with references: o->tree, which is the caller's to give back, or the error in `o` and `err`. */
+void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+		       struct far_err *err);
+
+/* object.c: methods, and what a value is */
+/** A typed request of a method, or of a function that makes objects. */
+void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
+/** A method is called of an object by a holder whose fork the owner knows, and nobody else: it must be there. */
+void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len);
+void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
+/** Waits for the object of a request, if it is not there yet. */
+void object_await(struct rref_open *open);
+/** May the request's function run now; false: it has been refused. */
+bool object_may_run(struct rref_open *open);
+/** The answer to RREF_TYPE, of a record that is settled. */
+void object_type(const struct far_rref *r, struct far_deferred *d);
+/** What the value is, into buf; returns buf. */
+const char *object_type_text(const struct far_rref *r, char *buf, size_t len);
+/** Keeps an object that a deferred request is of. 0 or -ENOMEM. */
+int object_keep(struct shard *s, struct far_buf **held);
+/** Handler of all methods: `user` is a struct method. */
+enum far_status object_enter(struct far_req *req, const struct far_val *args, size_t n, void *user);
+
+/* rref_serve.c: requests */
+/** A copy of the request, with a record; NULL: it was refused. */
+struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, const uint8_t *body, uint64_t len);
+/** Makes the references of its arguments our own, and runs it when they, and its object, are there. */
+void rref_take_arguments(struct far_req *req, struct rref_open *open);
+/** Runs it if nothing is awaited; `unknown` has been 1 more than that. */
+void rref_open_go(struct shard *s, struct rref_open *open);
+/** The function of a request; NULL: it was refused. */
+const struct function *rref_function_of(struct far_req *req, struct rref_function f);
+/** Is it this life and this shard that is asked; false: it was refused. */
+bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
+void rref_malformed(struct far_req *req);
+/** Takes the request that the inline handler which has just returned has answered, for answer_deferred(); NULL: none.
+ */
+static inline struct far_deferred *rref_take_answered(struct shard *s)
+{
+	struct far_deferred *d = s->rrefs->answered;
+	s->rrefs->answered = NULL;
+	if (d) {
+		d->owned = false;
+		atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
+	}
+	return d;
+}
+/** There is no room to keep the request open. */
+void rref_refuse_open(struct far_req *req);
+/** Ends a request that was not run. */
+void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4), cold));
+/** Ends a request with the failure of a record's value. */
+void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
+void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
+/** An argument's owner has spoken: one less to wait for. */
+void rref_open_step(struct shard *s, struct rref_open *open);
+/** Nobody awaits the answer any more. */
+void rref_gone(struct shard *s, struct far_deferred *d);
+/** Puts a value that holds references into the record, or an error. Whoever owns it. */
+void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan);
+/** Ends a fetch that waits, with the record's value. */
+void rref_fetched(struct shard *s, struct rref_open *open);
+void rref_open_free(struct rref_open *open);
+/** The arguments' references of a request that is over. */
+void rref_let_go(struct far_deferred *d);
+
+/* rref_make.c: requests to make a value */
+/** `body` before its end, which is a request to make a value; `object`: by a method of that. */
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+		     uint64_t len);
+/** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
+void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
+/** It was answered: takes the value out of it. false: it waits on. */
+void rref_answered(struct shard *s, struct far_deferred *d);
+/** Nobody awaits any more what it was to make. When its caller cancelled it, he says why: FAILED. */
+void rref_make_gone(struct shard *s, struct rref_open *open);
+
+/* ---- calls whose arguments hold references ---- */
+
+void rref_call_done(void *user, const struct outcome *o);
+/** Would a request with HEAD_NAMED, over a session to this life of the callee, make the value there where its reference
+ * says. */
+bool rref_call_reaches(const struct call_start *start, uint64_t life);
+/**
+ * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
+ * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
+ * that nobody has. Before done(); both are the slot's from now on.
+ */
+void rref_call_early(call_done_fn **done, void **user);
+/** The owner's last word has come, or never will. */
+void rref_call_over(struct shard *s, call_done_fn *done, void *user);
+/** Making has failed: the owner keeps that in place of the value, for whoever has heard of it, until the last hold is
+ * given back. */
+void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
+/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
+static inline bool call_is(call_done_fn *done, const void *user, call_done_fn *wanted, const void *whom)
+{
+	return (user == whom && done == wanted) ||
+	       (done == rref_call_done && ((const struct rref_call *)user)->user == whom);
+}
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Words between the engines about references: FORK, DELETE, ACCEPT, FAILED. Those to one session wait in a list, and
+ * leave in batches, one under way at a time, each an ordinary request. So they are lost with the session only, and take
+ * no credit that a call could wait for: one is kept for them.
+ */
+#include "features/references/rref.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+#include "core/call.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void send_batch(struct shard *s, struct session *se);
+
+/* ---- those that go ---- */
+
+void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text)
+{
+	struct far_rref *r = note->rref;
+	struct far_buf *buf = note->buf;
+	enum rref_kind kind = (enum rref_kind)note->kind;
+	counter_add(&s->rrefs->notes_n, UINT64_MAX);
+	counter_add(&s->counters.sends_ended, 1);
+	if (kind == RREF_RECALL) {
+		rref_recalled(s, note, status);
+		return;
+	}
+	if (kind == RREF_DELETE) { /* nobody held it any more */
+		rref_end(s, r);
+		return;
+	}
+	if (kind == RREF_FORK) {
+		rref_known_end(s, r,
+			       &(struct outcome){.status = status,
+						 .executed = status ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_YES,
+						 .origin = (int16_t)rref_rank(r->base.owner),
+						 .data = text,
+						 .len = status ? strlen(text) : 0});
+		if (r->accept_session) {
+			r->accept = (struct rref_note){.rref = r, .kind = RREF_ACCEPT, .fork = r->fork};
+			rref_ref(&r->base);
+			rref_note_put(s, r->accept_session - 1, &r->accept);
+		}
+	}
+	rref_unref(&r->base);
+	buf_unref(buf);
+}
+
+static void again(struct shard *s, struct shard_timer *t)
+{
+	(void)t;
+	s->rrefs->again_armed = false;
+	for (struct session *se = s->known; se; se = se->next_known)
+		if (se->notes && !se->notes_out)
+			send_batch(s, se);
+}
+
+static void retry_later(struct shard *s, uint64_t ns)
+{
+	if (s->rrefs->again_armed || s->stopped)
+		return;
+	s->rrefs->again_armed = true;
+	s->rrefs->again.fn = again;
+	timer_arm(&s->wheel, &s->rrefs->again.timer, time_after(clock_now(s->config.clock), ns));
+}
+
+/* The batch that is out goes back to the front of those that wait. */
+static void take_back(struct session *se)
+{
+	struct rref_note **last = &se->notes_out;
+	while (*last)
+		last = &(*last)->next;
+	*last = se->notes;
+	if (!se->notes)
+		se->notes_tail = last;
+	se->notes = se->notes_out;
+	if (se->notes_tail == &se->notes_out)
+		se->notes_tail = &se->notes;
+	se->notes_out = NULL;
+}
+
+static const char not_known[] = "the owner does not know the reference";
+
+static void end_batch(struct shard *s, struct session *se, const struct outcome *o)
+{
+	const uint8_t *said = o->status ? NULL : o->data;
+	size_t n = o->status ? 0 : o->len;
+	char text[FAR_ERR_TEXT_MAX];
+	size_t text_n = o->status && o->len < sizeof text ? o->len : 0;
+	if (text_n)
+		memcpy(text, o->data, text_n);
+	text[text_n] = '\0';
+	struct rref_note *note, *out = se->notes_out;
+	se->notes_out = NULL;
+	for (size_t i = 0; (note = out); i++) {
+		out = note->next;
+		/* What is not said is a break of the protocol. */
+		unsigned status = o->status ? (unsigned)o->status : i < n ? said[i] : (unsigned)FAR_PROTOCOL;
+		if (status >= FAR_STATUS_COUNT)
+			status = FAR_PROTOCOL;
+		if (status == FAR_RESOURCE && (note->kind == RREF_FORK || note->kind == RREF_FAILED) &&
+		    rref_note_again(s, note))
+			continue;
+		if (status == FAR_BUSY && note->kind == RREF_RECALL && !s->stopped) {
+			rref_recall_again(s, note);
+			continue;
+		}
+		rref_note_done(s, note, (enum far_status)status, o->status ? text : not_known);
+	}
+}
+
+/* When to send a batch again that has failed; 0: never. All words may come twice: the owner's answer to one that was
+ * lost with its session is the answer to its repeat. */
+static uint64_t batch_again_ns(const struct shard *s, const struct session *se, const struct outcome *o)
+{
+	bool no_room = o->executed == FAR_EXECUTED_NO && (o->status == FAR_BUSY || o->status == FAR_RESOURCE);
+	if (!o->status || s->stopped)
+		return 0;
+	if (no_room || (o->status == FAR_PEER_LOST && se->life_open))
+		return FAR_RREF_AGAIN_NS;
+	return o->status == FAR_UNREACHABLE && se->life_open ? FAR_RREF_UNREACHED_NS : 0;
+}
+
+static void batch_done(void *user, const struct outcome *o)
+{
+	struct session *se = user;
+	struct shard *s = se->home;
+	uint64_t ns = batch_again_ns(s, se, o);
+	if (ns) {
+		take_back(se);
+		retry_later(s, ns);
+		return;
+	}
+	end_batch(s, se, o);
+	if (se->notes && !se->notes_out) /* the end of one may have sent others */
+		send_batch(s, se);
+}
+
+/* One request more than calls may take, and before those that wait for a credit: what they wait for may need it. */
+static int call_over(struct shard *s, struct session *se, const struct call_start *start)
+{
+	if (se->state != SESSION_UP || s->fault_calls) /* fault.c does the same */
+		return shard_call(s, start);
+	uint16_t max = se->calls_max;
+	se->calls_max = (uint16_t)(s->config.limits.peer_calls + 1);
+	int error = shard_call(s, start);
+	se->calls_max = max;
+	return error;
+}
+
+static void send_batch(struct shard *s, struct session *se)
+{
+	struct rref_op *ops = s->rrefs->batch;
+	struct rref_note *note = se->notes, *last = NULL;
+	unsigned n = 0;
+	for (; note && n < RREF_OPS_MAX; note = note->next, n++) {
+		const struct far_rref *r = note->rref;
+		ops[n] = (struct rref_op){.kind = note->kind,
+					  .status = note->status,
+					  .owner = !r || note->kind == RREF_ACCEPT ? 0 : r->base.owner,
+					  .id = r ? r->base.id : (struct rref_id){0},
+					  .fork = note->fork};
+		last = note;
+	}
+	if (!n)
+		return;
+	se->notes_out = se->notes;
+	se->notes = last->next;
+	if (!se->notes)
+		se->notes_tail = &se->notes;
+	last->next = NULL;
+	struct call_start start = {.worker = se->worker,
+				   .shard = se->shard,
+				   .fn = RREF_CONTROL,
+				   .deadline = TIME_NEVER,
+				   .left = TIME_NEVER,
+				   .done = batch_done,
+				   .user = se,
+				   .data = ops,
+				   .len = n * sizeof *ops};
+	int error = call_over(s, se, &start);
+	if (!error)
+		return;
+	if (error == -EAGAIN || error == -ENOMEM || (error == -EPIPE && se->life_open)) {
+		take_back(se);
+		retry_later(s, FAR_RREF_AGAIN_NS);
+		return;
+	}
+	struct outcome lost = {.status = error == -ESHUTDOWN ? FAR_SHUTDOWN : FAR_PEER_LOST};
+	end_batch(s, se, &lost);
+}
+
+void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note)
+{
+	struct session *se = &s->sessions[session];
+	if (!se->known) {
+		se->worker = session % s->world;
+		se->shard = (uint8_t)(session / s->world);
+		session_know(s, se);
+	}
+	note->session = session;
+	counter_add(&s->rrefs->notes_n, 1);
+	counter_add(&s->counters.sends_begun, 1);
+	rref_note_say(s, note);
+}
+
+void rref_note_say(struct shard *s, struct rref_note *note)
+{
+	struct session *se = &s->sessions[note->session];
+	if (rref_note_fault(s, note))
+		return;
+	if (!se->notes)
+		se->notes_tail = &se->notes;
+	note->next = NULL;
+	*se->notes_tail = note;
+	se->notes_tail = &note->next;
+	se->home = s;
+	if (!se->notes_out)
+		send_batch(s, se);
+}
+
+void rref_notes_drop(struct shard *s, struct session *se, enum far_status status)
+{
+	static const char lost[] = "the worker that has the value was lost";
+	struct rref_note *note, *all = se->notes;
+	se->notes = NULL;
+	while ((note = all)) {
+		all = note->next;
+		rref_note_done(s, note, status, lost);
+	}
+	if (s->rrefs->late_n)
+		rref_late_drop(s, se->index, status, lost);
+}
+
+/* ---- those that come ---- */
+
+/* The count of an expected record's forks keeps it; so does what makes it. */
+static enum far_status on_fork(struct shard *s, const struct session *se, const struct rref_op *op)
+{
+	if (op->owner != rref_life(s->config.rank, s->config.incarnation))
+		return FAR_PEER_LOST;
+	if (rref_owner_shard(op->id) != s->config.index)
+		return FAR_INVALID;
+	struct far_rref *r = rref_record(s, op->id);
+	if (!r)
+		return FAR_RESOURCE;
+	bool added = MUTANT(RREF_UNCOUNTED) || rref_fork_add(s, r, op->fork, se->index);
+	if (MUTANT(RREF_TWICE))
+		rref_fork_add(s, r, op->fork, se->index);
+	rref_unref(&r->base);
+	return added ? FAR_OK : FAR_RESOURCE;
+}
+
+static enum far_status on_delete(struct shard *s, const struct session *se, const struct rref_op *op)
+{
+	struct rref_fork *f = rref_table_find(&s->rrefs->forks, op->fork);
+	if (f && f->session == se->index && f->rref->base.id.life == op->id.life &&
+	    f->rref->base.id.number == op->id.number)
+		rref_fork_end(s, f);
+	return FAR_OK;
+}
+
+/* Only who asked for the value may say that it will not come. A request to make it that comes all the same is refused:
+ * the record has its failure. */
+static enum far_status on_failed(struct shard *s, const struct session *se, const struct rref_op *op)
+{
+	static const char text[] = "the request that was to make the value has failed";
+	struct outcome o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
+	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.life) != se->worker)
+		return FAR_PROTOCOL;
+	enum far_status status = on_fork(s, se, op);
+	struct far_rref *r = status ? NULL : rref_find(s, op->id);
+	if (!r)
+		return status;
+	rref_settle(s, r, &o, false);
+	rref_unref(&r->base);
+	return FAR_OK;
+}
+
+static enum far_status on_op(struct shard *s, struct session *se, const struct rref_op *op)
+{
+	switch (op->kind) {
+	case RREF_FORK:
+		return on_fork(s, se, op);
+	case RREF_DELETE:
+		return on_delete(s, se, op);
+	case RREF_ACCEPT:
+		rref_pins_told(s, se, op->fork);
+		return FAR_OK;
+	case RREF_FAILED:
+		return on_failed(s, se, op);
+	case RREF_RECALL:
+		return rref_on_recall(s, se, op);
+	default:
+		return FAR_PROTOCOL;
+	}
+}
+
+void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
+{
+	struct rref_op op;
+	uint8_t said[RREF_OPS_MAX];
+	size_t n = len / sizeof op;
+	if (len % sizeof op || n == 0 || n > RREF_OPS_MAX) {
+		static const char text[] = "malformed words about references";
+		counter_add(&req->shard->counters.packets_dropped, 1);
+		dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&op, body + i * sizeof op, sizeof op); /* a peer may rewrite it */
+		said[i] = (uint8_t)on_op(req->shard, req->session, &op);
+	}
+	if (req->record) { /* it said that it may come again */
+		void *at = deferred_room(req->record, n);
+		if (at)
+			memcpy(at, said, n);
+		struct far_deferred *d = req->record;
+		dispatch_part(req);
+		deferred_finish(d);
+	} else {
+		answer_send(req->shard, req->session, req->call, req->gen, NULL, false, said, n);
+	}
+	req->answer = ANSWER_SENT;
+}

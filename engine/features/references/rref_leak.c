@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What is left at the end, in words. All leave at once, so a peer's session may end before we look: who held what here
+ * is kept until it is known how the leaving ended, and told when nobody was lost or late.
+ */
+#include "features/references/rref.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#define KEPT_MAX 64u /* of a shard */
+
+/* A reference that a peer held when its session ended. */
+struct rref_left {
+	struct rref_left *next;
+	char text[RREF_TEXT_MAX], holder[FAR_NAME_MAX];
+	uint32_t worker;
+	unsigned shard;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct rref_leaks *leaks, const char *format, ...)
+{
+	char text[2 * FAR_NAME_MAX + RREF_TEXT_MAX + 128];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	fprintf(stderr, "farcall: shutdown: %s\n", text);
+	if (atomic_fetch_add_explicit(&leaks->named_n, 1, memory_order_relaxed) == 0)
+		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
+}
+
+void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks)
+{
+	char text[RREF_TEXT_MAX];
+	rref_text(&r->base, text, sizeof text);
+	if (!r->owned)
+		say(leaks,
+		    "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
+		    s->config.name, text, r->owner_name);
+	else if (!r->forks_n)
+		say(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
+}
+
+static void left_of(const struct shard *s, const struct session *se, const struct rref_fork *f, struct rref_left *l)
+{
+	s->config.name_of(s->config.agent, se->worker, l->holder);
+	rref_text(&f->rref->base, l->text, sizeof l->text);
+	l->worker = se->worker;
+	l->shard = se->shard;
+}
+
+static void say_left(const struct shard *s, const struct rref_left *l, struct rref_leaks *leaks)
+{
+	say(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)", l->text, s->config.name,
+	    l->holder, l->worker, l->shard);
+}
+
+void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks)
+{
+	struct rref_left l;
+	/* Of those that are about to be lost, too, some sessions are still there. */
+	for (const struct rref_fork *f = leaks && !leaks->lost ? se->rref_forks : NULL; f; f = f->next) {
+		left_of(s, se, f, &l);
+		say_left(s, &l, leaks);
+	}
+}
+
+void rref_leaks_keep(struct shard *s, const struct session *se)
+{
+	for (const struct rref_fork *f = se->rref_forks; f && s->rrefs->left_n < KEPT_MAX; f = f->next) {
+		struct rref_left *l = malloc(sizeof *l);
+		if (!l)
+			return;
+		left_of(s, se, f, l);
+		l->next = s->rrefs->left;
+		s->rrefs->left = l;
+		s->rrefs->left_n++;
+	}
+}
+
+void rref_leaks_left(struct shard *s, struct rref_leaks *leaks)
+{
+	for (struct rref_left *l; (l = s->rrefs->left);) {
+		s->rrefs->left = l->next;
+		if (leaks && !leaks->lost)
+			say_left(s, l, leaks);
+		free(l);
+	}
+	s->rrefs->left_n = 0;
+}

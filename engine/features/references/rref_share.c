@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** References in messages: what keeps them until the receiver has its own, and what becomes of those that arrive. */
+#include "features/references/rref.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- the sender ---- */
+
+static void put(void *ctx, const struct far_rref *rref, uint8_t *dst)
+{
+	struct rref_sharing *sharing = ctx;
+	struct rref_pins *p = sharing->pins;
+	struct far_rref *r = (struct far_rref *)(uintptr_t)rref;
+	struct rref_wire w = {.owner = r->base.owner,
+			      .id = r->base.id,
+			      .fork = rref_name(sharing->life, sharing->giver, 0, p->first + p->n),
+			      .types = r->types,
+			      .cls = rref_class(r)};
+	rref_ref(&r->base);
+	p->at[p->n++] = r;
+	p->left++;
+	rref_put(dst, &w);
+}
+
+int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *sharing)
+{
+	struct far_buf *buf = buf_alloc(sizeof *sharing->pins + plan->rrefs * sizeof sharing->pins->at[0]);
+	if (!buf)
+		return -ENOMEM;
+	struct rref_pins *p = buf_data(buf);
+	*p = (struct rref_pins){.buf = buf, .first = rref_names(s, plan->rrefs)};
+	*sharing = (struct rref_sharing){p, rref_life(s->config.rank, s->config.incarnation), s->config.index};
+	plan->put_rref = put;
+	plan->put_ctx = sharing;
+	return 0;
+}
+
+void rref_pins_release(struct rref_pins *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->at[i])
+			rref_unref(&p->at[i]->base);
+	buf_unref(p->buf);
+}
+
+void rref_pins_sent(struct shard *s, struct far_deferred *d)
+{
+	struct session *se = &s->sessions[d->session];
+	struct rref_pins *p = d->pins;
+	d->pins = NULL;
+	if (d->gone || se->state != SESSION_UP) {
+		rref_pins_release(p);
+		return;
+	}
+	p->next = se->rref_pins;
+	p->prev = &se->rref_pins;
+	if (p->next)
+		p->next->prev = &p->next;
+	se->rref_pins = p;
+}
+
+void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
+{
+	if (fork.life != rref_life(s->config.rank, s->config.incarnation) || rref_giver_shard(fork) != s->config.index)
+		return;
+	uint64_t count = fork.number & RREF_COUNT_MASK;
+	for (struct rref_pins *p = se->rref_pins; p; p = p->next) {
+		uint64_t i = (count - p->first) & RREF_COUNT_MASK;
+		if (i >= p->n)
+			continue;
+		struct far_rref *r = p->at[i];
+		p->at[i] = NULL;
+		if (r) {
+			rref_unref(&r->base);
+			p->left--;
+		}
+		if (p->left)
+			return;
+		*p->prev = p->next;
+		if (p->next)
+			p->next->prev = p->prev;
+		buf_unref(p->buf);
+		return;
+	}
+}
+
+bool rref_call_reaches(const struct call_start *start, uint64_t life)
+{
+	const struct rref_call *c = start->user;
+	return start->typed & HEAD_METHOD || c->makes->base.owner == life;
+}
+
+void rref_call_done(void *user, const struct outcome *o)
+{
+	struct rref_call *c = user;
+	struct far_buf *buf = c->buf;
+	if (c->look)
+		c->look(c->object, o);
+	/* Before anybody may know that the call has ended: who then leaves the group has given them back. */
+	rref_pins_release(c->pins);
+	if (c->object)
+		rref_unref(&c->object->base);
+	c->done(c->user, o);
+	buf_unref(buf);
+}
+
+/* ---- making a value, when it ends badly ---- */
+
+static void owed(void *user, const struct outcome *o)
+{
+	(void)user, (void)o;
+}
+
+void rref_call_early(call_done_fn **done, void **user)
+{
+	struct far_rref *r = *done == rref_call_done ? ((struct rref_call *)*user)->makes : NULL;
+	if (!r)
+		return;
+	rref_ref(&r->base);
+	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
+	counter_add_shared(&s->rrefs->unknown_n, 1);
+	*done = owed;
+	*user = r;
+}
+
+void rref_call_over(struct shard *s, call_done_fn *done, void *user)
+{
+	struct far_rref *r = user;
+	if (done != owed)
+		return;
+	counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
+	rref_unref(&r->base);
+}
+
+void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status)
+{
+	bool lost = status == FAR_PEER_LOST || status == FAR_UNREACHABLE;
+	/* The request may have come before the session ended: the owner keeps the value until it is given back. */
+	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[r->session].life_open))
+		return;
+	r->told = true;
+	rref_ref(&r->base);
+	r->note = (struct rref_note){.rref = r, .kind = RREF_FAILED, .status = (uint8_t)status, .fork = r->fork};
+	rref_note_put(s, r->session, &r->note);
+}
+
+/* ---- the receiver ---- */
+
+static bool sound(const struct shard *s, const struct session *se, const struct rref_wire *w)
+{
+	return rref_rank(w->fork.life) == se->worker && rref_rank(w->owner) < s->world &&
+	       rref_rank(w->id.life) < s->world && rref_owner_shard(w->id) < FAR_SHARDS_MAX &&
+	       rref_giver_shard(w->id) < FAR_SHARDS_MAX && (w->id.number & RREF_COUNT_MASK) != 0;
+}
+
+/* Its value lies here. Who sent it in a result is told that it has come. */
+static struct far_rref *come_home(const struct rref_adopting *a, const struct rref_wire *w)
+{
+	struct shard *s = a->shard;
+	struct far_rref *r = rref_record(s, w->id);
+	if (r && r->expected && !rref_class(r)) /* whoever sent it knows more */
+		rref_class_set(r, w->cls);
+	if (!r || !a->result)
+		return r;
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_note));
+	if (!buf) { /* it keeps its own until its session ends */
+		rref_unref(&r->base);
+		return NULL;
+	}
+	struct rref_note *note = buf_data(buf);
+	*note = (struct rref_note){.rref = r, .kind = RREF_ACCEPT, .fork = w->fork, .buf = buf};
+	rref_ref(&r->base);
+	rref_note_put(s, a->session->index, note);
+	return r;
+}
+
+static bool wait_for(struct far_rref *r, struct rref_open *open)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_wait));
+	if (!buf)
+		return false;
+	struct rref_wait *w = buf_data(buf);
+	*w = (struct rref_wait){.next = r->waits, .buf = buf, .open = open};
+	r->waits = w;
+	open->unknown++;
+	return true;
+}
+
+static struct far_rref *make_fork(const struct rref_adopting *a, const struct rref_wire *w)
+{
+	struct shard *s = a->shard;
+	struct far_rref *r = rref_new(s, w);
+	if (!r)
+		return NULL;
+	if (a->open && !MUTANT(RREF_EARLY) && !wait_for(r, a->open)) {
+		rref_discard(r);
+		return NULL;
+	}
+	s->config.name_of(s->config.agent, rref_rank(w->owner), r->owner_name);
+	rref_enter(r);
+	if (a->result)
+		r->accept_session = a->session->index + 1;
+	rref_ref(&r->base);
+	r->note = (struct rref_note){.rref = r, .kind = RREF_FORK, .fork = r->fork};
+	rref_note_put(s, r->session, &r->note);
+	return r;
+}
+
+int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v)
+{
+	struct rref_adopting *a = (struct rref_adopting *)(void *)arena;
+	struct shard *s = a->shard;
+	struct rref_wire w;
+	rref_get(src, &w);
+	if (!sound(s, a->session, &w))
+		return -EBADMSG;
+	bool home = w.owner == rref_life(s->config.rank, s->config.incarnation) &&
+		    rref_owner_shard(w.id) == s->config.index;
+	struct far_rref *r = home ? come_home(a, &w) : make_fork(a, &w);
+	if (!r)
+		return -ENOMEM;
+	v->u.rref = r;
+	int error = tree_hold(arena, &r->base);
+	if (error)
+		rref_unref(&r->base);
+	return error;
+}
+
+void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+		       struct far_err *err)
+{
+	struct rref_adopting a = {
+		.arena = {.more = tree_more, .rref = rref_adopt}, .shard = s, .session = se, .result = true};
+	struct far_buf *buf = buf_alloc(len ? len : 1);
+	struct far_val v = {0};
+	enum far_status status = FAR_RESOURCE;
+	if (buf) {
+		if (len)
+			memcpy(buf_data(buf), body, len);
+		status = tree_read_with(buf_data(buf), len, buf, &a.arena, &v, err);
+		buf_unref(buf);
+	} else {
+		snprintf(err->text, sizeof err->text, "no memory for a result that holds references");
+	}
+	if (!status) {
+		o->tree = v.own;
+		return;
+	}
+	o->status = status;
+	o->executed = FAR_EXECUTED_YES;
+	o->data = err->text;
+	o->len = strlen(err->text);
+	o->buf = NULL;
+}

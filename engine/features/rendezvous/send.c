@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Messages in fragments, sending. */
+#include "features/rendezvous/rendezvous.h"
+
+#include "base/must.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- the record: any thread ---- */
+
+struct large_out *large_out_new(void)
+{
+	struct far_buf *self = buf_alloc(sizeof(struct large_out));
+	if (!self)
+		return NULL;
+	struct large_out *o = large_out_in(self);
+	memset(o, 0, sizeof *o);
+	o->self = self;
+	atomic_store_explicit(&o->refs, 1, memory_order_relaxed);
+	return o;
+}
+
+struct large_out *large_out_alloc(size_t len, void **at)
+{
+	struct large_out *o = large_out_new();
+	if (!o)
+		return NULL;
+	o->copy = buf_alloc(len);
+	if (!o->copy) {
+		large_out_unref(o);
+		return NULL;
+	}
+	*at = buf_data(o->copy);
+	o->parts[0] = (struct far_part){*at, len};
+	o->parts_n = 1;
+	o->total = len;
+	return o;
+}
+
+void large_out_ref(struct large_out *o)
+{
+	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+}
+
+void large_out_unref(struct large_out *o)
+{
+	if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (o->release)
+		o->release(o->release_user);
+	buf_unref(o->copy);
+	buf_unref(o->self);
+}
+
+/* Pairs with read_parts(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun. */
+void large_out_revoke(struct large_out *o)
+{
+	uint32_t idle = LARGE_IDLE;
+	while (!atomic_compare_exchange_weak_explicit(&o->source, &idle, LARGE_REVOKED, memory_order_acq_rel,
+						      memory_order_acquire)) {
+		if (idle == LARGE_REVOKED)
+			return;
+		idle = LARGE_IDLE;
+	}
+}
+
+/* ---- queue ---- */
+
+static void disown(struct shard *s, struct large_out *o)
+{
+	timer_disarm(&s->wheel, &o->timer.timer);
+	o->peer = NULL;
+	counter_add(&s->counters.large_active, (uint64_t)-1);
+	counter_add(&s->counters.sends_ended, 1);
+	if (o->lent) {
+		o->next = s->large_lent;
+		s->large_lent = o;
+		return;
+	}
+	large_out_drop(s, o);
+}
+
+void large_lent_look(struct shard *s)
+{
+	struct large_out **at = &s->large_lent;
+	while (*at) {
+		struct large_out *o = *at;
+		/* Whoever gave the last one back has read its last byte. */
+		if (atomic_load_explicit(&o->self->refs, memory_order_acquire) > 1) {
+			at = &o->next;
+			continue;
+		}
+		*at = o->next;
+		large_out_drop(s, o);
+		at = &s->large_lent; /* its callback may have sent */
+	}
+}
+
+struct large_out *large_lent_leave(struct shard *s, struct large_out *others)
+{
+	struct large_out **end = &s->large_lent;
+	while (*end)
+		end = &(*end)->next;
+	*end = others;
+	others = s->large_lent;
+	s->large_lent = NULL;
+	return others;
+}
+
+void large_lent_end(struct large_out *lent)
+{
+	while (lent) {
+		struct large_out *o = lent;
+		lent = o->next;
+		large_out_unref(o);
+	}
+}
+
+void large_out_drop(struct shard *s, struct large_out *o)
+{
+	const char *outer = s->context.handler;
+	s->context.handler = "a release callback";
+	large_out_unref(o);
+	s->context.handler = outer;
+}
+
+static void on_timer(struct shard *s, struct shard_timer *t);
+
+void large_send(struct shard *s, struct session *se, struct large_out *o)
+{
+	struct large_peer *p = large_of(s, se);
+	large_out_ref(o);
+	o->peer = p;
+	o->next = NULL;
+	o->timer.fn = on_timer;
+	o->sent = o->granted = 0;
+	o->part = 0;
+	o->part_at = 0;
+	*p->queue_tail = o;
+	p->queue_tail = &o->next;
+	counter_add(&s->counters.large_active, 1);
+	counter_add(&s->counters.sends_begun, 1);
+	if (o->kind == LARGE_ONEWAY && o->deadline != TIME_NEVER)
+		timer_arm(&s->wheel, &o->timer.timer, o->deadline);
+	large_list(s, p);
+}
+
+void large_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len)
+{
+	char text[FAR_ERR_TEXT_MAX];
+	if (se->state != SESSION_UP)
+		return;
+	struct large_out *o = large_out_new();
+	if (!o) {
+		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text,
+			     answer_no_memory(text, sizeof *o));
+		return;
+	}
+	buf_ref(buf);
+	o->copy = buf;
+	o->parts[0] = (struct far_part){buf_data(buf), len};
+	o->parts_n = 1;
+	o->total = len;
+	o->kind = LARGE_REPLY;
+	o->head = *h;
+	o->deadline = TIME_NEVER;
+	large_send(s, se, o);
+	large_out_unref(o);
+}
+
+static void unqueue(struct large_peer *p, struct large_out *o)
+{
+	struct large_out **at = &p->queue;
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	if (!*at)
+		p->queue_tail = at;
+}
+
+/* Takes a message out of wherever it is. Its lane, once announced, still owes the receiver a last word. */
+static void abandon(struct shard *s, struct large_out *o, bool announced)
+{
+	struct large_peer *p = o->peer;
+	if (announced) {
+		p->out[o->lane].out = NULL;
+		p->out[o->lane].aborting = true;
+	} else {
+		unqueue(p, o);
+	}
+	if (p->post == o) {
+		p->post = NULL;
+		counter_add(&s->counters.posts_dropped, 1);
+		if (!announced) /* else it counts until the announcement is acknowledged */
+			counter_add(&s->counters.sends_ended, 1);
+	}
+	disown(s, o);
+	large_list(s, p);
+}
+
+static bool is_announced(const struct large_out *o)
+{
+	return o->peer->out[o->lane].out == o;
+}
+
+static void on_timer(struct shard *s, struct shard_timer *t)
+{
+	struct large_out *o = (struct large_out *)(void *)t;
+	abandon(s, o, is_announced(o));
+}
+
+/* ---- announcing ---- */
+
+static bool units_room(const struct large_peer *p)
+{
+	return p->units_sent - p->units_acked < FAR_LARGE_UNITS;
+}
+
+static void unit_sent(struct shard *s, struct large_peer *p)
+{
+	p->units_sent++;
+	counter_add(&s->counters.sends_begun, 1);
+}
+
+/* A typed request: the callee's number of the function, or the hashes as a part of their own. */
+static void name_function(struct shard *s, struct session *se, struct large_out *o, struct shm_head *h)
+{
+	if (o->kind != LARGE_REQUEST || !(h->flags & HEAD_TYPED))
+		return;
+	uint32_t fn = session_functions(s, se)[h->fn];
+	if (fn) {
+		h->fn = (uint16_t)(fn - 1);
+		return;
+	}
+	const struct function *f = registry_at(s->registry, h->fn);
+	o->hash = (struct head_hash){f->signature.name_hash, f->signature.canonical_hash};
+	h->flags |= HEAD_HASHED;
+	h->fn = 0;
+}
+
+static int announce(struct shard *s, struct large_peer *p, struct large_out *o, unsigned lane)
+{
+	struct shm_head h = o->head;
+	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
+	name_function(s, p->session, o, &h);
+	bool hashed = o->kind == LARGE_REQUEST && h.flags & HEAD_HASHED;
+	struct head_large body = {.total = o->total + (hashed ? sizeof o->hash : 0),
+				  .lane = lane,
+				  .life = p->out[lane].life + 1,
+				  .kind = o->kind};
+	if (o->deadline != TIME_NEVER)
+		left = o->deadline > now ? o->deadline - now : 1;
+	if (o->kind != LARGE_REPLY) {
+		h.time_low = (uint32_t)left;
+		h.time_high = (uint32_t)(left >> 32);
+	}
+	h.type = HEAD_LARGE;
+	int error = answer_packet(s, p->session, &h, &body, sizeof body);
+	if (error)
+		return error;
+	if (hashed) {
+		o->parts[o->parts_n++] = (struct far_part){&o->hash, sizeof o->hash};
+		o->total += sizeof o->hash;
+	}
+	unit_sent(s, p);
+	p->out[lane].out = o;
+	p->out[lane].life++;
+	o->lane = lane;
+	if (o->kind == LARGE_ONEWAY)
+		p->posts_sent++;
+	return 0;
+}
+
+static unsigned free_lane(const struct large_peer *p)
+{
+	unsigned lane = 0;
+	while (lane < FAR_LARGE_LANES && (p->out[lane].out || p->out[lane].aborting))
+		lane++;
+	return lane;
+}
+
+unsigned large_announce(struct shard *s, struct large_peer *p)
+{
+	unsigned n = 0, lane;
+	for (lane = 0; lane < FAR_LARGE_LANES && units_room(p); lane++)
+		if (p->out[lane].aborting) {
+			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].life};
+			if (answer_packet(s, p->session, &h, NULL, 0))
+				return n;
+			unit_sent(s, p);
+			p->out[lane].aborting = false;
+			n++;
+		}
+	while (p->queue && units_room(p) && (lane = free_lane(p)) < FAR_LARGE_LANES) {
+		struct large_out *o = p->queue;
+		if (o->kind == LARGE_ONEWAY && p->posts_sent - p->posts_acked >= FAR_POSTS_WINDOW)
+			break;
+		if (announce(s, p, o, lane))
+			break;
+		p->queue = o->next;
+		if (!p->queue)
+			p->queue_tail = &p->queue;
+		n++;
+	}
+	return n;
+}
+
+/* ---- fragments ---- */
+
+static void gather(struct large_out *o, uint8_t *at, uint64_t len)
+{
+	while (len) {
+		const struct far_part *part = &o->parts[o->part];
+		size_t n = part->len - o->part_at;
+		if (n > len)
+			n = len;
+		if (n)
+			memcpy(at, (const uint8_t *)part->data + o->part_at, n);
+		at += n;
+		len -= n;
+		o->part_at += n;
+		if (o->part_at == part->len && len) {
+			o->part++;
+			o->part_at = 0;
+		}
+	}
+}
+
+static bool read_parts(struct large_out *o, uint8_t *at, uint64_t len)
+{
+	uint32_t idle = LARGE_IDLE;
+	if (!atomic_compare_exchange_strong_explicit(&o->source, &idle, LARGE_READING, memory_order_acq_rel,
+						     memory_order_relaxed))
+		return false;
+	gather(o, at, len);
+	atomic_store_explicit(&o->source, LARGE_IDLE, memory_order_release);
+	return true;
+}
+
+static void sent_whole(struct shard *s, struct large_peer *p, struct large_out *o)
+{
+	p->out[o->lane].out = NULL;
+	counter_add(&s->counters.large_sent, 1);
+	if (o->kind == LARGE_REQUEST)
+		call_sent_whole(s, o->head.call, o->head.gen);
+	else if (o->kind == LARGE_REPLY)
+		counter_add(&s->counters.replies_sent, 1);
+	else
+		p->post = NULL;
+	disown(s, o);
+}
+
+/* The bytes of one part that are next, `*len` at most and so many then; NULL: they are to be copied, and `*len` ends
+ * where such begin. */
+static const uint8_t *lend_next(struct large_out *o, uint64_t *len)
+{
+	uint64_t short_ones = 0;
+	while (o->part < o->parts_n && o->part_at == o->parts[o->part].len) {
+		o->part++;
+		o->part_at = 0;
+	}
+	size_t at = o->part_at;
+	for (unsigned i = o->part; short_ones < *len; i++, at = 0) {
+		size_t left = o->parts[i].len - at;
+		if (left >= FAR_LEND_BYTES && short_ones) {
+			*len = short_ones;
+			return NULL;
+		}
+		if (left >= FAR_LEND_BYTES) {
+			*len = left < *len ? left : *len;
+			return (const uint8_t *)o->parts[i].data + at;
+		}
+		short_ones += left;
+	}
+	return NULL;
+}
+
+/* Room for the next `*len` bytes, or fewer, with them. 0; -ECANCELED: the parts are gone; or the queue's. */
+static int chunk_reserve(const struct session *se, struct large_out *o, uint64_t *len, struct nic_tx *tx)
+{
+	bool lends = se->q->ops->tx_lend && (o->copy || o->released);
+	const uint8_t *at = lends ? lend_next(o, len) : NULL;
+	if (at) {
+		int error = se->q->ops->tx_lend(se->q, se->peer, at, *len, o->copy ? o->copy : o->self, tx);
+		if (!error)
+			o->part_at += *len;
+		o->lent |= !error && !o->copy;
+		return error;
+	}
+	int error = se->q->ops->tx_reserve(se->q, se->peer, *len, tx);
+	if (error || read_parts(o, tx->body, *len))
+		return error;
+	se->q->ops->tx_cancel(se->q, tx);
+	return -ECANCELED;
+}
+
+/* 0, or why not now. */
+static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o)
+{
+	struct session *se = p->session;
+	uint64_t len = o->granted - o->sent;
+	struct nic_tx tx;
+	if (len > FAR_CHUNK_BYTES)
+		len = FAR_CHUNK_BYTES;
+	int error = chunk_reserve(se, o, &len, &tx);
+	if (error == -ECANCELED) {
+		abandon(s, o, true);
+		return 0;
+	}
+	if (error)
+		return error;
+	struct shm_head *h = head_at(tx.head);
+	*h = (struct shm_head){.type = HEAD_DATA,
+			       .call = o->lane,
+			       .gen = p->out[o->lane].life,
+			       .time_low = (uint32_t)o->sent,
+			       .time_high = (uint32_t)(o->sent >> 32)};
+	tx.order = NIC_ORDER_STREAM;
+	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
+		se->q->ops->tx_cancel(se->q, &tx);
+		answer_no_room(s, se);
+		abandon(s, o, true);
+		return 0;
+	}
+	unit_sent(s, p);
+	counter_add(&s->counters.bytes_sent, len);
+	o->sent += len;
+	if (o->sent == o->total)
+		sent_whole(s, p, o);
+	return 0;
+}
+
+bool large_send_one(struct shard *s, struct large_peer *p)
+{
+	if (!units_room(p))
+		return false;
+	for (unsigned i = 0; i < FAR_LARGE_LANES; i++) {
+		unsigned lane = p->turn++ % FAR_LARGE_LANES;
+		struct large_out *o = p->out[lane].out;
+		if (!o || o->granted == o->sent)
+			continue;
+		int error = send_chunk(s, p, o);
+		if (error == -ENOBUFS)
+			s->large_stalled = true; /* what the peer gives back wakes nobody */
+		return error == 0;
+	}
+	return false;
+}
+
+/* ---- what the receiver says ---- */
+
+bool large_units_acked(struct shard *s, struct large_peer *p, uint64_t done)
+{
+	if (done < p->units_acked || done > p->units_sent)
+		return false;
+	counter_add(&s->counters.sends_ended, done - p->units_acked);
+	p->units_acked = done;
+	large_list(s, p);
+	return true;
+}
+
+bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head *h)
+{
+	uint64_t granted = head_time(h);
+	if (h->call >= FAR_LARGE_LANES)
+		return false;
+	struct large_out *o = p->out[h->call].out;
+	if (!o || p->out[h->call].life != h->gen)
+		return true; /* it crossed the last word */
+	if (granted < o->granted || granted > o->total)
+		return false;
+	o->granted = granted;
+	large_list(s, p);
+	return true;
+}
+
+bool large_on_refuse(struct shard *s, struct large_peer *p, const struct shm_head *h)
+{
+	if (h->call >= FAR_LARGE_LANES)
+		return false;
+	struct large_out *o = p->out[h->call].out;
+	if (!o || p->out[h->call].life != h->gen)
+		return true;
+	if (o->kind == LARGE_REQUEST) /* the call has its answer, or gets it */
+		call_sent_whole(s, o->head.call, o->head.gen);
+	abandon(s, o, true);
+	return true;
+}
+
+bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen, enum large_kind kind,
+		       bool *announced)
+{
+	struct large_out *o = p->queue;
+	while (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
+		o = o->next;
+	*announced = !o;
+	for (unsigned lane = 0; !o && lane < FAR_LARGE_LANES; lane++) {
+		o = p->out[lane].out;
+		if (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
+			o = NULL;
+	}
+	if (!o || (kind == LARGE_REPLY && *announced)) /* an announced answer is on its way, and counts */
+		return false;
+	abandon(s, o, *announced);
+	return true;
+}
+
+enum large_progress large_detach(struct shard *s, struct session *se, struct call *c)
+{
+	bool announced;
+	uint32_t slot = (uint32_t)(c - s->calls);
+	c->state = CALL_SENT;
+	if (large_out_of_call(s, se->large, slot, c->gen, LARGE_REQUEST, &announced))
+		return announced ? LARGE_PART_SENT : LARGE_NOT_SENT;
+	large_in_of_call(s, se->large, slot, c->gen);
+	return LARGE_PART_RECEIVED;
+}
+
+void large_out_close(struct shard *s, struct large_peer *p)
+{
+	while (p->queue)
+		abandon(s, p->queue, false);
+	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
+		if (p->out[lane].out)
+			abandon(s, p->out[lane].out, true);
+		p->out[lane].aborting = false;
+	}
+	counter_add(&s->counters.sends_ended, p->units_sent - p->units_acked);
+	p->units_acked = p->units_sent;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "features/retry/retry.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+#include "features/faults/fault.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- the caller's side ---- */
+
+/* A call that may be sent again, and its request's bytes. */
+struct retry {
+	struct shard_timer timer;
+	struct far_buf *buf; /* its memory */
+	struct session *session;
+	uint32_t slot, gen;
+	uint64_t seq, wait_ns;
+	uint16_t fn;
+	uint8_t typed; /* as call_start.typed */
+	bool ended;
+	size_t len;
+	alignas(64) uint8_t bytes[];
+};
+
+struct retry_caller {
+	struct far_buf *buf;
+	uint64_t next, floor;
+	struct retry *at[FAR_RETRY_WINDOW];
+};
+
+static struct retry_caller *caller_of(struct session *se)
+{
+	if (unlikely(!se->retry_caller)) {
+		struct far_buf *buf = buf_alloc(sizeof(struct retry_caller));
+		if (!buf)
+			return NULL;
+		struct retry_caller *w = buf_data(buf);
+		memset(w, 0, sizeof *w);
+		w->buf = buf;
+		w->next = w->floor = 1;
+		se->retry_caller = w;
+	}
+	return se->retry_caller;
+}
+
+static void resend(struct shard *s, struct retry *r)
+{
+	struct session *se = r->session;
+	const struct call *c = &s->calls[r->slot];
+	struct head_retry repeat = {.seq = r->seq, .floor = se->retry_caller->floor};
+	uint32_t fn = r->fn;
+	unsigned flags = HEAD_RETRY;
+	size_t hash_bytes = 0;
+	if (r->typed) {
+		flags |= r->typed;
+		fn = session_functions(s, se)[r->fn] - 1u;
+		if (fn == UINT32_MAX) {
+			flags |= HEAD_HASHED;
+			hash_bytes = sizeof(struct head_hash);
+			fn = 0;
+		}
+	}
+	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
+	if (c->timer.at != TIME_NEVER) {
+		if (c->timer.at <= now) /* it is about to end, and would be refused as not run */
+			return;
+		left = c->timer.at - now;
+	}
+	struct nic_tx tx;
+	if (se->q->ops->tx_reserve(se->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
+		return;
+	struct shm_head *h = head_at(tx.head);
+	h->type = HEAD_REQUEST;
+	h->flags = (uint8_t)flags;
+	h->fn = (uint16_t)fn;
+	h->call = r->slot;
+	h->gen = r->gen;
+	h->tlv_bytes = 0;
+	h->time_low = (uint32_t)left;
+	h->time_high = (uint32_t)(left >> 32);
+	h->reserved = 0;
+	copy_body(tx.body, r->bytes, r->len);
+	if (hash_bytes)
+		call_write_hash(s, r->fn, tx.body + r->len);
+	memcpy(tx.body + r->len + hash_bytes, &repeat, sizeof repeat);
+	tx.order = NIC_ORDER_NONE;
+	if (session_commit(s, se, &tx)) {
+		se->q->ops->tx_cancel(se->q, &tx);
+		return;
+	}
+	counter_add(&s->counters.calls_repeated, 1);
+}
+
+static void on_retry(struct shard *s, struct shard_timer *t)
+{
+	struct retry *r = (struct retry *)(void *)t;
+	struct session *se = r->session;
+	if (se->state != SESSION_UP)
+		return;
+	/* A repeat takes none of the slots that are counted: it goes when there are more. */
+	if (se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS) {
+		if (r->ended) /* its last packet may be lost */
+			answer_cancel(s, se, r->slot, r->gen, HEAD_RETRY);
+		else
+			resend(s, r);
+	}
+	r->wait_ns += r->wait_ns / 2;
+	if (r->wait_ns > FAR_RETRY_NS_MAX)
+		r->wait_ns = FAR_RETRY_NS_MAX;
+	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
+}
+
+int retry_begin(const struct shard *s, struct session *se, const struct call_start *start, struct retry **out,
+		struct head_retry *trailer)
+{
+	struct retry_caller *w = caller_of(se);
+	if (unlikely(!w))
+		return -ENOMEM;
+	if (unlikely(w->next - w->floor >= s->config.limits.retry_window))
+		return -EAGAIN;
+	struct far_buf *buf = buf_alloc(sizeof(struct retry) + start->len);
+	if (unlikely(!buf))
+		return -ENOMEM;
+	struct retry *r = buf_data(buf);
+	memset(r, 0, sizeof *r);
+	r->buf = buf;
+	r->session = se;
+	r->seq = w->next;
+	r->fn = start->fn;
+	r->typed = start->typed;
+	r->wait_ns = start->retry_ns;
+	r->len = start->len;
+	if (start->write)
+		start->write(start->data, r->bytes, start->len);
+	else
+		copy_body(r->bytes, start->data, start->len);
+	*trailer = (struct head_retry){.seq = r->seq, .floor = w->floor};
+	*out = r;
+	return 0;
+}
+
+void retry_abandon(struct retry *r)
+{
+	if (r)
+		buf_unref(r->buf);
+}
+
+void retry_sent(struct shard *s, struct retry *r, struct call *c)
+{
+	struct retry_caller *w = r->session->retry_caller;
+	uint32_t place = (uint32_t)(r->seq % FAR_RETRY_WINDOW);
+	w->at[place] = r;
+	w->next++;
+	c->retry = true;
+	c->next_free = place; /* unused while the slot is taken */
+	r->slot = (uint32_t)(c - s->calls);
+	r->gen = c->gen;
+	r->timer.fn = on_retry;
+	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
+}
+
+void retry_ended(struct shard *s, const struct call *c)
+{
+	s->sessions[c->session].retry_caller->at[c->next_free]->ended = true;
+}
+
+void retry_over(struct shard *s, const struct call *c)
+{
+	struct retry_caller *w = s->sessions[c->session].retry_caller;
+	struct retry *r = w->at[c->next_free];
+	timer_disarm(&s->wheel, &r->timer.timer);
+	buf_unref(r->buf);
+	w->at[c->next_free] = NULL;
+	while (w->floor < w->next && !w->at[w->floor % FAR_RETRY_WINDOW])
+		w->floor++;
+}
+
+/* ---- the callee's side ---- */
+
+enum entry_state {
+	ENTRY_NONE,
+	ENTRY_RUNNING,
+	ENTRY_ANSWERED,
+	ENTRY_CANCELLED, /* nobody waited for the answer any more */
+	ENTRY_LOST       /* answered, and the answer is not kept */
+};
+
+struct retry_entry {
+	uint64_t seq;
+	uint32_t call, gen;
+	uint8_t state; /* enum entry_state */
+	uint8_t status, executed;
+	bool hashed, rrefs;
+	int32_t code;
+	const struct function *fn;
+	struct far_buf *buf;
+	size_t len;
+};
+
+struct retry_callee {
+	struct far_buf *buf;
+	uint64_t floor;
+	size_t kept_bytes;
+	struct retry_entry at[FAR_RETRY_WINDOW];
+};
+
+static struct retry_callee *callee_of(struct session *se)
+{
+	if (unlikely(!se->retry_callee)) {
+		struct far_buf *buf = buf_alloc(sizeof(struct retry_callee));
+		if (!buf)
+			return NULL;
+		struct retry_callee *w = buf_data(buf);
+		memset(w, 0, sizeof *w);
+		w->buf = buf;
+		w->floor = 1;
+		se->retry_callee = w;
+	}
+	return se->retry_callee;
+}
+
+static void entry_clear(struct retry_callee *w, struct retry_entry *e)
+{
+	if (e->buf)
+		w->kept_bytes -= e->len;
+	buf_unref(e->buf);
+	e->buf = NULL;
+	e->state = ENTRY_NONE;
+}
+
+/* Nothing below the floor will be repeated. A running one keeps running; its answer finds no entry. */
+static void floor_raise(struct retry_callee *w, uint64_t floor)
+{
+	uint64_t to = floor - w->floor > FAR_RETRY_WINDOW ? w->floor + FAR_RETRY_WINDOW : floor;
+	for (uint64_t seq = w->floor; seq < to; seq++)
+		entry_clear(w, &w->at[seq % FAR_RETRY_WINDOW]);
+	w->floor = floor;
+}
+
+/* The same answer once more. When there is no room now, the next repeat asks again. */
+static void answer_again(struct shard *s, struct session *se, const struct retry_entry *e)
+{
+	static const char lost[] = "the call ran, but its answer is not kept any more";
+	if (e->state == ENTRY_RUNNING || se->q->ops->tx_room(se->q, se->peer) <= SHARD_RING_SLOTS ||
+	    se->blocked & SESSION_BLOCKED)
+		return;
+	if (e->state == ENTRY_CANCELLED) {
+		answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, e->call, e->gen);
+		return;
+	}
+	if (e->state == ENTRY_LOST) {
+		answer_error(s, se, e->call, e->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, lost, sizeof lost - 1);
+		return;
+	}
+	struct far_deferred d = {.call = e->call,
+				 .gen = e->gen,
+				 .fn = e->fn,
+				 .hashed = e->hashed,
+				 .rrefs = e->rrefs,
+				 .status = e->status,
+				 .executed = e->executed,
+				 .code = e->code,
+				 .buf = e->buf,
+				 .len = e->len};
+	answer_kept(s, se, &d, HEAD_RETRY);
+}
+
+__attribute__((cold)) static bool malformed(struct far_req *req)
+{
+	static const char text[] = "malformed request: its number among those that may be repeated";
+	counter_add(&req->shard->counters.packets_dropped, 1);
+	dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+	return false;
+}
+
+bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
+{
+	struct shard *s = req->shard;
+	struct session *se = req->session;
+	struct head_retry h;
+	if (unlikely(s->fault_admits))
+		return fault_admit(req);
+	if (unlikely(*len < sizeof h))
+		return malformed(req);
+	*len -= sizeof h;
+	memcpy(&h, body + *len, sizeof h);
+	if (unlikely(h.floor == 0 || h.seq < h.floor || h.seq - h.floor >= FAR_RETRY_WINDOW))
+		return malformed(req);
+	/* Without memory nothing is said: who is told that it did not run must not find that a repeat, on its way
+	 * already, did. It comes again. */
+	struct retry_callee *w = callee_of(se);
+	if (unlikely(!w))
+		return false;
+	if (h.floor > w->floor)
+		floor_raise(w, h.floor);
+	if (unlikely(h.seq >= w->floor && h.seq - w->floor >= FAR_RETRY_WINDOW)) /* it spoke of a lower floor before */
+		return malformed(req);
+	struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
+	if ((h.seq < w->floor || e->state != ENTRY_NONE) && !MUTANT(RETRY_RUN_AGAIN)) {
+		counter_add(&s->counters.requests_repeated, 1);
+		if (h.seq >= w->floor && e->call == req->call && e->gen == req->gen)
+			answer_again(s, se, e);
+		return false;
+	}
+	struct far_deferred *d = deferred_alloc(s, se, req->call, req->gen, NULL, false);
+	if (unlikely(!d))
+		return false;
+	*e = (struct retry_entry){.seq = h.seq, .call = req->call, .gen = req->gen, .state = ENTRY_RUNNING};
+	d->owned = true;
+	d->retry_seq = h.seq;
+	req->record = d;
+	req->deadline = TIME_NEVER;
+	if (req->time_left != FAR_FOREVER) {
+		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
+		timer_arm(&s->wheel, &d->timer, req->deadline);
+	}
+	return true;
+}
+
+bool retry_seen(const struct session *se, const uint8_t *body, uint64_t len)
+{
+	const struct retry_callee *w = se->retry_callee;
+	struct head_retry h;
+	if (!w || len < sizeof h)
+		return false;
+	memcpy(&h, body + len - sizeof h, sizeof h);
+	if (h.floor == 0 || h.seq < h.floor)
+		return false; /* to be refused as malformed */
+	const struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
+	return h.seq < w->floor || (e->state != ENTRY_NONE && e->seq == h.seq);
+}
+
+void retry_answered(struct session *se, const struct far_deferred *d)
+{
+	struct retry_callee *w = se->retry_callee;
+	struct retry_entry *e = w ? &w->at[d->retry_seq % FAR_RETRY_WINDOW] : NULL;
+	if (!e || e->seq != d->retry_seq || e->state != ENTRY_RUNNING)
+		return;
+	if (d->gone) {
+		e->state = ENTRY_CANCELLED;
+		return;
+	}
+	e->status = d->status;
+	e->executed = d->executed;
+	e->code = d->code;
+	e->fn = d->fn;
+	e->hashed = d->hashed;
+	e->rrefs = d->rrefs;
+	e->len = d->len;
+	if (d->len > FAR_RETRY_BYTES - w->kept_bytes) {
+		e->state = ENTRY_LOST;
+		return;
+	}
+	e->state = ENTRY_ANSWERED;
+	if (d->buf) {
+		e->buf = d->buf;
+		buf_ref(e->buf);
+		w->kept_bytes += e->len;
+	}
+}
+
+void retry_drop(struct session *se)
+{
+	struct retry_callee *w = se->retry_callee;
+	if (w) {
+		for (uint32_t i = 0; i < FAR_RETRY_WINDOW; i++)
+			entry_clear(w, &w->at[i]);
+		buf_unref(w->buf);
+		se->retry_callee = NULL;
+	}
+	/* The calls have been given back. */
+	if (se->retry_caller) {
+		buf_unref(se->retry_caller->buf);
+		se->retry_caller = NULL;
+	}
+}

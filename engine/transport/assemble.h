@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A packet with bytes of messages, as the files that receive see it. */
+#ifndef FAR_TRANSPORT_ASSEMBLE_H
+#define FAR_TRANSPORT_ASSEMBLE_H
+
+#include "transport/port.h"
+
+#include <string.h>
+
+/** What a packet says of its bytes, copied out of it. */
+struct link_fragment {
+	uint32_t number, first, length, offset, len;
+	const uint8_t *bytes;
+};
+
+static inline void link_head_read(const struct wire_head *h, struct shm_head *out)
+{
+	uint64_t time = be64_get(h->time);
+	out->type = h->type;
+	out->flags = h->flags;
+	out->fn = be16_get(h->fn);
+	out->call = be32_get(h->call);
+	out->gen = be32_get(h->gen);
+	out->tlv_bytes = be32_get(h->tlv_bytes);
+	out->time_low = (uint32_t)time;
+	out->time_high = (uint32_t)(time >> 32);
+	out->reserved = be32_get(h->reserved);
+}
+
+/** Of a packet of several messages: its first one, and that there are others. Those are checked as they are taken. */
+static inline bool link_batch_sane(const struct link_fragment *f, unsigned marks)
+{
+	return f->number == f->first && (f->offset == 0 || marks & WIRE_LOOSE) && f->length < f->len &&
+	       f->len <= LINK_BATCH_BYTES && !(marks & WIRE_PIECE);
+}
+
+/** The next message of such a packet: 1, its head, and its bytes, the `len` before b->at; 0: there is none; -1: it is
+ * malformed. */
+static inline int link_batch_next(struct link_batch *b, struct shm_head *head, uint32_t *len)
+{
+	struct wire_sub s;
+	uint32_t sub = link_batch_sub(b->at);
+	if (b->at == b->end)
+		return 0;
+	if (sub + sizeof s > b->end)
+		return -1;
+	memcpy(&s, b->bytes + sub, sizeof s);
+	uint32_t length = be32_get(s.length), at = link_batch_body(sub, length);
+	if (length > b->end || at > b->end - length)
+		return -1;
+	uint64_t time = be64_get(s.time);
+	head->type = s.type;
+	head->flags = s.flags;
+	head->fn = be16_get(s.fn);
+	head->call = be32_get(s.call);
+	head->gen = be32_get(s.gen);
+	head->tlv_bytes = be32_get(s.tlv_bytes);
+	head->time_low = (uint32_t)time;
+	head->time_high = (uint32_t)(time >> 32);
+	head->reserved = be32_get(s.reserved);
+	b->at = at + length;
+	*len = length;
+	return 1;
+}
+
+/* assemble.c: the shard */
+
+/** A packet that does not go up as it came. */
+void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f);
+/** Whose packets have our token and say what cannot be: the connection ends. */
+void link_broken(struct link_queue *q, struct link_peer *p);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The audit that compares both ends of a connection. For the simulator, which has both in one process. */
+#include "transport/audit.h"
+
+#define fits(condition, what) link_audit_fits(a, p, condition, what)
+
+/* The other end of a connection among `ports`; NULL: it is not there, or has another connection now. */
+static const struct link_peer *other_end(const struct link_peer *p, const struct nic_port *const *ports, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const struct link_port *port = (const struct link_port *)ports[i];
+		if (link_lower((struct nic_port *)(uintptr_t)ports[i]) == ports[i] || port->id != p->id_there)
+			continue;
+		const struct link_peer *there = port->peers[LINK_INDEX(p->token_there)];
+		return there && there->started && !there->dead && there->token == p->token_there &&
+				       there->token_there == p->token
+			       ? there
+			       : NULL;
+	}
+	return NULL;
+}
+
+static bool has_arrived(const struct link_peer *there, uint32_t number)
+{
+	return (int32_t)(number - there->rx_next) < 0 ||
+	       (there->rings && there->rings->arrived[number % FAR_LINK_WINDOW].message);
+}
+
+/* An acknowledgement is sent after its packets have arrived, and the receiver forgets none of them before the sender
+ * does: only without memory (early_forget()), which no scenario brings about. */
+static void audit_acknowledged(struct link_auditor *a, const struct link_peer *p, const struct link_peer *there)
+{
+	bool all = true;
+	fits((int32_t)(there->rx_next - p->una) >= 0, "packets are acknowledged that have not arrived there");
+	for (uint32_t number = p->una; number != p->next && number - p->una < FAR_LINK_WINDOW; number++)
+		all &= !p->rings->sent[number % FAR_LINK_WINDOW].arrived || has_arrived(there, number);
+	fits(all, "a packet is taken for arrived that has not arrived there");
+}
+
+void link_audit_ends(const struct nic_port *port, const struct nic_port *const *ports, unsigned n,
+		     link_audit_report *report, void *ctx)
+{
+	if (link_lower((struct nic_port *)(uintptr_t)port) == port)
+		return;
+	const struct link_port *here = (const struct link_port *)port;
+	for (uint32_t i = 0; i < here->queues_n; i++) {
+		const struct link_queue *q = here->queues[i];
+		struct link_auditor a = {.q = q, .report = report, .ctx = ctx};
+		for (uint32_t k = 0; k < q->actives_n; k++) {
+			const struct link_peer *p = q->actives[k];
+			if (!p->rings || p->una == p->next || p->dead || p->loop)
+				continue;
+			const struct link_peer *there = other_end(p, ports, n);
+			if (there)
+				audit_acknowledged(&a, p, there);
+		}
+	}
+}

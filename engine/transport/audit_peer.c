@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The part of the audit that looks at one peer and its set. Run by the holder of the queue's shard. */
+#include "transport/audit.h"
+
+#define same(what, count, found) link_audit_same(a, p, what, count, found)
+#define fits(condition, what)    link_audit_fits(a, p, condition, what)
+
+/* No list of a peer is longer: one that is has a cycle. */
+#define LIST_MAX (FAR_LINK_SLOTS + FAR_LINK_WINDOW)
+
+/* ---- out ---- */
+
+struct out_found {
+	uint32_t n, strict, open;
+	uint64_t bytes;
+};
+
+/* A message and those behind it; the last of them. */
+static const struct link_message *out_list(struct link_auditor *a, const struct link_peer *p,
+					   const struct link_message *m, struct out_found *found)
+{
+	const struct link_message *last = NULL;
+	for (; m && found->n <= LIST_MAX; last = m, m = m->next) {
+		found->n++;
+		found->bytes += m->charged;
+		found->strict += m->order != NIC_ORDER_NONE;
+		found->open += m->done != 0;
+		fits(m->charged == (m->buf ? m->len : 0), "a message is charged with other bytes than its body's");
+		fits(!m->lent || m->buf, "a lent message has no owner");
+		fits(!m->onesided || a->q->onesided.entry[m->onesided - 1].owner == m,
+		     "an exposed message is not the owner of its entry");
+	}
+	return last;
+}
+
+/* Packets that are not acknowledged. */
+static void audit_sent(struct link_auditor *a, const struct link_peer *p, struct out_found *all)
+{
+	const struct link_rings *r = p->rings;
+	uint64_t flying = 0;
+	fits(p->next - p->una <= FAR_LINK_WINDOW, "more packets are unacknowledged than the window takes");
+	for (uint32_t number = p->una; number != p->next && number - p->una < FAR_LINK_WINDOW; number++) {
+		const struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+		flying += e->arrived ? 0 : e->len;
+		fits(e->message != NULL, "a packet that is not acknowledged has no message");
+		if (e->last)
+			out_list(a, p, e->message, all);
+	}
+	same("bytes in flight", r->flying, flying);
+}
+
+/* Messages of the first list, each of one packet. */
+static void audit_small(struct link_auditor *a, const struct link_peer *p, struct out_found *all)
+{
+	const struct link_rings *r = p->rings;
+	struct out_found small = {0};
+	const struct link_message *last = out_list(a, p, r->out_next, &small);
+	same("small messages that wait", r->small_n - r->small_sent, small.n);
+	fits(!r->out_next || r->out_last == last, "the list of small messages ends elsewhere");
+	all->n += small.n;
+	all->bytes += small.bytes;
+}
+
+/* Messages of the second list, of which some are numbered in part. */
+static void audit_bulk(struct link_auditor *a, const struct link_peer *p, struct out_found *all)
+{
+	const struct link_rings *r = p->rings;
+	struct out_found bulk = {0};
+	const struct link_message *last = out_list(a, p, r->bulk_next, &bulk);
+	same("larger messages that keep an order", r->bulk_strict, bulk.strict);
+	same("larger messages that are numbered in part", r->bulk_open, bulk.open);
+	fits(r->bulk_open <= FAR_LINK_OPEN, "more larger messages are numbered in part than may be");
+	fits(!r->bulk_next || r->bulk_last == last, "the list of larger messages ends elsewhere");
+	uint32_t n = 0;
+	for (const struct link_message *m = r->bulk_next; m && n++ <= LIST_MAX; m = m->next) {
+		fits(m->done < m->len || m->len == 0, "a larger message waits of which all is numbered");
+		fits(r->small_n - m->after <= INT32_MAX, "a larger message waits for more small ones than there were");
+		fits(!m->done || m->order == NIC_ORDER_NONE || r->small_sent - m->after <= INT32_MAX,
+		     "a larger message has begun before small ones that it must not pass");
+	}
+	all->n += bulk.n;
+	all->bytes += bulk.bytes;
+}
+
+static void audit_out(struct link_auditor *a, const struct link_peer *p)
+{
+	struct out_found all = {0};
+	audit_sent(a, p, &all);
+	audit_small(a, p, &all);
+	audit_bulk(a, p, &all);
+	same("messages to be sent or acknowledged", p->out_n, all.n);
+	same("bytes of bodies to be sent or acknowledged", p->out_bytes, all.bytes);
+	fits(p->out_n <= FAR_LINK_SLOTS, "more messages are out than there are slots");
+	fits(p->out_bytes <= FAR_LINK_OUT_BYTES, "more bytes of bodies are out than may be");
+	a->out_n += all.n;
+}
+
+/* ---- in ---- */
+
+/* A message that arrived, and those behind it. */
+static uint32_t in_list(struct link_auditor *a, const struct link_peer *p, const struct link_message *m)
+{
+	uint32_t n = 0;
+	for (; m && n <= LIST_MAX; m = m->next, n++) {
+		a->in_bytes += m->charged;
+		fits(m->peer == p, "a message that arrived is of another peer");
+	}
+	return n;
+}
+
+static bool is_assembled(const struct link_rings *r, const struct link_message *m)
+{
+	bool found = false;
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		found |= r->assembling[i] == m;
+	return found;
+}
+
+/* Packets before their turn. */
+static void audit_arrived(struct link_auditor *a, const struct link_peer *p)
+{
+	const struct link_rings *r = p->rings;
+	uint32_t early = 0, loose = 0;
+	for (uint32_t i = 0; i < FAR_LINK_WINDOW; i++) {
+		const struct link_message *m = r->arrived[(p->rx_next + i) % FAR_LINK_WINDOW].message;
+		if (!m)
+			continue;
+		early++;
+		fits(i != 0, "the packet that is due has come and was not taken");
+		if (m == &link_handed_up)
+			continue;
+		loose += m->loose;
+		if (!is_assembled(r, m))
+			in_list(a, p, m);
+	}
+	same("packets before their turn", p->early_n, early);
+	same("packets that wait for one that they may not pass", r->loose_n, loose);
+}
+
+/* Messages that are not whole. */
+static void audit_assembling(struct link_auditor *a, const struct link_peer *p)
+{
+	const struct link_rings *r = p->rings;
+	uint32_t begun = 0;
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
+		const struct link_message *m = r->assembling[i];
+		uint64_t early = 0;
+		if (!m)
+			continue;
+		begun += m->begun;
+		a->in_bytes += m->charged;
+		fits(m->peer == p, "a message that is not whole is of another peer");
+		for (uint32_t k = 0; k < FAR_LINK_WINDOW; k++)
+			early += r->arrived[k].message == m ? r->arrived[k].len : 0;
+		same("bytes of a message before their turn", m->early, early);
+		fits(m->done <= m->len && m->granted <= m->len, "more of a message came or was granted than there is");
+		fits(m->side != LINK_IN_READ || (m->onesided && a->q->onesided.reading[m->onesided - 1].message == m),
+		     "a message that is read has no entry");
+	}
+	same("messages that have begun", p->begun_n, begun);
+	fits(begun <= FAR_LINK_OPEN, "more messages have begun than may");
+	a->begun_n += begun;
+	a->senders_n += begun != 0;
+}
+
+static void audit_held(struct link_auditor *a, const struct link_peer *p)
+{
+	const struct link_rings *r = p->rings;
+	struct link_message *const *end = &r->held_first;
+	in_list(a, p, r->held_first);
+	for (uint32_t n = 0; *end && n <= LIST_MAX; n++)
+		end = &(*end)->next;
+	fits(r->held_last == end, "the list of messages that wait for their session ends elsewhere");
+	fits(!p->attached || !r->held_first, "messages wait for a session that is there");
+}
+
+/* ---- the lists that it is in ---- */
+
+bool link_audit_owed(const struct link_peer *p)
+{
+	return p->owed && p->started && !p->dead && !p->loop && !p->active && !p->ack_now;
+}
+
+/* Whatever is to be done by time has somebody who looks at it. */
+static void audit_timers(struct link_auditor *a, const struct link_peer *p)
+{
+	const struct link_queue *q = a->q;
+	bool alive = p->started && !p->dead && !p->loop;
+	a->active_n += p->active;
+	a->backlogged_n += p->backlogged;
+	a->acks_n += p->ack_now;
+	a->kicks_n += p->kick;
+	a->abroad_n += p->abroad;
+	fits(!p->active || (p->active_at < q->actives_n && q->actives[p->active_at] == p),
+	     "it is active, and has another's place among them");
+	if (!alive)
+		return;
+	a->awake_n += !q->port->lower_caps.wake && !p->told_asleep;
+	fits(p->una == p->next || p->active, "packets are unacknowledged, and nobody looks at the time");
+	fits((!p->early_n && !p->begun_n) || p->active, "a message has come in part, and nobody looks at the time");
+	fits(!link_has_unsent(p) || !p->confirmed || p->backlogged || p->active,
+	     "messages are to be sent, and nobody sends them");
+	a->owed_n += link_audit_owed(p);
+}
+
+static void audit_ways(struct link_auditor *a, const struct link_peer *p)
+{
+	const struct link_ways *ways = p->ways;
+	if (!ways) {
+		fits(p->via == p->queue && !p->others && !p->taken, "it goes by a path that it does not have");
+		return;
+	}
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
+		fits((p->others >> k & 1) == (ways->way[k].via && ways->way[k].attached),
+		     "a path is among those that can be used and is not attached, or the reverse");
+	fits(p->via == ways->way[p->taken].via && p->lower_peer == ways->way[p->taken].lower_peer,
+	     "what it is sent by is not the path that is taken");
+}
+
+void link_audit_peer(struct link_auditor *a, const struct link_peer *p)
+{
+	uint32_t ready = 0;
+	fits(p->queue == a->q, "it is another queue's");
+	for (const struct link_message *m = a->q->ready_first; m; m = m->next)
+		ready += m->peer == p;
+	same("whole messages that are to be handed up", p->ready_n, ready);
+	audit_timers(a, p);
+	audit_ways(a, p);
+	fits(!p->dead || !p->begun_n, "it is dead, and messages of it are granted");
+	fits(p->window <= FAR_LINK_WINDOW && p->window_bulk <= p->window, "its window is beyond what may be");
+	if (p->loop) {
+		a->loops = true;
+		return;
+	}
+	if (p->rings) {
+		a->rings_n++;
+		fits(p->rings->peer == p, "its set is another's");
+		audit_out(a, p);
+		audit_arrived(a, p);
+		audit_assembling(a, p);
+		audit_held(a, p);
+	} else {
+		fits(p->una == p->next && !p->out_n && !p->out_bytes && !p->early_n && !p->begun_n && !p->pieces,
+		     "something is under way, and it has no set");
+	}
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages that the other side reads where they lie. The driver below is asked to expose one before its first packet;
+ * that carries the key, and nothing follows it until the other side says how many bytes it has read (WIRE_HERE): the
+ * rest goes in packets, some bytes at the end of a message, or all that it could not read. Should it grant packets
+ * instead, it does not read.
+ *
+ * Nobody waits for what may take long: while the driver below makes a connection or learns of memory, messages go in
+ * packets. What was exposed is withdrawn as soon as it is not to be read any more, or when the message ends.
+ */
+#include "transport/port.h"
+
+#include <string.h>
+
+static void plain(struct link_message *m, struct link_queue *q)
+{
+	m->onesided = 0;
+	m->side = LINK_OUT_PLAIN;
+	link_backlog_add(q, m->peer);
+}
+
+bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	uint32_t entry;
+	if (!m->buf || m->side != LINK_OUT_NEW)
+		return false;
+	m->side = LINK_OUT_PLAIN;
+	/* What is lent is a part of something larger. */
+	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) || m->len < 2 * p->payload_max + LINK_REST ||
+	    p->via != q)
+		return false;
+	if (q->now == 0)
+		q->now = clock_now(q->clock);
+	if (link_onesided_expose(&q->onesided, q->lower, p->lower_peer, m->buf, m->body, m->len, m, q->now, &entry))
+		return false;
+	m->peer = p;
+	m->onesided = (uint8_t)(entry + 1);
+	m->side = LINK_OUT_WAITS;
+	if (!p->active)
+		link_peer_activate(q, p);
+	return true;
+}
+
+void link_offer_write(const struct link_queue *q, const struct link_message *m, uint8_t *out)
+{
+	const struct nic_bulk_key *key = &q->onesided.entry[m->onesided - 1].key;
+	struct wire_key k = {be64_of(key->key), be64_of(key->addr)};
+	memcpy(out, &k, sizeof k);
+}
+
+static void withdraw(struct link_queue *q, struct link_message *m)
+{
+	if (m->onesided)
+		link_onesided_withdraw(&q->onesided, q->lower, m->onesided - 1u);
+	m->onesided = 0;
+}
+
+bool link_offer_granted(struct link_queue *q, struct link_message *m, uint32_t offset, bool here)
+{
+	if (!here) {
+		if (m->side == LINK_OUT_ANNOUNCED) {
+			withdraw(q, m);
+			m->side = LINK_OUT_PLAIN;
+		}
+		return true;
+	}
+	if ((m->side != LINK_OUT_ANNOUNCED && m->side != LINK_OUT_TOLD) || offset >= m->len)
+		return false;
+	if (m->side == LINK_OUT_TOLD) /* said again */
+		return offset <= m->done;
+	withdraw(q, m);
+	m->side = LINK_OUT_TOLD;
+	if (offset > m->done)
+		m->done = offset;
+	return true;
+}
+
+void link_offer_end(struct link_queue *q, struct link_message *m)
+{
+	link_onesided_forget(&q->onesided, q->lower, m);
+	m->onesided = 0;
+}
+
+void link_onesided_take(struct link_queue *q, const struct nic_pkt *lp)
+{
+	struct link_onesided_news news;
+	struct link_message *m = link_onesided_event(&q->onesided, lp, &news);
+	q->grants.due = true; /* there is room for another */
+	if (!m)
+		return;
+	switch (news.event) {
+	case NIC_BULK_EXPOSED:
+		m->side = LINK_OUT_EXPOSED;
+		link_backlog_add(q, m->peer);
+		break;
+	case NIC_BULK_WITHDRAWN: /* its connection broke; what was announced hears of that from who was to read */
+		m->onesided = 0;
+		if (m->side == LINK_OUT_WAITS || m->side == LINK_OUT_EXPOSED)
+			plain(m, q);
+		break;
+	case NIC_BULK_READ:
+	case NIC_BULK_READ_FAILED:
+		link_read_event(q, m, &news);
+		break;
+	}
+}
+
+void link_offers_look(struct link_queue *q, uint64_t now)
+{
+	for (uint32_t i = 0; i < FAR_LINK_ONESIDED; i++) {
+		const struct link_onesided *e = &q->onesided.entry[i];
+		struct link_message *m = e->owner;
+		if (e->state != LINK_ONESIDED_ASKED || !m || now - e->since < FAR_LINK_ONESIDED_NS)
+			continue;
+		link_onesided_withdraw(&q->onesided, q->lower, i);
+		plain(m, q);
+	}
+}

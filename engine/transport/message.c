@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Memory of messages. What arrives is charged to its queue: a message that is due may take all of FAR_LINK_IN_BYTES,
+ * one that arrives before its turn half of it. When there is none, the packet is not acknowledged and its sender sends
+ * it again: nothing is lost, and nobody deadlocks. What takes the memory is messages that the engine holds, which it
+ * gives back whatever the peers do; whole ones, which the engine's next recv() takes; and ones that are not whole yet,
+ * which got all of their memory with their first packet and wait for nothing but their senders, who resend what is
+ * missing or are found dead.
+ */
+#include "transport/assemble.h"
+
+#include "memory/budget.h"
+
+#include <string.h>
+
+#define FREE_MAX 256u /* kept by a queue, hot in its cache; the rest is anybody's */
+
+/* The segments hold as many as all connections may have out, and rooms beside them. */
+__attribute__((noinline)) static struct link_message *carve(struct link_queue *q)
+{
+	uint32_t n = LINK_SEGMENT_PEERS * LINK_MESSAGES, i = q->carved / n;
+	struct link_segment *s = i < FAR_LINK_PEERS_MAX / LINK_SEGMENT_PEERS ? link_segment_at(q, i) : NULL;
+	if (!s)
+		return NULL;
+	budget_force(sizeof s->messages[0]);
+	return &s->messages[q->carved++ % n];
+}
+
+static inline __attribute__((always_inline)) struct link_message *out_take(struct link_queue *q, uint32_t len)
+{
+	struct link_message *m = q->out_free;
+	if (__builtin_expect(m != NULL, 1))
+		q->out_free = m->next;
+	else if (!(m = carve(q)))
+		return NULL;
+	m->next = NULL;
+	m->len = len;
+	m->done = 0;
+	return m;
+}
+
+struct link_message *link_message_lent(struct link_queue *q, struct link_peer *p, const void *body, uint32_t len,
+				       struct far_buf *owner)
+{
+	struct link_message *m = out_take(q, len);
+	if (!m)
+		return NULL;
+	buf_ref(owner);
+	m->buf = owner;
+	m->lent = true;
+	m->body = (uint8_t *)(uintptr_t)body;
+	m->charged = len;
+	p->out_bytes += len;
+	return m;
+}
+
+struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len)
+{
+	struct link_message *m = out_take(q, len);
+	if (__builtin_expect(!m, 0))
+		return NULL;
+	m->body = m->room;
+	if (__builtin_expect(len <= sizeof m->room, 1))
+		return m;
+	m->buf = buf_alloc(len);
+	if (!m->buf) {
+		link_message_out_free(q, p, m);
+		return NULL;
+	}
+	m->body = buf_data(m->buf);
+	m->charged = len;
+	p->out_bytes += len;
+	return m;
+}
+
+static void body_drop(struct link_message *m)
+{
+	buf_unref(m->buf);
+	m->buf = NULL;
+	m->charged = 0;
+}
+
+void link_message_out_drop(struct link_peer *p, struct link_message *m)
+{
+	if (p)
+		p->out_bytes -= m->charged;
+	if (m->onesided)
+		link_offer_end(p->queue, m);
+	m->side = LINK_OUT_NEW;
+	m->lent = false;
+	body_drop(m);
+}
+
+static struct link_message *in_take(struct link_queue *q)
+{
+	struct link_message *m = q->free;
+	if (m) {
+		q->free = m->next;
+		q->free_n--;
+		return m;
+	}
+	struct far_buf *own = buf_alloc(sizeof *m);
+	if (!own)
+		return NULL;
+	m = buf_data(own);
+	m->own = own;
+	m->buf = NULL;
+	return m;
+}
+
+/* Asked when nothing else can fail: what was given a place comes there. */
+static bool is_placed(const struct link_queue *q, const struct link_peer *p, const struct wire_head *begins,
+		      struct link_message *m)
+{
+	struct nic_place place;
+	struct shm_head head;
+	if (!q->place || !p->attached)
+		return false;
+	link_head_read(begins, &head);
+	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
+		return false;
+	m->body = place.at;
+	m->buf = place.buf;
+	return true;
+}
+
+struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due,
+				     const struct wire_head *begins)
+{
+	uint32_t charge = len + (uint32_t)sizeof(struct link_message);
+	uint64_t most = due ? FAR_LINK_IN_BYTES : FAR_LINK_IN_BYTES / 2;
+	struct link_message *m = q->in_bytes + charge <= most ? in_take(q) : NULL;
+	if (!m)
+		return NULL;
+	m->next = NULL;
+	m->peer = p;
+	m->len = len;
+	m->done = 0;
+	m->body = m->room;
+	if (len > sizeof m->room && !(begins && is_placed(q, p, begins, m))) {
+		m->buf = buf_alloc(len);
+		if (!m->buf) {
+			m->next = q->free;
+			q->free = m;
+			q->free_n++;
+			return NULL;
+		}
+		m->body = buf_data(m->buf);
+	}
+	m->charged = charge;
+	m->granted = 0;
+	m->priority = 0;
+	m->side = LINK_IN_PLAIN;
+	m->onesided = 0;
+	m->begun = m->stalled = m->loose = m->unbound = false;
+	m->early = 0;
+	q->in_bytes += charge;
+	return m;
+}
+
+void link_message_in_free(struct link_queue *q, struct link_message *m)
+{
+	if (!m->own) { /* of a queue to itself: it left as it came */
+		link_message_out_free(q, m->peer, m);
+		return;
+	}
+	q->in_bytes -= m->charged;
+	if (m->onesided)
+		link_read_drop(q, m);
+	if (m->buf)
+		body_drop(m);
+	if (q->free_n >= FREE_MAX) {
+		buf_unref(m->own);
+		return;
+	}
+	m->next = q->free;
+	q->free = m;
+	q->free_n++;
+}
+
+void link_messages_in_free(struct link_queue *q, struct link_message *m)
+{
+	while (m) {
+		struct link_message *next = m->next;
+		link_message_in_free(q, m);
+		m = next;
+	}
+}
+
+static void drop_ready(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message **at = &q->ready_first;
+	while (p->ready_n) {
+		struct link_message *m = *at;
+		if (m->peer != p) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		p->ready_n--;
+		link_message_in_free(q, m);
+	}
+	for (at = &q->ready_first; *at; at = &(*at)->next)
+		;
+	q->ready_last = at;
+}
+
+static void out_free_all(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	while (m) {
+		struct link_message *next = m->next;
+		link_message_out_free(q, p, m);
+		m = next;
+	}
+}
+
+static void drop_out(struct link_queue *q, struct link_peer *p)
+{
+	struct link_rings *r = p->rings;
+	for (uint32_t number = p->una; number != p->next; number++) {
+		const struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+		if (e->last)
+			out_free_all(q, p, e->message);
+	}
+	out_free_all(q, p, r->out_next);
+	out_free_all(q, p, r->bulk_next);
+	p->out_n = 0;
+	p->una = p->next;
+}
+
+/* A message may lie at several packets: it is freed by the last of its places. */
+static void drop_in(struct link_queue *q, struct link_peer *p)
+{
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
+		struct link_message *m = p->rings->assembling[i];
+		p->rings->assembling[i] = NULL;
+		for (unsigned k = 0; m && k < FAR_LINK_WINDOW; k++)
+			if (p->rings->arrived[k].message == m)
+				p->rings->arrived[k].message = NULL;
+		if (!m)
+			continue;
+		link_grants_end(q, m);
+		link_message_in_free(q, m);
+	}
+	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
+		struct link_message *m = p->rings->arrived[k].message;
+		p->rings->arrived[k].message = NULL;
+		if (m != &link_handed_up)
+			link_messages_in_free(q, m);
+	}
+	p->early_n = 0;
+	p->pieces = false;
+}
+
+void link_messages_drop(struct link_queue *q, struct link_peer *p)
+{
+	if (q->batch.peer == p)
+		link_batch_end(q);
+	drop_ready(q, p);
+	p->out_n = 0; /* of a queue to itself */
+	if (!p->rings)
+		return;
+	link_messages_in_free(q, p->rings->held_first);
+	drop_out(q, p);
+	drop_in(q, p);
+	link_rings_renew(q, p);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The driver's memory of messages, until it lets go of it. */
+#include "transport/onesided.h"
+
+#include <errno.h>
+
+static uint64_t user_of(const struct link_onesideds *o, const struct link_onesided *e)
+{
+	return (uint64_t)e->life << 32 | (uint32_t)(e - o->entry);
+}
+
+static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf *buf, void *owner, unsigned state)
+{
+	bool reads = state == LINK_ONESIDED_READING;
+	if (o->n == FAR_LINK_ONESIDED || (!reads && o->exposed_n == FAR_LINK_EXPOSED))
+		return NULL;
+	struct link_onesided *e = o->entry;
+	while (e->state != LINK_ONESIDED_FREE)
+		e++;
+	buf_ref(buf);
+	e->buf = buf;
+	e->owner = owner;
+	e->state = (uint8_t)state;
+	e->life++;
+	o->n++;
+	o->exposed_n += !reads;
+	return e;
+}
+
+static void entry_give(struct link_onesideds *o, struct link_onesided *e)
+{
+	struct far_buf *buf = e->buf;
+	bool reads = e->state == LINK_ONESIDED_READING;
+	e->state = LINK_ONESIDED_FREE;
+	e->owner = NULL;
+	e->buf = NULL;
+	o->n--;
+	o->exposed_n -= !reads;
+	buf_unref(buf);
+}
+
+int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer, struct far_buf *buf,
+			 const void *at, uint64_t len, void *owner, uint64_t now, uint32_t *entry)
+{
+	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_ASKED);
+	if (!e)
+		return -EAGAIN;
+	int error = lower->ops->bulk->expose(lower, lower_peer, at, len, user_of(o, e), &e->handle, &e->key);
+	if (error) {
+		entry_give(o, e);
+		return error;
+	}
+	e->since = now;
+	*entry = (uint32_t)(e - o->entry);
+	return 0;
+}
+
+void link_onesided_withdraw(struct link_onesideds *o, struct nic_queue *lower, uint32_t entry)
+{
+	struct link_onesided *e = &o->entry[entry];
+	if (e->state != LINK_ONESIDED_ASKED && e->state != LINK_ONESIDED_EXPOSED)
+		return;
+	e->owner = NULL;
+	e->state = LINK_ONESIDED_LEAVING;
+	lower->ops->bulk->withdraw(lower, e->handle);
+}
+
+int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer,
+		       const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to, uint32_t len,
+		       void *owner)
+{
+	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_READING);
+	if (!e)
+		return -EAGAIN;
+	e->offset = offset;
+	e->len = len;
+	int error = lower->ops->bulk->read(lower, lower_peer, key, offset, to, len, user_of(o, e));
+	if (error)
+		entry_give(o, e);
+	return error;
+}
+
+void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner)
+{
+	for (uint32_t i = 0; o->n && i < FAR_LINK_ONESIDED; i++) {
+		struct link_onesided *e = &o->entry[i];
+		if (e->owner != owner)
+			continue;
+		if (e->state == LINK_ONESIDED_READING)
+			e->owner = NULL;
+		else
+			link_onesided_withdraw(o, lower, i);
+	}
+}
+
+/* READ is of what is read, the others of what is exposed. */
+static bool fits(const struct link_onesided *e, uint64_t event)
+{
+	switch (event) {
+	case NIC_BULK_EXPOSED:
+		return e->state == LINK_ONESIDED_ASKED || e->state == LINK_ONESIDED_LEAVING;
+	case NIC_BULK_WITHDRAWN:
+		return e->state != LINK_ONESIDED_FREE && e->state != LINK_ONESIDED_READING;
+	case NIC_BULK_READ:
+	case NIC_BULK_READ_FAILED:
+		return e->state == LINK_ONESIDED_READING;
+	default:
+		return false;
+	}
+}
+
+void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, struct link_onesided_news *news)
+{
+	uint32_t i = (uint32_t)pkt->cookie;
+	struct link_onesided *e = i < FAR_LINK_ONESIDED ? &o->entry[i] : NULL;
+	if (!e || e->life != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
+		o->stray++;
+		return NULL;
+	}
+	void *owner = e->owner;
+	*news = (struct link_onesided_news){(enum nic_bulk_event)pkt->body_len, e->offset, e->len};
+	if (news->event != NIC_BULK_EXPOSED)
+		entry_give(o, e);
+	else if (e->state == LINK_ONESIDED_ASKED)
+		e->state = LINK_ONESIDED_EXPOSED;
+	return owner;
+}
+
+void link_onesideds_end(struct link_onesideds *o)
+{
+	for (uint32_t i = 0; i < FAR_LINK_ONESIDED; i++)
+		if (o->entry[i].state != LINK_ONESIDED_FREE)
+			entry_give(o, &o->entry[i]);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Ways. Whom a packet is from is told by the token in it, never by where it came from: so a connection may use any
+ * place from which its peer can be reached, and its numbers, windows and messages know nothing of it. Beside its own it
+ * has ways through the agent's other ports, whose queues are held by the same shard. Each end chooses for what it
+ * sends, and takes what comes by any.
+ *
+ * Evidence is what comes back. When nothing is acknowledged for two time-outs in a row, when the peer is silent, or
+ * when it is heard by another way than it is sent to by, a PING with the way's number leaves by each of them, and is
+ * answered by the way that it came: an answer shows that both directions work. Who does not get one by the present way
+ * within a time-out, but by another, goes on by that, with all that is not acknowledged; a better way that answers is
+ * taken back. So an interface that is down here, there or between is one case, and no driver has to report it; and a
+ * peer that is merely slow answers by no way, and none changes. It is dead when it is not heard by any.
+ */
+#include "transport/port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the shard knows of them ---- */
+
+void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
+{
+	if (p->abroad == is)
+		return;
+	p->abroad = is;
+	q->abroad_n += is ? 1u : UINT32_MAX;
+}
+
+/* The place of way k, or that of its next path. */
+static void way_hold(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t lower)
+{
+	struct link_way *w = &p->ways->way[k];
+	struct link_queue *via = p->ways->side[k].port->queues[q->index];
+	if (w->attached)
+		w->via->ops->detach(w->via->lower, w->lower_peer);
+	*w = (struct link_way){.via = via, .lower_peer = lower, .attached = via->ops->attach(via->lower, lower) == 0};
+	p->others = (uint8_t)((p->others & ~(1u << k)) | (unsigned)w->attached << k);
+	if (p->taken == k)
+		p->lower_peer = lower;
+	/* Pairs with link_sides_moved(). */
+	atomic_store_explicit(&p->ways->side[k].held, lower, memory_order_release);
+	if (LINK_ID_QUEUES(p->id_there) > 1)
+		link_news_post(q, p, LINK_NEWS_SIDE);
+}
+
+void link_ways_attach(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->ways) {
+		p->ways = p->sides; /* an order has told of it: seen as it was made */
+		p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->lower_peer, .attached = p->opened};
+	}
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		/* Pairs with link_side_event(). */
+		uint32_t lower = atomic_load_explicit(&p->ways->side[k].lower_peer, memory_order_acquire);
+		struct link_way *w = &p->ways->way[k];
+		if (lower == NIC_PEER_NONE || (w->attached && w->lower_peer == lower))
+			continue;
+		way_hold(q, p, k, lower);
+	}
+	link_ways_probe(p);
+}
+
+void link_ways_detach(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->ways && p->opened)
+		q->ops->detach(q->lower, p->lower_peer);
+	for (unsigned k = 0; p->ways && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->ways->way[k];
+		if (w->attached)
+			w->via->ops->detach(w->via->lower, w->lower_peer);
+		w->attached = false;
+	}
+	p->others = p->asked = p->answered = 0;
+	link_abroad(q, p, false);
+}
+
+/* ---- packets by a way that may not be the one that is used ---- */
+
+static void way_use(struct link_peer *p, unsigned k)
+{
+	if (!p->ways)
+		return;
+	p->via = p->ways->way[k].via;
+	p->lower_peer = p->ways->way[k].lower_peer;
+}
+
+/* What was sent by it leaves at once, and the one that is used is that again. */
+static void way_used(struct link_peer *p)
+{
+	struct link_queue *via = p->via;
+	via->unflushed = false;
+	via->ops->flush(via->lower);
+	if (via->ops->kick && !via->port->lower_caps.wake)
+		via->ops->kick(via->lower, p->lower_peer);
+	way_use(p, p->taken);
+}
+
+static void send_ask(struct link_peer *p, unsigned k)
+{
+	uint8_t bytes[LINK_MAIL_BYTES];
+	way_use(p, k);
+	const uint8_t *to = k ? p->ways->side[k].to : link_secret_of(p)->to;
+	link_send_raw(p, bytes, link_ping_write(bytes, p, p->via, k + 1, to));
+	way_used(p);
+}
+
+void link_ways_probe(struct link_peer *p)
+{
+	/* Until it is confirmed, WRONG_QUEUE is about the set-up. */
+	if (!p->ways || !p->confirmed || p->dead || LINK_ID_QUEUES(p->id_there) == 1)
+		return;
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->ways->way[k];
+		if (!w->attached || w->probed)
+			continue;
+		send_ask(p, k);
+		w->probed = true;
+		/* The answer is no sign that the present one fails. */
+		p->ways->ask_at = clock_now(p->queue->clock) + FAR_LINK_ASK_NS;
+	}
+}
+
+void link_way_astray(struct link_peer *p, uint32_t due)
+{
+	uint8_t bytes[LINK_HEAD + sizeof(struct wire_no)], nonce[AUTH_NONCE_BYTES];
+	struct link_secret *s = link_secret_of(p);
+	struct link_ways *ways = p->sides; /* an order has told of it: seen as it was made */
+	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
+		/* Pairs with on_ping(): by the order that tells of it. */
+		uint32_t number = atomic_load_explicit(&ways->astray[k], memory_order_relaxed);
+		if (!(due / LINK_DUE_ASTRAY >> k & 1) || !link_ping_fresh(s, number))
+			continue;
+		link_ping_nonce(number, nonce);
+		uint32_t len =
+			link_no_write(bytes, WIRE_WRONG_QUEUE, p->id_there, p->token_there, -EXDEV, k + 1, nonce);
+		link_seal(link_session_key(p), bytes, len, p->queue->port->id, NULL, p->via->crc);
+		link_send_raw(p, bytes, len);
+	}
+	way_used(p);
+}
+
+static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t path)
+{
+	way_use(p, k);
+	link_send_answer(q, p, path);
+	way_used(p);
+}
+
+/* ---- questions and answers ---- */
+
+/* As long as somebody whom nothing keeps would take to answer, however often nothing came back before. */
+static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
+{
+	struct link_rtt r = link_rtt_of(p);
+	r.backoff = 0;
+	return rtt_timeout(&r, now);
+}
+
+void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
+{
+	struct link_ways *ways = p->ways;
+	if (p->asked || p->dead || !ways || !p->confirmed)
+		return;
+	p->answered = 0;
+	ways->decide_at = now + answer_ns(p, now);
+	ways->ask_at = now + FAR_LINK_ASK_NS;
+	ways->back_at = now + FAR_LINK_BACK_NS;
+	link_abroad(q, p, true);
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
+		if (!ways->way[k].attached)
+			continue;
+		p->asked |= (uint8_t)(1u << k);
+		send_ask(p, k);
+	}
+	if (!p->active)
+		link_peer_activate(q, p);
+}
+
+void link_way_answered(struct link_peer *p, uint32_t path)
+{
+	if (path > 0 && path <= 1 + FAR_LINK_WAYS_MAX)
+		p->answered |= (uint8_t)(p->asked & 1u << (path - 1));
+}
+
+void link_way_heard(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->others || p->asked)
+		return;
+	uint64_t now = clock_now(q->clock);
+	if (now >= p->ways->ask_at)
+		link_way_ask(q, p, now);
+}
+
+bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path)
+{
+	bool any = false;
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started && p->ways; k++) {
+		if (!p->ways->way[k].attached || p->ways->way[k].via != via)
+			continue;
+		send_answer(q, p, k, path);
+		any = true;
+	}
+	return any;
+}
+
+/* Nothing is known of the new way; what was under way on the old one may have arrived or not. */
+static void take(struct link_queue *q, struct link_peer *p, unsigned k)
+{
+	const struct link_way *w = &p->ways->way[k];
+	struct link_rings *r = p->rings;
+	p->taken = (uint8_t)k;
+	p->special = k || !p->confirmed;
+	p->via = w->via;
+	p->lower_peer = w->lower_peer;
+	p->path = (struct link_path){.reorder = FAR_LINK_REORDER};
+	p->wanted = true;
+	if (r) {
+		r->rtt = (struct link_rtt){.watch = RTT_WANTED};
+		r->probing = r->probed = r->probe_out = false;
+		r->resends = 0;
+		r->resend_at = 0;
+		r->grant_at = 0;
+		r->regrants = 0;
+	}
+	link_bulk_forget(p);
+	uint64_t most = w->via->ops->tx_bytes_max(w->via->lower, w->lower_peer);
+	if (most > p->packet_max_there)
+		most = p->packet_max_there;
+	p->payload_max = most > LINK_PACKET_MIN ? (uint32_t)most - LINK_HEAD : LINK_PACKET_MIN - LINK_HEAD;
+	counter_bump(&q->moves);
+	atomic_store_explicit(&p->way_taken, (uint8_t)k, memory_order_relaxed);
+	link_news_post(q, p, LINK_NEWS_WAY);
+	if (p->una != p->next)
+		link_resend(q, p, true);
+	link_backlog_add(q, p);
+	link_ack_soon(q, p);
+}
+
+static void decide(struct link_queue *q, struct link_peer *p)
+{
+	unsigned answered = p->answered;
+	p->asked = p->answered = 0;
+	if (!answered)
+		return;
+	unsigned best = (unsigned)__builtin_ctz(answered);
+	if (best < p->taken || !(answered >> p->taken & 1))
+		take(q, p, best);
+}
+
+void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
+{
+	if (p->asked && now >= p->ways->decide_at && !paused)
+		decide(q, p);
+	else if (!p->asked && p->taken && now >= p->ways->back_at)
+		link_way_ask(q, p, now);
+	link_abroad(q, p, p->taken || p->asked || p->visited);
+	p->special = p->abroad || !p->confirmed;
+	p->visited = false;
+}
+
+/* ---- the control core ---- */
+
+static struct link_port *link_of(struct nic_port *port)
+{
+	return link_lower(port) == port ? NULL : (struct link_port *)port;
+}
+
+static bool is_sibling(const struct link_port *p, const struct link_port *of)
+{
+	bool found = false;
+	for (uint32_t i = 0; i < p->siblings_n; i++)
+		found |= p->siblings[i] == of;
+	return found;
+}
+
+void link_join(struct nic_port *const ports[], unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct link_port *p = link_of(ports[i]);
+		for (unsigned k = 0; p && k < n; k++) {
+			struct link_port *s = link_of(ports[k]);
+			if (!s || s == p || s->queues_n != p->queues_n || p->siblings_n == FAR_PORTS_MAX - 1)
+				continue;
+			p->siblings[p->siblings_n++] = s;
+			for (uint32_t j = 0; j < p->queues_n; j++)
+				p->queues[j]->siblings[p->queues[j]->siblings_n++] = s->queues[j];
+		}
+	}
+}
+
+static void side_init(struct link_side *side)
+{
+	side->old = NIC_PEER_NONE;
+	atomic_init(&side->lower_peer, NIC_PEER_NONE);
+	atomic_init(&side->held, NIC_PEER_NONE);
+}
+
+/* A place by the side's path. */
+static int side_connect(struct link_side *side, uint64_t now, struct nic_err *err)
+{
+	struct nic_port *lower = side->port->lower;
+	side->pending = true;
+	int error = lower->ops->connect(lower, side->peer->owner, &side->addr,
+					NIC_ROUTE((uint32_t)side->peer->their_queue, side->path), NULL, 0,
+					now + FAR_LINK_HALF_OPEN_NS, side, err);
+	if (error)
+		side->pending = false;
+	return error;
+}
+
+bool link_sides_make(struct link_peer *peer)
+{
+	if (peer->sides)
+		return true;
+	peer->sides = calloc(1, sizeof *peer->sides);
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		side_init(&peer->sides->side[k]);
+	return peer->sides != NULL;
+}
+
+int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
+		 uint32_t name, struct nic_err *err)
+{
+	struct link_port *p = link_of(port), *via = link_of(through);
+	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
+	struct nic_addr lower;
+	uint64_t id;
+	if (!p || !via || !is_sibling(p, via))
+		return link_error(err, -EINVAL, "%s: no other way leads through %s, which is no link beside it",
+				  port->ops->name, through->ops->name);
+	if (!peer || peer->state != LINK_UP || peer->loop)
+		return link_error(err, -EINVAL, "%s: there is no connection %u to have another way", port->ops->name,
+				  number);
+	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
+		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
+	if (!link_sides_make(peer))
+		return link_error(err, -ENOMEM, "%s: no memory for another way", via->ops.name);
+	unsigned k = 1;
+	while (k <= FAR_LINK_WAYS_MAX && peer->sides->side[k].port)
+		k++;
+	if (k > FAR_LINK_WAYS_MAX)
+		return link_error(err, -ENOSPC, "%s: a connection has %u ways beside its own at most", port->ops->name,
+				  FAR_LINK_WAYS_MAX);
+	struct link_side *side = &peer->sides->side[k];
+	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
+	side->peer = peer;
+	side->port = via;
+	side->number = name;
+	side->addr = lower;
+	link_auth_address(via, lower.blob, lower.len, side->to);
+	side->path = 0;
+	int error = side_connect(side, clock_now(p->config.clock), err);
+	if (error)
+		side->port = NULL;
+	return error;
+}
+
+void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k)
+{
+	struct link_side *side = peer->sides ? &peer->sides->side[k] : NULL;
+	struct nic_err err = {""};
+	/* What an earlier path is told, and that of one that is being replaced, costs a path at most. */
+	if (!side || !side->port || side->pending || side->old != NIC_PEER_NONE ||
+	    atomic_load_explicit(&side->lower_peer, memory_order_relaxed) == NIC_PEER_NONE ||
+	    side->path + 1 >= FAR_LINK_PATHS_MAX)
+		return;
+	side->path++;
+	side_connect(side, p->now, &err); /* an error: the way stays as useless as it is */
+}
+
+void link_sides_moved(struct link_peer *peer)
+{
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_side *side = &peer->sides->side[k];
+		/* Pairs with way_hold(). */
+		if (side->old == NIC_PEER_NONE || !side->port ||
+		    atomic_load_explicit(&side->held, memory_order_acquire) !=
+			    atomic_load_explicit(&side->lower_peer, memory_order_relaxed))
+			continue;
+		side->port->lower->ops->drop(side->port->lower, side->old);
+		side->old = NIC_PEER_NONE;
+	}
+}
+
+void link_side_event(struct link_port *via, struct link_side *side, const struct nic_event *ev)
+{
+	struct link_peer *peer = side->peer;
+	uint32_t before = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
+	side->pending = false;
+	if (peer->state == LINK_CLOSING || ev->type != NIC_EVENT_UP) {
+		if (ev->type == NIC_EVENT_UP)
+			via->lower->ops->drop(via->lower, ev->peer);
+		if (before == NIC_PEER_NONE)
+			side->port = NULL;
+		if (peer->state == LINK_CLOSING)
+			link_peer_let_go(peer->queue->port, peer);
+		return;
+	}
+	side->old = before;
+	/* Pairs with link_ways_attach(). */
+	atomic_store_explicit(&side->lower_peer, ev->peer, memory_order_release);
+	link_order(peer, LINK_DUE_WAY);
+}
+
+bool link_sides_pending(const struct link_peer *peer)
+{
+	bool pending = false;
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		pending |= peer->sides->side[k].pending;
+	return pending;
+}
+
+static void side_drop(struct link_side *side)
+{
+	uint32_t lower = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
+	if (side->port && lower != NIC_PEER_NONE)
+		side->port->lower->ops->drop(side->port->lower, lower);
+	if (side->port && side->old != NIC_PEER_NONE)
+		side->port->lower->ops->drop(side->port->lower, side->old);
+	side->old = NIC_PEER_NONE;
+	side->port = NULL;
+	side->pending = false;
+	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
+}
+
+void link_sides_drop(struct link_peer *peer)
+{
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
+		side_drop(&peer->sides->side[k]);
+}
+
+/* The shard's part is done here too: nobody drives the queues any more. */
+static void peer_part(struct link_peer *peer, const struct link_port *p)
+{
+	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &peer->sides->way[k];
+		if (peer->sides->side[k].port != p)
+			continue;
+		if (w->attached)
+			w->via->ops->detach(w->via->lower, w->lower_peer);
+		w->attached = false;
+		peer->others &= (uint8_t) ~(1u << k);
+		if (peer->taken == k) {
+			peer->taken = 0;
+			peer->via = peer->sides->way[0].via;
+			peer->lower_peer = peer->sides->way[0].lower_peer;
+		}
+		side_drop(&peer->sides->side[k]);
+	}
+}
+
+void link_part(struct link_port *p)
+{
+	for (uint32_t i = 0; i < p->siblings_n; i++) {
+		struct link_port *s = p->siblings[i];
+		for (uint32_t k = 0; k < s->peers_n; k++)
+			if (s->peers[k]->state != LINK_FREE)
+				peer_part(s->peers[k], p);
+		for (uint32_t k = 0; k < s->siblings_n; k++) {
+			if (s->siblings[k] != p)
+				continue;
+			s->siblings[k] = s->siblings[--s->siblings_n];
+			for (uint32_t j = 0; j < s->queues_n; j++)
+				s->queues[j]->siblings[k] = s->queues[j]->siblings[--s->queues[j]->siblings_n];
+			break;
+		}
+	}
+	p->siblings_n = 0;
+}
+
+uint32_t link_way_taken(struct nic_port *port, uint32_t number)
+{
+	struct link_port *p = link_of(port);
+	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
+	uint32_t k = peer ? atomic_load_explicit(&peer->way_taken, memory_order_relaxed) : 0;
+	return k && peer->sides->side[k].port ? peer->sides->side[k].number : LINK_WAY_OWN;
+}

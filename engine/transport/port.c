@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The port: made over another one, and taken down with it. setup.c has its connections. */
+#include "transport/port.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DRIVERS_MAX 8
+
+static struct link_port *port_of(const struct nic_port *port)
+{
+	return (struct link_port *)port;
+}
+
+int link_error(struct nic_err *err, int error, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	nic_text_setv(err->text, sizeof err->text, format, args);
+	va_end(args);
+	return error;
+}
+
+bool link_wanted(const struct nic_caps *caps)
+{
+	return !caps->connected || !caps->reliable || !caps->ordered;
+}
+
+void link_port_signal(struct link_port *p)
+{
+	uint64_t one = 1;
+	if (p->config.signal) {
+		p->config.signal(p->config.signal_ctx);
+		return;
+	}
+	ssize_t n = write(p->event_fd, &one, sizeof one);
+	(void)n; /* EAGAIN: it is readable as it is */
+}
+
+/* ---- addresses ---- */
+
+/* address_text() is given no port: what is below is found by the name. Entries are never taken back. */
+static _Atomic(const struct nic_port_ops *) drivers[DRIVERS_MAX];
+
+static void driver_remember(const struct nic_port_ops *ops)
+{
+	for (unsigned i = 0; i < DRIVERS_MAX; i++) {
+		const struct nic_port_ops *none = NULL;
+		if (atomic_compare_exchange_strong(&drivers[i], &none, ops) || none == ops)
+			return;
+	}
+}
+
+static const struct nic_port_ops *driver_named(const char *name)
+{
+	for (unsigned i = 0; i < DRIVERS_MAX; i++) {
+		const struct nic_port_ops *ops = atomic_load(&drivers[i]);
+		if (ops && strncmp(ops->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
+			return ops;
+	}
+	/* Not open here: an address of somebody else's. */
+	for (unsigned i = 0; nic_drivers[i]; i++)
+		if (strncmp(nic_drivers[i]->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
+			return nic_drivers[i];
+	return NULL;
+}
+
+bool link_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id)
+{
+	be64 b;
+	if (addr->len <= LINK_ID_BYTES || addr->len > NIC_ADDR_BYTES_MAX)
+		return false;
+	*lower = *addr;
+	lower->len = (uint16_t)(addr->len - LINK_ID_BYTES);
+	memset(lower->blob + lower->len, 0, LINK_ID_BYTES);
+	memcpy(&b, addr->blob + lower->len, sizeof b);
+	*id = be64_get(b);
+	return true;
+}
+
+static void link_address(const struct nic_port *port, struct nic_addr *out)
+{
+	const struct link_port *p = port_of(port);
+	be64 id = be64_of(p->id);
+	*out = p->own;
+	memcpy(out->blob + out->len, &id, sizeof id);
+	out->len = (uint16_t)(out->len + sizeof id);
+}
+
+void link_address_text(const struct nic_addr *addr, char *out, size_t cap)
+{
+	struct nic_addr lower;
+	uint64_t id;
+	const struct nic_port_ops *ops = driver_named(addr->driver);
+	if (ops && link_addr_split(addr, &lower, &id))
+		ops->address_text(&lower, out, cap);
+	else
+		snprintf(out, cap, "%.*s (malformed)", (int)sizeof addr->driver, addr->driver);
+}
+
+static int link_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
+{
+	const struct link_port *p = port_of(port);
+	struct nic_addr lower;
+	uint64_t id;
+	if (!link_addr_split(addr, &lower, &id))
+		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
+	int error = p->lower->ops->reach(p->lower, &lower, err);
+	if (id != p->id)
+		return error;
+	if (error && err)
+		err->text[0] = 0; /* no way to itself is needed below */
+	return 0;
+}
+
+/* ---- what it is ---- */
+
+static void link_caps(const struct nic_port *port, struct nic_caps *out)
+{
+	const struct link_port *p = port_of(port);
+	const struct nic_caps *lower = &p->lower_caps;
+	bool kicks = p->queues_n && p->queues[0]->ops->kick;
+	*out = (struct nic_caps){
+		.connected = true,
+		.reliable = true,
+		.ordered = true,
+		.crc = true,
+		.zero_copy_rx = true,
+		.wake = lower->wake || kicks,
+		.poll_costs = lower->poll_costs,
+		.checksum = lower->checksum,
+		.steering = NIC_STEER_QUEUE,
+		.ip = lower->ip,
+		.head_bytes_max = sizeof(struct shm_head),
+		.body_align = 32,
+		.body_bytes_max = LINK_BODY_MAX,
+		.slots = FAR_LINK_SLOTS,
+		.peers_max = FAR_LINK_PEERS_MAX < lower->peers_max ? FAR_LINK_PEERS_MAX : lower->peers_max,
+		.queues_max = FAR_LINK_QUEUES_MAX < lower->queues_max ? FAR_LINK_QUEUES_MAX : lower->queues_max,
+	};
+}
+
+static uint64_t counted(_Atomic uint64_t *c)
+{
+	return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+static void link_stats(const struct nic_port *port, struct nic_stats *out)
+{
+	struct link_port *p = port_of(port);
+	p->lower->ops->stats(p->lower, out);
+	for (uint32_t i = 0; i < p->queues_n; i++) {
+		struct link_queue *q = p->queues[i];
+		out->link_resent += counted(&q->resent);
+		out->link_duplicates += counted(&q->duplicates);
+		out->link_crc_errors += counted(&q->crc_errors);
+		out->link_timeouts += counted(&q->timeouts);
+		out->link_probes += counted(&q->probes);
+		out->link_needless += counted(&q->needless);
+		out->link_regrants += counted(&q->regrants);
+		out->link_moves += counted(&q->moves);
+		out->link_read_bytes += counted(&q->read_bytes);
+		out->link_unknown += counted(&q->unknown);
+		out->link_ended += counted(&q->ended);
+		out->link_no_memory += counted(&q->no_memory);
+		out->link_crowded += counted(&q->crowded);
+		out->link_refused += counted(&q->unproven);
+		out->rx_malformed += counted(&q->malformed);
+	}
+	out->link_refused += counted(&p->refused_n);
+	out->link_crowded += counted(&p->crowded_n);
+	out->link_unknown += counted(&p->unknown_n);
+	out->link_duplicates += counted(&p->repeated_n);
+}
+
+static struct nic_queue *link_queue_at(struct nic_port *port, unsigned i)
+{
+	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
+}
+
+static int link_fd(const struct nic_port *port)
+{
+	return port_of(port)->epoll_fd;
+}
+
+static int link_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	return port_of(port)->lower->ops->mem_register(port_of(port)->lower, base, bytes, err);
+}
+
+static int link_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+{
+	return port_of(port)->lower->ops->mem_unregister(port_of(port)->lower, base, bytes, err);
+}
+
+/* ---- open and close ---- */
+
+/* Zeros. Of a port's and a queue's tables only the pages that are used become memory. */
+static void *tables_make(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void queue_free(struct link_queue *q)
+{
+	while (q->free) {
+		struct link_message *m = q->free;
+		q->free = m->next;
+		buf_unref(m->own);
+	}
+	link_segments_free(q);
+	link_onesideds_end(&q->onesided); /* the driver below is closed */
+	free(q->scratch);
+	munmap(q, sizeof *q);
+}
+
+static void port_free(struct link_port *p)
+{
+	for (uint32_t i = 0; i < p->peers_n; i++) {
+		if (p->peers[i]->state != LINK_FREE)
+			link_peer_free(p, p->peers[i]);
+	}
+	for (uint32_t i = 0; i < p->peers_n; i += LINK_SLAB_PEERS) {
+		free(p->peers[i]);
+		free(p->secrets[i / LINK_SLAB_PEERS]);
+	}
+	auth_erase(&p->transport, sizeof p->transport);
+	for (uint32_t i = 0; i < p->queues_n; i++)
+		queue_free(p->queues[i]);
+	if (p->event_fd >= 0)
+		close(p->event_fd);
+	if (p->epoll_fd >= 0)
+		close(p->epoll_fd);
+	munmap(p, sizeof *p);
+}
+
+static void link_close(struct nic_port *port)
+{
+	struct link_port *p = port_of(port);
+	link_leave(p);
+	p->lower->ops->close(p->lower);
+	port_free(p);
+}
+
+static int queue_open(struct link_port *p, unsigned i)
+{
+	struct nic_queue *lower = p->lower->ops->queue(p->lower, i);
+	if (!lower)
+		return -EINVAL;
+	struct link_queue *q = tables_make(sizeof *q);
+	if (!q)
+		return -ENOMEM;
+	p->queues[p->queues_n++] = q;
+	q->scratch = aligned_alloc(64, LINK_SCRATCH_BYTES);
+	if (!q->scratch)
+		return -ENOMEM;
+	q->base.ops = &p->queue_ops;
+	q->lower = lower;
+	q->ops = lower->ops;
+	q->port = p;
+	q->id = p->id;
+	q->index = i;
+	q->crc = !p->lower_caps.crc;
+	q->unchecked = p->config.unchecked;
+	q->limit_ns = p->config.limit_ns;
+	q->clock = p->config.clock;
+	q->ready_last = &q->ready_first;
+	if (!lower->ops->raw)
+		p->queue_ops.raw = NULL;
+	return 0;
+}
+
+static int watch(const struct link_port *p, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	return fd < 0 || epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0 ? 0 : -errno;
+}
+
+static int descriptors_open(struct link_port *p)
+{
+	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (p->epoll_fd < 0 || p->event_fd < 0)
+		return -errno;
+	int error = watch(p, p->event_fd);
+	return error ? error : watch(p, p->lower->ops->fd(p->lower));
+}
+
+static int port_open(struct link_port *p)
+{
+	int error = p->config.signal ? 0 : descriptors_open(p);
+	for (unsigned i = 0; !error && i < p->config.queues; i++)
+		error = queue_open(p, i);
+	return error;
+}
+
+static int check(const struct nic_port *lower, const struct link_config *config, const struct nic_caps *caps,
+		 const struct nic_addr *own, struct nic_err *err)
+{
+	const char *name = lower->ops->name;
+	if (config->head_bytes != sizeof(struct shm_head))
+		return link_error(err, -EINVAL, "%s: a link's heads have %zu bytes, not %u", name,
+				  sizeof(struct shm_head), config->head_bytes);
+	if (config->queues == 0 || config->queues > FAR_LINK_QUEUES_MAX)
+		return link_error(err, -EINVAL, "%s: 1 to %u queues, not %u", name, FAR_LINK_QUEUES_MAX,
+				  config->queues);
+	if (caps->body_bytes_max < LINK_PACKET_MIN)
+		return link_error(err, -EINVAL, "%s: packets of %llu bytes are too small for a link; %u are needed",
+				  name, (unsigned long long)caps->body_bytes_max, LINK_PACKET_MIN);
+	if (own->len + LINK_ID_BYTES > NIC_ADDR_BYTES_MAX)
+		return link_error(err, -EINVAL, "%s: an address of %u bytes leaves no room for the link's; at most %u",
+				  name, own->len, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES);
+	return 0;
+}
+
+int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err)
+{
+	struct nic_caps caps;
+	struct nic_addr own;
+	lower->ops->caps(lower, &caps);
+	lower->ops->address(lower, &own);
+	int error = check(lower, config, &caps, &own, err);
+	if (error)
+		return error;
+	struct link_port *p = tables_make(sizeof *p);
+	if (!p)
+		return link_error(err, -ENOMEM, "%s: out of memory", lower->ops->name);
+	p->config = *config;
+	if (!p->config.limit_ns)
+		p->config.limit_ns = FAR_PEER_LIMIT_NS;
+	if (!p->config.clock)
+		p->config.clock = &clock_monotonic;
+	if (!p->config.random)
+		p->config.random = &random_kernel;
+	p->epoll_fd = p->event_fd = -1;
+	p->lower = lower;
+	p->lower_caps = caps;
+	p->ring = caps.rx_slots - caps.rx_slots / 4;
+	p->own = own;
+	p->id = (random_next(p->config.random) & ~UINT64_C(15)) | (config->queues - 1);
+	if (p->id < 16) /* 0 is no identity */
+		p->id += 16;
+	auth_random(&p->cookies, sizeof p->cookies, p->config.random);
+	auth_random(&p->transport, sizeof p->transport, p->config.random);
+	link_key_look(p);
+	p->packet_max = caps.body_bytes_max < UINT32_MAX / 2 ? (uint32_t)caps.body_bytes_max : UINT32_MAX / 2;
+	p->next_at = UINT64_MAX;
+	p->ops = *lower->ops;
+	p->ops.close = link_close;
+	p->ops.caps = link_caps;
+	p->ops.address = link_address;
+	p->ops.address_text = link_address_text;
+	p->ops.reach = link_reach;
+	p->ops.stats = link_stats;
+	p->ops.queue = link_queue_at;
+	p->ops.connect = link_connect;
+	p->ops.step = link_step;
+	p->ops.fd = link_fd;
+	p->ops.drop = link_drop;
+	if (lower->ops->mem_register) {
+		p->ops.mem_register = link_mem_register;
+		p->ops.mem_unregister = link_mem_unregister;
+	}
+	p->base.ops = &p->ops;
+	p->queue_ops = link_queue_ops;
+	p->queue_ops.raw = &link_raw_ops;
+	error = port_open(p);
+	if (error) {
+		link_error(err, error, "%s: the link over it: %s", lower->ops->name, strerror(-error));
+		port_free(p);
+		return error;
+	}
+	driver_remember(lower->ops);
+	*out = &p->base;
+	return 0;
+}
+
+struct nic_port *link_lower(struct nic_port *port)
+{
+	return port->ops->close == link_close ? port_of(port)->lower : port;
+}

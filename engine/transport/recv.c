@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What arrives. A packet that is due and is a whole message goes up from where it lies, when it lies aligned. So do
+ * the messages of a packet of several, as many in one recv() as it has room for. All others are put together in
+ * assemble.c.
+ *
+ * Whom a packet is from is told by the token in it: its number finds the peer, the rest of its bits, and the port's
+ * identity, are what a stranger would have to guess. What has no token of ours and belongs to a set-up goes to the
+ * control core; anything else is dropped and counted.
+ */
+#include "transport/assemble.h"
+
+#include "base/crc32c.h"
+#include "base/mutant.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Empty passes, and others, between two readings of the clock. */
+#define LULL_PASSES 8u
+#define BUSY_PASSES 64u
+
+/* ---- acknowledgements ---- */
+
+/* The driver below may have moved us on by itself: what is narrower goes in pieces, one packet at a time. */
+static void send_due_pieces(struct link_queue *q, struct link_peer *p)
+{
+	if (p->una != p->next && p->rings->sent[p->una % FAR_LINK_WINDOW].len > p->payload_max) {
+		p->rings->resends = 2; /* this one only */
+		link_resend(q, p, true);
+		p->rings->resends = 0;
+	}
+}
+
+/* More urgent ones, too, should have come before it. */
+__attribute__((cold, noinline)) static void order_note_below(struct link_rings *r, const struct link_sent *e)
+{
+	for (unsigned i = e->priority; i < LINK_URGENT; i++)
+		if ((int32_t)(e->order - r->below_arrived[i]) > 0)
+			r->below_arrived[i] = e->order;
+}
+
+static inline void order_note(struct link_rings *r, const struct link_sent *e)
+{
+	if ((int32_t)(e->order - r->order_arrived) > 0)
+		r->order_arrived = e->order;
+	if (__builtin_expect(e->priority != LINK_URGENT, 0))
+		order_note_below(r, e);
+}
+
+static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
+{
+	struct link_rings *r = p->rings;
+	uint32_t una = p->una;
+	if (__builtin_expect(r->rtt.watch & (RTT_TIMING | RTT_LATE | RTT_BACKED), 0))
+		link_timing_ack(q, p, ack);
+	do {
+		struct link_sent *e = &r->sent[una % FAR_LINK_WINDOW];
+		if (__builtin_expect(!e->arrived, 1)) {
+			r->flying -= e->len;
+			order_note(r, e);
+		}
+		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
+			next = m->next;
+			p->out_n--;
+			link_message_out_free(q, p, m);
+		}
+	} while (++una != ack);
+	p->una = una;
+	r->resend_at = 0;
+	r->resends = 0;
+}
+
+__attribute__((noinline)) static void take_bits(struct link_queue *q, struct link_peer *p, uint64_t bits)
+{
+	uint32_t flying = p->next - p->una;
+	for (uint32_t i = 1; bits && i < flying && i <= LINK_BITMAP; i++, bits >>= 1) {
+		struct link_sent *e =
+			&p->rings->sent[(p->una + i - (MUTANT(SACK_SHIFTED) ? 1u : 0u)) % FAR_LINK_WINDOW];
+		if (!(bits & 1) || e->arrived)
+			continue;
+		if (p->rings->rtt.watch & (RTT_TIMING | RTT_LATE))
+			link_timing_arrived(q, p, p->una + i);
+		e->arrived = true;
+		p->rings->flying -= e->len;
+		order_note(p->rings, e);
+	}
+	link_resend(q, p, false);
+	link_backlog_add(q, p);
+}
+
+static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t ack, uint64_t bits)
+{
+	uint32_t step = ack - p->una;
+	if (step) {
+		if (__builtin_expect(step > p->next - p->una, 0)) {
+			if ((int32_t)step > 0) /* of packets that were never sent; else an old one */
+				counter_bump(&q->malformed);
+			return;
+		}
+		advance_una(q, p, ack);
+		if (__builtin_expect(link_has_unsent(p), 0))
+			link_backlog_add(q, p);
+		if (__builtin_expect(p->una != p->next, 0))
+			send_due_pieces(q, p);
+	}
+	if (__builtin_expect(bits != 0, 0))
+		take_bits(q, p, bits);
+}
+
+/* ---- whole messages ---- */
+
+/* To the queue itself: from here on it is the engine's, which may keep it longer than the peer is there. */
+static void hand_up_own(struct link_peer *p, struct link_message *m)
+{
+	p->out_n--;
+	p->out_bytes -= m->charged;
+	m->charged = 0;
+	m->peer = NULL;
+}
+
+static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	unsigned n = 0;
+	for (; n < max && q->ready_first; n++) {
+		struct link_message *m = q->ready_first;
+		struct link_peer *p = m->peer;
+		q->ready_first = m->next;
+		p->ready_n--;
+		if (p->loop)
+			hand_up_own(p, m);
+		else if (m->buf)
+			q->handed_bytes += m->charged;
+		pkts[n] = (struct nic_pkt){.head = (const uint8_t *)&m->head,
+					   .body = m->len ? m->body : NULL,
+					   .body_len = m->len,
+					   .cookie = m->buf ? (uint64_t)(uintptr_t)m : 0,
+					   .peer = p->index};
+		if (!m->buf) {
+			m->next = q->burst;
+			q->burst = m;
+		}
+	}
+	if (!q->ready_first)
+		q->ready_last = &q->ready_first;
+	return n;
+}
+
+void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
+{
+	struct link_queue *q = (struct link_queue *)nq;
+	struct link_message *m = (struct link_message *)(uintptr_t)cookie;
+	(void)peer;
+	if (!m)
+		return;
+	q->handed_bytes -= m->own ? m->charged : 0;
+	link_message_in_free(q, m);
+}
+
+/* ---- packets ---- */
+
+static void confirm(struct link_queue *q, struct link_peer *p)
+{
+	p->confirmed = true;
+	p->special = p->taken != 0;
+	link_news_post(q, p, LINK_NEWS_CONFIRMED);
+	link_ways_probe(p); /* after it: see there */
+	link_backlog_add(q, p);
+}
+
+__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct link_queue *via,
+						const struct wire_head *h)
+{
+	if (p->via != via)
+		link_way_heard(q, p);
+	if (!p->confirmed)
+		confirm(q, p);
+	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
+		link_sent_twice(q, p, be32_get(h->first), h->marks & WIRE_UNTOLD);
+	/* It acknowledges what was acknowledged before, and that was lost: no measure. */
+	if (h->marks & WIRE_AGAIN && p->rings) {
+		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
+		p->rings->rtt.late_known = false;
+	}
+}
+
+/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
+static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
+{
+	p->owed_bytes += bytes;
+	if (__builtin_expect(p->owed >= p->ack_every || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
+		link_ack_soon(q, p);
+}
+
+static inline void give(struct link_queue *q, const struct nic_pkt *lp)
+{
+	if (!lp->cookie)
+		return;
+	q->given[q->given_n].peer = lp->peer;
+	q->given[q->given_n++].cookie = lp->cookie;
+}
+
+enum lies { LIES_NOWHERE, LIES_BELOW, LIES_HERE };
+
+/* A whole message that is due, whose head is in q->heads[heads_n]: `pkt` is filled, but for LIES_NOWHERE: it could not
+ * lie where it is, and there was no room for a copy. */
+static inline enum lies hand_in_place(struct link_queue *q, const struct link_peer *p, const uint8_t *body,
+				      uint32_t len, struct nic_pkt *pkt)
+{
+	enum lies where = LIES_BELOW;
+	if (len == 0) {
+		body = NULL;
+		where = LIES_HERE;
+	} else if ((uintptr_t)body & (len > FAR_LINE_PAYLOAD ? 63 : 31)) {
+		if (len > LINK_SCRATCH_BYTES - q->scratch_used)
+			return LIES_NOWHERE;
+		uint8_t *at = q->scratch + q->scratch_used;
+		memcpy(at, body, len);
+		q->scratch_used += (len + 63) & ~63u;
+		body = at;
+		where = LIES_HERE;
+	}
+	pkt->head = (const uint8_t *)&q->heads[q->heads_n++];
+	pkt->body = body;
+	pkt->body_len = len;
+	pkt->cookie = 0;
+	pkt->peer = p->index;
+	return where;
+}
+
+/* Hands up more of the packet that is under way, as far as there is room: how many. */
+__attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	struct link_batch *b = &q->batch;
+	struct link_peer *p = b->peer;
+	unsigned n = 0;
+	while (n < max && q->heads_n < LINK_BURST) {
+		uint32_t len, before = b->at;
+		int more = p->dead ? 0 : link_batch_next(b, &q->heads[q->heads_n], &len);
+		if (more <= 0) {
+			if (more < 0)
+				link_broken(q, p);
+			link_batch_end(q);
+			break;
+		}
+		if (!hand_in_place(q, p, b->bytes + b->at - len, len, &pkts[n])) {
+			b->at = before; /* there is room in the next recv() */
+			break;
+		}
+		n++;
+	}
+	p->owed += n;
+	if (__builtin_expect(!p->active, 0)) /* its first messages were acknowledged long ago */
+		link_peer_activate(q, p);
+	ack_many(q, p, 0);
+	return n;
+}
+
+void link_batch_end(struct link_queue *q)
+{
+	give(q, &q->lower_pkts[q->lower_at - 1]);
+	q->batch.peer = NULL;
+}
+
+/* A packet that is due, of whole messages: the first of them. false: it cannot go up from where it lies. */
+static inline bool hand_now(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			    const struct link_fragment *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
+{
+	bool batch = h->marks & WIRE_BATCH;
+	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
+	if (__builtin_expect(
+		    f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n || !p->attached ||
+			    p->pieces || f->len > LINK_BODY_MAX ||
+			    (odd ? odd != WIRE_LOOSE || f->offset - batch > FAR_LINK_WINDOW - batch : f->offset != 0),
+		    0))
+		return false;
+	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))
+		return false;
+	link_head_read(h, &q->heads[q->heads_n]);
+	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
+	*kept = where && (batch || where == LIES_BELOW);
+	if (batch && where)
+		q->batch = (struct link_batch){p, f->bytes, f->length, f->len};
+	else if (where == LIES_BELOW)
+		give(q, lp);
+	return where;
+}
+
+static inline struct link_peer *peer_of(const struct link_queue *q, const struct wire_head *h)
+{
+	uint64_t token = be64_get(h->token);
+	struct link_peer *p = q->peers[LINK_INDEX(token)];
+	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED) ||
+			  (MUTANT(STALE_DOWN) && (h->kind == WIRE_BYE || h->kind == WIRE_RESET)));
+	return ours && p->started && !p->loop ? p : NULL;
+}
+
+static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
+{
+	struct wire_head zeroed = *h;
+	zeroed.crc = be32_of(0);
+	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed);
+	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
+}
+
+/* What the head of a MESSAGE or ACK says of the connection. */
+static inline __attribute__((always_inline)) void take_head(struct link_queue *q, const struct link_queue *via,
+							    struct link_peer *p, const struct wire_head *h)
+{
+	p->heard = true;
+	p->asleep_there = h->marks & WIRE_ASLEEP;
+	if (__builtin_expect(p->special || h->marks & (WIRE_TWICE | WIRE_AGAIN), 0))
+		take_news(q, p, via, h);
+	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
+	/* It went to sleep before it saw what is under way. */
+	if (__builtin_expect(p->asleep_there && (p->una != p->next || (p->begun_n && link_grants_open(p))), 0))
+		link_kick(q, p);
+}
+
+static inline struct link_fragment fragment_of(const struct wire_head *h, const struct nic_pkt *lp)
+{
+	return (struct link_fragment){be32_get(h->packet),
+				      be32_get(h->first),
+				      be32_get(h->length),
+				      be32_get(h->offset),
+				      (uint32_t)lp->body_len - LINK_HEAD,
+				      lp->body + LINK_HEAD};
+}
+
+/* What an ACK says beside that. */
+static void take_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
+{
+	if (__builtin_expect(p->asked, 0))
+		link_way_answered(p, be32_get(h->call));
+	link_bulk_told(q, p, h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
+}
+
+/* ---- other ways ---- */
+
+/* MESSAGE or ACK: as to its own queue, but that what it brings is copied. */
+static void take_abroad(struct link_queue *q, struct link_queue *via, struct link_peer *p, const struct wire_head *h,
+			const struct nic_pkt *lp)
+{
+	p->special |= p->others != 0;
+	take_head(q, via, p, h);
+	/* What it says is true of its own port; where nobody can be woken but by us, it is. */
+	p->asleep_there |= p->taken && p->via->ops->kick;
+	p->visited = true;
+	if (h->kind == WIRE_ACK) {
+		take_told(q, p, h, lp);
+		if (!p->active && !p->dead) /* the looks end its being abroad */
+			link_peer_activate(q, p);
+		return;
+	}
+	/* One that came before it is not all handed up: it comes again. */
+	if (q->batch.peer == p) {
+		counter_bump(&q->no_memory);
+		return;
+	}
+	struct link_fragment f = fragment_of(h, lp);
+	link_assemble(q, p, h, &f);
+	if (!p->active)
+		link_peer_activate(q, p);
+	ack_many(q, p, f.len);
+}
+
+/* It came to `via` for a connection of `q`, both of one shard. */
+static void take_visitor(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
+			 const struct nic_pkt *lp)
+{
+	struct link_peer *p = peer_of(q, h);
+	if (!p) {
+		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
+			link_mail_on(q, via, lp);
+		else
+			counter_bump(&q->unknown);
+		return;
+	}
+	if (h->kind == WIRE_PING) {
+		link_take_ping(q, p, via, lp);
+	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
+		link_take_end(q, p, via, h, lp);
+	} else if (h->kind == WIRE_WRONG_QUEUE) {
+		link_mail_on(q, via, lp);
+	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
+		counter_bump(&q->unknown);
+	} else if (p->dead || p->detached) {
+		counter_bump(&q->ended);
+	} else {
+		q->now = 0; /* of the last recv() */
+		link_abroad(q, p, p->others != 0);
+		take_abroad(q, via, p, h, lp);
+	}
+	/* What it brought leaves, and goes up, though nobody may look at this queue soon. */
+	if (q->grants.due)
+		link_grants_run(q);
+	if (q->acks_n)
+		link_send_acks(q);
+	link_flush(&q->base);
+	if (q->ready_first && q->armed)
+		q->ops->wake(q->lower);
+}
+
+/* No connection of this queue is named, or its kind is none of theirs. */
+__attribute__((noinline)) static void take_rest(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+						const struct nic_pkt *lp)
+{
+	uint64_t id = be64_get(h->incarnation);
+	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
+		if (q->siblings[i]->id == id) {
+			take_visitor(q->siblings[i], q, h, lp);
+			return;
+		}
+	link_take_other(q, p, h, lp);
+}
+
+__attribute__((cold, noinline)) static void take_headless(struct link_queue *q, const struct nic_pkt *lp)
+{
+	if (lp->peer == NIC_PEER_BULK && q->ops->bulk)
+		link_onesided_take(q, lp);
+	else
+		counter_bump(&q->malformed);
+}
+
+/* 1 when `pkt` was filled; NULL: all are to be put together. */
+static inline __attribute__((always_inline)) unsigned take(struct link_queue *q, const struct nic_pkt *lp,
+							   struct nic_pkt *pkt, bool *kept)
+{
+	struct wire_head h;
+	if (__builtin_expect(!lp->body || lp->body_len < LINK_HEAD || lp->body_len > UINT32_MAX, 0)) {
+		take_headless(q, lp);
+		return 0;
+	}
+	memcpy(&h, lp->body, sizeof h);
+	if (__builtin_expect(h.version != WIRE_VERSION, 0)) {
+		counter_bump(&q->malformed);
+		return 0;
+	}
+	if (q->crc && __builtin_expect(!crc_fits(&h, lp), 0) && !(q->unchecked && be32_get(h.crc) == 0) &&
+	    !MUTANT(CHECKSUM_IGNORED)) {
+		counter_bump(&q->crc_errors);
+		return 0;
+	}
+	struct link_peer *p = peer_of(q, &h);
+	if (__builtin_expect(!p || h.kind > WIRE_ACK || h.kind == 0, 0)) {
+		take_rest(q, p, &h, lp);
+		return 0;
+	}
+	if (__builtin_expect(p->dead || p->detached, 0)) {
+		counter_bump(&q->ended);
+		return 0;
+	}
+	take_head(q, q, p, &h);
+	if (h.kind == WIRE_ACK) {
+		take_told(q, p, &h, lp);
+		return 0;
+	}
+	struct link_fragment f = fragment_of(&h, lp);
+	if (pkt && __builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
+		p->rx_next++;
+		p->owed++;
+		if (__builtin_expect(!p->active, 0))
+			link_peer_activate(q, p);
+		ack_many(q, p, f.len);
+		return 1;
+	}
+	if (MUTANT(DEDUP_SKIPPED) && (int32_t)(f.number - p->rx_next) < 0 && f.first == f.number)
+		f.number = f.first = --p->rx_next;
+	link_assemble(q, p, &h, &f);
+	if (!p->active)
+		link_peer_activate(q, p);
+	ack_many(q, p, f.len);
+	return 0;
+}
+
+/* What the burst before was lent. */
+static inline void give_back(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->given_n; i++)
+		q->ops->release(q->lower, q->given[i].peer, q->given[i].cookie);
+	q->given_n = 0;
+	q->scratch_used = 0;
+	q->heads_n = 0;
+	while (__builtin_expect(q->burst != NULL, 0)) {
+		struct link_message *m = q->burst;
+		q->burst = m->next;
+		link_message_in_free(q, m);
+	}
+}
+
+/* `got`: packets that were looked at. */
+static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsigned max, unsigned *got)
+{
+	unsigned n = q->batch.peer ? hand_batch(q, pkts, max) : 0;
+	if (__builtin_expect(q->batch.peer != NULL, 0))
+		return n;
+	/* What lies below is there until it is asked for more. */
+	if (q->lower_at == q->lower_n && q->heads_n == 0) {
+		q->lower_at = 0;
+		q->lower_n = q->ops->recv(q->lower, q->lower_pkts, max - n < LINK_BURST ? max - n : LINK_BURST);
+	}
+	while (q->lower_at < q->lower_n && n < max && q->heads_n < LINK_BURST) {
+		const struct nic_pkt *lp = &q->lower_pkts[q->lower_at++];
+		bool kept = false;
+		n += take(q, lp, &pkts[n], &kept);
+		if (lp->cookie && !kept)
+			q->ops->release(q->lower, lp->peer, lp->cookie);
+		++*got;
+		if (q->batch.peer)
+			n += hand_batch(q, pkts + n, max - n);
+		if (q->batch.peer)
+			break;
+	}
+	return n;
+}
+
+/* What has come by a sibling's port, whose own burst is over: all of it is put together. */
+static void visit(struct link_queue *s)
+{
+	bool kept = false;
+	unsigned n = s->ops->recv(s->lower, s->lower_pkts, LINK_BURST);
+	s->lower_n = s->lower_at = 0;
+	for (unsigned i = 0; i < n; i++) {
+		const struct nic_pkt *lp = &s->lower_pkts[i];
+		take(s, lp, NULL, &kept);
+		if (lp->cookie)
+			s->ops->release(s->lower, lp->peer, lp->cookie);
+	}
+	s->visits_empty = n ? 0 : s->visits_empty + 1;
+	if (s->acks_n)
+		link_send_acks(s);
+	if (s->unflushed && n)
+		link_flush(&s->base);
+	/* For its own, which are handed up in its own time. */
+	if (s->ready_first && s->armed)
+		s->ops->wake(s->lower);
+}
+
+__attribute__((noinline)) static void visit_siblings(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->siblings_n; i++) {
+		struct link_queue *s = q->siblings[i];
+		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
+			continue;
+		if (s->port->lower_caps.poll_costs && s->visits_empty > FAR_LINK_VISITS_EMPTY &&
+		    s->visits_empty % 16 != 0)
+			s->visits_empty++;
+		else
+			visit(s);
+	}
+}
+
+unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+{
+	struct link_queue *q = (struct link_queue *)nq;
+	unsigned n = 0, got = 0;
+	q->now = 0;
+	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
+	if (__builtin_expect(link_board_any(&q->orders), 0))
+		link_orders_serve(q);
+	give_back(q);
+	uint32_t abroad_n = q->abroad_n;
+	if (__builtin_expect(abroad_n, 0) && !q->batch.peer)
+		visit_siblings(q);
+	if (__builtin_expect(q->ready_first != NULL, 0))
+		n = hand_up(q, pkts, max);
+	if (n < max) {
+		n += take_all(q, pkts + n, max - n, &got);
+		if (__builtin_expect(q->ready_first != NULL, 0))
+			n += hand_up(q, pkts + n, max - n);
+	}
+	if (__builtin_expect(q->grants.due, 0))
+		link_grants_run(q);
+	if (__builtin_expect(q->acks_n, 0))
+		link_send_acks(q);
+	if ((q->actives_n | q->owing_n) && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
+		link_timers_run(q);
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || abroad_n, 0))
+		link_flush(nq);
+	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
+	if (__builtin_expect(q->armed && got && n == 0 && max, 0))
+		q->ops->wake(q->lower);
+	return n;
+}

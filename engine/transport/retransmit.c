@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What is sent again. Packets keep their numbers and bytes. When the path has become too narrow for one meanwhile, it
+ * is sent in pieces, one packet at a time: only the one that is due is taken so.
+ */
+#include "transport/port.h"
+
+#include <errno.h>
+
+bool link_narrower(struct link_peer *p)
+{
+	uint64_t most = p->via->ops->tx_bytes_max(p->via->lower, p->lower_peer);
+	if (most >= LINK_HEAD + p->payload_max || most < LINK_PACKET_MIN)
+		return false;
+	p->payload_max = (uint32_t)most - LINK_HEAD;
+	return true;
+}
+
+void link_resend_pieces(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+{
+	for (uint32_t at = 0; at < e->len;) {
+		uint32_t left = e->len - at, len = left < p->payload_max ? left : p->payload_max;
+		if (link_put_piece(q, p, e, number, at, len))
+			return;
+		at += len;
+	}
+}
+
+void link_doubt(struct link_peer *p)
+{
+	for (uint32_t number = p->una; number != p->next; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->arrived)
+			p->rings->flying += e->len;
+		e->arrived = false;
+	}
+}
+
+/* Enough that were sent after it have arrived, or a probe, which was sent much later. */
+static bool lost(struct link_peer *p, const struct link_sent *e)
+{
+	const struct link_rings *r = p->rings;
+	uint32_t arrived = e->priority == LINK_URGENT ? r->order_arrived : r->below_arrived[e->priority];
+	if ((int32_t)(arrived - e->order) >= (int32_t)p->path.reorder)
+		return true;
+	if (!r->probe_out || e->priority < r->probe_priority || (int32_t)(r->order_arrived - r->probe_order) < 0 ||
+	    (int32_t)(r->probe_order - e->order) <= 0)
+		return false;
+	/* What waited for that has waited long. */
+	if (p->path.reorder > FAR_LINK_REORDER && (int32_t)(r->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
+		p->path.reorder--;
+	return true;
+}
+
+/* What nothing is heard of for so long may wait in the network behind others that do not end. */
+static void make_urgent(struct link_sent *e)
+{
+	if (e->priority < LINK_URGENT - 1)
+		e->priority = LINK_URGENT - 1;
+}
+
+void link_probe(struct link_queue *q, struct link_peer *p)
+{
+	uint32_t number = p->next - p->una <= LINK_BITMAP ? p->next - 1 : p->una + LINK_BITMAP;
+	struct link_rings *r = p->rings;
+	while (number != p->una && r->sent[number % FAR_LINK_WINDOW].arrived)
+		number--;
+	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+	if (link_put_again(q, p, e, number))
+		return;
+	e->order = ++r->order;
+	e->again |= LINK_BY_TIME;
+	r->resent = true;
+	r->probe_out = true;
+	r->probe_order = e->order;
+	r->probe_number = number;
+	r->probe_priority = e->priority;
+	counter_bump(&q->probes);
+}
+
+void link_resend(struct link_queue *q, struct link_peer *p, bool all)
+{
+	if (p->una == p->next)
+		return;
+	uint32_t end = p->next - p->una <= LINK_BITMAP ? p->next : p->una + LINK_BITMAP + 1;
+	/* What was granted is the least urgent there is, and may wait in the network for long: the first of it asks,
+	 * and the probe that follows what it brings shows which of the others were lost. A path that is so slow that
+	 * nothing is probed would have a time-out for each. */
+	struct link_rtt calm = p->rings->rtt;
+	calm.backoff = 0;
+	bool first_asks = all && rtt_probe(&calm, q->now) != 0;
+	for (uint32_t number = p->una; number != end; number++) {
+		struct link_sent *e = &p->rings->sent[number % FAR_LINK_WINDOW];
+		if (e->arrived || !(all || lost(p, e)))
+			continue;
+		if (first_asks && number != p->una && e->priority <= LINK_GRANTED)
+			continue;
+		if (all)
+			make_urgent(e);
+		int error = link_put_again(q, p, e, number);
+		if (error == -EMSGSIZE && e->last && e->message->next) {
+			link_peer_dead(q, p, error); /* narrower than any path may become */
+			return;
+		}
+		if (error == -EMSGSIZE) {
+			link_narrower(p);
+			if (number == p->una)
+				link_resend_pieces(q, p, e, number);
+		} else if (error) {
+			return;
+		}
+		e->order = ++p->rings->order;
+		p->rings->resent = true;
+		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
+		counter_bump(&q->resent);
+		/* A peer that is silent gets one at a time. */
+		if (all && p->rings->resends > 1)
+			return;
+	}
+}

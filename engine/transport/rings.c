@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The sets of what is under way. Every connection brings address space for one, and for its messages, so there is one
+ * for whoever needs it: nothing waits, and so nothing can wait for each other. They are taken from the end of a list to
+ * which they are given back, so that few are used as long as few suffice.
+ */
+#include "transport/port.h"
+
+#include "base/must.h"
+#include "base/mutant.h"
+#include "memory/budget.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- the control core ---- */
+
+bool link_rings_reserve(struct link_queue *q, struct link_peer *peer)
+{
+	if (peer->reserved)
+		return true;
+	if (q->open_n == q->segments_n * LINK_SEGMENT_PEERS) {
+		void *at = mmap(NULL, sizeof(struct link_segment), PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (at == MAP_FAILED)
+			return false;
+		atomic_store_explicit(&q->segments[q->segments_n++], at, memory_order_release); /* pairs with carve() */
+	}
+	q->open_n++;
+	peer->reserved = true;
+	return true;
+}
+
+/* The segments stay: others may have its part in use. */
+void link_rings_unreserve(struct link_queue *q, struct link_peer *peer)
+{
+	q->open_n -= peer->reserved;
+	peer->reserved = false;
+}
+
+void link_segments_free(struct link_queue *q)
+{
+	budget_give(q->rings_carved * sizeof(struct link_rings) + q->carved * sizeof(struct link_message));
+	while (q->segments_n)
+		munmap(atomic_load_explicit(&q->segments[--q->segments_n], memory_order_relaxed),
+		       sizeof(struct link_segment));
+}
+
+/* ---- the shard ---- */
+
+static bool is_idle(const struct link_peer *p, const struct link_rings *r)
+{
+	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->pieces &&
+	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
+}
+
+/* Every count of a set agrees with its lists, which are empty. Counts that only grow go on from one peer to the next:
+ * whatever holds back a message compares two of them, so both must have come as far. */
+bool link_rings_are_new(const struct link_rings *r)
+{
+	bool found = r->out_next || r->bulk_next || r->held_first;
+	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+		found |= r->assembling[i] != NULL;
+	for (unsigned i = 0; i < FAR_LINK_WINDOW; i++)
+		found |= r->arrived[i].message != NULL;
+	return !found && r->small_sent == r->small_n && r->flying == 0 && r->bulk_strict == 0 && r->bulk_open == 0 &&
+	       r->loose_n == 0 && r->keep_until == 0 && !r->resent;
+}
+
+/* A new one is zeros. One that was given back has no messages, and its counts go on: only what is compared with the
+ * peer's own numbers, or is of a path, begins anew. */
+static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *r)
+{
+	r->peer = p;
+	r->held_last = &r->held_first;
+	r->sent_first = p->next;
+	r->probed = r->probe_out = r->probing = false;
+	r->bulk_out = false;
+	r->small_bytes = 0;
+	r->regrants = r->again_n = 0;
+	r->grant_at = 0;
+	rtt_resume(&r->rtt, &p->path);
+	r->rtt.sampled_at = q->scanned_at;
+	/* Reading the clock for each of many peers that are visited now and then would be a good part of what a message
+	 * costs: one of them between two looks, and whose round trip was never measured. */
+	if (!p->wanted || (q->timed_at == q->scanned_at && p->path.smooth_ns))
+		return;
+	r->rtt.watch |= RTT_WANTED;
+	q->timed_at = q->scanned_at;
+	p->wanted = false;
+}
+
+void link_rings_take(struct link_queue *q, struct link_peer *p)
+{
+	struct link_rings *r = q->rings_last;
+	if (r && r->peer && r->keep_until == 0 && is_idle(r->peer, r))
+		link_rings_give(q, r->peer);
+	r = q->rings_free;
+	if (r) {
+		q->rings_free = r->next_free;
+	} else {
+		uint32_t i = q->rings_carved++;
+		r = &link_segment_at(q, i / LINK_SEGMENT_PEERS)->rings[i % LINK_SEGMENT_PEERS];
+		budget_force(sizeof *r);
+	}
+	debug_must(link_rings_are_new(r));
+	begin(q, p, r);
+	p->rings = q->rings_last = r;
+	q->rings_n++;
+}
+
+void link_rings_renew(struct link_queue *q, struct link_peer *p)
+{
+	struct link_rings *r = p->rings;
+	struct link_peer *next = r->next_backlog; /* the peer may be in that list */
+	rtt_keep(&r->rtt, &p->path);
+	uint32_t left = r->small_n - r->small_sent;
+	memset(r, 0, offsetof(struct link_rings, sent));
+	if (MUTANT(RINGS_LEFT))
+		r->small_n = left;
+	r->next_backlog = next;
+	begin(q, p, r);
+}
+
+void link_rings_give(struct link_queue *q, struct link_peer *p)
+{
+	struct link_rings *r = p->rings;
+	if (!r)
+		return;
+	rtt_keep(&r->rtt, &p->path);
+	/* What was timed is timed no more. And half of all numbers are before any. */
+	p->wanted |= (r->rtt.watch & (RTT_WANTED | RTT_TIMING)) != 0;
+	if (r->again_n || p->rx_next - p->again_first > INT32_MAX / 2)
+		p->again_first = p->rx_next;
+	debug_must(link_rings_are_new(r));
+	p->rings = NULL;
+	r->peer = NULL;
+	r->next_free = q->rings_free;
+	q->rings_free = r;
+	q->rings_n--;
+}
+
+bool link_rings_look(struct link_queue *q, struct link_peer *p, uint64_t now)
+{
+	struct link_rings *r = p->rings;
+	if (r->resent)
+		r->keep_until = now + FAR_LINK_RESEND_NS;
+	r->resent = false;
+	if (r->keep_until && now >= r->keep_until)
+		r->keep_until = 0;
+	if (!is_idle(p, r))
+		return true;
+	if (r->keep_until)
+		return false;
+	link_rings_give(q, p);
+	return true;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport/rtt.h"
+
+#include "base/limits.h"
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* As it is now. */
+static uint64_t peak(const struct link_rtt *r, uint64_t now)
+{
+	uint64_t halvings = now > r->peak_at ? (now - r->peak_at) / FAR_LINK_PEAK_NS : 0;
+	return halvings < 64 ? r->peak_ns >> halvings : 0;
+}
+
+static void peak_raise(struct link_rtt *r, uint64_t ns, uint64_t now)
+{
+	if (ns < peak(r, now))
+		return;
+	r->peak_ns = ns;
+	r->peak_at = now;
+}
+
+void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
+{
+	ns = smaller(larger(ns, 1), FAR_LINK_RTT_NS_MAX);
+	if (r->smooth_ns == 0) {
+		r->smooth_ns = ns;
+		r->var_ns = ns / 2;
+	} else {
+		uint64_t off = ns > r->smooth_ns ? ns - r->smooth_ns : r->smooth_ns - ns;
+		r->var_ns = (3 * r->var_ns + off) / 4;
+		r->smooth_ns = larger((7 * r->smooth_ns + ns) / 8, 1);
+	}
+	r->backoff = 0;
+	r->sampled_at = now;
+	/* Kept up, never raised: what was acknowledged in time may have waited for a lost acknowledgement, and so for
+	 * the other side's time-out, which follows ours. */
+	peak_raise(r, smaller(ns, r->peak_ns), now);
+}
+
+void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now)
+{
+	/* It was measured after all; beyond that, by the back-off, which stays until a sample shows a slow network. */
+	if (ns <= FAR_LINK_PEAK_NS_MAX)
+		r->backoff = 0;
+	peak_raise(r, smaller(ns, FAR_LINK_PEAK_NS_MAX), now);
+}
+
+void rtt_back_off(struct link_rtt *r, uint64_t now)
+{
+	if (r->backoff < 16)
+		r->backoff++;
+	r->watch |= RTT_BACKED;
+	r->backed_at = now;
+}
+
+/* Above what was measured. */
+static uint64_t margin(const struct link_rtt *r)
+{
+	return larger(4 * r->var_ns, FAR_LINK_MARGIN_NS);
+}
+
+void rtt_progress(struct link_rtt *r, uint64_t now)
+{
+	if (r->smooth_ns && now - r->backed_at <= r->smooth_ns + margin(r))
+		r->backoff /= 2;
+	if (r->backoff == 0)
+		r->watch &= (uint8_t)~RTT_BACKED;
+}
+
+uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now)
+{
+	uint64_t ns = FAR_LINK_RESEND_NS, late = peak(r, now);
+	if (r->smooth_ns)
+		ns = r->smooth_ns + margin(r);
+	ns = smaller(larger(ns, late + late / 4), FAR_LINK_RTT_NS_MAX);
+	return larger(ns, smaller(ns << r->backoff, FAR_LINK_RESEND_NS_MAX));
+}
+
+uint64_t rtt_probe(const struct link_rtt *r, uint64_t now)
+{
+	if (r->smooth_ns == 0)
+		return 0;
+	uint64_t late = peak(r, now);
+	uint64_t ns = larger(2 * (r->smooth_ns + r->var_ns) + FAR_LINK_ACK_NS, late + late / 4);
+	return ns < rtt_timeout(r, now) ? ns : 0;
+}
+
+void rtt_keep(const struct link_rtt *r, struct link_path *path)
+{
+	path->peak_at = r->peak_at;
+	path->smooth_ns = (uint32_t)r->smooth_ns;
+	path->var_ns = (uint32_t)smaller(r->var_ns, FAR_LINK_RTT_NS_MAX);
+	path->peak_ns = (uint32_t)r->peak_ns;
+	path->backoff = r->backoff;
+}
+
+void rtt_resume(struct link_rtt *r, const struct link_path *path)
+{
+	r->watch = path->backoff ? RTT_BACKED : 0;
+	r->backoff = path->backoff;
+	r->late_known = false;
+	r->smooth_ns = path->smooth_ns;
+	r->var_ns = path->var_ns;
+	r->peak_ns = path->peak_ns;
+	r->peak_at = path->peak_at;
+	r->backed_at = 0;
+}

@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages become packets as the window opens: FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES that are not
+ * acknowledged. A message waits in its order, and the peer in the queue's backlog, until the flush, so that small ones
+ * that follow each other share a packet; or longer, while the window is closed or the driver below full. Every packet
+ * carries the acknowledgement.
+ */
+#include "transport/port.h"
+
+#include "base/crc32c.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Bytes of the backlog that a flush sends: some 25 us of copying, then the shard receives again. */
+#define PUMP_BYTES (256u << 10)
+#define TURN_BYTES (64u << 10) /* of them, in a row to one peer */
+
+/* ---- one packet ---- */
+
+/* Whoever is sent something believes that we are awake, unless it says otherwise. */
+__attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
+{
+	if (q->asleep_mark || q->awake_n == FAR_LINK_TOLD_MAX)
+		return;
+	p->told_asleep = false;
+	q->awake[q->awake_n++] = p;
+}
+
+/* `m` NULL: of a bare acknowledgement. */
+static inline __attribute__((always_inline)) void head_write(const struct link_queue *q, const struct link_peer *p,
+							     struct wire_head *h, const struct link_message *m,
+							     uint32_t number, uint32_t offset, unsigned marks)
+{
+	h->version = WIRE_VERSION;
+	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
+	h->marks = (uint8_t)(marks | q->asleep_mark);
+	h->lane_phase = 0;
+	h->incarnation = be64_of(p->id_there);
+	h->token = be64_of(p->token_there);
+	h->packet = be32_of(number);
+	h->ack = be32_of(p->rx_next);
+	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? link_ack_bits(p) : 0);
+	if (m) {
+		h->type = m->head.type;
+		h->flags = m->head.flags;
+		h->fn = be16_of(m->head.fn);
+		h->call = be32_of(m->head.call);
+		h->gen = be32_of(m->head.gen);
+		h->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
+		h->tlv_bytes = be32_of(m->head.tlv_bytes);
+		h->reserved = be32_of(m->head.reserved);
+		h->length = be32_of(m->len);
+		h->offset = be32_of(offset);
+		h->first = be32_of(m->first);
+	} else {
+		memset(&h->type, 0, 4);
+		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
+		h->first = be32_of(p->twice ? p->twice_number : 0);
+	}
+	h->crc = be32_of(0);
+	memset(h->tag, 0, sizeof h->tag);
+}
+
+static inline __attribute__((always_inline)) int commit(struct link_queue *via, struct link_peer *p, struct nic_tx *tx,
+							uint32_t len)
+{
+	struct wire_head *h = (struct wire_head *)(void *)tx->body;
+	if (via->crc && !p->unchecked)
+		h->crc = be32_of(crc32c(0, tx->body, LINK_HEAD + len));
+	int error = via->ops->tx_commit(via->lower, tx);
+	if (__builtin_expect(error, 0)) {
+		via->ops->tx_cancel(via->lower, tx);
+		return error;
+	}
+	via->unflushed = true;
+	p->rx_told = p->rx_next;
+	p->owed = 0;
+	p->owed_bytes = 0;
+	p->ack_at = 0;
+	return 0;
+}
+
+/* 0 or -errno of the driver below. */
+static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
+						     const struct link_message *m, uint32_t number, uint32_t offset,
+						     uint32_t len, unsigned marks, unsigned priority)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (__builtin_expect(error, 0))
+		return error;
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
+	if (len)
+		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE && priority == LINK_URGENT ? 0 : offset),
+		       len);
+	tx.priority = (uint8_t)priority;
+	return commit(via, p, &tx, len);
+}
+
+/* The first packet of one that is exposed: its key is behind its bytes. */
+static int put_offer(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
+		     uint32_t len, unsigned marks, unsigned priority)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	uint32_t all = len + (uint32_t)sizeof(struct wire_key);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + all, &tx);
+	if (error)
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	head_write(q, p, h, m, number, 0, marks);
+	h->lane_phase = WIRE_EXPOSED;
+	memcpy(tx.body + LINK_HEAD, m->body, len);
+	link_offer_write(q, m, tx.body + LINK_HEAD + len);
+	tx.priority = (uint8_t)priority;
+	return commit(via, p, &tx, all);
+}
+
+static inline void sub_write(struct wire_sub *s, const struct link_message *m)
+{
+	s->type = m->head.type;
+	s->flags = m->head.flags;
+	s->fn = be16_of(m->head.fn);
+	s->call = be32_of(m->head.call);
+	s->gen = be32_of(m->head.gen);
+	s->tlv_bytes = be32_of(m->head.tlv_bytes);
+	s->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
+	s->reserved = be32_of(m->head.reserved);
+	s->length = be32_of(m->len);
+}
+
+static inline void body_write(uint8_t *to, const struct link_message *m)
+{
+	if (__builtin_expect(m->len == FAR_LINE_PAYLOAD, 1))
+		memcpy(to, m->body, FAR_LINE_PAYLOAD);
+	else if (m->len)
+		memcpy(to, m->body, m->len);
+}
+
+/* All messages from `m` on, which together are `len` bytes behind the head. */
+static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
+		     uint32_t offset, uint32_t len, unsigned marks)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (__builtin_expect(error, 0))
+		return error;
+	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks | WIRE_BATCH);
+	uint8_t *bytes = tx.body + LINK_HEAD;
+	body_write(bytes, m);
+	uint32_t end = m->len;
+	while ((m = m->next)) {
+		uint32_t sub = link_batch_sub(end), at = link_batch_body(sub, m->len);
+		if (sub != end)
+			memset(bytes + end, 0, sub - end);
+		sub_write((struct wire_sub *)(void *)(bytes + sub), m);
+		if (at != sub + sizeof(struct wire_sub))
+			memset(bytes + sub + sizeof(struct wire_sub), 0, at - sub - sizeof(struct wire_sub));
+		body_write(bytes + at, m);
+		end = at + m->len;
+	}
+	tx.priority = LINK_URGENT;
+	return commit(via, p, &tx, len);
+}
+
+static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, unsigned marks)
+{
+	struct link_queue *via = p->via;
+	struct nic_tx tx;
+	uint32_t len = link_grants_bytes(p);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	if (error)
+		return error;
+	struct wire_head *h = (struct wire_head *)(void *)tx.body;
+	head_write(q, p, h, NULL, p->next, 0, marks);
+	h->call = be32_of(path);
+	link_grants_write(q, p, h, tx.body + LINK_HEAD);
+	tx.priority = LINK_URGENT;
+	return commit(via, p, &tx, len);
+}
+
+int link_send_ack(struct link_queue *q, struct link_peer *p)
+{
+	int error = put_ack(q, p, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	if (!error)
+		p->twice = 0;
+	if (!error && p->told_asleep)
+		awake_add(q, p);
+	return error;
+}
+
+void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
+{
+	put_ack(q, p, path, WIRE_AGAIN);
+}
+
+/* ---- acknowledgements and kicks that wait for the end of a burst ---- */
+
+void link_ack_soon(struct link_queue *q, struct link_peer *p)
+{
+	if (!p->owed)
+		p->owed = 1;
+	if (p->ack_now)
+		return;
+	if (q->acks_n == LINK_BURST) {
+		if (link_send_ack(q, p) && !p->active)
+			link_peer_activate(q, p); /* the driver below is full: later */
+		return;
+	}
+	p->ack_now = true;
+	q->acks[q->acks_n++] = p;
+}
+
+void link_send_acks(struct link_queue *q)
+{
+	for (uint32_t i = 0; i < q->acks_n; i++) {
+		struct link_peer *p = q->acks[i];
+		p->ack_now = false;
+		if (p->owed && p->started && !p->dead && link_send_ack(q, p) && !p->active)
+			link_peer_activate(q, p); /* the driver below is full: later */
+	}
+	q->acks_n = 0;
+}
+
+/* ---- messages ---- */
+
+/* Part of it is for small ones alone. */
+static inline bool window_open(const struct link_peer *p, uint32_t len, bool bulk)
+{
+	uint32_t packets = bulk ? p->window_bulk : p->window;
+	uint32_t bytes = bulk ? FAR_LINK_WINDOW_BYTES : FAR_LINK_WINDOW_BYTES + FAR_LINK_SMALL_IN_WINDOW;
+	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
+}
+
+static inline void backlog_append(struct link_queue *q, struct link_peer *p)
+{
+	p->backlogged = true;
+	p->rings->next_backlog = NULL;
+	if (q->backlog_last)
+		q->backlog_last->rings->next_backlog = p;
+	else
+		q->backlog_first = p;
+	q->backlog_last = p;
+}
+
+void link_backlog_add(struct link_queue *q, struct link_peer *p)
+{
+	if (p->backlogged || !link_has_unsent(p) || !p->confirmed || p->dead)
+		return;
+	backlog_append(q, p);
+	q->stalled = true;
+}
+
+/* Messages from `first` on that fit one packet: the last of them, how many, and the bytes that they take together. */
+static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *n,
+					  uint32_t *len)
+{
+	uint32_t most = p->payload_max < LINK_BATCH_BYTES ? p->payload_max : LINK_BATCH_BYTES, end = first->len;
+	struct link_message *last = first, *m;
+	while ((m = last->next) && m->len < most) {
+		uint32_t at = link_batch_body(link_batch_sub(end), m->len);
+		if (at + m->len > most)
+			break;
+		end = at + m->len;
+		last = m;
+		++*n;
+	}
+	*len = end;
+	return last;
+}
+
+/* The next number is that of `len` bytes from `m`, where it is done to; `last`: of the last of its message. */
+static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last,
+			     unsigned priority)
+{
+	struct link_rings *r = p->rings;
+	uint32_t number = p->next;
+	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+	e->message = m;
+	e->offset = m->done;
+	e->len = len;
+	e->order = ++r->order;
+	e->arrived = false;
+	e->again = 0;
+	e->last = last;
+	e->priority = (uint8_t)priority;
+	p->next = number + 1;
+	r->flying += len;
+	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
+		link_timing_begin(q, p, number);
+	if (p->una == number) {
+		r->resend_at = 0;
+		r->resends = 0;
+	}
+	if (__builtin_expect(!p->active, 0))
+		link_peer_activate(q, p);
+	if (__builtin_expect(p->asleep_there, 0))
+		link_kick(q, p);
+	if (__builtin_expect(p->told_asleep, 0))
+		awake_add(q, p);
+}
+
+static inline void small_sent(struct link_peer *p, const struct link_message *m, struct link_message *end, uint32_t n,
+			      uint32_t len)
+{
+	struct link_rings *r = p->rings;
+	r->out_next = end->next;
+	end->next = NULL;
+	r->small_sent += n;
+	if (__builtin_expect(r->bulk_out, 0))
+		r->small_last = m->first;
+	if (__builtin_expect(r->bulk_next != NULL, 0))
+		r->small_bytes += LINK_HEAD + len;
+}
+
+/* The path has become narrower than a small message: it gets a number, and goes in pieces when that is the oldest. */
+__attribute__((noinline)) static void send_wide(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	uint32_t number = p->next;
+	m->first = number;
+	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	small_sent(p, m, m, 1, m->len);
+	if (p->una == number)
+		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
+}
+
+/* 0; SHUT: the window is; FULL: the ring below is, for larger ones; or -errno of the driver below. */
+enum { SHUT = 1, FULL };
+
+/* A packet of small messages. */
+static inline int send_small(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message *m = p->rings->out_next, *end = m;
+	uint32_t len = m->len, n = 1;
+	if (m->next && len < LINK_BATCH_BYTES && len <= p->payload_max)
+		end = gather(p, m, &n, &len);
+	if (__builtin_expect(!window_open(p, len, false), 0))
+		return SHUT;
+	if (__builtin_expect(len > p->payload_max, 0)) {
+		send_wide(q, p, m);
+		return 0;
+	}
+	m->first = p->next;
+	uint32_t offset = 0;
+	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? link_bulk_loosen(p, m, end, &offset) : 0;
+	int error;
+	if (end == m) {
+		error = put(q, p, m, p->next, offset, len, marks, LINK_URGENT);
+	} else {
+		struct link_message *behind = end->next;
+		end->next = NULL;
+		error = put_batch(q, p, m, p->next, offset, len, marks);
+		end->next = behind;
+	}
+	if (__builtin_expect(!error, 1)) {
+		sent_note(q, p, m, len, true, LINK_URGENT);
+		if (__builtin_expect(marks, 0))
+			p->rings->sent[m->first % FAR_LINK_WINDOW].offset = offset;
+		small_sent(p, m, end, n, len);
+	}
+	return error;
+}
+
+/* The next packet of one of the others. */
+static int send_bulk(struct link_queue *q, struct link_peer *p)
+{
+	struct link_message *m;
+	do {
+		m = link_bulk_pick(p);
+	} while (m && p->bulk && m->done == 0 && link_offer(q, p, m));
+	if (!m)
+		return SHUT;
+	bool offer = m->done == 0 && link_offered(m);
+	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0);
+	uint32_t left = m->len - m->done, len = left < most ? left : most;
+	if (!window_open(p, len, true))
+		return SHUT;
+	if (p->via->ops->tx_waiting && !link_ring_room(p->via, p->payload_max)) {
+		q->ring_full = true;
+		return FULL;
+	}
+	if (m->done == 0) {
+		m->first = p->next;
+		m->priority = link_bulk_priority(m->len);
+	}
+	unsigned priority = m->priority;
+	int error = offer ? put_offer(q, p, m, p->next, len, link_bulk_mark(m), priority)
+			  : put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
+	if (error)
+		return error;
+	link_bulk_note(p, m->order);
+	sent_note(q, p, m, len, len == left, priority);
+	p->rings->bulk_turn++;
+	p->rings->small_bytes = 0;
+	if (m->done == 0) /* one that leaves altogether unasked waits for no other's grants */
+		m->granted = (p->rings->bulk_open++ && m->len > p->unasked) || offer ? 0 : p->unasked;
+	if (offer)
+		m->side = LINK_OUT_ANNOUNCED;
+	m->done += len;
+	if (len == left)
+		link_bulk_done(p, m);
+	return 0;
+}
+
+static inline int send_next(struct link_queue *q, struct link_peer *p)
+{
+	const struct link_rings *r = p->rings;
+	if (__builtin_expect(r->bulk_next != NULL, 0) && (!r->out_next || r->small_bytes >= FAR_LINK_SMALL_SHARE)) {
+		int error = send_bulk(q, p);
+		if ((error != SHUT && error != FULL) || !r->out_next)
+			return error;
+	}
+	return send_small(q, p);
+}
+
+static inline void append(struct link_message **first, struct link_message **last, struct link_message *m)
+{
+	if (*first)
+		(*last)->next = m;
+	else
+		*first = m;
+	*last = m;
+}
+
+static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	m->peer = p;
+	*q->ready_last = m;
+	q->ready_last = &m->next;
+	p->ready_n++;
+	p->out_n++;
+}
+
+/* The first, nothing being under way; or to nobody, or to a queue itself, which has no set. */
+__attribute__((noinline)) static void send_unusual(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	if (p->dead) {
+		link_message_out_free(q, p, m);
+	} else if (p->loop) {
+		deliver_here(q, p, m);
+	} else {
+		link_rings_take(q, p);
+		link_send(q, p, m);
+	}
+}
+
+void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m)
+{
+	m->next = NULL;
+	struct link_rings *r = p->rings;
+	if (__builtin_expect(!r || p->dead, 0)) {
+		send_unusual(q, p, m);
+		return;
+	}
+	/* Small ones pass the others, as far as their order allows. */
+	if (__builtin_expect(m->len <= FAR_LINK_SMALL_BYTES && m->len <= p->payload_max &&
+				     (!r->bulk_next || m->order == NIC_ORDER_NONE ||
+				      (m->order == NIC_ORDER_STREAM && !r->bulk_strict)),
+			     1)) {
+		append(&r->out_next, &r->out_last, m);
+		r->small_n++;
+	} else {
+		append(&r->bulk_next, &r->bulk_last, m);
+		m->after = r->small_n;
+		r->bulk_strict += m->order != NIC_ORDER_NONE;
+	}
+	p->out_n++;
+	if (!p->backlogged && p->confirmed)
+		backlog_append(q, p);
+}
+
+/* As far as it may, `most` bytes at most; true: it is to have another turn. */
+static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool small_only, uint32_t *left)
+{
+	uint32_t sent = 0;
+	const struct link_rings *r = p->rings;
+	while ((r->out_next || (!small_only && r->bulk_next)) && !p->dead) {
+		if (sent >= most || *left == 0)
+			return true;
+		uint32_t before = r->flying;
+		int error = send_next(q, p);
+		if (error == -EMSGSIZE && link_narrower(p))
+			continue;
+		/* Shut: its opening puts the peer back. Anything else: the driver below is full, or does not know the
+		 * way now. */
+		if (error)
+			return error != SHUT;
+		uint32_t bytes = r->flying - before + LINK_HEAD;
+		sent += bytes;
+		*left -= bytes < *left ? bytes : *left;
+	}
+	return false;
+}
+
+/* The usual case at low load: one message, that fits. false: it is still there. */
+static inline bool send_lone(struct link_queue *q)
+{
+	struct link_peer *p = q->backlog_first;
+	const struct link_rings *r = p->rings;
+	struct link_message *m = r->out_next;
+	if (r->next_backlog || r->bulk_next || r->bulk_out || !m || m->next || m->len > p->payload_max ||
+	    !window_open(p, m->len, false) || p->dead)
+		return false;
+	m->first = p->next;
+	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, LINK_URGENT), 0))
+		return false;
+	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	small_sent(p, m, m, 1, m->len);
+	q->backlog_first = q->backlog_last = NULL;
+	p->backlogged = q->stalled = false;
+	return true;
+}
+
+/* Small messages of all first. Then the one with the least left; and once that got nowhere each has its turn, until a
+ * whole round of them changes nothing. */
+static void send_backlog(struct link_queue *q)
+{
+	uint32_t left = PUMP_BYTES;
+	struct link_peer *p, *stuck = NULL;
+	bool shortest = true;
+	for (p = q->backlog_first; p && left; p = p->rings->next_backlog)
+		pump(q, p, PUMP_BYTES, true, &left);
+	left = PUMP_BYTES;
+	q->ring_full = false;
+	while ((p = q->backlog_first) && left && p != stuck && !q->ring_full) {
+		uint32_t before = left;
+		bool first = !shortest || q->backlog_turn % FAR_LINK_GRANT_SHARE == 0;
+		p = link_backlog_take(q, !first);
+		bool more = pump(q, p, TURN_BYTES, false, &left);
+		if (more && first && q->ring_full && left == before) { /* it had no turn */
+			p->backlogged = true;
+			p->rings->next_backlog = q->backlog_first;
+			q->backlog_first = p;
+			if (!q->backlog_last)
+				q->backlog_last = p;
+		} else if (more) {
+			link_backlog_add(q, p);
+		}
+		q->backlog_turn += left != before;
+		if (left != before)
+			stuck = NULL;
+		else if (p->backlogged && !stuck)
+			stuck = p;
+		shortest &= left != before || !p->backlogged;
+	}
+	q->stalled = q->backlog_first != NULL;
+	q->ring_watched &= q->ring_full; /* a ring that nobody had anything for is not dry */
+}
+
+int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+{
+	unsigned marks = WIRE_AGAIN | link_sent_mark(e);
+	if (e->last && e->message->next)
+		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
+	if (e->len > p->payload_max)
+		return -EMSGSIZE;
+	/* Without its key, when that does not fit any more, or is none any more: the bytes behind it come in packets.
+	 */
+	if (e->offset == 0 && link_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
+		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
+	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);
+}
+
+int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
+		   uint32_t len)
+{
+	return put(q, p, e->message, number, (link_sent_loose(e) ? 0 : e->offset) + at, len,
+		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
+}
+
+void link_flush(struct nic_queue *nq)
+{
+	struct link_queue *q = (struct link_queue *)nq;
+	if (q->backlog_first && !send_lone(q))
+		send_backlog(q);
+	if (q->unflushed) {
+		q->unflushed = false;
+		q->ops->flush(q->lower);
+	}
+	if (__builtin_expect(q->abroad_n | q->kicks_n, 0))
+		link_flush_rest(q);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "value/classes.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "value/tree.h"
+#include "value/types.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS (2 * FAR_CLASSES_MAX)
+/* "demo::Counter." and a signature as long as any may be. */
+#define FULL_SIGNATURE_MAX (SIGNATURE_TYPE_MAX + 4096)
+
+/* ---- objects as values ---- */
+
+static size_t stays(void *user, const void *object)
+{
+	(void)user;
+	(void)object;
+	return SIZE_MAX;
+}
+
+static size_t encoded_size(void *user, const void *object)
+{
+	const struct far_custom_type *codec = &((const struct object_class *)user)->codec;
+	return codec->size(codec->user, object);
+}
+
+static void encode(void *user, const void *object, void *dst, size_t len)
+{
+	const struct far_custom_type *codec = &((const struct object_class *)user)->codec;
+	codec->encode(codec->user, object, dst, len);
+}
+
+static void end_object(void *user, void *object)
+{
+	const struct object_class *cls = user;
+	if (cls->destroy)
+		cls->destroy(object, cls->user);
+}
+
+struct far_buf *object_box(const struct object_class *cls, void *object)
+{
+	struct far_val v = far_custom(&cls->type, object);
+	return tree_of(&v);
+}
+
+const struct object_class *object_class_of(const struct far_val *v)
+{
+	if (v->type != FAR_TYPE_CUSTOM || !v->u.custom.type || v->u.custom.type->destroy != end_object)
+		return NULL;
+	return v->u.custom.type->user;
+}
+
+/* ---- finding ---- */
+
+const struct object_class *registry_find_class(const struct registry *r, uint64_t hash)
+{
+	for (uint32_t b = (uint32_t)(hash % BUCKETS);; b = (b + 1) % BUCKETS) {
+		const struct object_class *c = atomic_load_explicit(&r->classes[b], memory_order_acquire);
+		if (!c || c->hash == hash)
+			return c;
+	}
+}
+
+uint64_t method_name_hash(const char *full, size_t len)
+{
+	return ~hash64(full, len);
+}
+
+const struct function *registry_find_method(const struct registry *r, const struct object_class *cls, const char *name)
+{
+	char full[SIGNATURE_NAME_MAX];
+	size_t at = strlen(cls->name), len = strlen(name);
+	if (at + 1 + len >= sizeof full)
+		return NULL;
+	memcpy(full, cls->name, at);
+	full[at] = '.';
+	memcpy(full + at + 1, name, len + 1);
+	const struct function *fn = registry_find_hash(r, method_name_hash(full, at + 1 + len));
+	return fn && strcmp(fn->signature.name, full) == 0 ? fn : NULL;
+}
+
+/* ---- adding ---- */
+
+static enum far_status check(const struct far_class *cls, struct far_err *err)
+{
+	if (!cls || !cls->name)
+		return err_set(err, FAR_INVALID, "a class needs a name");
+	if (!types_name_ok(cls->name, SIGNATURE_TYPE_MAX))
+		return err_set(err, FAR_INVALID,
+			       "\"%.100s\" is not a class's name: words of letters, digits and _ joined by ::, two at "
+			       "least, %d bytes at most, as in demo::Counter",
+			       cls->name, SIGNATURE_TYPE_MAX - 1);
+	if ((cls->constructors_n && !cls->constructors) || (cls->methods_n && !cls->methods))
+		return err_set(err, FAR_INVALID, "class %s: constructors and methods that are counted must be there",
+			       cls->name);
+	if (cls->codec && (!cls->codec->name || strcmp(cls->codec->name, cls->name) != 0))
+		return err_set(err, FAR_INVALID,
+			       "class %s: its codec must be a type of the same name, not of \"%.100s\"", cls->name,
+			       cls->codec->name ? cls->codec->name : "(NULL)");
+	return FAR_OK;
+}
+
+static struct object_class *class_new(const struct far_class *cls)
+{
+	struct object_class *c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	snprintf(c->name, sizeof c->name, "%s", cls->name);
+	c->hash = hash64(cls->name, strlen(cls->name));
+	c->destroy = cls->destroy;
+	c->user = cls->user;
+	c->type = (struct far_custom_type){.name = c->name, .size = stays, .destroy = end_object, .user = c};
+	if (cls->codec) {
+		c->travels = true;
+		c->codec = *cls->codec;
+		c->type.size = encoded_size;
+		c->type.encode = encode;
+	}
+	return c;
+}
+
+static enum far_status add_method(struct registry *r, const struct object_class *c, const struct far_method *m,
+				  far_fn *enter, struct far_err *err)
+{
+	char full[FULL_SIGNATURE_MAX];
+	if (!m->signature || !m->fn)
+		return err_set(err, FAR_INVALID, "class %s: a method needs a signature and a handler", c->name);
+	int n = snprintf(full, sizeof full, "%s.%s", c->name, m->signature);
+	if (n < 0 || (size_t)n >= sizeof full)
+		return err_set(err, FAR_INVALID, "class %s: a signature of more than %d bytes", c->name,
+			       FULL_SIGNATURE_MAX - 1);
+	struct method *own = malloc(sizeof *own);
+	if (!own)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	*own = (struct method){.fn = m->fn, .user = m->user, .kind = kind_of(m->kind), .cls = c};
+	struct far_function f = {full, m->kind, enter, own};
+	enum far_status status = registry_add_of(r, &f, c, own, err);
+	if (status)
+		free(own);
+	return status;
+}
+
+static enum far_status add_constructor(struct registry *r, const struct object_class *c, const struct far_function *f,
+				       struct far_err *err)
+{
+	struct signature s;
+	enum far_status status = signature_parse(f->signature, &s, err);
+	if (status)
+		return status;
+	if (s.result.types || s.customs_n == 0 || s.result.customs & (s.result.customs - 1) ||
+	    s.customs[__builtin_ctz(s.result.customs)].hash != c->hash)
+		return err_set(err, FAR_INVALID,
+			       "class %s: its constructor \"%.160s\" must return the class: end it with \"-> %s\"",
+			       c->name, f->signature, c->name);
+	return registry_add_of(r, f, c, NULL, err);
+}
+
+/* The last step: methods are found by the class. */
+static enum far_status publish(struct registry *r, struct object_class *c, struct far_err *err)
+{
+	uint32_t b = (uint32_t)(c->hash % BUCKETS);
+	if (r->classes_n == FAR_CLASSES_MAX)
+		return err_set(err, FAR_RESOURCE, "more than %d classes", FAR_CLASSES_MAX);
+	while (atomic_load_explicit(&r->classes[b], memory_order_relaxed))
+		b = (b + 1) % BUCKETS;
+	r->classes_n++;
+	atomic_store_explicit(&r->classes[b], c, memory_order_release);
+	return FAR_OK;
+}
+
+static enum far_status add_parts(struct registry *r, struct object_class *c, const struct far_class *cls, far_fn *enter,
+				 struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	for (size_t i = 0; i < cls->methods_n && !status; i++)
+		status = add_method(r, c, &cls->methods[i], enter, err);
+	for (size_t i = 0; i < cls->constructors_n && !status; i++)
+		status = add_constructor(r, c, &cls->constructors[i], err);
+	return status;
+}
+
+/* One class at a time, so that two threads cannot both find a name free. */
+static enum far_status claim(struct registry *r, struct object_class *c, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	pthread_mutex_lock(&r->lock);
+	for (const struct object_class *o = r->classes_all; o && !status; o = o->next_all)
+		if (o->hash == c->hash)
+			status = err_set(err, FAR_INVALID, "class %s is registered already, or could not be before",
+					 o->name);
+	if (!status) {
+		c->next_all = r->classes_all;
+		r->classes_all = c;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return status;
+}
+
+enum far_status registry_add_class(struct registry *r, const struct far_class *cls, far_fn *enter, struct far_err *err)
+{
+	enum far_status status = check(cls, err);
+	if (!status && cls->codec)
+		status = registry_add_type(r, cls->codec, err);
+	if (status)
+		return status;
+	struct object_class *c = class_new(cls);
+	if (!c)
+		return err_set(err, FAR_RESOURCE, "out of memory");
+	status = claim(r, c, err);
+	if (status) {
+		free(c);
+		return status;
+	}
+	status = add_parts(r, c, cls, enter, err);
+	if (status)
+		return status;
+	pthread_mutex_lock(&r->lock);
+	status = publish(r, c, err);
+	pthread_mutex_unlock(&r->lock);
+	return status;
+}
+
+void registry_free_classes(struct registry *r)
+{
+	for (struct object_class *c = r->classes_all, *next; c; c = next) {
+		next = c->next_all;
+		free(c);
+	}
+}
