@@ -21,7 +21,8 @@ void link_audit_ends(const struct nic_port *port, const struct nic_port *const *
 		     link_audit_report *report, void *ctx);
 /** link_audit_queue() for debug_must(): writes what it finds to stderr. */
 bool link_audit_agrees(const struct link_queue *q);
-/** Makes link_audit_agrees() return true: for a test that plants a wrong count. */
+/** Makes link_audit_agrees() return true: for a test that plants a wrong count, or that looks while messages are
+ * reserved, which are in no list. */
 extern bool link_audit_paused;
 
 /* audit_peer.c */

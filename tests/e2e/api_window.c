@@ -104,6 +104,8 @@ static void sender(void)
 		FAR_OK, &err);
 	CHECK(out.u.i == LONG);
 	wait_for(&shared->arrived);
+	while (comes_again && atomic_load(&shared->joined) == WORLD)
+		usleep(500);
 	atomic_store(&shared->stop, true);
 }
 
