@@ -57,10 +57,9 @@ struct ctl_config {
 
 /** How a member is reached, or would be. Constant; freed when a newer one is told and nobody reads. */
 struct ctl_route {
-	const char *nic;         /* driver; "": none */
-	char address[96];        /* its address, in words */
-	char why[192];           /* it is this driver, or there is none */
-	struct ctl_route *older; /* the control core's */
+	const char *nic;  /* driver; "": none */
+	char address[96]; /* its address, in words */
+	char why[192];    /* it is this driver, or there is none */
 };
 
 /**

@@ -128,7 +128,7 @@ struct peer {
 	uint64_t former;  /* incarnation of the life before; 0: none */
 	uint64_t claimed; /* of a hello that made us ask; when the store does not confirm it, it is a stranger's */
 	struct pair *pairs, *old;
-	struct ctl_route *routes; /* all that were ever told, by `older` */
+	struct route_kept *routes; /* those that a reader may hold, the newest first */
 };
 
 struct group_port {

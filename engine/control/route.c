@@ -200,27 +200,33 @@ void route_none(const struct group *g, const struct info *info, char *out, size_
 	}
 }
 
-static struct ctl_route *route_told(const struct peer *p, const struct ctl_route *like)
+struct route_kept {
+	struct ctl_route route; /* constant: readers copy it */
+	struct route_kept *older;
+};
+
+static struct route_kept *kept_find(const struct peer *p, const struct ctl_route *like)
 {
-	struct ctl_route *r = p->routes;
-	while (r && (strcmp(r->nic, like->nic) != 0 || strcmp(r->why, like->why) != 0 ||
-		     strcmp(r->address, like->address) != 0))
-		r = r->older;
-	return r;
+	struct route_kept *k = p->routes;
+	while (k && (strcmp(k->route.nic, like->nic) != 0 || strcmp(k->route.why, like->why) != 0 ||
+		     strcmp(k->route.address, like->address) != 0))
+		k = k->older;
+	return k;
 }
 
-/* Nobody reads, and who comes finds `told`. Else they go the next time. */
-static void forget_others(struct peer *p, struct ctl_route *told)
+/* All of the list but `stays`. */
+static void kept_free(struct peer *p, struct route_kept *stays)
 {
-	struct ctl_route *r = p->routes;
-	while (r) {
-		struct ctl_route *older = r->older;
-		if (r != told)
-			free(r);
-		r = older;
+	struct route_kept *k = p->routes;
+	while (k) {
+		struct route_kept *older = k->older;
+		if (k != stays)
+			free(k);
+		k = older;
 	}
-	told->older = NULL;
-	p->routes = told;
+	p->routes = stays;
+	if (stays)
+		stays->older = NULL;
 }
 
 void route_tell(struct peer *p, const struct route *route, const char *why)
@@ -231,31 +237,24 @@ void route_tell(struct peer *p, const struct route *route, const char *why)
 	nic_text_set(like.why, sizeof like.why, "%s", why);
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
-	/* A reader may hold an old one. One that is told again, since a session comes and goes by the same ways, is the
-	 * same; another incarnation brings new addresses. */
-	struct ctl_route *told = route_told(p, &like);
-	if (!told) {
-		told = malloc(sizeof *told);
-		if (!told)
+	/* A session comes and goes by the same paths, so the same route is often published again. */
+	struct route_kept *kept = kept_find(p, &like);
+	if (!kept) {
+		kept = malloc(sizeof *kept);
+		if (!kept)
 			return;
-		*told = like;
-		told->older = p->routes;
-		p->routes = told;
+		*kept = (struct route_kept){like, p->routes};
+		p->routes = kept;
 	}
-	atomic_store_explicit(&m->route, told, memory_order_seq_cst);
+	atomic_store_explicit(&m->route, &kept->route, memory_order_seq_cst);
+	/* Without readers the others are freed: a later reader finds `kept`. Else the next call frees them. */
 	if (atomic_load_explicit(&m->route_readers, memory_order_seq_cst) == 0)
-		forget_others(p, told);
+		kept_free(p, kept);
 }
 
 void route_free(struct peer *p)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
-	struct ctl_route *r = p->routes;
 	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
-	p->routes = NULL;
-	while (r) {
-		struct ctl_route *older = r->older;
-		free(r);
-		r = older;
-	}
+	kept_free(p, NULL);
 }
