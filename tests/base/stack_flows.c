@@ -125,7 +125,6 @@ static uint64_t churn(struct flow *f, void (*leave)(struct flow *f))
 
 static void stay(struct flow *f)
 {
-	(void)f;
 }
 
 static void keeps_registers(struct flow *f)
@@ -160,7 +159,6 @@ static void partner_main(struct flow *f)
 
 static void step_partner(struct flow *f)
 {
-	(void)f;
 	flow_step(&partner);
 }
 

@@ -31,20 +31,17 @@ static struct kept laters[CALLS_SHARDS_MAX], later_messages[CALLS_SHARDS_MAX], n
 
 /* ---- what is called ---- */
 
-#define HANDLER(name)     static enum far_status name(struct far_req *req, const struct far_val *args, size_t n, void *user)
-#define HANDLER_ARGUMENTS (void)args, (void)n, (void)user
-#define MESSAGE(name)     static void name(struct far_req *req, const void *data, size_t len, void *user)
+#define HANDLER(name) static enum far_status name(struct far_req *req, const struct far_val *args, size_t n, void *user)
+#define MESSAGE(name) static void name(struct far_req *req, const void *data, size_t len, void *user)
 
 HANDLER(echo)
 {
-	HANDLER_ARGUMENTS;
 	CHECK(watched());
 	return far_return(req, &args[0]);
 }
 
 MESSAGE(echo_message)
 {
-	(void)user;
 	CHECK(watched());
 	CHECK(far_reply(req, data, len) == FAR_OK);
 }
@@ -52,21 +49,18 @@ MESSAGE(echo_message)
 MESSAGE(alloc_message)
 {
 	void *at;
-	(void)user;
 	CHECK(far_reply_alloc(req, len, &at) == FAR_OK);
 	memcpy(at, data, len);
 }
 
 MESSAGE(post_message)
 {
-	(void)req, (void)data, (void)len, (void)user;
 	CHECK(watched());
 }
 
 /* Asks the caller the same, one level less deep. */
 HANDLER(nest)
 {
-	HANDLER_ARGUMENTS;
 	struct far_val below = far_int(-1);
 	struct far_err e;
 	if (args[0].u.i > 0)
@@ -82,7 +76,6 @@ MESSAGE(nest_message)
 {
 	struct far_err e;
 	int32_t level, below = -1;
-	(void)user;
 	CHECK(len == sizeof level);
 	memcpy(&level, data, sizeof level);
 	if (level-- > 0)
@@ -105,21 +98,18 @@ static struct far_deferred *keep(struct kept *of_shards, struct far_req *req)
 
 HANDLER(later)
 {
-	HANDLER_ARGUMENTS;
 	keep(laters, req);
 	return FAR_OK;
 }
 
 MESSAGE(later_message)
 {
-	(void)data, (void)len, (void)user;
 	keep(later_messages, req);
 }
 
 /* Answered when so many more have come that its caller has given up long ago. */
 HANDLER(never)
 {
-	HANDLER_ARGUMENTS;
 	struct far_deferred *oldest = keep(nevers, req);
 	if (oldest && nevers[far_shard_of_thread(calls.agent)].n % 2)
 		far_deferred_drop(oldest);
@@ -130,7 +120,6 @@ HANDLER(never)
 
 HANDLER(flush)
 {
-	HANDLER_ARGUMENTS;
 	struct far_val v = far_int(7);
 	unsigned shard = far_shard_of_thread(calls.agent);
 	struct kept *typed = &laters[shard], *raw = &later_messages[shard];
@@ -143,7 +132,6 @@ HANDLER(flush)
 
 HANDLER(fails)
 {
-	HANDLER_ARGUMENTS;
 	return far_fail(req, FAR_REMOTE, 7, "on purpose, %s, number %lld of %.3f", calls.rank ? "worker1" : "worker0",
 			(long long)args[0].u.i, 0.5);
 }
@@ -151,7 +139,6 @@ HANDLER(fails)
 /* Whose caller gives up while it waits. */
 HANDLER(waits)
 {
-	HANDLER_ARGUMENTS;
 	struct far_err e;
 	enum far_status status = far_rpc_sync_to(calls.agent, peer(), "clean::never", FAR_NOARGS, NULL, NULL, &e);
 	CHECK(status != FAR_OK);
@@ -161,7 +148,6 @@ HANDLER(waits)
 
 HANDLER(tensor)
 {
-	HANDLER_ARGUMENTS;
 	uint64_t shape = (uint64_t)args[0].u.i;
 	void *at;
 	enum far_status status = far_return_tensor(req, FAR_F32, 1, &shape, &at);
@@ -172,14 +158,12 @@ HANDLER(tensor)
 
 HANDLER(scaled)
 {
-	HANDLER_ARGUMENTS;
 	struct far_val v = far_float(args[0].u.f * args[1].u.f);
 	return far_return(req, &v);
 }
 
 HANDLER(block)
 {
-	HANDLER_ARGUMENTS;
 	/* A thread that hands its answer in drives the shard for a moment when nobody else does. */
 	if (calls.shared)
 		watch_thread(true);
@@ -302,7 +286,6 @@ struct tally {
 static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
 {
 	struct tally *t = user;
-	(void)data, (void)len;
 	CHECK_STATUS(status, FAR_OK, err);
 	if (--t->left == 0)
 		CHECK(far_future_set_value(t->all, NULL, NULL) == FAR_OK);
@@ -355,7 +338,6 @@ static void free_all(struct far_future *const *f, size_t n)
 static enum far_status add_one(struct far_future *parent, struct far_val *out, struct far_err *err, void *user)
 {
 	enum far_status status = far_future_value(parent, out, err);
-	(void)user;
 	out->u.i++;
 	return status;
 }
@@ -492,7 +474,6 @@ static void many_futures(void)
 
 HANDLER(drive)
 {
-	HANDLER_ARGUMENTS;
 	static void (*const kinds[])(uint64_t *) = {
 		typed_calls,   value_calls,    typed_calls,  typed_calls,    message_calls, message_calls,
 		message_calls, sends,          sends,        nested_calls,   nested_calls,  several,

@@ -26,7 +26,6 @@ static _Atomic int stage;
 
 enum far_status calls_arm(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	watch_thread(driver == FAR_DRIVER_SHARED);
 	if (arming && far_req_from(req).worker == calls.rank)
 		CHECK(far_future_set_value(arming, NULL, NULL) == FAR_OK);
@@ -44,14 +43,12 @@ static void answer_end(void)
 enum far_status calls_stage(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load(&stage));
-	(void)args, (void)n, (void)user;
 	return far_return(req, &v);
 }
 
 enum far_status calls_end(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)args, (void)n, (void)user;
 	CHECK(far_defer(req, &d) == FAR_OK);
 	atomic_store(&asked, d);
 	answer_end();
@@ -60,7 +57,6 @@ enum far_status calls_end(struct far_req *req, const struct far_val *args, size_
 
 static void end_on_shard(struct far_future *f, void *user)
 {
-	(void)f, (void)user;
 	atomic_store(&over, true);
 	answer_end();
 }

@@ -72,8 +72,6 @@ void watch_refuse(const char *function, size_t bytes)
 
 static void on_refused(int number, siginfo_t *info, void *context)
 {
-	(void)number;
-	(void)context;
 	watch_print("clean path: the thread of a shard made system call %d, which is not on the declared list\n",
 		    info->si_syscall);
 	end();

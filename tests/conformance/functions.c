@@ -192,13 +192,11 @@ _Atomic int boxes_encoded, boxes_decoded;
 
 static size_t box_size(void *user, const void *object)
 {
-	(void)user;
 	return object ? sizeof(struct box) : SIZE_MAX;
 }
 
 static void box_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
 	memcpy(dst, object, len);
 	atomic_fetch_add(&boxes_encoded, 1);
 }
@@ -206,7 +204,6 @@ static void box_encode(void *user, const void *object, void *dst, size_t len)
 static enum far_status box_decode(void *user, const void *src, size_t len, void **object)
 {
 	struct box *b = len == sizeof *b ? malloc(sizeof *b) : NULL;
-	(void)user;
 	if (!b)
 		return FAR_BAD_ARGS;
 	memcpy(b, src, len);
@@ -217,7 +214,6 @@ static enum far_status box_decode(void *user, const void *src, size_t len, void 
 
 static void box_destroy(void *user, void *object)
 {
-	(void)user;
 	free(object);
 }
 

@@ -272,7 +272,6 @@ HANDLER(async_raise_later)
 /* Neither an answer nor anything that promises one. */
 HANDLER(async_no_answer)
 {
-	(void)req;
 	return FAR_OK;
 }
 

@@ -78,7 +78,6 @@ static enum far_status twice(struct far_future *parent, struct far_val *out, str
 	struct far_val v;
 	struct sum s;
 	enum far_status status = far_future_value(parent, &v, e);
-	(void)user;
 	if (status)
 		return status;
 	status = sum_of(&s, &v, &v);

@@ -26,7 +26,6 @@ struct counter {
 static enum far_status counter_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct counter *c = malloc(sizeof *c);
-	(void)n, (void)user;
 	if (!c)
 		return far_fail(req, FAR_RESOURCE, 0, "no memory");
 	c->n = args[0].u.i;
@@ -46,13 +45,11 @@ static enum far_status counter_slow_new(struct far_req *req, const struct far_va
 
 static enum far_status counter_broken(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	return far_fail(req, FAR_REMOTE, 9, "Expected error of a constructor");
 }
 
 static void object_free(void *object, void *user)
 {
-	(void)user;
 	atomic_fetch_sub(&alive, 1);
 	free(object);
 }
@@ -112,7 +109,6 @@ struct matrix {
 static enum far_status matrix_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	const struct far_tensor *t = &args[0].u.t;
-	(void)n, (void)user;
 	if (t->dtype != FAR_F32 || t->ndim != 2)
 		return far_fail(req, FAR_BAD_ARGS, 0, "a matrix of floats, please");
 	struct matrix *m = malloc(sizeof *m + far_tensor_bytes(t));
@@ -185,7 +181,6 @@ static enum far_status method_add(struct far_req *req, const struct far_val *arg
 {
 	struct far_val v;
 	struct far_err e;
-	(void)n, (void)user;
 	enum far_status status = far_rref_rpc_sync(args[0].u.rref, "add", FAR_ARGS(args[1]), NULL, &v, &e);
 	return status ? fail_with(req, status, &e) : answer_with(req, &v);
 }

@@ -20,7 +20,6 @@ struct policy {
 static enum far_status agent_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct policy *p = calloc(1, sizeof *p);
-	(void)args, (void)n, (void)user;
 	if (!p)
 		return far_fail(req, FAR_RESOURCE, 0, "no memory");
 	for (int i = 0; i < STATES; i++)
@@ -33,7 +32,6 @@ static enum far_status agent_new(struct far_req *req, const struct far_val *args
 
 static void forget(void *object, void *user)
 {
-	(void)user;
 	free(object);
 }
 
@@ -45,7 +43,6 @@ static enum far_status select_action(struct far_req *req, void *object, const st
 	const struct far_tensor *state = &args[1].u.t;
 	float best = -1;
 	int64_t action = 0;
-	(void)n, (void)user;
 	if (args[0].u.i < 1 || args[0].u.i >= WORLD || far_tensor_count(state) != STATES)
 		return far_fail(req, FAR_BAD_ARGS, 0, "neither an observer nor its state");
 	p->asked++;
@@ -64,7 +61,6 @@ static enum far_status report_reward(struct far_req *req, void *object, const st
 				     void *user)
 {
 	struct policy *p = object;
-	(void)n, (void)user;
 	if (args[0].u.i < 1 || args[0].u.i >= WORLD)
 		return far_fail(req, FAR_BAD_ARGS, 0, "no such observer");
 	p->rewards[args[0].u.i] += args[1].u.f;
@@ -77,7 +73,6 @@ static enum far_status finish_episode(struct far_req *req, void *object, const s
 {
 	struct policy *p = object;
 	double least = p->rewards[1];
-	(void)args, (void)n, (void)user;
 	for (int i = 1; i < WORLD; i++) {
 		least = p->rewards[i] < least ? p->rewards[i] : least;
 		p->rewards[i] = 0;
@@ -92,7 +87,6 @@ static enum far_status finish_episode(struct far_req *req, void *object, const s
 static enum far_status observer_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	int64_t *steps = calloc(1, sizeof *steps);
-	(void)args, (void)n, (void)user;
 	enum far_status status = steps ? far_return_object(req, steps) : FAR_RESOURCE;
 	if (status)
 		free(steps);
@@ -104,7 +98,6 @@ static enum far_status run_episode(struct far_req *req, void *object, const stru
 {
 	int64_t me = functions_rank(req), *steps = object, step = 0;
 	struct far_err e;
-	(void)n, (void)user;
 	for (; step < args[1].u.i && step < EPISODE_STEPS; step++) {
 		float state[STATES] = {0};
 		struct far_tensor t = far_tensor_1d(FAR_F32, state, STATES);
@@ -151,7 +144,6 @@ void model_step(float *model, float *momentum, const float *gradient, float trai
 static enum far_status batch_server_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct batch_server *s = calloc(1, sizeof *s);
-	(void)n, (void)user;
 	if (!s || args[0].u.i < 1 || args[0].u.i > WORLD) {
 		free(s);
 		return far_fail(req, FAR_BAD_ARGS, 0, "not so many trainers");
@@ -175,7 +167,6 @@ static enum far_status get_model(struct far_req *req, void *object, const struct
 {
 	struct far_tensor t;
 	struct far_val v = model_of(object, &t);
-	(void)args, (void)n, (void)user;
 	return far_return(req, &v);
 }
 
@@ -187,7 +178,6 @@ static enum far_status update_and_fetch(struct far_req *req, const struct far_va
 	struct far_tensor t;
 	struct far_err e;
 	void *object;
-	(void)n, (void)user;
 	enum far_status status = far_rref_object(args[0].u.rref, "c::BatchServer", 0, &object, &e);
 	if (status)
 		return fail_with(req, status, &e);
@@ -229,7 +219,6 @@ static enum far_status batch_train(struct far_req *req, const struct far_val *ar
 	struct far_tensor t = far_tensor_1d(FAR_F32, mine, MODEL_SIZE);
 	struct far_val v;
 	struct far_err e;
-	(void)n, (void)user;
 	model_begin(model);
 	enum far_status status = far_rref_rpc_sync(args[0].u.rref, "get_model", FAR_NOARGS, NULL, &v, &e);
 	if (status)

@@ -200,7 +200,6 @@ static const struct {
 
 static size_t promise_size(void *user, const void *object)
 {
-	(void)user, (void)object;
 	return sizeof callable[0].name + 2 * sizeof(float[4]);
 }
 
@@ -208,7 +207,6 @@ static void promise_encode(void *user, const void *object, void *dst, size_t len
 {
 	const struct promise *p = object;
 	char *at = dst;
-	(void)user, (void)len;
 	memcpy(at, callable[0].name, sizeof callable[0].name);
 	memcpy(at + sizeof callable[0].name, p->a, sizeof p->a);
 	memcpy(at + sizeof callable[0].name + sizeof p->a, p->b, sizeof p->b);
@@ -232,7 +230,6 @@ static enum far_status promise_decode(void *user, const void *src, size_t len, v
 
 static void promise_destroy(void *user, void *object)
 {
-	(void)user;
 	free(object);
 }
 

@@ -51,7 +51,6 @@ CONFORM(C1, remote_with_exception)
 
 static enum far_status only_here(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	return far_return(req, &args[0]);
 }
 

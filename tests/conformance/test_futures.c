@@ -26,7 +26,6 @@ static enum far_status plus_one(struct far_future *parent, struct far_val *out, 
 {
 	struct far_val v;
 	enum far_status status = far_future_wait(parent, 0, &v, e); /* complete: never blocks */
-	(void)user;
 	if (status)
 		return status;
 	float sum[4];
@@ -62,7 +61,6 @@ CONFORM(E1, callback_simple)
 /* A callback that calls with too few arguments fails the child, not the parent. */
 static enum far_status calls_wrongly(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent, (void)out;
 	return far_rpc_async(agent, user, "far::add", FAR_ARGS(1), NULL, &(struct far_future *){NULL}, e);
 }
 
@@ -119,7 +117,6 @@ static enum far_status calls_on(struct far_future *parent, struct far_val *out, 
 {
 	struct far_val v;
 	enum far_status status = far_future_value(parent, &v, e);
-	(void)out;
 	if (!status)
 		status = far_rpc_async(agent, peer(2), "far::add", FAR_ARGS(v, 1), NULL, user, e);
 	far_val_fini(&v);
@@ -131,7 +128,6 @@ static enum far_status waits_on(struct far_future *parent, struct far_val *out, 
 {
 	struct far_future *f = NULL, *child = NULL;
 	enum far_status status = calls_on(parent, out, e, &f);
-	(void)user;
 	if (!status)
 		status = far_future_then(f, plus_one, NULL, &child, e);
 	if (!status)
@@ -166,14 +162,12 @@ CONFORM(E1, callback_with_ret)
 
 static enum far_status raises(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent, (void)out, (void)user;
 	snprintf(e->text, sizeof e->text, "Another expected error");
 	return FAR_REMOTE;
 }
 
 static enum far_status passes_on(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)user;
 	return far_future_value(parent, out, e);
 }
 

@@ -73,7 +73,6 @@ CONFORM(G1, rpc_barrier_partial_subset)
 static void *meets(void *arg)
 {
 	struct far_err e;
-	(void)arg;
 	return (void *)(intptr_t)far_barrier(agent, NULL, 0, 0, &e);
 }
 

@@ -161,7 +161,6 @@ CONFORM(F1, async_class_rref_proxy_remote)
 
 static bool none_alive(void *user)
 {
-	(void)user;
 	return objects_alive() == 0;
 }
 

@@ -150,7 +150,6 @@ static struct far_rref_counts wanted;
 static bool counts_are(void *user)
 {
 	struct far_rref_counts c;
-	(void)user;
 	far_rref_counts_read(agent, &c);
 	return c.owned == wanted.owned && c.held == wanted.held && c.forks == wanted.forks && c.pending == 0;
 }

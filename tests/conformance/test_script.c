@@ -76,7 +76,6 @@ static enum far_status plus(struct far_future *parent, struct far_val *out, stru
 
 static enum far_status raises(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent, (void)out, (void)user;
 	strcpy(e->text, "Expected error of a callback");
 	return FAR_REMOTE;
 }

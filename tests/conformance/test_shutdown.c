@@ -7,7 +7,6 @@
 
 static bool others_are_out(void *user)
 {
-	(void)user;
 	for (int r = 0; r < WORLD - 1; r++)
 		if (!conform_published(r))
 			return false;
@@ -70,7 +69,6 @@ CONFORM_BARE(X5, wait_all_workers_twice_sparse)
 
 static bool third_leaves(void *user)
 {
-	(void)user;
 	return conform_published(2);
 }
 

@@ -93,7 +93,6 @@ void conform_until(const char *here, bool (*condition)(void *user), void *user)
 static bool nothing_left(void *user)
 {
 	struct far_rref_counts c;
-	(void)user;
 	far_rref_counts_read(agent, &c);
 	return !c.owned && !c.held && !c.forks && !c.pending;
 }
@@ -128,7 +127,6 @@ int64_t conform_published(int of)
 
 static bool all_published(void *user)
 {
-	(void)user;
 	for (int r = 0; r < WORLD; r++)
 		if (!conform_published(r))
 			return false;

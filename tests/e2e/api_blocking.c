@@ -2,6 +2,7 @@
 /** Blocking handlers: their threads, their queue, deadlines that pass in it, the time that nested calls inherit, and
  * the options' bounds. */
 #include "api_gate.h"
+#include "handlers.h"
 
 enum { THREADS = 2, QUEUE = 4 };
 
@@ -13,8 +14,6 @@ static _Atomic bool let_go;
 /* Blocks in the system, as far as the library knows. */
 static enum far_status block(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&running, 1);
 	while (!atomic_load(&let_go))
 		usleep(100);
@@ -27,15 +26,11 @@ static enum far_status block(struct far_req *req, const struct far_val *args, si
 static enum far_status state(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load((atomic_int *)user));
-	(void)args;
-	(void)n;
 	return far_return(req, &v);
 }
 
 static enum far_status gate_thread(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	atomic_store(&let_go, args[0].u.b);
 	return far_return(req, NULL);
 }
@@ -120,9 +115,6 @@ static void late(void)
 static enum far_status left(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int((int64_t)(far_req_time_left(req) / FAR_MS));
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
@@ -133,8 +125,6 @@ static enum far_status left_below(struct far_req *req, const struct far_val *arg
 	struct far_call_opts opts = {.timeout_ns = (uint64_t)args[0].u.i * FAR_MS};
 	struct far_val out = {0};
 	struct far_err e;
-	(void)n;
-	(void)user;
 	/* The first may leave while the request is still on the burst, the second comes after a wait. */
 	for (int i = 0; i < 2; i++) {
 		enum far_status status = far_rpc_sync(a, "worker0", "t::left", FAR_NOARGS, &opts, &out, &e);
@@ -225,17 +215,6 @@ static int late_comers(int rank)
 	return 0;
 }
 
-static enum far_status active(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_counters c;
-	far_counters_read(far_req_agent(req), &c);
-	struct far_val v = far_int((int64_t)c.requests_active);
-	(void)args;
-	(void)n;
-	(void)user;
-	return far_return(req, &v);
-}
-
 static int worker(int rank)
 {
 	static const struct far_function functions[] = {
@@ -243,7 +222,7 @@ static int worker(int rank)
 		{"t::running() -> int", FAR_KIND_INLINE, state, &running},
 		{"t::ran() -> int", FAR_KIND_INLINE, state, &ran},
 		{"t::let_go(bool go) -> none", FAR_KIND_INLINE, gate_thread, NULL},
-		{"t::active() -> int", FAR_KIND_INLINE, active, NULL},
+		{"t::active() -> int", FAR_KIND_INLINE, handler_active, NULL},
 		{"t::left() -> int", FAR_KIND_INLINE, left, NULL},
 		{"t::below(int ms) -> int", FAR_KIND_FIBER, left_below, NULL},
 		{"t::below_thread(int ms) -> int", FAR_KIND_BLOCKING, left_below, NULL},

@@ -16,9 +16,6 @@ static unsigned kept_n, done_n, done_ok;
 
 static void keep(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
-	(void)user;
 	CHECK(kept_n < PENDING_MAX);
 	CHECK(far_defer(req, &kept[kept_n++]) == FAR_OK);
 }
@@ -27,9 +24,6 @@ static _Atomic bool stop;
 
 static enum far_status on_stop(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_store(&stop, true);
 	return far_return(req, NULL);
 }
@@ -49,7 +43,6 @@ static void release_until_stopped(void)
 static void big(struct far_req *req, const void *data, size_t len, void *user)
 {
 	void *at;
-	(void)user;
 	CHECK(len == 1);
 	CHECK(far_reply_alloc(req, BIG_BYTES, &at) == FAR_OK);
 	memset(at, *(const char *)data, BIG_BYTES);
@@ -57,15 +50,11 @@ static void big(struct far_req *req, const void *data, size_t len, void *user)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)user;
-	(void)data;
-	(void)e;
 	done_n++;
 	done_ok += status == FAR_OK && len == 1;
 }
@@ -154,7 +143,6 @@ static void *hand_over(void *arg)
 {
 	struct far_err e;
 	enum far_status status;
-	(void)arg;
 	while ((status = far_msg_send(agent, (struct far_to){0, 0}, ECHO, "r", 1, NULL, on_done, NULL, &e)) == FAR_OK)
 		CHECK(++ring_taken < 100000);
 	CHECK_STATUS(status, FAR_BUSY, &e);
@@ -199,7 +187,6 @@ static void thousand(bool held)
 
 static void *thousand_more(void *arg)
 {
-	(void)arg;
 	thousand(false);
 	return NULL;
 }
@@ -225,9 +212,6 @@ static _Atomic unsigned looped_ok;
 
 static void on_looped(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)user;
-	(void)data;
-	(void)len;
 	CHECK_STATUS(status, FAR_OK, e);
 	atomic_fetch_add(&looped_ok, 1);
 }

@@ -2,6 +2,7 @@
 /* run: -n 2 */
 /** Calls that their caller cancels: what the caller gets, what the callee sees, and that nothing stays behind. */
 #include "check.h"
+#include "handlers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +16,6 @@ static int kept_n, cancelled_n, other_n;
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	CHECK(kept_n < MANY);
 	return far_defer(req, &kept[kept_n++]);
 }
@@ -24,7 +24,6 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 static enum far_status release_all(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(0);
-	(void)args, (void)n, (void)user;
 	while (kept_n)
 		v.u.i += far_deferred_return(kept[--kept_n], &v) == FAR_CANCELLED;
 	return far_return(req, &v);
@@ -34,7 +33,6 @@ static enum far_status release_all(struct far_req *req, const struct far_val *ar
 static enum far_status park(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_err why;
-	(void)args, (void)n, (void)user;
 	CHECK(!far_req_cancelled(req));
 	enum far_status status =
 		far_rpc_sync(far_req_agent(req), "worker0", "test::keep", FAR_NOARGS, NULL, NULL, &why);
@@ -51,7 +49,6 @@ static enum far_status park(struct far_req *req, const struct far_val *args, siz
 /* Computes until nobody wants the result. */
 static enum far_status grind(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	while (!far_req_cancelled(req))
 		usleep(100);
 	return far_return(req, NULL);
@@ -60,14 +57,12 @@ static enum far_status grind(struct far_req *req, const struct far_val *args, si
 static enum far_status parked(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(args[0].u.b ? cancelled_n : other_n);
-	(void)n, (void)user;
 	return far_return(req, &v);
 }
 
 /* Occupies the shard, so that a cancel comes when the answer is on its way. */
 static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	usleep(20000);
 	CHECK(!far_req_cancelled(req));
 	return far_return(req, NULL);
@@ -77,22 +72,13 @@ static _Atomic int marked;
 
 static enum far_status mark(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	struct far_val v = far_int(atomic_fetch_add(&marked, 1));
 	return far_return(req, &v);
-}
-
-/* Takes a long message, and answers with one. */
-static enum far_status long_way(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n, (void)user;
-	return far_return(req, &args[0]);
 }
 
 static enum far_status long_answer(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	static char bytes[BYTES];
-	(void)args, (void)n, (void)user;
 	struct far_val v = far_bytes(bytes, sizeof bytes);
 	return far_return(req, &v);
 }
@@ -101,7 +87,6 @@ static enum far_status long_answer(struct far_req *req, const struct far_val *ar
 static enum far_status under_way(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_counters c;
-	(void)args, (void)n, (void)user;
 	far_counters_read(far_req_agent(req), &c);
 	struct far_val v = far_int((int64_t)(c.requests_active + c.calls_active + c.large_active));
 	return far_return(req, &v);
@@ -110,7 +95,6 @@ static enum far_status under_way(struct far_req *req, const struct far_val *args
 /* Meanwhile the shard sends the cancels that handlers left to it, and they arrive. */
 static enum far_status there_and_back(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	for (int i = 0; i < 100; i++)
 		CHECK(far_rpc_sync(far_req_agent(req), "worker0", "far::identity", FAR_ARGS(1), NULL, NULL, NULL) ==
 		      FAR_OK);
@@ -207,7 +191,6 @@ static void waiting_handlers(void)
 
 static enum far_status follow(struct far_future *parent, struct far_val *out, struct far_err *why, void *user)
 {
-	(void)out, (void)user;
 	return far_future_value(parent, NULL, why);
 }
 
@@ -383,7 +366,7 @@ int main(void)
 		{"test::parked(bool cancelled) -> int", FAR_KIND_INLINE, parked, NULL},
 		{"test::slow() -> none", FAR_KIND_INLINE, slow, NULL},
 		{"test::mark() -> int", FAR_KIND_BLOCKING, mark, NULL},
-		{"test::long_way(bytes b) -> bytes", FAR_KIND_INLINE, long_way, NULL},
+		{"test::long_way(bytes b) -> bytes", FAR_KIND_INLINE, handler_echo, NULL},
 		{"test::long_answer() -> bytes", FAR_KIND_INLINE, long_answer, NULL},
 		{"test::under_way() -> int", FAR_KIND_INLINE, under_way, NULL},
 		{"test::there_and_back() -> int", FAR_KIND_FIBER, there_and_back, NULL},

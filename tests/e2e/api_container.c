@@ -18,8 +18,6 @@ static enum far_status make(struct far_req *req, const struct far_val *args, siz
 {
 	void *at;
 	uint64_t bytes = (uint64_t)args[0].u.i;
-	(void)n;
-	(void)user;
 	enum far_status status = far_return_tensor(req, FAR_U8, 1, &bytes, &at);
 	for (uint64_t i = 0; status == FAR_OK && i < bytes; i++)
 		((uint8_t *)at)[i] = (uint8_t)i;

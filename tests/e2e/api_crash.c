@@ -52,8 +52,6 @@ static enum far_status crashes(struct far_req *req, const struct far_val *args, 
 {
 	struct far_val out = {0};
 	struct far_err e;
-	(void)n;
-	(void)user;
 	/* A fiber crashes after a wait, on whatever thread that is. */
 	(void)far_rpc_sync(far_req_agent(req), "worker1", "far::add", FAR_ARGS(1, 2), NULL, &out, &e);
 	crash((enum crash)args[0].u.i);
@@ -62,8 +60,6 @@ static enum far_status crashes(struct far_req *req, const struct far_val *args, 
 
 static void crashes_message(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
-	(void)len;
 	crash(*(const enum crash *)data);
 	far_reply(req, NULL, 0);
 }

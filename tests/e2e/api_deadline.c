@@ -19,9 +19,6 @@ static enum far_status keep_one(struct far_req *req)
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return keep_one(req);
 }
 
@@ -29,9 +26,6 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 static enum far_status release_kept(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val five = far_int(5);
-	(void)args;
-	(void)n;
-	(void)user;
 	struct far_val v = far_int(kept ? (int)far_deferred_return(kept, &five) : -1);
 	kept = NULL;
 	return far_return(req, &v);
@@ -39,9 +33,6 @@ static enum far_status release_kept(struct far_req *req, const struct far_val *a
 
 static enum far_status count(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	struct far_val v = far_int(ran);
 	return far_return(req, &v);
 }
@@ -49,8 +40,6 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 /* Occupies its shard, so that the answer comes when the caller has given up. */
 static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	usleep((useconds_t)args[0].u.i);
 	ran++;
 	return far_return(req, NULL);
@@ -138,7 +127,6 @@ static char long_one[LONG];
 
 static void on_end(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)data, (void)len, (void)e;
 	*(int *)user = (int)status;
 }
 
@@ -301,8 +289,6 @@ static void default_deadline(void)
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)data;
-	(void)len;
 	CHECK(status == FAR_TIMEOUT && e && e->status == FAR_TIMEOUT);
 	*(bool *)user = true;
 }
@@ -322,23 +308,16 @@ static void message_deadline(void)
 
 static void msg_keep(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
-	(void)user;
 	keep_one(req);
 }
 
 static enum far_status quick(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, NULL);
 }
 
 static void msg_echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -346,9 +325,6 @@ static _Atomic int64_t noted;
 
 static void msg_note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
-	(void)user;
 	noted++;
 	far_reply(req, NULL, 0);
 }
@@ -357,8 +333,6 @@ static void msg_note(struct far_req *req, const void *data, size_t len, void *us
 static enum far_status counted(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_counters c;
-	(void)args;
-	(void)n;
 	far_counters_read(far_req_agent(req), &c);
 	struct far_val v = far_int(!user                  ? noted
 				   : *(char *)user == 'd' ? (int64_t)c.posts_dropped

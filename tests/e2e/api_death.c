@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A worker dies of SIGKILL. Its peers' calls end, and so do they. */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <stdatomic.h>
 
@@ -10,18 +11,12 @@ static struct far_err err;
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	static struct far_deferred *kept; /* for as long as this worker lives */
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &kept);
 }
 
 static void keep_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	static struct far_deferred *kept;
-	(void)data;
-	(void)len;
-	(void)user;
 	CHECK(far_defer(req, &kept) == FAR_OK);
 }
 
@@ -29,27 +24,12 @@ static _Atomic bool ready;
 
 static enum far_status set_ready(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_store(&ready, true);
 	return far_return(req, NULL);
 }
 
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
-}
-
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)data;
-	(void)len;
 	CHECK(status == FAR_PEER_LOST && e && e->executed == FAR_EXECUTED_MAYBE);
 	atomic_fetch_add((_Atomic int *)user, 1);
 }
@@ -58,7 +38,7 @@ static int worker(int rank)
 {
 	static const struct far_function table[] = {
 		{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},
-		{"t::die() -> none", FAR_KIND_INLINE, die, NULL},
+		{"t::die() -> none", FAR_KIND_INLINE, handler_die, NULL},
 		{"t::ready() -> none", FAR_KIND_INLINE, set_ready, NULL},
 	};
 	static const struct far_msg_handler message = {9, FAR_KIND_INLINE, keep_message, NULL};
@@ -115,7 +95,7 @@ static enum far_status die_second(struct far_req *req, const struct far_val *arg
 {
 	static struct far_deferred *kept;
 	if (kept)
-		return die(req, args, n, user);
+		return handler_die(req, args, n, user);
 	return far_defer(req, &kept);
 }
 

@@ -17,9 +17,6 @@ static unsigned kept_n;
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(kept_n < KEPT_MAX);
 	enum far_status status = far_defer(req, &kept[kept_n++]);
 	CHECK(far_return(req, NULL) == FAR_INVALID);
@@ -30,9 +27,6 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 static enum far_status release_all(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(kept_n);
-	(void)args;
-	(void)n;
-	(void)user;
 	while (kept_n) {
 		struct far_val i = far_int(--kept_n);
 		CHECK(far_deferred_return(kept[kept_n], &i) == FAR_OK);
@@ -55,9 +49,6 @@ static unsigned threads_n;
 static enum far_status by_thread(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(far_defer(req, &d) == FAR_OK);
 	CHECK(pthread_create(&threads[threads_n++], NULL, answer_later, d) == 0);
 	return FAR_OK;
@@ -66,8 +57,6 @@ static enum far_status by_thread(struct far_req *req, const struct far_val *args
 static enum far_status drop(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)n;
-	(void)user;
 	CHECK(far_defer(req, &d) == FAR_OK);
 	if (args[0].u.i == 0)
 		far_deferred_drop(d);
@@ -80,10 +69,6 @@ static enum far_status drop(struct far_req *req, const struct far_val *args, siz
 
 static enum far_status forgets(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
 	return FAR_OK;
 }
 
@@ -92,9 +77,6 @@ static enum far_status waits(struct far_req *req, const struct far_val *args, si
 	struct far_agent *a = far_req_agent(req);
 	struct far_err e = {.status = FAR_OK};
 	struct far_val out;
-	(void)args;
-	(void)n;
-	(void)user;
 	enum far_status status = far_rpc_sync(a, "worker0", "far::add", FAR_ARGS(1, 2), NULL, &out, &e);
 	CHECK(far_shutdown(a, 0, NULL) == FAR_WOULD_DEADLOCK);
 	CHECK(far_shutdown_local(a, NULL) == FAR_WOULD_DEADLOCK);
@@ -107,8 +89,6 @@ static enum far_status waits(struct far_req *req, const struct far_val *args, si
 
 static enum far_status square(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	struct far_val v = far_int(args[0].u.i * args[0].u.i);
 	return far_return(req, &v);
 }
@@ -116,7 +96,6 @@ static enum far_status square(struct far_req *req, const struct far_val *args, s
 static void msg_square(struct far_req *req, const void *data, size_t len, void *user)
 {
 	int64_t x;
-	(void)user;
 	CHECK(len == sizeof x);
 	memcpy(&x, data, sizeof x);
 	x *= x;
@@ -140,8 +119,6 @@ static enum far_status forward(struct far_req *req, const struct far_val *args, 
 {
 	struct far_deferred *d;
 	struct far_call_opts opts = {.timeout_ns = far_req_time_left(req)};
-	(void)n;
-	(void)user;
 	CHECK(far_req_time_left(req) > 0);
 	CHECK(far_req_from(req).worker == 0);
 	CHECK(far_defer(req, &d) == FAR_OK);
@@ -157,8 +134,6 @@ static enum far_status starts_async(struct far_req *req, const struct far_val *a
 {
 	struct far_future *f = NULL;
 	struct far_err e = {.status = FAR_OK};
-	(void)n;
-	(void)user;
 	enum far_status status =
 		far_rpc_async(far_req_agent(req), "worker2", "t::square", FAR_ARGS(args[0]), NULL, &f, &e);
 	CHECK(status == FAR_OK);

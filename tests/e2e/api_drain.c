@@ -5,6 +5,7 @@
  * and what is done about leaks.
  */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -21,8 +22,6 @@ static enum far_status hop(struct far_req *req, const struct far_val *args, size
 	struct far_worker_info me;
 	struct far_future *f;
 	int64_t left = args[0].u.i;
-	(void)n;
-	(void)user;
 	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
 	far_future_wait(f, 2 * FAR_MS, NULL, NULL);
 	far_future_free(f);
@@ -43,16 +42,7 @@ static struct far_rref *kept[2];
 /* Keeps a reference, and returns it: so the value refers to it too. */
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	kept[0] = far_rref_ref(args[0].u.rref);
-	return far_return(req, &args[0]);
-}
-
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
 	return far_return(req, &args[0]);
 }
 
@@ -60,9 +50,6 @@ static enum far_status echo(struct far_req *req, const struct far_val *args, siz
 static enum far_status stay(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_future *f;
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
 	far_future_wait(f, FAR_FOREVER, NULL, NULL);
 	far_future_free(f);
@@ -73,7 +60,7 @@ static const struct far_function functions[] = {
 	{"d::stay() -> none", FAR_KIND_FIBER, stay, NULL},
 	{"d::hop(int left) -> none", FAR_KIND_FIBER, hop, NULL},
 	{"d::keep(rref r) -> rref", FAR_KIND_FIBER, keep, NULL},
-	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 };
 
 enum { NOTE_FIBER = 7, NOTE_BLOCKING };
@@ -85,9 +72,6 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_worker_info me;
 	struct far_future *f;
 	struct far_err e;
-	(void)data;
-	(void)len;
-	(void)user;
 	CHECK_STATUS(far_future_create(&f, &e), FAR_OK, &e);
 	far_future_wait(f, 100 * FAR_MS, NULL, NULL);
 	far_future_free(f);

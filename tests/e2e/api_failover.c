@@ -57,7 +57,6 @@ static void has_carrier(char name, int k)
 static void count(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint32_t call;
-	(void)user;
 	CHECK(len == 1000);
 	memcpy(&call, data, sizeof call);
 	CHECK(call < CALLS_MAX);

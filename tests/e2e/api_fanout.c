@@ -305,7 +305,6 @@ static void held_shard(void)
 
 static int calls(int r)
 {
-	(void)r;
 	agent = join();
 	if (rank == 0) {
 		static const size_t sizes[] = {1, 8, 64, MANY};

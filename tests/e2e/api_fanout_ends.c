@@ -115,7 +115,6 @@ static void early_ends(void)
 
 static int ends(int r)
 {
-	(void)r;
 	agent = join();
 	if (rank == 0) {
 		hedges();
@@ -135,7 +134,6 @@ static int deaths(int r)
 {
 	static int64_t ranks[MANY];
 	struct far_fanout_opts opts = {.errors = FAR_ERRORS_COLLECT, .timeout_ns = FAR_FOREVER};
-	(void)r;
 	agent = join();
 	if (rank != 0) {
 		struct far_worker_info info;

@@ -4,6 +4,7 @@
  * same. Time-outs of what makes, fetches and passes values on: told of the right reference, and nothing left behind.
  */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -12,34 +13,10 @@ enum { WORLD = 3 };
 
 static struct far_err err;
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
-/* Fetches its argument, here: a third worker's. */
-static enum far_status fetch(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v;
-	struct far_err e;
-	(void)n;
-	(void)user;
-	enum far_status status = far_rref_to_here(args[0].u.rref, 0, &v, &e);
-	if (status)
-		return far_fail(req, status, e.code, "%s", e.text);
-	status = far_return(req, &v);
-	far_val_fini(&v);
-	return status;
-}
-
 /* Returns after so many milliseconds, or when nobody waits any more. */
 static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_future *f;
-	(void)n;
-	(void)user;
 	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
 	far_future_wait(f, (uint64_t)args[0].u.i * FAR_MS, NULL, NULL);
 	far_future_free(f);
@@ -49,8 +26,6 @@ static enum far_status slow(struct far_req *req, const struct far_val *args, siz
 static enum far_status size_of(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int((int64_t)args[0].u.s.len);
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
@@ -58,17 +33,12 @@ static enum far_status size_of(struct far_req *req, const struct far_val *args, 
 static enum far_status set_fault(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_fault f = {.fail_sends = (unsigned)args[1].u.i, .delay_ns = (uint64_t)args[2].u.i * FAR_MS};
-	(void)n;
-	(void)user;
 	enum far_status status = far_fault_set(far_req_agent(req), (enum far_fault_kind)args[0].u.i, &f, NULL);
 	return status ? status : far_return(req, NULL);
 }
 
 static enum far_status clear_faults(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK_STATUS(far_faults_clear(far_req_agent(req), NULL), FAR_OK, NULL);
 	return far_return(req, NULL);
 }
@@ -78,9 +48,6 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 {
 	struct far_rref_counts c;
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	if (far_rref_flush(far_req_agent(req), 5000 * FAR_MS, &e))
 		return far_fail(req, e.status, 0, "%s", e.text);
 	far_rref_counts_read(far_req_agent(req), &c);
@@ -93,9 +60,6 @@ static _Atomic bool held, let_go;
 /* Keeps its shard to itself until it is told. */
 static enum far_status hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_store(&held, true);
 	while (!atomic_load(&let_go)) /* the hang guard ends it */
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -104,8 +68,8 @@ static enum far_status hold(struct far_req *req, const struct far_val *args, siz
 
 static const struct far_function functions[] = {
 	{"f::hold() -> none", FAR_KIND_INLINE, hold, NULL},
-	{"f::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
-	{"f::fetch(rref r) -> Any", FAR_KIND_FIBER, fetch, NULL},
+	{"f::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
+	{"f::fetch(rref r) -> Any", FAR_KIND_FIBER, handler_fetch, NULL},
 	{"f::slow(int ms) -> int", FAR_KIND_FIBER, slow, NULL},
 	{"f::size(bytes b) -> int", FAR_KIND_INLINE, size_of, NULL},
 	{"f::fault(int kind, int fail, int ms) -> none", FAR_KIND_FIBER, set_fault, NULL},

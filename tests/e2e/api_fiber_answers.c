@@ -70,8 +70,6 @@ static enum far_status in_way(struct far_req *req, const struct far_val *args, s
 {
 	struct far_deferred *d = NULL;
 	struct far_val v = far_int(5), wrong = far_str("no int");
-	(void)n;
-	(void)user;
 	switch ((enum way)args[0].u.i) {
 	case DEFERS_AFTER:
 		EXPECT(turn(req) == FAR_OK && far_defer(req, &d) == FAR_OK);
@@ -208,7 +206,6 @@ static void big(const char *fn)
 static void turn_round(struct far_req *req, const void *data, size_t len, void *user)
 {
 	char *at;
-	(void)user;
 	CHECK(turn(req) == FAR_OK);
 	enum far_status status = far_reply_alloc(req, len ? len : 1, (void **)&at);
 	if (status) {

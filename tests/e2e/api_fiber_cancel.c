@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers that wait while nobody waits for them any more: deadlines, callers that die, agents that are shut down. */
 #include "api_gate.h"
+#include "handlers.h"
 
 enum { CALLS = 20 };
 
@@ -27,8 +28,6 @@ static enum far_status parks(struct far_req *req, const struct far_val *args, si
 	struct far_val out = {0};
 	struct far_future *f;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&started, 1);
 	if (args[0].u.b) {
 		over(far_rpc_sync(a, me, "gate::wait", FAR_NOARGS, &for_ever, &out, &e), &e);
@@ -55,9 +54,6 @@ static enum far_status inherits(struct far_req *req, const struct far_val *args,
 {
 	struct far_val out = {0};
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&started, 1);
 	enum far_status status = far_rpc_sync(far_req_agent(req), me, "gate::wait", FAR_NOARGS, NULL, &out, &e);
 	CHECK(status == FAR_CANCELLED || status == FAR_TIMEOUT || status == FAR_OK); /* all_over() opens the gate */
@@ -70,9 +66,6 @@ static enum far_status stubborn(struct far_req *req, const struct far_val *args,
 {
 	struct far_val out = {0};
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&started, 1);
 	while (!atomic_load(&let_go))
 		far_rpc_sync(far_req_agent(req), me, "gate::wait", FAR_NOARGS, &for_ever, &out, &e);
@@ -86,8 +79,6 @@ static enum far_status sits(struct far_req *req, const struct far_val *args, siz
 	struct far_agent *a = far_req_agent(req);
 	struct far_val out = {0};
 	struct far_err e;
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&started, 1);
 	if (args[0].u.b)
 		over(far_rpc_sync(a, me, "gate::wait", FAR_NOARGS, &for_ever, &out, &e), &e);
@@ -102,16 +93,11 @@ static enum far_status sits(struct far_req *req, const struct far_val *args, siz
 
 static void gate_message(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
 	gate_wait(req, NULL, 0, user);
 }
 
 static enum far_status polls(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&started, 1);
 	while (!far_req_cancelled(req))
 		usleep(100);
@@ -122,27 +108,11 @@ static enum far_status polls(struct far_req *req, const struct far_val *args, si
 static enum far_status seen(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load((atomic_int *)user));
-	(void)args;
-	(void)n;
-	return far_return(req, &v);
-}
-
-static enum far_status active(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_counters c;
-	far_counters_read(far_req_agent(req), &c);
-	struct far_val v = far_int((int64_t)c.requests_active);
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
 static enum far_status lets_go(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_store(&let_go, true);
 	return far_return(req, NULL);
 }
@@ -158,7 +128,7 @@ static void join(int rank)
 		{"t::sits(bool sync) -> int", FAR_KIND_BLOCKING, sits, NULL},
 		{"t::started() -> int", FAR_KIND_INLINE, seen, &started},
 		{"t::seen() -> int", FAR_KIND_INLINE, seen, &cancelled},
-		{"t::active() -> int", FAR_KIND_INLINE, active, NULL},
+		{"t::active() -> int", FAR_KIND_INLINE, handler_active, NULL},
 		{"t::let_go() -> none", FAR_KIND_INLINE, lets_go, NULL},
 		GATE_FUNCTIONS,
 	};

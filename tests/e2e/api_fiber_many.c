@@ -20,7 +20,6 @@ static void park(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_val out = {0};
 	struct far_err e;
 	uint64_t number;
-	(void)user;
 	CHECK(len == sizeof number);
 	memcpy(&number, data, sizeof number);
 	atomic_fetch_add(&parked, 1);
@@ -31,9 +30,6 @@ static void park(struct far_req *req, const void *data, size_t len, void *user)
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &kept);
 }
 

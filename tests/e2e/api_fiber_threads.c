@@ -30,7 +30,6 @@ static enum far_status descend(struct far_req *req, const struct far_val *args, 
 	struct far_val out = {0}, v;
 	struct far_err e;
 	enum far_status status = FAR_OK;
-	(void)n;
 	if (level > 0)
 		status = far_rpc_sync(a, level % 2 ? "worker0" : "worker1", user, FAR_ARGS(level - 1), NULL, &out, &e);
 	if (status)
@@ -45,9 +44,6 @@ static enum far_status awaits(struct far_req *req, const struct far_val *args, s
 	struct far_val out = {0};
 	struct far_err e;
 	enum far_status status;
-	(void)args;
-	(void)n;
-	(void)user;
 	struct far_future *f = atomic_load(&shared_future);
 	do
 		status = far_future_wait(f, 100 * FAR_US, &out, &e);
@@ -61,9 +57,6 @@ static enum far_status awaits(struct far_req *req, const struct far_val *args, s
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(far_defer(req, &d) == FAR_OK);
 	atomic_store(&kept, d);
 	return FAR_OK;

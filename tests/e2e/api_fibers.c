@@ -18,7 +18,6 @@ static enum far_status descend(struct far_req *req, const struct far_val *args, 
 {
 	struct far_err e;
 	struct far_val below = {0}, v;
-	(void)n;
 	if (args[0].u.i == 0) {
 		v = far_int(0);
 		return far_return(req, &v);
@@ -97,8 +96,6 @@ static enum far_status wait_sync(struct far_req *req, const struct far_val *args
 	struct far_err e;
 	char text[] = "to oneself", reply[32] = {0};
 	size_t len = 0;
-	(void)n;
-	(void)user;
 	EXPECT(far_rpc_sync(a, me, "far::add", FAR_ARGS(args[0].u.i, 1), NULL, &out, &e) == FAR_OK);
 	EXPECT(out.u.i == args[0].u.i + 1);
 	EXPECT(far_msg_call(a, (struct far_to){rank_of(a), -1}, MSG_ECHO, text, sizeof text, NULL, reply, sizeof reply,
@@ -122,9 +119,6 @@ static enum far_status wait_futures(struct far_req *req, const struct far_val *a
 	struct far_future *f[8], *bad;
 	struct far_val out = {0};
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	for (int i = 0; i < 8; i++)
 		EXPECT(far_rpc_async(a, other, "gate::wait", FAR_NOARGS, NULL, &f[i], &e) == FAR_OK);
 	/* Limits pass; a wait may be tried again and again. */
@@ -145,9 +139,6 @@ static enum far_status wait_futures(struct far_req *req, const struct far_val *a
 
 static enum far_status fails(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_fail(req, FAR_REMOTE, 7, "on purpose");
 }
 
@@ -166,9 +157,6 @@ static enum far_status waits_inline(struct far_req *req, const struct far_val *a
 	struct far_agent *a = far_req_agent(req);
 	struct far_future *f;
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	EXPECT(far_rpc_async(a, me, "far::add", FAR_ARGS(1, 2), NULL, &f, &e) == FAR_OK);
 	EXPECT(far_future_wait(f, 0, NULL, &e) == FAR_WOULD_DEADLOCK);
 	far_future_free(f);
@@ -180,7 +168,6 @@ static enum far_status waits_inline(struct far_req *req, const struct far_val *a
 static void waits_inline_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_err e;
-	(void)user;
 	enum far_status status =
 		far_msg_call(far_req_agent(req), far_req_from(req), MSG_ECHO, data, len, NULL, NULL, 0, NULL, &e);
 	far_fail(req, status, 0, "%s", e.text);
@@ -189,9 +176,6 @@ static void waits_inline_message(struct far_req *req, const void *data, size_t l
 static enum far_status shuts_down(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_err e;
-	(void)args;
-	(void)n;
-	(void)user;
 	EXPECT(far_shutdown(far_req_agent(req), 0, &e) == FAR_WOULD_DEADLOCK && strstr(e.text, "main thread"));
 	EXPECT(far_shutdown_local(far_req_agent(req), &e) == FAR_WOULD_DEADLOCK);
 	if (user) /* a fiber: it has the shard, and must not give it away */
@@ -206,8 +190,6 @@ static enum far_status shuts_down(struct far_req *req, const struct far_val *arg
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
 	struct far_err refused;
-	(void)e;
-	(void)len;
 	CHECK(status == FAR_OK && len == 1);
 	CHECK(far_msg_call(agent, (struct far_to){1, -1}, MSG_ECHO, data, 1, NULL, NULL, 0, NULL, &refused) ==
 	      FAR_WOULD_DEADLOCK);
@@ -241,8 +223,6 @@ static enum far_status parks(struct far_req *req, const struct far_val *args, si
 {
 	struct far_val out = {0};
 	struct far_err e;
-	(void)n;
-	(void)user;
 	enum far_status status = far_rpc_sync(far_req_agent(req), me, "gate::wait", FAR_NOARGS, NULL, &out, &e);
 	if (status)
 		return far_fail(req, status, 0, "%s", e.text);
@@ -280,7 +260,6 @@ static void bound(void)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "check.h"
 #include "core/head.h"
+#include "handlers.h"
 #include "nic/shm/shm_layout.h"
 #include "nic/shm/shm_note.h"
 
@@ -76,13 +77,6 @@ static void check_none_failed(void)
 
 /* ---- the members ---- */
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 /* Since `before`: for want of a proof, and all that was dropped. */
 static void counters(struct far_agent *a, int rank, uint64_t before[2])
 {
@@ -103,7 +97,7 @@ static void counters(struct far_agent *a, int rank, uint64_t before[2])
 
 static int member(int rank, const char *driver)
 {
-	static const struct far_function function = {"forger::echo(int x) -> int", FAR_KIND_INLINE, echo, NULL};
+	static const struct far_function function = {"forger::echo(int x) -> int", FAR_KIND_INLINE, handler_echo, NULL};
 	char nic[32];
 	uint64_t before[2] = {0};
 	struct far_agent *a;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Futures over real workers: callbacks, waits for several, scopes, user-made ones, with each way of driving. */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,27 +17,14 @@ static struct far_opts opts;
 static struct far_deferred *kept[NEVER_MAX];
 static unsigned kept_n;
 
-static enum far_status twice(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	struct far_val v = far_int(args[0].u.i * 2);
-	return far_return(req, &v);
-}
-
 static enum far_status failing(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	return far_fail(req, FAR_DENIED, (int32_t)args[0].u.i, "not this one");
 }
 
 /* Is answered by t::release only. */
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(kept_n < NEVER_MAX);
 	return far_defer(req, &kept[kept_n++]);
 }
@@ -44,9 +32,6 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 static enum far_status release_kept(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(7);
-	(void)args;
-	(void)n;
-	(void)user;
 	while (kept_n)
 		CHECK(far_deferred_return(kept[--kept_n], &v) == FAR_OK);
 	return far_return(req, NULL);
@@ -79,14 +64,12 @@ static int64_t wait_int(struct far_future *f)
 static enum far_status plus_one(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
 	enum far_status status = far_future_wait(parent, 0, out, e);
-	(void)user;
 	out->u.i++;
 	return status;
 }
 
 static enum far_status hand_on(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)user;
 	return far_future_value(parent, out, e);
 }
 
@@ -307,9 +290,6 @@ static struct far_future *by_handler;
 static enum far_status starts_one(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_scope scope;
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &by_handler, NULL) == FAR_OK);
 	CHECK(far_scope_begin(&scope) == FAR_OK);
 	struct far_future *f;
@@ -390,7 +370,6 @@ static _Atomic int told;
 static enum far_status tell(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
 	enum far_status status = far_future_value(parent, out, e);
-	(void)user;
 	CHECK(status == FAR_SHUTDOWN || status == FAR_PEER_LOST);
 	struct far_future *f;
 	CHECK(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &f, NULL) != FAR_OK);
@@ -425,7 +404,7 @@ static int pending_at_the_end(int rank)
 }
 
 static const struct far_function table[] = {
-	{"t::twice(int x) -> int", FAR_KIND_INLINE, twice, NULL},
+	{"t::twice(int x) -> int", FAR_KIND_INLINE, handler_twice, NULL},
 	{"t::fail(int code) -> none", FAR_KIND_INLINE, failing, NULL},
 	{"t::keep() -> int", FAR_KIND_INLINE, keep, NULL},
 	{"t::release() -> none", FAR_KIND_INLINE, release_kept, NULL},

@@ -19,9 +19,6 @@ static int gate_n;
 
 static inline enum far_status gate_wait(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	pthread_mutex_lock(&gate_lock);
 	CHECK(gate_n < GATE_MAX && far_defer(req, &gate_kept[gate_n]) == FAR_OK);
 	gate_n++;
@@ -32,8 +29,6 @@ static inline enum far_status gate_wait(struct far_req *req, const struct far_va
 /* Answers whoever waits, and says how many they were. */
 static inline enum far_status gate_open(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	pthread_mutex_lock(&gate_lock);
 	struct far_val v = far_int(gate_n);
 	while (gate_n)
@@ -44,9 +39,6 @@ static inline enum far_status gate_open(struct far_req *req, const struct far_va
 
 static inline enum far_status gate_count(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	pthread_mutex_lock(&gate_lock);
 	struct far_val v = far_int(gate_n);
 	pthread_mutex_unlock(&gate_lock);

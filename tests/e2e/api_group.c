@@ -74,7 +74,6 @@ static void barriers(void)
 static void *one_thread(void *arg)
 {
 	struct far_err own;
-	(void)arg;
 	for (int k = 0; k < THREAD_ROUNDS; k++) {
 		struct far_val mine = far_int(self), out = {0};
 		CHECK_STATUS(far_all_gather(agent, NULL, 0, &mine, 0, &out, &own), FAR_OK, &own);
@@ -172,8 +171,6 @@ static enum far_status meet_here(struct far_req *req, const struct far_val *args
 {
 	struct far_val mine = far_int(self), out = {0};
 	struct far_err own;
-	(void)args;
-	(void)n;
 	enum far_status status = far_all_gather(far_req_agent(req), NULL, 0, &mine, 0, &out, &own);
 	if (user) { /* inline */
 		CHECK(status == FAR_WOULD_DEADLOCK);

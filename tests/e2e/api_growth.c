@@ -5,6 +5,7 @@
  * worker has resident grows no more once it has done half of it.
  */
 #include "check.h"
+#include "handlers.h"
 
 /* Batches, and references in each: those of the first half touch all pages of the tables of references, 15 MiB. */
 enum { BATCH = 100, WARM = 6000, ALL = 10000, RREFS_WARM = 30, RREFS = 3 };
@@ -22,24 +23,14 @@ static uint64_t resident(void)
 	return (uint64_t)mine * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 static enum far_status size(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int((int64_t)resident());
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
 static const struct far_function functions[] = {
-	{"g::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+	{"g::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 	{"g::resident() -> int", FAR_KIND_INLINE, size, NULL},
 };
 static const struct far_opts opts = {.functions = functions, .functions_n = 2};

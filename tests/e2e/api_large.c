@@ -105,7 +105,6 @@ static void on_release(void *user)
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)user;
 	done_status = status;
 	done_len = len;
 	done_data = data;

@@ -31,7 +31,6 @@ static void check_data(int64_t id, const struct far_val *data)
 
 static enum far_status on_inline(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	check_data(args[0].u.i, &args[1]);
 	return far_return(req, &args[1]);
 }
@@ -46,7 +45,6 @@ static enum far_status on_fiber(struct far_req *req, const struct far_val *args,
 {
 	struct far_future *never;
 	struct far_err e;
-	(void)n, (void)user;
 	check_data(args[0].u.i, &args[1]);
 	CHECK_STATUS(far_future_create(&never, &e), FAR_OK, &e);
 	enum far_status status = far_future_wait(never, 50000, NULL, &e);
@@ -67,7 +65,6 @@ static enum far_status on_later(struct far_req *req, const struct far_val *args,
 {
 	struct far_deferred *d;
 	struct far_err e;
-	(void)n, (void)user;
 	check_data(args[0].u.i, &args[1]);
 	CHECK(far_defer(req, &d) == FAR_OK);
 	pthread_mutex_lock(&later.lock);
@@ -81,7 +78,6 @@ static enum far_status on_later(struct far_req *req, const struct far_val *args,
 /* Answers what was deferred, newest first. */
 static void *answer_later(void *arg)
 {
-	(void)arg;
 	for (;;) {
 		struct far_deferred *d = NULL;
 		struct far_val v = {0};
@@ -104,7 +100,6 @@ static void *answer_later(void *arg)
 
 static enum far_status on_list(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	CHECK(far_len(&args[1]) == 3 && far_list_get(&args[1], 0)->u.i == args[0].u.i);
 	check_data(args[0].u.i, far_list_get(&args[1], 2));
 	return far_return(req, &args[1]);
@@ -114,7 +109,6 @@ static enum far_status on_total(struct far_req *req, const struct far_val *args,
 {
 	const double *x = args[1].u.t.data;
 	double sum = 0;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	for (uint64_t i = 0; i < far_tensor_count(&args[1].u.t); i++)
 		sum += x[i];
@@ -127,7 +121,6 @@ static enum far_status on_hang(struct far_req *req, const struct far_val *args, 
 {
 	struct far_future *never;
 	struct far_err e;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	CHECK_STATUS(far_future_create(&never, &e), FAR_OK, &e);
 	enum far_status status = far_future_wait(never, FAR_FOREVER, NULL, &e);
@@ -139,7 +132,6 @@ static enum far_status on_hang(struct far_req *req, const struct far_val *args, 
 static enum far_status on_noted(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load(&noted_n));
-	(void)args, (void)n, (void)user;
 	return far_return(req, &v);
 }
 
@@ -147,7 +139,6 @@ static enum far_status on_noted(struct far_req *req, const struct far_val *args,
 static void on_note(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t id;
-	(void)req, (void)user;
 	CHECK(len >= sizeof id);
 	memcpy(&id, data, sizeof id);
 	CHECK(id < IDS && pattern_holds((const uint8_t *)data + 8, len - 8, id));

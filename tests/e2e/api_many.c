@@ -3,17 +3,11 @@
 /** More workers than one has shards, threads or bits of anything small: all join, call each other, hand a reference
  * round, and leave with nothing left. */
 #include "check.h"
+#include "handlers.h"
 
 enum { WORLD = 24 };
 
 static struct far_err err;
-
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
 
 /* Fetches it and adds its own rank, or has the next worker do so. */
 static enum far_status round_of(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -22,8 +16,6 @@ static enum far_status round_of(struct far_req *req, const struct far_val *args,
 	struct far_worker_info me;
 	struct far_val v;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	far_worker_self(agent, &me);
 	int64_t left = args[1].u.i;
 	enum far_status status = left ? far_rpc_sync_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "m::round",
@@ -36,7 +28,7 @@ static enum far_status round_of(struct far_req *req, const struct far_val *args,
 }
 
 static const struct far_function functions[] = {
-	{"m::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+	{"m::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 	{"m::round(rref r, int left) -> int", FAR_KIND_FIBER, round_of, NULL},
 };
 static const struct far_opts opts = {.functions = functions, .functions_n = 2};

@@ -38,9 +38,6 @@ static enum far_status tell(struct far_req *req, const struct far_val *args, siz
 
 static enum far_status raises(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_fail(req, FAR_REMOTE, 7, "Expected error");
 }
 

@@ -9,7 +9,6 @@ static struct far_to to = {1, -1};
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	CHECK((uintptr_t)data % 8 == 0);
 	CHECK(far_reply(req, data, len) == FAR_OK);
 	CHECK(far_reply(req, data, len) == FAR_INVALID);
@@ -26,10 +25,6 @@ static void sum(struct far_req *req, const void *data, size_t len, void *user)
 
 static void silent(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)data;
-	(void)len;
-	(void)user;
 }
 
 /* Answers with as many bytes as it is asked for. */
@@ -37,7 +32,6 @@ static void alloc(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t bytes;
 	void *at;
-	(void)user;
 	CHECK(len == sizeof bytes);
 	memcpy(&bytes, data, sizeof bytes);
 	enum far_status status = far_reply_alloc(req, bytes, &at);

@@ -9,6 +9,7 @@
  */
 #include "../nic/netns.h"
 #include "check.h"
+#include "handlers.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -117,13 +118,6 @@ static bool translated(void)
 
 /* ---- the members ---- */
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 static void call(struct far_agent *a, int rank)
 {
 	static char large[LARGE];
@@ -145,8 +139,9 @@ static void call(struct far_agent *a, int rank)
 
 static int member(int rank)
 {
-	static const struct far_function functions[] = {{"nat::echo(int x) -> int", FAR_KIND_INLINE, echo, NULL},
-							{"nat::repeat(bytes x) -> bytes", FAR_KIND_INLINE, echo, NULL}};
+	static const struct far_function functions[] = {
+		{"nat::echo(int x) -> int", FAR_KIND_INLINE, handler_echo, NULL},
+		{"nat::repeat(bytes x) -> bytes", FAR_KIND_INLINE, handler_echo, NULL}};
 	char nic[32], advertise[64];
 	struct far_agent *a;
 	enter(members[rank].space);

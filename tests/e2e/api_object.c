@@ -6,17 +6,11 @@
  */
 #include "api_calls.h"
 #include "counter_class.h"
+#include "handlers.h"
 
 #include <pthread.h>
 
 /* ---- functions ---- */
-
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
 
 static enum far_status add_to_all(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
@@ -24,8 +18,6 @@ static enum far_status add_to_all(struct far_req *req, const struct far_val *arg
 	struct far_val v;
 	struct far_err e;
 	int64_t sum = 0;
-	(void)n;
-	(void)user;
 	for (size_t i = 0; i <= far_len(&args[0]); i++) {
 		struct far_rref *r = i < far_len(&args[0]) ? far_list_get(&args[0], i)->u.rref : inner->u.rref;
 		enum far_status status = far_rref_rpc_sync(r, "add", FAR_ARGS(1), NULL, &v, &e);
@@ -40,14 +32,11 @@ static enum far_status add_to_all(struct far_req *req, const struct far_val *arg
 static enum far_status balance(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load(&made) - atomic_load(&ended));
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
 static const struct far_function functions[] = {
-	{"o::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+	{"o::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 	{"o::add_to_all(List l, Dict d) -> int", FAR_KIND_FIBER, add_to_all, NULL},
 	{"o::balance() -> int", FAR_KIND_INLINE, balance, NULL},
 };

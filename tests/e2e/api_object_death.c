@@ -5,22 +5,13 @@
  */
 #include "api_spawn.h"
 #include "counter_class.h"
+#include "handlers.h"
 
 enum { WORLD = 3, OWNER = 2 };
 
 static struct far_err err;
 
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
-}
-
-static const struct far_function functions[] = {{"d::die() -> none", FAR_KIND_INLINE, die, NULL}};
+static const struct far_function functions[] = {{"d::die() -> none", FAR_KIND_INLINE, handler_die, NULL}};
 static const struct far_opts opts = {
 	.functions = functions, .functions_n = 1, .classes = counter_classes, .classes_n = COUNTER_CLASSES};
 
@@ -115,7 +106,6 @@ static int first_life(int rank)
 static int next_life(int rank)
 {
 	struct far_agent *agent = check_join(&opts);
-	(void)rank;
 	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
 	CHECK(atomic_load(&made) >= 1 && atomic_load(&made) == atomic_load(&ended));
 	return 0;

@@ -68,7 +68,6 @@ static void of_all(struct far_agent *a, int agent)
 	expect_alive(shared[agent], "get", FAR_NOARGS);
 	enum far_status status = far_rref_object(shared[agent], "o::Counter", 0, &object, &e);
 	CHECK(far_rref_is_owner(shared[agent]) ? !status : status == FAR_INVALID);
-	(void)a;
 }
 
 static void *caller_main(void *arg)

@@ -5,6 +5,7 @@
  * death    worker 1 is killed amid calls: worker 0 learns it at once from the socket, where pids mean nothing
  */
 #include "check.h"
+#include "handlers.h"
 #include "pattern.h"
 
 #include <signal.h>
@@ -23,9 +24,6 @@ static _Atomic int posts;
 
 static void on_post(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)data;
-	(void)user;
 	CHECK(len == sizeof(int));
 	atomic_fetch_add(&posts, 1);
 }
@@ -42,28 +40,12 @@ static const char *namespace(void)
 static enum far_status tell_namespace(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val name = far_str(namespace());
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return(req, &name);
-}
-
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
 }
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	static struct far_deferred *kept; /* for as long as this worker lives */
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &kept);
 }
 
@@ -143,7 +125,7 @@ int main(int argc, char **argv)
 	static const struct far_function table[] = {
 		{"t::namespace() -> str", FAR_KIND_INLINE, tell_namespace, NULL},
 		{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},
-		{"t::die() -> none", FAR_KIND_INLINE, die, NULL},
+		{"t::die() -> none", FAR_KIND_INLINE, handler_die, NULL},
 	};
 	static const struct far_msg_handler message = {MSG, FAR_KIND_INLINE, on_post, NULL};
 	struct far_opts opts = {

@@ -14,7 +14,6 @@ static struct far_err err;
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -213,9 +212,6 @@ static void waits(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_future *f;
 	struct far_err e;
-	(void)data;
-	(void)len;
-	(void)user;
 	CHECK(far_future_create(&f, &e) == FAR_OK);
 	if (far_future_wait(f, FAR_FOREVER, NULL, &e) == FAR_CANCELLED)
 		told = 1;
@@ -266,7 +262,6 @@ static void taken(const struct far_opts *opts)
 static int alone(int rank)
 {
 	struct far_opts opts = {.nic = "shm,carrier-pigeon"};
-	(void)rank;
 	refused(&opts, FAR_INVALID, "carrier-pigeon");
 	opts.nic = "shm,,udp";
 	refused(&opts, FAR_INVALID, "entry 2 is empty");
@@ -305,7 +300,6 @@ static int alone(int rank)
 static int alone_by_options(int rank)
 {
 	struct far_opts opts = options("udp");
-	(void)rank;
 	setenv("FAR_NIC", "carrier-pigeon", 1);
 	setenv("FAR_LISTEN", "no-such-interface0", 1);
 	opts.listen = "lo";
@@ -315,9 +309,6 @@ static int alone_by_options(int rank)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-	(void)st;
-	(void)type;
-	(void)ftw;
 	return remove(path);
 }
 

@@ -5,37 +5,14 @@
  * for a while.
  */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <time.h>
 
 static struct far_err err;
 
-/* Parks until nobody waits any more. */
-static enum far_status never(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_future *f;
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
-	far_future_wait(f, FAR_FOREVER, NULL, NULL);
-	far_future_free(f);
-	return FAR_CANCELLED;
-}
-
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
-}
-
-static const struct far_function functions[] = {{"r::never() -> none", FAR_KIND_FIBER, never, NULL},
-						{"r::die() -> none", FAR_KIND_INLINE, die, NULL}};
+static const struct far_function functions[] = {{"r::never() -> none", FAR_KIND_FIBER, handler_never, NULL},
+						{"r::die() -> none", FAR_KIND_INLINE, handler_die, NULL}};
 
 static void wait_until_dead(struct far_agent *a, int rank)
 {

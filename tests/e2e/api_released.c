@@ -24,7 +24,6 @@ static const struct far_to to = {1, -1};
 static void checked(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t ok = pattern_holds(data, len, len);
-	(void)user;
 	far_reply(req, &ok, sizeof ok);
 }
 
@@ -32,7 +31,6 @@ static void make(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t bytes;
 	void *at;
-	(void)user;
 	CHECK(len == sizeof bytes);
 	memcpy(&bytes, data, sizeof bytes);
 	if (far_reply_alloc(req, bytes, &at) == FAR_OK)
@@ -45,8 +43,6 @@ static _Atomic uint64_t noted, spoilt;
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)user;
 	atomic_fetch_add(pattern_holds(data, len, len) ? &noted : &spoilt, 1);
 }
 
@@ -92,7 +88,6 @@ static void on_release(void *user)
 static void on_checked(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
 {
 	struct piece *p = user;
-	(void)err;
 	p->status = status;
 	if (status == FAR_OK && len == sizeof p->ok)
 		memcpy(&p->ok, data, len);
@@ -103,7 +98,6 @@ static void on_checked(void *user, enum far_status status, const void *data, siz
 static void on_made(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
 {
 	struct piece *p = user;
-	(void)err;
 	p->status = status;
 	if (status == FAR_OK)
 		p->ok = data == p->data && len == p->len && pattern_holds(data, len, len);
@@ -130,7 +124,6 @@ static void finish(struct piece *p, const _Atomic int *what)
 {
 	while (atomic_load(what) == 0)
 		traffic(1);
-	(void)p;
 }
 
 static size_t length(unsigned i)

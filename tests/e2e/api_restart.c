@@ -32,8 +32,6 @@ static bool lazy;
 
 static enum far_status count(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	atomic_fetch_add(&shared->ran[args[0].u.i][args[1].u.i], 1);
 	struct far_val out = far_int(life);
 	return far_return(req, &out);
@@ -42,9 +40,6 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *kept; /* for as long as this life */
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &kept);
 }
 
@@ -73,7 +68,6 @@ static int victim(int rank)
 			     &err);
 		CHECK(out.u.i == r + 1);
 	}
-	(void)rank;
 	atomic_store(&shared->joined, life + 1);
 	while (!atomic_load(&shared->stop))
 		usleep(2000);
@@ -252,7 +246,6 @@ static int again_and_again(int lives)
 static int contender(int rank)
 {
 	struct far_opts opts = options();
-	(void)rank;
 	alarm(HANG_GUARD_S);
 	enum far_status status = check_init(check_name(VICTIM), FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
 	if (status == FAR_OK) {
@@ -273,7 +266,6 @@ static int contender(int rank)
 static int impostor(int rank)
 {
 	struct far_opts opts = options();
-	(void)rank;
 	alarm(HANG_GUARD_S);
 	CHECK_STATUS(check_init("impostor", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_NOT_UNIQUE, &err);
 	CHECK_TEXT(&err, "rank 2 of group");
@@ -288,7 +280,6 @@ static int bystander(int rank)
 {
 	struct far_opts opts = options();
 	struct far_val out;
-	(void)rank;
 	agent = check_join(&opts);
 	while (!atomic_load(&shared->stop)) {
 		CHECK_STATUS(
@@ -410,7 +401,6 @@ static int comes_late(int rank)
 {
 	struct far_opts opts = options();
 	enum far_status status;
-	(void)rank;
 	alarm(HANG_GUARD_S);
 	opts.init_timeout_ns = 300 * FAR_MS;
 	while ((status = check_init("worker2", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err)) == FAR_OK)

@@ -166,7 +166,6 @@ static void ran(int64_t id)
 static enum far_status run(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(args[0].u.i * 2);
-	(void)n, (void)user;
 	ran(args[0].u.i);
 	return far_return(req, &v);
 }
@@ -176,7 +175,6 @@ static enum far_status wait(struct far_req *req, const struct far_val *args, siz
 {
 	struct far_err why;
 	struct far_val v = far_int(args[0].u.i * 2), w = {0};
-	(void)n, (void)user;
 	ran(args[0].u.i);
 	struct far_call_opts opts = {.retry = true, .retry_after_ns = FAR_MS};
 	CHECK_STATUS(far_rpc_sync(far_req_agent(req), "worker0", "far::identity", FAR_ARGS(7), &opts, &w, &why), FAR_OK,
@@ -187,7 +185,6 @@ static enum far_status wait(struct far_req *req, const struct far_val *args, siz
 
 static enum far_status fail(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	ran(args[0].u.i);
 	return far_fail(req, FAR_DENIED, 5, "no");
 }
@@ -195,7 +192,6 @@ static enum far_status fail(struct far_req *req, const struct far_val *args, siz
 static enum far_status stick(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)n, (void)user;
 	ran(args[0].u.i);
 	CHECK(far_defer(req, &d) == FAR_OK);
 	atomic_store(&stuck, d);
@@ -206,7 +202,6 @@ static enum far_status large(struct far_req *req, const struct far_val *args, si
 {
 	uint64_t shape = 1 << 20;
 	void *data;
-	(void)n, (void)user;
 	ran(args[0].u.i);
 	enum far_status status = far_return_tensor(req, FAR_U8, 1, &shape, &data);
 	if (!status)

@@ -57,15 +57,12 @@ static void touch(const void *data, size_t len)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	touch(data, len);
 	far_reply(req, data, len);
 }
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)user;
 	touch(data, len);
 }
 
@@ -85,7 +82,6 @@ static void touch_value(const struct far_val *v)
 
 static enum far_status value(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	CHECK(n == 1); /* the signature has one, whatever came */
 	touch_value(&args[0]);
 	return far_return(req, &args[0]);

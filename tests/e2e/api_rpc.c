@@ -5,7 +5,6 @@
 
 static enum far_status give_back(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	CHECK(n == 1);
 	return far_return(req, &args[0]);
 }
@@ -13,7 +12,6 @@ static enum far_status give_back(struct far_req *req, const struct far_val *args
 static enum far_status describe(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	char text[256];
-	(void)user;
 	CHECK(n == 5);
 	snprintf(text, sizeof text, "%d %lld %g %s %zu", args[0].u.b, (long long)args[1].u.i, args[2].u.f,
 		 (const char *)args[3].u.s.data, far_tensor_count(&args[4].u.t));
@@ -23,8 +21,6 @@ static enum far_status describe(struct far_req *req, const struct far_val *args,
 
 static enum far_status failing(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	return far_fail(req, (enum far_status)args[0].u.i, (int32_t)args[1].u.i, "%.*s", (int)args[2].u.s.len,
 			(const char *)args[2].u.s.data);
 }
@@ -33,19 +29,12 @@ static unsigned busy_ran;
 
 static enum far_status says_busy(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
 	busy_ran++;
 	return FAR_BUSY;
 }
 
 static enum far_status busy_count(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	struct far_val v = far_int(busy_ran);
 	return far_return(req, &v);
 }
@@ -54,8 +43,6 @@ static enum far_status iota(struct far_req *req, const struct far_val *args, siz
 {
 	uint64_t shape[2] = {(uint64_t)args[0].u.i, 3};
 	void *data;
-	(void)n;
-	(void)user;
 	enum far_status status = far_return_tensor(req, FAR_F64, 2, shape, &data);
 	for (uint64_t i = 0; !status && i < shape[0] * 3; i++)
 		((double *)data)[i] = (double)i;

@@ -5,6 +5,7 @@
  * back. Each function is one behaviour that users of torch.distributed.rpc rely on. At the end every table is empty.
  */
 #include "api_calls.h"
+#include "handlers.h"
 
 #include <time.h>
 
@@ -15,17 +16,8 @@ static struct far_agent *agent_of(struct far_req *req)
 
 /* ---- functions ---- */
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 static enum far_status fails(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	return far_fail(req, FAR_REMOTE, 17, "%s", (const char *)args[0].u.s.data);
 }
 
@@ -33,33 +25,15 @@ static enum far_status fails(struct far_req *req, const struct far_val *args, si
 static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_future *never;
-	(void)n;
-	(void)user;
 	CHECK_STATUS(far_future_create(&never, NULL), FAR_OK, NULL);
 	enum far_status status = far_future_wait(never, (uint64_t)args[0].u.i * FAR_MS, NULL, NULL);
 	far_future_free(never);
 	return status == FAR_PENDING ? far_return(req, &args[0]) : FAR_CANCELLED;
 }
 
-static enum far_status fetch(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v;
-	struct far_err e;
-	(void)n;
-	(void)user;
-	enum far_status status = far_rref_to_here(args[0].u.rref, 0, &v, &e);
-	if (status)
-		return far_fail(req, status, e.code, "%s", e.text);
-	status = far_return(req, &v);
-	far_val_fini(&v);
-	return status;
-}
-
 static enum far_status confirmed(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val yes = far_bool(far_rref_confirmed_by_owner(args[0].u.rref));
-	(void)n;
-	(void)user;
 	return far_return(req, &yes);
 }
 
@@ -68,8 +42,6 @@ static enum far_status local(struct far_req *req, const struct far_val *args, si
 {
 	struct far_val v;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	CHECK(far_rref_is_owner(args[0].u.rref) && far_rref_confirmed_by_owner(args[0].u.rref));
 	enum far_status status = far_rref_local_value(args[0].u.rref, 0, &v, &e);
 	if (status)
@@ -84,10 +56,8 @@ static enum far_status forward(struct far_req *req, const struct far_val *args, 
 {
 	struct far_err e;
 	struct far_val v;
-	(void)n;
-	(void)user;
 	if (args[1].u.i == 0)
-		return fetch(req, args, 1, NULL);
+		return handler_fetch(req, args, 1, NULL);
 	struct far_worker_info self;
 	far_worker_self(agent_of(req), &self);
 	struct far_to next = {(self.rank + 1) % far_world_size(agent_of(req)), -1};
@@ -105,8 +75,6 @@ static enum far_status make_there(struct far_req *req, const struct far_val *arg
 {
 	struct far_rref *r;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	struct far_to there = {(int32_t)args[0].u.i, -1};
 	enum far_status status = far_remote_to(agent_of(req), there, "r::echo", FAR_ARGS(args[1]), NULL, &r, &e);
 	if (status)
@@ -121,8 +89,6 @@ static enum far_status make_there(struct far_req *req, const struct far_val *arg
 static enum far_status turn_round(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	const struct far_val *list = &args[0];
-	(void)n;
-	(void)user;
 	CHECK(far_len(list) == 3 && far_list_get(list, 0)->type == FAR_TYPE_RREF);
 	const struct far_val *inner = far_dict_get(far_list_get(list, 2), "r");
 	CHECK(inner && inner->type == FAR_TYPE_RREF);
@@ -133,12 +99,12 @@ static enum far_status turn_round(struct far_req *req, const struct far_val *arg
 }
 
 static const struct far_function functions[] = {
-	{"r::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
-	{"r::number(int x) -> int", FAR_KIND_BLOCKING, echo, NULL},
+	{"r::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
+	{"r::number(int x) -> int", FAR_KIND_BLOCKING, handler_echo, NULL},
 	{"r::fail(str why) -> int", FAR_KIND_INLINE, fails, NULL},
 	{"r::slow(int ms) -> int", FAR_KIND_FIBER, slow, NULL},
-	{"r::fetch(rref r) -> Any", FAR_KIND_FIBER, fetch, NULL},
-	{"r::fetch_blocking(rref r) -> Any", FAR_KIND_BLOCKING, fetch, NULL},
+	{"r::fetch(rref r) -> Any", FAR_KIND_FIBER, handler_fetch, NULL},
+	{"r::fetch_blocking(rref r) -> Any", FAR_KIND_BLOCKING, handler_fetch, NULL},
 	{"r::confirmed(rref r) -> bool", FAR_KIND_INLINE, confirmed, NULL},
 	{"r::local(rref r) -> Any", FAR_KIND_FIBER, local, NULL},
 	{"r::forward(rref r, int times) -> Any", FAR_KIND_FIBER, forward, NULL},
@@ -483,7 +449,7 @@ static void creation_fails_for_all(void)
 
 static enum far_status here_only(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	return echo(req, args, n, user);
+	return handler_echo(req, args, n, user);
 }
 
 static void function_not_on_callee(void)

@@ -4,24 +4,16 @@
  * shutdown is named with its holder, and handles outlive the agent.
  */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <time.h>
 
 static struct far_err err;
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 static struct far_rref *kept; /* by `keep`, beyond its handler */
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	kept = far_rref_ref(args[0].u.rref);
 	return far_return(req, NULL);
 }
@@ -29,58 +21,17 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 static enum far_status count_forks(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_rref_counts c;
-	(void)args;
-	(void)n;
-	(void)user;
 	far_rref_counts_read(far_req_agent(req), &c);
 	struct far_val v = far_int((int64_t)c.forks);
 	return far_return(req, &v);
 }
 
-/* Parks until nobody waits any more. */
-static enum far_status never(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_future *f;
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
-	far_future_wait(f, FAR_FOREVER, NULL, NULL);
-	far_future_free(f);
-	return FAR_CANCELLED;
-}
-
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
-}
-
-static enum far_status fetch(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v;
-	struct far_err e;
-	(void)n;
-	(void)user;
-	enum far_status status = far_rref_to_here(args[0].u.rref, 0, &v, &e);
-	if (status)
-		return far_fail(req, status, e.code, "%s", e.text);
-	status = far_return(req, &v);
-	far_val_fini(&v);
-	return status;
-}
-
 static const struct far_function functions[] = {
-	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
+	{"d::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 	{"d::keep(rref r) -> none", FAR_KIND_INLINE, keep, NULL},
-	{"d::never() -> int", FAR_KIND_FIBER, never, NULL},
-	{"d::die() -> none", FAR_KIND_INLINE, die, NULL},
-	{"d::fetch(rref r) -> Any", FAR_KIND_FIBER, fetch, NULL},
+	{"d::never() -> int", FAR_KIND_FIBER, handler_never, NULL},
+	{"d::die() -> none", FAR_KIND_INLINE, handler_die, NULL},
+	{"d::fetch(rref r) -> Any", FAR_KIND_FIBER, handler_fetch, NULL},
 	{"d::forks() -> int", FAR_KIND_INLINE, count_forks, NULL},
 };
 static const struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof functions[0]};

@@ -5,6 +5,7 @@
  */
 #include "api_spawn.h"
 #include "features/references/rref.h"
+#include "handlers.h"
 
 #include <stdlib.h>
 
@@ -14,8 +15,6 @@ static struct far_agent *agent;
 static enum far_status number_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	int64_t *p = malloc(sizeof *p);
-	(void)n;
-	(void)user;
 	CHECK(p);
 	*p = args[0].u.i;
 	return far_return_object(req, p);
@@ -23,26 +22,21 @@ static enum far_status number_new(struct far_req *req, const struct far_val *arg
 
 static void number_end(void *object, void *user)
 {
-	(void)user;
 	free(object);
 }
 
 static size_t number_size(void *user, const void *object)
 {
-	(void)user;
-	(void)object;
 	return sizeof(int64_t);
 }
 
 static void number_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
 	memcpy(dst, object, len);
 }
 
 static enum far_status number_decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)user;
 	if (len != sizeof(int64_t) || !(*object = malloc(len)))
 		return FAR_BAD_ARGS;
 	memcpy(*object, src, len);
@@ -51,18 +45,10 @@ static enum far_status number_decode(void *user, const void *src, size_t len, vo
 
 static void number_free(void *user, void *object)
 {
-	(void)user;
 	free(object);
 }
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
-static const struct far_function functions[] = {{"w::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL}};
+static const struct far_function functions[] = {{"w::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL}};
 static const struct far_function boxes[] = {{"w::Box(int n) -> w::Box", FAR_KIND_INLINE, number_new, NULL}};
 static const struct far_function points[] = {{"w::Point(int n) -> w::Point", FAR_KIND_INLINE, number_new, NULL}};
 static const struct far_custom_type point = {"w::Point", number_size, number_encode, number_decode, number_free, NULL};
@@ -151,7 +137,6 @@ static void without_waiting(void)
 
 static int worker(int rank)
 {
-	(void)rank;
 	agent = check_join(&opts);
 	told_wrongly();
 	without_waiting();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Workers of several shards, not all of the same number: ways of a call, who drives, death and shutdown. */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,9 +23,6 @@ struct seen {
 static enum far_status where(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_to from = far_req_from(req);
-	(void)args;
-	(void)n;
-	(void)user;
 	struct far_val v = far_int((int64_t)far_req_shard(req) * 10000 + from.worker * 100 + from.shard);
 	return far_return(req, &v);
 }
@@ -33,15 +31,11 @@ static void where_message(struct far_req *req, const void *data, size_t len, voi
 {
 	struct far_to from = far_req_from(req);
 	struct seen seen = {from.worker, from.shard, (int32_t)far_req_shard(req)};
-	(void)data;
-	(void)len;
-	(void)user;
 	far_reply(req, &seen, sizeof seen);
 }
 
 static void relayed(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
 {
-	(void)err;
 	CHECK(status == FAR_OK && len == sizeof(struct seen));
 	far_deferred_reply(user, data, len);
 }
@@ -52,7 +46,6 @@ static void relay(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_deferred *d;
 	struct far_err err;
 	struct far_to to;
-	(void)user;
 	CHECK(len == sizeof to);
 	memcpy(&to, data, sizeof to);
 	unsigned here = far_req_shard(req), shards = far_shards(far_req_agent(req));
@@ -73,9 +66,6 @@ static unsigned later_n, later_all;
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	pthread_mutex_lock(&later_lock);
 	CHECK(later_n < LATER_MAX && far_defer(req, &later[later_n]) == FAR_OK);
 	later_n++;
@@ -88,29 +78,21 @@ static _Atomic bool ready;
 
 static enum far_status set_ready(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	atomic_store(&ready, true);
 	return far_return(req, NULL);
 }
 
-static enum far_status die(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	raise(SIGKILL);
-	return FAR_OK;
-}
-
 static const struct far_function functions[] = {
-	{"t::where() -> int", FAR_KIND_INLINE, where, NULL},      {"t::a() -> int", FAR_KIND_INLINE, where, NULL},
-	{"t::b() -> int", FAR_KIND_INLINE, where, NULL},          {"t::c() -> int", FAR_KIND_INLINE, where, NULL},
-	{"t::d() -> int", FAR_KIND_INLINE, where, NULL},          {"t::e() -> int", FAR_KIND_INLINE, where, NULL},
-	{"t::f() -> int", FAR_KIND_INLINE, where, NULL},          {"t::g() -> int", FAR_KIND_INLINE, where, NULL},
-	{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},       {"t::die() -> none", FAR_KIND_INLINE, die, NULL},
+	{"t::where() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::a() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::b() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::c() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::d() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::e() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::f() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::g() -> int", FAR_KIND_INLINE, where, NULL},
+	{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},
+	{"t::die() -> none", FAR_KIND_INLINE, handler_die, NULL},
 	{"t::ready() -> none", FAR_KIND_INLINE, set_ready, NULL},
 };
 
@@ -293,7 +275,6 @@ static void threads(void)
 
 static void *answer_main(void *arg)
 {
-	(void)arg;
 	for (;;) {
 		usleep(20000);
 		pthread_mutex_lock(&later_lock);

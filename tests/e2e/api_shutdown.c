@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Joining and leaving: together, one late, one not at all, again, twice, and two agents in one process. */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <pthread.h>
 
 static struct far_err err;
 
-static enum far_status pid_of(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v = far_int(getpid());
-	(void)args;
-	(void)n;
-	(void)user;
-	return far_return(req, &v);
-}
-
-static const struct far_function table[] = {{"t::pid() -> int", FAR_KIND_INLINE, pid_of, NULL}};
+static const struct far_function table[] = {{"t::pid() -> int", FAR_KIND_INLINE, handler_pid, NULL}};
 static const struct far_opts opts = {.functions = table, .functions_n = 1};
 
 static int64_t ask(struct far_agent *a, const char *to)
@@ -115,7 +107,6 @@ static int cannot_join(int rank)
 {
 	struct far_agent *a = NULL;
 	struct far_opts o = {.init_timeout_ns = FAR_SEC};
-	(void)rank;
 	alarm(HANG_GUARD_S);
 	/* Nobody else comes. */
 	spawn_setenv("WORLD_SIZE", 2);
@@ -133,7 +124,7 @@ static int cannot_join(int rank)
 	o = (struct far_opts){.shards = FAR_SHARDS_MAX + 1};
 	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "1 to 16");
-	struct far_function bad = {"f(", FAR_KIND_INLINE, pid_of, NULL};
+	struct far_function bad = {"f(", FAR_KIND_INLINE, handler_pid, NULL};
 	o = (struct far_opts){.functions = &bad, .functions_n = 1};
 	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
 	CHECK(!a);
@@ -168,7 +159,6 @@ static void *member_main(void *arg)
 static int two_in_one(int rank)
 {
 	pthread_t t[2];
-	(void)rank;
 	alarm(HANG_GUARD_S);
 	store_port = atoi(getenv("MASTER_PORT"));
 	for (intptr_t i = 0; i < 2; i++)

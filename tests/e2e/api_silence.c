@@ -8,6 +8,7 @@
  */
 #include "../nic/netns.h"
 #include "check.h"
+#include "handlers.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -56,34 +57,11 @@ static const char *namespace_of_our_own(void)
 
 /* ---- the workers ---- */
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	far_rref_free(kept);
 	kept = far_rref_ref(args[0].u.rref);
 	return far_return(req, NULL);
-}
-
-/* Parks until nobody waits any more. */
-static enum far_status never(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_future *f;
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
-	CHECK_STATUS(far_future_create(&f, NULL), FAR_OK, NULL);
-	far_future_wait(f, FAR_FOREVER, NULL, NULL);
-	far_future_free(f);
-	return FAR_CANCELLED;
 }
 
 static struct far_rref *make(struct far_agent *a, int where, int64_t value)
@@ -158,9 +136,9 @@ static void silence(struct far_agent *a, int rank, unsigned step)
 
 static int worker(int rank)
 {
-	static const struct far_function functions[] = {{"s::echo(int x) -> int", FAR_KIND_INLINE, echo, NULL},
+	static const struct far_function functions[] = {{"s::echo(int x) -> int", FAR_KIND_INLINE, handler_echo, NULL},
 							{"s::keep(rref r) -> none", FAR_KIND_INLINE, keep, NULL},
-							{"s::never() -> none", FAR_KIND_FIBER, never, NULL}};
+							{"s::never() -> none", FAR_KIND_FIBER, handler_never, NULL}};
 	struct far_opts opts = {.functions = functions, .functions_n = 3, .security = "none", .leaks = FAR_LEAKS_FAIL};
 	setenv("MASTER_ADDR", "10.93.0.1", 1);
 	setenv("MASTER_PORT", "7078", 1);

@@ -61,7 +61,6 @@ static void spot(void *at, unsigned len, unsigned flips)
 
 static void on_step(int sig)
 {
-	(void)sig;
 	atomic_fetch_add_explicit(&counts->steps, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&counts->changes, 1, memory_order_relaxed);
 	for (unsigned i = 0; i < spots_n; i++) {
@@ -114,7 +113,6 @@ static void touch_value(const struct far_val *v)
 static enum far_status value(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val one = far_int(1);
-	(void)user;
 	CHECK(n == 1);
 	touch_value(&args[0]);
 	return far_return(req, &one);

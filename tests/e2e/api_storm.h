@@ -67,7 +67,6 @@ static enum far_status pass_on(struct far_req *req, const struct far_val *args)
 
 static enum far_status on_inline(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	return far_return(req, &args[1]);
 }
@@ -77,7 +76,6 @@ static enum far_status on_fiber(struct far_req *req, const struct far_val *args,
 {
 	struct far_future *never;
 	struct far_err e;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	CHECK_STATUS(far_future_create(&never, &e), FAR_OK, &e);
 	for (int i = 0; i < 3; i++) {
@@ -90,7 +88,6 @@ static enum far_status on_fiber(struct far_req *req, const struct far_val *args,
 
 static enum far_status on_blocking(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	return args[0].u.i % 2 ? pass_on(req, args) : far_return(req, &args[1]);
 }
@@ -107,7 +104,6 @@ static enum far_status on_later(struct far_req *req, const struct far_val *args,
 {
 	struct far_deferred *d;
 	struct far_err e;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	pthread_mutex_lock(&later.lock);
 	bool room = later.n < LATER;
@@ -125,7 +121,6 @@ static enum far_status on_later(struct far_req *req, const struct far_val *args,
 static void *answer_later(void *arg)
 {
 	unsigned answered = 0;
-	(void)arg;
 	for (;;) {
 		struct far_deferred *d = NULL;
 		struct far_val v = {0};
@@ -157,7 +152,6 @@ static enum far_status on_tree(struct far_req *req, const struct far_val *args, 
 	struct far_err e;
 	size_t index;
 	int made = 0;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	CHECK(far_scope_begin(&scope) == FAR_OK);
 	for (; made < 3; made++)
@@ -183,7 +177,6 @@ static enum far_status on_hang(struct far_req *req, const struct far_val *args, 
 {
 	struct far_future *never;
 	struct far_err e;
-	(void)n, (void)user;
 	run_once(args[0].u.i);
 	CHECK_STATUS(far_future_create(&never, &e), FAR_OK, &e);
 	enum far_status status = far_future_wait(never, FAR_FOREVER, NULL, &e);
@@ -195,7 +188,6 @@ static enum far_status on_hang(struct far_req *req, const struct far_val *args, 
 static enum far_status on_finished(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_fetch_add(&finished, (int)args[0].u.i) + args[0].u.i);
-	(void)n, (void)user;
 	return far_return(req, &v);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Many threads of one worker call at once, with each way of driving the shard. */
 #include "api_spawn.h"
+#include "handlers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,17 +11,8 @@ enum { THREADS = 8, CALLS = 400, WINDOW = 16 };
 static struct far_agent *agent;
 static _Atomic unsigned long total;
 
-static enum far_status twice(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	struct far_val v = far_int(args[0].u.i * 2);
-	return far_return(req, &v);
-}
-
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -89,7 +81,6 @@ static void *thread_main(void *arg)
 static void *holder_main(void *arg)
 {
 	struct far_err err;
-	(void)arg;
 	for (int i = 0; i < 100; i++) {
 		enum far_status status = far_shard_acquire(agent, 20 * FAR_SEC, &err);
 		if (status == FAR_UNSUPPORTED)
@@ -108,7 +99,7 @@ static void *holder_main(void *arg)
 
 static void run(enum far_driver driver, enum far_idle idle)
 {
-	static const struct far_function f = {"t::twice(int x) -> int", FAR_KIND_INLINE, twice, NULL};
+	static const struct far_function f = {"t::twice(int x) -> int", FAR_KIND_INLINE, handler_twice, NULL};
 	static const struct far_msg_handler m = {1, FAR_KIND_INLINE, echo, NULL};
 	struct far_opts opts = {
 		.functions = &f, .functions_n = 1, .messages = &m, .messages_n = 1, .driver = driver, .idle = idle};
@@ -132,21 +123,18 @@ static void run(enum far_driver driver, enum far_idle idle)
 
 static int worker(int rank)
 {
-	(void)rank;
 	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE);
 	return 0;
 }
 
 static int worker_own(int rank)
 {
-	(void)rank;
 	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE);
 	return 0;
 }
 
 static int worker_busy(int rank)
 {
-	(void)rank;
 	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY);
 	return 0;
 }

@@ -20,14 +20,12 @@ static _Atomic int polygons_alive; /* decoded and not ended */
 static size_t polygon_size(void *user, const void *object)
 {
 	const struct polygon *p = object;
-	(void)user;
 	return p->points ? p->n * sizeof p->points[0] : SIZE_MAX;
 }
 
 static void polygon_encode(void *user, const void *object, void *dst, size_t len)
 {
 	const struct polygon *p = object;
-	(void)user;
 	CHECK(len == p->n * sizeof p->points[0]);
 	memcpy(dst, p->points, len);
 }
@@ -35,7 +33,6 @@ static void polygon_encode(void *user, const void *object, void *dst, size_t len
 /* Three corners at least. */
 static enum far_status polygon_decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)user;
 	if (len % 16 != 0 || len < 48)
 		return FAR_INVALID;
 	struct polygon *p = malloc(sizeof *p);
@@ -50,7 +47,6 @@ static enum far_status polygon_decode(void *user, const void *src, size_t len, v
 static void polygon_destroy(void *user, void *object)
 {
 	struct polygon *p = object;
-	(void)user;
 	polygons_alive--;
 	free(p->points);
 	free(p);
@@ -67,7 +63,6 @@ static const struct far_custom_type stranger = {"geo::Stranger", polygon_size,  
 
 static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	CHECK(n == 1);
 	return far_return(req, &args[0]);
 }
@@ -76,8 +71,6 @@ static enum far_status area(struct far_req *req, const struct far_val *args, siz
 {
 	const struct polygon *p = args[0].u.custom.object;
 	double twice = 0;
-	(void)n;
-	(void)user;
 	CHECK(args[0].type == FAR_TYPE_CUSTOM && strcmp(args[0].u.custom.type->name, "geo::Polygon") == 0);
 	for (size_t i = 0; i < p->n; i++) {
 		const double *a = p->points[i], *b = p->points[(i + 1) % p->n];
@@ -103,8 +96,6 @@ static double sum_of(const struct far_val *v)
 static enum far_status sum_all(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_float(sum_of(&args[0]));
-	(void)n;
-	(void)user;
 	return far_return(req, &v);
 }
 
@@ -113,8 +104,6 @@ static enum far_status both(struct far_req *req, const struct far_val *args, siz
 {
 	const struct far_tensor *a = &far_list_get(&args[0], 0)->u.t, *b = &far_list_get(&args[0], 1)->u.t;
 	float sum[4], difference[4];
-	(void)n;
-	(void)user;
 	for (int i = 0; i < 4; i++) {
 		sum[i] = ((const float *)a->data)[i] + ((const float *)b->data)[i];
 		difference[i] = ((const float *)a->data)[i] - ((const float *)b->data)[i];
@@ -130,8 +119,6 @@ static enum far_status wrong_result(struct far_req *req, const struct far_val *a
 	struct polygon two = {2, (double[2][2]){{0, 0}, {1, 1}}};
 	struct far_val bad = far_custom(&types[0], &two), nan = FAR_DICT(FAR_ENTRY((double)NAN, 1)),
 		       v = far_list(&bad, 1);
-	(void)n;
-	(void)user;
 	return far_return(req, args[0].u.i == 0 ? &v : args[0].u.i == 1 ? &nan : &bad);
 }
 

@@ -23,23 +23,17 @@ static uint8_t bytes[LONG];
 
 static void on_fill(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
-	(void)user;
 	CHECK(far_reply(req, NULL, 0) == FAR_OK);
 }
 
 static void on_arrive(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)user;
 	CHECK(len == ONEWAY && memcmp(data, bytes, len) == 0);
 	atomic_store(&shared->arrived, true);
 }
 
 static enum far_status take(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	CHECK(n == 1 && args[0].u.s.len == LONG && memcmp(args[0].u.s.data, bytes, LONG) == 0);
 	struct far_val out = far_int(LONG);
 	return far_return(req, &out);
@@ -47,8 +41,6 @@ static enum far_status take(struct far_req *req, const struct far_val *args, siz
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)data;
-	(void)len;
 	CHECK(status == FAR_OK || ((status == FAR_PEER_LOST || status == FAR_BUSY) && e));
 	if (status == FAR_BUSY) /* one that was handed over finds out later */
 		atomic_store(&busy, true);

@@ -32,8 +32,6 @@ static struct counter *counter_of(int64_t n)
 
 static enum far_status counter_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	if (args[0].u.i < 0)
 		return far_fail(req, FAR_REMOTE, 3, "a counter cannot begin at %lld", (long long)args[0].u.i);
 	return far_return_object(req, counter_of(args[0].u.i));
@@ -52,8 +50,6 @@ static enum far_status counter_copy(struct far_req *req, const struct far_val *a
 {
 	struct far_val v;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	pause_for(2);
 	enum far_status status = far_rref_rpc_sync(args[0].u.rref, "get", FAR_NOARGS, NULL, &v, &e);
 	if (status)
@@ -75,8 +71,6 @@ static enum far_status counter_get(struct far_req *req, void *object, const stru
 {
 	struct counter *c = object;
 	struct far_val v = far_int(c->n);
-	(void)args;
-	(void)user;
 	CHECK(c->alive == ALIVE && n == 0);
 	return far_return(req, &v);
 }
@@ -94,8 +88,6 @@ static enum far_status counter_add(struct far_req *req, void *object, const stru
 static enum far_status counter_set(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct counter *c = object;
-	(void)n;
-	(void)user;
 	c->n = (int64_t)args[0].u.s.len;
 	return far_return(req, NULL);
 }
@@ -105,8 +97,6 @@ static enum far_status counter_slow(struct far_req *req, void *object, const str
 {
 	struct counter *c = object;
 	int64_t before = c->n;
-	(void)n;
-	(void)user;
 	pause_for((uint64_t)args[0].u.i);
 	CHECK(c->alive == ALIVE);
 	struct far_val v = far_int(c->n - before);
@@ -121,9 +111,6 @@ static enum far_status counter_blocking(struct far_req *req, void *object, const
 {
 	struct timespec nap = {0, 2000000};
 	struct counter *c = object;
-	(void)args;
-	(void)n;
-	(void)user;
 	nanosleep(&nap, NULL);
 	CHECK(c->alive == ALIVE);
 	struct far_val v = far_bool(c->alive == ALIVE);
@@ -135,9 +122,6 @@ static enum far_status counter_await(struct far_req *req, void *object, const st
 				     void *user)
 {
 	struct counter *c = object;
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &c->waiting);
 }
 
@@ -146,8 +130,6 @@ static enum far_status counter_release(struct far_req *req, void *object, const 
 {
 	struct counter *c = object;
 	struct far_val v = far_bool(c->waiting != NULL);
-	(void)n;
-	(void)user;
 	if (c->waiting)
 		far_deferred_return(c->waiting, &args[0]);
 	c->waiting = NULL;
@@ -156,18 +138,12 @@ static enum far_status counter_release(struct far_req *req, void *object, const 
 
 static enum far_status counter_fail(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
-	(void)object;
-	(void)n;
-	(void)user;
 	return far_fail(req, FAR_REMOTE, 9, "%s", (const char *)args[0].u.s.data);
 }
 
 static enum far_status counter_self(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_rref_val(far_req_rref(req));
-	(void)args;
-	(void)n;
-	(void)user;
 	CHECK(((struct counter *)object)->alive == ALIVE && far_rref_is_owner(v.u.rref));
 	return far_return(req, &v);
 }
@@ -177,8 +153,6 @@ static enum far_status counter_befriend(struct far_req *req, void *object, const
 					void *user)
 {
 	struct counter *c = object;
-	(void)n;
-	(void)user;
 	far_rref_free(c->friend);
 	c->friend = args[0].type == FAR_TYPE_RREF ? far_rref_ref(args[0].u.rref) : NULL;
 	return far_return(req, NULL);
@@ -191,8 +165,6 @@ static enum far_status counter_through(struct far_req *req, void *object, const 
 	struct counter *c = object;
 	struct far_val v;
 	struct far_err e;
-	(void)n;
-	(void)user;
 	enum far_status status = far_rref_rpc_sync(c->friend, "add", &args[0], 1, NULL, &v, &e);
 	if (status)
 		return far_fail(req, status, e.code, "%s", e.text);
@@ -203,9 +175,6 @@ static enum far_status counter_through(struct far_req *req, void *object, const 
 static enum far_status counter_child(struct far_req *req, void *object, const struct far_val *args, size_t n,
 				     void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return_object(req, counter_of(((struct counter *)object)->n + 1));
 }
 
@@ -235,20 +204,16 @@ static const struct far_method methods[] = {
 /* A class whose objects travel as copies. */
 static size_t point_size(void *user, const void *object)
 {
-	(void)user;
-	(void)object;
 	return sizeof(int64_t);
 }
 
 static void point_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
 	memcpy(dst, object, len);
 }
 
 static enum far_status point_decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)user;
 	if (len != sizeof(int64_t) || !(*object = malloc(len)))
 		return FAR_BAD_ARGS;
 	memcpy(*object, src, len);
@@ -257,15 +222,12 @@ static enum far_status point_decode(void *user, const void *src, size_t len, voi
 
 static void point_free(void *user, void *object)
 {
-	(void)user;
 	free(object);
 }
 
 static enum far_status point_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	int64_t *p = malloc(sizeof *p);
-	(void)n;
-	(void)user;
 	CHECK(p);
 	*p = args[0].u.i;
 	return far_return_object(req, p);
@@ -273,7 +235,6 @@ static enum far_status point_new(struct far_req *req, const struct far_val *args
 
 static void point_end(void *object, void *user)
 {
-	(void)user;
 	free(object);
 }
 

@@ -62,7 +62,6 @@ static void *load(const char *path)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far.reply(req, data, len);
 }
 

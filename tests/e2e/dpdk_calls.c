@@ -11,7 +11,6 @@ static struct far_err err;
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 

@@ -4,6 +4,7 @@
 #define FANOUT_WORKERS_H
 
 #include "api_spawn.h"
+#include "handlers.h"
 
 enum { WORKERS = 6, ECHO = 1, HOLD = 2, TWICE = 3, KEPT_MAX = 1024, MANY = 1000, WINDOW = 202 };
 
@@ -19,7 +20,6 @@ static int kept_n;
 static inline enum far_status on_rank(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(rank);
-	(void)args, (void)n, (void)user;
 	return far_return(req, &v);
 }
 
@@ -28,23 +28,14 @@ static inline enum far_status on_row(struct far_req *req, const struct far_val *
 {
 	uint64_t shape[1] = {(uint64_t)args[1].u.i};
 	void *data;
-	(void)n, (void)user;
 	CHECK(far_return_tensor(req, FAR_F32, 1, shape, &data) == FAR_OK);
 	for (uint64_t i = 0; i < shape[0]; i++)
 		((float *)data)[i] = (float)(rank * 1000 + args[0].u.i);
 	return FAR_OK;
 }
 
-/* What it is given, back. */
-static inline enum far_status on_same(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n, (void)user;
-	return far_return(req, &args[0]);
-}
-
 static inline enum far_status on_fail(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	if (args[0].u.i >> rank & 1)
 		return far_fail(req, FAR_REMOTE, 40 + rank, "worker %d was told to fail", rank);
 	return on_rank(req, args, n, user);
@@ -52,7 +43,6 @@ static inline enum far_status on_fail(struct far_req *req, const struct far_val 
 
 static inline enum far_status on_hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n, (void)user;
 	if (!(args[0].u.i >> rank & 1))
 		return on_rank(req, args, n, user);
 	CHECK(kept_n < KEPT_MAX);
@@ -61,13 +51,11 @@ static inline enum far_status on_hold(struct far_req *req, const struct far_val 
 
 static inline void on_hold_message(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data, (void)len, (void)user;
 	CHECK(kept_n < KEPT_MAX && far_defer(req, &kept[kept_n++]) == FAR_OK);
 }
 
 static inline void on_echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	CHECK(far_reply(req, data, len) == FAR_OK);
 }
 
@@ -75,7 +63,6 @@ static inline void on_echo(struct far_req *req, const void *data, size_t len, vo
 static inline enum far_status on_release(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(rank), gone = far_int(0);
-	(void)args, (void)n, (void)user;
 	while (kept_n)
 		gone.u.i += far_deferred_return(kept[--kept_n], &v) == FAR_CANCELLED;
 	return far_return(req, &gone);
@@ -84,7 +71,6 @@ static inline enum far_status on_release(struct far_req *req, const struct far_v
 static inline enum far_status on_kept(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(kept_n);
-	(void)args, (void)n, (void)user;
 	return far_return(req, &v);
 }
 
@@ -93,7 +79,6 @@ static inline enum far_status on_relay(struct far_req *req, const struct far_val
 {
 	struct far_val out = {0};
 	struct far_err why;
-	(void)n, (void)user;
 	CHECK_STATUS(far_rpc_sync(far_req_agent(req), check_name((int)args[0].u.i), "t::release", FAR_NOARGS, NULL,
 				  &out, &why),
 		     FAR_OK, &why);
@@ -108,7 +93,6 @@ static inline enum far_status on_nested(struct far_req *req, const struct far_va
 	struct far_fanout_opts opts = {.into = ranks, .slice_bytes = sizeof ranks[0]};
 	struct far_future *f;
 	struct far_err why;
-	(void)args, (void)n, (void)user;
 	for (int i = 0; i < WORKERS; i++)
 		targets[i].to = (struct far_to){i, -1};
 	CHECK_STATUS(far_rpc_fanout(far_req_agent(req), "t::rank", FAR_NOARGS, targets, WORKERS, &opts, NULL, &f, &why),
@@ -121,17 +105,10 @@ static inline enum far_status on_nested(struct far_req *req, const struct far_va
 	return far_return(req, &v);
 }
 
-static inline enum far_status on_pid(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v = far_int(getpid());
-	(void)args, (void)n, (void)user;
-	return far_return(req, &v);
-}
-
 static const struct far_function functions[] = {
 	{"t::rank() -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_rank, NULL},
 	{"t::row(int base, int n) -> Tensor", FAR_KIND_INLINE, on_row, NULL},
-	{"t::same(Any x) -> Any", FAR_KIND_INLINE, on_same, NULL},
+	{"t::same(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
 	{"t::fail(int who) -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_fail, NULL},
 	{"t::hold(int who) -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_hold, NULL},
 	{"t::once(int who) -> int", FAR_KIND_INLINE, on_hold, NULL},
@@ -140,7 +117,7 @@ static const struct far_function functions[] = {
 	{"t::relay(int to) -> int", FAR_KIND_FIBER, on_relay, NULL},
 	{"t::nested() -> int", FAR_KIND_FIBER, on_nested, NULL},
 	{"t::nested_blocking() -> int", FAR_KIND_BLOCKING, on_nested, NULL},
-	{"t::pid() -> int", FAR_KIND_INLINE, on_pid, NULL},
+	{"t::pid() -> int", FAR_KIND_INLINE, handler_pid, NULL},
 };
 static const struct far_msg_handler messages[] = {
 	{ECHO, FAR_KIND_INLINE, on_echo, NULL},

@@ -29,7 +29,6 @@ static unsigned lies(const void *at)
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint8_t reply = (uint8_t)lies(data);
-	(void)user;
 	for (size_t i = 0; i < len; i++)
 		CHECK(((const uint8_t *)data)[i] == IN_PLACE_BYTE);
 	CHECK(far_reply(req, &reply, 1) == FAR_OK);
@@ -37,7 +36,6 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 
 static enum far_status where(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	CHECK(n == 1 && args[0].type == FAR_TYPE_TENSOR);
 	struct far_val told = far_int(lies(args[0].u.t.data));
 	const uint8_t *data = args[0].u.t.data;

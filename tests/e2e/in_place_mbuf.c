@@ -14,8 +14,6 @@ static void look_at_chunk(struct rte_mempool *pool, void *arg, struct rte_mempoo
 {
 	struct question *q = arg;
 	const char *from = chunk->addr;
-	(void)pool;
-	(void)index;
 	q->found |= q->at >= from && q->at < from + chunk->len;
 }
 

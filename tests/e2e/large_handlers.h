@@ -13,7 +13,6 @@ enum { MIB = 1 << 20 };
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	CHECK((uintptr_t)data % 8 == 0);
 	CHECK(far_reply(req, data, len) == FAR_OK);
 }
@@ -22,7 +21,6 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 static void checked(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t ok[2] = {pattern_holds(data, len, len), len};
-	(void)user;
 	CHECK(far_reply(req, ok, sizeof ok) == FAR_OK);
 }
 
@@ -31,7 +29,6 @@ static void make(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t bytes;
 	void *at;
-	(void)user;
 	CHECK(len == sizeof bytes);
 	memcpy(&bytes, data, sizeof bytes);
 	enum far_status status = far_reply_alloc(req, bytes, &at);
@@ -58,7 +55,6 @@ static unsigned threads_n;
 static void later(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_deferred *d;
-	(void)data, (void)len, (void)user;
 	CHECK(far_defer(req, &d) == FAR_OK);
 	CHECK(pthread_create(&threads[threads_n++], NULL, answer_later, d) == 0);
 }
@@ -70,7 +66,6 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_deferred *d;
 	void *at;
 	uint64_t n;
-	(void)user;
 	CHECK(len >= sizeof n);
 	memcpy(&n, data, sizeof n);
 	CHECK(n == noted); /* in order, none lost, none twice */
@@ -93,7 +88,6 @@ static void note_large(struct far_req *req, const void *data, size_t len, void *
 static void notes(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t n[2] = {noted, noted_large};
-	(void)data, (void)len, (void)user;
 	far_reply(req, n, sizeof n);
 }
 
@@ -121,7 +115,6 @@ static void abandon(void *memory, void *user)
 static void on_placed(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t ok[4] = {pattern_holds(data, len, len), data == place_memory, (uint64_t)places, (uint64_t)abandons};
-	(void)user;
 	if (data == place_memory) {
 		free(place_memory);
 		place_memory = NULL;
@@ -143,7 +136,6 @@ static enum far_status total(struct far_req *req, const struct far_val *args, si
 	const double *x = args[0].u.t.data;
 	uint64_t count = far_tensor_count(&args[0].u.t);
 	double sum = 0;
-	(void)n, (void)user;
 	for (uint64_t i = 0; i < count; i++)
 		sum += x[i];
 	struct far_val v = far_float(sum);

@@ -43,13 +43,11 @@ static bool holds(const void *data, size_t len)
 static void checked(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t ok = holds(data, len);
-	(void)user;
 	CHECK(far_reply(req, &ok, sizeof ok) == FAR_OK);
 }
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req, (void)user;
 	CHECK(holds(data, len));
 	atomic_fetch_add(&noted, 1);
 }
@@ -58,7 +56,6 @@ static void same(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t ok = 1;
 	const uint8_t *bytes = data;
-	(void)user;
 	for (size_t i = 0; i < len; i++)
 		ok &= bytes[i] == IN_PLACE_BYTE;
 	CHECK(far_reply(req, &ok, sizeof ok) == FAR_OK);
@@ -78,7 +75,6 @@ static uint64_t read_bytes(void)
 static void said(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t answer[3] = {in_place_copied_bytes(), read_bytes(), atomic_load(&noted)};
-	(void)data, (void)len, (void)user;
 	CHECK(far_reply(req, answer, sizeof answer) == FAR_OK);
 }
 

@@ -52,9 +52,6 @@ static _Atomic unsigned served; /* calls of the members of this group, and of no
 static enum far_status serve(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val one = far_int(1);
-	(void)user;
-	(void)args;
-	(void)n;
 	served++;
 	return far_return(req, &one);
 }
@@ -114,7 +111,6 @@ static void seat(int rank)
 
 static int own_key(void *ctx, struct auth_key *out)
 {
-	(void)ctx;
 	memset(out, 7, sizeof *out);
 	return 0;
 }

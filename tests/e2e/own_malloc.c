@@ -5,6 +5,7 @@
  * with or without jemalloc, neither replaces it nor takes payload memory from it.
  */
 #include "check.h"
+#include "handlers.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -150,16 +151,8 @@ size_t malloc_usable_size(void *p)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	CHECK(!is_mine(data));
 	CHECK(far_reply(req, data, len) == FAR_OK);
-}
-
-static enum far_status same(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
 }
 
 static void one_payload(struct far_agent *a, size_t bytes)
@@ -189,7 +182,7 @@ static void one_payload(struct far_agent *a, size_t bytes)
 
 int main(void)
 {
-	static const struct far_function f = {"t::same(bytes b) -> bytes", FAR_KIND_INLINE, same, NULL};
+	static const struct far_function f = {"t::same(bytes b) -> bytes", FAR_KIND_INLINE, handler_echo, NULL};
 	static const struct far_msg_handler m = {ECHO, FAR_KIND_INLINE, echo, NULL};
 	struct far_opts opts = {.functions = &f, .functions_n = 1, .messages = &m, .messages_n = 1};
 	struct far_memory stats;

@@ -6,8 +6,6 @@
 
 static void hello(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
 	far_reply(req, user, sizeof(struct server_hello));
 }
 

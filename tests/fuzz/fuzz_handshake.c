@@ -11,8 +11,8 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
-#include "link_bench.h"
 #include "transport/audit.h"
+#include "transport_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +60,6 @@ static uint64_t drawn;
 static uint64_t draw(void *ctx)
 {
 	uint64_t x = ++drawn * UINT64_C(0x9e3779b97f4a7c15);
-	(void)ctx;
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	return x ^ x >> 27;
 }
@@ -69,7 +68,6 @@ static const struct random_source random_drawn = {draw, NULL};
 
 static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx, (void)to, (void)queue;
 	uint8_t kind = bytes[offsetof(struct wire_head, kind)];
 	if (kind > WIRE_ACK && *len <= PACKET_MAX) {
 		struct packet *k = &kept[kept_n++ % KEPT];
@@ -98,7 +96,6 @@ static struct nic_queue *queue_of(unsigned e, const struct link_peer *peer)
 
 static bool owes(void *ctx, uint32_t peer)
 {
-	(void)ctx, (void)peer;
 	return true;
 }
 
@@ -106,7 +103,6 @@ static bool owes(void *ctx, uint32_t peer)
 
 static void disagrees(void *ctx, const char *text)
 {
-	(void)ctx;
 	fprintf(stderr, "audit: %s\n", text);
 	abort();
 }

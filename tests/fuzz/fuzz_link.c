@@ -10,8 +10,8 @@
  */
 #include "base/must.h"
 #include "core/head.h"
-#include "link_bench.h"
 #include "memory/buf.h"
+#include "transport_fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +24,6 @@ static struct wire_head known; /* of a packet that end 0 sent to end 1 */
 
 static bool note(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)queue;
-	(void)len;
 	if (from == 0 && to == 1 && bytes[1] == WIRE_MESSAGE)
 		memcpy(&known, bytes, sizeof known);
 	return true;
@@ -38,7 +35,6 @@ static unsigned places_n;
 
 static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out)
 {
-	(void)peer;
 	if (head[0] % 2 == 0 || len > PLACE_MAX || places_n == PLACES)
 		return false;
 	buf_ref(ctx);

@@ -32,7 +32,6 @@ static struct stream *stream_of(struct ctl_net *net)
 static int stream_accept(struct ctl_net *net, int listener)
 {
 	struct stream *s = stream_of(net);
-	(void)listener;
 	if (s->accepted)
 		return -EAGAIN;
 	s->accepted = true;
@@ -41,16 +40,11 @@ static int stream_accept(struct ctl_net *net, int listener)
 
 static int stream_connect(struct ctl_net *net, const char *host, uint16_t port)
 {
-	(void)host;
-	(void)port;
 	return stream_of(net)->closed ? -ECONNREFUSED : 1;
 }
 
 static long stream_send(struct ctl_net *net, int handle, const void *data, size_t len)
 {
-	(void)net;
-	(void)handle;
-	(void)data;
 	return (long)len;
 }
 
@@ -58,7 +52,6 @@ static long stream_recv(struct ctl_net *net, int handle, void *data, size_t len)
 {
 	struct stream *s = stream_of(net);
 	size_t n = s->size - s->at < len ? s->size - s->at : len;
-	(void)handle;
 	memcpy(data, s->data + s->at, n);
 	s->at += n;
 	return n ? (long)n : -EAGAIN;
@@ -66,16 +59,11 @@ static long stream_recv(struct ctl_net *net, int handle, void *data, size_t len)
 
 static void stream_close(struct ctl_net *net, int handle)
 {
-	(void)handle;
 	stream_of(net)->closed = true;
 }
 
 static void stream_want(struct ctl_net *net, int handle, int read, int write)
 {
-	(void)net;
-	(void)handle;
-	(void)read;
-	(void)write;
 }
 
 static const struct ctl_net_ops ops = {.accept = stream_accept,
@@ -94,7 +82,6 @@ static const struct auth_key key = {"of the fuzzer"};
 
 static int key_give(void *ctx, struct auth_key *out)
 {
-	(void)ctx;
 	*out = key;
 	return 0;
 }

@@ -22,7 +22,6 @@ static uint64_t objects[OBJECTS];
 
 static uint64_t fake_now(void *ctx)
 {
-	(void)ctx;
 	return app.now;
 }
 
@@ -30,12 +29,10 @@ static const struct clock_source fake_clock = {fake_now, NULL};
 
 static void ctl_wake(void *ctx)
 {
-	(void)ctx;
 }
 
 static void name_of(const struct far_agent *agent, uint32_t worker, char *name)
 {
-	(void)agent;
 	snprintf(name, FAR_NAME_MAX, "w%u", worker);
 }
 
@@ -51,7 +48,6 @@ static void complete(struct far_future *f, const struct outcome *o)
 static void on_done(void *user, const struct outcome *o)
 {
 	unsigned sum = 0;
-	(void)user;
 	for (size_t i = 0; i < o->len; i++) /* all of it can be read */
 		sum += ((const uint8_t *)o->data)[i];
 	app.calls_done += 1 + (sum > UINT32_MAX / 2);
@@ -116,7 +112,6 @@ static void on_fiber(struct far_req *req, const void *data, size_t len, void *us
 
 static enum far_status add_ints(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	must(n == 2 && args[0].type == FAR_TYPE_INT && args[1].type == FAR_TYPE_INT);
 	struct far_val sum = far_int((int64_t)((uint64_t)args[0].u.i + (uint64_t)args[1].u.i));
 	return far_return(req, &sum);
@@ -125,7 +120,6 @@ static enum far_status add_ints(struct far_req *req, const struct far_val *args,
 /* Any argument comes back; a reference is kept. */
 static enum far_status give_back(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	must(n == 1);
 	if (args[0].type == FAR_TYPE_RREF && app.rrefs_n < APP_KEPT) {
 		rref_ref(&args[0].u.rref->base);
@@ -136,16 +130,12 @@ static enum far_status give_back(struct far_req *req, const struct far_val *args
 
 static enum far_status defer_typed(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	keep(req);
 	return FAR_OK;
 }
 
 static enum far_status wait_typed(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)user;
 	int error = shard_wait(app.shard, app.future, TIME_NEVER);
 	if (error)
 		return FAR_CANCELLED;
@@ -154,8 +144,6 @@ static enum far_status wait_typed(struct far_req *req, const struct far_val *arg
 
 static enum far_status new_object(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	if (args[0].u.i < 0 || app.objects_n == OBJECTS)
 		return far_fail(req, FAR_REMOTE, 5, "below zero");
 	uint64_t *object = &objects[app.objects_n++];
@@ -168,7 +156,6 @@ static enum far_status new_object(struct far_req *req, const struct far_val *arg
 
 static void end_object(void *object, void *user)
 {
-	(void)user;
 	must(*(uint64_t *)object == 1); /* once */
 	*(uint64_t *)object = 0;
 	app.objects_ended++;
@@ -260,7 +247,6 @@ void app_start(void)
 
 static void on_found(void *ctx, const char *text)
 {
-	(void)ctx;
 	fprintf(stderr, "audit: %s\n", text);
 	abort();
 }

@@ -21,14 +21,11 @@ static _Atomic uint64_t notes;
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	CHECK(far_reply(req, data, len) == FAR_OK);
 }
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)user;
 	CHECK(pattern_holds(data, len, len));
 	atomic_fetch_add(&notes, 1);
 }

@@ -21,7 +21,6 @@ static _Atomic uint8_t runs[CALLS_MAX];
 static void called(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint32_t call;
-	(void)user;
 	CHECK(len == 600);
 	memcpy(&call, data, sizeof call);
 	CHECK(call < CALLS_MAX);
@@ -33,7 +32,6 @@ static void called(struct far_req *req, const void *data, size_t len, void *user
 static void wrong(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint32_t calls, bad = 0;
-	(void)user;
 	CHECK(len == sizeof calls);
 	memcpy(&calls, data, sizeof calls);
 	for (uint32_t i = 0; i < CALLS_MAX; i++)

@@ -54,7 +54,6 @@ static void opens(pid_t server)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int stream = socket(AF_UNIX, SOCK_SEQPACKET, 0), kicks = socket(AF_UNIX, SOCK_DGRAM, 0);
-	(void)server;
 	snprintf(at.sun_path, sizeof at.sun_path, "%s/m.sock", dir);
 	REQUIRE(connect(stream, (struct sockaddr *)&at, sizeof at) < 0 && errno == EACCES);
 	snprintf(at.sun_path, sizeof at.sun_path, "%s/m.sock.s3.0", dir);
@@ -66,7 +65,6 @@ static int listening = -1;
 /* Who waits for clients in the server's place gets nothing of theirs. */
 static void serves(pid_t client)
 {
-	(void)client;
 	for (int i = 0; i < 2; i++) { /* a client tries again */
 		int fd = accept(listening, NULL, NULL);
 		REQUIRE(fd >= 0);

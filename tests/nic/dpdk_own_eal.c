@@ -16,8 +16,6 @@ int main(int argc, char **argv)
 	struct nic_err err;
 	uint16_t id;
 	char at[2][256];
-	(void)argc;
-	(void)argv;
 	alarm(55);
 	for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
 		args[i] = words[i];

@@ -42,15 +42,11 @@ static struct pipe *pipe_of(struct nic_queue *q)
 
 static int ok(struct nic_queue *nq, uint32_t peer)
 {
-	(void)nq;
-	(void)peer;
 	return 0;
 }
 
 static void ignore(struct nic_queue *nq, uint32_t peer)
 {
-	(void)nq;
-	(void)peer;
 }
 
 static unsigned q_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
@@ -70,7 +66,6 @@ static unsigned q_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 static int q_reserve(struct nic_queue *nq, uint32_t peer, uint64_t len, struct nic_tx *tx)
 {
 	struct pipe *to = pipe_of(nq)->other;
-	(void)peer;
 	if (to->written - to->read == RING)
 		return -EAGAIN;
 	to->lens[to->written % RING] = len;
@@ -80,26 +75,21 @@ static int q_reserve(struct nic_queue *nq, uint32_t peer, uint64_t len, struct n
 
 static uint64_t q_most(struct nic_queue *nq, uint32_t peer)
 {
-	(void)nq;
-	(void)peer;
 	return PACKET;
 }
 
 static int q_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
-	(void)tx;
 	pipe_of(nq)->other->written++;
 	return 0;
 }
 
 static void nothing(struct nic_queue *nq)
 {
-	(void)nq;
 }
 
 static uint64_t never(const struct nic_queue *nq)
 {
-	(void)nq;
 	return UINT64_MAX;
 }
 
@@ -122,7 +112,6 @@ static void p_close(struct nic_port *port)
 
 static void p_caps(const struct nic_port *port, struct nic_caps *out)
 {
-	(void)port;
 	*out = (struct nic_caps){.body_bytes_max = PACKET, .wake = true, .peers_max = 64, .queues_max = 1};
 	out->crc = getenv("LINK_COST_CRC") != NULL;
 }
@@ -141,13 +130,6 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		     const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
 {
-	(void)queue;
-	(void)addr;
-	(void)remote_queue;
-	(void)hello;
-	(void)hello_len;
-	(void)deadline;
-	(void)err;
 	((struct tiny_port *)port)->asked = user;
 	return 0;
 }
@@ -156,7 +138,6 @@ static uint64_t p_step(struct nic_port *port, uint64_t now, nic_event_fn *event,
 {
 	struct tiny_port *p = (struct tiny_port *)port;
 	struct nic_event ev = {.type = NIC_EVENT_UP, .peer = p->peers, .user = p->asked};
-	(void)now;
 	if (p->asked) {
 		p->asked = NULL;
 		p->peers++;
@@ -167,14 +148,11 @@ static uint64_t p_step(struct nic_port *port, uint64_t now, nic_event_fn *event,
 
 static int p_fd(const struct nic_port *port)
 {
-	(void)port;
 	return -1;
 }
 
 static void p_drop(struct nic_port *port, uint32_t peer)
 {
-	(void)port;
-	(void)peer;
 }
 
 static const struct nic_port_ops tiny_ops = {.name = "tiny",

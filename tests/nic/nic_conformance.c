@@ -3,10 +3,10 @@
  * What nic/nic.h promises, checked against a driver by its tables alone: `nic_conformance --driver shm`. Each case
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
  */
-#include "nic_bench.h"
 #include "nic_bulk.h"
 #include "nic_datagrams.h"
 #include "nic_defects.h"
+#include "nic_fixture.h"
 #include "nic_links.h"
 #include "nic_over_link.h"
 #include "nic_packets.h"

@@ -6,7 +6,7 @@
 #ifndef NIC_DATAGRAMS_H
 #define NIC_DATAGRAMS_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 
 enum { DATAGRAM_STAMP = 16 };
 

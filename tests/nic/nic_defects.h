@@ -6,7 +6,7 @@
 #ifndef NIC_DEFECTS_H
 #define NIC_DEFECTS_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 
 enum defect {
 	DEFECT_NONE, /* the shim itself passes */

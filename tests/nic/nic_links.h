@@ -3,14 +3,14 @@
 #ifndef NIC_LINKS_H
 #define NIC_LINKS_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 #include "nic_many.h"
 
 #include <poll.h>
 
 enum { QUEUES = 3, THOUSAND = 1024 };
 
-/* The queue of an end that the helpers of nic_bench.h work on. */
+/* The queue of an end that the helpers of nic_fixture.h work on. */
 static void use_queue(unsigned e, unsigned i)
 {
 	ends[e].q = ends[e].port_ops->queue(ends[e].port, i);

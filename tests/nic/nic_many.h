@@ -3,7 +3,7 @@
 #ifndef NIC_MANY_H
 #define NIC_MANY_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 
 #include <sys/resource.h>
 

@@ -5,7 +5,7 @@
 #define NIC_OVER_LINK_H
 
 #include "base/clock.h"
-#include "nic_bench.h"
+#include "nic_fixture.h"
 #include "transport/transport.h"
 
 /* Of a driver whose time is not the machine's; NULL: it is. */

@@ -3,7 +3,7 @@
 #ifndef NIC_PACKETS_H
 #define NIC_PACKETS_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 #include "transport/audit.h"
 
 static void case_sizes(void)

@@ -114,7 +114,6 @@ static bool is_there(const char *what, unsigned index)
 
 static int on_event(void *ctx, const struct nic_event *event)
 {
-	(void)ctx;
 	if (event->type == NIC_EVENT_UP)
 		last_up = event->peer;
 	else

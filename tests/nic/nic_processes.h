@@ -3,7 +3,7 @@
 #ifndef NIC_PROCESSES_H
 #define NIC_PROCESSES_H
 
-#include "nic_bench.h"
+#include "nic_fixture.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -4,7 +4,7 @@
  * usage: recv_cost --driver NAME LINKS ROUNDS active|idle; a round is a packet, sent and received (active), or an empty
  * pass (idle). recv_cost.sh runs it under callgrind. Exit status 77: the machine has no room for so many links.
  */
-#include "nic_bench.h"
+#include "nic_fixture.h"
 #include "nic_many.h"
 
 static unsigned long field_kib(const char *file, const char *field)

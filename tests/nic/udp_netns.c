@@ -4,7 +4,7 @@
  * packets of 9000 bytes fit, towards B of 1280. Skipped where namespaces are not to be had, or iproute2 is not there.
  */
 #include "netns.h"
-#include "udp_bench.h"
+#include "udp_fixture.h"
 
 enum { A, R, B, BARE, SPACES };
 

@@ -3,7 +3,7 @@
 #ifndef UDP_PORTS_H
 #define UDP_PORTS_H
 
-#include "udp_bench.h"
+#include "udp_fixture.h"
 
 static void case_queues(void)
 {

@@ -3,7 +3,7 @@
  * The udp driver through its tables, over loopback: ports of one process. The last line is "N passed, N failed, N
  * skipped"; the exit status is 1 when one failed.
  */
-#include "udp_bench.h"
+#include "udp_fixture.h"
 #include "udp_ports.h"
 
 #include <arpa/inet.h>

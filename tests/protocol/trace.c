@@ -71,7 +71,6 @@ static unsigned kept_n;
 static uint64_t random_read(void *ctx)
 {
 	static uint64_t x = UINT64_C(0x9e3779b97f4a7c15);
-	(void)ctx;
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
@@ -82,7 +81,6 @@ static const struct random_source fake_random = {random_read, NULL};
 
 static uint64_t clock_read(void *ctx)
 {
-	(void)ctx;
 	return now_ns;
 }
 
@@ -134,8 +132,6 @@ static void sample(const uint8_t *bytes, uint32_t len)
 /* Every packet that is sent; false: it is lost. */
 static bool on_packet(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)queue;
 	capture(from, to, bytes, *len);
 	sample(bytes, *len);
 	if (ends[to].deaf)
@@ -168,15 +164,12 @@ static void on_message(struct far_req *req, const void *data, size_t len, void *
 
 static enum far_status add(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	struct far_val sum = far_int(args[0].u.i + args[1].u.i);
 	return far_return(req, &sum);
 }
 
 static void ctl_wake(void *ctx)
 {
-	(void)ctx;
 }
 
 static void words_of(const struct end *e, unsigned to, uint8_t out[HELLO_BYTES])
@@ -297,8 +290,6 @@ static void ends_connect(unsigned from, unsigned to)
 
 static void on_done(void *user, const struct outcome *o)
 {
-	(void)user;
-	(void)o;
 	ended++;
 }
 

@@ -15,7 +15,6 @@ bool trace_sample_values;
 static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
 {
 	const struct rref_wire *w = (const void *)rref;
-	(void)ctx;
 	rref_put(dst, w);
 }
 
@@ -53,13 +52,11 @@ static void say_values(const struct far_val *v, size_t n)
 
 static size_t custom_size(void *user, const void *object)
 {
-	(void)user;
 	return strlen(object);
 }
 
 static void custom_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
 	memcpy(dst, object, len);
 }
 

@@ -35,7 +35,6 @@ static void by_fiber(struct far_req *req, const void *data, size_t len, void *us
 	uint32_t answer;
 	size_t got = 0;
 	struct far_err err;
-	(void)user;
 	enum far_status status = cluster_sleep(1000);
 	if (!status)
 		status = far_msg_call(cluster_agent(w), (struct far_to){(int)cluster_rank(w), -1}, CALLS_ECHO, data,
@@ -49,8 +48,6 @@ static void by_fiber(struct far_req *req, const void *data, size_t len, void *us
 static void hang(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct calls *calls = user;
-	(void)data;
-	(void)len;
 	calls->hung++;
 	cluster_sleep(UINT64_C(3600000000000));
 	calls->unhung++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cluster_bench.h"
+#include "cluster_fixture.h"
 
 #include <criterion/criterion.h>
 

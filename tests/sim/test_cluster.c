@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Clusters of the shipped agents in one thread: all call all, crashes, pauses, partitions, the end. */
 #include "apps/sim/cluster_world.h"
-#include "cluster_bench.h"
+#include "cluster_fixture.h"
 #include "nic/sim/sim_port.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. */
 #include "apps/sim/cluster_world.h"
-#include "cluster_bench.h"
+#include "cluster_fixture.h"
 #include "nic/sim/sim_port.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +25,6 @@ static void keep_time(struct cluster_worker *w, void *ctx)
 static void compute_for_ever(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
-	(void)w;
 	while (!cluster_compute(1000))
 		;
 	calls->unhung++;
@@ -76,7 +75,6 @@ static void wait_in_vain(struct cluster_worker *w, void *ctx)
 	struct far_future *f[2];
 	struct far_err err;
 	size_t index;
-	(void)w;
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert(!far_future_create(&f[0], &err) && !far_future_create(&f[1], &err));
 		uint64_t began = cluster_now(calls->c), took;
@@ -105,7 +103,6 @@ Test(cluster_time, waits_are_by_the_hosts_clock)
 static void nothing(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
-	(void)w;
 	cluster_sleep(1000);
 	calls->ok++;
 }
@@ -148,7 +145,6 @@ static void wait_for_ever(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
 	struct far_future *f;
-	(void)w;
 	if (far_future_create(&f, NULL))
 		return;
 	calls->last_status = far_future_wait(f, FAR_FOREVER, NULL, &calls->last);

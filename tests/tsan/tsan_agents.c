@@ -36,9 +36,6 @@ static _Atomic bool stop;
 static enum far_status answer_later(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	(void)args;
-	(void)n;
-	(void)user;
 	pthread_mutex_lock(&later_lock);
 	bool room = later_n < LATER_MAX;
 	if (room && far_defer(req, &d) == FAR_OK)
@@ -51,7 +48,6 @@ static enum far_status answer_later(struct far_req *req, const struct far_val *a
 static void *answerer_main(void *arg)
 {
 	struct far_val v = far_str("later, in more bytes than the line of a small message has room for");
-	(void)arg;
 	while (!atomic_load(&stop)) {
 		pthread_mutex_lock(&later_lock);
 		struct far_deferred *d = later_n ? later[--later_n] : NULL;
@@ -66,7 +62,6 @@ static void *answerer_main(void *arg)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -79,15 +74,12 @@ static _Atomic unsigned posted, noted, borrowed;
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)user;
 	CHECK(len == 1 || (len == LONG && memcmp(data, long_bytes, len) == 0));
 	atomic_fetch_add(&noted, 1);
 }
 
 static void on_release(void *user)
 {
-	(void)user;
 	atomic_fetch_sub(&borrowed, 1);
 }
 
@@ -106,9 +98,6 @@ static void post(struct far_agent *a, int to, bool in_fragments)
 
 static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
 {
-	(void)data;
-	(void)len;
-	(void)err;
 	CHECK(status == FAR_OK || status == FAR_BUSY);
 	atomic_fetch_add((_Atomic unsigned *)user, 1);
 }

@@ -30,7 +30,6 @@ static enum far_status on_value(struct far_req *req, const struct far_val *args,
 {
 	struct far_deferred *d;
 	bool kept = false;
-	(void)n, (void)user;
 	if (args[0].u.i % 3 == 0) {
 		pthread_mutex_lock(&later_lock);
 		kept = later_n < LATER_MAX && far_defer(req, &d) == FAR_OK;
@@ -44,7 +43,6 @@ static enum far_status on_value(struct far_req *req, const struct far_val *args,
 static void *answerer_main(void *arg)
 {
 	struct far_val v = far_int(3);
-	(void)arg;
 	while (!atomic_load(&stop)) {
 		pthread_mutex_lock(&later_lock);
 		struct far_deferred *d = later_n ? later[--later_n] : NULL;

@@ -124,7 +124,6 @@ static _Atomic(struct far_future *) handed;
 static void *complete_handed(void *arg)
 {
 	uint32_t random = 1;
-	(void)arg;
 	for (int i = 0; i < HANDED; i++) {
 		struct far_future *f;
 		while (!(f = atomic_exchange(&handed, NULL)))

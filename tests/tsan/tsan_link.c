@@ -3,8 +3,8 @@
  * thread, with sleeps; connections come up, carry messages, and are dropped, again and again. For a build with
  * ThreadSanitizer; without it, it still checks order, and that nobody sleeps for ever. */
 #include "../e2e/check.h"
-#include "../unit/fake_dgram.h"
 #include "core/head.h"
+#include "fake_dgram.h"
 #include "transport/transport.h"
 
 #include <poll.h>
@@ -31,11 +31,6 @@ static struct dgram_fabric fabric;
 static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	static _Atomic unsigned n;
-	(void)ctx;
-	(void)from;
-	(void)to;
-	(void)queue;
-	(void)len;
 	/* Who awaits nothing does not miss a BYE. */
 	return bytes[1] == WIRE_BYE || atomic_fetch_add(&n, 1) % 50 != 0;
 }

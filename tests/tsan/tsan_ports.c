@@ -14,7 +14,6 @@ static _Atomic bool stop;
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -43,7 +42,6 @@ static void *caller_main(void *arg)
 
 static void *reader_main(void *arg)
 {
-	(void)arg;
 	while (!atomic_load(&stop)) {
 		for (int i = 0; i < AGENTS; i++) {
 			struct far_agent *a = group[i].agent;

@@ -14,25 +14,21 @@ static _Atomic unsigned writing;
 
 static enum far_status fn(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)req, (void)args, (void)n, (void)user;
 	return FAR_OK;
 }
 
 static size_t size(void *user, const void *object)
 {
-	(void)user, (void)object;
 	return sizeof(int);
 }
 
 static void encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
 	memcpy(dst, object, len);
 }
 
 static enum far_status decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)user;
 	CHECK(len == sizeof(int) && (*object = malloc(len)));
 	memcpy(*object, src, len);
 	return FAR_OK;
@@ -40,7 +36,6 @@ static enum far_status decode(void *user, const void *src, size_t len, void **ob
 
 static void destroy(void *user, void *object)
 {
-	(void)user;
 	free(object);
 }
 
@@ -98,7 +93,6 @@ static void look_up(unsigned i)
 
 static void *reader_main(void *arg)
 {
-	(void)arg;
 	bool last = false;
 	while (!last) {
 		last = atomic_load(&writing) == 0;

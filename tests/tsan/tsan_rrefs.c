@@ -4,6 +4,7 @@
  * threads, while another one has messages fail and be late, and reads counters. For a build with ThreadSanitizer.
  */
 #include "../e2e/api_spawn.h"
+#include "handlers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,30 +16,9 @@ static struct far_agent *agents[2];
 static char url[64];
 static _Atomic bool stop;
 
-static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	(void)n;
-	(void)user;
-	return far_return(req, &args[0]);
-}
-
-static enum far_status fetch(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	struct far_val v;
-	struct far_err e;
-	(void)n;
-	(void)user;
-	enum far_status status = far_rref_to_here(args[0].u.rref, 0, &v, &e);
-	if (status)
-		return far_fail(req, status, e.code, "%s", e.text);
-	status = far_return(req, &v);
-	far_val_fini(&v);
-	return status;
-}
-
 static const struct far_function functions[] = {
-	{"r::echo(Any x) -> Any", FAR_KIND_INLINE, echo, NULL},
-	{"r::fetch(rref r) -> Any", FAR_KIND_FIBER, fetch, NULL},
+	{"r::echo(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
+	{"r::fetch(rref r) -> Any", FAR_KIND_FIBER, handler_fetch, NULL},
 };
 
 /* What a fault may bring about. */
@@ -84,7 +64,6 @@ static void *disturber(void *arg)
 {
 	struct far_debug_pair pairs[96];
 	struct far_err err;
-	(void)arg;
 	for (int i = 0; !atomic_load(&stop); i++) {
 		struct far_fault fault = {.fail_sends = i % 3 ? 2 : 0, .delay_ns = FAR_MS / 2, .messages = 3};
 		enum far_fault_kind kind = (enum far_fault_kind)(i % FAR_FAULT_COUNT);

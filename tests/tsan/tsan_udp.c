@@ -108,7 +108,6 @@ static void *hold(void *arg)
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
 	if (ev->type == NIC_EVENT_REFUSED) /* by the port that is closed */
 		return 0;
 	REQUIRE(ev->type == NIC_EVENT_UP);

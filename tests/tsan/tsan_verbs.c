@@ -5,7 +5,7 @@
  * sets broken queues up, makes places and drops them, reads counters, has the port go down and up, and in the end the
  * device is removed. For a build with ThreadSanitizer.
  */
-#include "../nic/fake_verbs.h"
+#include "fake_verbs.h"
 #include "nic/verbs/verbs.h"
 
 #include <errno.h>
@@ -34,7 +34,6 @@ static _Atomic bool stop;
 /* Every 1000th, in all. */
 static int refuse(struct ibv_send_wr *wr)
 {
-	(void)wr;
 	return atomic_fetch_add(&refusals, 1) % 1000 == 999 ? EIO : 0;
 }
 
@@ -75,7 +74,6 @@ static void *hold(void *arg)
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	_Atomic uint32_t *at = ev->user;
-	(void)ctx;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	if (at)
 		atomic_store(at, ev->peer + 1);

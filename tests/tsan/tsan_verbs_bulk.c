@@ -4,7 +4,7 @@
  * to each other, read it, and write it anew as soon as it is withdrawn; connections break meanwhile, and in the end a
  * device is removed. For a build with ThreadSanitizer, which sees whoever reads what is not exposed any more.
  */
-#include "../nic/fake_verbs.h"
+#include "fake_verbs.h"
 #include "nic/verbs/bulk.h"
 
 #include <stdio.h>
@@ -159,7 +159,6 @@ static void *hold(void *arg)
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	atomic_store((_Atomic uint32_t *)ev->user, ev->peer + 1);
 	return 0;

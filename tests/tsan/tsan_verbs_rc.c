@@ -4,7 +4,7 @@
  * their holders, a thread each, send to; several threads connect at once, connections are closed with packets on them,
  * break, and in the end a device is removed. For a build with ThreadSanitizer.
  */
-#include "../nic/fake_verbs.h"
+#include "fake_verbs.h"
 #include "nic/verbs/rc.h"
 
 #include <poll.h>
@@ -71,7 +71,6 @@ static void *hold(void *arg)
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	atomic_store((_Atomic uint32_t *)ev->user, ev->peer + 1);
 	return 0;

@@ -47,8 +47,6 @@ static unsigned pass(void)
 
 static void ignored(void *user, const struct outcome *o)
 {
-	(void)user;
-	(void)o;
 }
 
 /* As an application thread waits: it drives when it can, and sleeps on its future when somebody else does. */
@@ -108,7 +106,6 @@ static void *caller_main(void *arg)
 /* As the keeper: takes the token when nobody has it, parks when somebody keeps it. */
 static void *keeper_main(void *arg)
 {
-	(void)arg;
 	while (atomic_load(&producing) || submit_waiting(&ring)) {
 		if (driver_try(&driver)) {
 			for (int i = 0; i < 50; i++)
@@ -124,7 +121,6 @@ static void *keeper_main(void *arg)
 
 static void *nudger_main(void *arg)
 {
-	(void)arg;
 	while (atomic_load(&producing)) {
 		struct far_future *f = future_alloc(NULL);
 		CHECK(f);

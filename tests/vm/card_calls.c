@@ -39,7 +39,6 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
 	static uint8_t seen[1 << 20]; /* by call: it is run once */
 	uint32_t call;
-	(void)user;
 	CHECK(len >= sizeof call);
 	memcpy(&call, data, sizeof call);
 	CHECK(call < sizeof seen && !seen[call]++);
@@ -73,7 +72,6 @@ static _Atomic unsigned answered;
 
 static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
 {
-	(void)user, (void)data, (void)len;
 	CHECK_STATUS(status, FAR_OK, e);
 	atomic_fetch_add(&answered, 1);
 }

@@ -54,7 +54,7 @@
 #include "agent/limits.h"
 #include "control/store.h"
 #include "memory/buf.h"
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/types.h"
 
 #include <criterion/criterion.h>
@@ -204,7 +204,6 @@ static enum far_status kept_status;
 static void keep(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_deferred *d;
-	(void)data, (void)len, (void)user;
 	kept_status = far_defer(req, &d);
 	if (kept_status)
 		far_fail(req, kept_status, 0, "%s", "no record");

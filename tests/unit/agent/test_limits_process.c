@@ -16,7 +16,6 @@
 
 static enum far_status same_value(struct far_future *parent, struct far_val *out, struct far_err *err, void *user)
 {
-	(void)user;
 	return far_future_value(parent, out, err);
 }
 
@@ -54,24 +53,20 @@ Test(limits_process, without_buffers)
 
 static size_t type_size(void *user, const void *object)
 {
-	(void)user, (void)object;
 	return 0;
 }
 
 static void type_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user, (void)object, (void)dst, (void)len;
 }
 
 static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)user, (void)src, (void)len, (void)object;
 	return FAR_OK;
 }
 
 static void type_destroy(void *user, void *object)
 {
-	(void)user, (void)object;
 }
 
 Test(limits_process, custom_types)
@@ -95,7 +90,6 @@ static bool greeted[FAR_STORE_CLIENTS_MAX + 3];
 
 static int many_accept(struct ctl_net *net, int listener)
 {
-	(void)net, (void)listener;
 	return accepted < FAR_STORE_CLIENTS_MAX + 3 ? accepted++ : -EAGAIN;
 }
 
@@ -103,7 +97,6 @@ static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
 {
 	const struct store_msg hello = {.op = STORE_HELLO};
 	uint8_t frame[STORE_FRAME_MAX];
-	(void)net;
 	if (greeted[handle])
 		return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
 	greeted[handle] = true;
@@ -115,19 +108,16 @@ static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
 
 static long many_send(struct ctl_net *net, int handle, const void *data, size_t len)
 {
-	(void)net, (void)handle, (void)data;
 	return (long)len;
 }
 
 static void many_close(struct ctl_net *net, int handle)
 {
-	(void)net, (void)handle;
 	closed++;
 }
 
 static void many_want(struct ctl_net *net, int handle, int read, int write)
 {
-	(void)net, (void)handle, (void)read, (void)write;
 }
 
 Test(limits_process, clients_of_the_store)

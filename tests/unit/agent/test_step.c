@@ -46,7 +46,6 @@ static void due(void *ctx)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_reply(req, data, len);
 }
 
@@ -57,9 +56,6 @@ static void slow(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_future *never = NULL;
 	struct far_err err;
-	(void)data;
-	(void)len;
-	(void)user;
 	slow_begun++;
 	if (far_future_create(&never, &err))
 		return;
@@ -258,19 +254,16 @@ static unsigned closed_n;
 
 static void refused_caps(const struct nic_port *port, struct nic_caps *out)
 {
-	(void)port;
 	*out = (struct nic_caps){.body_bytes_max = 16, .queues_max = 1};
 }
 
 static void refused_address(const struct nic_port *port, struct nic_addr *out)
 {
-	(void)port;
 	dgram_address_of(1, out);
 }
 
 static void refused_close(struct nic_port *port)
 {
-	(void)port;
 	closed_n++;
 }
 
@@ -355,7 +348,6 @@ Test(agent_step, leaves_in_steps)
 
 static void note_errand(struct shard *s, struct shard_errand *errand)
 {
-	(void)s;
 	((struct app *)(void *)errand)->done = true;
 }
 

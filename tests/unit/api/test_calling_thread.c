@@ -40,23 +40,18 @@ static unsigned ran(void)
 
 static void count(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	handled++;
 	far_reply(req, data, len);
 }
 
 static void defer(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)data;
-	(void)len;
-	(void)user;
 	cr_assert(deferred_n < DEFERRED_MAX);
 	cr_assert_eq(far_defer(req, &deferred[deferred_n++]), FAR_OK);
 }
 
 static void waits(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	far_future_wait(gate, FAR_FOREVER, NULL, NULL);
 	resumed++;
 	far_reply(req, data, len);
@@ -64,41 +59,27 @@ static void waits(struct far_req *req, const void *data, size_t len, void *user)
 
 static enum far_status defer_call(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
 	defer(req, NULL, 0, user);
 	return FAR_OK;
 }
 
 static void on_reply(void *user, enum far_status status, const void *data, size_t len, const struct far_err *why)
 {
-	(void)user;
-	(void)status;
-	(void)data;
-	(void)len;
-	(void)why;
 	completed++;
 }
 
 static void on_done(struct far_future *f, void *user)
 {
-	(void)f;
-	(void)user;
 	completed++;
 }
 
 static enum far_status make(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_return_object(req, &destroyed);
 }
 
 static void destroy(void *object, void *user)
 {
-	(void)object;
-	(void)user;
 	destroyed++;
 }
 
@@ -119,7 +100,6 @@ static uint64_t draw(void *ctx)
 
 static void due(void *ctx)
 {
-	(void)ctx;
 }
 
 /* What the shard's own thread would do. */

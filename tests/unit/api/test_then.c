@@ -30,7 +30,6 @@ static void note(struct far_future *f, void *user)
 static enum far_status plus_one(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
 	enum far_status status = far_future_value(parent, out, e);
-	(void)user;
 	if (!status)
 		out->u.i++;
 	return status;
@@ -38,13 +37,11 @@ static enum far_status plus_one(struct far_future *parent, struct far_val *out, 
 
 static enum far_status hand_on(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)user;
 	return far_future_value(parent, out, e);
 }
 
 static enum far_status fails(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent;
 	*out = far_int(3);
 	if (user) {
 		snprintf(e->text, sizeof e->text, "%s", (const char *)user);
@@ -93,27 +90,18 @@ Test(then, completes_the_child_with_what_the_callback_returns)
 
 static enum far_status long_text(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent;
-	(void)e;
 	*out = far_str(user);
 	return FAR_OK;
 }
 
 static enum far_status invalid_value(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent;
-	(void)e;
-	(void)user;
 	out->type = 77;
 	return FAR_OK;
 }
 
 static enum far_status no_status(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
-	(void)parent;
-	(void)out;
-	(void)e;
-	(void)user;
 	return (enum far_status)1000;
 }
 
@@ -193,7 +181,6 @@ Test(then, chains_may_be_long)
 static enum far_status waits_for_grandchild(struct far_future *parent, struct far_val *out, struct far_err *e,
 					    void *user)
 {
-	(void)parent;
 	return far_future_wait(*(struct far_future **)user, 10 * FAR_SEC, out, e);
 }
 
@@ -212,7 +199,6 @@ Test(then, a_callback_may_wait_where_no_shard_runs)
 
 static void free_it(struct far_future *f, void *user)
 {
-	(void)f;
 	far_future_free(user);
 }
 

@@ -212,23 +212,16 @@ static struct far_err err;
 
 static bool post(void *ctx, unsigned shard, const struct mail *mail)
 {
-	(void)ctx;
-	(void)shard;
-	(void)mail;
 	return true;
 }
 
 static bool take(void *ctx, unsigned shard, struct mail *mail)
 {
-	(void)ctx;
-	(void)shard;
-	(void)mail;
 	return false;
 }
 
 static uint64_t outstanding(void *ctx)
 {
-	(void)ctx;
 	return 0;
 }
 

@@ -292,7 +292,6 @@ static struct {
 
 static void answered(void *user, int result, const struct store_msg *reply)
 {
-	(void)user;
 	got.calls++;
 	got.result = result;
 	got.status = result ? STORE_STATUS_COUNT : reply->status;

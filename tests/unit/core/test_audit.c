@@ -2,7 +2,7 @@
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
 #include "core/audit.h"
 #include "features/references/rref.h"
-#include "large_bench.h"
+#include "rendezvous_fixture.h"
 
 TestSuite(shard_audit, .init = setup, .fini = teardown);
 
@@ -11,7 +11,6 @@ static char found[4096]; /* all of it */
 
 static void on_found(void *ctx, const char *text)
 {
-	(void)ctx;
 	size_t n = found_n++ ? strlen(found) : 0;
 	snprintf(found + n, sizeof found - n, "%s\n", text);
 }

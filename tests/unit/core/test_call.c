@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>
@@ -171,7 +171,6 @@ static unsigned ended_n;
 
 static void ended_cancelled(void *user, const struct outcome *o)
 {
-	(void)user;
 	ended_n++;
 	cr_assert_eq(o->status, FAR_CANCELLED);
 	cr_assert_eq(o->executed, FAR_EXECUTED_MAYBE);

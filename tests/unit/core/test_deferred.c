@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>

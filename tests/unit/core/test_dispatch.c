@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests: "Receive X in state S. Expect Y." */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>

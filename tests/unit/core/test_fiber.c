@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fibers on a bench: how a wait ends, in every order of what can end it, and what is left behind. */
 #include "core/fiber.h"
-#include "shard_bench.h"
+#include "shard_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -20,7 +20,6 @@ static bool was_cancelled;
 
 static void on_wait(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	for (unsigned i = 0; i < waits; i++) {
 		int error = shard_wait(shard, future, limit ? now_ns + limit : TIME_NEVER);
 		if (results_n < 8)
@@ -33,7 +32,6 @@ static void on_wait(struct far_req *req, const void *data, size_t len, void *use
 
 static void on_pause(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	for (unsigned i = 0; i < 2; i++) {
 		int error = fiber_pause(shard_in_fiber(), i ? PAUSE : 0);
 		results[results_n++] = error;
@@ -45,7 +43,6 @@ static void on_pause(struct far_req *req, const void *data, size_t len, void *us
 /* Until it has been told so often. */
 static void on_stubborn(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)user;
 	unsigned told = 0;
 	while (told < 1000)
 		told += shard_wait(shard, future, TIME_NEVER) == -ECANCELED;
@@ -104,7 +101,6 @@ static void complete(void)
 
 static void *complete_main(void *arg)
 {
-	(void)arg;
 	complete();
 	return NULL;
 }
@@ -479,7 +475,6 @@ static _Atomic int at_gate;
 
 static void *complete_in_time(void *arg)
 {
-	(void)arg;
 	atomic_fetch_add(&at_gate, 1);
 	while (atomic_load(&at_gate) < 2)
 		;

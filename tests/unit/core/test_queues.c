@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
 #include "features/rendezvous/rendezvous.h"
-#include "shard_bench.h"
+#include "shard_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sessions that end, calls handed over by other threads, idling. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>
@@ -221,7 +221,6 @@ static unsigned restarts;
 
 static void call_again(void *user, const struct outcome *o)
 {
-	(void)o;
 	struct call_start start = {
 		.worker = PEER, .fn = 1, .deadline = now_ns + 1, .left = 1, .done = call_again, .user = user};
 	if (++restarts < 5)

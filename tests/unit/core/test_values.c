@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 #include "value_trees.h"
 
@@ -13,8 +13,6 @@ static const struct function *any, *over;
 static enum far_status on_any(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int((int64_t)far_len(&args[0]));
-	(void)n;
-	(void)user;
 	seen = test_custom_alive;
 	ran++;
 	return far_return(req, &v);

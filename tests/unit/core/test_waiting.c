@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that wait, for their session to be set up or for a credit of it. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

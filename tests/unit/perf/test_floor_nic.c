@@ -84,20 +84,17 @@ static const struct nic_raw_ops ops = {tx, rx};
 
 static int idle(void *ctx)
 {
-	(void)ctx;
 	return 0;
 }
 
 static int serve(void *ctx, uint64_t mode)
 {
-	(void)ctx;
 	return floor_nic_serve(shared, &server, mode);
 }
 
 static void *server_main(void *arg)
 {
 	const struct floor_host host = {idle, serve, NULL};
-	(void)arg;
 	cr_expect_eq(floor_serve(shared, &host), 0);
 	return NULL;
 }

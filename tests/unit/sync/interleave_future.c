@@ -41,13 +41,11 @@ enum mutation {
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t until)
 {
-	(void)until;
 	interleave_sleep(word, MUTATION == SLEEP_WITHOUT_COMPARING || atomic_load(word) == expected);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int n)
 {
-	(void)n;
 	if (MUTATION != NO_WAKE)
 		interleave_wake(word);
 }

@@ -75,7 +75,6 @@ enum { N = 200000 };
 
 static void *produce(void *arg)
 {
-	(void)arg;
 	for (uint64_t i = 0; i < N; i++) {
 		struct mail in = mail_of(i);
 		while (!mailbox_put(&box, &in))

@@ -109,7 +109,6 @@ static uint64_t guarded;
 
 static void *take_turns(void *arg)
 {
-	(void)arg;
 	for (int i = 0; i < TURNS; i++) {
 		while (!driver_try(&driver))
 			sched_yield();

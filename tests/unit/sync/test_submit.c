@@ -18,8 +18,6 @@ TestSuite(submit, .init = setup);
 
 static void nothing(void *user, const struct outcome *o)
 {
-	(void)user;
-	(void)o;
 }
 
 static int put(const void *data, size_t len, void *user)
@@ -65,7 +63,6 @@ Test(submit, carries_a_call_whole)
 
 static void fill_with_q(const void *data, void *dst, size_t len)
 {
-	(void)data;
 	memset(dst, 'q', len);
 }
 

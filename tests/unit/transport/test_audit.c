@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "transport/audit.h"
 
@@ -21,7 +21,6 @@ static struct link_rings *r;
 static void on_found(void *ctx, const char *text)
 {
 	size_t used = strlen(found);
-	(void)ctx;
 	snprintf(found + used, sizeof found - used, "%s\n", text);
 }
 
@@ -55,10 +54,6 @@ static unsigned lost_n;
 
 static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)len;
 	if (from == 1)
 		return !mute;
 	return bytes[1] != WIRE_MESSAGE || lost_n++ % 3 != 1;

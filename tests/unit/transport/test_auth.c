@@ -3,7 +3,7 @@
  * Senders without the group's key that have seen every packet: they send them again, to the same end and to others,
  * early and late, changed and reflected. Nothing of the members changes, and no more bytes leave than came.
  */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 #include "transport/port.h"
@@ -30,7 +30,6 @@ static uint32_t at_0, at_1;
 
 static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
 	if (keeping && kept_n < KEPT_MAX) {
 		struct kept *k = &kept[kept_n++];
 		*k = (struct kept){from, to, queue, *len, malloc(*len)};
@@ -78,7 +77,6 @@ static const struct link_port *port_at(unsigned e)
 
 static bool owes(void *ctx, uint32_t peer)
 {
-	(void)ctx, (void)peer;
 	return true;
 }
 
@@ -369,7 +367,6 @@ Test(link_auth, reset_of_an_incarnation_that_is_gone)
 static bool replace_key(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	unsigned *seen = ctx;
-	(void)to, (void)queue;
 	if (from != 1 || bytes[1] != WIRE_WELCOME)
 		return true;
 	++*seen;

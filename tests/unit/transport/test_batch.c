@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Several messages in one packet: how they lie in it, how they are taken, and packets of them that nobody would send.
  */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 #include "core/head.h"
@@ -24,9 +24,6 @@ static struct {
 
 static bool see(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
 	if (from != 0 || bytes[1] != WIRE_MESSAGE)
 		return true;
 	seen.n++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Checksums, with and without: who does without is an agreement of both ends. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "core/head.h"
 
@@ -15,10 +15,6 @@ static bool watch(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t
 {
 	struct wire_head *h = (struct wire_head *)(void *)bytes;
 	bool message = h->kind == WIRE_MESSAGE || h->kind == WIRE_ACK;
-	(void)ctx;
-	(void)from;
-	(void)to;
-	(void)queue;
 	*(message ? &of_others : &of_set_up) += 1;
 	bare += be32_get(h->crc) == 0;
 	if (h->kind == WIRE_MESSAGE && to_damage) {
@@ -31,7 +27,6 @@ static bool watch(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t
 
 static uint64_t length(uint64_t seq)
 {
-	(void)seq;
 	return BYTES;
 }
 
@@ -97,10 +92,6 @@ Test(link_crc, one_of_them_would_do_without)
 static bool strip(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)bytes;
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)len;
 	if (from == 0 && to_damage) {
 		to_damage--;
 		h->crc = be32_of(0);

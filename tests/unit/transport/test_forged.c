@@ -3,7 +3,7 @@
  * Packets of the handshake with right tags and one thing wrong: the test holds the group's key, as another member does.
  * So what is checked behind the tag is seen: the cookie, its time, the length, the nonce, the session's key.
  */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 #include "transport/port.h"
@@ -19,7 +19,6 @@ static unsigned kinds[2]; /* bits of kinds that such an end sent */
 
 static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx, (void)queue;
 	struct link_words w;
 	if (from == 0 && to == 1 && bytes[1] == WIRE_HELLO &&
 	    link_words_read(bytes + LINK_HEAD, *len - LINK_HEAD, &w) && w.issued) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets. */
-#include "link_line.h"
+#include "delay_line.h"
 #include "transport/port.h"
 
 #include "base/must.h"
@@ -237,7 +237,6 @@ Test(link_grant, everything_happens)
 
 static bool silent_0(unsigned from, const struct wire_head *head)
 {
-	(void)head;
 	return from == 0;
 }
 
@@ -284,19 +283,15 @@ Test(link_grant, detached)
 
 static void alter_none(struct wire_grant *g, uint32_t *len)
 {
-	(void)g;
-	(void)len;
 }
 
 static void alter_beyond(struct wire_grant *g, uint32_t *len)
 {
 	g->offset = be32_of(LONG + 1);
-	(void)len;
 }
 
 static void alter_cut(struct wire_grant *g, uint32_t *len)
 {
-	(void)g;
 	*len -= 1;
 }
 
@@ -311,13 +306,11 @@ static void alter_unknown(struct wire_grant *g, uint32_t *len)
 {
 	g->first = be32_of(be32_get(g->first) + 100000);
 	g->offset = be32_of(UINT32_MAX);
-	(void)len;
 }
 
 static void alter_back(struct wire_grant *g, uint32_t *len)
 {
 	g->offset = be32_of(0);
-	(void)len;
 }
 
 static struct {
@@ -327,9 +320,6 @@ static struct {
 
 static bool on_grant(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
 	if (from != 1 || bytes[1] != WIRE_ACK || *len <= LINK_HEAD || !altered.times)
 		return true;
 	altered.times--;
@@ -366,9 +356,6 @@ Test(link_grant, hostile_grants)
 static bool claim(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)bytes;
-	(void)ctx;
-	(void)to;
-	(void)queue;
 	if (from == 1 && h->kind == WIRE_ACK && *len > LINK_HEAD) { /* end 0 believes that it may send all */
 		struct wire_grant *g = (struct wire_grant *)(void *)(bytes + LINK_HEAD);
 		g->offset = be32_of(LONG);
@@ -401,10 +388,6 @@ static uint32_t told_length, told_offset;
 static bool tell(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)bytes;
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)len;
 	if (from == 1 && h->kind == WIRE_ACK) {
 		h->length = be32_of(told_length);
 		h->offset = be32_of(told_offset);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Packets that nobody of the group would send: a stranger's, and those of a member that breaks the rules. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 #include "core/head.h"
@@ -17,9 +17,6 @@ static uint8_t want;
 
 static bool catch (void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
 	if (from == 0 && bytes[1] == want) {
 		memcpy(caught, bytes, *len);
 		caught_len = *len;

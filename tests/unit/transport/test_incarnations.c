@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One end is killed and begins another life at the same address. Every packet of the first life comes once more. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/crc32c.h"
 #include "base/limits.h"
@@ -25,7 +25,6 @@ static uint32_t at_0, at_1;
 
 static bool keep(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
 	if (keeping && kept_n < KEPT_MAX) {
 		struct kept *k = &kept[kept_n++];
 		*k = (struct kept){to, queue, *len, malloc(*len)};
@@ -90,8 +89,6 @@ static void first_life(unsigned from)
 
 static bool never(void *ctx, uint32_t peer)
 {
-	(void)ctx;
-	(void)peer;
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tens of thousands of connections of one queue: what each costs while nothing is under way, that all of them work,
  * and that what they had under way goes back to where it came from. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "core/shard.h"
 #include "transport/port.h"
@@ -172,7 +172,6 @@ static void take(unsigned e)
 
 static int no_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
 	cr_assert_fail("event %d: %s", (int)ev->type, ev->text ? ev->text : "");
 	return 0;
 }

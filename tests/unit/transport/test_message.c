@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages over a link: sizes, loss, windows, memory, acknowledgements. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 
@@ -368,10 +368,6 @@ static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 		unsigned from, every;
 		unsigned *n;
 	} *l = ctx;
-	(void)to;
-	(void)queue;
-	(void)bytes;
-	(void)len;
 	return from != l->from || ++*l->n % l->every != 0;
 }
 
@@ -401,17 +397,11 @@ Test(link_data, gaps_do_not_wait)
 
 static bool owes_all(void *ctx, uint32_t peer)
 {
-	(void)peer;
 	return *(bool *)ctx;
 }
 
 static bool silence(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)bytes;
-	(void)len;
 	return from == 0;
 }
 

@@ -16,7 +16,6 @@ static int message, other;
 static int fake_expose(struct nic_queue *q, uint32_t peer, const void *at, uint64_t len, uint64_t u, uint32_t *handle,
 		       struct nic_bulk_key *key)
 {
-	(void)q;
 	cr_assert_eq(peer, 7);
 	if (refuses)
 		return refuses;
@@ -28,7 +27,6 @@ static int fake_expose(struct nic_queue *q, uint32_t peer, const void *at, uint6
 
 static void fake_withdraw(struct nic_queue *q, uint32_t handle)
 {
-	(void)q;
 	withdrawn = handle;
 	withdrawn_n++;
 }
@@ -36,7 +34,6 @@ static void fake_withdraw(struct nic_queue *q, uint32_t handle)
 static int fake_read(struct nic_queue *q, uint32_t peer, const struct nic_bulk_key *key, uint64_t offset, void *to,
 		     uint32_t len, uint64_t u)
 {
-	(void)q, (void)key, (void)offset, (void)to, (void)len;
 	cr_assert_eq(peer, 7);
 	if (refuses)
 		return refuses;

@@ -2,8 +2,8 @@
 /** Connections that have more than one way. Ends 0 and 1 are connected; 2 is a second port of the worker of 0, and 3 of
  * that of 1. */
 #include "base/crc32c.h"
-#include "link_bench.h"
 #include "transport/port.h"
+#include "transport_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -20,11 +20,6 @@ static struct {
 
 static bool carry(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)bytes;
-	(void)len;
 	net.carried[from % 2][from / 2]++;
 	return !net.cut[from % 2][from / 2];
 }
@@ -229,7 +224,6 @@ Test(link_ways, an_idle_connection_moves_when_it_is_used)
 
 static uint64_t nothing(uint64_t seq)
 {
-	(void)seq;
 	return 8;
 }
 

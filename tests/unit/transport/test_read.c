@@ -2,8 +2,8 @@
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
  * packets whatever fails; their memory let go of when nobody may read or write it any more. */
 #include "fake_bulk.h"
-#include "link_bench.h"
 #include "transport/port.h"
+#include "transport_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -31,7 +31,6 @@ static struct link_queue *link_of(unsigned e)
 
 static uint64_t len_long(uint64_t seq)
 {
-	(void)seq;
 	return LONG;
 }
 
@@ -304,7 +303,6 @@ static unsigned lost, keyed;
 static bool lose_first(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	const struct wire_head *h = (const struct wire_head *)(void *)bytes;
-	(void)ctx, (void)to, (void)queue, (void)len;
 	if (from != 0 || h->kind != WIRE_MESSAGE || !(h->lane_phase & WIRE_EXPOSED))
 		return true;
 	keyed++;
@@ -446,7 +444,6 @@ static struct {
 
 static bool alter(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx, (void)to, (void)queue;
 	if (altered.times && from == altered.from && altered.alter(bytes, len))
 		altered.times--;
 	return true;
@@ -490,7 +487,6 @@ static bool is_first(const uint8_t *bytes)
 
 static bool flag_first(uint8_t *bytes, uint32_t *len)
 {
-	(void)len;
 	if (is_first(bytes))
 		bytes[3] = WIRE_EXPOSED;
 	return is_first(bytes);
@@ -506,7 +502,6 @@ static bool cut_to_key(uint8_t *bytes, uint32_t *len)
 static bool flag_later(uint8_t *bytes, uint32_t *len)
 {
 	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
-	(void)len;
 	bool later = h->kind == WIRE_MESSAGE && be32_get(h->first) != be32_get(h->packet);
 	if (later)
 		bytes[3] = WIRE_EXPOSED;

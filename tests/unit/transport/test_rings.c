@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sets of what is under way pass from one peer to the next: a session closes in the midst of its messages, without its
  * peer being found dead, and the next peer takes its set. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "transport/port.h"
 
@@ -23,11 +23,6 @@ static struct link_queue *queue_of(unsigned e)
 
 static bool unless_mute(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)bytes;
-	(void)len;
 	return !mute[from];
 }
 
@@ -134,10 +129,6 @@ Test(link_rings, larger_ones_waited)
 static unsigned dropped_n;
 static bool lose_some(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)to;
-	(void)queue;
-	(void)len;
 	return from != 2 || bytes[1] != WIRE_MESSAGE || dropped_n++ % 3 != 1;
 }
 

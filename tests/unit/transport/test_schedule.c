@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What passes what: small messages and large ones that leave at the same time. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "transport/port.h"
 
@@ -176,9 +176,6 @@ static struct {
 
 static bool log_peer(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	(void)ctx;
-	(void)q;
-	(void)len;
 	if (from == 0 && bytes[1] == WIRE_MESSAGE && left.n < 4096)
 		left.to[left.n++] = to;
 	return true;
@@ -366,7 +363,6 @@ static struct {
 static bool overtaken(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
 	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
-	(void)ctx;
 	if (from || h->kind != WIRE_MESSAGE)
 		return true;
 	if (be32_get(h->length) > FAR_LINK_SMALL_BYTES && be32_get(h->offset) + *len - sizeof *h == 5000 &&
@@ -416,9 +412,6 @@ static struct {
 static bool note_priority(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head h;
-	(void)ctx;
-	(void)to;
-	(void)q;
 	memcpy(&h, bytes, sizeof h);
 	unsigned priority = bench.fabric.priority;
 	uint32_t length = be32_get(h.length), offset = be32_get(h.offset);

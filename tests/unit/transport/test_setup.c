@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Connections of a link: the handshake and what may go wrong with it, strangers, ends. */
-#include "link_bench.h"
+#include "transport_fixture.h"
 
 #include "base/limits.h"
 #include "core/head.h"
@@ -29,8 +29,6 @@ struct sieve {
 static bool sieve(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct sieve *s = ctx;
-	(void)to;
-	(void)queue;
 	if (bytes[1] != s->kind || (s->from != DGRAM_PORTS && s->from != from))
 		return true;
 	memcpy(s->copy, bytes, *len);
@@ -355,7 +353,6 @@ static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, ui
 	static struct link_words w;
 	static uint8_t hello[LINK_MAIL_BYTES];
 	uint8_t no[LINK_MAIL_BYTES];
-	(void)ctx, (void)from, (void)to, (void)queue;
 	if (bytes[1] == WIRE_HELLO) {
 		memcpy(hello, bytes, *len);
 		cr_assert(link_words_read(hello + LINK_HEAD, *len - LINK_HEAD, &w));

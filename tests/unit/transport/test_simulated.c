@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Links over simulated networks: two ends that take turns at the virtual clock. */
-#include "sim_bench.h"
+#include "sim_fixture.h"
 
 #include "base/must.h"
 #include "transport/transport.h"

@@ -4,7 +4,7 @@
  * past, expected and future numbers. What is sent back, counted, reported and delivered is in the tables; that nothing
  * else is, and that nothing is kept afterwards, is checked for every row.
  */
-#include "link_states.h"
+#include "transport_states.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** When a link sends: time-outs, probes and acknowledgements over a network with a length, by the clock of the test. */
 #include "base/limits.h"
-#include "link_line.h"
+#include "delay_line.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,7 +17,6 @@ static bool owing;
 
 static bool owes(void *ctx, uint32_t peer)
 {
-	(void)peer;
 	return *(bool *)ctx;
 }
 
@@ -56,7 +55,6 @@ static void send_alone(uint64_t seq)
 
 static bool lose_from_0(unsigned from, const struct wire_head *head)
 {
-	(void)head;
 	return from == 0;
 }
 
@@ -491,7 +489,6 @@ static uint64_t heard_at;
 
 static bool lose_but_now_and_then(unsigned from, const struct wire_head *head)
 {
-	(void)head;
 	if (from == 0)
 		return false;
 	if (bench.now < heard_at)

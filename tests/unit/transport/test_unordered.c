@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Small messages and packets of larger ones that are missing in front of them. */
-#include "link_bench.h"
-#include "link_states.h"
 #include "transport/audit.h"
 #include "transport/port.h"
+#include "transport_fixture.h"
+#include "transport_states.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -33,10 +33,6 @@ static struct {
 static bool lose(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head h;
-	(void)ctx;
-	(void)to;
-	(void)q;
-	(void)len;
 	memcpy(&h, bytes, sizeof h);
 	if (from || h.kind != WIRE_MESSAGE)
 		return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Larger messages that go up when all of their bytes have come, whatever is missing in front of them. */
-#include "link_bench.h"
-#include "link_states.h"
 #include "transport/audit.h"
 #include "transport/port.h"
+#include "transport_fixture.h"
+#include "transport_states.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -285,10 +285,6 @@ static bool losing_long;
 static bool lose_long(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_head h;
-	(void)ctx;
-	(void)to;
-	(void)q;
-	(void)len;
 	memcpy(&h, bytes, sizeof h);
 	return !losing_long || from || h.kind != WIRE_MESSAGE || be32_get(h.length) != LONG;
 }

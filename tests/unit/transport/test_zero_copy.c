@@ -2,9 +2,9 @@
 /** Bodies that are sent from where they lie, and go where the engine wants them: memory is let go of when nothing reads
  * or writes it any more, whatever becomes of the message. */
 #include "fake_bulk.h"
-#include "link_bench.h"
 #include "memory/buf.h"
 #include "transport/port.h"
+#include "transport_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -301,7 +301,6 @@ Test(link_lend, placed_in_a_bad_network)
 static bool lose_one(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	const struct wire_head *h = (const struct wire_head *)(void *)bytes;
-	(void)ctx, (void)to, (void)queue, (void)len;
 	return from != 0 || h->kind != WIRE_MESSAGE || lost++;
 }
 

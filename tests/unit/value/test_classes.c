@@ -26,20 +26,11 @@ TestSuite(classes, .init = setup, .fini = teardown);
 
 static enum far_status enter(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
 	return FAR_OK;
 }
 
 static enum far_status run(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
-	(void)req;
-	(void)object;
-	(void)args;
-	(void)n;
-	(void)user;
 	return FAR_OK;
 }
 

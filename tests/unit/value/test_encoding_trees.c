@@ -356,7 +356,6 @@ Test(values_tree, what_an_application_got_wrong_is_named)
 
 static size_t no_size(void *user, const void *object)
 {
-	(void)object;
 	return *(size_t *)user;
 }
 

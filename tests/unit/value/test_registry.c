@@ -23,19 +23,11 @@ TestSuite(registry, .init = setup, .fini = teardown);
 
 static enum far_status fn(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)req;
-	(void)args;
-	(void)n;
-	(void)user;
 	return FAR_OK;
 }
 
 static void msg(struct far_req *req, const void *data, size_t len, void *user)
 {
-	(void)req;
-	(void)data;
-	(void)len;
-	(void)user;
 }
 
 static enum far_status add(const char *signature, enum far_kind kind, struct far_err *err)
@@ -156,31 +148,21 @@ Test(registry, overloads_are_bounded)
 
 static size_t type_size(void *user, const void *object)
 {
-	(void)user;
-	(void)object;
 	return 0;
 }
 
 static void type_encode(void *user, const void *object, void *dst, size_t len)
 {
-	(void)user;
-	(void)object;
-	(void)dst;
-	(void)len;
 }
 
 static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
 {
-	(void)src;
-	(void)len;
 	*object = user;
 	return FAR_OK;
 }
 
 static void type_destroy(void *user, void *object)
 {
-	(void)user;
-	(void)object;
 }
 
 Test(registry, types)
@@ -286,7 +268,6 @@ Test(registry, messages)
 
 static void *reader(void *arg)
 {
-	(void)arg;
 	for (unsigned i = 0; i < 200;) {
 		char text[32];
 		snprintf(text, sizeof text, "r::f%u", i);

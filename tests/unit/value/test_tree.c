@@ -19,7 +19,6 @@ static void register_type(void)
 
 static bool knows(const void *ctx, uint32_t type)
 {
-	(void)type;
 	return ctx != NULL;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
 #include "features/fanout/fanout.h"
-#include "shard_bench.h"
+#include "shard_fixture.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,6 @@ static uint8_t slices[TARGETS][CAP + 1];
 static struct result end;
 static void complete(struct far_future *f, const struct outcome *o)
 {
-	(void)f;
 	take_result(&end, o);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
 #include "features/faults/fault.h"
-#include "rref_bench.h"
+#include "rref_fixture.h"
 
 static struct faults faults;
 static struct fault settings[FAR_FAULT_COUNT];

@@ -2,7 +2,7 @@
 /* The owner of objects: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
 #include "core/fiber.h"
-#include "rref_bench.h"
+#include "rref_fixture.h"
 
 static struct object {
 	int64_t n;
@@ -16,8 +16,6 @@ static struct far_future *parked;
 
 static enum far_status new_object(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)n;
-	(void)user;
 	if (args[0].u.i < 0)
 		return far_fail(req, FAR_REMOTE, 5, "below zero");
 	cr_assert_lt(objects_n, 4u);
@@ -27,9 +25,6 @@ static enum far_status new_object(struct far_req *req, const struct far_val *arg
 
 static enum far_status new_later(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args;
-	(void)n;
-	(void)user;
 	return far_defer(req, &making);
 }
 
@@ -42,7 +37,6 @@ static void end_object(void *object, void *user)
 static enum far_status method_add(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct object *o = object;
-	(void)user;
 	cr_assert_eq(n, 1u);
 	cr_assert(!o->ended && far_req_rref(req)->object == o);
 	runs++;
@@ -52,10 +46,6 @@ static enum far_status method_add(struct far_req *req, void *object, const struc
 
 static enum far_status method_later(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
-	(void)object;
-	(void)args;
-	(void)n;
-	(void)user;
 	waiting_n++;
 	return far_defer(req, &waiting);
 }
@@ -63,9 +53,6 @@ static enum far_status method_later(struct far_req *req, void *object, const str
 static enum far_status method_park(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct object *o = object;
-	(void)args;
-	(void)n;
-	(void)user;
 	cr_assert(!o->ended);
 	int error = shard_wait(shard, parked, TIME_NEVER);
 	cr_assert(!o->ended, "ended while its method waits");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and results with references: "Receive X in state S. Expect Y." */
-#include "rref_bench.h"
+#include "rref_fixture.h"
 
 TestSuite(shard_rref_calls, .init = shard_setup, .fini = shard_teardown);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests with NAMED, to the owner: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
-#include "rref_bench.h"
+#include "rref_fixture.h"
 
 static struct far_deferred *kept_back;
 static int thing;
@@ -9,7 +9,6 @@ static unsigned made_n, ended_n;
 
 static enum far_status answers_later(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	return far_defer(req, &kept_back);
 }
 
@@ -17,27 +16,23 @@ static enum far_status answers_before_it_returns(struct far_req *req, const stru
 {
 	struct far_deferred *d;
 	struct far_val seven = far_int(7);
-	(void)args, (void)n, (void)user;
 	enum far_status status = far_defer(req, &d);
 	return status ? status : far_deferred_return(d, &seven);
 }
 
 static enum far_status fails(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	return far_fail(req, FAR_REMOTE, 5, "on purpose");
 }
 
 static enum far_status new_thing(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	(void)args, (void)n, (void)user;
 	made_n++;
 	return far_return_object(req, &thing);
 }
 
 static void end_thing(void *object, void *user)
 {
-	(void)user;
 	cr_assert_eq(object, &thing);
 	ended_n++;
 }
@@ -45,7 +40,6 @@ static void end_thing(void *object, void *user)
 static enum far_status poke(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(7);
-	(void)args, (void)n, (void)user;
 	cr_assert_eq(object, &thing);
 	runs++;
 	return far_return(req, &v);

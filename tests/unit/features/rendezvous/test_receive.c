@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments, received packet by packet, from peers that keep the rules and from others. */
-#include "large_bench.h"
+#include "rendezvous_fixture.h"
 
 TestSuite(shard_large_in, .init = setup, .fini = teardown);
 

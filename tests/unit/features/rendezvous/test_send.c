@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments and one-way messages, sent packet by packet; replies; any packets in any order. */
-#include "large_bench.h"
+#include "rendezvous_fixture.h"
 
 static uint8_t got[TOTAL];
 

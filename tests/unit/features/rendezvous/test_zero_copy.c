@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
  * byte when. */
-#include "large_bench.h"
+#include "rendezvous_fixture.h"
 
 enum { BIG = 1 << 20, HEADER = 100 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
-#include "shard_bench.h"
+#include "shard_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -23,7 +23,6 @@ static struct {
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
 	seen.ups += ev->type == NIC_EVENT_UP;
 	seen.fails += ev->type == NIC_EVENT_FAILED;
 	seen.others += ev->type != NIC_EVENT_UP && ev->type != NIC_EVENT_FAILED;

@@ -65,8 +65,6 @@ static uint64_t soon(uint64_t ns)
 
 static int no_event(void *ctx, const struct nic_event *ev)
 {
-	(void)ctx;
-	(void)ev;
 	cr_assert_fail("an event");
 	return 0;
 }

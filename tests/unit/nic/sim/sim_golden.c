@@ -5,7 +5,7 @@
  *
  * After a change of what worlds do, `sim_golden print` says the new one.
  */
-#include "sim_bench.h"
+#include "sim_fixture.h"
 
 #include "base/must.h"
 

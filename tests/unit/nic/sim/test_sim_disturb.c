@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. */
-#include "sim_bench.h"
+#include "sim_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Links, switches and ways: what a packet costs in time and memory. */
-#include "sim_bench.h"
+#include "sim_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A host's NIC: rings, sleep, pause, crash and restart, addresses. */
-#include "sim_bench.h"
+#include "sim_fixture.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -15,7 +15,6 @@ static const char *refuse; /* addresses that begin with it have no route */
 static int ask(void *ctx, struct udp_route *route)
 {
 	char text[UDP_IP_TEXT_MAX];
-	(void)ctx;
 	udp_ip_text(&route->ip, text);
 	udp_append(asked, sizeof asked, "%s%s", *asked ? " " : "", text);
 	if (refuse && strncmp(text, refuse, strlen(refuse)) == 0)

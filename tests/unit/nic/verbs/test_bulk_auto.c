@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** bulk=auto over the fake device: on where windows' bounds are kept, off everywhere else, and nobody is harmed. */
-#include "verbs_bench.h"
+#include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The verbs driver's queues over a device that does what it should, and one that does not. */
-#include "verbs_bench.h"
+#include "verbs_fixture.h"
 
 static struct verbs_port *p;
 static uint32_t self;
@@ -222,7 +222,6 @@ static bool with_immediate(struct ibv_wc *wc)
 /* Until the next has been given. */
 static bool held_back(struct ibv_wc *wc)
 {
-	(void)wc;
 	return false;
 }
 
@@ -294,7 +293,6 @@ static unsigned accepted;
 
 static int refuse_after(struct ibv_send_wr *wr)
 {
-	(void)wr;
 	return accepted-- ? 0 : refusal;
 }
 
@@ -379,7 +377,6 @@ Test(verbs_queue, send_is_refused)
 
 static int refuse_buffer(struct ibv_recv_wr *wr)
 {
-	(void)wr;
 	return EIO;
 }
 

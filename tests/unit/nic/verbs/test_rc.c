@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The verbs driver's connections over the fake device: making, ending, the cache, and what must not get lost of it. */
-#include "verbs_bench.h"
+#include "verbs_fixture.h"
 
 #include "nic/verbs/rc.h"
 
@@ -126,7 +126,6 @@ Test(verbs_rc, both_ways)
 
 static int pipe_breaks(struct ibv_send_wr *wr)
 {
-	(void)wr;
 	raise(SIGPIPE);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Proofs of the group's key in the connections of the verbs driver, over the fake device: packets and bulk. */
-#include "verbs_bench.h"
+#include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
 
@@ -15,8 +15,6 @@ static uint8_t *memory; /* the engine's */
 
 static bool piece(const void *at, size_t len, void **base, size_t *bytes)
 {
-	(void)at;
-	(void)len;
 	*base = memory;
 	*bytes = BYTES;
 	return true;
