@@ -76,7 +76,7 @@ if [ -n "$need" ]; then
 	command -v apt-get >/dev/null 2>&1 || die "these are missing, under the names Debian has for them:$need"
 	sudo=
 	[ "$(id -u)" -eq 0 ] || sudo="sudo "
-	install="${sudo}apt-get install -y --no-install-recommends$need"
+	install="${sudo}apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends$need"
 	say "the build needs these packages; running: $install"
 	if [ -n "$sudo" ] && ! command -v sudo >/dev/null 2>&1; then
 		die "there is no sudo here: have an administrator run: apt-get install$need"

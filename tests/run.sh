@@ -7,27 +7,33 @@ packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libsodium-de
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps util-linux iproute2 nftables
 libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshark tcpdump ethtool iputils-ping
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils"
-suites="unit models nic sim e2e e2e-udp conformance install vm"
+# What runs in the default build: in both tiers, and in --all alone.
+quick_suites="unit models nic sim e2e conformance install"
+long_suites="e2e-udp sim-long vm"
+builds_of_all="clang asan tsan docker"
 
 usage() {
 	cat <<'END'
-usage: sh tests/run.sh [--suite NAME] [--no-sanitizers] [--no-docker] [--no-vm]
+usage: sh tests/run.sh [--all | --suite NAME] [--no-sanitizers] [--no-docker] [--no-vm]
 
-Installs the packages that the tests need (only what is missing; as root, or with sudo), builds into build/,
-build-clang/, build-asan/ and build-tsan/, runs every suite in each build where it belongs, and prints the time of each.
-The last line is 'N passed, N failed, N skipped', in test cases; the exit status is 0 when none failed.
+Installs the packages that the tests need and that are missing (as root, or with sudo), builds into build/, and checks the
+whole product once in this build: at most 10 minutes on two cores. tests/README.md describes the suites.
 
-  --suite NAME     only this one: unit, models, nic, sim, e2e, e2e-udp, conformance, install, vm; asan and tsan are
-                   those builds' own tests, docker is docker/test.sh
-  --no-sanitizers  without build-asan/ and build-tsan/
-  --no-docker      without docker/test.sh: the image, and the training groups of docker/compose.yaml. Counted as one
-                   skip
-  --no-vm          without the emulated machines: network cards under DPDK, and verbs on soft-RoCE. Counted as
-                   one skip
-  --help           this text
+Each suite prints a line when it begins and one when it ends, with its time; a long one prints every 20 s which tests are
+running. What this run leaves out is printed, a line each. The last line is 'N passed, N failed, N skipped', in test
+cases. The exit status is 0 if none failed.
 
-environment: FAR_TESTS_STRICT=1  warnings are errors, and a skip is a failure, but for missing external data
-             FAR_TESTS_BUILD     where the build directories are made (default: the top of the tree)
+  --all            every suite in every build: also build-clang/, build-asan/ and build-tsan/, the emulated machines and
+                   the containers: at most 35 minutes on two cores
+  --suite NAME     only this suite: unit, models, nic, sim, sim-long, e2e, e2e-udp, conformance, install or vm; the tests
+                   of one build: clang, asan or tsan; or docker (docker/test.sh)
+  --no-sanitizers  --all without build-asan/ and build-tsan/
+  --no-docker      --all without docker/test.sh
+  --no-vm          --all without the emulated machines
+  --help           print this text and exit
+
+environment: FAR_TESTS_STRICT=1  warnings are errors, and a skip is a failure unless external data are missing
+             FAR_TESTS_BUILD     the directory of the build directories (default: the top of the tree)
 END
 }
 
@@ -40,6 +46,7 @@ die() {
 }
 
 only=
+all=
 sanitizers=yes
 docker=yes
 vm=yes
@@ -49,12 +56,13 @@ while [ $# -gt 0 ]; do
 		usage
 		exit 0
 		;;
+	--all) all=yes ;;
 	--suite)
 		only=${2:-}
-		case " $suites asan tsan docker " in
+		case " $quick_suites $long_suites $builds_of_all " in
 		*" $only "*) ;;
 		*)
-			echo "tests: --suite: '$only' is not one of: $suites asan tsan docker" >&2
+			echo "tests: --suite: '$only' is not one of: $quick_suites $long_suites $builds_of_all" >&2
 			exit 2
 			;;
 		esac
@@ -64,12 +72,16 @@ while [ $# -gt 0 ]; do
 	--no-docker) docker= ;;
 	--no-vm) vm= ;;
 	*)
-		echo "tests: unknown option $1; --help lists them" >&2
+		echo "tests: unknown option $1; --help lists the options" >&2
 		exit 2
 		;;
 	esac
 	shift
 done
+if [ -n "$all" ] && [ -n "$only" ]; then
+	echo "tests: --all and --suite exclude each other" >&2
+	exit 2
+fi
 
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 builds=${FAR_TESTS_BUILD:-$top}
@@ -90,10 +102,11 @@ if [ -n "$missing" ]; then
 	sudo=
 	[ "$(id -u)" -eq 0 ] || sudo="sudo"
 	say "installing:$missing"
+	# Another apt may hold the lock: wait for it.
+	apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300"
 	# shellcheck disable=SC2086 # words of a command
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing >"$counts.log" 2>&1 </dev/null ||
-		{ $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } \
-			>"$counts.log" 2>&1 </dev/null || {
+	$apt install -y --no-install-recommends $missing >"$counts.log" 2>&1 </dev/null ||
+		{ $apt update && $apt install -y --no-install-recommends $missing; } >"$counts.log" 2>&1 </dev/null || {
 		cat "$counts.log"
 		die "installing failed:$missing"
 	}
@@ -126,156 +139,174 @@ failed_build() {
 	echo "0 1 0" >>"$counts"
 }
 
+targets=all # of ninja
 build() { # directory, compiler, meson options...
 	where=$builds/$1
 	label=$1
 	compiler=$2
 	shift 2
 	from=$(seconds)
+	say "$label: building with $compiler"
 	if [ ! -f "$where/build.ninja" ]; then
 		CC=$compiler meson setup "$where" "$top" "$@" >"$counts.log" 2>&1 || {
 			failed_build "$label"
 			return 1
 		}
-	else # it may have been made with other options, by the quickstart for one
+	else # apps/quickstart.sh, for one, configures it with other options
 		meson configure "$where" -Dtests=true "$@" >"$counts.log" 2>&1 || {
 			failed_build "$label"
 			return 1
 		}
 	fi
-	ninja -k 0 -C "$where" >"$counts.log" 2>&1 || {
+	# shellcheck disable=SC2086 # words
+	ninja -k 0 -C "$where" $targets >"$counts.log" 2>&1 || {
 		failed_build "$label"
 		return 1
 	}
 	say "$label: built with $compiler in $(($(seconds) - from)) s"
 }
 
-# What the sanitizers reported in this run is shown, and is one failure more.
-show_reports() {
-	[ -n "$(ls -A "$reports")" ] || return
-	say "FAILED: $label: reports of the sanitizers:"
-	head -n 40 "$reports"/*
-	awk '{ line[NR] = $0 } END {
-		for (i = 1; i < NR; i++) print line[i]
-		split(line[NR], n, " "); print n[1], n[2] + 1, n[3]
-	}' "$counts" >"$counts.log"
-	cat "$counts.log" >"$counts"
+# Reports of the sanitizers in this run are printed, and count as one failure. They go to files, because Criterion hides
+# those that are written when the process of a case ends, as leaks are.
+show_reports() { # directory
+	[ -n "$(ls -A "$builds/$1/reports")" ] || return
+	say "FAILED: $1: reports of the sanitizers:"
+	head -n 40 "$builds/$1/reports"/*
+	echo "0 1 0" >>"$counts"
 }
 
-run() { # directory, suite, arguments of meson test...
+run() { # directory, suites...
 	where=$builds/$1
-	label="$1, $2"
-	suite=$2
-	shift 2
-	from=$(seconds)
-	reports=$where/reports
-	rm -rf "$where/meson-logs/testlog.json" "$reports"
-	mkdir "$reports"
-	# Reports go to files: Criterion hides those that come when the process of a case ends, as leaks do.
-	log="log_path=$reports/report:log_exe_name=1"
+	label=$1
+	shift
+	rm -rf "$where/reports"
+	mkdir "$where/reports"
+	log="log_path=$where/reports/report:log_exe_name=1"
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=1:$log UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:$log \
-		TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:$log meson test -C "$where" --no-rebuild --suite "$suite" "$@" >"$counts.log" 2>&1 </dev/null
-	if [ -s "$where/meson-logs/testlog.json" ]; then
-		python3 "$top/tests/tally.py" "$where/meson-logs/testlog.json" "$label" "$counts" ||
-			echo "0 1 0" >>"$counts"
-		show_reports
-		say "$label: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}')," \
-			"$(($(seconds) - from)) s"
-	else
-		cat "$counts.log"
-		say "FAILED: $label: meson test ran nothing"
+		TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:$log \
+		python3 "$top/tests/suites.py" "$where" "$label" "$counts" "$@" </dev/null || {
+		say "FAILED: $label: tests/suites.py"
 		echo "0 1 0" >>"$counts"
-	fi
+	}
+	show_reports "$label"
 }
 
+# Whether --suite does not exclude it, and this tier runs it.
 wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+chosen() { [ -n "$all" ] && [ -z "$only" ] || [ "$only" = "$1" ]; }
+
+ended() { # name, the time when it began
+	say "$1: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}'), $(($(seconds) - $2)) s"
+}
 
 strict=false
 [ "${FAR_TESTS_STRICT:-}" != 1 ] || strict=true
 
-# Sanitizers change what the compiler can prove: their builds never take warnings for errors.
-
+# The instructions of a call, against their bounds.
 gate() { # directory
 	from=$(seconds)
+	say "$1, instructions: begins"
 	sh "$top/perf/instructions.sh" --check "$builds/$1"
 	case $? in
 	0) echo "1 0 0" >>"$counts" ;;
 	77) echo "0 0 1" >>"$counts" ;;
 	*) echo "0 1 0" >>"$counts" ;;
 	esac
-	say "$1, instructions: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}')," \
-		"$(($(seconds) - from)) s"
+	ended "$1, instructions" "$from"
 }
 
-# What both compilers make of the simulator's clusters: the same packets.
+# The code of both compilers sends the same packets in the simulator's clusters.
 same() {
 	from=$(seconds)
+	say "gcc and clang, simulated packets: begins"
 	if sh "$top/tests/sim/cluster_same.sh" "$builds/build/tests/sim/cluster_trace" "$builds/build-clang/tests/sim/cluster_trace"; then
 		echo "1 0 0" >>"$counts"
 	else
 		echo "0 1 0" >>"$counts"
 	fi
-	say "gcc and clang, simulated packets: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed"}')," \
-		"$(($(seconds) - from)) s"
+	ended "gcc and clang, simulated packets" "$from"
 }
 
 # The image and the groups of containers.
 containers() {
 	from=$(seconds)
-	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" >"$counts.log" 2>&1 </dev/null
+	say "docker: begins"
+	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" 2>&1 </dev/null | tee "$counts.log" |
+		sed -un -e '/^FAIL/p' -e '/^SKIP/p' -e '/^the image/p' -e 's/^PASS/tests: docker:/p'
 	tail -n 1 "$counts.log" | awk -v strict="$strict" '
 		!/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print "0 1 0"; exit }
 		strict == "true" { print $1, $3 + $5, 0; exit }
 		{ print $1, $3, $5 }' >>"$counts"
-	if grep -q '^FAIL' "$counts.log" || ! grep -q '^[0-9]* passed' "$counts.log"; then
-		cat "$counts.log"
-	else
-		grep -e '^SKIP' -e '^the image' "$counts.log"
-	fi
-	say "docker: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}')," \
-		"$(($(seconds) - from)) s"
+	if grep -q '^FAIL' "$counts.log" || ! grep -q '^[0-9]* passed' "$counts.log"; then cat "$counts.log"; fi
+	ended docker "$from"
 }
 
-if [ -z "$only" ] || [ "$only" != asan ] && [ "$only" != tsan ] && [ "$only" != docker ]; then
-	if build build gcc --buildtype=release -Dwerror=$strict; then
-		for s in $suites; do
-			[ "$s" != vm ] || [ -n "$vm" ] || continue
-			wanted "$s" && run build "$s"
-		done
-		wanted e2e && gate build
-	fi
-	if wanted unit && build build-clang clang --buildtype=release -Dwerror=$strict; then
-		run build-clang unit
-		run build-clang clang
-		gate build-clang
-		[ ! -d "$builds/build/tests" ] || same
-	fi
+# ---- the default build ----
+
+of_build=
+for s in $quick_suites; do
+	! wanted "$s" || of_build="$of_build $s"
+done
+for s in $long_suites; do
+	[ "$s" != vm ] || [ -n "$vm" ] || continue
+	! chosen "$s" || of_build="$of_build $s"
+done
+case "$of_build" in
+*sim-long*) targets="all tests/sim/farcall-mutants" ;;
+esac
+if [ -n "$of_build" ] && build build gcc --buildtype=release -Dwerror=$strict; then
+	# shellcheck disable=SC2086 # words
+	run build $of_build
+	if wanted e2e; then gate build; fi
 fi
+targets=all
+
+# ---- the other builds ----
+
+if chosen clang && build build-clang clang --buildtype=release -Dwerror=$strict; then
+	run build-clang unit clang
+	gate build-clang
+	[ ! -x "$builds/build/tests/sim/cluster_trace" ] || same
+fi
+asan_options="--buildtype=debugoptimized -Db_lundef=false -Db_sanitize=address,undefined"
+of_build=
 if [ -n "$sanitizers" ]; then
-	if wanted asan && build build-asan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=address,undefined; then
-		run build-asan sanitize
-	fi
-	if wanted tsan && build build-tsan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=thread; then
-		run build-tsan tsan
-	fi
+	! chosen asan || of_build="$of_build sanitize"
+	if [ -n "$vm" ] && chosen vm; then of_build="$of_build vm-sanitize"; fi
 fi
-if wanted vm; then
-	if [ -z "$vm" ]; then
-		say "SKIP: vm: left out by --no-vm: DPDK on network cards, and verbs on soft-RoCE, in emulated machines with" \
-			"Debian's own kernel"
-		echo "0 0 1" >>"$counts"
-	elif [ -n "$sanitizers" ] && build build-asan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=address,undefined; then
-		run build-asan vm-sanitize
-	fi
+# shellcheck disable=SC2086 # words
+if [ -n "$of_build" ] && build build-asan clang $asan_options; then
+	run build-asan $of_build
 fi
-if wanted docker; then
-	if [ -n "$docker" ]; then
-		containers
-	else
-		say "SKIP: docker: left out by --no-docker: the image of docker/Dockerfile, and training in containers over" \
-			"udp and shm"
-		echo "0 0 1" >>"$counts"
-	fi
+if [ -n "$sanitizers" ] && chosen tsan && build build-tsan clang --buildtype=debugoptimized -Db_lundef=false -Db_sanitize=thread; then
+	run build-tsan tsan
+fi
+if [ -n "$docker" ] && chosen docker; then containers; fi
+
+# ---- what was left out ----
+
+skip() { # suite, option, what it shows
+	say "SKIP: $1: left out by $2: $3"
+	echo "0 0 1" >>"$counts"
+}
+leave() { # option, what it shows
+	say "left out: $2: sh tests/run.sh $1"
+}
+machines="DPDK on network cards, and verbs on soft-RoCE and iWARP, in emulated machines with Debian's own kernel"
+containers="the image of docker/Dockerfile, and training in containers over udp and shm"
+if [ -n "$all" ]; then
+	[ -n "$sanitizers" ] || skip "asan, tsan" --no-sanitizers "address, undefined-behaviour and thread sanitizers"
+	[ -n "$vm" ] || skip vm --no-vm "$machines"
+	[ -n "$docker" ] || skip docker --no-docker "$containers"
+elif [ -z "$only" ]; then
+	leave "--suite e2e-udp" "the programs of e2e once more, over udp"
+	leave "--suite sim-long" "thousands of seeds of references in the simulator, and the planted defects that it must find"
+	leave "--suite clang" "the unit tests and a part of the others, compiled by clang"
+	leave "--suite asan" "the address and undefined-behaviour sanitizers"
+	leave "--suite tsan" "the thread sanitizer"
+	leave "--suite vm" "$machines"
+	leave "--suite docker" "$containers"
+	leave "--all" "all of this, in one run"
 fi
 
 say "$(seconds) s in all"

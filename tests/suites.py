@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs suites of a build directory, prints their progress, counts their test cases.
+
+usage: suites.py BUILD LABEL COUNTS SUITE...
+
+Tests of all these suites run side by side, two on two cores. A test counts a quarter of one if its suites include
+"sleeps". A test with `is_parallel: false` runs alone, after the others. Of tests that wait, those with the highest
+priority start first. A test runs as `meson test` runs it: in a session of its own, with the time limit that
+meson.build gives it, and with MALLOC_PERTURB_.
+
+A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
+this line says. Any other is one case; exit status 77 is a skip. The lines "SKIP: ..." name what was skipped (with
+FAR_TESTS_STRICT=1 such skips count as failures), and "SKIP-DATA: ..." names missing external data. Lines
+"SCRIPT.sh: WARNING: ..." are printed, once.
+
+One line of counts per suite is appended to the file COUNTS. BUILD/tests-LABEL.json keeps, for each test, its result,
+seconds, processor seconds and output.
+"""
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+STRICT = os.environ.get("FAR_TESTS_STRICT") == "1"
+OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
+WARNING = re.compile(r"[\w-]+\.sh: WARNING: ")
+TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
+FAILURE = re.compile(r"(FAIL|not ok)\b")
+OUTPUT_LINES = 60  # of a failed test, at its end
+FAILURE_LINES = 12  # of a failed test; they are printed first, because a reader may see only the beginning
+SLOW = 6  # tests that are named
+SLOW_S = 10.0  # if they took this long
+PROGRESS_S = 20.0  # between two lines of progress
+KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
+SLEEPER = 0.25  # of a core, for a test of the suite "sleeps"
+SKIPPED = 77
+
+
+class Test:
+    def __init__(self, t, suite):
+        self.name = t["name"]
+        self.suite = suite
+        self.cmd = t["cmd"]
+        self.env = t["env"]
+        self.limit = t["timeout"] or None
+        self.alone = not t["is_parallel"]
+        self.priority = t["priority"]
+        self.cost = SLEEPER if "sleeps" in {s.split(":")[-1] for s in t["suite"]} else 1.0
+        self.process = None
+        self.out = self.err = None
+        self.began = self.duration = self.processor = 0.0
+        self.result = ""
+        self.ended_at = None  # when its time limit ended it
+
+    def start(self, build):
+        env = {**os.environ, **self.env}
+        env.setdefault("MALLOC_PERTURB_", str(random.randint(1, 255)))
+        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(self.cmd, cwd=build, env=env, stdin=subprocess.DEVNULL, stdout=self.out,
+                                        stderr=self.err, start_new_session=True)
+
+    def kill(self, how):
+        try:
+            os.killpg(self.process.pid, how)
+        except ProcessLookupError:
+            pass
+
+    def bound(self):
+        """Ends a test whose time is over."""
+        now = time.monotonic()
+        if self.ended_at is None and self.limit and now - self.began > self.limit:
+            self.ended_at = now
+            self.kill(signal.SIGTERM)
+        elif self.ended_at is not None and now - self.ended_at > KILL_S:
+            self.kill(signal.SIGKILL)
+
+    def poll(self):
+        """Whether it has ended."""
+        self.bound()
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if not pid:
+            return False
+        self.kill(signal.SIGKILL)  # what it left behind in its session
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.duration = time.monotonic() - self.began
+        self.processor = usage.ru_utime + usage.ru_stime
+        code = self.process.returncode
+        self.result = ("timeout" if self.ended_at is not None else "ok" if code == 0 else "skip" if code == SKIPPED else
+                       f"killed by signal {-code}" if code < 0 else f"exit status {code}")
+        self.stdout, self.stderr = self.text(self.out), self.text(self.err)
+        return True
+
+    @staticmethod
+    def text(file):
+        file.seek(0)
+        text = file.read().decode("utf-8", "replace")
+        file.close()
+        return text.splitlines()
+
+
+def count_own(lines):
+    m = OWN_COUNT.match(lines[-1]) if lines else None
+    return [int(n) for n in m.groups()] if m else None
+
+
+def count_tap(lines):
+    if not lines or not lines[0].startswith("TAP version"):
+        return None
+    passed = failed = skipped = 0
+    for line in lines:
+        m = TAP_CASE.match(line)
+        if m and m.group(1):
+            failed += 1
+        elif m and re.search(r"#\s*SKIP", m.group(2), re.I):
+            skipped += 1
+        elif m:
+            passed += 1
+    planned = [int(line[3:]) for line in lines if re.match(r"1\.\.\d+$", line)]
+    # A case that was announced and has no result: the program crashed, or its time limit ended it.
+    missing = max(0, sum(planned) - passed - failed - skipped)
+    return [passed, failed + missing, skipped]
+
+
+def count_test(test):
+    """[passed, failed, skipped] and the lines that name skips."""
+    skips = [line for line in test.stdout if line.startswith(("SKIP:", "SKIP-DATA:"))]
+    counts = count_own(test.stdout) or count_tap(test.stdout)
+    if counts is None:
+        counts = [0, 0, 1] if test.result == "skip" else [1, 0, 0] if test.result == "ok" else [0, 1, 0]
+        if test.result == "skip" and not skips:
+            skips = ["SKIP: " + test.name + ": it does not print which right is missing"]
+    if test.result not in ("ok", "skip") and counts[1] == 0:
+        counts[1] = 1
+    if STRICT:
+        excused = min(counts[2], sum(line.startswith("SKIP-DATA:") for line in skips))
+        counts[1] += counts[2] - excused
+        counts[2] = excused
+    return counts, skips
+
+
+def say(*words):
+    print("tests:", *words, flush=True)
+
+
+class Suite:
+    """The tests of one suite, and what came of them."""
+
+    def __init__(self, name, label):
+        self.name = name
+        self.label = f"{label}, {name}"
+        self.tests = []
+        self.left = 0
+        self.began = None
+        self.counts = [0, 0, 0]
+        self.warnings = set()
+
+    def started(self):
+        if self.began is None:
+            self.began = time.monotonic()
+            say(f"{self.label}: begins, {len(self.tests)} tests")
+
+    def take(self, test):
+        counts, skips = count_test(test)
+        self.counts = [a + b for a, b in zip(self.counts, counts)]
+        for skip in skips:
+            print(skip, flush=True)
+        lines = test.stdout + test.stderr
+        for warning in sorted(set(filter(WARNING.match, lines)) - self.warnings):
+            self.warnings.add(warning)
+            print(warning, flush=True)
+        if counts[1]:
+            print(f"FAILED: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)")
+            for text in list(filter(FAILURE.match, lines))[:FAILURE_LINES]:
+                print(f"  {text}")
+            for text in test.stdout[-OUTPUT_LINES:] + test.stderr[-OUTPUT_LINES:]:
+                print(f"  {text}")
+            sys.stdout.flush()
+        self.left -= 1
+        if not self.left:
+            self.ended()
+
+    def ended(self):
+        slow = sorted(((t.duration, t.name) for t in self.tests if t.duration >= SLOW_S), reverse=True)[:SLOW]
+        if slow:
+            say(f"{self.label}: longest: {', '.join(f'{name} {s:.0f} s' for s, name in slow)}")
+        say("{}: {} passed, {} failed, {} skipped, {:.0f} s".format(
+            self.label, *self.counts, time.monotonic() - self.began))
+
+
+def read_suites(build, label, names):
+    """The suites, each with its tests; a test of several belongs to the first."""
+    with open(os.path.join(build, "meson-info", "intro-tests.json"), encoding="utf-8") as f:
+        described = json.load(f)
+    suites = [Suite(name, label) for name in names]
+    for t in described:
+        of = [s.split(":")[-1] for s in t["suite"]]
+        for suite in suites:
+            if suite.name in of:
+                suite.tests.append(Test(t, suite))
+                break
+    return suites
+
+
+class Line:
+    """Tests that wait and tests that run."""
+
+    def __init__(self, build, suites):
+        self.build = build
+        tests = [t for suite in suites for t in suite.tests]
+        self.waiting = sorted(tests, key=lambda t: (t.alone, -t.priority))
+        self.all = len(tests)
+        self.running = []
+        self.cores = float(os.cpu_count() or 1)
+        self.began = self.told = time.monotonic()
+
+    def fits(self, test):
+        if test.alone or any(t.alone for t in self.running):
+            return not self.running
+        return sum(t.cost for t in self.running) + test.cost <= max(self.cores, test.cost)
+
+    def start(self):
+        # The next test that runs alone lets no other one pass.
+        for test in list(self.waiting):
+            if self.fits(test):
+                self.waiting.remove(test)
+                test.suite.started()
+                test.start(self.build)
+                self.running.append(test)
+            elif test.alone:
+                break
+
+    def progress(self):
+        now = time.monotonic()
+        if now - self.told < PROGRESS_S:
+            return
+        self.told = now
+        done = self.all - len(self.waiting) - len(self.running)
+        names = ", ".join(f"{t.name} ({now - t.began:.0f} s)" for t in self.running)
+        say(f"{done} of {self.all} tests done, {now - self.began:.0f} s; running: {names}")
+
+    def run(self):
+        while self.waiting or self.running:
+            self.start()
+            for test in [t for t in self.running if t.poll()]:
+                self.running.remove(test)
+                yield test
+            self.progress()
+            time.sleep(0.02)
+
+    def stop(self):
+        for test in self.running:
+            test.kill(signal.SIGTERM)
+        time.sleep(1)
+        for test in self.running:
+            test.kill(signal.SIGKILL)
+
+
+def main():
+    build, label, counts, *names = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    suites = read_suites(build, label, names)
+    for suite in suites:
+        suite.left = len(suite.tests)
+        if not suite.tests:
+            say(f"FAILED: {suite.label}: it has no test")
+            suite.counts[1] = 1
+    line = Line(build, suites)
+    kept = os.path.join(build, "tests-" + re.sub(r"\W+", "-", label) + ".json")
+    try:
+        with open(kept, "w", encoding="utf-8") as log:
+            for test in line.run():
+                test.suite.take(test)
+                print(json.dumps({
+                    "name": test.name, "suite": test.suite.name, "result": test.result,
+                    "duration": round(test.duration, 2), "processor": round(test.processor, 2),
+                    "stdout": test.stdout, "stderr": test.stderr}), file=log, flush=True)
+    finally:
+        line.stop()
+    with open(counts, "a", encoding="utf-8") as f:
+        for suite in suites:
+            print(*suite.counts, file=f)
+
+
+main()
