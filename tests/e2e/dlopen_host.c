@@ -62,6 +62,7 @@ static void *load(const char *path)
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
+	(void)user;
 	far.reply(req, data, len);
 }
 

@@ -8,6 +8,7 @@
 static enum far_status on_greet(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	char text[128];
+	(void)n;
 	snprintf(text, sizeof text, "%s, %s number %" PRId64, (const char *)user,
 		 (const char *)far_list_get(&args[0], 0)->u.s.data, args[1].u.i);
 	struct far_val v = far_str(text);
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
 	memset(&opts, 0, sizeof opts);
 	opts.functions = &greet;
 	opts.functions_n = 1;
+	(void)argc;
 	if (far_init_rpc(argv[1], FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err) != FAR_OK)
 		return (int)far_err_print(stderr, &err);
 	far_worker_self(agent, &self);
