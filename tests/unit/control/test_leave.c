@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(ctl_leave, .init = members_setup, .fini = members_teardown);
+TestSuite(control_leave, .init = members_setup, .fini = members_teardown);
 
-Test(ctl_leave, leave_waits_for_own_calls)
+Test(control_leave, leave_waits_for_own_calls)
 {
 	join(2);
 	members[1].calls = 2;
@@ -24,7 +24,7 @@ Test(ctl_leave, leave_waits_for_own_calls)
 	result(1, FAR_OK, "");
 }
 
-Test(ctl_leave, leave_names_own_calls_at_the_deadline)
+Test(control_leave, leave_names_own_calls_at_the_deadline)
 {
 	join(2);
 	members[1].calls = 2;
@@ -35,7 +35,7 @@ Test(ctl_leave, leave_names_own_calls_at_the_deadline)
 }
 
 /* One that has said bye is called once more, and calls on: the others wait for what comes of it, in every wave. */
-Test(ctl_leave, leave_waits_for_calls_of_calls)
+Test(control_leave, leave_waits_for_calls_of_calls)
 {
 	join(3);
 	members[2].calls = 1;
@@ -58,7 +58,7 @@ Test(ctl_leave, leave_waits_for_calls_of_calls)
 }
 
 /* The same, but it does not end. Expect who it is by name. */
-Test(ctl_leave, leave_names_who_goes_on)
+Test(control_leave, leave_names_who_goes_on)
 {
 	join(3);
 	members[2].calls = 1;
@@ -118,13 +118,13 @@ static void deaths(int n, bool lazily)
 	cr_assert_gt(in_order, 1);
 }
 
-Test(ctl_leave, death_between_the_byes)
+Test(control_leave, death_between_the_byes)
 {
 	deaths(3, false);
 }
 
 /* Nobody but rank 0 looks after those that they have no session with. */
-Test(ctl_leave, death_between_the_byes_on_demand)
+Test(control_leave, death_between_the_byes_on_demand)
 {
 	deaths(4, true);
 }
@@ -155,12 +155,12 @@ static void many_waves(int n)
 	cr_assert_lt(world->now - began, 10 * FAR_SEC);
 }
 
-Test(ctl_leave, death_and_many_waves)
+Test(control_leave, death_and_many_waves)
 {
 	many_waves(4);
 }
 
-Test(ctl_leave, death_and_many_waves_of_many)
+Test(control_leave, death_and_many_waves_of_many)
 {
 	many_waves(70);
 }
@@ -191,23 +191,23 @@ static void one_is_late(int n, bool lazily, bool said)
 		result(i, FAR_TIMEOUT, late);
 }
 
-Test(ctl_leave, one_is_late_before_its_bye)
+Test(control_leave, one_is_late_before_its_bye)
 {
 	one_is_late(3, false, false);
 }
 
-Test(ctl_leave, one_is_late_after_its_bye)
+Test(control_leave, one_is_late_after_its_bye)
 {
 	one_is_late(3, false, true);
 }
 
-Test(ctl_leave, one_is_late_on_demand)
+Test(control_leave, one_is_late_on_demand)
 {
 	one_is_late(4, true, true);
 }
 
 /* A group that hears from rank 0. */
-Test(ctl_leave, one_is_late_of_many)
+Test(control_leave, one_is_late_of_many)
 {
 	one_is_late(70, true, false);
 }
@@ -230,17 +230,17 @@ static void rank_0_is_late(int who, const char *own, const char *others)
 		result(i, FAR_TIMEOUT, others);
 }
 
-Test(ctl_leave, rank_0_is_late_after_its_bye)
+Test(control_leave, rank_0_is_late_after_its_bye)
 {
 	rank_0_is_late(2, "did not come: rank 2 (worker \"w2\")", "rank 0 has closed the store");
 }
 
-Test(ctl_leave, rank_0_is_late_before_its_bye)
+Test(control_leave, rank_0_is_late_before_its_bye)
 {
 	rank_0_is_late(0, "1 calls of this worker", "\"w0\" (rank 0), which hosts the store");
 }
 
-Test(ctl_leave, leave_names_who_does_not_come)
+Test(control_leave, leave_names_who_does_not_come)
 {
 	join(4);
 	ctl_leave(members[0].ctl, FAR_SEC);
@@ -256,7 +256,7 @@ Test(ctl_leave, leave_names_who_does_not_come)
 	cr_assert_eq(ctl_state(members[1].ctl), CTL_LEFT);
 }
 
-Test(ctl_leave, leave_names_the_dead)
+Test(control_leave, leave_names_the_dead)
 {
 	join(4);
 	member_end(&members[3]);
@@ -270,7 +270,7 @@ Test(ctl_leave, leave_names_the_dead)
 	cr_assert_lt(world->now, 1000000000 + INIT_NS);
 }
 
-Test(ctl_leave, death_before_bye_ends_the_wait)
+Test(control_leave, death_before_bye_ends_the_wait)
 {
 	join(3);
 	ctl_leave(members[0].ctl, 60 * FAR_SEC);
@@ -283,7 +283,7 @@ Test(ctl_leave, death_before_bye_ends_the_wait)
 	result(1, FAR_PEER_LOST, "lost before the shutdown: rank 2 (worker \"w2\")");
 }
 
-Test(ctl_leave, a_session_that_ends_after_bye_is_no_death)
+Test(control_leave, a_session_that_ends_after_bye_is_no_death)
 {
 	join(3);
 	ctl_leave(members[2].ctl, 60 * FAR_SEC);
@@ -297,7 +297,7 @@ Test(ctl_leave, a_session_that_ends_after_bye_is_no_death)
 	result(1, FAR_OK, "");
 }
 
-Test(ctl_leave, death_of_rank_0_while_leaving)
+Test(control_leave, death_of_rank_0_while_leaving)
 {
 	join(3);
 	ctl_leave(members[1].ctl, 60 * FAR_SEC);
@@ -307,7 +307,7 @@ Test(ctl_leave, death_of_rank_0_while_leaving)
 	result(1, FAR_PEER_LOST, "worker \"w0\" (rank 0)");
 }
 
-Test(ctl_leave, rank_0_leaves_last)
+Test(control_leave, rank_0_leaves_last)
 {
 	join(3);
 	leave_all(3, FAR_SEC);
@@ -325,7 +325,7 @@ Test(ctl_leave, rank_0_leaves_last)
 }
 
 /* A member that is quick begins anew while rank 0 still holds the old store: it must find the new one. */
-Test(ctl_leave, begin_anew_at_the_same_address)
+Test(control_leave, begin_anew_at_the_same_address)
 {
 	join(3);
 	for (int round = 0; round < 3; round++) {
@@ -352,7 +352,7 @@ Test(ctl_leave, begin_anew_at_the_same_address)
 }
 
 /* Rank 0 holds the store for a member that is slow to go. A quick one that begins anew must not join what ends. */
-Test(ctl_leave, begin_anew_while_the_old_store_is_held)
+Test(control_leave, begin_anew_while_the_old_store_is_held)
 {
 	join(3);
 	leave_all(3, 60 * FAR_SEC);
@@ -396,7 +396,7 @@ static void foreign(struct ctl_net *net, int h, enum store_op op, const char *ke
 }
 
 /* Somebody who is no member leaves a connection open. Expect nobody to wait for it. */
-Test(ctl_leave, a_connection_left_open)
+Test(control_leave, a_connection_left_open)
 {
 	struct ctl_net *net = fake_net_create(world);
 	security = KEY_NONE;
@@ -416,7 +416,7 @@ Test(ctl_leave, a_connection_left_open)
 
 /* A member stands still before it has read the last word. Expect rank 0 to go after a while, and the member to find
  * what it has to read. */
-Test(ctl_leave, the_store_goes_behind_the_last_word)
+Test(control_leave, the_store_goes_behind_the_last_word)
 {
 	join(3);
 	leave_all(3, 60 * FAR_SEC);
@@ -441,7 +441,7 @@ Test(ctl_leave, the_store_goes_behind_the_last_word)
 }
 
 /* Somebody has filled the store. Expect the group to leave in order, members that came back included. */
-Test(ctl_leave, of_a_full_store)
+Test(control_leave, of_a_full_store)
 {
 	struct ctl_net *net = fake_net_create(world);
 	char key[24], replies[4096];

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(ctl_route, .init = members_setup, .fini = members_teardown);
+TestSuite(control_route, .init = members_setup, .fini = members_teardown);
 
 static const struct ctl_route *way(int seen_by, int rank)
 {
@@ -46,7 +46,7 @@ static void ready_two(const char *zero, const char *one)
 		cr_assert_eq(ctl_state(members[i].ctl), CTL_READY, "%s", members[i].err.text);
 }
 
-Test(ctl_route, the_best_that_both_have)
+Test(control_route, the_best_that_both_have)
 {
 	ready_two("fake,other", "fake,other");
 	for (int i = 0; i < 2; i++) {
@@ -58,7 +58,7 @@ Test(ctl_route, the_best_that_both_have)
 	has(way(0, 0)->why, "oneself");
 }
 
-Test(ctl_route, what_only_one_has_is_passed_over)
+Test(control_route, what_only_one_has_is_passed_over)
 {
 	ready_two("fake,other", "other");
 	cr_assert_str_eq(way(0, 1)->nic, "other");
@@ -70,7 +70,7 @@ Test(ctl_route, what_only_one_has_is_passed_over)
 	cr_assert_eq(fabric.connects[0], 1u, "to itself");
 }
 
-Test(ctl_route, what_is_out_of_reach_is_passed_over)
+Test(control_route, what_is_out_of_reach_is_passed_over)
 {
 	fabric.far_driver = "fake";
 	ready_two("fake,other", "fake,other");
@@ -82,7 +82,7 @@ Test(ctl_route, what_is_out_of_reach_is_passed_over)
 }
 
 /* Who connects decides, also where the two see it differently. */
-Test(ctl_route, both_sides_agree)
+Test(control_route, both_sides_agree)
 {
 	ready_two("fake,other", "other,fake");
 	cr_assert_str_eq(way(0, 1)->nic, "other");
@@ -93,7 +93,7 @@ Test(ctl_route, both_sides_agree)
 	cr_assert_eq(fake_port_peers(members[0].ports[0]), 1u, "itself");
 }
 
-Test(ctl_route, out_of_reach_from_one_side_only)
+Test(control_route, out_of_reach_from_one_side_only)
 {
 	fabric.unreachable = 2; /* member 1, as member 0 sees it, who does not connect */
 	ready_two("fake,other", "fake,other");
@@ -102,7 +102,7 @@ Test(ctl_route, out_of_reach_from_one_side_only)
 	has(way(0, 1)->why, "the other side connected by it");
 }
 
-Test(ctl_route, a_set_up_that_fails_is_tried_elsewhere)
+Test(control_route, a_set_up_that_fails_is_tried_elsewhere)
 {
 	static const int errors[] = {-ETIMEDOUT, -ECONNREFUSED, -EACCES, -ENOENT};
 	for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
@@ -119,7 +119,7 @@ Test(ctl_route, a_set_up_that_fails_is_tried_elsewhere)
 	}
 }
 
-Test(ctl_route, nothing_in_common)
+Test(control_route, nothing_in_common)
 {
 	start_two("fake", "other");
 	for (int i = 0; i < 2; i++) {
@@ -131,7 +131,7 @@ Test(ctl_route, nothing_in_common)
 	}
 }
 
-Test(ctl_route, nothing_leads_there)
+Test(control_route, nothing_leads_there)
 {
 	fabric.far_driver = "fake";
 	start_two("fake", "fake");
@@ -143,7 +143,7 @@ Test(ctl_route, nothing_leads_there)
 }
 
 /* Either may see the cable that is pulled, and either may give up first: both are told of it. */
-Test(ctl_route, a_dead_cable_is_named_by_who_cannot_join)
+Test(control_route, a_dead_cable_is_named_by_who_cannot_join)
 {
 	uint64_t first = incarnation;
 	for (unsigned who = 1; who <= 2; who++) {
@@ -162,7 +162,7 @@ Test(ctl_route, a_dead_cable_is_named_by_who_cannot_join)
 	}
 }
 
-Test(ctl_route, many_long_addresses_are_cut)
+Test(control_route, many_long_addresses_are_cut)
 {
 	fabric.far_driver = "fake";
 	incarnation = UINT64_C(0xffffffffffffff00);
@@ -174,7 +174,7 @@ Test(ctl_route, many_long_addresses_are_cut)
 }
 
 /* A port of the member's own is not published, and nobody else's session is there. */
-Test(ctl_route, sessions_with_oneself)
+Test(control_route, sessions_with_oneself)
 {
 	shards[0] = 2;
 	ready_two("other,+fake", "other,+fake");
@@ -198,7 +198,7 @@ static void ready_lazily(const char *zero, const char *one)
 	cr_assert_eq(fabric.connects[0] + fabric.connects[1], 0u);
 }
 
-Test(ctl_route, what_is_expected_before_there_is_a_session)
+Test(control_route, what_is_expected_before_there_is_a_session)
 {
 	fabric.far_driver = "fake";
 	ready_lazily("fake,other", "fake,other");
@@ -206,7 +206,7 @@ Test(ctl_route, what_is_expected_before_there_is_a_session)
 	has(way(0, 1)->why, "out of reach");
 }
 
-Test(ctl_route, the_next_way_after_a_failure)
+Test(control_route, the_next_way_after_a_failure)
 {
 	ready_lazily("fake,other", "fake,other");
 	fabric.deaf_driver = "fake";
@@ -226,7 +226,7 @@ Test(ctl_route, the_next_way_after_a_failure)
 	cr_assert_geq(fabric.deadline[1], from + FAR_CONNECT_TIMEOUT_NS);
 }
 
-Test(ctl_route, the_next_way_after_a_refusal_at_once)
+Test(control_route, the_next_way_after_a_refusal_at_once)
 {
 	ready_lazily("fake,other", "fake,other");
 	fabric.refuse_driver = "fake";
@@ -238,7 +238,7 @@ Test(ctl_route, the_next_way_after_a_refusal_at_once)
 }
 
 /* The first says that nobody is there: the others have little time to say otherwise. */
-Test(ctl_route, gone_is_believed_when_no_way_is_left)
+Test(control_route, gone_is_believed_when_no_way_is_left)
 {
 	ready_lazily("fake,other", "fake,other");
 	fabric.deaf_driver = "fake";
@@ -261,7 +261,7 @@ Test(ctl_route, gone_is_believed_when_no_way_is_left)
 	cr_assert(!ctl_members(members[0].ctl, NULL)[1].alive);
 }
 
-Test(ctl_route, no_way_is_left)
+Test(control_route, no_way_is_left)
 {
 	ready_lazily("fake,other", "fake,other");
 	fabric.deaf_driver = "fake";
@@ -283,7 +283,7 @@ Test(ctl_route, no_way_is_left)
 }
 
 /* Both begin at once and each by a way of its own: one session comes of it. */
-Test(ctl_route, both_at_once)
+Test(control_route, both_at_once)
 {
 	ready_lazily("fake,other", "other,fake");
 	ask(&members[0], 0, 1, 0);
@@ -296,7 +296,7 @@ Test(ctl_route, both_at_once)
 	cr_assert_eq(fake_port_peers(members[1].ports[0]) + fake_port_peers(members[1].ports[1]), 1u);
 }
 
-Test(ctl_route, told_by_the_call)
+Test(control_route, told_by_the_call)
 {
 	fabric.far_driver = "other";
 	ready_lazily("other", "other");

@@ -8,9 +8,9 @@
 #include <farcall/message.h>
 #include <string.h>
 
-TestSuite(shard_call, .init = shard_setup, .fini = shard_teardown);
+TestSuite(core_call, .init = shard_setup, .fini = shard_teardown);
 
-Test(shard_call, call_and_reply)
+Test(core_call, call_and_reply)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
@@ -27,7 +27,7 @@ Test(shard_call, call_and_reply)
 	cr_assert_eq(shard->wheel.armed_n, 0u);
 }
 
-Test(shard_call, call_and_error)
+Test(core_call, call_and_error)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
@@ -47,7 +47,7 @@ Test(shard_call, call_and_error)
 }
 
 /* Receive ERROR with a status, an executed or a text that cannot be. Expect an error all the same. */
-Test(shard_call, errors_that_make_no_sense)
+Test(core_call, errors_that_make_no_sense)
 {
 	static const uint16_t statuses[] = {FAR_OK, FAR_STATUS_COUNT, UINT16_MAX};
 	static char long_text[5000];
@@ -71,7 +71,7 @@ Test(shard_call, errors_that_make_no_sense)
 
 /* Receive answers for a wrong life, a wrong slot, from a wrong worker, for a free slot. Expect them counted, and the
  * call still open. */
-Test(shard_call, answers_out_of_place)
+Test(core_call, answers_out_of_place)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC), bad = h;
@@ -99,7 +99,7 @@ Test(shard_call, answers_out_of_place)
 }
 
 /* The deadline passes. Expect TIMEOUT, a CANCEL, and the slot kept until the peer's last word. */
-Test(shard_call, late_reply_after_the_deadline)
+Test(core_call, late_reply_after_the_deadline)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_MS), c;
@@ -124,7 +124,7 @@ Test(shard_call, late_reply_after_the_deadline)
 }
 
 /* The peer answers CANCELLED instead. Expect the slot free. */
-Test(shard_call, cancelled_after_the_deadline)
+Test(core_call, cancelled_after_the_deadline)
 {
 	static struct result r;
 	struct shm_head h = called(&r, 1);
@@ -135,7 +135,7 @@ Test(shard_call, cancelled_after_the_deadline)
 }
 
 /* Receive CANCELLED before our own timer. Expect TIMEOUT, no CANCEL. */
-Test(shard_call, the_callee_gives_up_first)
+Test(core_call, the_callee_gives_up_first)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
@@ -147,7 +147,7 @@ Test(shard_call, the_callee_gives_up_first)
 	expect_nothing();
 }
 
-Test(shard_call, deadlines_of_one_nanosecond_and_for_ever)
+Test(core_call, deadlines_of_one_nanosecond_and_for_ever)
 {
 	struct result one, forever, distant;
 	called(&one, 1);
@@ -178,7 +178,7 @@ static void ended_cancelled(void *user, const struct outcome *o)
 
 /* As many calls are under way as there are credits, and one more waits. Expect the next refused until one is answered,
  * ended ones included. */
-Test(shard_call, credits)
+Test(core_call, credits)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1], one;
 	struct shm_head h[FAR_SESSION_CALLS_MAX];
@@ -203,7 +203,7 @@ Test(shard_call, credits)
 }
 
 /* Cancelled while SENT. Expect CANCEL once, the place kept until the last word, and a late reply counted. */
-Test(shard_call, cancelled_and_answered_late)
+Test(core_call, cancelled_and_answered_late)
 {
 	static const enum head_type words[] = {HEAD_REPLY, HEAD_ERROR, HEAD_CANCELLED};
 	for (unsigned i = 0; i < 3; i++) {
@@ -227,7 +227,7 @@ Test(shard_call, cancelled_and_answered_late)
 }
 
 /* Handed over and not taken when it is cancelled. Expect it found, and both words to the callee. */
-Test(shard_call, cancelled_in_the_submission_ring)
+Test(core_call, cancelled_in_the_submission_ring)
 {
 	struct far_future *f = future_alloc(NULL);
 	struct shm_head h, cancel;
@@ -253,7 +253,7 @@ Test(shard_call, cancelled_in_the_submission_ring)
 	buf_unref(&f->head);
 }
 
-Test(shard_call, calls_that_cannot_be_sent)
+Test(core_call, calls_that_cannot_be_sent)
 {
 	static struct result r;
 	static char large[FAKE_BODY + 1];
@@ -290,7 +290,7 @@ static int call_typed(struct result *r)
 	return shard_call(shard, &start);
 }
 
-Test(shard_call, the_first_reply_teaches_the_number)
+Test(core_call, the_first_reply_teaches_the_number)
 {
 	static struct result r;
 	struct shm_head h;
@@ -311,7 +311,7 @@ Test(shard_call, the_first_reply_teaches_the_number)
 }
 
 /* Receive a number that cannot be. Expect it not learnt. */
-Test(shard_call, an_impossible_number_is_not_learnt)
+Test(core_call, an_impossible_number_is_not_learnt)
 {
 	static struct result r;
 	struct shm_head h;
@@ -338,7 +338,7 @@ static void done_future(void *user, const struct outcome *o)
 
 /* The call lies in the submission ring behind a cell whose producer has claimed it and not filled it yet. Expect the
  * cancel to wait for the call. */
-Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
+Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
 {
 	static struct result before; /* it ends with the session */
 	struct shm_head h;
@@ -382,7 +382,7 @@ Test(shard_call, a_cancel_waits_for_its_call_behind_a_producer)
 }
 
 /* The shard ends while a cancel waits. */
-Test(shard_call, a_cancel_is_left_at_the_end)
+Test(core_call, a_cancel_is_left_at_the_end)
 {
 	struct far_future *f = future_alloc(shard);
 	atomic_fetch_add(&shard->submit.tail, 1);

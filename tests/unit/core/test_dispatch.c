@@ -8,10 +8,10 @@
 #include <farcall/message.h>
 #include <string.h>
 
-TestSuite(shard, .init = shard_setup, .fini = shard_teardown);
+TestSuite(core_dispatch, .init = shard_setup, .fini = shard_teardown);
 
 /* Receive REQUEST in UP. Expect the handler's REPLY. */
-Test(shard, request_is_answered)
+Test(core_dispatch, request_is_answered)
 {
 	put_request(MSG_ECHO, 7, "abc", 3);
 	passes(1);
@@ -22,7 +22,7 @@ Test(shard, request_is_answered)
 }
 
 /* Receive REQUESTs of every size around the line. Expect each body whole, and each packet released. */
-Test(shard, requests_of_every_size)
+Test(core_dispatch, requests_of_every_size)
 {
 	static char body[5000];
 	static const size_t sizes[] = {0, 1, FAKE_INLINE - 1, FAKE_INLINE, FAKE_INLINE + 1, 64, sizeof body};
@@ -36,7 +36,7 @@ Test(shard, requests_of_every_size)
 }
 
 /* Receive a packet of unknown type. Expect it counted and the peer reported. */
-Test(shard, unknown_type)
+Test(core_dispatch, unknown_type)
 {
 	for (unsigned type = 0; type < 256; type += type == 0 ? HEAD_ABORT + 1 : 40) {
 		uint64_t before = dropped();
@@ -50,7 +50,7 @@ Test(shard, unknown_type)
 }
 
 /* Receive anything with the TLV flag or bytes. Expect it refused unread. */
-Test(shard, tlv_is_refused)
+Test(core_dispatch, tlv_is_refused)
 {
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	h.flags = HEAD_TLV;
@@ -67,7 +67,7 @@ Test(shard, tlv_is_refused)
 }
 
 /* Receive a large TLV request, and packets of a peer that has no session. Expect them released all the same. */
-Test(shard, what_is_dropped_is_released)
+Test(core_dispatch, what_is_dropped_is_released)
 {
 	static char body[1000];
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
@@ -84,7 +84,7 @@ Test(shard, what_is_dropped_is_released)
 }
 
 /* Receive a REQUEST for a message without a handler. Expect NO_FUNCTION, not run. */
-Test(shard, message_without_handler)
+Test(core_dispatch, message_without_handler)
 {
 	put_request(900, 3, NULL, 0);
 	put_request(UINT16_MAX, 4, NULL, 0);
@@ -95,7 +95,7 @@ Test(shard, message_without_handler)
 }
 
 /* Receive a REQUEST whose handler answers nothing. Expect REMOTE, run, naming the handler. */
-Test(shard, handler_without_answer)
+Test(core_dispatch, handler_without_answer)
 {
 	put_request(MSG_SILENT, 3, NULL, 0);
 	passes(1);
@@ -103,7 +103,7 @@ Test(shard, handler_without_answer)
 }
 
 /* The handler answers twice. Expect the first answer only. */
-Test(shard, answering_twice)
+Test(core_dispatch, answering_twice)
 {
 	put_request(MSG_TWICE, 3, NULL, 0);
 	passes(1);
@@ -112,7 +112,7 @@ Test(shard, answering_twice)
 	expect_nothing();
 }
 
-Test(shard, failing_carries_code_and_text)
+Test(core_dispatch, failing_carries_code_and_text)
 {
 	struct shm_head h;
 	put_request(MSG_FAIL, 3, NULL, 0);
@@ -125,7 +125,7 @@ Test(shard, failing_carries_code_and_text)
 }
 
 /* Receive a REQUEST with no time left. Expect TIMEOUT, not run. */
-Test(shard, request_without_time)
+Test(core_dispatch, request_without_time)
 {
 	put(NIC_PEER, request(MSG_ECHO, 3, 0), NULL, 0);
 	passes(1);
@@ -133,7 +133,7 @@ Test(shard, request_without_time)
 	cr_assert_eq(ran, 0u);
 }
 
-Test(shard, the_handler_sees_the_time_left)
+Test(core_dispatch, the_handler_sees_the_time_left)
 {
 	put(NIC_PEER, request(MSG_ECHO, 3, UINT64_C(0x123456789a)), NULL, 0);
 	passes(1);
@@ -145,7 +145,7 @@ Test(shard, the_handler_sees_the_time_left)
 
 /* ---- typed requests ---- */
 
-Test(shard, typed_request)
+Test(core_dispatch, typed_request)
 {
 	uint8_t body[64];
 	struct shm_head h;
@@ -159,7 +159,7 @@ Test(shard, typed_request)
 }
 
 /* Receive a HASHED request. Expect the function's number in the reply. */
-Test(shard, hashed_request_learns_the_number)
+Test(core_dispatch, hashed_request_learns_the_number)
 {
 	uint8_t body[64];
 	const struct function *fn = registry_find(&registry, "t::add");
@@ -187,7 +187,7 @@ static void put_hashed(uint64_t name, uint64_t signature, size_t cut)
 	passes(1);
 }
 
-Test(shard, hashed_request_that_does_not_match)
+Test(core_dispatch, hashed_request_that_does_not_match)
 {
 	const struct function *fn = registry_find(&registry, "t::add");
 	put_hashed(1234, fn->signature.canonical_hash, 0);
@@ -207,7 +207,7 @@ Test(shard, hashed_request_that_does_not_match)
 	cr_assert_eq(ran, 0u);
 }
 
-Test(shard, function_number_that_is_none)
+Test(core_dispatch, function_number_that_is_none)
 {
 	put_typed(3, NULL, 0);
 	put_typed(FAR_FUNCTIONS_MAX, NULL, 0);
@@ -219,7 +219,7 @@ Test(shard, function_number_that_is_none)
 }
 
 /* Receive arguments that are no values. Expect PROTOCOL, not run, counted. */
-Test(shard, malformed_values)
+Test(core_dispatch, malformed_values)
 {
 	uint8_t body[64];
 	unsigned fn = registry_find(&registry, "t::add")->index;
@@ -244,7 +244,7 @@ Test(shard, malformed_values)
 }
 
 /* A hostile caller sends well-formed values that the signature does not take. Expect the handler not to see them. */
-Test(shard, wrong_argument_types)
+Test(core_dispatch, wrong_argument_types)
 {
 	struct far_val v[] = {far_int(1), far_str("x"), far_int(3)};
 	unsigned fn = registry_find(&registry, "t::add")->index;
@@ -261,7 +261,7 @@ Test(shard, wrong_argument_types)
 	cr_assert_eq(ran, 0u);
 }
 
-Test(shard, status_and_result_of_a_handler)
+Test(core_dispatch, status_and_result_of_a_handler)
 {
 	uint8_t none[8];
 	struct values_plan plan;

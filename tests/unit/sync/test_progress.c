@@ -15,9 +15,9 @@ static void setup(void)
 	memset(&driver, 0, sizeof driver);
 }
 
-TestSuite(driver, .init = setup);
+TestSuite(progress, .init = setup);
 
-Test(driver, one_holder_at_a_time)
+Test(progress, one_holder_at_a_time)
 {
 	cr_assert(driver_try(&driver));
 	cr_assert_not(driver_try(&driver));
@@ -27,7 +27,7 @@ Test(driver, one_holder_at_a_time)
 	cr_assert_eq(atomic_load(&driver.epoch), 2u);
 }
 
-Test(driver, giving_back_nudges_one_sleeper)
+Test(progress, giving_back_nudges_one_sleeper)
 {
 	_Atomic uint32_t a = 0, b = 0;
 	cr_assert(driver_try(&driver));
@@ -42,7 +42,7 @@ Test(driver, giving_back_nudges_one_sleeper)
 	cr_assert_eq(atomic_load(&driver.sleepers_n), 0u);
 }
 
-Test(driver, who_does_not_need_the_token_passes_the_nudge_on)
+Test(progress, who_does_not_need_the_token_passes_the_nudge_on)
 {
 	_Atomic uint32_t a = 0, b = 0;
 	cr_assert(driver_try(&driver));
@@ -54,7 +54,7 @@ Test(driver, who_does_not_need_the_token_passes_the_nudge_on)
 	driver_sleeper_remove(&driver, at_b);
 }
 
-Test(driver, places_are_bounded_and_come_back)
+Test(progress, places_are_bounded_and_come_back)
 {
 	_Atomic uint32_t words[FAR_SLEEPERS_MAX + 1];
 	memset(words, 0, sizeof words);
@@ -66,7 +66,7 @@ Test(driver, places_are_bounded_and_come_back)
 	cr_assert_eq(driver_sleeper_add(&driver, &words[FAR_SLEEPERS_MAX]), 5);
 }
 
-Test(driver, parking_on_a_free_token_returns_at_once)
+Test(progress, parking_on_a_free_token_returns_at_once)
 {
 	driver_park(&driver);
 	cr_assert_eq(atomic_load(&driver.parked), 0u);
@@ -78,7 +78,7 @@ static void *park(void *arg)
 	return NULL;
 }
 
-Test(driver, giving_back_ends_a_park, .timeout = 60)
+Test(progress, giving_back_ends_a_park, .timeout = 60)
 {
 	for (int round = 0; round < 200; round++) {
 		pthread_t t;
@@ -92,7 +92,7 @@ Test(driver, giving_back_ends_a_park, .timeout = 60)
 	}
 }
 
-Test(driver, unpark_ends_a_park_while_the_token_is_held, .timeout = 60)
+Test(progress, unpark_ends_a_park_while_the_token_is_held, .timeout = 60)
 {
 	pthread_t t;
 	cr_assert(driver_try(&driver));
@@ -118,7 +118,7 @@ static void *take_turns(void *arg)
 	return NULL;
 }
 
-Test(driver, the_token_excludes, .timeout = 60)
+Test(progress, the_token_excludes, .timeout = 60)
 {
 	pthread_t t[THREADS];
 	for (int i = 0; i < THREADS; i++)

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(link_rings, .init = bench_init, .fini = bench_fini);
+TestSuite(transport_rings, .init = bench_init, .fini = bench_fini);
 
 enum { LONE = 100, LARGER = 8192, LONG = 1 << 20 };
 
@@ -91,7 +91,7 @@ static void next_peer(const struct link_rings *set)
 }
 
 /* The window is full and small messages wait, of which as many are dropped as never were sent. */
-Test(link_rings, small_ones_waited)
+Test(transport_rings, small_ones_waited)
 {
 	for (unsigned between = 0; between <= 500; between += 250) {
 		begin();
@@ -108,7 +108,7 @@ Test(link_rings, small_ones_waited)
 }
 
 /* Larger ones are numbered in part, and others wait for them. */
-Test(link_rings, larger_ones_waited)
+Test(transport_rings, larger_ones_waited)
 {
 	for (unsigned between = 0; between <= 500; between += 250) {
 		begin();
@@ -132,7 +132,7 @@ static bool lose_some(void *ctx, unsigned from, unsigned to, unsigned queue, uin
 	return from != 2 || bytes[1] != WIRE_MESSAGE || dropped_n++ % 3 != 1;
 }
 
-Test(link_rings, some_had_come)
+Test(transport_rings, some_had_come)
 {
 	begin();
 	bench.fabric.hook = lose_some;
@@ -150,7 +150,7 @@ Test(link_rings, some_had_come)
 }
 
 /* A peer that was found dead leaves no more behind. */
-Test(link_rings, found_dead)
+Test(transport_rings, found_dead)
 {
 	begin();
 	mute[2] = true;

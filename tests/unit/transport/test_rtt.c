@@ -16,7 +16,7 @@ static void samples(struct link_rtt *r, unsigned n, uint64_t ns, uint64_t now)
 		rtt_sample(r, ns, now);
 }
 
-Test(link_rtt, nothing_known)
+Test(transport_rtt, nothing_known)
 {
 	struct link_rtt r = {0};
 	cr_assert_eq(rtt_timeout(&r, 0), FAR_LINK_RESEND_NS);
@@ -25,7 +25,7 @@ Test(link_rtt, nothing_known)
 }
 
 /* RFC 6298, 2.2: of the first sample, half is its deviation. */
-Test(link_rtt, first_sample)
+Test(transport_rtt, first_sample)
 {
 	struct link_rtt r = {0};
 	rtt_sample(&r, 10 * MS, 0);
@@ -34,7 +34,7 @@ Test(link_rtt, first_sample)
 }
 
 /* A steady round trip: the time-out is the margin above it, and never less. */
-Test(link_rtt, steady)
+Test(transport_rtt, steady)
 {
 	static const uint64_t trips[] = {0, 1, 20 * US, 500 * US, 5 * MS, 50 * MS};
 	for (unsigned i = 0; i < sizeof trips / sizeof *trips; i++) {
@@ -47,7 +47,7 @@ Test(link_rtt, steady)
 	}
 }
 
-Test(link_rtt, probe_after_two_round_trips)
+Test(transport_rtt, probe_after_two_round_trips)
 {
 	struct link_rtt r = {0};
 	samples(&r, 200, 100 * US, 0);
@@ -57,7 +57,7 @@ Test(link_rtt, probe_after_two_round_trips)
 }
 
 /* A delay that made a time-out too short stays in it, and is halved with the time, not by the samples. */
-Test(link_rtt, variance_that_remembers)
+Test(transport_rtt, variance_that_remembers)
 {
 	struct link_rtt r = {0};
 	samples(&r, 100, 20 * US, S);
@@ -86,7 +86,7 @@ Test(link_rtt, variance_that_remembers)
 }
 
 /* Doubled with each time-out up to the ceiling, and so until something is measured. */
-Test(link_rtt, back_off)
+Test(transport_rtt, back_off)
 {
 	struct link_rtt r = {0};
 	samples(&r, 200, 20 * US, 0);
@@ -111,7 +111,7 @@ Test(link_rtt, back_off)
 }
 
 /* A network slower than the ceiling of the back-off, and a host that stood still for a minute. */
-Test(link_rtt, ceilings)
+Test(transport_rtt, ceilings)
 {
 	struct link_rtt r = {0};
 	samples(&r, 200, 300 * MS, 0);

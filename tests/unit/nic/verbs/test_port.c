@@ -8,7 +8,7 @@
 
 static struct verbs_args args;
 
-Test(verbs, args)
+Test(verbs_port, args)
 {
 	cr_assert_eq(verbs_args_parse(NULL, &args, &err), 0);
 	cr_assert(args.device[0] == 0 && args.port == 0 && args.gid == -1 && args.rx_slots == VERBS_RX_SLOTS);
@@ -24,7 +24,7 @@ Test(verbs, args)
 	cr_assert_eq(verbs_args_parse("rxe0,sl=off", &args, &err), 0);
 }
 
-Test(verbs, args_wrong)
+Test(verbs_port, args_wrong)
 {
 	static const struct {
 		const char *text, *named;
@@ -83,7 +83,7 @@ static int chosen(const char *text, const char *listen, bool beyond_host)
 	return error ? error : (int)on.gid.gid_index;
 }
 
-Test(verbs, choice)
+Test(verbs_port, choice)
 {
 	a_network();
 	cr_assert_eq(chosen(NULL, NULL, true), 4);
@@ -111,7 +111,7 @@ static void refused(int error, const char *text, const char *listen, bool beyond
 	cr_assert(strlen(err.text) < sizeof err.text - 1, "it is cut: %s", err.text);
 }
 
-Test(verbs, choice_refused)
+Test(verbs_port, choice_refused)
 {
 	a_network();
 	refused(-EINVAL, "fake0,port=2", NULL, true, "1 ports", "not a port 2");
@@ -149,7 +149,7 @@ static void cannot_open(const char *text, int error, const char *why, const char
 	fake_verbs_reset();
 }
 
-Test(verbs, open_refused)
+Test(verbs_port, open_refused)
 {
 	fake_verbs.reg_error = ENOMEM;
 	cannot_open(NULL, -ENOMEM, "RLIMIT_MEMLOCK is", "smaller rx_slots=");
@@ -167,13 +167,13 @@ Test(verbs, open_refused)
 	cannot_open("rxe9", -ENODEV, "no device \"rxe9\"", "fake0");
 }
 
-Test(verbs, memory_limit_text_names_what_is_needed)
+Test(verbs_port, memory_limit_text_names_what_is_needed)
 {
 	verbs_cannot_lock("rxe0", 1 << 20, 4 << 20, ENOMEM, "say a smaller rx_slots=", &err);
 	cr_assert(strstr(err.text, "1024 KiB of the 4096"), "%s", err.text);
 }
 
-Test(verbs, advice)
+Test(verbs_port, advice)
 {
 	char text[4096], small[100];
 	fake_verbs.devices = 2;
@@ -199,7 +199,7 @@ Test(verbs, advice)
 
 /* ---- addresses ---- */
 
-Test(verbs, addresses_that_lead_nowhere)
+Test(verbs_port, addresses_that_lead_nowhere)
 {
 	struct verbs_port *p = bench_open("bulk=off", 1);
 	struct nic_addr addr;
@@ -272,7 +272,7 @@ static void connect_elsewhere(struct verbs_port *p, unsigned n, int expected)
 }
 
 /* Of several that wait for the thread, it makes no handle for those that were dropped, and one for those alike. */
-Test(verbs, asked_and_dropped)
+Test(verbs_port, asked_and_dropped)
 {
 	struct verbs_port *p = bench_open("dscp=off", 1);
 	fake_verbs.ah_delay_ms = 100;
@@ -292,7 +292,7 @@ Test(verbs, asked_and_dropped)
 }
 
 /* A neighbour that is slow to answer keeps nobody waiting but the place. */
-Test(verbs, slow_neighbour)
+Test(verbs_port, slow_neighbour)
 {
 	struct verbs_port *p = bench_open("dscp=off", 1);
 	fake_verbs.ah_delay_ms = 300;
@@ -315,7 +315,7 @@ Test(verbs, slow_neighbour)
 	bench_close(p);
 }
 
-Test(verbs, neighbour_that_is_not_there)
+Test(verbs_port, neighbour_that_is_not_there)
 {
 	struct verbs_port *p = bench_open(NULL, 1);
 	fake_verbs.ah_error = ETIMEDOUT;
@@ -331,7 +331,7 @@ Test(verbs, neighbour_that_is_not_there)
 }
 
 /* Those that nobody uses are destroyed after a while, and there is a bound. */
-Test(verbs, idle_and_too_many)
+Test(verbs_port, idle_and_too_many)
 {
 	struct verbs_port *p = bench_open("dscp=off", 1);
 	for (unsigned i = 0; i < VERBS_DESTS_MAX; i++)
@@ -368,7 +368,7 @@ static int reach_self(struct verbs_port *p)
 	return verbs_port_ops.reach(&p->base, &addr, &err);
 }
 
-Test(verbs, port_down_and_up)
+Test(verbs_port, port_down_and_up)
 {
 	struct verbs_port *p = bench_open(NULL, 1);
 	fake_verbs.port_state = IBV_PORT_DOWN;
@@ -396,7 +396,7 @@ Test(verbs, port_down_and_up)
 }
 
 /* The device is let go of when all queues have left it, and not before; what remains does no harm. */
-Test(verbs, device_is_removed)
+Test(verbs_port, device_is_removed)
 {
 	struct verbs_port *p = bench_open(NULL, 2);
 	struct nic_pkt pkts[4];
@@ -435,7 +435,7 @@ Test(verbs, device_is_removed)
 }
 
 /* While a neighbour is asked for, and a queue is broken. */
-Test(verbs, device_is_removed_in_the_middle)
+Test(verbs_port, device_is_removed_in_the_middle)
 {
 	struct verbs_port *p = bench_open(NULL, 1);
 	struct nic_pkt pkts[4];
@@ -456,7 +456,7 @@ Test(verbs, device_is_removed_in_the_middle)
 }
 
 /* It tells nothing, and its node stays; what is there now of the same name is another device. */
-Test(verbs, device_is_removed_in_silence)
+Test(verbs_port, device_is_removed_in_silence)
 {
 	char dir[] = "/tmp/farcall-entry.XXXXXX", entry[64], other[64];
 	cr_assert(mkdtemp(dir));
