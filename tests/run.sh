@@ -8,8 +8,8 @@ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind python3 procps ut
 libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshark tcpdump ethtool iputils-ping
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils"
 # What runs in the default build: in both tiers, and in --all alone.
-quick_suites="unit models nic sim e2e conformance install"
-long_suites="e2e-udp sim-long vm"
+quick_suites="unit nic sim e2e conformance install"
+long_suites="models arm64 e2e-udp sim-long conformance-net vm"
 builds_of_all="clang asan tsan docker"
 
 usage() {
@@ -25,8 +25,8 @@ cases. The exit status is 0 if none failed.
 
   --all            every suite in every build: also build-clang/, build-asan/ and build-tsan/, the emulated machines and
                    the containers: at most 35 minutes on two cores
-  --suite NAME     only this suite: unit, models, nic, sim, sim-long, e2e, e2e-udp, conformance, install or vm; the tests
-                   of one build: clang, asan or tsan; or docker (docker/test.sh)
+  --suite NAME     only this suite: unit, nic, sim, e2e, conformance, install, models, arm64, e2e-udp, sim-long,
+                   conformance-net or vm; the tests of one build: clang, asan or tsan; or docker (docker/test.sh)
   --no-sanitizers  --all without build-asan/ and build-tsan/
   --no-docker      --all without docker/test.sh
   --no-vm          --all without the emulated machines
@@ -193,7 +193,7 @@ run() { # directory, suites...
 
 # Whether --suite does not exclude it, and this tier runs it.
 wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
-chosen() { [ -n "$all" ] && [ -z "$only" ] || [ "$only" = "$1" ]; }
+chosen() { if [ -n "$only" ]; then [ "$only" = "$1" ]; else [ -n "$all" ]; fi; }
 
 ended() { # name, the time when it began
 	say "$1: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}'), $(($(seconds) - $2)) s"
@@ -251,6 +251,8 @@ for s in $long_suites; do
 	[ "$s" != vm ] || [ -n "$vm" ] || continue
 	! chosen "$s" || of_build="$of_build $s"
 done
+# The table of conformance-net has a column of the suite conformance.
+[ "$only" != conformance-net ] || of_build="conformance conformance-net"
 case "$of_build" in
 *sim-long*) targets="all tests/sim/farcall-mutants" ;;
 esac
@@ -299,7 +301,10 @@ if [ -n "$all" ]; then
 	[ -n "$vm" ] || skip vm --no-vm "$machines"
 	[ -n "$docker" ] || skip docker --no-docker "$containers"
 elif [ -z "$only" ]; then
+	leave "--suite models" "the models of the protocols and of the lock-free structures, and their broken variants"
+	leave "--suite arm64" "fibers on arm64, emulated"
 	leave "--suite e2e-udp" "the programs of e2e once more, over udp"
+	leave "--suite conformance-net" "the reference's tests over udp, over a lossy network and over memif"
 	leave "--suite sim-long" "thousands of seeds of references in the simulator, and the planted defects that it must find"
 	leave "--suite clang" "the unit tests and a part of the others, compiled by clang"
 	leave "--suite asan" "the address and undefined-behaviour sanitizers"

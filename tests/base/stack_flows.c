@@ -125,6 +125,7 @@ static uint64_t churn(struct flow *f, void (*leave)(struct flow *f))
 
 static void stay(struct flow *f)
 {
+	(void)f;
 }
 
 static void keeps_registers(struct flow *f)
@@ -159,6 +160,7 @@ static void partner_main(struct flow *f)
 
 static void step_partner(struct flow *f)
 {
+	(void)f;
 	flow_step(&partner);
 }
 

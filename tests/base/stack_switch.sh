@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Switching stacks: stack_flows.c by each compiler, without and with optimisation, by machine code and by ucontext, for
-# this machine and, emulated, for arm64; there the fibers of whole agents too.
-# usage: stack_switch.sh SOURCE-DIRECTORY CACHE-DIRECTORY
+# this machine or, emulated, for arm64. There the fibers of whole agents run too.
+# usage: stack_switch.sh host|arm64 SOURCE-DIRECTORY CACHE-DIRECTORY
 set -u
 . "$(dirname "$0")/../e2e/cases.sh"
-top=$1
-cache=$2
+machine=$1
+top=$2
+cache=$3
 
 # flows NAME LAUNCHER COMPILER FLAGS...
 flows() {
@@ -24,7 +25,9 @@ flows() {
 	ok "$name" $?
 }
 
-for cc in gcc clang; do
+compilers=
+[ "$machine" != host ] || compilers="gcc clang"
+for cc in $compilers; do
 	if ! command -v "$cc" >/dev/null; then
 		skip "flows by $cc" "$cc is not installed"
 		continue
@@ -39,7 +42,9 @@ for cc in gcc clang; do
 done
 
 cross=aarch64-linux-gnu-gcc
-if command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
+if [ "$machine" = host ]; then
+	:
+elif command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 	for o in -O0 -O2; do
 		flows "arm64 $o" qemu-aarch64 "$cross" "$o" -static
 		flows "arm64 $o, branch protection" qemu-aarch64 "$cross" "$o" -static -mbranch-protection=standard
