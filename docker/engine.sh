@@ -17,10 +17,10 @@ install_engine() {
 	[ -n "$absent" ] || return 0
 	echo "docker/test.sh: installing:$absent"
 	# The packages' own engine is not to start: ours is private, and ends.
-	for update in : "apt-get update"; do
+	for update in : "apt-get -o DPkg::Lock::Timeout=300 update"; do
 		# shellcheck disable=SC2086 # words
-		$update >"$dir/apt" 2>&1 </dev/null && env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y \
-			--no-install-recommends $absent >"$dir/apt" 2>&1 </dev/null && return 0
+		$update >"$dir/apt" 2>&1 </dev/null && env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -o DPkg::Lock::Timeout=300 \
+			install -y --no-install-recommends $absent >"$dir/apt" 2>&1 </dev/null && return 0
 	done
 	missing="installing$absent ($(tail -n 1 "$dir/apt"))"
 	return 1

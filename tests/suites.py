@@ -4,8 +4,7 @@
 
 usage: suites.py BUILD LABEL COUNTS SUITE...
 
-Tests of all these suites run side by side, two on two cores. A test counts a quarter of one if its suites include
-"sleeps". A test with `is_parallel: false` runs alone, after the others. Of tests that wait, those with the highest
+Tests of all these suites run side by side, two on two cores. A test counts half if its suites include "sleeps". A test with `is_parallel: false` runs alone, after the others. Of tests that wait, those with the highest
 priority start first. A test runs as `meson test` runs it: in a session of its own, with the time limit that
 meson.build gives it, and with MALLOC_PERTURB_.
 
@@ -38,7 +37,7 @@ SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
 KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
-SLEEPER = 0.25  # of a core, for a test of the suite "sleeps"
+SLEEPER = 0.5  # of a core, for a test of the suite "sleeps"
 SKIPPED = 77
 
 

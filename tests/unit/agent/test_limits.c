@@ -1,55 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What "full" does: small bounds filled to the brim, refused beyond, and used again. The rows of the resource graph
- * (engine/README.md) and their tests, `name` for tests/unit/test_name.c and e2e/name for tests/e2e/name.c:
- *
- * pending calls of a session        limits: pending_calls; shard_call: credits;
- *                                   e2e/api_busy: window_full (it waits the pressure out); e2e/api_limits: peer_calls
- * calls that wait for a session or  limits: calls_that_wait, pending_calls, handed_over_without_room; shard_waiting:
- * for a credit                      the_list_is_bounded, for_a_credit; e2e/api_limits: peer_calls; e2e/api_busy:
- * thousand sessions                          shm_queues: all_peers_of_a_port; ctl_demand: a_refusal_is_told_… call
- * slots                        limits: call_slots; e2e/api_limits: call_slots submission ring                   limits:
- * submissions, ring_of_two; submit: full_is_eagain_…; e2e/api_limits: submissions; e2e/api_busy: ring_full calls that
- * may be repeated        limits: repeatable_calls; e2e/api_retry ring slots                        shm_queue:
- * ring_full_and_recovery; shard_answer: no_slot_for_an_answer bulk memory                       shm_bulk, shm_queue:
- * bulk_full_and_recovery; shard_call: calls_that_cannot_be_sent; shard_answer: answers_wait_for_bulk_memory_…;
- * e2e/api_busy: answers_wait, requests_too_many_bytes parked requests                   shard_answer:
- * parking_is_bounded one-way messages                  shard_large: the_window_of_one_ways; e2e/api_large: posts long
- * messages of a session        shard_large: fragments_stay_within_the_window long messages with memory shard_large_in:
- * lanes_wait_for_memory memory of a long message          shard_large_in: without_memory_it_is_refused bytes granted
- * over a link         link_grant, link_incast: every turn is audited memory of the process             mem:
- * exhaustion_is_an_error_of_that_call; buf: exhaustion_…; e2e/api_memory deferred records                  limits:
- * deferred_requests, an_answer_without_a_record; shard_answer: deferred_records_are_bounded; shard_fiber:
- * without_a_record_it_cannot_wait; e2e/api_limits: deferred (fibers and blocking handlers too) fibers shard_fiber:
- * one_more_than_there_are_is_refused; e2e/api_fibers requests that wait for a thread   e2e/api_blocking: full;
- * e2e/api_limits: one_place_for_a_blocking_request threads for blocking handlers     e2e/api_blocking: late a fiber's
- * waits given up          shard_fiber: a_repeated_wait_listens_once futures                           then:
- * running_out_of_futures_… callbacks, collections, scopes    limits_process: without_buffers waits that one future is
- * in       future: a_watch_gives_its_places_back; then: any_number_of_threads_… strings of a call values:
- * strings_are_copied_and_bounded, values_that_an_application_got_wrong_… items, depth, entries of a dict   values_tree:
- * items_are_bounded, depth_is_bounded; dict: long_ones objects of custom types           values_tree:
- * what_an_application_got_wrong_is_named custom types                      limits_process: custom_types classes of
- * objects                classes: bounded values, forks of a shard          shard_rref, shard_named:
- * records_are_bounded words about references            shard_rref: words_need_no_credit, words_wait_for_room; said
- * again: shard_rref_again: fork_given_up, owner_never_has_room references in a message           e2e/api_rref: too_many
- * calls held back on purpose         shard_fault: late_without_end
- * overloads                         registry: overloads_are_bounded
- * mailboxes                         limits: mailbox_of_one; shard_waiting, ctl_demand: a_full_mailbox_is_tried_again;
- *                                   e2e/api_limits: every agent there has mailboxes of one
- * sleepers                          driver: places_are_bounded_and_come_back
- * connections without HELLO         ctl_store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
- * keys beyond those                 ctl_store_load: a_full_table_has_room_for_members; ctl_leave: of_a_full_store
- * closing the store                 ctl_leave: a_connection_left_open, the_store_goes_behind_the_last_word
- * a worker without a NIC            ctl_group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
- * descriptors                       ctl_store_load: without_descriptors; ctl_group: out_of_descriptors_…
- * parked WAITs                      ctl_store: too_many_parked_waits_drop_their_client; ctl_store_load:
- *                                   waits_of_all_are_bounded
- * replies that are not read         ctl_store_load: requests_wait_for_a_client_that_does_not_read,
- *                                   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
- * store                             limits_process: clients_of_the_store; ctl_store: limits_of_key_and_value,
- * keys_are_bounded, requests_outstanding_are_bounded; ctl_watch: watches_of_a_client_are_bounded,
- *                                   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
+ * What "full" does: small bounds are filled to the brim, refuse beyond, and are used again.
  */
+/* clang-format off */
+/*
+ * The rows of the resource graph (engine/README.md) and their tests: <folder>/<name> is tests/unit/<folder>/test_<name>.c,
+ * e2e/<name> is tests/e2e/<name>.c, "limits" is this file.
+ *
+ * - pending calls of a session: limits: pending_calls; core/call: credits; e2e/api_busy: window_full; e2e/api_limits:
+ *   peer_calls
+ * - calls that wait for a session or a credit: limits: calls_that_wait, pending_calls, handed_over_without_room;
+ *   core/waiting: the_list_is_bounded, for_a_credit; e2e/api_limits: peer_calls; e2e/api_busy: thousand
+ * - sessions: nic/shm/shm_queues: all_peers_of_a_port; control/session: a_refusal_is_told_…
+ * - call slots: limits: call_slots; e2e/api_limits: call_slots
+ * - submission ring: limits: submissions, ring_of_two; sync/submit: full_is_eagain_…; e2e/api_limits: submissions;
+ *   e2e/api_busy: ring_full
+ * - calls that may be repeated: limits: repeatable_calls; e2e/api_retry
+ * - ring slots: nic/shm/shm_queue: ring_full_and_recovery; core/deferred: no_slot_for_an_answer
+ * - bulk memory: nic/shm/shm_bulk, nic/shm/shm_queue: bulk_full_and_recovery; core/call: calls_that_cannot_be_sent;
+ *   core/deferred: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait, requests_too_many_bytes
+ * - paused requests: core/deferred: parking_is_bounded
+ * - one-way messages: rendezvous/send: the_window_of_one_ways; e2e/api_large: posts
+ * - rendezvous messages of a session: rendezvous/send: fragments_stay_within_the_window
+ * - rendezvous messages with memory: rendezvous/receive: lanes_wait_for_memory
+ * - memory of a rendezvous message: rendezvous/receive: without_memory_it_is_refused
+ * - bytes granted over a connection: transport/grant, transport/incast: every turn is audited
+ * - memory of the process: memory/mem: exhaustion_is_an_error_of_that_call; memory/buf: exhaustion_…; e2e/api_memory
+ * - deferred records: limits: deferred_requests, an_answer_without_a_record; core/deferred: deferred_records_are_bounded;
+ *   core/fiber: without_a_record_it_cannot_wait; e2e/api_limits: deferred (fibers and blocking handlers too)
+ * - fibers: core/fiber: one_more_than_there_are_is_refused; e2e/api_fibers
+ * - requests that wait for a thread: e2e/api_blocking: full; e2e/api_limits: one_place_for_a_blocking_request
+ * - threads for blocking handlers: e2e/api_blocking: late
+ * - a fiber's abandoned waits: core/fiber: a_repeated_wait_listens_once
+ * - futures: api/then: running_out_of_futures_…
+ * - callbacks, collections, scopes: limits_process: without_buffers
+ * - waits that one future is in: sync/future: a_watch_gives_its_places_back; api/then: any_number_of_threads_…
+ * - strings of a call: value/encoding: strings_are_copied_and_bounded, values_that_an_application_got_wrong_…
+ * - items, depth, entries of a dict: value/encoding_trees: items_are_bounded, depth_is_bounded; value/dict: long_ones
+ * - objects of custom types: value/encoding_trees: what_an_application_got_wrong_is_named
+ * - custom types: limits_process: custom_types
+ * - classes of objects: value/classes: bounded
+ * - values, forks of a shard: references/rref_serve, references/rref_named: records_are_bounded
+ * - control messages about references: references/rref_serve: words_need_no_credit, words_wait_for_room
+ * - their retries: references/rref_again: fork_given_up, owner_never_has_room
+ * - references in a message: e2e/api_rref: too_many
+ * - calls that are delayed on purpose: faults/fault: late_without_end
+ * - overloads: value/registry: overloads_are_bounded
+ * - mailboxes: limits: mailbox_of_one; core/waiting, control/session: a_full_mailbox_is_tried_again; e2e/api_limits: every
+ *   agent there has mailboxes of one
+ * - sleepers: sync/progress: places_are_bounded_and_come_back
+ * - connections without HELLO: control/store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
+ * - keys beyond those: control/store_load: a_full_table_has_room_for_members; control/leave: of_a_full_store
+ * - closing the store: control/leave: a_connection_left_open, the_store_goes_behind_the_last_word
+ * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
+ * - descriptors: control/store_load: without_descriptors; control/group: out_of_descriptors_…
+ * - WAITs: control/store: too_many_parked_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
+ * - replies that are not read: control/store_load: requests_wait_for_a_client_that_does_not_read,
+ *   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
+ * - store: limits_process: clients_of_the_store; control/store: limits_of_key_and_value, keys_are_bounded,
+ *   requests_outstanding_are_bounded; control/store_watch: watches_of_a_client_are_bounded,
+ *   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
+ */
+/* clang-format on */
 #include "agent/agent.h"
 #include "agent/limits.h"
 #include "control/store.h"
