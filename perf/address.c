@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Parses HOST:PORT and binds listeners for `perf serve`. Main thread. */
 #include "address.h"
 #include <errno.h>
 #include <netdb.h>

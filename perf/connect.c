@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Joins a running `farcall perf serve` as rank 1 of 2, for `--connect`. Main thread. */
 #include "connect.h"
 #include "address.h"
 #include <errno.h>

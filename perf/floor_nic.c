@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Measures latency, rate and wake-up of raw packets between two processes. The measuring thread. */
 #include "floor_nic.h"
 #include <errno.h>
 #include <stdio.h>

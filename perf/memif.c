@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Expands `--nic memif` to a DPDK memif device with a socket of its own per measurement. Main thread. */
 #include "memif.h"
 #include "nic/shm/shm.h"
 #include <string.h>

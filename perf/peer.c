@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Starts, joins and stops the serving processes of a measurement. Main thread. */
 #include "peer.h"
 #include "cell.h"
 #include "connect.h"

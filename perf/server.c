@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Handlers and shard threads of the serving side of a measurement. */
 #include "server.h"
 #include "perf.h"
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Kills the processes that a launcher started, also when the launcher itself is killed. Main thread and a helper
+ * process.
+ */
 #include "apps/cli/orphans.h"
 #include "apps/cli/spawn.h"
 #include <dirent.h>

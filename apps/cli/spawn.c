@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Starts the workers of one host: environment, inherited listener of the store, redirected output. Main thread. */
 #include "apps/cli/spawn.h"
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Prints the typed values of a captured call. Main thread. */
 #include "decode.h"
 #include "features/references/wire.h"
 #include "value/encoding.h"

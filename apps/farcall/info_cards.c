@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Lists the PCI network cards that DPDK can take over, for `farcall info`. Main thread. */
 #include "info_cards.h"
 
 #include "nic/dpdk/host_pci.h"

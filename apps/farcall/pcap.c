@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Reads pcap files and extracts UDP and RoCE v2 payloads; checks every length. Main thread. */
 #include "pcap.h"
 #include <arpa/inet.h>
 #include <errno.h>

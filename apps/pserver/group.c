@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Determines rank and world size, joins the group and reports its errors. Main thread. */
 #include "group.h"
 #include "apps/farcall/commands.h"
 #include <errno.h>

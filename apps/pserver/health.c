@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Writes and locks the health file; a thread of its own renews the record every second. */
 #include "health.h"
 #include "ps_clock.h"
 #include <errno.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The functions of the parameter server: create, pull, push, clock, statistics. Handlers on the shards of the server.
+ */
 #include "ps_server.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The main function of a server rank: joins, serves until the workers leave, reports. Main thread. */
 #include "serve.h"
 #include "apps/farcall/commands.h"
 #include "ps_clock.h"

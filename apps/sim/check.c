@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Checks the history of a simulated run: executed once, right bytes, right errors, nothing left behind. After the run,
+ * one thread.
+ */
 #include "sim/check_inner.h"
 
 #include <inttypes.h>

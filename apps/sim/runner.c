@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Runs scenarios and seeds in child processes and collects their verdicts. Main thread. */
 #include "sim/runner.h"
 
 #include "base/clock.h"

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Runs one scenario with one seed: builds the cluster, drives it, applies the checkers. The thread of the simulation.
+ */
 #include "sim/trial.h"
 
 #include "agent/agent.h"
