@@ -81,7 +81,7 @@ void worker_ctl_due(void *ctx);
 void worker_start_cores(struct cluster_worker *w);
 void worker_stop_cores(struct cluster_worker *w);
 
-/* cluster_life.c */
+/* cluster_worker.c */
 /** Notes what the agent says of itself. */
 void worker_look(struct cluster_worker *w);
 

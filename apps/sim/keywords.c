@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of scenario files. Numbers are read by hand: strtod() knows locales. */
-#include "sim/words.h"
+#include "sim/keywords.h"
 
 #include <errno.h>
 #include <stdarg.h>
