@@ -309,7 +309,7 @@ static void *watch_main(void *arg)
 			if (waitid(P_PID, (id_t)w->p->pids[i], &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
 			    info.si_pid == 0 || atomic_load(&w->joined))
 				continue;
-			fprintf(stderr, "%s: the other process has ended; what it said above is why\n", w->o->what);
+			fprintf(stderr, "%s: the other process has ended; see its messages above\n", w->o->what);
 			memif_clear();
 			_exit(1); /* the others die with us */
 		}

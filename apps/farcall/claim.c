@@ -151,7 +151,7 @@ static int check_permitted(struct claim *c)
 		return 0;
 	return complain(
 		c, "is beyond loopback, where there is no group key to keep strangers out",
-		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or say --security none when "
+		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or pass --security none when "
 		"the network is private");
 }
 
@@ -234,7 +234,7 @@ int cmd_claim(int argc, char **argv)
 	if (parsed != OPTIONS_GO)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (c.first == 0 || c.count == 0)
-		return options_wrong(NAME, "--first and --count say which ranks there are to claim; give both");
+		return options_wrong(NAME, "--first and --count define the range of ranks to claim; give both");
 	if (rest == argc)
 		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME
 					   " --first 1 --count 2 -- ./app");

@@ -74,7 +74,7 @@ int cmd_decode(int argc, char **argv)
 	uint64_t port = 0;
 	const struct option_spec specs[] = {
 		{"port", 'p', OPTION_COUNT, &port, 1, 65535, "N",
-		 "all UDP datagrams from or to this port (default: those that look like ours)", NULL},
+		 "every UDP datagram from or to this port (default: datagrams that have a Farcall header)", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[OPTIONS] FILE",

@@ -12,7 +12,7 @@ int cmd_key(int argc, char **argv)
 {
 	bool only_id = false;
 	const struct option_spec specs[] = {
-		{"id", 0, OPTION_FLAG, &only_id, 0, 0, NULL, "make none; tell the id of the key that FILE holds", NULL},
+		{"id", 0, OPTION_FLAG, &only_id, 0, 0, NULL, "print the id of the existing key in FILE", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[--id] FILE",
@@ -20,7 +20,7 @@ int cmd_key(int argc, char **argv)
 		"only (mode 0600). Every member proves it in every connection. Give each host a copy, and the workers\n"
 		"its path: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, "
 		"which\n"
-		"tells two keys apart and nothing else.",
+		"identifies a key and reveals nothing about it.",
 		specs};
 	int rest;
 	struct auth_key key;

@@ -101,7 +101,7 @@ static void complain_lost(const struct group *g)
 		fprintf(stderr, "%s \"%s\" (rank %d)", n > 1 ? "," : "", info.name, i);
 	}
 	if (n)
-		fprintf(stderr, "; their own last lines say why\n");
+		fprintf(stderr, "; see their last log lines\n");
 }
 
 int group_complain(const struct group *g, const struct far_err *err)

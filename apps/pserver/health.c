@@ -67,7 +67,7 @@ int health_begin(const char *program, const char *path, int rank, int world, str
 	if (rc) {
 		bool taken = rc == -EAGAIN || rc == -EACCES;
 		fprintf(stderr, "%s: health file %s: %s; give each worker a file of its own\n", program, path,
-			taken ? "another worker that lives has it" : strerror(-rc));
+			taken ? "another running worker holds it" : strerror(-rc));
 		close(h->fd);
 		free(h);
 		return rc;

@@ -449,7 +449,7 @@ static enum far_status on_watch(struct far_req *req, const struct far_val *args,
 							memory_order_relaxed);
 	}
 	if (args[0].u.i)
-		abort_steps(s, FAR_SHUTDOWN, "the parameter server was told to stop");
+		abort_steps(s, FAR_SHUTDOWN, "the parameter server was stopped");
 	return return_none(req);
 }
 

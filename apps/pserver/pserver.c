@@ -13,7 +13,7 @@ int cmd_pserver(int argc, char **argv)
 		{"servers", 0, OPTION_COUNT, &servers, 1, PS_WORLD_MAX - 1, "N",
 		 "ranks 0 to N-1 of the group are servers, the others workers (default 1)", NULL},
 		{"shards", 0, OPTION_COUNT, &shards, 1, PS_SHARDS_MAX, "N",
-		 "shards of each server, every one with a part of its keys (default 1)", NULL},
+		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"init-method", 0, OPTION_TEXT, &g.init_method, 0, 0, "URL",
 		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &g.rank_flag, 0, PS_WORLD_MAX - 1, "N", "this member (default: RANK)", NULL},
@@ -38,7 +38,7 @@ int cmd_pserver(int argc, char **argv)
 		"Serves tables of rows keyed by 64-bit numbers until every worker of the group has left. The workers "
 		"are "
 		"'farcall train' with a rank of at least --servers, or any program that calls ps::push and ps::pull. "
-		"A table is made by its first ps::create, which says what is done with gradients: SGD or Adagrad. "
+		"A table is made by its first ps::create, which selects the optimizer: SGD or Adagrad. "
 		"Every "
 		"member must be given the same --servers and --shards.",
 		specs};

@@ -27,7 +27,7 @@ static void complain_lost(const struct group *g, int rank)
 	struct far_worker_info info;
 	if (far_worker_by_rank(g->agent, rank, &info, NULL) != FAR_OK)
 		snprintf(info.name, sizeof info.name, "worker%d", rank);
-	fprintf(stderr, "%s: worker%d: lost \"%s\" (rank %d) before the job was done; its own last lines say why\n",
+	fprintf(stderr, "%s: worker%d: lost \"%s\" (rank %d) before the job was done; see its last log lines\n",
 		g->program, g->rank, info.name, rank);
 }
 

@@ -28,7 +28,7 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 mode_words},
 		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
 		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
-		 "shards of each server, every one with a part of its keys (default 1)", NULL},
+		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
 		 "what the servers do with gradients: sgd (default), or adagrad, which keeps the sum of squares of "
 		 "each "

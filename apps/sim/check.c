@@ -119,7 +119,7 @@ const struct history_call *check_end(const struct history *h)
 static bool check_once(struct judge *j)
 {
 	if (j->h->strays)
-		return object(j, "%" PRIu64 " requests arrived that nobody has sent", j->h->strays);
+		return object(j, "%" PRIu64 " requests arrived that no worker sent", j->h->strays);
 	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++) {
 		if (c->runs_n > 1)
 			return check_object(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
@@ -207,7 +207,7 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 			(restarted(j->h, c->from, c->ended) || restarted(j->h, c->to, c->ended))) ||
 		       check_object(j, c, "%s, and every incarnation so far had it", name);
 	case FAR_CANCELLED:
-		return c->cancelled <= c->ended || check_object(j, c, "CANCELLED, which nobody asked for");
+		return c->cancelled <= c->ended || check_object(j, c, "CANCELLED without a request to cancel");
 	default:
 		return check_object(j, c, "%s, which nothing explains", name);
 	}
@@ -302,7 +302,7 @@ static bool check_order(struct judge *j)
 	size_t n = 0;
 	bool fits = true;
 	if (!sorted)
-		return object(j, "no memory to judge");
+		return object(j, "no memory for the checkers");
 	for (const struct history_call *c = h->calls; c < check_end(h); c++)
 		if (c->kind == LOAD_ONEWAY && c->runs_n)
 			sorted[n++] = c;

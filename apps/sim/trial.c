@@ -436,7 +436,7 @@ static void look_at_members(struct trial *t)
 			if (k != i && agent_of(t, k) &&
 			    far_worker_by_rank(agent_of(t, i), (int)k, &info, NULL) == FAR_OK && !info.alive)
 				history_finding(&t->history, CHECK_MEMBERS,
-						"worker %u lives, and is lost for worker %u", k, i);
+						"worker %u is alive, but worker %u has lost it", k, i);
 		}
 }
 
@@ -470,7 +470,7 @@ static void run(struct trial *t)
 	disturb_packets(&t->disturb);
 	cluster_start_all(t->cluster);
 	if (cluster_run_ready(t->cluster, JOIN_NS) != CLUSTER_RUN_DONE) {
-		history_finding(&t->history, CHECK_QUIET, "the workers did not come together within %" PRIu64 " s",
+		history_finding(&t->history, CHECK_QUIET, "the group did not form within %" PRIu64 " s",
 				(uint64_t)(JOIN_NS / FAR_SEC));
 		note_failure(t);
 		return;
