@@ -208,13 +208,12 @@ int cmd_claim(int argc, char **argv)
 	int security = 0;
 	struct claim c = {.timeout_ns = TIMEOUT_NS};
 	const struct option_spec specs[] = {
-		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "the first of the ranks to claim from",
-		 NULL},
-		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "how many they are", NULL},
+		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "first rank of the range", NULL},
+		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "number of ranks", NULL},
 		{"world-size", 0, OPTION_COUNT, &c.world, 2, FAR_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
 		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
-		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
+		 "store of the group: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "none: the group has no key (default: FAR_KEY_FILE or FAR_KEY, else the key that rank 0 makes)",
 		 security_words},
@@ -223,11 +222,10 @@ int cmd_claim(int argc, char **argv)
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "--first N --count N [OPTIONS] -- PROGRAM [ARGS...]",
-		"Claims a rank for a member that was told none, as the replicas of a container are, and becomes the\n"
-		"program, which finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. Ranks are "
-		"given\n"
-		"in the order of coming, each once in the group's life, by the store that rank 0 hosts; so rank 0 is\n"
-		"started with its rank. Waits for it, and for its name to resolve.",
+		"Claims a free rank, for a replica of a container for example, and executes the program with RANK,\n"
+		"WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. The store in rank 0 gives each rank\n"
+		"once, in the order of requests, so rank 0 itself is started with its rank. Waits for rank 0 and for\n"
+		"its name to resolve.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

@@ -16,10 +16,9 @@ int cmd_key(int argc, char **argv)
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[--id] FILE",
-		"Makes the key of a group in FILE, which must not exist: 64 hexadecimal digits, readable by this user\n"
-		"only (mode 0600). Every member proves it in every connection. Give each host a copy, and the workers\n"
-		"its path: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, "
-		"which\n"
+		"Makes the key of a group in FILE, which must not exist: 64 hexadecimal digits, mode 0600. Every\n"
+		"member proves the key on every connection. Copy the file to each host and pass its path to the\n"
+		"workers: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, which\n"
 		"identifies a key and reveals nothing about it.",
 		specs};
 	int rest;
