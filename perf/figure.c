@@ -75,7 +75,7 @@ const char *figure_verdict(bool pass)
 	return pass ? "PASS" : "MISS";
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 static void tell_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns, FILE *f)
 {

@@ -118,7 +118,7 @@ static void unshare_peer(struct floor_shared *shared)
 	munmap(shared, sizeof *shared);
 }
 
-/* What a server is told beside what every one of them is. */
+/* Options of one server beyond those of all servers. */
 static void add_options(const char **argv, int argc, const struct perf_opts *o)
 {
 	if (o->server_netns) {
@@ -292,7 +292,7 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 	return status;
 }
 
-/* Joining waits for all: a server that ends before is noticed at once, and its own last line says why. */
+/* Joining waits for all: a server that ends before is noticed at once, and see its last log line. */
 struct watch {
 	const struct peer *p;
 	const struct perf_opts *o;

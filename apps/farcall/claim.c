@@ -97,7 +97,7 @@ static int ask(struct claim *c)
 	}
 	if (rc == 0)
 		rc = c->result;
-	/* Why it never came to a connection says more than that time was up. */
+	/* The reason of the failed connection is more useful than the timeout. */
 	if (rc == -ETIMEDOUT && store_client_link(client) == STORE_CONNECTING && store_client_error(client))
 		rc = store_client_error(client);
 	store_client_destroy(client);
@@ -128,7 +128,7 @@ static int find_place(struct claim *c)
 		return complain(c, "has another key than the one here",
 				c->key.kind == KEY_AUTO ? KEY_REMEDY : "give rank 0 and this member the same key file");
 	if (rc == -ENOKEY)
-		return complain(c, "asks for its group's key", "leave --security none out and set FAR_KEY_FILE");
+		return complain(c, "requires its group's key", "leave --security none out and set FAR_KEY_FILE");
 	if (rc == -EKEYREVOKED)
 		return complain(c, "has no key (security=none)", "give rank 0 the key, too (FAR_KEY_FILE)");
 	if (rc)

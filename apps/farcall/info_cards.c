@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CARDS_MAX 32 /* that are told of */
+#define CARDS_MAX 32 /* listed at most */
 
 static const struct host_pci_roots roots = {"/sys", "/dev"};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall key`: makes a group's key, or tells which key a file holds. The key itself is never printed. */
+/** `farcall key`: makes a group's key, or prints the id of the key in a file. The key itself is never printed. */
 #include "control/key.h"
 #include "apps/cli/options.h"
 #include "commands.h"

@@ -37,7 +37,7 @@ struct run {
 	int stop_fd;  /* SIGINT, SIGTERM, SIGHUP */
 	int child_fd; /* SIGCHLD */
 	uint64_t grace_ns;
-	uint64_t kill_at;  /* when patience ends; UINT64_MAX while nobody was told to stop */
+	uint64_t kill_at;  /* deadline of the grace period; UINT64_MAX before SIGTERM was sent */
 	int signal;        /* that we were sent, or 0 */
 	int failed;        /* rank of the worker that is to blame, or -1 */
 	uint64_t blame_at; /* when that is settled and the others are stopped; UINT64_MAX: nothing to settle */

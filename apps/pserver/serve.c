@@ -34,7 +34,7 @@ static void complain_lost(const struct group *g, int rank)
 /* Until all workers have left: 0. A lost member or a failure: 1. A signal: 128 + it. */
 static int serve_loop(struct group *g, struct ps_service *s, const struct serve_options *o)
 {
-	int leaves = (g->world - o->servers) * (int)o->shards; /* every worker tells every shard */
+	int leaves = (g->world - o->servers) * (int)o->shards; /* one ps::leave per worker and shard */
 	while (atomic_load_explicit(&s->left, memory_order_acquire) < leaves) {
 		struct far_err err;
 		if (stop_signal())

@@ -237,7 +237,7 @@ static bool check_executed(struct judge *j)
 	return true;
 }
 
-/* Had this life of the caller a session with that worker before: what it sends waits for none then. */
+/* True if this incarnation of the caller had a session with that worker before, so its messages wait for no set-up. */
 static bool was_connected(const struct history *h, const struct history_call *c, uint64_t before)
 {
 	for (const struct history_call *k = h->calls; k < c; k++)
@@ -257,11 +257,10 @@ static bool check_incarnation(struct judge *j)
 				bool between = i->kind == INCIDENT_CRASH && i->a == c->to && c->begun < i->from &&
 					       c->runs[r].at >= i->until;
 				if (between && was_connected(h, c, i->from))
-					return check_object(
-						j, c,
-						"it was sent to a life of the worker that ended, and ran in "
-						"life %" PRIu32,
-						c->runs[r].life);
+					return check_object(j, c,
+							    "it was sent to an incarnation that ended, and ran in "
+							    "incarnation %" PRIu32,
+							    c->runs[r].life);
 				/* A new session ends what is left of the one before. */
 				if (i->kind == INCIDENT_CRASH && i->a == c->from && c->begun < i->from &&
 				    i->until != HISTORY_TIME_NONE && c->runs[r].at > i->until + h->peer_limit_ns)

@@ -96,7 +96,7 @@ static void begin(struct cluster_worker *w)
 	}
 	w->net = sim_ctl_net_create(c->streams, w->host, worker_ctl_due, w);
 	must(w->net != NULL);
-	/* Each life draws numbers of its own. */
+	/* Each incarnation has its own random sequence. */
 	sim_random_init(&w->drawn, sim_seed(c->sim), "worker", (uint64_t)w->rank << 32 | w->lives);
 	w->random = (struct random_source){draw, &w->drawn};
 	static const struct auth_key key = {"the simulated groups' key"};

@@ -82,7 +82,7 @@ void worker_start_cores(struct cluster_worker *w);
 void worker_stop_cores(struct cluster_worker *w);
 
 /* cluster_worker.c */
-/** Notes what the agent says of itself. */
+/** Records a state change of the agent. */
 void worker_look(struct cluster_worker *w);
 
 /* cluster_mail.c */

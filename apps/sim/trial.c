@@ -427,7 +427,7 @@ static void barrier(struct trial *t)
 	free(meetings);
 }
 
-/* Silence ends no membership: who lives is alive for everybody. */
+/* Silence ends no membership: a running worker is alive for all members. */
 static void look_at_members(struct trial *t)
 {
 	for (unsigned i = 0; i < t->scenario->workers; i++)
@@ -508,7 +508,7 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 				futures);
 }
 
-/* What went before a failure, on stderr: whoever reads of it sees this. */
+/* Prints the events before a failure to stderr. */
 static void tell_incidents(const struct history *h)
 {
 	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",
