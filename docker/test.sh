@@ -185,7 +185,7 @@ lives() {
 	ended_in_time
 	ok "$profile: when a worker is killed, all others end" $?
 	logs >"$dir/err"
-	[ -z "$(ids --filter exited=0)" ] && says "before the job was done; its own last lines say why"
+	[ -z "$(ids --filter exited=0)" ] && says "before the job was done; see its last log lines"
 	ok "$profile: and say whom they lost" $?
 	up
 	healthy_in_time

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Parses HOST:PORT and binds listeners for `perf serve`. Main thread. */
 #include "address.h"
 #include <errno.h>
 #include <netdb.h>
@@ -95,10 +96,11 @@ int address_listen(struct address *a, bool any, char text[ADDRESS_TEXT_MAX])
 		if (at->ai_family != AF_INET && at->ai_family != AF_INET6)
 			continue;
 		if (!any && !loopback(at->ai_addr)) {
-			snprintf(text, ADDRESS_TEXT_MAX,
-				 "%.128s is not a loopback address; listen on 127.0.0.1, or say --security none to let "
-				 "anybody in who reaches it, or give both processes a key (FAR_KEY_FILE)",
-				 a->host);
+			snprintf(
+				text, ADDRESS_TEXT_MAX,
+				"%.128s is not a loopback address; listen on 127.0.0.1, or pass --security none to let "
+				"anybody in who reaches it, or give both processes a key (FAR_KEY_FILE)",
+				a->host);
 			freeaddrinfo(list);
 			return -1;
 		}

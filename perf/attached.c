@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Attaches N idle peers to a server for `--peers`, from one helper process. Main thread and joining threads. */
 #include "attached.h"
 #include "floor_ring.h"
 #include "idle_usage.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Registers the class whose method `farcall perf rref` calls. Handlers on the shard. */
 #include "cell.h"
 
 struct cell {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Joins a running `farcall perf serve` as rank 1 of 2, for `--connect`. Main thread. */
 #include "connect.h"
 #include "address.h"
 #include <errno.h>
@@ -70,7 +71,7 @@ static int greet(struct peer *p, const struct perf_opts *o)
 	return o->floor ? map_floor(p, o) : 0;
 }
 
-/* The listener is told, unless it is one that would not understand. */
+/* Notifies the listener, unless its version is different. */
 static enum far_status leave(struct peer *p, bool tell, struct far_err *err)
 {
 	enum far_status status = FAR_OK;

@@ -75,7 +75,7 @@ const char *figure_verdict(bool pass)
 	return pass ? "PASS" : "MISS";
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 static void tell_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns, FILE *f)
 {
@@ -209,21 +209,20 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 	o.limit_ns = k->taker == INCAST ? FAR_SEC : 10 * FAR_SEC;
 	const struct perf_option table[] = {
 		{ALL,
-		 {"seed", 0, OPTION_COUNT, &o.seed, 0, UINT64_C(1) << 62, "N", "what all chance follows from (1)",
-		  NULL}},
+		 {"seed", 0, OPTION_COUNT, &o.seed, 0, UINT64_C(1) << 62, "N", "seed of all random draws (1)", NULL}},
 		{WORLDS, {"mtu", 0, OPTION_COUNT, &o.mtu, SIM_MTU_MIN, 9216, "BYTES", "of IP (1500)", NULL}},
 		{WORLDS,
 		 {"rate", 0, OPTION_COUNT, &o.gbps, 1, 1000, "GBPS",
-		  "of every host's cable (goodput 100, incast 25, mix 10)", NULL}},
+		  "rate of every host's link (goodput 100, incast 25, mix 10)", NULL}},
 		{WORLDS,
 		 {"delay", 0, OPTION_DURATION, &o.delay_ns, 1, 10 * MILLIS, "TIME", "of every cable, one way (1us)",
 		  NULL}},
 		{WORLDS,
-		 {"ring", 0, OPTION_COUNT, &o.tx_slots, 8, 16384, "N",
-		  "packets that wait for the wire in a NIC of a worker, in one line (512)", NULL}},
+		 {"ring", 0, OPTION_COUNT, &o.tx_slots, 8, 16384, "N", "transmit ring of each NIC, in packets (512)",
+		  NULL}},
 		{WORLDS,
 		 {"ghz", 0, OPTION_COUNT, &o.ghz, 1, 100, "N",
-		  "cores of so many GHz, two instructions in a cycle (a core takes no time)", NULL}},
+		  "model cores of N GHz with 2 instructions per cycle (default: cores take no time)", NULL}},
 		{WORLDS,
 		 {"limit", 0, OPTION_DURATION, &o.limit_ns, MILLIS, HOUR_NS, "TIME",
 		  "virtual time of a run (incast 1s, else 10s)", NULL}},
@@ -231,7 +230,8 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		 {"loss", 0, OPTION_COUNTS, &o.losses, 0, 1000000, "N,...",
 		  "packets lost of a million, a run with each (0,10,100,1000)", NULL}},
 		{GOODPUT,
-		 {"small", 0, OPTION_FLAG, &o.small, 0, 0, NULL, "calls of 32 bytes beside, by the same worker", NULL}},
+		 {"small", 0, OPTION_FLAG, &o.small, 0, 0, NULL,
+		  "calls of 32 bytes from the same worker at the same time", NULL}},
 		{GOODPUT, {"depth", 0, OPTION_COUNT, &o.depth, 1, 16, "N", "messages at a time (2)", NULL}},
 		{SWITCHED,
 		 {"priorities", 0, OPTION_COUNTS, &o.priorities, 1, SIM_PRIORITIES_MAX, "N,...",
@@ -245,7 +245,7 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		  "of a message (goodput 8M, incast 256K)", NULL}},
 		{GOODPUT | INCAST,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 1000000, "N",
-		  "that are measured: all (100), or of each sender at the least (incast 10)", NULL}},
+		  "messages to measure: in all (100), or at least per sender (incast 10)", NULL}},
 		{SESSIONS,
 		 {"sessions", 0, OPTION_COUNT, &o.sessions, 1, FAR_LINK_PEERS_MAX, "N", "other shards (20000)", NULL}},
 		{SESSIONS,

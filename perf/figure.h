@@ -65,7 +65,7 @@ struct figure_setup {
 	unsigned shards; /* of each worker; 0: 1 */
 };
 
-/** Everybody is READY, and the round trip has been measured. 1: it could not be made, stderr says why; close all the
+/** All workers are READY and the round trip is measured. 1: failed, with the reason on stderr; close all the
  * same. */
 int figure_open(struct figure_world *w, const struct figure_opts *o, const struct figure_setup *setup);
 void figure_close(struct figure_world *w);
@@ -78,7 +78,7 @@ void figure_failed(struct figure_world *w, const struct far_err *err);
 #define FIGURE_BYTES_MAX ((size_t)32 << 20)
 /** A body of so many bytes, FIGURE_BYTES_MAX at the most: zeros. */
 const void *figure_bytes(size_t n);
-/** Runs until no application is left. 1: it cannot be done within the limit, or at all; stderr says why. */
+/** Runs until no application is left. 1: not possible within the limit, with the reason on stderr. */
 int figure_run(struct figure_world *w);
 
 /** Bytes of messages in a full packet; what of the line's rate full packets leave to messages. */
@@ -88,7 +88,7 @@ double figure_framing(const struct figure_opts *o);
  * NULL: those of its last packet. */
 uint64_t figure_wire_bytes(const struct figure_opts *o, uint64_t len, uint64_t *last);
 
-/* ---- how it is told (figure.c) ---- */
+/* ---- output (figure.c) ---- */
 
 /** The object, kept back until all runs are done. */
 struct figure_report {
@@ -100,7 +100,7 @@ struct figure_report {
 	bool begun;
 };
 
-/** With the first world that is open: says the conditions of all runs. Nothing the next times. */
+/** Prints the conditions of all runs, once, when the first world is open. */
 void figure_begin(struct figure_report *r, const struct figure_world *w);
 /** Prints the object, if there is to be one and all went well. Frees everything; returns `bad`. */
 int figure_end(struct figure_report *r, int bad);

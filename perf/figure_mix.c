@@ -10,7 +10,7 @@
 
 #define TENTHS      10u
 #define RETRY_NS    UINT64_C(1000)       /* until what found no room is tried again */
-#define BYTES_USUAL UINT64_C(2000000000) /* of all messages, when nobody says how many */
+#define BYTES_USUAL UINT64_C(2000000000) /* of all messages, by default */
 #define PER_WORKER  500u                 /* and no more of them than this */
 #define MEAN_STEPS  100000u
 #define TARGET      3.0

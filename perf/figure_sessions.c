@@ -66,7 +66,7 @@ static void settle(struct sessions *s)
 	}
 }
 
-/* The shard is told as the control core would. */
+/* Notifies the shard as the control thread does. */
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct sessions *s = ctx;
@@ -134,7 +134,7 @@ static uint64_t counted(const struct sessions *s)
 	return s->counter >= 0 && read(s->counter, &n, sizeof n) == sizeof n ? n : 0;
 }
 
-/* 1: it cannot be made, stderr says why. */
+/* 1: failed, with the reason on stderr. */
 static int sessions_open(struct sessions *s)
 {
 	struct nic_err err = {""};
@@ -304,7 +304,7 @@ static struct rate compare(struct sessions *s, uint64_t depth)
 	return r;
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 struct memory {
 	double heap, resident; /* of each session: by the allocator's count; by the kernel's, tables and all */

@@ -110,7 +110,7 @@ int figure_open(struct figure_world *w, const struct figure_opts *o, const struc
 	cluster_start_all(w->c);
 	if (cluster_run_ready(w->c, JOIN_NS) != CLUSTER_RUN_DONE) {
 		const char *why = cluster_failure(w->c);
-		fprintf(stderr, "%s: the workers did not come together: %s\n", o->what, why ? why : "in time");
+		fprintf(stderr, "%s: the group did not form: %s\n", o->what, why ? why : "in time");
 		return 1;
 	}
 	if (cluster_spawn(cluster_worker(w->c, setup->workers - 1), 0, measure_rtt, w) < 0) {

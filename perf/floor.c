@@ -12,7 +12,7 @@
 #define PARTS        5 /* that share the time; the wake-ups have their own */
 
 #define TRIPS_NS_MIN UINT64_C(3000000000) /* on a busy machine a round waits for its turn */
-#define RATE_ROUNDS  5                    /* the best of which is the floor */
+#define RATE_ROUNDS  5                    /* the floor is the best one */
 
 struct figures {
 	uint64_t wake_ns;

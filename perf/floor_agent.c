@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Opens raw packets on the queues of two running agents, whose shards the measuring threads hold. */
 #include "floor_agent.h"
 #include "agent/agent.h"
 #include "floor_udp.h"

@@ -15,7 +15,7 @@
  */
 int floor_agent_open(struct floor_nic *n, struct far_agent *agent, struct far_to to, struct floor_shared *s,
 		     char text[FLOOR_TEXT_BYTES]);
-/** Server: its part, in FLOOR_NIC_OPEN. What fails is told through `s`. */
+/** Server: its part, in FLOOR_NIC_OPEN. Errors are reported through `s`. */
 void floor_agent_accept(struct floor_nic *n, struct far_agent *agent, struct floor_shared *s);
 /** Either side; one that is not open may be closed. */
 void floor_agent_close(struct floor_nic *n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk floors: a plain copy on one core, and one copy of which the other core reads every line. */
+/** Bulk floors: a plain copy on one core, and one copy whose every line the other core reads. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Measures latency, rate and wake-up of raw packets between two processes. The measuring thread. */
 #include "floor_nic.h"
 #include <errno.h>
 #include <stdio.h>
@@ -131,7 +132,7 @@ int floor_nic_meet(struct floor_shared *s, enum floor_meet what, char text[FLOOR
 	return rc < 0 ? rc : m->error;
 }
 
-/* What several of the floors have. Positions go on from one floor to the next, so that what is late tells itself. */
+/* What several of the floors have. Positions go on from one floor to the next, so that late packets are recognised. */
 struct run {
 	struct floor_shared *s;
 	struct floor_nic *n;
@@ -197,7 +198,7 @@ static int trip(struct run *r)
 	return rc;
 }
 
-/* A partner that is there gives a sign of life within a few packets, whatever the network loses. */
+/* A running partner answers within a few packets, even when the network loses some. */
 static int alive(const struct floor_nic *n, unsigned *losses, int rc)
 {
 	*losses = rc > 0 ? 0 : *losses + 1;
@@ -235,7 +236,8 @@ int floor_nic_rtt(struct floor_shared *s, struct floor_nic *n, uint64_t ns, stru
 	return end(&r, rc);
 }
 
-/* With one size of a burst. Only whole bursts go out: whoever fills every bit of room at once ends up sending singles.
+/* With one size of a burst. Only whole bursts go out: a sender that fills every free slot at once ends up sending
+ * single packets.
  */
 static int bursts_of(struct floor_shared *s, struct floor_nic *n, uint64_t ns, unsigned inflight, unsigned burst,
 		     double *packets_per_s)

@@ -11,7 +11,7 @@
 #include "nic/nic.h"
 
 #define FLOOR_NIC_BURST     64u                  /* packets handed over at once, at most */
-#define FLOOR_NIC_ACK       16u                  /* bytes of a packet that only says how far the receiver is */
+#define FLOOR_NIC_ACK       16u                  /* bytes of a packet that only acknowledges */
 #define FLOOR_NIC_LOST_NS   UINT64_C(100000000)  /* packets that are not back after so long were lost */
 #define FLOOR_NIC_NS_MAX    UINT64_C(250000000)  /* of one floor between calls: no engine takes its peer for dead */
 #define FLOOR_NIC_BYTES_MAX 65507u               /* of a raw packet, whatever a device could take */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Forks the second process of a floor that needs no group. Main thread. */
 #include "floor_pair.h"
 #include "netns.h"
 #include "peer.h"

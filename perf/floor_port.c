@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Opens NIC ports for a floor, with a control thread that drives their set-up. */
 #include "floor_port.h"
 #include "agent/nic_spec.h"
 #include "base/random.h"

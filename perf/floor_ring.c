@@ -83,7 +83,7 @@ static unsigned take(struct floor_slot *ring, uint64_t p, unsigned max, struct p
 	return n;
 }
 
-/* Fills `n` slots from `p` on, then publishes them, the first one last: whoever waits for it finds the whole burst. In
+/* Fills `n` slots from `p` on, then publishes them, the first one last: the waiting side then finds the whole burst. In
  * the other order the reader chases the writer through the lines and the rate falls to a third. */
 static void put(struct floor_slot *ring, uint64_t p, unsigned n, const struct payload *in)
 {
@@ -110,7 +110,7 @@ int floor_bursts(struct floor_shared *s, uint64_t ns, unsigned inflight, double 
 {
 	uint64_t sent = s->position, done = sent, first = sent;
 	struct payload out[FLOOR_BURST] = {{{0}}}, in[FLOOR_BURST];
-	/* Only whole bursts go out: whoever fills every bit of room at once ends up sending singles. */
+	/* Only whole bursts go out: a sender that fills every free slot at once ends up sending single packets. */
 	unsigned burst = inflight >= 2 * FLOOR_BURST ? FLOOR_BURST : inflight / 2 + (inflight < 2);
 	int rc = floor_switch(s, FLOOR_BURSTS);
 	uint64_t mode = atomic_load_explicit(&s->mode.v, memory_order_relaxed);

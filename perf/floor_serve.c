@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The answering side of all floors: follows the mode word in shared memory. The serving thread. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <sched.h>

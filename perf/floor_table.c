@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Measures the memory cost of visiting many sessions by a plain loop over a table. The measuring thread. */
 #include "floor_table.h"
 
 #include "floor_ring.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Raw packets over connected UDP sockets, batched with GSO and GRO. The measuring thread. */
 #include "floor_udp.h"
 #include "nic/udp/udp_addr.h"
 #include <arpa/inet.h>

@@ -11,7 +11,7 @@
  * `s->meeting.server`. 0, or -errno with the reason in `text`.
  */
 int floor_udp_open(struct floor_nic *n, struct floor_shared *s, char text[FLOOR_TEXT_BYTES]);
-/** Server: its part, in FLOOR_MEET_SOCKET; what was open is closed. What fails is told through `s`. */
+/** Server: its part, in FLOOR_MEET_SOCKET; what was open is closed. Errors are reported through `s`. */
 void floor_udp_accept(struct floor_nic *n, struct floor_shared *s);
 /** One that is not open, or that is a queue, may be closed. */
 void floor_udp_close(struct floor_nic *n);

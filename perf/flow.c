@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Keeps a fixed number of messages in flight towards one shard. One thread per flow. */
 #include "flow.h"
 #include "floor_ring.h"
 #include <sched.h>

@@ -38,7 +38,7 @@ struct flow {
 	_Atomic uint64_t done;    /* by the thread that drives the shard; release, pairs with completed() */
 	_Atomic uint64_t refused; /* of `done`: calls handed over that found no room. Written before it */
 	bool resend;              /* the completion sends the next one: this thread holds the shard */
-	_Atomic bool failed;      /* release: `err` is written; acquire by whoever reads it */
+	_Atomic bool failed;      /* release: `err` is written; acquire by its readers */
 	struct far_err err;
 };
 

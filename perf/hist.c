@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Log-linear latency histogram. One writer. */
 #include "hist.h"
 #include <math.h>
 #include <string.h>

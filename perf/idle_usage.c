@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Reads CPU time, wake-ups and memory of this process from /proc. Any thread. */
 #include "idle_usage.h"
 #include "floor_ring.h"
 #include <dirent.h>

@@ -99,7 +99,7 @@ parts() { # what calls, what replies, what takes the result
 	shift 2
 	reading=$(of "$@")
 	for n in "$calling" "$replying" "$dispatching" "$completing"; do
-		[ "$n" -gt 0 ] || fail "a part of $api cannot be told apart: its function is not in the profile"
+		[ "$n" -gt 0 ] || fail "a part of $api cannot be separated: its function is not in the profile"
 	done
 	echo "$compiler $api call $calling"
 	echo "$compiler $api dispatch $((dispatching - replying))"

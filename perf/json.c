@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Writes one JSON object on one line. One thread at a time. */
 #include "json.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Expands `--nic memif` to a DPDK memif device with a socket of its own per measurement. Main thread. */
 #include "memif.h"
 #include "nic/shm/shm.h"
 #include <string.h>
@@ -33,7 +34,7 @@ int memif_expand(struct perf_opts *o)
 	}
 	if (strpbrk(dir, ",;")) {
 		fprintf(stderr,
-			"%s: the runtime directory %s cannot be told to DPDK; set FAR_RUNTIME_DIR to a path "
+			"%s: the runtime directory %s cannot be passed to DPDK; set FAR_RUNTIME_DIR to a path "
 			"without "
 			"commas and semicolons\n",
 			o->what, dir);

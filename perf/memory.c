@@ -51,7 +51,7 @@ static int look(struct memory *m)
 	struct memory_look *l = &m->looks[m->looks_n++];
 	*l = (struct memory_look){m->calls, resident(getpid()), resident(m->peer.pids[0])};
 	if (!l->own || !l->server) {
-		fprintf(stderr, "%s: /proc does not tell what a process has resident; mount it\n", m->o->what);
+		fprintf(stderr, "%s: cannot read resident memory from /proc; mount it\n", m->o->what);
 		return 1;
 	}
 	fprintf(perf_human(m->o), "after %10" PRIu64 " calls: resident %8.2f MiB here, %8.2f MiB there\n", l->calls,

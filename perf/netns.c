@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Enters named network namespaces and checks that they exist. Main thread. */
 #include "netns.h"
 #include "address.h"
 #include <errno.h>

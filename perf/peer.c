@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Starts, joins and stops the serving processes of a measurement. Main thread. */
 #include "peer.h"
 #include "cell.h"
 #include "connect.h"
@@ -117,7 +118,7 @@ static void unshare_peer(struct floor_shared *shared)
 	munmap(shared, sizeof *shared);
 }
 
-/* What a server is told beside what every one of them is. */
+/* Options of one server beyond those of all servers. */
 static void add_options(const char **argv, int argc, const struct perf_opts *o)
 {
 	if (o->server_netns) {
@@ -291,7 +292,7 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 	return status;
 }
 
-/* Joining waits for all: a server that ends before is noticed at once, and its own last line says why. */
+/* Joining waits for all: a server that ends before is noticed at once, and see its last log line. */
 struct watch {
 	const struct peer *p;
 	const struct perf_opts *o;
@@ -308,7 +309,7 @@ static void *watch_main(void *arg)
 			if (waitid(P_PID, (id_t)w->p->pids[i], &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
 			    info.si_pid == 0 || atomic_load(&w->joined))
 				continue;
-			fprintf(stderr, "%s: the other process has ended; what it said above is why\n", w->o->what);
+			fprintf(stderr, "%s: the other process has ended; see its messages above\n", w->o->what);
 			memif_clear();
 			_exit(1); /* the others die with us */
 		}

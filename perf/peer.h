@@ -16,7 +16,7 @@
 #define PEER_FIBERS       PEER_INFLIGHT_MAX /* of a server: more requests than calls in flight there cannot be */
 #define PEER_JOIN_NS      (20 * FAR_SEC)
 #define PEER_LEAVE_NS     (10 * FAR_SEC)
-/* A process that gets no time on a busy machine is not lost; of one that died the store tells at once. */
+/* A process without CPU time on a busy machine is not lost; the store reports a dead one at once. */
 #define PEER_LIMIT_NS (20 * FAR_SEC)
 
 struct peer {

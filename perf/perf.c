@@ -49,46 +49,42 @@ struct measurement {
 
 static const struct measurement measurements[] = {
 	{"latency", perf_latency, LATENCY, 3000, "round trip of one call at a time",
-	 "Starts a second process and measures the round trip of calls, one at a time. --via thread and --handler "
-	 "compare\n"
-	 "with the usual call, by turns in the same run, and report what is added. A hand-over keeps three threads "
-	 "polling;\nwith fewer cores measure it by --via thread --to self."},
+	 "Starts a second process and measures the round trip of calls, one call in flight. --via thread and "
+	 "--handler\n"
+	 "alternate with the default call in the same run and report the added time. A hand-over keeps three threads\n"
+	 "polling; with fewer cores measure it with --via thread --to self."},
 	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
-	 "of the message API is empty. bytes_per_s counts what requests carry. With --shards each shard of ours calls "
-	 "the\nshard of the same number there, --inflight calls at a time; the ratio to the floor is that of one "
-	 "shard."},
+	 "of the message API is empty. bytes_per_s counts request payload. With --shards each local shard calls the\n"
+	 "remote shard of the same number, --inflight calls at a time; the ratio to the floor is that of one shard."},
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
-	 "Starts a second process and sends it messages of several sizes, with several depths: messages in flight. "
-	 "The\n"
-	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of which "
-	 "the\n"
-	 "other core reads every line, with the same size and depth. --seconds is the time for each size and depth."},
-	{"serve", perf_serve, SERVE, 0, "the other process of latency, rate and bandwidth --connect",
-	 "Listens, as rank 0 of 2, until a measurement comes with --connect; ends when that leaves or dies, by SIGINT "
-	 "or\nSIGTERM, or when nobody has come for the time of --timeout. Prints the address: port 0 is any that is "
-	 "free."},
-	{"fanout", perf_fanout, FANOUT, 6000, "one call to many targets, against as many calls by themselves",
-	 "Starts server processes and calls far::add on many targets, several of each server, as one fan-out and, by "
-	 "turns,\nas separate calls that are waited for together. Both put every result in its place of one buffer."},
+	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
+	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
+	 "same size and depth, of which the other core reads every line. --seconds applies to each size and depth."},
+	{"serve", perf_serve, SERVE, 0, "the peer process for latency, rate and bandwidth --connect",
+	 "Listens as rank 0 of 2 for a measurement with --connect. Ends when the measurement leaves or dies, on "
+	 "SIGINT\n"
+	 "or SIGTERM, or when no client connects within --timeout. Prints the address; port 0 selects a free port."},
+	{"fanout", perf_fanout, FANOUT, 6000, "one fan-out to many targets, against separate calls",
+	 "Starts server processes and calls far::add on many targets, several per server: as one fan-out, alternating\n"
+	 "with separate calls that are awaited together. Both write every result to its offset in one buffer."},
 	{"rref", perf_rref, RREF, 6000, "references and objects, against typed calls of the same size",
-	 "Starts a second process: makes values there and fetches them, fetches one, calls a method of an object, each "
-	 "by\nturns with a typed call of the same two tensors; then issues, fetches and gives back 5000 references."},
-	{"idle", perf_idle, IDLE, 5000, "what a worker costs that does nothing, and its first call after that",
+	 "Starts a second process. Measures remote + to_here, to_here alone and a method call of an object, each\n"
+	 "alternating with a typed call of the same two tensors; then issues, fetches and deletes 5000 references."},
+	{"idle", perf_idle, IDLE, 5000, "CPU and memory of an idle worker, and its first call afterwards",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
-	{"wake", perf_wake, WAKE, 3000, "the first call after a silence, to a worker that sleeps",
-	 "Starts a second process that sleeps when there is nothing to do, and calls it after silences. The floor is "
-	 "what\nan eventfd takes to wake a thread of it; for udp also what a packet takes that wakes epoll_wait()."},
-	{"memory", perf_memory, MEMORY, 0, "what two workers hold, after ever more calls",
-	 "Starts a second process, calls it many times, a tenth of the time with 64 KiB, and prints what both have\n"
-	 "resident after so many calls. It must not grow."},
-	{"start", perf_start, START, 0, "how long groups take to come together and to part",
-	 "Starts groups of new processes, which wait for each other before they begin: from then to when the last\n"
-	 "far_init_rpc() has returned, the same of far_shutdown(), and the threads and resident memory of a worker."},
-	{"floor", perf_floor, FLOOR, 2000, "what this machine can do at best, without any engine",
-	 "Measures two processes that share memory: cache line and ring round trips, ring rate, copies, an eventfd "
-	 "wake-up.\nWith --nic raw packets instead: round trips, rate, bytes one way, and what a packet takes to wake "
-	 "its receiver."},
+	{"wake", perf_wake, WAKE, 3000, "the first call to a sleeping worker",
+	 "Starts a second process that sleeps when idle, and calls it after pauses. The floor is the wake-up of a\n"
+	 "thread of that process by an eventfd; for udp also the wake-up of epoll_wait() by a packet."},
+	{"memory", perf_memory, MEMORY, 0, "resident memory of two workers as calls accumulate",
+	 "Starts a second process, calls it many times (a tenth of the time with 64 KiB), and prints the resident\n"
+	 "memory of both processes at each of --calls. It must not grow."},
+	{"start", perf_start, START, 0, "how long groups take to form and to shut down",
+	 "Starts groups of new processes that meet before they join. Measures the time until the last far_init_rpc()\n"
+	 "has returned, the same for far_shutdown(), and the threads and resident memory of a worker."},
+	{"floor", perf_floor, FLOOR, 2000, "the limits of this machine, without the engine",
+	 "Measures two processes that share memory: round trips of a cache line and of a ring, ring rate, copies, and\n"
+	 "an eventfd wake-up. With --nic: round trip, rate, one-way bytes and wake-up of raw packets instead."},
 	{"peer", peer_main, PEER, 0, NULL, "The other processes of latency, rate, bandwidth and fanout."},
 	{"attached", attached_main, ATTACHED, 0, NULL, "The idle agents of --peers."},
 	{"starting", starting_main, STARTING, 0, NULL, "A worker of start."},
@@ -164,7 +160,7 @@ static void print_help(FILE *f)
 	for (size_t i = 0; i < MEASUREMENTS; i++)
 		if (measurements[i].help)
 			fprintf(f, "  %-10s %s\n", measurements[i].name, measurements[i].help);
-	fprintf(f, "  %-10s %s\n", "sim", "what the transport does on simulated networks, by figure");
+	fprintf(f, "  %-10s %s\n", "sim", "the transport on simulated networks, one figure each");
 	fprintf(f, "\n'farcall perf MEASUREMENT --help' lists the options.\n");
 }
 
@@ -309,7 +305,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "network namespace of the other process (the present one)", NULL}},
 		{MEMORY,
 		 {"calls", 0, OPTION_COUNTS, &o.marks, 1, UINT64_C(1000000000000), "N,...",
-		  "after how many to look (1000000,10000000)", NULL}},
+		  "call counts at which memory is read (1000000,10000000)", NULL}},
 		{CALLS | FANOUT | MEMORY | RREF,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
@@ -349,7 +345,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{PAIRS | SERVE,
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
-		  m->taker == SERVE ? "how long to wait for somebody (300)" : "how long to wait for the listener (10)",
+		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the parts of `farcall perf` share: the settings and the way a result is told. */
+/** Settings and output shared by all measurements of `farcall perf`. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
@@ -50,7 +50,7 @@ struct perf_opts {
 	bool to_self;     /* calls go to this worker itself: no third core is needed to measure a hand-over */
 	bool compare_via; /* handed over and not, by turns */
 	bool asleep;      /* servers serve from their agents' own threads, on the servers' cores */
-	/* Hidden: how a peer process is told what to be. */
+	/* Hidden options that select the role of a peer process. */
 	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
 	bool peer_asleep;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tells disturbed rounds of a floor from undisturbed ones; on the thread that measures. */
+/* Separates disturbed rounds of a floor from quiet ones. The measuring thread. */
 #include "quiet.h"
 
 #include "floor_ring.h"

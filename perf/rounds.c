@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Alternates a measurement with its floor in one pair of processes and computes the ratio of medians. The measuring
+ * thread.
+ */
 #include "rounds.h"
 #include <errno.h>
 

@@ -96,7 +96,7 @@ static int serve(struct server *s, const struct perf_opts *o)
 	if (end == SERVER_SIGNALLED)
 		fprintf(stderr, "%s: ended by signal %d (%s)\n", o->what, (int)stopped, strsignal(stopped));
 	else if (end == SERVER_LOST)
-		fprintf(stderr, "%s: the measuring process died; its own last lines say why\n", o->what);
+		fprintf(stderr, "%s: the measuring process died; see its last log lines\n", o->what);
 	else if (end == SERVER_SILENT)
 		fprintf(stderr, "%s: the measuring process no longer answers\n", o->what);
 	return end != SERVER_SIGNALLED;
@@ -126,10 +126,11 @@ int perf_serve(const struct perf_opts *o)
 	fflush(stdout);
 	int rc = await_peer(listener, until);
 	if (rc > 0)
-		fprintf(stderr, "%s: ended by signal %d (%s); nobody had come\n", o->what, rc, strsignal(rc));
+		fprintf(stderr, "%s: ended by signal %d (%s) before a client connected\n", o->what, rc, strsignal(rc));
 	else if (rc == -ETIMEDOUT)
 		fprintf(stderr,
-			"%s: nobody came; start 'farcall perf latency --connect %s' within the --timeout, or give a "
+			"%s: no client connected; start 'farcall perf latency --connect %s' within the --timeout, or "
+			"give a "
 			"longer one\n",
 			o->what, text + strlen("tcp://"));
 	else if (rc < 0)

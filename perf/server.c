@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Handlers and shard threads of the serving side of a measurement. */
 #include "server.h"
 #include "perf.h"
 #include <errno.h>
@@ -100,7 +101,7 @@ void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLER
 	out[n++] = (struct far_msg_handler){SERVER_SELF, FAR_KIND_INLINE, call_self, s};
 }
 
-/* Now and then: what is not told through the shard. */
+/* Checks at intervals what the shard does not report. */
 static int look_around(struct server *s)
 {
 	struct far_worker_info client = {.alive = true};
@@ -137,7 +138,7 @@ static int let_sleep(struct server *s, uint64_t mode)
 		uint64_t value;
 		if (poll(&p, 1, SLEEP_MS) > 0 && read(p.fd, &value, sizeof value) < 0)
 			rc = -errno;
-		/* Whoever started us dies with us: a long silence is none of that. */
+		/* The parent process dies with this one; a long silence is not its death. */
 		since = floor_now();
 		rc = rc ? rc : floor_look(s->shared, mode, &since);
 	}

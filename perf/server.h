@@ -42,7 +42,7 @@ struct server {
 	struct floor_shared *shared;
 	int shared_fd; /* -1: nobody else may map it */
 	int cpu;       /* of shard 0; -1: none is pinned */
-	int client;    /* rank that is watched for its death; -1: whoever started us dies with us */
+	int client;    /* rank whose death ends the server; -1: the parent dies with this process */
 	const volatile sig_atomic_t *signal; /* NULL, or becomes a signal's number */
 
 	/* The server's own. */
@@ -63,8 +63,8 @@ struct server {
 void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLERS]);
 
 /**
- * Holds all shards of the agent and serves until told to end; the calling thread is shard 0's. The shards are released
- * then.
+ * Holds all shards of the agent and serves until it is stopped; the calling thread is shard 0's. The shards are
+ * released then.
  */
 enum server_end server_run(struct server *s);
 

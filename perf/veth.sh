@@ -26,7 +26,7 @@ case ${1:-} in
 	exit 0
 	;;
 --mtu)
-	[ $# -ge 2 ] || set -- "" "" # told below
+	[ $# -ge 2 ] || set -- "" "" # rejected below
 	mtu=$2
 	shift 2
 	;;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A datagram driver that accepts every connection and answers every request itself, for the cost of one end alone.
+ * Shard and control thread.
+ */
 #include "virtual_shards.h"
 
 #include "core/head.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf wake`: the first call after a silence, to a worker that sleeps, beside a raw eventfd wake-up. */
+/** `farcall perf wake`: the first call to a sleeping worker, beside a raw eventfd wake-up. */
 #include "floor_agent.h"
 #include "rounds.h"
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Parses command lines by an option table, prints its help, and reports wrong flags with a suggestion. Main thread. */
 #include "apps/cli/options.h"
 #include <errno.h>
 #include <farcall/version.h>

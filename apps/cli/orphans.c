@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Kills the processes that a launcher started, also when the launcher itself is killed. Main thread and a helper
+ * process.
+ */
 #include "apps/cli/orphans.h"
 #include "apps/cli/spawn.h"
 #include <dirent.h>
@@ -30,10 +34,10 @@ _Noreturn static void keeper_main(int fd)
 	pid_t groups[SPAWN_WORLD_MAX];
 	size_t n = 0;
 	setsid(); /* out of reach of what is sent to the starter's process group */
-	prctl(PR_SET_NAME, "farcall-keeper");
+	prctl(PR_SET_NAME, "farcall-reaper");
 	if (fd != 0)
 		dup2(fd, 0);
-	close_range(1, ~0u, 0); /* nobody shall wait for the end of a pipe that only the keeper holds */
+	close_range(1, ~0u, 0); /* no process waits for the end of a pipe that only the reaper holds */
 	for (;;) {
 		int32_t word;
 		ssize_t got = read(0, &word, sizeof word);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Nothing is left running. Two nets under the workers' own death signal, which reaches them but not what they started:
- * while this process lives it adopts their children and kills them at the end; when it is killed itself, a keeper
+ * while this process lives it adopts their children and kills them at the end; when it is killed itself, a reaper
  * process kills their process groups.
  */
 #ifndef FAR_APPS_CLI_ORPHANS_H
@@ -11,15 +11,15 @@
 
 struct keeper {
 	pid_t pid;
-	int fd; /* the keeper reads process groups here, each told by its first process (spawn_child.announce_fd); its
+	int fd; /* the reaper reads process groups here, each sent by its first process (spawn_child.announce_fd); its
 		   end without a farewell means that we were killed */
 };
 
-/** Forks the keeper and adopts orphaned descendants from now on. 0 or -errno. */
+/** Forks the reaper and adopts orphaned descendants from now on. 0 or -errno. */
 int keeper_start(struct keeper *k);
 /** `group` is empty for good: its number may come back with another owner. */
 void keeper_remove(struct keeper *k, pid_t group);
-/** Ends the keeper; it kills nobody. */
+/** Ends the reaper; it kills no process. */
 void keeper_end(struct keeper *k);
 
 /** Kills and reaps all children but `except`, with their descendants; at most a second. Returns how many. */

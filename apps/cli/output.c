@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Prefixes each line of the workers' output with the rank and keeps the last lines of each worker. Main thread. */
 #include "apps/cli/output.h"
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Starts the workers of one host: environment, inherited listener of the store, redirected output. Main thread. */
 #include "apps/cli/spawn.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -113,7 +114,7 @@ int spawn_start(const struct spawn_child *child, pid_t *pid)
 	int rc = p < 0 ? -errno : 0;
 	close(report[1]);
 	if (rc == 0) {
-		setpgid(p, p); /* on both sides: whoever comes first, the group is there before it is signalled */
+		setpgid(p, p); /* in both processes, so that the group exists before it is signalled */
 		int e = 0;
 		ssize_t n;
 		while ((n = read(report[0], &e, sizeof e)) < 0 && errno == EINTR)

@@ -24,7 +24,7 @@ struct spawn_child {
 	const char *file; /* looked for in PATH when it has no slash */
 	char *const *argv;
 	int in, out, err;     /* become 0, 1, 2; -1: inherited */
-	int announce_fd;      /* gets the process group, an int32, before the program starts; -1: nobody is told */
+	int announce_fd;      /* gets the process group, an int32, before the program starts; -1: none */
 	int keep_fd;          /* one more descriptor that survives exec, or -1 */
 	const sigset_t *mask; /* signals blocked in the child; NULL: as here */
 };
@@ -33,7 +33,7 @@ struct spawn_child {
 int spawn_group_open(struct spawn_group *group, int world);
 void spawn_group_close(struct spawn_group *group);
 
-/** Makes the calling process the worker `rank` of the group, as far as its environment tells. */
+/** Sets the environment of the calling process to that of worker `rank`. */
 void spawn_env(const struct spawn_group *group, int rank);
 
 /**

@@ -97,7 +97,7 @@ static int ask(struct claim *c)
 	}
 	if (rc == 0)
 		rc = c->result;
-	/* Why it never came to a connection says more than that time was up. */
+	/* The reason of the failed connection is more useful than the timeout. */
 	if (rc == -ETIMEDOUT && store_client_link(client) == STORE_CONNECTING && store_client_error(client))
 		rc = store_client_error(client);
 	store_client_destroy(client);
@@ -128,7 +128,7 @@ static int find_place(struct claim *c)
 		return complain(c, "has another key than the one here",
 				c->key.kind == KEY_AUTO ? KEY_REMEDY : "give rank 0 and this member the same key file");
 	if (rc == -ENOKEY)
-		return complain(c, "asks for its group's key", "leave --security none out and set FAR_KEY_FILE");
+		return complain(c, "requires its group's key", "leave --security none out and set FAR_KEY_FILE");
 	if (rc == -EKEYREVOKED)
 		return complain(c, "has no key (security=none)", "give rank 0 the key, too (FAR_KEY_FILE)");
 	if (rc)
@@ -151,7 +151,7 @@ static int check_permitted(struct claim *c)
 		return 0;
 	return complain(
 		c, "is beyond loopback, where there is no group key to keep strangers out",
-		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or say --security none when "
+		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or pass --security none when "
 		"the network is private");
 }
 
@@ -208,13 +208,12 @@ int cmd_claim(int argc, char **argv)
 	int security = 0;
 	struct claim c = {.timeout_ns = TIMEOUT_NS};
 	const struct option_spec specs[] = {
-		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "the first of the ranks to claim from",
-		 NULL},
-		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "how many they are", NULL},
+		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "first rank of the range", NULL},
+		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "number of ranks", NULL},
 		{"world-size", 0, OPTION_COUNT, &c.world, 2, FAR_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
 		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
-		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
+		 "store of the group: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "none: the group has no key (default: FAR_KEY_FILE or FAR_KEY, else the key that rank 0 makes)",
 		 security_words},
@@ -223,18 +222,17 @@ int cmd_claim(int argc, char **argv)
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "--first N --count N [OPTIONS] -- PROGRAM [ARGS...]",
-		"Claims a rank for a member that was told none, as the replicas of a container are, and becomes the\n"
-		"program, which finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. Ranks are "
-		"given\n"
-		"in the order of coming, each once in the group's life, by the store that rank 0 hosts; so rank 0 is\n"
-		"started with its rank. Waits for it, and for its name to resolve.",
+		"Claims a free rank, for a replica of a container for example, and executes the program with RANK,\n"
+		"WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. The store in rank 0 gives each rank\n"
+		"once, in the order of requests, so rank 0 itself is started with its rank. Waits for rank 0 and for\n"
+		"its name to resolve.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
 	if (parsed != OPTIONS_GO)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (c.first == 0 || c.count == 0)
-		return options_wrong(NAME, "--first and --count say which ranks there are to claim; give both");
+		return options_wrong(NAME, "--first and --count define the range of ranks to claim; give both");
 	if (rest == argc)
 		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME
 					   " --first 1 --count 2 -- ./app");

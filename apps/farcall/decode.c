@@ -74,19 +74,17 @@ int cmd_decode(int argc, char **argv)
 	uint64_t port = 0;
 	const struct option_spec specs[] = {
 		{"port", 'p', OPTION_COUNT, &port, 1, 65535, "N",
-		 "all UDP datagrams from or to this port (default: those that look like ours)", NULL},
+		 "every UDP datagram from or to this port (default: datagrams that have a Farcall header)", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[OPTIONS] FILE",
-		"Prints the packets of a capture that are ours, one on a line: every field, and 'ok' or what is wrong "
-		"with\n"
-		"it by the checks of a receiver. FILE is a classic pcap, as tcpdump writes it; - is standard input:\n\n"
+		"Prints the Farcall packets of a capture, one per line: every field, and 'ok' or the reason why a\n"
+		"receiver refuses the packet. FILE is a classic pcap as tcpdump writes it; - is standard input:\n\n"
 		"  tcpdump -i eth0 -U -w - udp | farcall decode -\n\n"
-		"Datagrams of RDMA devices over Ethernet (RoCE v2, UDP port 4791) are read as well; from and to are\n"
+		"Datagrams of RDMA devices over Ethernet (RoCE v2, UDP port 4791) are decoded too; from and to are\n"
 		"then queue pairs.\n\n"
-		"On the sender's own host several packets may be captured as one before they are cut apart; turn that "
-		"off\n"
-		"with FAR_NIC=udp:gso=0. Shared memory has no packets to be captured.",
+		"On the sending host a capture may show several packets as one before segmentation; FAR_NIC=udp:gso=0\n"
+		"turns that off. Shared memory has no packets to capture.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Decodes engine requests about references and objects, and matches replies with their requests. Main thread. */
 #include "decode_engine.h"
 #include "base/hash.h"
 #include "decode.h"

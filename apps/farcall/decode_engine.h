@@ -6,7 +6,7 @@
 #include "core/head.h"
 #include "decode_fields.h"
 
-/** The head of a message was seen: if it asks for something of the engine, its reply will be known. */
+/** Remembers an engine request by its header, so that its reply can be decoded. */
 void engine_note(const struct printer *p, const struct shm_head *h);
 /** Does the function of this head, of a REQUEST or LARGE, belong to the engine. */
 bool engine_asks(const struct shm_head *h);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Prints the typed values of a captured call. Main thread. */
 #include "decode.h"
 #include "features/references/wire.h"
 #include "value/encoding.h"
@@ -40,7 +41,7 @@ static void print_rref(FILE *out, const struct rref_wire *w)
 		w->owner, w->id.life, w->id.number, w->fork.life, w->fork.number, (unsigned)w->types, w->cls);
 }
 
-/* The reader asks once: strings and customs stay where they are. */
+/* The reader allocates once; strings and custom values stay in place. */
 static void *more(struct values_arena *arena, size_t bytes)
 {
 	struct memory *m = (struct memory *)(void *)arena;

@@ -87,18 +87,17 @@ int cmd_health(int argc, char **argv)
 {
 	const char *file = getenv(HEALTH_ENV);
 	uint64_t age_max = AGE_NS;
-	const struct option_spec specs[] = {
-		{"file", 0, OPTION_TEXT, &file, 0, 0, "FILE", "what the worker writes (default: " HEALTH_ENV ")", NULL},
-		{"max-age", 0, OPTION_DURATION, &age_max, FAR_SEC, 3600 * FAR_SEC, "TIME",
-		 "unhealthy when its shards have not answered for longer (default 10s)", NULL},
-		{.name = ""}};
+	const struct option_spec specs[] = {{"file", 0, OPTION_TEXT, &file, 0, 0, "FILE",
+					     "the worker's health file (default: " HEALTH_ENV ")", NULL},
+					    {"max-age", 0, OPTION_DURATION, &age_max, FAR_SEC, 3600 * FAR_SEC, "TIME",
+					     "unhealthy when its shards have not answered for longer (default 10s)",
+					     NULL},
+					    {.name = ""}};
 	const struct option_command command = {
 		NAME, "[OPTIONS]",
-		"Tells whether the worker that writes a health file ('farcall train' and 'farcall pserver' with "
-		"--health\n"
-		"or " HEALTH_ENV
-		") lives, has joined its group, and has shards that answer: one line, and exit status 0\n"
-		"for healthy, 1 for unhealthy. It reads a file and asks for its lock; nothing is called.",
+		"Checks the worker that writes a health file ('farcall train' and 'farcall pserver' with --health or\n"
+		"FAR_HEALTH_FILE): it runs, has joined its group, and its shards answer. Prints one line; exit status\n"
+		"0 when healthy, 1 when not. Reads the file and tests its lock; makes no call.",
 		specs};
 	int rest, fd = -1;
 	char text[HEALTH_RECORD + 1];

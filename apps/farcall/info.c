@@ -196,16 +196,18 @@ int cmd_info(int argc, char **argv)
 {
 	bool json = false;
 	struct info_nics_opts nics = {.nic = NULL};
-	const struct option_spec specs[] = {
-		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
-		 NULL},
-		{"nic", 0, OPTION_TEXT, &nics.nic, 0, 0, "DRIVERS", "as a worker's nic= (FAR_NIC, else auto)", NULL},
-		{"security", 0, OPTION_TEXT, &nics.security, 0, 0, "NAME",
-		 "none: what a worker with security=none would have", NULL},
-		{.name = ""}};
+	const struct option_spec specs[] = {{"json", 0, OPTION_FLAG, &json, 0, 0, NULL,
+					     "one object, the last line of stdout; text to stderr", NULL},
+					    {"nic", 0, OPTION_TEXT, &nics.nic, 0, 0, "DRIVERS",
+					     "drivers to open, as in a worker's nic= (FAR_NIC, else auto)", NULL},
+					    {"security", 0, OPTION_TEXT, &nics.security, 0, 0, "NAME",
+					     "none: show a worker with security=none", NULL},
+					    {.name = ""}};
 	const struct option_command command = {
 		NAME, "[--json] [--nic DRIVERS] [--security none]",
-		"Tells which NIC drivers work here, why the others do not, and what a worker would publish.", specs};
+		"Lists the NIC drivers that work here, why the others do not, and the addresses that a worker would\n"
+		"publish.",
+		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
 	if (parsed != OPTIONS_GO)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Lists the PCI network cards that DPDK can take over, for `farcall info`. Main thread. */
 #include "info_cards.h"
 
 #include "nic/dpdk/host_pci.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CARDS_MAX 32 /* that are told of */
+#define CARDS_MAX 32 /* listed at most */
 
 static const struct host_pci_roots roots = {"/sys", "/dev"};
 

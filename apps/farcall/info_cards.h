@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/** Tells of every network card on PCI: who has it, and what is missing for nic=dpdk. `j`: an object that is open, or
+/** Prints every PCI network card: its kernel driver, and what nic=dpdk still needs. `j`: an object that is open, or
  * NULL. */
 void info_cards(FILE *out, struct json *j);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Lists drivers, ports, addresses and the group key, for `farcall info`. Main thread. */
 #include "info_nics.h"
 
 #include "agent/ports.h"

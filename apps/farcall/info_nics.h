@@ -13,7 +13,7 @@ struct info_nics_opts {
 	const char *security; /* NULL or "none" */
 };
 
-/** Tells of every driver, and of the ports that a worker would have here, which are opened and closed again. `j`: an
+/** Prints every driver and the ports that a worker would open here; opens and closes them. `j`: an
  * object that is open, or NULL. */
 void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j);
 

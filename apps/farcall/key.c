@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall key`: makes a group's key, or tells which key a file holds. The key itself is never printed. */
+/** `farcall key`: makes a group's key, or prints the id of the key in a file. The key itself is never printed. */
 #include "control/key.h"
 #include "apps/cli/options.h"
 #include "commands.h"
@@ -12,15 +12,14 @@ int cmd_key(int argc, char **argv)
 {
 	bool only_id = false;
 	const struct option_spec specs[] = {
-		{"id", 0, OPTION_FLAG, &only_id, 0, 0, NULL, "make none; tell the id of the key that FILE holds", NULL},
+		{"id", 0, OPTION_FLAG, &only_id, 0, 0, NULL, "print the id of the existing key in FILE", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[--id] FILE",
-		"Makes the key of a group in FILE, which must not exist: 64 hexadecimal digits, readable by this user\n"
-		"only (mode 0600). Every member proves it in every connection. Give each host a copy, and the workers\n"
-		"its path: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, "
-		"which\n"
-		"tells two keys apart and nothing else.",
+		"Makes the key of a group in FILE, which must not exist: 64 hexadecimal digits, mode 0600. Every\n"
+		"member proves the key on every connection. Copy the file to each host and pass its path to the\n"
+		"workers: FAR_KEY_FILE in the environment, or key_file of struct far_opts. Prints the key's id, which\n"
+		"identifies a key and reveals nothing about it.",
 		specs};
 	int rest;
 	struct auth_key key;

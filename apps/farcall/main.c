@@ -17,14 +17,14 @@ struct command {
 
 static const struct command commands[] = {
 	{"run", cmd_run, "start N workers of a program on this host and watch them"},
-	{"claim", cmd_claim, "start a program with a rank that nobody else has, as a container's replicas need"},
+	{"claim", cmd_claim, "claim a free rank and start a program with it (for replicas of a container)"},
 	{"key", cmd_key, "make the key that a group of several hosts has in common"},
 	{"health", cmd_health, "is the worker of this container alive and joined"},
 	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
 	{"decode", cmd_decode, "show the packets of a capture, field by field"},
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
-	{"sim", cmd_sim, "run clusters under a simulated network, and judge every run"},
+	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
 	{"train", cmd_train, "train logistic regression on a parameter server"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
@@ -32,10 +32,10 @@ static const struct command commands[] = {
 static void print_help(FILE *f)
 {
 	fprintf(f, "usage: farcall COMMAND [OPTIONS]\n\n"
-		   "Remote procedure calls between polling cores, without the kernel in between.\n\ncommands:\n");
+		   "Remote procedure calls between polling cores that bypass the kernel.\n\ncommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
-	fprintf(f, "\n'farcall COMMAND --help' tells about one of them; 'farcall --version' prints the version.\n");
+	fprintf(f, "\n'farcall COMMAND --help' describes one of them; 'farcall --version' prints the version.\n");
 }
 
 static int run_command(int argc, char **argv)

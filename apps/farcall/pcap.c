@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Reads pcap files and extracts UDP and RoCE v2 payloads; checks every length. Main thread. */
 #include "pcap.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -72,7 +73,7 @@ int pcap_next(struct pcap *p, struct pcap_frame *out)
 		return short_read(p, "the head of a frame");
 	uint32_t len = word(p, head + 8);
 	if (len > PCAP_FRAME_MAX)
-		return wrong(p, -EINVAL, "is damaged: frame %llu says that it has %u bytes; at most %u",
+		return wrong(p, -EINVAL, "is damaged: the length of frame %llu is %u bytes; at most %u",
 			     (unsigned long long)p->frames + 1, len, PCAP_FRAME_MAX);
 	if (fread(p->frame, 1, len, p->file) < len)
 		return short_read(p, "a frame");

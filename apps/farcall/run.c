@@ -37,7 +37,7 @@ struct run {
 	int stop_fd;  /* SIGINT, SIGTERM, SIGHUP */
 	int child_fd; /* SIGCHLD */
 	uint64_t grace_ns;
-	uint64_t kill_at;  /* when patience ends; UINT64_MAX while nobody was told to stop */
+	uint64_t kill_at;  /* deadline of the grace period; UINT64_MAX before SIGTERM was sent */
 	int signal;        /* that we were sent, or 0 */
 	int failed;        /* rank of the worker that is to blame, or -1 */
 	uint64_t blame_at; /* when that is settled and the others are stopped; UINT64_MAX: nothing to settle */
@@ -336,17 +336,17 @@ int cmd_run(int argc, char **argv)
 {
 	uint64_t n = 0, grace = GRACE_NS;
 	const struct option_spec specs[] = {
-		{"workers", 'n', OPTION_COUNT, &n, 1, SPAWN_WORLD_MAX, "N", "how many to start, 1 to 256", NULL},
+		{"workers", 'n', OPTION_COUNT, &n, 1, SPAWN_WORLD_MAX, "N", "number of workers, 1 to 256", NULL},
 		{"grace", 0, OPTION_DURATION, &grace, 0, UINT64_C(3600000000000), "TIME",
-		 "from the request to stop to the kill (3s)", NULL},
+		 "time between SIGTERM and SIGKILL (3s)", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "-n N [--grace TIME] -- PROGRAM [ARGS...]",
-		"Starts N workers of a program on this host. Each finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT\n"
-		"in its environment; rank 0 inherits the store's listener as well (FAR_STORE_FD). Rank 0's stdout\n"
-		"passes through; all other output goes to stderr behind the rank, as in \"[2] text\". When a worker\n"
-		"fails, the others are stopped, its last lines are shown, and its exit status is returned (128 + the\n"
-		"signal that killed it). Nothing is left running.",
+		"Starts N workers of a program on this host. The environment of each worker has RANK, WORLD_SIZE,\n"
+		"MASTER_ADDR and MASTER_PORT; rank 0 also inherits the store's listener (FAR_STORE_FD). Rank 0's\n"
+		"stdout passes through; all other output goes to stderr with the rank in front, as in \"[2] text\".\n"
+		"When a worker fails, run stops the others, prints its last lines and exits with its status (128 +\n"
+		"the signal that killed it). No process is left running.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

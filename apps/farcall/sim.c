@@ -110,19 +110,18 @@ int cmd_sim(int argc, char **argv)
 		 "runs of each scenario, each with the next seed (default 10)", NULL},
 		{"from", 0, OPTION_COUNT, &from, 0, UINT64_C(1) << 62, "SEED", "the first seed (default 1)", NULL},
 		{"scenario", 's', OPTION_TEXT, &which, 0, 0, "NAME",
-		 "one of --list, a file of one's own, or 'all' (default)", NULL},
+		 "a name of --list, a scenario file, or 'all' (default)", NULL},
 		{"jobs", 'j', OPTION_COUNT, &jobs, 1, RUNNER_JOBS_MAX, "N",
 		 "processes at once (default: as many as CPUs)", NULL},
 		{"trace", 0, OPTION_FLAG, &trace, 0, 0, NULL,
-		 "print a line for each packet; of one scenario and one seed", NULL},
+		 "print a line for each packet (one scenario and one seed)", NULL},
 		{"hashes", 0, OPTION_FLAG, &hashes, 0, 0, NULL, "print the SHA-256 of the packets of each run", NULL},
 		{"limit", 0, OPTION_DURATION, &limit, FAR_SEC, 86400 * FAR_SEC, "TIME",
 		 "CPU time after which a run has failed (default 120s)", NULL},
 		{"failures", 0, OPTION_TEXT, &failures, 0, 0, "FILE",
 		 "what failed is written there (default " FAILURES ")", NULL},
 		{"campaign", 'c', OPTION_COUNT, &campaign, 1, 1000000000, "RUNS",
-		 "so many runs, spread evenly over the scenarios, with totals; interrupted, the same command goes on",
-		 NULL},
+		 "run RUNS runs, spread evenly over the scenarios, with totals; repeat the command to continue", NULL},
 		{"state", 0, OPTION_TEXT, &state, 0, 0, "FILE",
 		 "where a campaign keeps what it has done (default " STATE ")", NULL},
 		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print the report of a campaign as one line of JSON", NULL},
@@ -131,17 +130,13 @@ int cmd_sim(int argc, char **argv)
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[OPTIONS]",
-		"Runs whole clusters of the engine under a simulated network and a virtual clock, and judges each "
-		"run:\n"
-		"were calls run once, in time, with the right bytes and the right errors, is nothing left behind. A "
-		"run\n"
-		"depends on its scenario and seed only; what fails is printed with the command that repeats it. Exit\n"
-		"status 0 when all runs passed.\n"
-		"\n"
-		"A campaign (--campaign RUNS) keeps its state in a file once a second: killed or interrupted, the "
-		"same\n"
-		"command continues it, without losing or repeating a run. It reports runs, failures, calls and the\n"
-		"faults that were hit, by scenario; its exit status counts failures from before, too.",
+		"Runs whole clusters of the engine on a simulated network with a virtual clock, and checks each run:\n"
+		"every call executed once, in time, with the right bytes or the right error, and nothing left behind.\n"
+		"A run depends on its scenario and seed only. Each failure is printed with the command that repeats\n"
+		"it. Exit status 0: all runs passed.\n\n"
+		"A campaign (--campaign RUNS) writes its state to a file once a second. The same command continues an\n"
+		"interrupted campaign without losing or repeating a run. It reports runs, failures, calls and faults\n"
+		"by scenario; earlier failures count in the exit status.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

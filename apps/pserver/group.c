@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Determines rank and world size, joins the group and reports its errors. Main thread. */
 #include "group.h"
 #include "apps/farcall/commands.h"
 #include <errno.h>
@@ -100,7 +101,7 @@ static void complain_lost(const struct group *g)
 		fprintf(stderr, "%s \"%s\" (rank %d)", n > 1 ? "," : "", info.name, i);
 	}
 	if (n)
-		fprintf(stderr, "; their own last lines say why\n");
+		fprintf(stderr, "; see their last log lines\n");
 }
 
 int group_complain(const struct group *g, const struct far_err *err)

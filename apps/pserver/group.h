@@ -27,7 +27,7 @@ struct group {
 	struct far_agent *agent; /* group_join()'s */
 };
 
-/** Is this process told its rank, by flag or environment? */
+/** True if a flag or the environment gives the rank of this process. */
 bool group_has_rank(const struct group *g);
 /** Reads rank and world size. 0, or -EINVAL after a message. */
 int group_identify(struct group *g);

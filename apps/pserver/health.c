@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Writes and locks the health file; a thread of its own renews the record every second. */
 #include "health.h"
 #include "ps_clock.h"
 #include <errno.h>
@@ -66,7 +67,7 @@ int health_begin(const char *program, const char *path, int rank, int world, str
 	if (rc) {
 		bool taken = rc == -EAGAIN || rc == -EACCES;
 		fprintf(stderr, "%s: health file %s: %s; give each worker a file of its own\n", program, path,
-			taken ? "another worker that lives has it" : strerror(-rc));
+			taken ? "another running worker holds it" : strerror(-rc));
 		close(h->fd);
 		free(h);
 		return rc;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Reads the libsvm text format strictly; an error names file, line and token. One thread at a time. */
 #include "libsvm.h"
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Logistic regression by minibatch: the features of a batch, its loss and gradient. The training thread. */
 #include "logistic.h"
 #include "metrics.h"
 #include <errno.h>

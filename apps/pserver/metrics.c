@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** AUC, log loss, accuracy, and a latency histogram. One thread at a time. */
 #include "metrics.h"
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Generates rows of a planted logistic model as a function of seed and row number. One thread at a time. */
 #include "planted.h"
 #include "metrics.h"
 #include "ps_split.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The client of the parameter server: groups keys by shard, sends one fan-out per operation, scatters the replies. The
+ * thread that owns the client.
+ */
 #include "ps_client.h"
 #include "ps_clock.h"
 #include <errno.h>

@@ -79,7 +79,7 @@ enum far_status ps_push_pull_bsp(struct ps_client *c, int table, const uint64_t 
  * the client's timeout nobody came and no worker made progress, with FAR_PEER_LOST when a member was lost.
  */
 enum far_status ps_barrier(struct ps_client *c, int barrier, int workers, struct far_err *err);
-/** Tells all servers that this worker makes no further call. */
+/** Notifies all servers that this worker makes no further call. */
 enum far_status ps_leave(struct ps_client *c, struct far_err *err);
 /** Sums the counters of a table over all servers. */
 enum far_status ps_stats(struct ps_client *c, int table, int64_t out[PS_STATS], struct far_err *err);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The monotonic clock of the parameter server. Any thread. */
 #ifndef PSERVER_PS_CLOCK_H
 #define PSERVER_PS_CLOCK_H
 

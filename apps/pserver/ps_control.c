@@ -42,7 +42,7 @@ static enum far_status check_shards(struct ps_client *c, struct far_err *err)
 			return status;
 		if (info.shards != c->shards)
 			return ps_fail(err, FAR_INVALID,
-				       "server %u has %u shards, this worker was told %u: give all members the same "
+				       "server %u has %u shards, this worker expects %u: give all members the same "
 				       "--shards",
 				       s, info.shards, c->shards);
 	}

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The functions of the parameter server: create, pull, push, clock, statistics. Handlers on the shards of the server.
+ */
 #include "ps_server.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -226,7 +229,7 @@ static enum far_status on_pull(struct far_req *req, const struct far_val *args, 
 	enum far_status status = far_return_tensor(req, FAR_F32, 2, shape, &data);
 	if (status != FAR_OK)
 		return status;
-	/* Reading makes no rows: a client that asks for keys at random cannot fill the table. */
+	/* A read creates no rows, so a client that reads random keys cannot fill the table. */
 	for (size_t i = 0; i < r.n; i++) {
 		float *out = (float *)data + i * t->dim;
 		const float *row = ps_table_find(t, r.keys[i]);
@@ -273,7 +276,7 @@ static bool step_accepts(struct far_req *req, const struct ps_step *st, int rank
 		far_fail(req, FAR_INVALID, 0, "step %" PRId64 " is pushed while step %" PRId64 " is open", step,
 			 st->number);
 	else if (st->workers && (unsigned)workers != st->workers)
-		far_fail(req, FAR_INVALID, 0, "step %" PRId64 " has %u workers, this push says %" PRId64, step,
+		far_fail(req, FAR_INVALID, 0, "step %" PRId64 " has %u workers, this push has %" PRId64, step,
 			 st->workers, workers);
 	else if (st->seats[rank].done)
 		far_fail(req, FAR_INVALID, 0, "rank %d has pushed step %" PRId64 " already", rank, step);
@@ -298,7 +301,7 @@ static enum far_status push_bsp(struct far_req *req, const struct far_val *args,
 		return FAR_OK;
 	/* The mean gradient of a step is scaled once. */
 	if (e->rule.optimizer != PS_SGD && st->workers && memcmp(&st->rate, &r.rate, sizeof r.rate) != 0)
-		return far_fail(req, FAR_INVALID, 0, "step %" PRId64 " has learning rate %g, this push says %g", step,
+		return far_fail(req, FAR_INVALID, 0, "step %" PRId64 " has learning rate %g, this push has %g", step,
 				(double)st->rate, (double)r.rate);
 	/* The reply is secured before the push is taken: a push that fails has changed nothing. */
 	bool last = more == 0 && st->arrived + 1 == (unsigned)workers;
@@ -446,7 +449,7 @@ static enum far_status on_watch(struct far_req *req, const struct far_val *args,
 							memory_order_relaxed);
 	}
 	if (args[0].u.i)
-		abort_steps(s, FAR_SHUTDOWN, "the parameter server was told to stop");
+		abort_steps(s, FAR_SHUTDOWN, "the parameter server was stopped");
 	return return_none(req);
 }
 

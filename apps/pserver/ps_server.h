@@ -71,7 +71,7 @@ struct ps_server {
 	size_t rows_cap;
 	bool arrived[PS_BARRIERS][PS_WORLD_MAX];
 	bool gone[PS_WORLD_MAX]; /* workers that have left in order */
-	int64_t served;          /* pulls and pushes of all tables: progress, as ps::arrived tells it */
+	int64_t served;          /* pulls and pushes of all tables: the progress that ps::arrived returns */
 };
 
 /** 0, -EINVAL or -ENOMEM. `*out` is the caller's; free it after the agent is shut down. */

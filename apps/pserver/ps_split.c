@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Maps keys to servers and shards, and groups the keys of an operation. The thread that owns the client. */
 #include "ps_split.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Collects the pushes of a bulk-synchronous step until all workers have sent theirs. The shard that owns the rows. */
 #include "ps_step.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * made on first use and never removed.
  *
  * No operation stalls for long however large the table is. Rows live in slabs of about PS_SLAB_BYTES that are allocated
- * one at a time and never move, so a row's address is good for the life of the table. The index is open addressing;
+ * one at a time and never move, so a row's address stays valid until the table is freed. The index is open addressing;
  * when it is 70 % full a second one of twice the slots begins (zero pages from the system, touched as they are used)
  * and each new row moves PS_MIGRATE slots of the old one over, which empties it before the new one can fill: 2 slots
  * per new row would do. Not thread-safe: a table belongs to the thread that runs its server's handlers.

@@ -13,20 +13,19 @@ int cmd_pserver(int argc, char **argv)
 		{"servers", 0, OPTION_COUNT, &servers, 1, PS_WORLD_MAX - 1, "N",
 		 "ranks 0 to N-1 of the group are servers, the others workers (default 1)", NULL},
 		{"shards", 0, OPTION_COUNT, &shards, 1, PS_SHARDS_MAX, "N",
-		 "shards of each server, every one with a part of its keys (default 1)", NULL},
+		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"init-method", 0, OPTION_TEXT, &g.init_method, 0, 0, "URL",
-		 "where the group meets: tcp://HOST:PORT, or env:// (default)", NULL},
+		 "store of the group: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &g.rank_flag, 0, PS_WORLD_MAX - 1, "N", "this member (default: RANK)", NULL},
 		{"world-size", 0, OPTION_COUNT, &g.world_flag, 1, PS_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
-		{"nic", 0, OPTION_TEXT, &g.nic, 0, 0, "NAME", "driver that is used (default: the best that there is)",
-		 NULL},
+		{"nic", 0, OPTION_TEXT, &g.nic, 0, 0, "NAME", "driver to use (default: the best available)", NULL},
 		{"security", 0, OPTION_CHOICE, &g.security, 0, 0, "WORD",
 		 "none: the group has no key and trusts every process that reaches it (default: FAR_KEY_FILE, or a key "
 		 "for one host)",
 		 group_security_words},
 		{"health", 0, OPTION_TEXT, &g.health_file, 0, 0, "FILE",
-		 "for 'farcall health'; each member has its own (default: FAR_HEALTH_FILE, or none)", NULL},
+		 "health file for 'farcall health', one per member (default: FAR_HEALTH_FILE, or none)", NULL},
 		{"rows-max", 0, OPTION_COUNT, &rows_max, 1, PS_ROWS_MAX, "N", "bound on the rows of each table", NULL},
 		{"timeout", 0, OPTION_DURATION, &timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
 		 "deadline of a call (default 10s)", NULL},
@@ -38,7 +37,7 @@ int cmd_pserver(int argc, char **argv)
 		"Serves tables of rows keyed by 64-bit numbers until every worker of the group has left. The workers "
 		"are "
 		"'farcall train' with a rank of at least --servers, or any program that calls ps::push and ps::pull. "
-		"A table is made by its first ps::create, which says what is done with gradients: SGD or Adagrad. "
+		"A table is made by its first ps::create, which selects the optimizer: SGD or Adagrad. "
 		"Every "
 		"member must be given the same --servers and --shards.",
 		specs};

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Gathers the results of all ranks and prints them as a table or as JSON. Main thread. */
 #include "report.h"
 #include <errno.h>
 #include <inttypes.h>

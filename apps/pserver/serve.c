@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The main function of a server rank: joins, serves until the workers leave, reports. Main thread. */
 #include "serve.h"
 #include "apps/farcall/commands.h"
 #include "ps_clock.h"
@@ -26,14 +27,14 @@ static void complain_lost(const struct group *g, int rank)
 	struct far_worker_info info;
 	if (far_worker_by_rank(g->agent, rank, &info, NULL) != FAR_OK)
 		snprintf(info.name, sizeof info.name, "worker%d", rank);
-	fprintf(stderr, "%s: worker%d: lost \"%s\" (rank %d) before the job was done; its own last lines say why\n",
+	fprintf(stderr, "%s: worker%d: lost \"%s\" (rank %d) before the job was done; see its last log lines\n",
 		g->program, g->rank, info.name, rank);
 }
 
 /* Until all workers have left: 0. A lost member or a failure: 1. A signal: 128 + it. */
 static int serve_loop(struct group *g, struct ps_service *s, const struct serve_options *o)
 {
-	int leaves = (g->world - o->servers) * (int)o->shards; /* every worker tells every shard */
+	int leaves = (g->world - o->servers) * (int)o->shards; /* one ps::leave per worker and shard */
 	while (atomic_load_explicit(&s->left, memory_order_acquire) < leaves) {
 		struct far_err err;
 		if (stop_signal())

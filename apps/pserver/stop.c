@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Turns SIGINT and SIGTERM into a flag that loops check; a second signal kills. Signal handler and main thread. */
 #include "stop.h"
 #include <signal.h>
 #include <stdatomic.h>

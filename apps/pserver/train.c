@@ -23,14 +23,14 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 {
 	const struct option_spec specs[] = {
 		{"mode", 0, OPTION_CHOICE, &o->mode, 0, 0, "MODE",
-		 "async (default): every push is applied at once; "
+		 "async (default): each push is applied on arrival; "
 		 "bsp: the workers advance in step",
 		 mode_words},
 		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
 		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
-		 "shards of each server, every one with a part of its keys (default 1)", NULL},
+		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
-		 "what the servers do with gradients: sgd (default), or adagrad, which keeps the sum of squares of "
+		 "optimizer of the servers: sgd (default), or adagrad, which keeps the sum of squares of "
 		 "each "
 		 "coordinate",
 		 (const char **)(uintptr_t)ps_optimizer_names},
@@ -41,11 +41,12 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 NULL},
 		{"test", 0, OPTION_TEXT, &o->test, 0, 0, "FILE", "libsvm file to test on; goes with --data", NULL},
 		{"epochs", 0, OPTION_COUNT, &o->epochs, 1, 1000000, "N", "passes over the data (default 20)", NULL},
-		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows in a worker's batch (default 100)", NULL},
-		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE", "first learning rate, falls to 0 (default 0.5)",
+		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows per batch of a worker (default 100)",
+		 NULL},
+		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE", "initial learning rate, decays to 0 (default 0.5)",
 		 NULL},
 		{"seed", 0, OPTION_COUNT, &o->seed, 0, UINT64_C(1) << 53, "N",
-		 "of shuffling and generated data (default 1)", NULL},
+		 "seed of shuffling and of generated data (default 1)", NULL},
 		{"rows", 0, OPTION_COUNT, &o->rows, 1, UINT32_MAX, "N", "generated rows (default 50000)", NULL},
 		{"test-rows", 0, OPTION_COUNT, &o->test_rows, 1, UINT32_MAX, "N", "generated test rows (default 20000)",
 		 NULL},
@@ -57,23 +58,22 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
 		 "with a rank: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &o->group.rank_flag, 0, PS_WORLD_MAX - 1, "N",
-		 "be this member only; below --servers a server (default: RANK)", NULL},
+		 "run only this rank; ranks below --servers are servers (default: RANK)", NULL},
 		{"world-size", 0, OPTION_COUNT, &o->group.world_flag, 1, PS_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
-		{"nic", 0, OPTION_TEXT, &o->group.nic, 0, 0, "NAME",
-		 "driver that is used (default: the best that there is)", NULL},
+		{"nic", 0, OPTION_TEXT, &o->group.nic, 0, 0, "NAME", "driver to use (default: the best available)",
+		 NULL},
 		{"security", 0, OPTION_CHOICE, &o->group.security, 0, 0, "WORD",
 		 "none: the group has no key and trusts every process that reaches it (default: FAR_KEY_FILE, or a key "
 		 "for one host)",
 		 group_security_words},
 		{"health", 0, OPTION_TEXT, &o->group.health_file, 0, 0, "FILE",
-		 "for 'farcall health'; each member has its own (default: FAR_HEALTH_FILE, or none)", NULL},
+		 "health file for 'farcall health', one per member (default: FAR_HEALTH_FILE, or none)", NULL},
 		{"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
 	const struct option_command command = {
 		o->group.program, "[OPTIONS]",
-		"Trains logistic regression by minibatches on a parameter server and tests the result. Alone it starts "
-		"servers and workers as processes of their own on this host; under 'farcall run', or with --rank, it "
-		"is "
+		"Trains logistic regression by minibatches on a parameter server and tests the result. Without a rank\n"
+		"it starts servers and workers as processes on this host; under 'farcall run', or with --rank, it is\n"
 		"one of them.",
 		specs};
 	int rest;

@@ -60,7 +60,7 @@ bool campaign_take(struct campaign *c, uint64_t *number);
 /** The run could not be started. */
 void campaign_untake(struct campaign *c, uint64_t number);
 bool campaign_left(const struct campaign *c);
-/** It has ended. `v`: NULL when it told nothing; `failure`: NULL when it passed. */
+/** Records the end of a run. `v`: NULL if the process reported nothing; `failure`: NULL if the run passed. */
 void campaign_count(struct campaign *c, uint64_t number, const struct trial_verdict *v, const char *failure);
 /** Replaces the state file. -errno: the one before is still there. */
 int campaign_save(struct campaign *c);

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Checks the history of a simulated run: executed once, right bytes, right errors, nothing left behind. After the run,
+ * one thread.
+ */
 #include "sim/check_inner.h"
 
 #include <inttypes.h>
@@ -115,7 +119,7 @@ const struct history_call *check_end(const struct history *h)
 static bool check_once(struct judge *j)
 {
 	if (j->h->strays)
-		return object(j, "%" PRIu64 " requests arrived that nobody has sent", j->h->strays);
+		return object(j, "%" PRIu64 " requests arrived that no worker sent", j->h->strays);
 	for (const struct history_call *c = j->h->calls; c < check_end(j->h); c++) {
 		if (c->runs_n > 1)
 			return check_object(j, c, "its handler ran %" PRIu32 " times", c->runs_n);
@@ -203,7 +207,7 @@ static bool class_fits(struct judge *j, const struct history_call *c)
 			(restarted(j->h, c->from, c->ended) || restarted(j->h, c->to, c->ended))) ||
 		       check_object(j, c, "%s, and every incarnation so far had it", name);
 	case FAR_CANCELLED:
-		return c->cancelled <= c->ended || check_object(j, c, "CANCELLED, which nobody asked for");
+		return c->cancelled <= c->ended || check_object(j, c, "CANCELLED without a request to cancel");
 	default:
 		return check_object(j, c, "%s, which nothing explains", name);
 	}
@@ -233,7 +237,7 @@ static bool check_executed(struct judge *j)
 	return true;
 }
 
-/* Had this life of the caller a session with that worker before: what it sends waits for none then. */
+/* True if this incarnation of the caller had a session with that worker before, so its messages wait for no set-up. */
 static bool was_connected(const struct history *h, const struct history_call *c, uint64_t before)
 {
 	for (const struct history_call *k = h->calls; k < c; k++)
@@ -253,11 +257,10 @@ static bool check_incarnation(struct judge *j)
 				bool between = i->kind == INCIDENT_CRASH && i->a == c->to && c->begun < i->from &&
 					       c->runs[r].at >= i->until;
 				if (between && was_connected(h, c, i->from))
-					return check_object(
-						j, c,
-						"it was sent to a life of the worker that ended, and ran in "
-						"life %" PRIu32,
-						c->runs[r].life);
+					return check_object(j, c,
+							    "it was sent to an incarnation that ended, and ran in "
+							    "incarnation %" PRIu32,
+							    c->runs[r].life);
 				/* A new session ends what is left of the one before. */
 				if (i->kind == INCIDENT_CRASH && i->a == c->from && c->begun < i->from &&
 				    i->until != HISTORY_TIME_NONE && c->runs[r].at > i->until + h->peer_limit_ns)
@@ -298,7 +301,7 @@ static bool check_order(struct judge *j)
 	size_t n = 0;
 	bool fits = true;
 	if (!sorted)
-		return object(j, "no memory to judge");
+		return object(j, "no memory for the checkers");
 	for (const struct history_call *c = h->calls; c < check_end(h); c++)
 		if (c->kind == LOAD_ONEWAY && c->runs_n)
 			sorted[n++] = c;

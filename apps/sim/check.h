@@ -22,13 +22,10 @@ struct check_failure {
  *   deadline     every call ended, once, by its deadline and the slack (its worker's pauses do not count)
  *   class        an error fits what happened: TIMEOUT at the deadline, PEER_LOST after an incident, …
  *   executed     NO: it never ran; YES: it did
- *   incarnation  what was sent to one life of a worker did not run in the next, nor what a dead caller's next life did
- *                not send
- *   order        one-way messages of one worker to another ran in order
- *   delivered    one-way messages ran, unless an incident excuses it
- *   conserved    credits, grants, slots agree (what the walk over the engines found)
- *   level        nothing is left allocated (likewise)
- *   no-death     no call ended with PEER_LOST or UNREACHABLE
+ *   incarnation  a call to one incarnation of a worker did not run in the next; nor did a call of a dead caller's next
+ * incarnation not send order        one-way messages of one worker to another ran in order delivered    one-way
+ * messages ran, unless an incident excuses it conserved    credits, grants, slots agree (what the walk over the engines
+ * found) level        nothing is left allocated (likewise) no-death     no call ended with PEER_LOST or UNREACHABLE
  *   no-timeout   none with TIMEOUT
  *   resends      at most `checks->resends` packets were sent again
  *   quiet        the engines came to rest, and said nothing unexpected

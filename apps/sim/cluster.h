@@ -65,7 +65,7 @@ struct cluster_config {
 	 * many that the process has mappings for them (vm.max_map_count). */
 	struct far_opts opts;
 	cluster_opts_fn *opts_of;   /* NULL: the same for all */
-	cluster_state_fn *on_state; /* NULL: nobody is told */
+	cluster_state_fn *on_state; /* may be NULL */
 	void *ctx;
 	cluster_again_fn *mail_again; /* NULL: none */
 	void *mail_ctx;
@@ -77,7 +77,7 @@ struct cluster_config {
 
 /** 100 Gb/s star, 2 workers, the default cost. */
 void cluster_config_init(struct cluster_config *config, uint64_t seed);
-/** A world with its hosts, nobody started. NULL: `err` says why. `config` is not kept. */
+/** Creates a world with its hosts; no worker is started. NULL: `err` has the reason. `config` is not kept. */
 struct cluster *cluster_create(const struct cluster_config *config, struct nic_err *err);
 /** Crashes who is still there, and frees all of it. */
 void cluster_destroy(struct cluster *c);
@@ -99,26 +99,26 @@ struct sim_host *cluster_host(const struct cluster_worker *w);
 enum cluster_state cluster_state(const struct cluster_worker *w);
 /** NULL unless it is JOINING, READY or LEAVING. Never to be shut down or kept over a crash. */
 struct far_agent *cluster_agent(const struct cluster_worker *w);
-/** What came of leaving or joining, of its last life. */
+/** The result of the last join or shutdown. */
 enum far_status cluster_why(const struct cluster_worker *w, struct far_err *err);
-/** Lives begun so far: 1 in the first. */
+/** Number of incarnations started so far. */
 unsigned cluster_lives(const struct cluster_worker *w);
 /** The worker whose fiber or handler is running; NULL: none is. */
 struct cluster_worker *cluster_here(void);
 
-/** Starts its process, the host's power first if that was lost: JOINING. No effect while it lives. A failure is the
+/** Starts its process, the host's power first if that was lost: JOINING. No effect while it runs. A failure is the
  * run's. */
 void cluster_start(struct cluster_worker *w);
 void cluster_start_all(struct cluster *c);
 enum cluster_end {
 	CLUSTER_KILL, /* the process dies; its kernel hangs up its streams */
-	CLUSTER_POWER /* the host with it: nobody is told anything */
+	CLUSTER_POWER /* the host too: no peer receives a notice */
 };
 /** From one moment to the next: what it had to say stays unsaid. Its waits return FAR_CANCELLED or FAR_SHUTDOWN and
  * its fibers run to their ends, so that what they hold is freed; a crashed process's results are not to be counted
  * (cluster_dead()). From a fiber of its own: at the end of the turn. */
 void cluster_crash(struct cluster_worker *w, enum cluster_end how);
-/** When the process is killed, its streams end for the others that much later. No effect unless it lives. */
+/** When the process is killed, its streams end for the others that much later. No effect unless it runs. */
 void cluster_linger(struct cluster_worker *w, uint64_t ns);
 /** Is the calling fiber or handler one of a process that has crashed, unwinding. */
 bool cluster_dead(void);
@@ -174,7 +174,7 @@ enum cluster_run cluster_run_until(struct cluster *c, uint64_t when);
 enum cluster_run cluster_run_ready(struct cluster *c, uint64_t timeout_ns);
 /** Until no application is left. If nothing is left to happen before, while applications wait, that is a failure. */
 enum cluster_run cluster_run_apps(struct cluster *c, uint64_t timeout_ns);
-/** Until nobody lives any more, after cluster_leave_all(). */
+/** Runs until no worker is left, after cluster_leave_all(). */
 enum cluster_run cluster_run_left(struct cluster *c, uint64_t timeout_ns);
 
 struct cluster_stats {

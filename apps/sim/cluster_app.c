@@ -166,7 +166,7 @@ static enum far_status nap_until(uint64_t when)
 enum far_status cluster_sleep(uint64_t ns)
 {
 	struct cluster_worker *w = cluster_here();
-	must(w && shard_in_fiber()); /* inline handlers, and whoever runs the cluster, cannot wait */
+	must(w && shard_in_fiber()); /* inline handlers and the simulation loop cannot wait */
 	return nap_until(sim_host_when(w->host, time_after(clock_now(sim_host_clock(w->host)), ns)));
 }
 

@@ -81,8 +81,8 @@ void worker_ctl_due(void *ctx);
 void worker_start_cores(struct cluster_worker *w);
 void worker_stop_cores(struct cluster_worker *w);
 
-/* cluster_life.c */
-/** Notes what the agent says of itself. */
+/* cluster_worker.c */
+/** Records a state change of the agent. */
 void worker_look(struct cluster_worker *w);
 
 /* cluster_mail.c */

@@ -119,7 +119,7 @@ static int net_connect(struct ctl_net *net, const char *host, uint16_t port)
 	return -ENOMEM;
 }
 
-/* How much of it, as the seed says. */
+/* A length drawn from the seed. */
 static size_t chopped(struct end *e, size_t n)
 {
 	struct stream *st = e->stream;
@@ -169,7 +169,7 @@ static void on_keep_alive(void *ctx)
 	end_fail(e, -ETIMEDOUT);
 }
 
-/* The host lost its power: the other side's kernel asks in vain, and gives the stream up. */
+/* The host lost its power: the other side's kernel retransmits without reply, then fails the stream. */
 static void end_vanish(struct end *e)
 {
 	struct end *other = end_other(e);
@@ -179,7 +179,7 @@ static void end_vanish(struct end *e)
 		other->keep_alive = sim_at(s->sim, sim_now(s->sim) + s->config.give_up_ns, on_keep_alive, other);
 }
 
-/* With something unread the other side is told by a reset, as a kernel does. */
+/* With unread data the other side receives a reset, as from a kernel. */
 static void end_close(struct end *e, bool silent)
 {
 	struct stream *st = e->stream;
@@ -190,7 +190,7 @@ static void end_close(struct end *e, bool silent)
 		to->sent_until = from;
 	e->closed = true;
 	e->net = NULL;
-	if (end_other(e)->state == END_NONE) /* nobody has heard of it */
+	if (end_other(e)->state == END_NONE) /* the remote end was never created */
 		end_forget(end_other(e));
 	else if (silent)
 		end_vanish(e);

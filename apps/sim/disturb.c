@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Draws the faults of a run from its seed and applies them to links and workers. The thread of the simulation. */
 #include "sim/disturb.h"
 
 #include "base/must.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Records calls, handler executions and faults of a run. The thread of the simulation. */
 #include "sim/history.h"
 
 #include "base/must.h"

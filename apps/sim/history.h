@@ -37,7 +37,7 @@ struct history_call {
 	uint32_t from, from_life, to;
 	uint32_t third;    /* rref: who fetches */
 	bool fetches;      /* refs: it runs no handler */
-	uint32_t sequence; /* one-ways: number of those of this life of the caller, from this shard to that */
+	uint32_t sequence; /* one-ways: sequence number within this incarnation of the caller, per shard pair */
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
 	uint64_t excused_from;           /* refs: when making one of its values may have timed out; 0: none of any */
@@ -51,9 +51,9 @@ struct history_call {
 };
 
 enum incident_kind {
-	INCIDENT_CRASH, /* of `a`; `until`: when it began its next life; never: HISTORY_TIME_NONE */
+	INCIDENT_CRASH, /* of `a`; `until`: start of its next incarnation; never: HISTORY_TIME_NONE */
 	INCIDENT_PAUSE, /* of `a` */
-	INCIDENT_CUT,   /* `a` hears nothing of `b`, or b of a */
+	INCIDENT_CUT,   /* no packets from `b` to `a`, or from a to b */
 	INCIDENT_OUTAGE /* of one of the cables of `a`, who has others: no excuse for a death */
 };
 
@@ -62,7 +62,7 @@ struct history_incident {
 	uint32_t a, b;
 	uint64_t from, until;
 	bool power;     /* crash: nobody is notified at once: its host went with it, or its streams end late */
-	uint64_t ready; /* crash: when its next life was in the group; HISTORY_TIME_NONE: never */
+	uint64_t ready; /* crash: when its next incarnation had joined; HISTORY_TIME_NONE: never */
 };
 
 /** What something else than a checker found, in the name of one. */
@@ -97,12 +97,12 @@ bool history_run(struct history *h, uint64_t number, const struct history_run *r
 /** `text`: of its error; NULL: none. */
 void history_end(struct history *h, size_t number, uint64_t now, enum far_status status, enum far_executed executed,
 		 const char *text);
-/** All calls of that life of a worker that have not ended are orphans. */
+/** Marks all pending calls of that incarnation of a worker as orphans. */
 void history_orphan(struct history *h, uint32_t worker, uint32_t life);
 /** Its number, for history_incident_over(). */
 size_t history_incident(struct history *h, const struct history_incident *incident);
 void history_incident_over(struct history *h, size_t number, uint64_t now);
-/** A life of the worker is in the group. */
+/** Records that an incarnation of the worker has joined. */
 void history_ready(struct history *h, uint32_t worker, uint64_t now);
 __attribute__((format(printf, 3, 4))) void history_finding(struct history *h, enum checker checker, const char *format,
 							   ...);

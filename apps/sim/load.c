@@ -291,7 +291,7 @@ static void rref(const struct load_job *j)
 	while (status == FAR_BUSY);
 	if (status == FAR_OK) {
 		status = shared(j, r, &err);
-		/* Of three messages: what one of them says of itself is not said of the others. */
+		/* Of three messages: the properties of one do not apply to the others. */
 		err.executed = FAR_EXECUTED_MAYBE;
 	}
 	far_rref_free(r);

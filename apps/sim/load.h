@@ -29,7 +29,7 @@ struct load_ref {
 	uint64_t number;
 };
 
-/** One worker's application, over all of its lives. */
+/** One worker's application, across its incarnations. */
 struct load_worker {
 	struct load *load;
 	struct far_agent *agent; /* NULL: not there */
@@ -38,19 +38,19 @@ struct load_worker {
 	uint32_t left; /* calls that it has still to make */
 	uint32_t busy; /* fibers of callers under way */
 	struct sim_random random;
-	uint32_t *sequences; /* [workers][shards][shards]: one-ways that this life has sent, to whom, from and to which
-			      * shard */
+	uint32_t *sequences; /* [workers][shards][shards]: one-ways sent by this incarnation, by receiver, sending and
+			      * receiving shard */
 	struct load_later *laters;
 	struct far_msg_handler messages[7];
 	struct far_function functions[6];
 	struct far_function make; /* of objects */
 	struct far_method look;
 	struct far_class box;
-	struct load_ref refs[LOAD_REFS_MAX]; /* that this life keeps */
+	struct load_ref refs[LOAD_REFS_MAX]; /* held by this incarnation */
 	uint32_t refs_n;
 };
 
-/** What the callers of one life share. */
+/** State shared by the callers of one incarnation. */
 struct load_life {
 	struct load_life *next; /* of the load, which frees them */
 	struct load_worker *worker;

@@ -42,7 +42,7 @@ struct load_job {
 
 /** The shard that this runs on. */
 uint8_t load_shard(void);
-/** On a fiber: until that time has passed, or whoever waits for the fiber has given up. */
+/** On a fiber: sleeps until that time, or until the wait of the fiber is cancelled. */
 void load_sleep(uint64_t ns);
 /** A call from inside the handler of `req` to another worker. */
 enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t depth);

@@ -156,7 +156,7 @@ enum far_status load_fn_hold(struct far_req *req, const struct far_val *args, si
 	return answer(user, req, number, args[1]);
 }
 
-/* Objects: who is asked says what it was made by. */
+/* Objects: a method returns the number that its constructor received. */
 struct box {
 	struct load_worker *w;
 	uint64_t number;
@@ -194,7 +194,7 @@ enum far_status load_box_look(struct far_req *req, void *object, const struct fa
 	return answer(user, req, b->number, far_none());
 }
 
-/* The value of a reference, or what its object says. */
+/* Fetches the value of a reference, or calls the method `look` of its object. */
 static enum far_status value_of(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
 	if (!far_rref_class(r))

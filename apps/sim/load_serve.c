@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* The number that a request says. false: none that anybody has sent, or not its bytes. */
+/* Reads the number of a request. false: no caller sent it, or its bytes differ. */
 bool load_arrived(struct load_worker *w, const void *data, size_t len, uint64_t *number)
 {
 	struct history *h = w->load->history;

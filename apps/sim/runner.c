@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Runs scenarios and seeds in child processes and collects their verdicts. Main thread. */
 #include "sim/runner.h"
 
 #include "base/clock.h"
@@ -25,7 +26,7 @@
 #define WORDS_SHOWN  1500 /* bytes of what a run said last on stderr */
 #define STATUS_BEGIN 3    /* exit status of a run that could not be begun */
 
-/* What a child tells before it ends: one write, which a pipe takes as a whole. */
+/* The report of a child process: one write, which a pipe takes atomically. */
 struct told {
 	bool begun;
 	char err[WORDS_ERR_MAX];

@@ -25,7 +25,7 @@ struct runner {
 		      char err[WORDS_ERR_MAX]);
 };
 
-/** Runs all, tells of what failed and a summary on stdout, and of progress on stderr when that is a terminal. The exit
+/** Runs all; prints failures and a summary to stdout, and progress to stderr if it is a terminal. The exit
  * status: 0: all passed; 1; 128 + the signal that ended it. The caller has one thread. */
 int runner_run(const struct runner *r);
 

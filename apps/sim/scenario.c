@@ -244,8 +244,8 @@ static int check_together(const char *file, const struct scenario *s, char err[W
 		return -EINVAL;
 	}
 	if (s->topology == TOPOLOGY_PAIR && s->workers != 2) {
-		snprintf(err, WORDS_ERR_MAX, "%s: topology pair has 2 workers, not %u; say 'workers 2' or star", file,
-			 s->workers);
+		snprintf(err, WORDS_ERR_MAX,
+			 "%s: topology pair has 2 workers, not %u; use 'workers 2' or topology star", file, s->workers);
 		return -EINVAL;
 	}
 	if (s->workload.pattern == PATTERN_PAIRS && s->workers % 2) {
@@ -255,7 +255,7 @@ static int check_together(const char *file, const struct scenario *s, char err[W
 	}
 	const struct disturbance *d = &s->disturbance;
 	if (d->outages && s->rails < 2) {
-		snprintf(err, WORDS_ERR_MAX, "%s: outages need another network to go on by; say 'rails 2'", file);
+		snprintf(err, WORDS_ERR_MAX, "%s: outages need a second network to fail over to; use 'rails 2'", file);
 		return -EINVAL;
 	}
 	if (d->crashes + d->restarts >= s->workers) {

@@ -6,7 +6,7 @@
 #ifndef SIM_SCENARIO_H
 #define SIM_SCENARIO_H
 
-#include "sim/words.h"
+#include "sim/keywords.h"
 
 /* ---- workloads ---- */
 

@@ -8,7 +8,7 @@
 #define BACKLOG_MAX 1024u /* connections that wait for accept() */
 
 enum piece_kind {
-	PIECE_OPEN,   /* connect: asks for an end there */
+	PIECE_OPEN,   /* connect: requests the remote end */
 	PIECE_OPENED, /* there is one */
 	PIECE_DATA,
 	PIECE_FIN,
@@ -35,7 +35,7 @@ struct end {
 	struct net *net; /* NULL: closed, or not accepted yet */
 	const struct sim_host *host;
 	enum end_state state;
-	int error;      /* told by every operation from now on */
+	int error;      /* returned by every later operation */
 	bool eof;       /* nothing comes after what is in `in` */
 	bool unread;    /* its owner has not seen an error or the end yet */
 	bool want_room; /* set_want(), or a send() that found none */
@@ -69,7 +69,7 @@ struct handle {
 	unsigned waiting_n;
 	struct stream *waiting, **waiting_last;
 	struct end *end; /* STREAM */
-	bool unwatched;  /* ... of which nobody wants to read now */
+	bool unwatched;  /* not polled for reading at present */
 };
 
 struct net {

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Runs one scenario with one seed: builds the cluster, drives it, applies the checkers. The thread of the simulation.
+ */
 #include "sim/trial.h"
 
 #include "agent/agent.h"
@@ -424,7 +427,7 @@ static void barrier(struct trial *t)
 	free(meetings);
 }
 
-/* Silence ends no membership: who lives is alive for everybody. */
+/* Silence ends no membership: a running worker is alive for all members. */
 static void look_at_members(struct trial *t)
 {
 	for (unsigned i = 0; i < t->scenario->workers; i++)
@@ -433,7 +436,7 @@ static void look_at_members(struct trial *t)
 			if (k != i && agent_of(t, k) &&
 			    far_worker_by_rank(agent_of(t, i), (int)k, &info, NULL) == FAR_OK && !info.alive)
 				history_finding(&t->history, CHECK_MEMBERS,
-						"worker %u lives, and is lost for worker %u", k, i);
+						"worker %u is alive, but worker %u has lost it", k, i);
 		}
 }
 
@@ -467,7 +470,7 @@ static void run(struct trial *t)
 	disturb_packets(&t->disturb);
 	cluster_start_all(t->cluster);
 	if (cluster_run_ready(t->cluster, JOIN_NS) != CLUSTER_RUN_DONE) {
-		history_finding(&t->history, CHECK_QUIET, "the workers did not come together within %" PRIu64 " s",
+		history_finding(&t->history, CHECK_QUIET, "the group did not form within %" PRIu64 " s",
 				(uint64_t)(JOIN_NS / FAR_SEC));
 		note_failure(t);
 		return;
@@ -505,7 +508,7 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 				futures);
 }
 
-/* What went before a failure, on stderr: whoever reads of it sees this. */
+/* Prints the events before a failure to stderr. */
 static void tell_incidents(const struct history *h)
 {
 	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define TRIAL_FAILURES 4  /* that are told; more are counted */
+#define TRIAL_FAILURES 4  /* reported; further ones are counted */
 #define TRIAL_HASH     65 /* bytes of the hash in hexadecimal with its NUL */
 
 /** What a run did to its packets and workers, counted: name and text. */

@@ -72,7 +72,7 @@ bounded "$farcall" train --rank 0 --world-size 1 --servers 1 --workers 1 --healt
 [ $rc -ne 0 ]
 ok "a group without a worker is refused with a health file too" $?
 bounded "$farcall" pserver --rank 0 --world-size 2 --init-method tcp://127.0.0.1:1 --health "$health"
-[ $rc -eq 1 ] && says "another worker that lives has it; give each worker a file of its own"
+[ $rc -eq 1 ] && says "another running worker holds it; give each worker a file of its own"
 ok "a second worker is refused the file" $?
 kill "$job"
 wait "$job"

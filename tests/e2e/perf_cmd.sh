@@ -199,7 +199,7 @@ bounded "$farcall" perf latency --connect "$at" --timeout 0.3
 [ $rc -eq 1 ] && says "$at, did not answer within" && [ ! -s "$dir/out" ]
 ok "--connect: nobody listens there" $?
 bounded "$farcall" perf serve --listen 127.0.0.1:0 --timeout 0.2
-[ $rc -eq 1 ] && says "nobody came; start 'farcall perf latency --connect 127.0.0.1:"
+[ $rc -eq 1 ] && says "no client connected; start 'farcall perf latency --connect 127.0.0.1:"
 ok "serve --timeout: nobody comes" $?
 
 # Somebody measures, until one of the two is ended.

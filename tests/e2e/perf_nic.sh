@@ -216,7 +216,7 @@ for option in '--peers 3' '--to self' '--via thread' '--server-nic udp' '--conne
 done
 refuses "memif with two servers" "leave --servers out" fanout --nic memif --servers 2
 bounded env FAR_RUNTIME_DIR="$dir/a,b" "$farcall" perf floor --nic memif
-[ $rc -eq 1 ] && says "cannot be told to DPDK; set FAR_RUNTIME_DIR to a path without commas and semicolons"
+[ $rc -eq 1 ] && says "cannot be passed to DPDK; set FAR_RUNTIME_DIR to a path without commas and semicolons"
 ok "memif: a socket that DPDK could not be told of" $?
 
 finish

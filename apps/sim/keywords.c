@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The reader of scenario files. Numbers are read by hand: strtod() knows locales. */
-#include "sim/words.h"
+#include "sim/keywords.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -286,7 +286,7 @@ static int read_line(const struct place *at, char *line, const struct word *tabl
 		return unknown_word(at, table, line);
 	uint64_t bit = UINT64_C(1) << (w - table);
 	if (*seen & bit && w->type != WORD_PICK && w->type != WORD_SET)
-		return wrong(at, "'%s' is there twice; say it once", w->name);
+		return wrong(at, "'%s' is given twice; give it once", w->name);
 	*seen |= bit;
 	char whole[WORDS_TEXT_MAX];
 	snprintf(whole, sizeof whole, "%s", value);

@@ -15,7 +15,7 @@
 #define FIBERS_MIN   4u
 #define FIBERS_USUAL 64u
 
-static bool lives(const struct cluster_worker *w)
+static bool is_alive(const struct cluster_worker *w)
 {
 	return w->state >= CLUSTER_JOINING && w->state <= CLUSTER_LEAVING;
 }
@@ -23,9 +23,9 @@ static bool lives(const struct cluster_worker *w)
 static void enter(struct cluster_worker *w, enum cluster_state state)
 {
 	struct cluster *c = w->cluster;
-	bool lived = lives(w), was_joining = w->state == CLUSTER_JOINING;
+	bool was_alive = is_alive(w), was_joining = w->state == CLUSTER_JOINING;
 	w->state = state;
-	c->alive += lives(w) - lived;
+	c->alive += is_alive(w) - was_alive;
 	c->not_ready += (state == CLUSTER_JOINING) - was_joining;
 	if (state == CLUSTER_READY)
 		apps_begin(w);
@@ -96,7 +96,7 @@ static void begin(struct cluster_worker *w)
 	}
 	w->net = sim_ctl_net_create(c->streams, w->host, worker_ctl_due, w);
 	must(w->net != NULL);
-	/* Each life draws numbers of its own. */
+	/* Each incarnation has its own random sequence. */
 	sim_random_init(&w->drawn, sim_seed(c->sim), "worker", (uint64_t)w->rank << 32 | w->lives);
 	w->random = (struct random_source){draw, &w->drawn};
 	static const struct auth_key key = {"the simulated groups' key"};
@@ -123,7 +123,7 @@ static void begin(struct cluster_worker *w)
 
 void cluster_start(struct cluster_worker *w)
 {
-	if (lives(w) || w->dying || w->cluster->failed)
+	if (is_alive(w) || w->dying || w->cluster->failed)
 		return;
 	if (sim_host_state(w->host) == SIM_CRASHED)
 		sim_host_restart(w->host);
@@ -170,7 +170,7 @@ static void end_later(void *ctx)
 {
 	struct cluster_worker *w = ctx;
 	w->end_event = 0;
-	if (lives(w))
+	if (is_alive(w))
 		end(w);
 }
 
@@ -184,7 +184,7 @@ static void end_soon(struct cluster_worker *w)
 
 void worker_look(struct cluster_worker *w)
 {
-	if (!lives(w) || w->ending)
+	if (!is_alive(w) || w->ending)
 		return;
 	enum agent_state state = agent_state(w->agent);
 	if (state == AGENT_READY && w->state == CLUSTER_JOINING)
@@ -195,7 +195,7 @@ void worker_look(struct cluster_worker *w)
 
 void cluster_crash(struct cluster_worker *w, enum cluster_end how)
 {
-	if (!lives(w) || w->dying || w->crash_asked)
+	if (!is_alive(w) || w->dying || w->crash_asked)
 		return;
 	w->crash_asked = true;
 	w->power = how == CLUSTER_POWER;
@@ -220,7 +220,7 @@ static void wake_up(void *ctx)
 
 void cluster_pause(struct cluster_worker *w, uint64_t ns)
 {
-	if (!lives(w) || sim_host_state(w->host) != SIM_RUNNING)
+	if (!is_alive(w) || sim_host_state(w->host) != SIM_RUNNING)
 		return;
 	sim_host_pause(w->host);
 	w->resume_event = sim_at(w->cluster->sim, time_after(sim_now(w->cluster->sim), ns), wake_up, w);
