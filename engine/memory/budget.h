@@ -7,8 +7,9 @@
  *   counted and refused beyond the bound   slabs, page runs (in use and retained), rings and bulk pages of shm
  *   counted, and never refused             sets and messages of transport connections, fiber stacks: they cannot fail
  *                                          where they are taken
- *   not counted                            futures, the tables of a shard, the application, the kernel's buffers:
- *                                          the other half of the memory is for them
+ *   not counted                            futures, the tables of a shard, records of peers and sessions, the receive
+ *                                          buffers of NIC drivers (fixed at start), the application, the kernel's
+ *                                          buffers: the other half of the memory is for them
  *
  * Large takers leave 1/FAR_MEMORY_SLAB_SHARE of the bound to the small ones.
  */

@@ -150,6 +150,11 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	return 1;
 }
 
+static bool starts(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
 /* memif's driver ignores all of its arguments when it does not know one of them. */
 static bool memif_knows(const char *key)
 {
@@ -161,9 +166,31 @@ static bool memif_knows(const char *key)
 	return false;
 }
 
+/* Virtual devices that reach processes of this host only: by sockets, files, or nobody. Every other one may have an
+ * interface or a card below it. */
+static bool stays_on_host(const char *name)
+{
+	static const char *const names[] = {"net_memif", "net_null",        "net_ring",    "net_vhost",
+					    "eth_vhost", "net_virtio_user", "virtio_user", "net_pcap"};
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (starts(name, names[i]))
+			return true;
+	return false;
+}
+
+/* Does the key of such a device name an interface: of net_pcap in place of a file, of virtio-user the kernel's vhost in
+ * place of a socket. */
+static bool names_interface(const struct dpdk_args *a, const char *key, const char *value)
+{
+	if (starts(a->name, "net_pcap"))
+		return strstr(key, "iface") != NULL;
+	return strstr(a->name, "virtio_user") && strcmp(key, "path") == 0 && starts(value, "/dev/");
+}
+
 /* What we must know of the driver's own keys. */
 static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
+	a->beyond_host |= names_interface(a, key, value);
 	if (a->class == DPDK_IFACE && strcmp(key, "iface") == 0)
 		snprintf(a->iface, sizeof a->iface, "%s", value);
 	if (a->class != DPDK_MEMIF)
@@ -225,11 +252,6 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	return add(a, pair, value, err);
 }
 
-static bool starts(const char *text, const char *with)
-{
-	return strncmp(text, with, strlen(with)) == 0;
-}
-
 static void classify(struct dpdk_args *a)
 {
 	char pci[HOST_PCI_NAME_BYTES];
@@ -242,6 +264,7 @@ static void classify(struct dpdk_args *a)
 		: starts(a->name, "net_af_packet") || starts(a->name, "net_af_xdp") || starts(a->name, "eth_af_packet")
 			? DPDK_IFACE
 			: DPDK_OWN;
+	a->beyond_host = !stays_on_host(a->name);
 	a->huge = -1;
 	nic_dscp_init(&a->dscp);
 	/* memif's own defaults */

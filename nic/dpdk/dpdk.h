@@ -77,6 +77,7 @@ struct dpdk_args {
 	unsigned mtu;      /* 0: the device's */
 	unsigned port;     /* first UDP port; 0: ours to choose */
 	bool pci;          /* a card on PCI: name is its whole address */
+	bool beyond_host;  /* it may lead to other hosts */
 	unsigned rxd, txd; /* descriptors of a ring; 0: not said */
 	struct nic_dscp dscp;
 	bool has_ip; /* ip= */

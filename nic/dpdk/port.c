@@ -45,6 +45,7 @@ uint64_t dpdk_now(void)
 
 static int check(const struct nic_config *config, struct dpdk_args *args, struct nic_err *err)
 {
+	uint16_t id;
 	if (config->queues == 0 || config->queues > DPDK_QUEUES_MAX)
 		return dpdk_error(err, -EINVAL, "dpdk: 1 to %u queues, not %u", DPDK_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
@@ -53,12 +54,13 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)
 		return error;
-	if ((args->class == DPDK_IFACE || args->pci) && !config->beyond_host)
+	bool is_device = args->bus || rte_eth_dev_get_port_by_name(args->name, &id) == 0;
+	if (is_device && args->beyond_host && !config->beyond_host)
 		return dpdk_error(err, -EPERM,
 				  "dpdk: %s leads to other hosts: give the group a key (FAR_KEY_FILE) or say "
 				  "security=none, or use "
 				  "shm",
-				  args->pci ? args->name : args->iface);
+				  args->class == DPDK_IFACE ? args->iface : args->name);
 	return 0;
 }
 

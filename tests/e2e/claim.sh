@@ -10,32 +10,32 @@ export farcall
 
 inside() { bounded "$farcall" run -n 1 -- sh -c "$1"; }
 # shellcheck disable=SC2016 # the inner shells'
-job='job="$farcall train --servers 2 --workers 2 --rows 2000 --test-rows 1000 --epochs 2 --json"; export WORLD_SIZE=4;'
+job='set -- "$farcall" train --servers 2 --workers 2 --rows 2000 --test-rows 1000 --epochs 2 --json; export WORLD_SIZE=4;'
 trained='0.5 < j["test_auc"] <= 1 and j["settings"]["servers"] == 2 and j["settings"]["workers"] == 2'
 
 # shellcheck disable=SC2016
 inside "$job"'
-	for i in 1 2; do $farcall claim --first 2 --count 2 -- $job & done
-	$farcall claim --first 1 --count 1 -- $job &
-	$job --rank 0 && wait'
+	for i in 1 2; do "$farcall" claim --first 2 --count 2 -- "$@" & done
+	"$farcall" claim --first 1 --count 1 -- "$@" &
+	"$@" --rank 0 && wait'
 [ $rc -eq 0 ] && json "$trained"
 ok "servers and workers claim their ranks, and train" $?
 
 # shellcheck disable=SC2016
 inside "$job"'
-	$farcall claim --first 1 --count 3 -- $job & a=$!
-	$farcall claim --first 1 --count 3 -- $job & b=$!
-	$farcall claim --first 1 --count 3 -- $job & c=$!
+	"$farcall" claim --first 1 --count 3 -- "$@" & a=$!
+	"$farcall" claim --first 1 --count 3 -- "$@" & b=$!
+	"$farcall" claim --first 1 --count 3 -- "$@" & c=$!
 	sleep 0.5
-	$job --rank 0; main=$?
+	"$@" --rank 0; main=$?
 	wait $a && wait $b && wait $c && exit $main'
 [ $rc -eq 0 ] && json "$trained"
 ok "who comes before rank 0 waits for it" $?
 
 # shellcheck disable=SC2016
 inside 'export WORLD_SIZE=3
-	$farcall train --servers 1 --workers 2 --rank 0 --rows 1000 --epochs 2 & main=$!
-	for i in 1 2 3; do $farcall claim --first 1 --count 2 -- sh -c "echo rank \$RANK of \$WORLD_SIZE \${FAR_STORE_FD:-free}"; done
+	"$farcall" train --servers 1 --workers 2 --rank 0 --rows 1000 --epochs 2 & main=$!
+	for i in 1 2 3; do "$farcall" claim --first 1 --count 2 -- sh -c "echo rank \$RANK of \$WORLD_SIZE \${FAR_STORE_FD:-free}"; done
 	echo last: $?
 	kill $main; wait $main; true'
 [ $rc -eq 0 ] && [ "$(grep '^rank' "$dir/out" | sort | tr '\n' ';')" = "rank 1 of 3 free;rank 2 of 3 free;" ] &&
@@ -44,9 +44,9 @@ ok "each rank once; one member too many is told" $?
 
 # shellcheck disable=SC2016
 inside 'export WORLD_SIZE=9
-	$farcall train --servers 1 --workers 8 --rank 0 --rows 1000 --epochs 2 & main=$!
+	"$farcall" train --servers 1 --workers 8 --rank 0 --rows 1000 --epochs 2 & main=$!
 	p=
-	for i in 1 2 3 4 5 6 7 8; do $farcall claim --first 1 --count 8 -- sh -c "echo rank \$RANK" & p="$p $!"; done
+	for i in 1 2 3 4 5 6 7 8; do "$farcall" claim --first 1 --count 8 -- sh -c "echo rank \$RANK" & p="$p $!"; done
 	for i in $p; do wait $i || echo failed; done
 	kill $main; wait $main; true'
 [ $rc -eq 0 ] && [ "$(sort "$dir/out" | tr '\n' ' ')" = "$(for i in 1 2 3 4 5 6 7 8; do printf 'rank %s ' $i; done)" ]
@@ -104,8 +104,8 @@ Content-Length: 100000
 done
 
 # shellcheck disable=SC2016
-inside 'export WORLD_SIZE=2; $farcall train --servers 1 --workers 1 --rank 0 --rows 1000 & main=$!
-	$farcall claim --first 1 --count 1 -- /no/such/program; echo $?; kill $main; wait $main; true'
+inside 'export WORLD_SIZE=2; "$farcall" train --servers 1 --workers 1 --rank 0 --rows 1000 & main=$!
+	"$farcall" claim --first 1 --count 1 -- /no/such/program; echo $?; kill $main; wait $main; true'
 [ $rc -eq 0 ] && has out '^127$' && has err 'cannot start /no/such/program: No such file'
 ok "a program that is not there" $?
 

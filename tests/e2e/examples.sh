@@ -30,8 +30,15 @@ PYTHON
 for run in "$dir"/run.*; do
 	read -r command <"$run"
 	program=$(printf '%s\n' "$command" | sed -n 's/.* -- \.\/\([a-z_]*\).*/\1/p')
-	# shellcheck disable=SC2046 # words of a command
-	bounded $(printf '%s\n' "$command" | sed "s|^farcall |$farcall |; s| -- \./| -- $programs/|")
+	set --
+	for word in $command; do
+		case $word in
+		farcall) word=$farcall ;;
+		./*) word=$programs/${word#./} ;;
+		esac
+		set -- "$@" "$word"
+	done
+	bounded "$@"
 	[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && shown "$dir/shown.${run##*.}" "$dir/out"
 	ok "$command: prints what is shown, and nothing else" $?
 	echo "$program" >>"$dir/ran"

@@ -31,6 +31,7 @@ static const struct refused_case cases[] = {
 	{"join", NULL, {.nic = NULL}, NULL, NULL},
 	{"patient-join", NULL, {.init_timeout_ns = 60 * FAR_SEC}, NULL, NULL},
 	{"open-join", NULL, {.init_timeout_ns = 60 * FAR_SEC, .security = "none"}, NULL, NULL},
+	{"open-twice", NULL, {.security = "none"}, NULL, NULL}, /* joins, leaves, and does so again */
 	{"unknown-worker", NULL, {.nic = NULL}, "nobody", "far::identity"},
 	{"unknown-function", NULL, {.nic = NULL}, "worker0", "far::no_such"},
 	{"bad-arguments", NULL, {.nic = NULL}, "worker0", "far::zeros"},
@@ -67,10 +68,13 @@ int main(int argc, char **argv)
 	snprintf(name, sizeof name, "worker%s", rank ? rank : "");
 	if (!opts.init_timeout_ns)
 		opts.init_timeout_ns = INIT_NS;
-	enum far_status status =
-		far_init_rpc(c->worker ? c->worker : name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
-	if (status == FAR_OK)
-		status = call(c, agent, &err);
+	enum far_status status = FAR_OK;
+	int times = strcmp(c->name, "open-twice") == 0 ? 2 : 1;
+	for (int i = 0; i < times && status == FAR_OK; i++) {
+		status = far_init_rpc(c->worker ? c->worker : name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err);
+		if (status == FAR_OK)
+			status = call(c, agent, &err);
+	}
 	if (status == FAR_OK)
 		return 0;
 	far_err_print(stderr, &err);

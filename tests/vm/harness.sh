@@ -11,6 +11,19 @@ guard_s=1500
 build=$1
 export TMPDIR="$dir"
 
+case $build$here in
+*[!A-Za-z0-9_./+-]*)
+	skip "what vm.sh makes of plans that fail" "paths of letters, digits and _./+-"
+	finish
+	;;
+esac
+
+mkdir "$dir/a path" "$dir/a path/tests"
+cp -r "$here" "$dir/a path/tests/vm"
+bounded sh "$dir/a path/tests/vm/vm.sh" --build "$build" broken nothing
+[ "$rc" -eq 77 ] && has out '^SKIP: vm: missing right: paths of letters' && has out '^0 passed, 0 failed, 1 skipped$'
+ok "a path with a space is a skip" $?
+
 vm() { bounded sh "$here/vm.sh" --build "$build" "$@"; }
 # name, patterns that out must have; and that nothing is left, a machine or its files
 refused() {

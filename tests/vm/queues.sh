@@ -12,6 +12,9 @@ skip() {
 	exit 0
 }
 
+case $1$here in
+*[!A-Za-z0-9_./+-]*) skip "paths of letters, digits and _./+-" ;;
+esac
 if [ -z "${FAR_TEST_INSIDE:-}" ]; then
 	# Here: the namespace leads nowhere.
 	FAR_VM_KERNEL=$(sh "$here/kernel.sh" "${FAR_VM_CACHE:-$1/vm-cache}") || {
