@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "control/outbox.h"
+#include "control/send_buffer.h"
 #include "control/store.h"
 #include "control/url.h"
 

@@ -4,7 +4,7 @@
 #define FAR_CONTROL_STORE_CONN_H
 
 #include "control/kv.h"
-#include "control/outbox.h"
+#include "control/send_buffer.h"
 #include "control/store.h"
 
 #include <farcall/status.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Bytes on their way to a stream that takes them at its own pace. Control core. */
-#ifndef FAR_CONTROL_OUTBOX_H
-#define FAR_CONTROL_OUTBOX_H
+#ifndef FAR_CONTROL_SEND_BUFFER_H
+#define FAR_CONTROL_SEND_BUFFER_H
 
 #include "control/net.h"
 
