@@ -121,8 +121,8 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 uint64_t ctl_step(struct ctl *ctl, uint64_t now)
 {
 	struct group *g = &ctl->group;
-	if (!g->leave_asked && atomic_load_explicit(&ctl->leave_requested, memory_order_acquire)) {
-		g->leave_asked = true;
+	if (!g->leave_requested && atomic_load_explicit(&ctl->leave_requested, memory_order_acquire)) {
+		g->leave_requested = true;
 		g->leave_deadline = ctl->leave_deadline;
 	}
 	uint64_t next = group_step(g, now);

@@ -72,7 +72,7 @@ static bool store_permitted(struct group *g)
 /* ---- the key ---- */
 
 /* Of the store's client: the key as it is now. */
-static int key_give(void *ctx, struct auth_key *out)
+static int key_provide(void *ctx, struct auth_key *out)
 {
 	struct group *g = ctx;
 	enum far_status status = FAR_OK;
@@ -109,7 +109,7 @@ static void client_login(struct group *g)
 {
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
-				    .key = g->config.key.kind == KEY_NONE ? NULL : key_give,
+				    .key = g->config.key.kind == KEY_NONE ? NULL : key_provide,
 				    .ctx = g,
 				    .patient = g->config.key.kind == KEY_AUTO};
 	memcpy(login.who.group, g->group, sizeof login.who.group);
@@ -118,7 +118,7 @@ static void client_login(struct group *g)
 }
 
 /* The store has proven it. */
-static void key_known(struct group *g)
+static void key_proven(struct group *g)
 {
 	struct group_key *shared = g->config.group_key;
 	auth_derive(&g->key, &g->config.key.key, "group", g->group);
@@ -130,7 +130,8 @@ void join_start(struct group *g)
 {
 	g->phase = PHASE_STORE;
 	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
-	g->remark_at = g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
+	g->diagnose_at =
+		g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
 	if (!store_permitted(g))
 		return;
 	if (g->config.key.kind == KEY_AUTO)
@@ -176,20 +177,21 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 }
 
 /* Has its member all the sessions that the join wants with it. */
-static bool met(const struct group *g, int r)
+static bool has_all_sessions(const struct group *g, int r)
 {
 	return g->peers[r].up_n >= g->config.shards * g->members[r].shards;
 }
 
 /* What speaks against a session with those who are late, as far as it is seen from here: "" or "BEFORE...". */
-static void add_remarks(const struct group *g, const char *before, char *out, size_t cap)
+static void add_diagnoses(const struct group *g, const char *before, char *out, size_t cap)
 {
 	struct info info;
 	char text[192] = "";
 	out[0] = 0;
 	for (int r = 0; r < g->url.world && !text[0]; r++)
-		if (!met(g, r) && r != g->url.rank && !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
-			route_remarks(g, &info, text, sizeof text);
+		if (!has_all_sessions(g, r) && r != g->url.rank &&
+		    !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
+			route_diagnoses(g, &info, text, sizeof text);
 	if (text[0])
 		snprintf(out, cap, "%s%s", before, text);
 }
@@ -197,17 +199,17 @@ static void add_remarks(const struct group *g, const char *before, char *out, si
 static void aborted(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	char remarks[224] = "", told[FAR_ERR_TEXT_MAX];
+	char remarks[224] = "", cause[FAR_ERR_TEXT_MAX];
 	if (!join_reply_counts(g, result, reply) || g->rejoining)
 		return;
 	/* Who gave up first need not be the one that sees why. */
 	if (g->phase == PHASE_CONNECT)
-		add_remarks(g, "; seen from here: ", remarks, sizeof remarks);
+		add_diagnoses(g, "; seen from here: ", remarks, sizeof remarks);
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
 	group_abort_read(g, reply);
 	if ((g->err.status == FAR_TIMEOUT || g->err.status == FAR_UNREACHABLE) && remarks[0]) {
-		snprintf(told, sizeof told, "%s", g->err.text);
-		err_set(&g->err, g->err.status, "%s%s", told, remarks);
+		snprintf(cause, sizeof cause, "%s", g->err.text);
+		err_set(&g->err, g->err.status, "%s%s", cause, remarks);
 	}
 }
 
@@ -248,8 +250,8 @@ static void gathered(struct group *g)
 	g->eager_rejoin = g->rejoining && !g->lazy;
 	g->lazy |= g->rejoining;
 	g->phase = PHASE_CONNECT;
-	life_watch_holders(g, true);
-	life_watch_infos(g);
+	incarnation_watch_claims(g, true);
+	incarnation_watch_infos(g);
 	session_begin(g);
 }
 
@@ -295,7 +297,7 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	m->incarnation = info.incarnation;
 	m->message_bytes_max = info.message_bytes_max;
 	p->known = true;
-	session_expect(p, &info);
+	session_set_info(p, &info);
 	g->lazy |= info.lazy;
 	g->shards_all += info.shards;
 	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
@@ -333,7 +335,7 @@ void join_info_publish(struct group *g)
 	size_t len = info_encode(&info, value);
 	if (g->config.key.kind != KEY_NONE)
 		info_seal(value, len, &g->key, g->url.rank);
-	group_ask(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
+	group_request(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
 }
 
 static void rank_claimed(void *user, int result, const struct store_msg *reply)
@@ -350,7 +352,7 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	g->phase = PHASE_GATHER;
-	life_watch_holders(g, false);
+	incarnation_watch_claims(g, false);
 	if (g->rejoining) {
 		rejoin_claimed(g);
 		return;
@@ -361,16 +363,16 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 /* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
 static void sweep(struct group *g)
 {
-	g->sweeping = true;
+	g->naming_missing = true;
 	g->init_deadline = time_after(g->now, SWEEP_NS);
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 static void world_agreed(void *user, int result, const struct store_msg *reply)
@@ -390,7 +392,7 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
-	group_ask(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+	group_request(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
 }
 
 /* A worker without a NIC comes only to tell so. In a group that runs nobody heeds it. */
@@ -411,10 +413,10 @@ static void store_answered(struct group *g)
 	char value[16];
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
-	key_known(g);
-	rejoin_ask(g); /* answered before the others */
-	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
-	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+	key_proven(g);
+	rejoin_query(g); /* answered before the others */
+	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
 }
 
 /* ---- what ends a join ---- */
@@ -454,16 +456,16 @@ static void deadline_passed(struct group *g)
 		store_unanswered(g, seconds);
 		return;
 	}
-	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping && !g->rejoining) {
+	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->naming_missing && !g->rejoining) {
 		sweep(g);
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++) {
-		if (g->phase == PHASE_CONNECT ? !met(g, r) : !g->peers[r].known)
+		if (g->phase == PHASE_CONNECT ? !has_all_sessions(g, r) : !g->peers[r].known)
 			names_add(&names, r, g->members[r].name);
 	}
 	if (g->phase == PHASE_CONNECT) {
-		add_remarks(g, ": ", remarks, sizeof remarks);
+		add_diagnoses(g, ": ", remarks, sizeof remarks);
 		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
 			   g->name, names_end(&names), remarks);
 	} else if (g->phase == PHASE_GATHER)
@@ -545,13 +547,13 @@ static void check_descriptors(struct group *g)
 }
 
 /* Once, a little before the end: then the others, who may see nothing, are told. */
-static bool sees_why(struct group *g)
+static bool has_diagnosis(struct group *g)
 {
 	char remarks[224] = "";
-	if (g->phase != PHASE_CONNECT || g->now < g->remark_at)
+	if (g->phase != PHASE_CONNECT || g->now < g->diagnose_at)
 		return false;
-	g->remark_at = TIME_NEVER;
-	add_remarks(g, "", remarks, sizeof remarks);
+	g->diagnose_at = TIME_NEVER;
+	add_diagnoses(g, "", remarks, sizeof remarks);
 	return remarks[0];
 }
 
@@ -563,6 +565,6 @@ void join_step(struct group *g)
 		store_answered(g);
 	if (group_joining(g))
 		check_descriptors(g);
-	if (group_joining(g) && (g->now >= g->init_deadline || sees_why(g)))
+	if (group_joining(g) && (g->now >= g->init_deadline || has_diagnosis(g)))
 		deadline_passed(g);
 }

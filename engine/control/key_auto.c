@@ -53,7 +53,7 @@ void key_place(struct key_place *at, const char *host, uint16_t port)
 	snprintf(at->name, sizeof at->name, PREFIX "%llu-%s-%u" SUFFIX, space, address, (unsigned)port);
 }
 
-static void path_tell(struct key_place *at, const char *dir)
+static void path_set(struct key_place *at, const char *dir)
 {
 	snprintf(at->path, sizeof at->path, "%s/%s", dir, at->name);
 }
@@ -104,7 +104,7 @@ static enum far_status dir_open(struct key_auto *a, struct far_err *err)
 		return err_set(err, FAR_DENIED, "the group's key cannot be kept: %s, or give a key (FAR_KEY_FILE)",
 			       why);
 	a->dir = rc;
-	path_tell(&a->at, path);
+	path_set(&a->at, path);
 	return FAR_OK;
 }
 
@@ -226,7 +226,7 @@ static enum far_status look(struct key_place *at, int dir, const char *path, str
 	int fd = openat(dir, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 && errno != ELOOP)
 		return FAR_PENDING;
-	path_tell(at, path);
+	path_set(at, path);
 	if (fd < 0)
 		return err_set(err, FAR_DENIED,
 			       "the key file %.200s is a symbolic link, which no worker makes; remove it", at->path);
@@ -243,7 +243,7 @@ enum far_status key_auto_find(struct key_place *at, struct auth_key *out, struct
 	for (unsigned i = 0; status == FAR_PENDING && runtime_dir_path(NULL, i, path) == 0; i++) {
 		int dir = runtime_dir_open(path, false, false, why, sizeof why);
 		if (i == 0)
-			path_tell(at, path);
+			path_set(at, path);
 		foreign |= dir == -EPERM;
 		any |= dir != -EPERM;
 		if (dir < 0)

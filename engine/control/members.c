@@ -64,7 +64,7 @@ void list_publish(struct group *g)
 		put16(value + 2, chunks);
 		put16(value + 4, (unsigned)r);
 		put16(value + 6, (unsigned)(end - r));
-		group_ask(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
+		group_request(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
 		r = end;
 	}
 }
@@ -111,10 +111,10 @@ static void first_chunk_read(void *user, int result, const struct store_msg *rep
 		return;
 	unsigned chunks = get16(reply->value + 2);
 	for (unsigned k = 1; k < chunks && k < FAR_WORLD_MAX && group_joining(g); k++)
-		group_ask(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
+		group_request(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
 }
 
 void list_read(struct group *g)
 {
-	group_ask(g, STORE_WAIT, "list", 0, NULL, 0, g->init_deadline, first_chunk_read, g);
+	group_request(g, STORE_WAIT, "list", 0, NULL, 0, g->init_deadline, first_chunk_read, g);
 }

@@ -18,10 +18,10 @@ static void running_read(void *user, int result, const struct store_msg *reply)
 		g->rejoining = reply->status == STORE_OK;
 }
 
-void rejoin_ask(struct group *g)
+void rejoin_query(struct group *g)
 {
 	if (g->url.rank != 0) /* whose store it is: it has just begun */
-		group_ask(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
+		group_request(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
 }
 
 /* A member that nobody holds the rank of: its process is gone, and what it published is what it was. */
@@ -59,33 +59,33 @@ static void former_read(void *user, int result, const struct store_msg *reply)
 	    !same_as_before(g, &before))
 		return;
 	/* What it said at the end of its life before is not said of this one. */
-	group_ask(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, group_ignore, g);
+	group_request(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, group_ignore_reply, g);
 	join_info_publish(g);
 	/* The holder after what he published, so that one who comes meanwhile is not taken for dead; ours last, since
 	 * the table is complete with the last info. */
 	for (int r = 0; r < g->url.world; r++) {
 		if (r == g->url.rank)
 			continue;
-		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
-		group_ask(g, STORE_GET, "rank", r, NULL, 0, g->init_deadline, holder_read, &g->peers[r]);
+		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_GET, "rank", r, NULL, 0, g->init_deadline, holder_read, &g->peers[r]);
 	}
-	group_ask(g, STORE_WAIT, "info", g->url.rank, NULL, 0, g->init_deadline, join_info_read,
-		  &g->peers[g->url.rank]);
+	group_request(g, STORE_WAIT, "info", g->url.rank, NULL, 0, g->init_deadline, join_info_read,
+		      &g->peers[g->url.rank]);
 }
 
 void rejoin_claimed(struct group *g)
 {
-	group_ask(g, STORE_GET, "info", g->url.rank, NULL, 0, g->init_deadline, former_read, g);
+	group_request(g, STORE_GET, "info", g->url.rank, NULL, 0, g->init_deadline, former_read, g);
 }
 
 void rejoin_connect(struct group *g)
 {
 	if (g->url.rank == 0)
-		group_ask(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, group_ignore, g);
+		group_request(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, group_ignore_reply, g);
 	for (int r = 0; r < g->url.world && g->eager_rejoin; r++) {
 		for (unsigned local = 0; local < g->config.shards && r != g->url.rank; local++)
 			for (unsigned remote = 0; remote < g->members[r].shards; remote++)
-				session_want(&g->peers[r], local, remote);
+				session_request(&g->peers[r], local, remote);
 	}
 	g->eager_rejoin = false;
 }

@@ -75,7 +75,7 @@ bool route_next(const struct group *g, const struct info *info, unsigned from, s
 	return false;
 }
 
-void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
+void route_diagnosis(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
 {
 	const struct nic_port *of = g->config.ports[port];
 	struct nic_err why = {""};
@@ -129,7 +129,7 @@ static unsigned add_reasons(const struct group *g, const struct info *info, unsi
 	return reasons;
 }
 
-void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap)
+void route_diagnoses(const struct group *g, const struct info *info, char *out, size_t cap)
 {
 	struct text t = {out, 0, cap};
 	out[0] = 0;
@@ -162,7 +162,7 @@ void route_why(const struct group *g, const struct info *info, const struct rout
 }
 
 /* In the words of its driver, be that open here or not. */
-static void put_into_words(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
+static void address_to_text(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
 {
 	for (unsigned i = 0; i < g->config.ports_n; i++)
 		if (same_driver(g->config.ports[i], addr)) {
@@ -178,7 +178,7 @@ static void put_into_words(const struct group *g, const struct nic_addr *addr, c
 static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
 {
 	char words[96] = "";
-	put_into_words(g, addr, words, sizeof words);
+	address_to_text(g, addr, words, sizeof words);
 	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
 }
 
@@ -200,14 +200,14 @@ void route_none(const struct group *g, const struct info *info, char *out, size_
 	}
 }
 
-struct route_kept {
+struct route_version {
 	struct ctl_route route; /* constant: readers copy it */
-	struct route_kept *older;
+	struct route_version *older;
 };
 
-static struct route_kept *kept_find(const struct peer *p, const struct ctl_route *like)
+static struct route_version *version_find(const struct peer *p, const struct ctl_route *like)
 {
-	struct route_kept *k = p->routes;
+	struct route_version *k = p->routes;
 	while (k && (strcmp(k->route.nic, like->nic) != 0 || strcmp(k->route.why, like->why) != 0 ||
 		     strcmp(k->route.address, like->address) != 0))
 		k = k->older;
@@ -215,11 +215,11 @@ static struct route_kept *kept_find(const struct peer *p, const struct ctl_route
 }
 
 /* All of the list but `stays`. */
-static void kept_free(struct peer *p, struct route_kept *stays)
+static void versions_free(struct peer *p, struct route_version *stays)
 {
-	struct route_kept *k = p->routes;
+	struct route_version *k = p->routes;
 	while (k) {
-		struct route_kept *older = k->older;
+		struct route_version *older = k->older;
 		if (k != stays)
 			free(k);
 		k = older;
@@ -229,7 +229,7 @@ static void kept_free(struct peer *p, struct route_kept *stays)
 		stays->older = NULL;
 }
 
-void route_tell(struct peer *p, const struct route *route, const char *why)
+void route_publish(struct peer *p, const struct route *route, const char *why)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
 	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
@@ -238,23 +238,23 @@ void route_tell(struct peer *p, const struct route *route, const char *why)
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
 	/* A session comes and goes by the same paths, so the same route is often published again. */
-	struct route_kept *kept = kept_find(p, &like);
+	struct route_version *kept = version_find(p, &like);
 	if (!kept) {
 		kept = malloc(sizeof *kept);
 		if (!kept)
 			return;
-		*kept = (struct route_kept){like, p->routes};
+		*kept = (struct route_version){like, p->routes};
 		p->routes = kept;
 	}
 	atomic_store_explicit(&m->route, &kept->route, memory_order_seq_cst);
 	/* Without readers the others are freed: a later reader finds `kept`. Else the next call frees them. */
 	if (atomic_load_explicit(&m->route_readers, memory_order_seq_cst) == 0)
-		kept_free(p, kept);
+		versions_free(p, kept);
 }
 
 void route_free(struct peer *p)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
 	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
-	kept_free(p, NULL);
+	versions_free(p, NULL);
 }

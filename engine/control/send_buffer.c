@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OUTBOX_KEPT_BYTES ((size_t)16 << 10) /* of an empty one */
+#define SEND_BUFFER_RETAINED_BYTES ((size_t)16 << 10) /* of an empty one */
 
-int outbox_put(struct outbox *o, const void *data, size_t len)
+int send_buffer_put(struct send_buffer *o, const void *data, size_t len)
 {
-	size_t waiting = outbox_len(o);
-	if (len > OUTBOX_BYTES_MAX - waiting)
+	size_t waiting = send_buffer_len(o);
+	if (len > SEND_BUFFER_BYTES_MAX - waiting)
 		return -ENOBUFS;
 	if (o->head && o->tail + len > o->cap) {
 		memmove(o->data, o->data + o->head, waiting);
@@ -33,36 +33,36 @@ int outbox_put(struct outbox *o, const void *data, size_t len)
 	return 0;
 }
 
-void outbox_fini(struct outbox *o)
+void send_buffer_fini(struct send_buffer *o)
 {
 	free(o->data);
-	*o = (struct outbox){0};
+	*o = (struct send_buffer){0};
 }
 
 /* Empty: nothing is kept of what a burst took. */
-static void outbox_rewind(struct outbox *o)
+static void send_buffer_rewind(struct send_buffer *o)
 {
 	o->head = o->tail = 0;
-	if (o->cap > OUTBOX_KEPT_BYTES)
-		outbox_fini(o);
+	if (o->cap > SEND_BUFFER_RETAINED_BYTES)
+		send_buffer_fini(o);
 }
 
-size_t outbox_take(struct outbox *o, void *data, size_t len)
+size_t send_buffer_take(struct send_buffer *o, void *data, size_t len)
 {
-	size_t n = outbox_len(o) < len ? outbox_len(o) : len;
+	size_t n = send_buffer_len(o) < len ? send_buffer_len(o) : len;
 	if (n)
 		memcpy(data, o->data + o->head, n);
 	o->head += n;
 	if (o->head == o->tail)
-		outbox_rewind(o);
+		send_buffer_rewind(o);
 	return n;
 }
 
-long outbox_flush(struct outbox *o, struct ctl_net *net, int handle)
+long send_buffer_flush(struct send_buffer *o, struct ctl_net *net, int handle)
 {
 	long sent = 0;
-	while (outbox_len(o)) {
-		long n = net->ops->send(net, handle, o->data + o->head, outbox_len(o));
+	while (send_buffer_len(o)) {
+		long n = net->ops->send(net, handle, o->data + o->head, send_buffer_len(o));
 		if (n == -EAGAIN || n == 0)
 			break;
 		if (n < 0)
@@ -71,6 +71,6 @@ long outbox_flush(struct outbox *o, struct ctl_net *net, int handle)
 		sent += n;
 	}
 	if (o->head == o->tail)
-		outbox_rewind(o);
+		send_buffer_rewind(o);
 	return sent;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bytes on their way to a stream that takes them at its own pace. Control core. */
+/** Send buffer: bytes that wait until a stream accepts them. Control thread. */
 #ifndef FAR_CONTROL_SEND_BUFFER_H
 #define FAR_CONTROL_SEND_BUFFER_H
 
@@ -8,27 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that may wait for one stream. A peer that keeps to its bound of outstanding requests, each answered with one
- * frame, cannot fill it; one that does not read is dropped. */
-#define OUTBOX_BYTES_MAX ((size_t)8 << 20)
+/* Bytes that may wait for one stream. A peer within its bound of outstanding requests, each with one reply frame,
+ * cannot fill it; a peer that does not read is dropped. */
+#define SEND_BUFFER_BYTES_MAX ((size_t)8 << 20)
 
-struct outbox {
+struct send_buffer {
 	uint8_t *data;
 	size_t head, tail; /* data[head, tail) waits */
-	size_t cap;
+	size_t cap;        /* allocated bytes */
 };
 
-static inline size_t outbox_len(const struct outbox *o)
+static inline size_t send_buffer_len(const struct send_buffer *o)
 {
 	return o->tail - o->head;
 }
 
-/** Appends all of it: 0, -ENOBUFS beyond the bound, -ENOMEM. */
-int outbox_put(struct outbox *o, const void *data, size_t len);
-/** Takes up to `len` bytes out; returns how many. */
-size_t outbox_take(struct outbox *o, void *data, size_t len);
-/** Sends what the stream takes: bytes sent, or -errno (never -EAGAIN: that is 0). */
-long outbox_flush(struct outbox *o, struct ctl_net *net, int handle);
-void outbox_fini(struct outbox *o);
+/** Appends all bytes or none: 0, -ENOBUFS beyond the bound, -ENOMEM. */
+int send_buffer_put(struct send_buffer *o, const void *data, size_t len);
+/** Copies up to `len` bytes to `data` and removes them; returns how many. */
+size_t send_buffer_take(struct send_buffer *o, void *data, size_t len);
+/** Sends what the stream accepts: bytes sent (0 for -EAGAIN), or -errno. */
+long send_buffer_flush(struct send_buffer *o, struct ctl_net *net, int handle);
+void send_buffer_fini(struct send_buffer *o);
 
 #endif

@@ -24,7 +24,7 @@
 /* The others, when one has told that nobody is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
-static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
+static struct hello handshake_to(const struct pair *pair, uint64_t incarnation)
 {
 	const struct group *g = pair->peer->group;
 	return (struct hello){.group = g->hash,
@@ -59,40 +59,40 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 			   g->members[p->rank].name, p->rank, text);
 		return;
 	}
-	if (!peer_is_self(p) && (pair->ended || (group_joining(g) && is_gone(error)))) {
-		peer_die(p, is_gone(error) ? "its process is gone" : text);
-		life_ask(p);
+	if (!peer_is_self(p) && (pair->left_us || (group_joining(g) && is_gone(error)))) {
+		peer_lost(p, is_gone(error) ? "its process is gone" : text);
+		incarnation_query(p);
 	} else if (!peer_is_self(p) && is_gone(error)) {
 		/* It has published an address and nobody is there, or somebody else: is it still a member? */
-		life_doubt(p, "its process is gone");
+		peer_suspect(p, "its process is gone");
 		if (!p->dead)
 			pair_yield(pair);
-	} else if (!peer_is_self(p) && (p->unheld || g->store_lost) && error == -ETIMEDOUT) {
-		peer_die(p, text);
+	} else if (!peer_is_self(p) && (p->unclaimed || g->store_lost) && error == -ETIMEDOUT) {
+		peer_lost(p, text);
 	} else {
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 	}
 }
 
 /* What came of an attempt; the next way may do better. */
-static void pair_note(struct pair *pair, int error, const char *text)
+static void pair_add_failure(struct pair *pair, int error, const char *text)
 {
 	char *all = NULL;
 	pair->error = error;
-	pair->gone |= is_gone(error);
-	pair->ended |= error == -EPIPE;
+	pair->no_process |= is_gone(error);
+	pair->left_us |= error == -EPIPE;
 	if (asprintf(&all, "%s%s%s", pair->failed ? pair->failed : "", pair->failed ? "; " : "", text) < 0)
 		return;
 	free(pair->failed);
 	pair->failed = all;
 }
 
-static void pair_forget(struct pair *pair)
+static void pair_reset_attempts(struct pair *pair)
 {
 	free(pair->failed);
 	pair->failed = NULL;
 	pair->tried = 0;
-	pair->gone = pair->ended = false;
+	pair->no_process = pair->left_us = false;
 	pair->error = 0;
 }
 
@@ -104,19 +104,20 @@ static void pair_give_up(struct pair *pair, const struct info *info)
 	char text[FAR_ERR_TEXT_MAX];
 	size_t len = 0;
 	if (pair->error) {
-		pair_failed(pair, pair->gone ? -ECONNREFUSED : pair->error, pair->failed ? pair->failed : "no memory");
+		pair_failed(pair, pair->no_process ? -ECONNREFUSED : pair->error,
+			    pair->failed ? pair->failed : "no memory");
 		return;
 	}
 	if (group_joining(g) && !g->lazy)
 		len = (size_t)snprintf(text, sizeof text, "worker \"%.60s\" and worker \"%.60s\": ", g->name,
 				       g->members[p->rank].name);
 	len += (size_t)snprintf(text + len, sizeof text - len,
-				"%s: ", p->common ? "no NIC leads there" : "no NIC driver is shared");
+				"%s: ", p->driver_shared ? "no NIC leads there" : "no NIC driver is shared");
 	route_none(g, info, text + len, sizeof text - len);
 	if (group_joining(g) && !g->lazy)
 		group_fail(g, true, FAR_UNREACHABLE, "%s", text);
 	else
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 }
 
 static bool pair_route(const struct pair *pair, const struct info *info, unsigned from, struct route *out)
@@ -133,7 +134,7 @@ static uint64_t try_until(const struct pair *pair, const struct info *info, cons
 	const struct group *g = pair->peer->group;
 	uint64_t all = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline, some = TIME_NEVER;
 	struct route next;
-	if (pair->gone)
+	if (pair->no_process)
 		some = time_after(g->now, TRY_GONE_NS);
 	else if (pair_route(pair, info, route->number + 1, &next))
 		some = time_after(g->now, TRY_NS);
@@ -150,7 +151,7 @@ static void pair_connect(struct pair *pair)
 	struct info info;
 	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
-	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
+	struct hello h = handshake_to(pair, g->members[p->rank].incarnation);
 	hello_encode(&h, words);
 	g->busy = true;
 	while (pair_route(pair, &info, pair->tried, &route)) {
@@ -167,7 +168,7 @@ static void pair_connect(struct pair *pair)
 			return;
 		}
 		pair->attempt = false;
-		pair_note(pair, rc, err.text[0] ? err.text : strerror(-rc));
+		pair_add_failure(pair, rc, err.text[0] ? err.text : strerror(-rc));
 	}
 	pair_give_up(pair, &info);
 }
@@ -175,19 +176,19 @@ static void pair_connect(struct pair *pair)
 /* The way did not lead there: the next. */
 static void pair_next(struct pair *pair, int error, const char *text)
 {
-	pair_note(pair, error, text);
+	pair_add_failure(pair, error, text);
 	pair_connect(pair);
 }
 
 /* From the best way on. */
 static void pair_begin(struct pair *pair)
 {
-	pair_forget(pair);
+	pair_reset_attempts(pair);
 	pair_connect(pair);
 }
 
 /* Asks for a session that there is not; the end that is to make it does. */
-static void pair_demand(struct pair *pair)
+static void pair_set_up(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (peer_is_self(pair->peer) && pair->local < pair->remote)
@@ -199,29 +200,29 @@ static void pair_demand(struct pair *pair)
 	pair_begin(pair);
 }
 
-void pair_want(struct pair *pair)
+void pair_request(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (pair->state == PAIR_UP)
 		return; /* PEER_UP is on its way */
-	pair->wanted = true;
+	pair->requested = true;
 	if (pair->peer->dead)
-		pair_unreached(pair, FAR_PEER_LOST, "its process is gone");
+		pair_unreachable(pair, FAR_PEER_LOST, "its process is gone");
 	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
-		pair_demand(pair);
+		pair_set_up(pair);
 }
 
-void session_want(struct peer *p, unsigned local, unsigned remote)
+void session_request(struct peer *p, unsigned local, unsigned remote)
 {
 	struct pair *pair = p->dead ? NULL : pair_get(p, local, remote);
 	if (pair)
-		pair_demand(pair);
+		pair_set_up(pair);
 }
 
 void session_probe(struct peer *p)
 {
 	if (!p->up_n && !peer_is_self(p))
-		session_want(p, 0, 0);
+		session_request(p, 0, 0);
 }
 
 static void session_probe_pair(struct pair *pair)
@@ -250,7 +251,7 @@ static void pair_yield(struct pair *pair)
 		char text[FAR_ERR_TEXT_MAX];
 		snprintf(text, sizeof text, "%s",
 			 pair->failed ? pair->failed : "the other side's set-up did not come to an end");
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 		return;
 	}
 	pair->state = PAIR_YIELDING;
@@ -281,7 +282,7 @@ static uint64_t yields_step(struct group *g)
 
 static bool is_unanswered(const struct peer *p)
 {
-	const struct pair *pair = p->dead || p->unheld || peer_is_self(p) ? NULL : p->pairs;
+	const struct pair *pair = p->dead || p->unclaimed || peer_is_self(p) ? NULL : p->pairs;
 	while (pair && !(pair->state == PAIR_CONNECTING && pair->attempt))
 		pair = pair->next;
 	return pair;
@@ -298,19 +299,19 @@ static uint64_t unanswered_step(struct group *g)
 			continue;
 		g->unanswered_at = time_after(g->now, UNANSWERED_NS);
 		if (!g->store_lost)
-			life_doubt(&g->peers[r], "its process is gone");
+			peer_suspect(&g->peers[r], "its process is gone");
 	}
 	return g->unanswered_at;
 }
 
 /* ---- events of the ports ---- */
 
-static bool welcomes(const struct group *g)
+static bool accepts_sessions(const struct group *g)
 {
 	return group_joining(g) || g->phase == PHASE_READY || g->phase == PHASE_DRAIN || g->phase == PHASE_BYE;
 }
 
-static int hello_check(const struct group *g, const struct nic_event *ev, struct hello *h)
+static int handshake_check(const struct group *g, const struct nic_event *ev, struct hello *h)
 {
 	int rc = hello_decode(ev->hello, ev->hello_len, h);
 	if (rc)
@@ -344,16 +345,16 @@ static bool pair_may_be_over(const struct pair *pair)
 	return !peer_is_self(pair->peer) && pair->up_posted && g->config.silent >> pair->port & 1;
 }
 
-static int on_hello(struct group *g, const struct nic_event *ev)
+static int on_connect_request(struct group *g, const struct nic_event *ev)
 {
 	uint8_t reply[HELLO_BYTES];
 	struct hello h;
-	if (!welcomes(g))
+	if (!accepts_sessions(g))
 		return -ECONNREFUSED;
-	int rc = hello_check(g, ev, &h);
+	int rc = handshake_check(g, ev, &h);
 	struct peer *p = rc == 0 || rc == -ESTALE ? &g->peers[h.rank] : NULL;
 	if (rc == -ESTALE && h.to == g->config.incarnation && !peer_is_self(p))
-		return life_unknown(p, h.from);
+		return incarnation_unknown(p, h.from);
 	if (rc)
 		return rc;
 	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
@@ -372,7 +373,7 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 	} else if (pair->attempt && pair_is_higher(pair)) {
 		return -EALREADY;
 	}
-	struct hello mine = hello_to(pair, h.from);
+	struct hello mine = handshake_to(pair, h.from);
 	hello_encode(&mine, reply);
 	memcpy(ev->reply, reply, sizeof reply);
 	*ev->reply_len = sizeof reply;
@@ -383,11 +384,11 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 {
 	struct pair *pair = ev->user;
 	struct hello h;
-	int rc = hello_check(g, ev, &h);
-	if (pair && pair->is_old) {
+	int rc = handshake_check(g, ev, &h);
+	if (pair && pair->is_retired) {
 		pair->attempt = false;
 		group_port_drop(g, port->index, ev->peer);
-		pair_settle(pair);
+		pair_free_if_unused(pair);
 		return;
 	}
 	if (pair) {
@@ -399,11 +400,11 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 		pair = pair_get(&g->peers[h.rank], h.to_shard, h.from_shard);
 		rc = pair ? 0 : -ENOMEM;
 	}
-	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
+	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !accepts_sessions(g))) {
 		group_port_drop(g, port->index, ev->peer);
 		return;
 	}
-	if (rc == 0 && !pair_enter(port, ev->peer, pair))
+	if (rc == 0 && !pair_register(port, ev->peer, pair))
 		rc = -ENOMEM;
 	if (rc) {
 		group_port_drop(g, port->index, ev->peer);
@@ -416,7 +417,7 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 	pair->port = (uint16_t)port->index;
 	pair->handle = ev->peer;
 	pair->accepted = h.from;
-	pair->ours = ev->user != NULL;
+	pair->initiated = ev->user != NULL;
 	pair->peer->up_n++;
 	g->busy = true;
 	if (pair->peer->known && g->phase >= PHASE_CONNECT)
@@ -429,8 +430,8 @@ static void on_failed(const struct nic_event *ev)
 	if (!pair)
 		return;
 	pair->attempt = false;
-	if (pair->is_old) {
-		pair_settle(pair);
+	if (pair->is_retired) {
+		pair_free_if_unused(pair);
 		return;
 	}
 	if (pair->state != PAIR_CONNECTING)
@@ -453,7 +454,7 @@ static bool is_member_still(const struct pair *pair, int error)
 	const struct peer *p = pair->peer;
 	const struct group *g = p->group;
 	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
-	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unheld && !g->store_lost &&
+	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed && !g->store_lost &&
 	       !group_joining(g);
 }
 
@@ -464,10 +465,10 @@ static void on_down(struct pair *pair, const struct nic_event *ev)
 	struct info info;
 	char text[2 * NIC_TEXT_BYTES_MAX], remark[NIC_TEXT_BYTES_MAX] = "";
 	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
-		route_remark(p->group, pair->port, &info, remark, sizeof remark);
+		route_diagnosis(p->group, pair->port, &info, remark, sizeof remark);
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
-	if (!is_member_still(pair, ev->error) || !pair_lose(pair, text))
-		peer_die(p, text);
+	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text))
+		peer_lost(p, text);
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)
@@ -478,13 +479,13 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	g->busy = true;
 	switch (ev->type) {
 	case NIC_EVENT_HELLO:
-		return on_hello(g, ev);
+		return on_connect_request(g, ev);
 	case NIC_EVENT_UP:
 		on_up(g, port, ev);
 		break;
 	case NIC_EVENT_DOWN:
 		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old)
+		if (pair && !pair->is_retired)
 			on_down(pair, ev);
 		break;
 	case NIC_EVENT_FAILED:
@@ -492,13 +493,13 @@ static int port_event(void *ctx, const struct nic_event *ev)
 		break;
 	case NIC_EVENT_REFUSED:
 		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old && !peer_is_self(pair->peer))
-			life_doubt(pair->peer, "its process is gone: its host says that nobody has its port");
+		if (pair && !pair->is_retired && !peer_is_self(pair->peer))
+			peer_suspect(pair->peer, "its process is gone: its host says that nobody has its port");
 		break;
 	case NIC_EVENT_MOVED:
 		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old && pair->state == PAIR_UP)
-			pair_moved(pair);
+		if (pair && !pair->is_retired && pair->state == PAIR_UP)
+			pair_path_changed(pair);
 		break;
 	}
 	return 0;
@@ -531,26 +532,26 @@ static void connect_all(struct peer *p)
 			struct pair *pair = pair_get(p, local, remote);
 			if (!pair)
 				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
-			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->common)
+			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->driver_shared)
 				if (pair->state == PAIR_NONE)
 					pair_begin(pair);
 		}
 	}
 }
 
-void session_expect(struct peer *p, const struct info *info)
+void session_set_info(struct peer *p, const struct info *info)
 {
 	struct route route;
 	char why[192];
-	p->common = peer_is_self(p) || route_common(p->group, info);
+	p->driver_shared = peer_is_self(p) || route_common(p->group, info);
 	if (peer_is_self(p)) {
 		route_self(p->group, &route);
-		route_tell(p, &route, "sessions with oneself stay in the process");
+		route_publish(p, &route, "sessions with oneself stay in the process");
 		return;
 	}
 	bool found = route_next(p->group, info, 0, &route);
 	route_why(p->group, info, found ? &route : NULL, "", why, sizeof why);
-	route_tell(p, found ? &route : NULL, why);
+	route_publish(p, found ? &route : NULL, why);
 }
 
 void session_begin(struct group *g)
@@ -584,7 +585,7 @@ uint64_t session_step(struct group *g)
 	at = mails_post(g);
 	if (g->phase == PHASE_CONNECT && session_all_up(g)) {
 		g->phase = PHASE_READY;
-		life_ready(g);
+		incarnation_ready(g);
 		rejoin_connect(g);
 	}
 	return at < next ? at : next;

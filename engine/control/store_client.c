@@ -37,8 +37,8 @@ struct store_client {
 	uint64_t id_next; /* 0 is HELLO's */
 	unsigned pending_n;
 	struct pending *pending;
-	struct outbox hello; /* goes out first, again on every attempt */
-	struct outbox tx;
+	struct send_buffer login_tx; /* goes out first, again on every attempt */
+	struct send_buffer tx;
 	size_t rx_len;
 	uint8_t rx[STORE_FRAME_MAX];
 };
@@ -73,7 +73,7 @@ static void stream_close(struct store_client *c)
 	c->opened = false;
 	c->wants_write = false;
 	c->rx_len = 0;
-	c->hello.head = c->hello.tail = 0;
+	c->login_tx.head = c->login_tx.tail = 0;
 }
 
 void store_client_destroy(struct store_client *c)
@@ -86,8 +86,8 @@ void store_client_destroy(struct store_client *c)
 		c->pending = p->next;
 		free(p);
 	}
-	outbox_fini(&c->hello);
-	outbox_fini(&c->tx);
+	send_buffer_fini(&c->login_tx);
+	send_buffer_fini(&c->tx);
 	free(c);
 }
 
@@ -150,7 +150,7 @@ static int stream_open(struct store_client *c)
 	store_hello_make(&c->greeting, &c->login.who, c->login.random);
 	m.value = c->greeting.hello;
 	m.value_len = c->greeting.hello_len;
-	return outbox_put(&c->hello, frame, store_msg_encode(&m, frame));
+	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
 /* The server asks whether anybody is here. What it says to the answer has an id that nobody waits for. */
@@ -158,7 +158,7 @@ static void answer_ping(struct store_client *c)
 {
 	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};
 	uint8_t frame[STORE_FRAME_MAX];
-	outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+	send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame));
 }
 
 static void connected(struct store_client *c)
@@ -190,7 +190,7 @@ static int challenge_take(struct store_client *c, const struct store_msg *m)
 	auth_erase(&key, sizeof key);
 	struct store_msg prove = {
 		.op = STORE_PROVE, .timeout_ns = UINT64_MAX, .value = proof, .value_len = sizeof proof};
-	return holds ? outbox_put(&c->hello, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
+	return holds ? send_buffer_put(&c->login_tx, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
 }
 
 /* What comes before the client is connected: 0 or -errno. */
@@ -269,10 +269,10 @@ static int stream_read(struct store_client *c, bool *busy)
 	return 0;
 }
 
-static int local_write(struct store_client *c, struct outbox *o, bool *busy)
+static int local_write(struct store_client *c, struct send_buffer *o, bool *busy)
 {
-	while (outbox_len(o)) {
-		long n = store_server_local_send(c->local, o->data + o->head, outbox_len(o));
+	while (send_buffer_len(o)) {
+		long n = store_server_local_send(c->local, o->data + o->head, send_buffer_len(o));
 		if (n < 0)
 			break;
 		o->head += (size_t)n;
@@ -281,15 +281,15 @@ static int local_write(struct store_client *c, struct outbox *o, bool *busy)
 	return 0;
 }
 
-static int stream_write(struct store_client *c, struct outbox *o, bool *busy)
+static int stream_write(struct store_client *c, struct send_buffer *o, bool *busy)
 {
 	if (c->local)
 		return local_write(c, o, busy);
-	long n = outbox_flush(o, c->net, c->handle);
+	long n = send_buffer_flush(o, c->net, c->handle);
 	if (n < 0)
 		return (int)n;
 	*busy |= n > 0;
-	bool want = outbox_len(o) > 0;
+	bool want = send_buffer_len(o) > 0;
 	if (want != c->wants_write)
 		c->net->ops->want(c->net, c->handle, 1, want);
 	c->wants_write = want;
@@ -328,7 +328,7 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 	if (c->opened) {
 		rc = stream_read(c, busy);
 		if (rc == 0)
-			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->hello, busy);
+			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->login_tx, busy);
 	}
 	if (rc) {
 		*busy = true;
@@ -359,7 +359,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	struct pending *p = malloc(sizeof *p);
 	if (!p)
 		return -ENOMEM;
-	rc = outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+	rc = send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame));
 	if (rc) {
 		free(p);
 		return rc;

@@ -174,7 +174,7 @@ static bool hold_pass(struct store_server *s, struct hold *h)
 }
 
 /* Who has just been given it lives. */
-static void losers_tell(struct store_server *s, const struct hold *h)
+static void contests_reject(struct store_server *s, const struct hold *h)
 {
 	struct contest **at = &s->contests;
 	while (*at) {
@@ -199,7 +199,7 @@ void holds_release(struct store_server *s, struct conn *c)
 		kv_delete(s->kv, key);
 		if (hold_pass(s, h)) {
 			store_written(s, key);
-			losers_tell(s, h);
+			contests_reject(s, h);
 			at = &h->next;
 			continue;
 		}
@@ -213,7 +213,7 @@ void hold_end(struct store_server *s, struct kv_bytes key)
 	struct hold **at = hold_find(s, key), *h = *at;
 	if (!h)
 		return;
-	losers_tell(s, h);
+	contests_reject(s, h);
 	*at = h->next;
 	free(h);
 }

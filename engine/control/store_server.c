@@ -34,11 +34,11 @@ static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason
 {
 	struct conn *c = s->conns[i];
 	s->drops[reason]++;
-	s->strangers_n -= !c->greeted;
-	s->gone_n += c->greeted;
-	s->out_bytes -= outbox_len(&c->tx);
-	outbox_fini(&c->tx);
-	c->doomed = (uint8_t)(reason + 1);
+	s->unauthenticated_n -= !c->admitted;
+	s->gone_n += c->admitted;
+	s->out_bytes -= send_buffer_len(&c->tx);
+	send_buffer_fini(&c->tx);
+	c->drop_pending = (uint8_t)(reason + 1);
 	waits_forget(s, c);
 	watches_forget(s, c);
 	holds_release(s, c);
@@ -55,7 +55,7 @@ void store_server_shut(struct store_server *s)
 	s->accept_again = TIME_NEVER;
 	s->shut = true;
 	for (unsigned i = s->conns_n; i-- > 0;) {
-		if (!s->conns[i]->greeted)
+		if (!s->conns[i]->admitted)
 			conn_drop(s, i, STORE_DROP_SHUT);
 	}
 }
@@ -79,7 +79,7 @@ void store_server_destroy(struct store_server *s)
 	waits_forget(s, &s->local);
 	watches_forget(s, &s->local);
 	holds_release(s, &s->local);
-	outbox_fini(&s->local.tx);
+	send_buffer_fini(&s->local.tx);
 	kv_destroy(s->kv);
 	free(s);
 }
@@ -117,13 +117,13 @@ uint64_t store_server_drops(const struct store_server *s, enum store_drop reason
 	return s->drops[reason];
 }
 
-void conn_doom(struct conn *c, enum store_drop reason)
+void conn_drop_later(struct conn *c, enum store_drop reason)
 {
-	if (c->doomed || c == &c->server->local)
+	if (c->drop_pending || c == &c->server->local)
 		return;
-	c->doomed = (uint8_t)(reason + 1);
-	c->server->out_bytes -= outbox_len(&c->tx);
-	outbox_fini(&c->tx);
+	c->drop_pending = (uint8_t)(reason + 1);
+	c->server->out_bytes -= send_buffer_len(&c->tx);
+	send_buffer_fini(&c->tx);
 }
 
 /* The client for whom the most waits. */
@@ -131,7 +131,7 @@ static struct conn *out_most(const struct store_server *s)
 {
 	struct conn *most = s->conns[0];
 	for (unsigned i = 1; i < s->conns_n; i++)
-		if (outbox_len(&s->conns[i]->tx) > outbox_len(&most->tx))
+		if (send_buffer_len(&s->conns[i]->tx) > send_buffer_len(&most->tx))
 			most = s->conns[i];
 	return most;
 }
@@ -142,11 +142,11 @@ static bool out_has_room(struct conn *c, size_t len)
 	struct store_server *s = c->server;
 	if (c == &s->local)
 		return true;
-	if (!c->doomed && outbox_len(&c->tx) + len > FAR_STORE_OUT_BYTES)
-		conn_doom(c, STORE_DROP_BACKLOG);
-	if (!c->doomed && s->out_bytes + len > FAR_STORE_OUT_BYTES_ALL)
-		conn_doom(out_most(s), STORE_DROP_BACKLOG);
-	return !c->doomed;
+	if (!c->drop_pending && send_buffer_len(&c->tx) + len > FAR_STORE_OUT_BYTES)
+		conn_drop_later(c, STORE_DROP_BACKLOG);
+	if (!c->drop_pending && s->out_bytes + len > FAR_STORE_OUT_BYTES_ALL)
+		conn_drop_later(out_most(s), STORE_DROP_BACKLOG);
+	return !c->drop_pending;
 }
 
 int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
@@ -165,7 +165,7 @@ int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status
 	size_t len = store_msg_encode(&m, frame);
 	if (!out_has_room(c, len))
 		return -ENOBUFS;
-	int rc = outbox_put(&c->tx, frame, len);
+	int rc = send_buffer_put(&c->tx, frame, len);
 	if (rc == 0 && c != &c->server->local)
 		c->server->out_bytes += len;
 	return rc;
@@ -196,26 +196,26 @@ static enum store_status status_of(int rc)
 	}
 }
 
-/* As outbox_flush(). */
+/* As send_buffer_flush(). */
 static long conn_flush(struct store_server *s, struct conn *c)
 {
-	size_t before = outbox_len(&c->tx);
-	long n = outbox_flush(&c->tx, s->net, c->handle);
-	s->out_bytes -= before - outbox_len(&c->tx);
+	size_t before = send_buffer_len(&c->tx);
+	long n = send_buffer_flush(&c->tx, s->net, c->handle);
+	s->out_bytes -= before - send_buffer_len(&c->tx);
 	return n;
 }
 
 /* 0, or the reason +1 to drop the client for. */
 static int admit(struct store_server *s, struct conn *c)
 {
-	if (c != &s->local && s->conns_n - s->strangers_n == FAR_STORE_CLIENTS_MAX)
+	if (c != &s->local && s->conns_n - s->unauthenticated_n == FAR_STORE_CLIENTS_MAX)
 		return STORE_DROP_CLIENTS + 1;
-	s->strangers_n -= c != &s->local;
-	c->greeted = true;
+	s->unauthenticated_n -= c != &s->local;
+	c->admitted = true;
 	return 0;
 }
 
-static int hello_run(struct store_server *s, struct conn *c, const struct store_msg *m)
+static int login_run(struct store_server *s, struct conn *c, const struct store_msg *m)
 {
 	uint8_t challenge[STORE_CHALLENGE_BYTES];
 	if (m->value_len && store_hello_read(m->value, m->value_len, &c->greeting, &c->who))
@@ -229,7 +229,7 @@ static int hello_run(struct store_server *s, struct conn *c, const struct store_
 		return STORE_DROP_MALFORMED + 1;
 	if (s->keyed)
 		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
-	c->challenged = s->keyed;
+	c->proof_awaited = s->keyed;
 	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
 	return conn_reply(c, STORE_HELLO, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
 }
@@ -238,14 +238,14 @@ static int prove_run(struct store_server *s, struct conn *c, const struct store_
 {
 	bool holds = store_proof_holds(&c->greeting, &s->key, m->value, m->value_len);
 	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
-	c->challenged = false;
+	c->proof_awaited = false;
 	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
 	if (!holds && c != &s->local)
 		conn_flush(s, c);
 	return drop;
 }
 
-/* As wait_park(), within the bound of all clients together. */
+/* As wait_add(), within the bound of all clients together. */
 static int wait_admit(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	if (s->waits.n >= FAR_STORE_WAITS_MAX) {
@@ -253,10 +253,10 @@ static int wait_admit(struct store_server *s, struct conn *c, const struct store
 		for (unsigned i = 1; i < s->conns_n; i++)
 			if (s->conns[i]->waits_n > most->waits_n)
 				most = s->conns[i];
-		conn_doom(most, STORE_DROP_REQUESTS);
+		conn_drop_later(most, STORE_DROP_REQUESTS);
 		waits_forget(s, most);
 	}
-	return wait_park(s, c, m, now);
+	return wait_add(s, c, m, now);
 }
 
 /* May it make a key. */
@@ -338,11 +338,11 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 /* The same for any frame: what comes before the client is admitted, and after it. */
 static int frame_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
-	bool hello = m->op == STORE_HELLO && !c->greeted && !c->challenged;
-	bool prove = m->op == STORE_PROVE && c->challenged;
-	if (m->reply || (!hello && !prove && (!c->greeted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
+	bool hello = m->op == STORE_HELLO && !c->admitted && !c->proof_awaited;
+	bool prove = m->op == STORE_PROVE && c->proof_awaited;
+	if (m->reply || (!hello && !prove && (!c->admitted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
 		return STORE_DROP_MALFORMED + 1;
-	return hello ? hello_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+	return hello ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
 }
 
 static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
@@ -350,10 +350,10 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	size_t used = 0;
 	int drop = 0;
 	c->paused = false;
-	while (!drop && !c->doomed) {
+	while (!drop && !c->drop_pending) {
 		struct store_msg m;
 		/* Its own requests never fill its outbox: those that come after wait in the stream. */
-		c->paused = c != &s->local && outbox_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
+		c->paused = c != &s->local && send_buffer_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
 		if (c->paused)
 			break;
 		long n = store_msg_decode(c->rx + used, c->rx_len - used, &m);
@@ -380,7 +380,7 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 /* 0, or the reason +1 to drop the client for. */
 static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool *busy)
 {
-	for (int i = 0; i < READS_MAX && !c->doomed; i++) {
+	for (int i = 0; i < READS_MAX && !c->drop_pending; i++) {
 		int drop = c->paused ? frames_run(s, c, now) : 0;
 		if (drop || c->paused)
 			return drop;
@@ -411,12 +411,12 @@ static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint
 	if (n < 0)
 		return STORE_DROP_CLOSED + 1;
 	*busy |= n > 0;
-	bool want = outbox_len(&c->tx) > 0;
+	bool want = send_buffer_len(&c->tx) > 0;
 	if (n > 0 || !c->wants_write)
 		c->stalled_at = now;
 	if (want && now - c->stalled_at >= FAR_STORE_STALLED_NS)
 		return STORE_DROP_BACKLOG + 1;
-	*busy |= watches_wait(s, c) || (c->paused && outbox_len(&c->tx) < FAR_STORE_WATCH_BYTES);
+	*busy |= watches_wait(s, c) || (c->paused && send_buffer_len(&c->tx) < FAR_STORE_WATCH_BYTES);
 	if (want != c->wants_write || c->paused != c->unread)
 		s->net->ops->want(s->net, c->handle, !c->paused, want);
 	c->wants_write = want;
@@ -429,9 +429,9 @@ static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint
 /* 0, or the reason +1 to drop the client for. */
 static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
 {
-	if (c->doomed)
-		return c->doomed;
-	if (c->greeted)
+	if (c->drop_pending)
+		return c->drop_pending;
+	if (c->admitted)
 		return 0;
 	if (now - c->accepted_at >= FAR_STORE_HELLO_NS)
 		return STORE_DROP_STRANGER + 1;
@@ -448,11 +448,11 @@ static void conn_drop_it(struct store_server *s, const struct conn *c, enum stor
 		}
 }
 
-static void stranger_oldest_drop(struct store_server *s)
+static void unauthenticated_drop_oldest(struct store_server *s)
 {
 	unsigned oldest = s->conns_n;
 	for (unsigned i = 0; i < s->conns_n; i++)
-		if (!s->conns[i]->greeted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
+		if (!s->conns[i]->admitted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
 			oldest = i;
 	conn_drop(s, oldest, STORE_DROP_STRANGER);
 }
@@ -466,8 +466,8 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 			s->accept_error = 0;
 			return;
 		}
-		if ((handle == -EMFILE || handle == -ENFILE) && s->strangers_n) {
-			stranger_oldest_drop(s); /* its descriptor is free now */
+		if ((handle == -EMFILE || handle == -ENFILE) && s->unauthenticated_n) {
+			unauthenticated_drop_oldest(s); /* its descriptor is free now */
 			continue;
 		}
 		if (handle < 0) {
@@ -476,8 +476,8 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 			return;
 		}
 		*busy = true;
-		if (s->strangers_n == FAR_STORE_STRANGERS_MAX)
-			stranger_oldest_drop(s);
+		if (s->unauthenticated_n == FAR_STORE_STRANGERS_MAX)
+			unauthenticated_drop_oldest(s);
 		struct conn *c = calloc(1, sizeof *c);
 		if (!c) {
 			s->net->ops->close(s->net, handle);
@@ -489,7 +489,7 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 		c->accepted_at = now;
 		c->number = s->accepted_n++;
 		s->conns[s->conns_n++] = c;
-		s->strangers_n++;
+		s->unauthenticated_n++;
 	}
 }
 
@@ -515,7 +515,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
 	/* After all reads: what one client set answers the waits of others. */
-	while ((c = watches_tell(s)))
+	while ((c = watches_report(s)))
 		conn_drop_it(s, c, STORE_DROP_BACKLOG);
 	for (unsigned i = s->conns_n; i-- > 0;) {
 		int drop = conn_check(s->conns[i], now, &until);
@@ -543,6 +543,6 @@ long store_server_local_send(struct store_server *s, const void *data, size_t le
 
 long store_server_local_recv(struct store_server *s, void *data, size_t len)
 {
-	size_t n = outbox_take(&s->local.tx, data, len);
+	size_t n = send_buffer_take(&s->local.tx, data, len);
 	return n ? (long)n : -EAGAIN;
 }

@@ -115,7 +115,7 @@ static void key_settle(struct waits *ws, struct wait_key *k)
 	free(k);
 }
 
-int wait_park(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
+int wait_add(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	struct waits *ws = &s->waits;
 	struct wait *w = heap_has_room(ws) ? malloc(sizeof *w) : NULL;
