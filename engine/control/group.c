@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* One member's state machine of a group: phases, failures, requests to the store. Control thread. */
 #include "control/group.h"
 
 #include "base/error.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASSES_MAX 64                  /* of one step; then the thread comes back at once, after looking at stop */
-#define GRACE_NS   UINT64_C(500000000) /* for telling the others why a join failed */
+#define PASSES_MAX 64                  /* of one step; the next step follows at once, after a check of `stop` */
+#define GRACE_NS   UINT64_C(500000000) /* to store the abort key after a failed join */
 
 int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd)
 {
@@ -100,10 +101,8 @@ enum ctl_state group_state(const struct group *g)
 	}
 }
 
-/*
- * Another member was first. A lost connection is then most likely what its failure did to us: its reason is told
- * instead of ours.
- */
+/* `done` of the abort key. If another member's failure is stored already, a lost connection of this one is most likely
+ * its consequence: that failure becomes the result. */
 static void abort_stored(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
@@ -120,11 +119,11 @@ void group_abort_read(struct group *g, const struct store_msg *reply)
 	if (reply->value_len < 2 || reply->value[0] == FAR_OK || reply->value[0] >= FAR_STATUS_COUNT)
 		err_set(&g->err, FAR_PROTOCOL, "the store at %s holds a malformed \"abort\"", g->store);
 	else
-		err_set(&g->err, (enum far_status)reply->value[0], "%.*s (told by another member)",
+		err_set(&g->err, (enum far_status)reply->value[0], "%.*s (reported by another member)",
 			(int)reply->value_len - 1, (const char *)reply->value + 1);
 }
 
-/* First failure wins: compare-and-set against nothing. */
+/* The first failure is kept: CAS against a missing key. */
 static void abort_publish(struct group *g)
 {
 	uint8_t value[1 + FAR_ERR_TEXT_MAX];
@@ -147,7 +146,7 @@ void group_fail(struct group *g, bool tell, enum far_status status, const char *
 	g->phase = PHASE_FAILING;
 	g->busy = true;
 	g->grace = time_after(g->now, GRACE_NS);
-	/* A group that runs does not end because somebody could not come back to it. */
+	/* A running group does not end because a member failed to rejoin it. */
 	tell &= !g->rejoining;
 	if (tell && g->client && store_client_link(g->client) == STORE_CONNECTED)
 		abort_publish(g);
@@ -191,7 +190,7 @@ static void failing_step(struct group *g)
 {
 	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;
 	bool waits = (g->notifying && !lost) || (g->server && store_server_clients(g->server));
-	/* Who comes to this store finds out, as long as it is there. */
+	/* A worker without ports keeps its store until all other members have read the reason, within `grace`. */
 	if (g->is_refused && g->server)
 		waits |= store_server_gone(g->server) + 1 < (uint64_t)g->url.world;
 	if (waits && g->now < g->grace)
@@ -200,7 +199,8 @@ static void failing_step(struct group *g)
 	g->phase = PHASE_FAILED;
 }
 
-/* A join fails by it (join.c). Later only who comes back is kept out. */
+/* Logs that the store cannot accept connections. A join fails by that (join.c); later it only keeps members from
+ * rejoining. */
 static void warn_accepting(struct group *g)
 {
 	int error = store_server_accept_error(g->server);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lives of members. A worker that is started again has the same rank, name and shards, and another incarnation. The
- * others learn of it by their watches of the store, or when a set-up tells that an incarnation is not the present one,
- * whichever comes first: then they ask. What there was with the life before ends; what is asked for afterwards is a
- * session with the new one.
+ * Tracks the incarnations of members. Control thread. A restarted worker has the same rank, name and number of shards,
+ * and another incarnation. Members notice it by their watches of the store, or by a connect request with an unknown
+ * incarnation, which causes a query of the store. Sessions with the former incarnation end; later calls request
+ * sessions with the new one.
  *
- *   rank/<r> is gone     its process is, or its way to the store. A session that would notice decides; one that would
- *                        not is asked; without any the member counts as lost
- *   info/<r> is another  its next life
+ *   rank/<r> deleted   the process or its connection to the store is gone. If a driver reports the end of the process,
+ *                      it decides; other sessions are probed; a member without sessions is lost
+ *   info/<r> changed   a new incarnation
  */
 #include "base/hash.h"
 #include "control/group.h"
@@ -25,7 +25,7 @@ static bool tracks_incarnations(const struct group *g)
 static void claim_ended(struct peer *p)
 {
 	struct group *g = p->group;
-	/* While joining the sessions tell, or fail to come up: the reason that is told is theirs. */
+	/* While joining, the sessions end or fail to come up, with a better reason. */
 	if (p->dead || group_joining(g))
 		return;
 	if (p->up_n)
@@ -34,9 +34,9 @@ static void claim_ended(struct peer *p)
 		peer_lost(p, "its process is gone, or its connection to the store");
 }
 
-/* ---- the next life ---- */
+/* ---- a new incarnation ---- */
 
-/* Which of its fields others count on. */
+/* True if the fields that are constant for the group are the same. */
 static bool is_same_member(const struct ctl_member *m, const struct info *info)
 {
 	return strcmp(m->name, info->name) == 0 && m->shards == info->shards;
@@ -48,11 +48,11 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 	struct ctl_member *m = &g->members[p->rank];
 	uint8_t *copy = malloc(value_len);
 	if (!copy)
-		return; /* it stays as it is, and is asked for again when somebody wants a session */
+		return; /* without memory nothing changes; the next request of a session queries again */
 	memcpy(copy, value, value_len);
 	peer_lost(p, "peer restarted");
 	if (group_joining(g) && !g->lazy) {
-		free(copy); /* the join has failed with it */
+		free(copy); /* peer_lost() has failed the join */
 		return;
 	}
 	free(p->info);
@@ -64,7 +64,7 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
 	session_set_info(p, info);
 	peer_restarted(p);
-	/* Last: who sees it sees the incarnation. Pairs with describe() in api/workers.c. */
+	/* After the other fields: a reader of `alive` sees the incarnation. Pairs with describe() in api/workers.c. */
 	atomic_store_explicit(&m->alive, 1, memory_order_release);
 	leave_peer_restarted(p);
 	g->busy = true;
@@ -84,9 +84,9 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	incarnation_begin(p, &info, value, value_len);
 }
 
-/* ---- what the store tells ---- */
+/* ---- watches and queries of the store ---- */
 
-/* The member that a watched key is about; NULL: none. */
+/* The member whose rank a watched key names; NULL: none. */
 static struct peer *peer_of_key(struct group *g, const struct store_msg *reply, const char *what)
 {
 	size_t group = strlen(g->group), word = strlen(what), at = group + word + 2;
@@ -128,8 +128,8 @@ static void watch(struct group *g, const char *what, bool from_now, store_done_f
 	group_submit(g, &m, what, -1, TIME_NEVER, news, g);
 }
 
-/* In a large group each would be told of each that comes, and of all that they publish: there, what happens until the
- * table is complete is left to set-ups that fail. */
+/* In a large group a watch from the start would report every join to every member: there the watches begin when all
+ * infos are read, and set-ups that fail show what has changed before. */
 void incarnation_watch_claims(struct group *g, bool complete)
 {
 	if (complete == list_used(g))
@@ -157,7 +157,7 @@ static void incarnation_read(void *user, int result, const struct store_msg *rep
 		info_seen(p, reply->value, reply->value_len);
 }
 
-/* ---- is it still a member ---- */
+/* ---- loss of a member ---- */
 
 static void claim_read(void *user, int result, const struct store_msg *reply)
 {
@@ -209,8 +209,8 @@ int incarnation_unknown(struct peer *p, uint64_t incarnation)
 	if (incarnation == p->former_incarnation || g->store_lost || (group_joining(g) && !g->rejoining))
 		return -ESTALE;
 	if (group_joining(g))
-		return -EINPROGRESS; /* what our table has may be older than it is */
-	/* The store was asked for its sake, and knows another. */
+		return -EINPROGRESS; /* the table may be older than the member's incarnation */
+	/* The store was queried for this incarnation, and has another. */
 	if (incarnation == p->claimed_incarnation && !p->querying)
 		return -ESTALE;
 	if (!p->querying)

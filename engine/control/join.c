@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way in: store, world size, rank, infos. */
+/* Join: connects to the store, agrees on the world size, claims the rank, exchanges infos. Control thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "control/group.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define SWEEP_NS UINT64_C(250000000) /* for a last look at who has come */
+#define MISSING_NS UINT64_C(250000000) /* to read which members have joined, after the deadline */
 
-/* An inherited listener serves one group of the process: a second init listens for itself. Relaxed: a flag alone. */
+/* An inherited listener serves one group of the process; a second init opens its own. Relaxed: it orders no data. */
 static _Atomic bool store_fd_used;
 
 static int store_listen(struct group *g)
@@ -30,7 +30,7 @@ static int store_listen(struct group *g)
 					   g->store_fd, strerror(-rc));
 			return rc;
 		}
-		/* It listens on another port than the one asked for: it was meant for another group. */
+		/* It listens on another port: it belongs to another group. */
 		atomic_store_explicit(&store_fd_used, false, memory_order_relaxed);
 	}
 	int rc = net->ops->listen(net, g->url.host, g->url.port, -1);
@@ -44,7 +44,7 @@ static int store_listen(struct group *g)
 	return rc;
 }
 
-/* A key that the group makes for itself reaches one user of one host: nobody else could join. */
+/* An AUTO key can be read by one user of one host only, so the store must listen on loopback. */
 static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
@@ -60,7 +60,7 @@ static bool store_permitted(struct group *g)
 		group_fail(
 			g, false, FAR_DENIED,
 			"%s is not a loopback address: without a group key the store listens on loopback only, unless "
-			"security=none is said; make a key with `farcall key FILE` and give every member a copy "
+			"security=none is set; make a key with `farcall key FILE` and give every member a copy "
 			"(FAR_KEY_FILE)",
 			g->store);
 	else
@@ -71,7 +71,7 @@ static bool store_permitted(struct group *g)
 
 /* ---- the key ---- */
 
-/* Of the store's client: the key as it is now. */
+/* store_login.key: the present key. */
 static int key_provide(void *ctx, struct auth_key *out)
 {
 	struct group *g = ctx;
@@ -87,14 +87,14 @@ static const struct random_source *random_of(const struct group *g)
 	return g->config.random ? g->config.random : &random_kernel;
 }
 
-/* Rank 0, which listens: the key is there before anybody is answered. */
+/* Rank 0, which listens already: makes or sets the key before the first client is served. */
 static bool key_begin(struct group *g)
 {
 	enum far_status status = FAR_OK;
 	if (g->config.key.kind == KEY_AUTO) {
 		g->key_auto.at = g->key_place;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
-		/* Without it the file is made again at the control core's next step. */
+		/* Without inotify each step checks the file. */
 		if (g->key_auto.watch >= 0)
 			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
 	}
@@ -117,7 +117,7 @@ static void client_login(struct group *g)
 	store_client_login(g->client, &login);
 }
 
-/* The store has proven it. */
+/* The store has proven the key: binds it to the group's name, and shares it with transports and drivers. */
 static void key_proven(struct group *g)
 {
 	struct group_key *shared = g->config.group_key;
@@ -176,13 +176,13 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 	return reply->status != STORE_TIMEOUT;
 }
 
-/* Has its member all the sessions that the join wants with it. */
+/* True if all sessions with the member that the join requires are up. */
 static bool has_all_sessions(const struct group *g, int r)
 {
 	return g->peers[r].up_n >= g->config.shards * g->members[r].shards;
 }
 
-/* What speaks against a session with those who are late, as far as it is seen from here: "" or "BEFORE...". */
+/* Writes what this worker's drivers diagnose on the paths to members without sessions: "" or "BEFORE...". */
 static void add_diagnoses(const struct group *g, const char *before, char *out, size_t cap)
 {
 	struct info info;
@@ -202,7 +202,7 @@ static void aborted(void *user, int result, const struct store_msg *reply)
 	char remarks[224] = "", cause[FAR_ERR_TEXT_MAX];
 	if (!join_reply_counts(g, result, reply) || g->rejoining)
 		return;
-	/* Who gave up first need not be the one that sees why. */
+	/* The member that failed first may not be the one whose drivers see the reason. */
 	if (g->phase == PHASE_CONNECT)
 		add_diagnoses(g, "; seen from here: ", remarks, sizeof remarks);
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
@@ -213,7 +213,7 @@ static void aborted(void *user, int result, const struct store_msg *reply)
 	}
 }
 
-/* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
+/* Every member checks, so that both owners of a name fail with this reason, in any order. */
 static bool names_unique(struct group *g)
 {
 	uint32_t places = 4;
@@ -243,10 +243,10 @@ static void gathered(struct group *g)
 {
 	if (!names_unique(g))
 		return;
-	/* From the same facts, so that all members come to the same end. */
+	/* All members decide by the same infos, hence alike. */
 	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
 		g->lazy = true;
-	/* The others do not wait for us, nor we for them. */
+	/* A rejoin waits for no other member. */
 	g->eager_rejoin = g->rejoining && !g->lazy;
 	g->lazy |= g->rejoining;
 	g->phase = PHASE_CONNECT;
@@ -270,14 +270,14 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	int rc = join_info_decode(g, p->rank, value, value_len, &info);
 	if (rc == -EKEYREJECTED) {
 		group_fail(g, true, FAR_DENIED,
-			   "what rank %d published does not prove the group's key: the record in the store at %s was "
-			   "changed by somebody else, or that member runs another version",
+			   "the info of rank %d does not prove the group's key: the record in the store at %s was "
+			   "changed by another client, or that member runs another version",
 			   p->rank, g->store);
 		return;
 	}
 	if (rc || ctl_check_name(info.name, NULL) != FAR_OK) {
 		group_fail(g, true, FAR_PROTOCOL,
-			   "what rank %d published is malformed; do all members run one version?", p->rank);
+			   "the info of rank %d is malformed; run one version of the library in all members", p->rank);
 		return;
 	}
 	if (p->rank == g->url.rank && info.incarnation != g->config.incarnation) {
@@ -366,11 +366,11 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
-/* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
-static void sweep(struct group *g)
+/* The deadline has passed without rank 0's list: reads the infos themselves, to name the missing members. */
+static void missing_read(struct group *g)
 {
 	g->naming_missing = true;
-	g->init_deadline = time_after(g->now, SWEEP_NS);
+	g->init_deadline = time_after(g->now, MISSING_NS);
 	for (int r = 0; r < g->url.world; r++)
 		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
@@ -395,7 +395,7 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 	group_request(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
 }
 
-/* A worker without a NIC comes only to tell so. In a group that runs nobody heeds it. */
+/* A worker without a NIC port connects only to publish the reason. A running group ignores it. */
 static void refused_fail(struct group *g)
 {
 	group_fail(g, true, g->refused.status, "worker \"%s\" (rank %d) cannot join: %s", g->name, g->url.rank,
@@ -414,18 +414,18 @@ static void store_answered(struct group *g)
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
 	key_proven(g);
-	rejoin_query(g); /* answered before the others */
+	rejoin_query(g); /* first: replies come in order */
 	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
 	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
 }
 
-/* ---- what ends a join ---- */
+/* ---- failures of a join ---- */
 
 #define KEY_REMEDY                                                                                                     \
 	"start all members as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give them one "  \
 	"key (FAR_KEY_FILE; `farcall key` makes it)"
 
-/* No store with our key has answered. */
+/* Fails the join: no store with this key has replied in time. */
 static void store_unanswered(struct group *g, double seconds)
 {
 	int error = store_client_error(g->client);
@@ -457,7 +457,7 @@ static void deadline_passed(struct group *g)
 		return;
 	}
 	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->naming_missing && !g->rejoining) {
-		sweep(g);
+		missing_read(g);
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++) {
@@ -470,19 +470,19 @@ static void deadline_passed(struct group *g)
 			   g->name, names_end(&names), remarks);
 	} else if (g->phase == PHASE_GATHER)
 		group_fail(g, true, FAR_TIMEOUT,
-			   "%d of %d members of group \"%s\" did not come within %.3g s: missing %s", names.n,
+			   "%d of %d members of group \"%s\" did not join within %.3g s: missing %s", names.n,
 			   g->url.world, g->group, seconds, names_end(&names));
 	else
 		group_fail(g, true, FAR_TIMEOUT, "the store at %s did not answer within %.3g s", g->store, seconds);
 }
 
-/* The two ends did not agree on a key. */
+/* Fails the join if the store and this worker have different keys. */
 static bool keys_differ(struct group *g, int error)
 {
 	char id[KEY_ID_BYTES];
 	if (error == -ENOKEY)
 		group_fail(g, false, FAR_DENIED,
-			   "the store at %s asks for its group's key, and worker \"%s\" has security=none: give it the "
+			   "the store at %s requires its group's key, and worker \"%s\" has security=none: give it the "
 			   "key (FAR_KEY_FILE) instead",
 			   g->store, g->name);
 	else if (error == -EKEYREVOKED)
@@ -517,7 +517,8 @@ static void store_gone(struct group *g)
 			   g->url.host);
 	else
 		group_fail(g, false, FAR_PROTOCOL,
-			   "what listens at %s is not a store of this version: %s; is the port another program's?",
+			   "%s is not the address of a store of this version: %s; check that no other program "
+			   "listens there, and that all members run one version",
 			   g->store, strerror(-error));
 }
 
@@ -526,7 +527,7 @@ static bool out_of_descriptors(int error)
 	return error == -EMFILE || error == -ENFILE;
 }
 
-/* Out of descriptors here. That does not pass by itself; the others would wait for it until their deadlines. */
+/* Fails the join when this process has no descriptors left: otherwise all members would wait until their deadlines. */
 static void check_descriptors(struct group *g)
 {
 	int accepting = g->server ? store_server_accept_error(g->server) : 0;
@@ -546,7 +547,7 @@ static void check_descriptors(struct group *g)
 	g->err.code = -error;
 }
 
-/* Once, a little before the end: then the others, who may see nothing, are told. */
+/* Checks once, shortly before the deadline: a member with a diagnosis fails first, so that the others report it. */
 static bool has_diagnosis(struct group *g)
 {
 	char remarks[224] = "";

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way out. A member that has nothing outstanding sets its bye key, and waits until everybody has: nobody loses a
- * server that it still calls. But what one says bye with may have led to calls of another that had said it before: a
- * handler that calls on and does not wait. So they say it again, in waves, until in one of them nobody had begun
- * anything since the one before. When the first of these two was complete nobody had anything outstanding, and by the
- * second nobody had begun anything that could have led to more. All read the same words, so all agree which wave is the
- * last. The store outlives the sessions of whoever it serves: rank 0 closes it last.
+ * Shutdown of a group: distributed termination detection over the store. Control thread.
  *
- * Who runs into its own deadline says so before it goes, in the first wave that it has said nothing in: the others
- * must not take it for one that had nothing left. So nothing that was said is ever changed.
+ * A member without outstanding calls writes its bye key and waits for the byes of all others, so no member loses a
+ * callee that it still calls. A handler may have called on to a member whose bye was written already, so one round is
+ * not enough: byes are repeated in waves, until in one wave no member has begun anything since the wave before. At the
+ * end of the former wave nobody had anything outstanding, and until the latter nobody has begun anything that could
+ * have led to more (Mattern 1987, the four-counter method). All members read the same values, so all agree on the last
+ * wave. Rank 0 closes the store last.
  *
- * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
- * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
- * most members see no session of the dead one end: rank 0 says in its place that it is lost, and after a while connects
- * to those that have not come, a few at a time.
+ * A member that reaches its own deadline writes "late" in the first wave in which it has no bye yet, so that the others
+ * do not count it as finished. A bye that is written never changes.
+ *
+ * A member closes its sessions only after its bye is stored, and the store replies to a client's requests in order. So
+ * when a session ends, one query of the store shows whether the member left or died. With sessions on demand most
+ * members have no session with a member that dies: rank 0 writes "lost" for it, and after a while connects to members
+ * without a bye, a few at a time.
  */
 #include "base/error.h"
 #include "control/group.h"
@@ -23,14 +25,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DRAIN_POLL_NS  UINT64_C(1000000) /* how often outstanding calls are counted while there are some */
-#define PROBE_AFTER_NS UINT64_C(500000000)
-#define PROBE_EVERY_NS UINT64_C(50000000)
+#define DRAIN_POLL_NS  UINT64_C(1000000)   /* interval between counts of outstanding calls while there are some */
+#define PROBE_AFTER_NS UINT64_C(500000000) /* after this worker's bye: rank 0 begins to set up sessions to probe */
+#define PROBE_EVERY_NS UINT64_C(50000000)  /* between groups of these */
 #define PROBES_AT_ONCE 4
-/* How often those that have not come are asked over drivers that do not notice the end of an idle peer. */
+/* Interval of probes of members without a bye, over drivers that do not report the end of an idle peer. */
 #define SILENT_EVERY_NS UINT64_C(1000000000)
 
-/* How long one whose deadline has passed waits for the store to take that in. */
+/* After the deadline: to store "late". */
 #define LATE_GRACE_NS UINT64_C(100000000)
 
 static const char lost_value[] = "lost";
@@ -40,7 +42,7 @@ static const char active_value[] = "+";
 static void bye_wait(struct peer *p);
 static void byes_wait(struct group *g);
 
-/* "bye", "bye2", … */
+/* Key of a wave: "bye", "bye2", … */
 static const char *key_of(const char *what, unsigned wave, char *buf, size_t len)
 {
 	if (wave > 1)
@@ -92,10 +94,10 @@ static void bye_queried(void *user, int result, const struct store_msg *reply)
 	bye_read(user, result, reply);
 	if (result || reply->status != STORE_MISSING || !p->dead)
 		return;
-	/* What had said bye in the wave before has left in order, and begins nothing any more. */
+	/* A member with a bye in the wave before has left in order, and begins nothing any more. */
 	if (p->bye == BYE_UNKNOWN)
 		p->bye = p->bye_before ? BYE_SENT : BYE_LOST;
-	/* Those that had no session with it wait for its word. In ours a wait of the wave before may have ended so. */
+	/* Members without a session with it wait for its key, which rank 0 writes. */
 	const char *value = p->bye_before ? "1" : lost_value;
 	if (p->group->url.rank == 0)
 		wave_request(p->group, STORE_CAS, "bye", p->rank, value, strlen(value), group_ignore_reply, p->group);
@@ -115,7 +117,7 @@ void leave_peer_restarted(struct peer *p)
 		bye_wait(p);
 }
 
-/* Rank 0's list of who has left. */
+/* `done` of the WAIT for rank 0's list of byes. */
 static void byes_read(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
@@ -125,18 +127,18 @@ static void byes_read(void *user, int result, const struct store_msg *reply)
 	g->byes_known = true;
 	for (int r = 0; r < g->url.world; r++) {
 		struct peer *p = &g->peers[r];
-		uint8_t said = reply->value[r];
+		uint8_t value = reply->value[r];
 		if (p->bye != BYE_UNKNOWN || r == g->url.rank)
 			continue;
-		p->bye = said == '1' || said == '+' ? BYE_SENT
-			 : said == 'l'              ? BYE_LOST
-			 : said == 't'              ? BYE_LATE
-						    : BYE_UNKNOWN;
-		p->active = said == '+';
+		p->bye = value == '1' || value == '+' ? BYE_SENT
+			 : value == 'l'               ? BYE_LOST
+			 : value == 't'               ? BYE_LATE
+						      : BYE_UNKNOWN;
+		p->active = value == '+';
 	}
 }
 
-/* Rank 0 tells the others, as far as it knows. */
+/* Rank 0: writes the byes of this wave as one list. */
 static void byes_publish(struct group *g)
 {
 	uint8_t byes[FAR_WORLD_MAX];
@@ -173,7 +175,7 @@ void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
 	g->wave = 1;
-	/* A process that begins anew at the same address must not find this store: nobody of this group needs to
+	/* A new group at the same address must not find this store: no member of this group needs to
 	 * connect any more, and it cannot begin before our own bye. */
 	if (g->server)
 		store_server_shut(g->server);
@@ -191,7 +193,7 @@ void leave_begin(struct group *g)
 	}
 }
 
-/* Everybody's word of this wave has been read, so nobody reads those of the one before any more. */
+/* All byes of this wave were read, so no member reads those of the wave before any more: deletes them. */
 static void wave_delete_former(struct group *g)
 {
 	wave_delete(g, "bye", g->url.rank);
@@ -205,7 +207,7 @@ static void wave_delete_former(struct group *g)
 	}
 }
 
-/* Says it again. */
+/* Begins the next wave. */
 static void wave_next(struct group *g)
 {
 	bool reads_list = list_used(g) && g->url.rank != 0;
@@ -263,7 +265,7 @@ static void finish(struct group *g)
 		err_set(&g->err, FAR_PEER_LOST, "lost before the shutdown: %s", names_end(&lost));
 }
 
-/* What of the group is missing at our deadline; false: nothing is. */
+/* Writes what is missing at this worker's deadline; false: nothing. */
 static bool missing_text(const struct group *g, char *text, size_t len)
 {
 	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
@@ -306,7 +308,7 @@ static void finish_late(struct group *g)
 			g->store);
 }
 
-/* Without the store nobody's bye can be heard any more: the only thing left to tell is whether rank 0 left in order. */
+/* The result when the store is lost: no further bye can be read, so only rank 0's own departure can be judged. */
 static void finish_without_store(struct group *g)
 {
 	struct names missing = {.text = ""};
@@ -322,7 +324,7 @@ static void finish_without_store(struct group *g)
 	else if (missing.n)
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
 			names_end(&missing));
-	else /* the last wave, when it is complete, ends in CLOSE, with the store */
+	else /* a complete last wave would have ended in CLOSE, before the store */
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while %s",
 			g->bye_is_stored ? "calls still led to others" : "this worker still had calls");
 }
@@ -338,7 +340,7 @@ static bool byes_complete(const struct group *g)
 	return g->bye_is_stored;
 }
 
-/* Returns when to be called again. */
+/* Rank 0: probes members without a bye. Returns the absolute time of the next call. */
 static uint64_t probe_step(struct group *g)
 {
 	int n = 0, silent = 0;
@@ -392,7 +394,7 @@ static void bye_step(struct group *g)
 
 static uint64_t drain_step(struct group *g)
 {
-	/* First, lest what begins between the two counts as old and is outstanding all the same. */
+	/* Before `outstanding`: a call begun between the two reads must not count as begun before this bye. */
 	g->begun_drained = g->config.begun(g->config.ctx);
 	if (g->config.outstanding(g->config.ctx))
 		return g->now + DRAIN_POLL_NS;
@@ -406,7 +408,7 @@ static void late_stored(void *user, int result, const struct store_msg *reply)
 	group_ignore_reply(user, result, reply);
 }
 
-/* Our deadline has passed: says so, and goes. */
+/* This worker's deadline has passed: writes "late" and leaves. */
 static void late_begin(struct group *g)
 {
 	char key[24];
@@ -429,8 +431,7 @@ static uint64_t late_step(struct group *g)
 	return TIME_NEVER;
 }
 
-/* All have said their last: members that are still connected are about to read it. A connection of anybody else is not
- * waited for. */
+/* The last wave is complete: rank 0 waits for members that are still connected to read it, but for no other client. */
 static uint64_t close_step(struct group *g)
 {
 	uint64_t until = g->grace < g->leave_deadline ? g->grace : g->leave_deadline;
@@ -447,7 +448,7 @@ uint64_t leave_step(struct group *g)
 		return TIME_NEVER;
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);
-	/* Rank 0 may have closed the store behind the last word. */
+	/* Rank 0 may have closed the store after the last bye. */
 	if (g->phase == PHASE_BYE && (!g->store_lost || byes_complete(g)))
 		bye_step(g);
 	if (g->phase == PHASE_BYE)

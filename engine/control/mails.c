@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The mails to the shards and from them. */
+/* Exchanges mails with the shards, through config.post and config.take. Control thread. */
 #include "base/text.h"
 #include "control/group.h"
 
 #include <stdio.h>
 
-#define MAIL_RETRY_NS UINT64_C(1000000) /* after a full mailbox */
-#define TAKES_MAX     64                /* mails of one shard in one step */
+#define MAIL_RETRY_NS UINT64_C(1000000) /* until a full mailbox is tried again */
+#define TAKES_MAX     64                /* mails of one shard that one step handles */
 
 void mails_queue(struct pair *pair)
 {
@@ -46,7 +46,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 	return true;
 }
 
-/* A session's mails in the order of its life: one is tried again before the next is sent. */
+/* Posts a pair's mails in the order of its states. false: the mailbox is full; the same mail is tried again first. */
 static bool post_all(struct pair *pair)
 {
 	return post(pair, MAIL_PEER_BACK, &pair->due_restarted) && post(pair, MAIL_UNREACHED, &pair->due_unreachable) &&
@@ -78,7 +78,7 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 		pair = mail->worker < (uint32_t)g->url.world && mail->shard < g->members[mail->worker].shards
 			       ? pair_get(&g->peers[mail->worker], shard, mail->shard)
 			       : NULL;
-		/* Without memory for it the calls end at their deadlines. */
+		/* NULL: no memory; the calls end at their deadlines. */
 		if (pair)
 			pair_request(pair);
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A pair: one of our shards and one of a member's. The table of them, and how each ends. */
+/* Pairs of a local shard and a member's shard: lookup, changes of state, end. Control thread. */
 #include "control/group.h"
 #include "transport/transport.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table ---- */
+/* ---- lookup ---- */
 
 struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
 {
@@ -79,7 +79,7 @@ static void pairs_free(struct pair *list)
 	}
 }
 
-/* The port reports an attempt's end with its pair, the shard detaches from its peer, its mails go first. */
+/* A retired pair stays until the port has reported its attempt, the shard has detached, and its mails are posted. */
 void pair_free_if_unused(struct pair *pair)
 {
 	struct pair **at = &pair->peer->retired;
@@ -105,9 +105,9 @@ void session_free(struct group *g)
 	}
 }
 
-/* ---- the life of a pair ---- */
+/* ---- changes of state ---- */
 
-/* Which way it is, and why, as far as we know: the other side has its own reasons. */
+/* Publishes the path of the session and why it is this one, as far as this side's attempts show. */
 static void pair_publish_route(const struct pair *pair)
 {
 	struct peer *p = pair->peer;
@@ -115,7 +115,7 @@ static void pair_publish_route(const struct pair *pair)
 	struct route route = {.port = pair->port};
 	char why[192];
 	struct info info;
-	/* The one way to oneself has been told: session_set_info(). */
+	/* session_set_info() has published the path to this worker itself. */
 	if (peer_is_self(p) || info_decode(p->info, p->bytes, &info))
 		return;
 	bool found = pair->initiated && pair->tried && route_next(g, &info, pair->tried - 1, &route);
@@ -126,7 +126,7 @@ static void pair_publish_route(const struct pair *pair)
 	route_publish(p, &route, found ? why : "the other side connected by it");
 }
 
-/* Through the other ports of ours that lead there: should its own fail, the session goes on by one of them. */
+/* Adds the paths over the other ports as alternatives, which the transport uses when the session's path fails. */
 static void pair_add_paths(const struct pair *pair)
 {
 	struct group *g = pair->peer->group;
@@ -137,7 +137,7 @@ static void pair_add_paths(const struct pair *pair)
 		return;
 	for (unsigned from = 0; route_next(g, &info, from, &route); from = route.number + 1) {
 		struct nic_err err;
-		/* What cannot be a way, shm or a place that the driver will not make, is none. */
+		/* An error means that the port cannot be an alternative, such as shm: it is left out. */
 		if (route.port != pair->port)
 			link_way_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number, &err);
 	}
@@ -155,7 +155,7 @@ void pair_path_changed(struct pair *pair)
 	if (number == LINK_WAY_OWN) {
 		pair_publish_route(pair);
 	} else if (!info_decode(p->info, p->bytes, &info) && route_next(g, &info, number, &route)) {
-		snprintf(why, sizeof why, "nothing came back by its first way, over %s", own->ops->name);
+		snprintf(why, sizeof why, "no reply over its first path, %s", own->ops->name);
 		route_publish(p, &route, why);
 	}
 }
@@ -177,7 +177,6 @@ void pair_yield_end(struct pair *pair)
 	pair->yielded = false;
 }
 
-/* There will be no session now: the shard is told, if it waits. */
 void pair_unreachable(struct pair *pair, enum far_status status, const char *text)
 {
 	struct group *g = pair->peer->group;
@@ -192,13 +191,13 @@ void pair_unreachable(struct pair *pair, enum far_status status, const char *tex
 		pair->text = strdup(text);
 		mails_queue(pair);
 	}
-	/* Between two shards of ours one end makes the attempt for both. */
+	/* Between two shards of this worker one pair makes the attempt for both. */
 	struct pair *other = peer_is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
 	if (other && other->requested && !other->attempt)
 		pair_unreachable(other, status, text);
 }
 
-/* The session is over: the shard lets go first, when it ever held it. */
+/* Ends the session with PEER_LOST; if the shard has it, the shard detaches before the handle is dropped. */
 static void pair_end(struct pair *pair, const char *why)
 {
 	bool up = pair->state == PAIR_UP;
@@ -217,7 +216,7 @@ static void pair_end(struct pair *pair, const char *why)
 	}
 }
 
-/* Stays until shard and port have let go of it. */
+/* Moves the pair to the retired ones, until port, shard and mail queue release it. */
 static void pair_retire(struct pair *pair)
 {
 	pair->is_retired = true;
@@ -256,7 +255,6 @@ bool pair_disconnect(struct pair *pair, const char *why)
 	return true;
 }
 
-/* It is no member any more: whatever there is with it ends. */
 void peer_lost(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
@@ -274,8 +272,7 @@ void peer_lost(struct peer *p, const char *why)
 		leave_query_bye(p);
 }
 
-/* The pairs of the life before stay until shards and ports have let go of them. Their mails are queued before those of
- * the new ones, so a shard hears of the end first. */
+/* The mails of the retired pairs are queued before those of the new ones, so a shard receives the end first. */
 void peer_restarted(struct peer *p)
 {
 	struct pair *list = p->pairs;
@@ -286,7 +283,7 @@ void peer_restarted(struct peer *p)
 		list = old->next;
 		struct pair *new = pair_get(p, old->local, old->remote);
 		pair_retire(old);
-		/* Without memory for it calls end with PEER_LOST, as before. */
+		/* NULL: no memory; calls end with PEER_LOST as before. */
 		if (new) {
 			new->due_restarted = true;
 			mails_queue(new);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way back in: another life of a member whose process ended while the group runs. The claim of its rank went with
- * its connection to the store; what it published is still there, and what the others have published too. It is READY as
- * soon as it has read that: nobody waits for anybody, as with sessions on demand, and the others learn of it by their
- * watches (incarnation.c).
+ * Rejoin: a new incarnation of a member joins the running group. Control thread. The claim of its rank has ended with
+ * the former incarnation's connection to the store; the infos of all members are still there. The new incarnation is
+ * READY when it has read them, without waiting for other members; these notice it by their watches (incarnation.c).
  */
 #include "base/error.h"
 #include "control/group.h"
@@ -20,11 +19,11 @@ static void running_read(void *user, int result, const struct store_msg *reply)
 
 void rejoin_query(struct group *g)
 {
-	if (g->url.rank != 0) /* whose store it is: it has just begun */
+	if (g->url.rank != 0) /* rank 0's store is new: the group is not running */
 		group_request(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
 }
 
-/* A member that nobody holds the rank of: its process is gone, and what it published is what it was. */
+/* `done` of the GET for a member's claim: without a claim its process has ended, and its info is a former one. */
 static void holder_read(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
@@ -35,15 +34,14 @@ static void holder_read(void *user, int result, const struct store_msg *reply)
 static bool same_as_before(struct group *g, const struct info *before)
 {
 	if (strcmp(before->name, g->name) != 0)
-		group_fail(
-			g, false, FAR_NOT_UNIQUE,
-			"rank %d of group \"%s\" is worker \"%.100s\", whose process is gone; who takes its place has "
-			"its name, not \"%.100s\"",
-			g->url.rank, g->group, before->name, g->name);
+		group_fail(g, false, FAR_NOT_UNIQUE,
+			   "rank %d of group \"%s\" is worker \"%.100s\", whose process has ended; its successor must "
+			   "have the same name, not \"%.100s\"",
+			   g->url.rank, g->group, before->name, g->name);
 	else if (before->shards != g->config.shards)
 		group_fail(g, false, FAR_INVALID,
-			   "worker \"%.100s\" had %u shard%s before it was started again, which the others count on; "
-			   "start it with as many, not %u",
+			   "worker \"%.100s\" had %u shard%s before its restart, and the group's tables are made for "
+			   "that; start it with as many, not %u",
 			   g->name, before->shards, before->shards == 1 ? "" : "s", g->config.shards);
 	return group_joining(g);
 }
@@ -58,11 +56,11 @@ static void former_read(void *user, int result, const struct store_msg *reply)
 	    join_info_decode(g, g->url.rank, reply->value, reply->value_len, &before) == 0 &&
 	    !same_as_before(g, &before))
 		return;
-	/* What it said at the end of its life before is not said of this one. */
+	/* The bye of the former incarnation does not count for this one. */
 	group_request(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, group_ignore_reply, g);
 	join_info_publish(g);
-	/* The holder after what he published, so that one who comes meanwhile is not taken for dead; ours last, since
-	 * the table is complete with the last info. */
+	/* Each claim after the info, so that a member that joins in between does not count as dead; this worker's own
+	 * info last, since the last info completes the table. */
 	for (int r = 0; r < g->url.world; r++) {
 		if (r == g->url.rank)
 			continue;

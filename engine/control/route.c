@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Selects paths to members, explains the choice, and publishes it to application threads. Control thread. */
 #include "control/route.h"
 
 #include "base/text.h"
@@ -11,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDRESSES_TEXT 120 /* of one side, in an error */
+#define ADDRESSES_TEXT 120 /* bytes of one side's addresses in an error text */
 
-/* Text put together piece by piece, cut at its end. */
+/* A text that is appended to, and cut when it is full. */
 struct text {
 	char *at;
 	size_t len, cap;
@@ -28,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	size_t room = t->cap - t->len;
 	int n = vsnprintf(t->at + t->len, room, format, args);
 	va_end(args);
-	if (n >= 0 && (size_t)n >= room) { /* nothing follows a cut */
+	if (n >= 0 && (size_t)n >= room) { /* cut: nothing is appended any more */
 		nic_text_end(t->at, t->cap, (int)t->cap);
 		t->len = t->cap;
 	} else {
@@ -101,7 +102,7 @@ bool route_common(const struct group *g, const struct info *info)
 	return false;
 }
 
-/* What speaks against each way before number `until`. Returns how many there are. */
+/* Appends the reasons against each path before number `until`; returns their number. */
 static unsigned add_reasons(const struct group *g, const struct info *info, unsigned until, const char *failed,
 			    const char *between, struct text *t)
 {
@@ -139,7 +140,7 @@ void route_diagnoses(const struct group *g, const struct info *info, char *out, 
 			if (!same_driver(g->config.ports[i], &info->addrs[a]))
 				continue;
 			reach(g->config.ports[i], &info->addrs[a], &why);
-			/* One that is about the port is the same for each address. */
+			/* A diagnosis of the port is the same for each address. */
 			if (why.text[0] && !strstr(out, why.text))
 				add(&t, "%s%s", t.len ? "; " : "", why.text);
 		}
@@ -161,7 +162,7 @@ void route_why(const struct group *g, const struct info *info, const struct rout
 		add(&t, "%s is the best that both have", g->config.ports[chosen->port]->ops->name);
 }
 
-/* In the words of its driver, be that open here or not. */
+/* Writes the address as its driver prints it, whether the driver is open here or not. */
 static void address_to_text(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
 {
 	for (unsigned i = 0; i < g->config.ports_n; i++)
@@ -201,7 +202,7 @@ void route_none(const struct group *g, const struct info *info, char *out, size_
 }
 
 struct route_version {
-	struct ctl_route route; /* constant: readers copy it */
+	struct ctl_route route; /* constant once published: readers copy it */
 	struct route_version *older;
 };
 
@@ -214,7 +215,7 @@ static struct route_version *version_find(const struct peer *p, const struct ctl
 	return k;
 }
 
-/* All of the list but `stays`. */
+/* Frees all versions but `stays`. */
 static void versions_free(struct peer *p, struct route_version *stays)
 {
 	struct route_version *k = p->routes;

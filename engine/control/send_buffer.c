@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* A growing byte queue for one stream. Control thread. */
 #include "control/send_buffer.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SEND_BUFFER_RETAINED_BYTES ((size_t)16 << 10) /* of an empty one */
+#define SEND_BUFFER_RETAINED_BYTES ((size_t)16 << 10) /* allocation that an empty buffer keeps */
 
 int send_buffer_put(struct send_buffer *o, const void *data, size_t len)
 {
@@ -39,7 +40,7 @@ void send_buffer_fini(struct send_buffer *o)
 	*o = (struct send_buffer){0};
 }
 
-/* Empty: nothing is kept of what a burst took. */
+/* The buffer is empty: rewinds it, and frees what a burst allocated. */
 static void send_buffer_rewind(struct send_buffer *o)
 {
 	o->head = o->tail = 0;

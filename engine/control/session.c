@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions: a pair is one of our shards and one of a member's. At init the higher (rank, shard) connects to the lower,
- * everybody to itself; on demand whoever is asked first does. When both do, the higher one's attempt is the session:
- * it refuses the other's, which then waits for it, and asks again in case it fails. PROTOCOL.md argues why there is
- * never more than one.
+ * Set-up of sessions, one for each pair of shards. Control thread. At init the higher (rank, shard) connects to the
+ * lower, and each worker to itself; on demand the side connects whose shard requests the session first. When both do,
+ * the higher one's attempt becomes the session: it rejects the other's connect request, and the other side waits for
+ * its attempt, and tries again in case that fails. PROTOCOL.md shows why there is never more than one session.
  */
 #include "control/group.h"
 
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define YIELD_MIN_NS UINT64_C(2000000) /* before asking again; doubles up to the other */
+#define YIELD_MIN_NS UINT64_C(2000000) /* before a yielding pair tries again; doubles up to YIELD_MAX_NS */
 #define YIELD_MAX_NS UINT64_C(200000000)
-/* One way, while there are others: more than a worker takes to answer that is not stopped. */
+/* Limit of an attempt while other paths are left: longer than a running worker takes to reply. */
 #define TRY_NS UINT64_C(5000000000)
-/* An attempt without an answer: then, and as often again, the store is asked whether the worker is still a member. */
+/* After this time without a reply to an attempt, and as often again, the store is queried for the member's claim. */
 #define UNANSWERED_NS UINT64_C(1000000000)
-/* The others, when one has told that nobody is there. */
+/* Limit of an attempt after another path has shown that no process is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
 static struct hello handshake_to(const struct pair *pair, uint64_t incarnation)
@@ -41,14 +41,14 @@ static void pair_yield(struct pair *pair);
 
 /* ---- set-up ---- */
 
-/* Nobody is there, or somebody else. */
+/* True for errors that mean: no process has the address, or another one. */
 static bool is_gone(int error)
 {
 	return error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
 	       error == -EPIPE;
 }
 
-/* A set-up has failed for this reason: the join with it, or the calls that wait. */
+/* All paths have failed: ends the join, the membership, or the calls that wait for the session. */
 static void pair_failed(struct pair *pair, int error, const char *text)
 {
 	struct peer *p = pair->peer;
@@ -63,7 +63,7 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 		peer_lost(p, is_gone(error) ? "its process is gone" : text);
 		incarnation_query(p);
 	} else if (!peer_is_self(p) && is_gone(error)) {
-		/* It has published an address and nobody is there, or somebody else: is it still a member? */
+		/* Its published address has no process, or another one: query the store for its claim. */
 		peer_suspect(p, "its process is gone");
 		if (!p->dead)
 			pair_yield(pair);
@@ -74,7 +74,7 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 	}
 }
 
-/* What came of an attempt; the next way may do better. */
+/* Records the error of a failed attempt. */
 static void pair_add_failure(struct pair *pair, int error, const char *text)
 {
 	char *all = NULL;
@@ -96,7 +96,7 @@ static void pair_reset_attempts(struct pair *pair)
 	pair->error = 0;
 }
 
-/* No way is left. */
+/* No path is left: fails the set-up with the errors of the attempts, or with the reasons why there was no path. */
 static void pair_give_up(struct pair *pair, const struct info *info)
 {
 	struct peer *p = pair->peer;
@@ -128,7 +128,7 @@ static bool pair_route(const struct pair *pair, const struct info *info, unsigne
 	return from == 0;
 }
 
-/* How long one way is tried: the last has all the time that there is, unless somebody else has found nobody. */
+/* Deadline of an attempt over one path: the last path has the rest of the time, unless an attempt found no process. */
 static uint64_t try_until(const struct pair *pair, const struct info *info, const struct route *route)
 {
 	const struct group *g = pair->peer->group;
@@ -141,7 +141,7 @@ static uint64_t try_until(const struct pair *pair, const struct info *info, cons
 	return some < all ? some : all;
 }
 
-/* Tries the ways that are left, up to the first that begins well. */
+/* Tries the remaining paths until an attempt begins. */
 static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
@@ -173,21 +173,22 @@ static void pair_connect(struct pair *pair)
 	pair_give_up(pair, &info);
 }
 
-/* The way did not lead there: the next. */
+/* The attempt over a path has failed: tries the next. */
 static void pair_next(struct pair *pair, int error, const char *text)
 {
 	pair_add_failure(pair, error, text);
 	pair_connect(pair);
 }
 
-/* From the best way on. */
+/* Tries all paths, the best first. */
 static void pair_begin(struct pair *pair)
 {
 	pair_reset_attempts(pair);
 	pair_connect(pair);
 }
 
-/* Asks for a session that there is not; the end that is to make it does. */
+/* Begins the set-up of a session that does not exist. Between two own shards the higher one's pair makes the attempt.
+ */
 static void pair_set_up(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
@@ -243,14 +244,14 @@ bool session_probe_silent(struct peer *p)
 	return false;
 }
 
-/* The other side connects itself, or its attempt has just failed: then it takes ours. */
+/* Waits for the other side's attempt; at retry_at this side tries again, in case that attempt has failed. */
 static void pair_yield(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (g->now >= pair->deadline) {
 		char text[FAR_ERR_TEXT_MAX];
 		snprintf(text, sizeof text, "%s",
-			 pair->failed ? pair->failed : "the other side's set-up did not come to an end");
+			 pair->failed ? pair->failed : "the other side's set-up did not complete");
 		pair_unreachable(pair, FAR_UNREACHABLE, text);
 		return;
 	}
@@ -288,7 +289,8 @@ static bool is_unanswered(const struct peer *p)
 	return pair;
 }
 
-/* A host without power answers nothing, and while the group leaves the store notifies rank 0 alone. */
+/* Queries the store about members that do not reply to an attempt: a host without power sends nothing, and in a leaving
+ * group the store reports ended claims to rank 0 only. */
 static uint64_t unanswered_step(struct group *g)
 {
 	if (g->now < g->unanswered_at)
@@ -326,7 +328,7 @@ static int handshake_check(const struct group *g, const struct nic_event *ev, st
 	const struct peer *p = &g->peers[h->rank];
 	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
-	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
+	/* Before the member's info is known any incarnation is accepted; session_begin() checks it. */
 	if (p->known && h->from != g->members[h->rank].incarnation && !MUTANT(STALE_HELLO))
 		return -ESTALE;
 	const char *name = g->members[h->rank].name;
@@ -337,8 +339,8 @@ static int handshake_check(const struct group *g, const struct nic_event *ev, st
 	return 0;
 }
 
-/* Who connects anew has no session any more, and ours has not noticed yet; or the packet is an old one. Our probe
- * shows which: the other side answers what belongs to no session of its own with a reset. */
+/* A connect request for a session that is UP: the other side has lost the session and this side has not noticed, or the
+ * packet is a late copy. A probe decides: the other side replies with a reset to a packet of an unknown session. */
 static bool pair_may_be_over(const struct pair *pair)
 {
 	const struct group *g = pair->peer->group;
@@ -409,7 +411,8 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 	if (rc) {
 		group_port_drop(g, port->index, ev->peer);
 		if (ev->user)
-			pair_next(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
+			pair_next(pair, rc == -ESTALE ? -EPROTO : rc,
+				  "its reply to the connect request does not match");
 		return;
 	}
 	pair_yield_end(pair);
@@ -435,9 +438,9 @@ static void on_failed(const struct nic_event *ev)
 		return;
 	}
 	if (pair->state != PAIR_CONNECTING)
-		return; /* the other side's attempt was the one, or the worker is dead */
+		return; /* the other side's attempt has won, or the member is dead */
 	bool yields = ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer);
-	/* Or it does not know this life of ours yet. */
+	/* EINPROGRESS: the other side does not have this incarnation yet, or probes a former session. */
 	if (yields || ev->error == -EINPROGRESS)
 		pair_yield(pair);
 	else
@@ -445,9 +448,9 @@ static void on_failed(const struct nic_event *ev)
 }
 
 /*
- * Is a member that was silent, or that ended or forgot this session, one still. PROTOCOL.md, "Membership": its claim of
- * the rank says so, and without a store nothing does. Drivers that are not silent report the end of the process;
- * whoever breaks the protocol is not spoken to again.
+ * True if the member stays one after its session ended with this error: it was silent, or has ended or lost the session
+ * (PROTOCOL.md, "Membership"). Its claim of the rank decides; without the store it counts as lost. Drivers that are not
+ * `silent` report the end of the process. After a protocol violation no session is made again.
  */
 static bool is_member_still(const struct pair *pair, int error)
 {
@@ -458,7 +461,7 @@ static bool is_member_still(const struct pair *pair, int error)
 	       !group_joining(g);
 }
 
-/* Its driver may know more of why than what was under way. */
+/* The session has ended. The driver's diagnosis of the path is added to the reason. */
 static void on_down(struct pair *pair, const struct nic_event *ev)
 {
 	struct peer *p = pair->peer;
@@ -494,7 +497,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	case NIC_EVENT_REFUSED:
 		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
 		if (pair && !pair->is_retired && !peer_is_self(pair->peer))
-			peer_suspect(pair->peer, "its process is gone: its host says that nobody has its port");
+			peer_suspect(pair->peer, "its process is gone: its host refuses the port");
 		break;
 	case NIC_EVENT_MOVED:
 		pair = pair_of_handle(g, port->index, ev->peer);
@@ -507,7 +510,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 
 /* ---- joining ---- */
 
-/* Sessions that came before the info of whoever claimed the rank: an impostor's go, the rightful one comes yet. */
+/* Sessions accepted before the member's info was known: those of another incarnation are dropped. */
 static void early_check(struct peer *p)
 {
 	const struct ctl_member *m = &p->group->members[p->rank];

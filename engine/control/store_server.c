@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's server: accepts clients, runs their requests, sends replies, drops clients. Control thread of rank 0. */
 #include "control/store_conn.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ACCEPTS_MAX   64                 /* of one step, so that clients are served while more come */
-#define READS_MAX     16                 /* of one client in one step, likewise */
-#define ACCEPT_REST   UINT64_C(50000000) /* after accept failed for want of descriptors */
+#define ACCEPTS_MAX   64                 /* connections in one step, so that clients are served in between */
+#define READS_MAX     16                 /* recv() calls for one client in one step, likewise */
+#define ACCEPT_REST   UINT64_C(50000000) /* ns until accept() is tried again after an error */
 #define HANDLE_LOCAL  (-1)               /* the client in this process */
 #define LISTENER_NONE (-1)
 
@@ -126,7 +127,7 @@ void conn_drop_later(struct conn *c, enum store_drop reason)
 	send_buffer_fini(&c->tx);
 }
 
-/* The client for whom the most waits. */
+/* The client with the most bytes in its send buffer. */
 static struct conn *out_most(const struct store_server *s)
 {
 	struct conn *most = s->conns[0];
@@ -136,7 +137,7 @@ static struct conn *out_most(const struct store_server *s)
 	return most;
 }
 
-/* Room for a reply of so many bytes; false: the client is doomed. */
+/* Checks the room for a reply of `len` bytes; false: the client is to be dropped. */
 static bool out_has_room(struct conn *c, size_t len)
 {
 	struct store_server *s = c->server;
@@ -196,7 +197,7 @@ static enum store_status status_of(int rc)
 	}
 }
 
-/* As send_buffer_flush(). */
+/* As send_buffer_flush(), with the sum of all clients. */
 static long conn_flush(struct store_server *s, struct conn *c)
 {
 	size_t before = send_buffer_len(&c->tx);
@@ -205,7 +206,7 @@ static long conn_flush(struct store_server *s, struct conn *c)
 	return n;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Admits a client: 0, or reason + 1 to drop it. */
 static int admit(struct store_server *s, struct conn *c)
 {
 	if (c != &s->local && s->conns_n - s->unauthenticated_n == FAR_STORE_CLIENTS_MAX)
@@ -245,11 +246,11 @@ static int prove_run(struct store_server *s, struct conn *c, const struct store_
 	return drop;
 }
 
-/* As wait_add(), within the bound of all clients together. */
+/* As wait_add(); beyond the bound of all clients together the one with the most WAITs is dropped. */
 static int wait_admit(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	if (s->waits.n >= FAR_STORE_WAITS_MAX) {
-		struct conn *most = s->conns[0]; /* the client of this process has its bound of requests */
+		struct conn *most = s->conns[0]; /* not the local client, whose requests are bounded */
 		for (unsigned i = 1; i < s->conns_n; i++)
 			if (s->conns[i]->waits_n > most->waits_n)
 				most = s->conns[i];
@@ -259,14 +260,14 @@ static int wait_admit(struct store_server *s, struct conn *c, const struct store
 	return wait_add(s, c, m, now);
 }
 
-/* May it make a key. */
+/* True if the request may make a key. */
 static bool writes(const struct store_msg *m)
 {
 	return m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_HOLD ||
 	       (m->op == STORE_CAS && !m->expected_len);
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Runs a request of an admitted client: 0, or reason + 1 to drop the client. */
 static int request_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len}, out = {NULL, 0};
@@ -293,7 +294,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		room_give(s, c, m);
 		hold_end(s, key);
 		break;
-	case STORE_PING: /* anything else may be what it said before it died */
+	case STORE_PING: /* any other request may have been sent before the client died */
 		holds_alive(s, c);
 		break;
 	case STORE_WATCH:
@@ -335,7 +336,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 	return 0;
 }
 
-/* The same for any frame: what comes before the client is admitted, and after it. */
+/* Runs any frame, before and after the client is admitted: 0, or reason + 1. */
 static int frame_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	bool hello = m->op == STORE_HELLO && !c->admitted && !c->proof_awaited;
@@ -352,7 +353,7 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	c->paused = false;
 	while (!drop && !c->drop_pending) {
 		struct store_msg m;
-		/* Its own requests never fill its outbox: those that come after wait in the stream. */
+		/* Replies never fill the send buffer: further requests wait in the stream. */
 		c->paused = c != &s->local && send_buffer_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
 		if (c->paused)
 			break;
@@ -360,7 +361,8 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 		if (n == 0)
 			break;
 		if (n == -EPROTONOSUPPORT) {
-			/* Tells a client of another version what is spoken here; nothing more can be said to it. */
+			/* The reply has this server's version, for the client's error text; then the connection ends.
+			 */
 			if (conn_reply(c, STORE_HELLO, 0, STORE_OK, (struct kv_bytes){0}, 0) == 0 &&
 			    c->handle != HANDLE_LOCAL)
 				conn_flush(s, c);
@@ -377,14 +379,14 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	return drop;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Reads and runs requests: 0, or reason + 1 to drop the client. */
 static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool *busy)
 {
 	for (int i = 0; i < READS_MAX && !c->drop_pending; i++) {
 		int drop = c->paused ? frames_run(s, c, now) : 0;
 		if (drop || c->paused)
 			return drop;
-		/* A full buffer holds at least one whole frame, which frames_run() has taken: there is room. */
+		/* A full buffer would hold at least one frame, which frames_run() has taken: there is room. */
 		long n = s->net->ops->recv(s->net, c->handle, c->rx + c->rx_len, sizeof c->rx - c->rx_len);
 		if (n == -EAGAIN)
 			return 0;
@@ -404,7 +406,7 @@ static void until_earlier(uint64_t *until, uint64_t at)
 	*until = at < *until ? at : *until;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Sends replies and sets the events to wait for: 0, or reason + 1 to drop the client. */
 static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint64_t *until, bool *busy)
 {
 	long n = conn_flush(s, c);
@@ -426,7 +428,7 @@ static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint
 	return 0;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Checks the deadline of a login: 0, or reason + 1 to drop the client. */
 static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
 {
 	if (c->drop_pending)
@@ -504,7 +506,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 		until = TIME_NEVER;
 		*busy = true;
 	}
-	/* The local client is trusted with its frames: it is this library's. A drop of it only leaves it unanswered. */
+	/* The local client is never dropped: a malformed frame of it would only stay without a reply. */
 	if (s->local.rx_len) {
 		frames_run(s, &s->local, now);
 		*busy = true;
@@ -514,7 +516,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 		if (drop)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
-	/* After all reads: what one client set answers the waits of others. */
+	/* After all reads, since a request of one client may complete WAITs of others. */
 	while ((c = watches_report(s)))
 		conn_drop_it(s, c, STORE_DROP_BACKLOG);
 	for (unsigned i = s->conns_n; i-- > 0;) {
@@ -523,7 +525,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 			drop = conn_write(s, s->conns[i], now, &until, busy);
 		if (drop) {
 			conn_drop(s, i, (enum store_drop)(drop - 1));
-			*busy = true; /* what it held may answer one that has been written to already */
+			*busy = true; /* its holds may complete requests of clients already written in this loop */
 		}
 	}
 	until_earlier(&until, waits_until(s));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Watches. The table knows the order of its changes (kv.h), a watch the last one that it has looked at: what is between
- * the two is what its client has not been told, and costs nothing while the client does not read.
+ * Watches of the store's server. Control thread of rank 0. The table keeps its keys in the order of their last change
+ * (kv.h), and a watch stores the number of the last change checked for it. The changes in between are still to be sent;
+ * they cost no memory while the client does not read.
  */
 #include "control/store_conn.h"
 
@@ -38,7 +39,8 @@ static bool concerns(const struct store_server *s, const struct conn *c, const s
 	if (change->key.len < w->key_len || (w->exact && change->key.len != w->key_len) ||
 	    memcmp(change->key.data, w->key, w->key_len))
 		return false;
-	/* What was gone before it began it never knew; at the end of a group each client would be told of each. */
+	/* A key deleted before the watch began was never reported. After store_server_shut() only the local client gets
+	 * deletions: in a leaving group each client would receive each other's. */
 	return !change->deleted || (change->number > w->since && (!s->shut || c == &s->local));
 }
 
@@ -56,7 +58,7 @@ static void watch_report(struct store_server *s, struct conn *c, struct watch *w
 		if (concerns(s, c, w, &change) &&
 		    store_reply(c, STORE_WATCH, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key,
 				change.value, 0))
-			return; /* no memory: the next step tries again */
+			return; /* no room or no memory: the next step tries again */
 		w->checked = change.number;
 	}
 	if (!at)

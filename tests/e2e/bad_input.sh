@@ -136,7 +136,7 @@ env FAR_KEY_FILE="$dir/key" RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_POR
 rc=$?
 [ $rc -eq 0 ] && wait $rank0
 ok "(and nothing is disturbed by those)" $?
-refuses "store beyond loopback" 1 "unless security=none is said" "$farcall" run -n 1 -- "$refused" any-address
+refuses "store beyond loopback" 1 "unless security=none is set" "$farcall" run -n 1 -- "$refused" any-address
 refuses "unknown security" 1 'it can be "none" or left out' "$farcall" run -n 2 -- "$refused" security
 refuses "unknown NIC" 1 'no NIC driver "carrier-pigeon"' "$farcall" run -n 2 -- "$refused" nic
 refuses "unknown NIC, perf" 1 'no NIC driver "foo"' "$farcall" perf latency --nic foo
