@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Start and stop of an agent: far_init_rpc(), far_shutdown(), the table of start-up steps, and the callbacks of the
+ * control thread. Application threads, but for these callbacks. */
 #include "agent/agent.h"
 #include "agent/init.h"
 
@@ -30,11 +32,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Agents of this process, for "already initialized". Slow path. */
+/* Agents of this process, to reject a second one of the same name. Start and stop only. */
 static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct far_agent *agents;
 
-/* ---- what the control core needs of us ---- */
+/* ---- callbacks of the control thread: struct ctl_config ---- */
 
 static bool post(void *ctx, unsigned shard, const struct mail *mail)
 {
@@ -42,7 +44,7 @@ static bool post(void *ctx, unsigned shard, const struct mail *mail)
 	struct shard *s = a->shards[shard];
 	if (!mailbox_put(&s->mail_in, mail))
 		return false;
-	/* The control core never drives a shard: it wakes whoever does. */
+	/* The control thread never runs a shard: it wakes the thread that does. */
 	shard_wake(s);
 	return true;
 }
@@ -53,7 +55,7 @@ static bool take(void *ctx, unsigned shard, struct mail *mail)
 	return mailbox_get(&a->shards[shard]->mail_out, mail);
 }
 
-/* Handlers of one-way messages, which may call through any shard. */
+/* Running handlers of one-way messages, which may call through any shard. */
 static uint64_t oneways(const struct far_agent *a)
 {
 	uint64_t n = 0;
@@ -65,15 +67,15 @@ static uint64_t oneways(const struct far_agent *a)
 static uint64_t outstanding(void *ctx)
 {
 	struct far_agent *a = ctx;
-	/* Before what they begin, and after what begins them: a one-way message to oneself. */
+	/* Read before and after the calls: handlers begin calls, and calls of this worker to itself begin handlers. */
 	uint64_t n = oneways(a);
 	for (unsigned i = 0; i < a->shards_n; i++) {
-		/* In the order of a call's way, from the ring to those that wait for a session to the slots: one that
-		 * moves on in between is seen twice, never missed. */
+		/* In the order in which a call passes them: submission ring, calls that wait for a session, call
+		 * slots. A call that moves on in between is counted twice, never missed. */
 		struct shard *s = a->shards[i];
 		const struct shard_counters *c = &s->counters;
 		n += submit_waiting(&s->submit);
-		/* They may send: what gives a reference back is one. */
+		/* Tasks may send, for example the return of a reference. */
 		n += atomic_load_explicit(&s->errands_n, memory_order_acquire);
 		n += atomic_load_explicit(&s->rrefs->parting_n, memory_order_acquire);
 		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
@@ -82,7 +84,7 @@ static uint64_t outstanding(void *ctx)
 		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
 		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
 		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
-		/* What was delivered is acknowledged now and then: the shard asks. */
+		/* Deliveries are acknowledged in batches: make the shard request an acknowledgement. */
 		if (sends) {
 			atomic_store_explicit(&s->ask, true, memory_order_relaxed);
 			shard_wake(s);
@@ -98,7 +100,7 @@ static uint64_t begun(void *ctx)
 	uint64_t n = 0;
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		const struct shard_counters *c = &a->shards[i]->counters;
-		/* Acquire: they are read before what is outstanding. */
+		/* Acquire: read before the outstanding calls. */
 		n += atomic_load_explicit(&c->calls_sent, memory_order_acquire) +
 		     atomic_load_explicit(&c->sends_begun, memory_order_acquire);
 	}
@@ -116,9 +118,9 @@ static void wake_ctl(void *ctx)
 	ctl_wake(a->ctl);
 }
 
-/* ---- init, as a table: each step with what undoes it ---- */
+/* ---- start-up steps ---- */
 
-/* Of an agent that is stepped nothing depends on the machine. */
+/* Default of max_message_bytes of a stepped agent, which must not depend on the machine. */
 #define STEPPED_MESSAGE_BYTES (UINT64_C(1) << 30)
 
 static uint64_t half_of_memory(void)
@@ -127,14 +129,15 @@ static uint64_t half_of_memory(void)
 	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
 }
 
-/* Once for each process: any process that reaches it can do what this one can. */
+/* Logs once per process that security is off. */
 static void warn_open(void)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	if (!atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
 		fprintf(stderr,
 			"farcall: security=none: the store, the ports of all NIC drivers and the sockets of shm are "
-			"open to everybody who reaches them: other users of this host, and other hosts\n");
+			"open to every process that reaches them, of other users and other hosts, too; set a group "
+			"key instead (`farcall key`)\n");
 }
 
 static enum far_status init_key(struct init *in)
@@ -170,11 +173,13 @@ static enum far_status init_options(struct init *in)
 	if (o->shards == 0)
 		o->shards = 1;
 	if (o->shards > FAR_SHARDS_MAX)
-		return err_set(in->err, FAR_INVALID, "%u shards were asked for; a worker has 1 to %d", o->shards,
+		return err_set(in->err, FAR_INVALID, "options: shards is %u; it must be in [1, %d]", o->shards,
 			       FAR_SHARDS_MAX);
 	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
 	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
-		return err_set(in->err, FAR_INVALID, "options: driver, idle, connect or leaks is out of range");
+		return err_set(in->err, FAR_INVALID,
+			       "options: progress is %u, idle %u, connect %u, leaks %u; one is no value of its enum",
+			       (unsigned)o->driver, (unsigned)o->idle, (unsigned)o->connect, (unsigned)o->leaks);
 	status = pin_check(o, in->err);
 	if (status)
 		return status;
@@ -205,7 +210,7 @@ static enum far_status init_options(struct init *in)
 	if (!in->env)
 		o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
 	future_reserve();
-	if (region_reserve(in->err) == FAR_INVALID) /* with less memory than it wants, calls tell */
+	if (region_reserve(in->err) == FAR_INVALID) /* without address space later calls fail with RESOURCE */
 		return FAR_INVALID;
 	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
 	in->a->driver = o->driver;
@@ -220,7 +225,7 @@ static enum far_status init_registry(struct init *in)
 	registry_init(&in->a->registry);
 	for (size_t i = 0; i < builtin_functions_n && !status; i++) {
 		struct far_function builtin = builtin_functions[i];
-		builtin.kind |= FAR_IDEMPOTENT; /* they compute and keep nothing */
+		builtin.kind |= FAR_IDEMPOTENT; /* they have no state */
 		status = registry_add(&in->a->registry, &builtin, in->err);
 	}
 	if (!status)
@@ -248,7 +253,7 @@ static void fini_registry(struct far_agent *a)
 static void fini_ports(struct far_agent *a)
 {
 	ports_close(&a->ports);
-	a->world = 0; /* whoever would send from a release callback is refused */
+	a->world = 0; /* a release callback that sends gets an error */
 	atomic_store_explicit(&a->plain_world, 0, memory_order_relaxed);
 	large_lent_end(a->lent);
 	mems_fini(&a->mems);
@@ -272,7 +277,8 @@ static uint64_t no_calls(void *ctx)
 	return 0;
 }
 
-/* The group need not wait for who cannot join: a control core of its own tells it, for FAR_STORE_REFUSED_NS at most. */
+/* This worker cannot join: a control thread of its own publishes the reason, within FAR_STORE_REFUSED_NS, so that the
+ * other members need not wait for it. */
 static void ports_refused(struct init *in, const struct far_err *why)
 {
 	const struct far_opts *o = &in->opts;
@@ -353,7 +359,7 @@ static uint32_t silent_ports(const struct far_agent *a)
 	return silent;
 }
 
-/* The group's size is known once the control core has read the environment, so it is created first and started last. */
+/* ctl_create() reads the size of the group from the environment, so it comes early; ctl_start() comes last. */
 static enum far_status init_ctl(struct init *in)
 {
 	struct far_agent *a = in->a;
@@ -385,7 +391,7 @@ static enum far_status init_ctl(struct init *in)
 		.ctx = a,
 	};
 	if (!config.net)
-		return err_sys(in->err, errno, "cannot create the control core's sockets");
+		return err_sys(in->err, errno, "cannot create the control thread's sockets");
 	enum far_status status = ctl_create(&a->ctl, &config, in->err);
 	if (status) {
 		if (!in->env)
@@ -393,7 +399,7 @@ static enum far_status init_ctl(struct init *in)
 		return status;
 	}
 	if (in->env)
-		in->env->net = NULL; /* the control core's */
+		in->env->net = NULL; /* owned by `ctl` */
 	a->members = ctl_members(a->ctl, &a->world);
 	a->rank = ctl_rank(a->ctl);
 	snprintf(a->name, sizeof a->name, "%s", in->name);
@@ -409,7 +415,7 @@ static enum far_status init_listed(struct init *in)
 {
 	struct far_agent *a = in->a, *other = NULL;
 	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
-	if (in->env) /* worlds of their own may have the same names, one after the other or side by side */
+	if (in->env) /* simulated groups in one process may have the same names */
 		return FAR_OK;
 	pthread_mutex_lock(&agents_lock);
 	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
@@ -524,7 +530,7 @@ static enum far_status init_names(struct init *in)
 	return FAR_OK;
 }
 
-/* Handlers may look names up from the first session on: until this is done they go through the members. */
+/* Fills the table of names. Handlers may run before: they search the members until `named` is set. */
 void agent_names_known(struct far_agent *a)
 {
 	for (int r = 0; r < a->world; r++) {
@@ -569,7 +575,7 @@ static const struct {
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
-	/* threads, and what only they can wait for */
+	/* with threads only */
 	{"keepers", agent_init_keepers, agent_fini_keepers},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
@@ -628,16 +634,16 @@ static enum far_status check_shutdown(struct far_agent *agent, struct far_err *e
 	if (!agent)
 		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
 	if (agent->stepped)
-		return err_set(
-			err, FAR_UNSUPPORTED,
-			"the agent of \"%s\" has no threads, so nothing of it can be waited for; whoever steps it "
-			"ends it",
-			agent->name);
+		return err_set(err, FAR_UNSUPPORTED,
+			       "the agent of \"%s\" has no threads, so far_shutdown cannot wait for it; call "
+			       "agent_leave() and "
+			       "agent_destroy()",
+			       agent->name);
 	enum far_status status = agent_may_wait("far_shutdown", err);
 	if (!status && shard_request())
 		status = err_set(
 			err, FAR_WOULD_DEADLOCK,
-			"far_shutdown in a handler would wait for the handler itself; tell the main thread instead");
+			"far_shutdown in a handler would wait for the handler itself; call it on the main thread");
 	for (unsigned i = 0; i < agent->shards_n && !status; i++)
 		far_shard_release_at(agent, i);
 	return status;

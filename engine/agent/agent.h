@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The agent behind the public handle. Application threads; everything but `rpc_timeout_ns` is constant between init
- * and shutdown. */
+/** struct far_agent, and the functions that the public API shares. Application threads, unless stated otherwise. */
 #ifndef FAR_AGENT_AGENT_H
 #define FAR_AGENT_AGENT_H
 
@@ -18,48 +17,52 @@
 struct faults;
 struct gathers;
 
+/** One membership of this process. All fields but atomics are written at start and stop only, and constant between. */
 struct far_agent {
 	unsigned shards_n;
-	_Atomic uint32_t plain_world; /* `world` once every member is known to have one shard: a route is soon found */
+	_Atomic uint32_t plain_world; /* `world` once all members are known to have one shard, else 0: agent_route()
+				       * needs no lookup then */
 	struct shard *shards[FAR_SHARDS_MAX];
 	struct ctl *ctl;
 	const struct ctl_member *members;
-	uint32_t *by_name; /* open addressing over names_n places: rank + 1 */
-	uint32_t names_n;
-	_Atomic bool named; /* by_name is filled */
+	uint32_t *by_name;  /* hash table of names with open addressing: rank + 1, 0: free */
+	uint32_t names_n;   /* entries of by_name, a power of two */
+	_Atomic bool named; /* by_name is complete; release, pairs with agent_find_worker() */
 	int world, rank;
-	_Atomic uint64_t rpc_timeout_ns;
+	_Atomic uint64_t rpc_timeout_ns; /* default timeout of calls; any thread, relaxed */
 	const struct clock_source *clock;
 	uint64_t incarnation;
-	struct group_key key; /* not used with security=none */
-	enum far_driver driver;
-	bool cpu_scarce;                          /* agent/quota.h */
+	struct group_key key;                     /* unused with security=none */
+	enum far_driver driver;                   /* who polls the shards */
+	bool cpu_scarce;                          /* less than one CPU for each shard: agent/quota.h */
 	bool stepped;                             /* no threads: agent/env.h */
-	void *env_ctx;                            /* of a stepped one: agent_env.ctx */
-	struct shard_turns turns[FAR_SHARDS_MAX]; /* of a stepped one */
+	void *env_ctx;                            /* stepped: agent_env.ctx */
+	struct shard_turns turns[FAR_SHARDS_MAX]; /* stepped: state between the turns of each shard */
 	struct registry registry;
 	struct gathers *gathers;
 	struct faults *faults;
 	enum far_leaks leaks;
 	uint64_t rref_retry_ns;
-	/* for handlers that wait or block: made with the first of them, under `kinds_lock` */
-	struct far_limits limits;
+	struct far_limits limits; /* options with defaults applied */
 	size_t fiber_stack_bytes;
-	_Atomic(struct blocking_pool *) blocking;
-	pthread_mutex_t kinds_lock;
+	_Atomic(struct blocking_pool *) blocking; /* made with the first blocking handler; NULL: none. Release */
+	pthread_mutex_t kinds_lock;               /* creation of fiber pools and `blocking` */
 	struct ports ports;
 	struct mems mems;
-	struct large_out *lent; /* of shards that have ended: until the ports are closed */
-	pthread_t keepers[FAR_SHARDS_MAX];
-	unsigned keepers_n;
-	struct far_agent *next; /* list of this process's agents */
+	struct large_out
+		*lent; /* zero-copy sends of ended shards: memory that devices use until the ports are closed */
+	pthread_t keepers[FAR_SHARDS_MAX]; /* threads of the shards */
+	unsigned keepers_n;                /* started ones */
+	struct far_agent *next;            /* list of this process's agents */
 	char identity[512];
 	char name[FAR_NAME_MAX];
 };
 
-/** Rank of a worker, or −1 with `err` filled. */
+/** Rank of the worker of that name, or −1 with `err` filled. */
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err);
+/** Error for a destination that does not exist. */
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err);
+/** Checks that worker and shard of a destination exist. */
 static inline enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
 	if (to.worker >= 0 && to.worker < a->world && (uint32_t)to.shard + 1 <= a->members[to.worker].shards)
@@ -67,25 +70,25 @@ static inline enum far_status agent_check_to(const struct far_agent *a, struct f
 	return agent_refuse_to(a, to, err);
 }
 
-/** Makes what handlers of this kind need. Not on a shard. */
+/** Creates the fiber pool or the threads that handlers of this kind need. Not on a shard. */
 enum far_status agent_prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err);
 enum far_status agent_prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err);
-/** The same for all handlers of the options, and its end, when every call has ended. */
+/** The same for all handlers of the options; fini after every call has ended. */
 enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opts, struct far_err *err);
 void agent_kinds_fini(struct far_agent *a);
 
-/** The shard that the calling thread is bound to: whose handler or callback it is in, or that it holds; else one chosen
- * by thread. */
+/** The shard of the calling thread: whose handler or callback runs, or that the thread holds; else one selected by the
+ * thread's number. */
 struct shard *agent_shard_of_thread(const struct far_agent *a);
 
-/** The way of a call: through which of our shards to which of the worker's. */
+/** Local and remote shard of a call. */
 struct route {
 	struct shard *via;
 	uint8_t shard;
 };
 enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
 				 uint64_t hash, struct route *out, struct far_err *err);
-/** Checks `to` and `via`; `hash`, of the function's name, or the message's id, chooses where `to` does not. */
+/** Checks `to` and opts->via. Where they select no shard, `hash` (of the function's name, or the message's id) does. */
 static inline enum far_status agent_route(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
 					  uint64_t hash, struct route *out, struct far_err *err)
 {
@@ -96,83 +99,82 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 	return FAR_OK;
 }
 
-/** Bytes of a message that a worker takes. */
+/** Largest message that a worker accepts, in bytes. */
 static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t worker)
 {
 	uint64_t max = atomic_load_explicit(&a->members[worker].message_bytes_max, memory_order_relaxed);
 	return max ? max : FAR_MSG_BYTES_MAX;
 }
 
-/** `config.place` of the shard. */
+/** `config.place` of a shard: the receive buffer for a rendezvous reply. */
 void *message_place(call_done_fn *done, void *user, size_t len);
 
-/** FAR_WOULD_DEADLOCK, naming the handler, when the calling thread is in one. */
+/** FAR_WOULD_DEADLOCK with the handler's name when the calling thread runs a handler that must not wait. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
 
-/** Fills in deadline and time left of a call. */
+/** Sets deadline and relative timeout of a call. */
 void agent_set_deadline(const struct far_agent *a, struct shard *s, const struct far_call_opts *opts,
 			struct call_start *start);
 
-/** Starts a call of any thread through a shard: straight if it holds or gets the shard, else through the submission
- * ring. */
+/** Starts a call through a shard: directly if the thread holds or gets the shard, else by the submission ring. Any
+ * thread. */
 enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err);
 /**
- * agent_start() for a call that is waited for: back-pressure is waited out, by driving when the thread can, until the
- * call's deadline (FAR_TIMEOUT, executed NO).
+ * agent_start() for a call that is waited for: under back-pressure it waits, polling the shard when the thread can hold
+ * it, until the call's deadline (FAR_TIMEOUT, executed NO).
  */
 enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
 /**
- * Checks a typed call, its arguments included, and hands it to `take`, which may use `start` and what it points to
- * until it returns. Other than FAR_OK: `take` was not called. FAR_PENDING: the arguments hold references,
- * rref_prepare().
+ * Checks a typed call with its arguments, and calls `take`, for which `start` and its memory are valid. Other than
+ * FAR_OK: `take` was not called. FAR_PENDING: the arguments hold references, see rref_prepare().
  */
 typedef void agent_take_call(void *ctx, const struct call_start *start);
 enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,
 				  const struct far_val *args, size_t n, const struct far_call_opts *opts,
 				  agent_take_call *take, void *ctx, struct far_err *err);
-/** The status and text for what shard_wait() or fiber_pause() returned. */
+/** Status and text for an error of shard_wait() or fiber_pause(). */
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
-/** The status and text for what shard_call() or submit_put() returned. */
+/** Status and text for an error of shard_call() or submit_put(). */
 enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err);
 
-/** Completes a future of this agent with what its call ended with. On the shard. */
+/** Completes a future of this agent with the completion of its call. On the shard. */
 void agent_complete(struct far_future *f, const struct outcome *o);
-/** `done` of a call whose result goes to a future, of which it holds a reference. */
+/** call_start.done of a call with a future; `user` is the future, with a reference of its own. */
 void agent_done_future(void *user, const struct outcome *o);
 /**
- * Starts a call and waits until its future is done, under one hold of the token when it can be had. Other than FAR_OK:
- * `f` is not done, or the call was not started.
+ * Starts a call and waits until its future is done, holding the progress token throughout if it is free. Other than
+ * FAR_OK: `f` is not done, or the call was not started.
  */
 enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
 				    struct far_err *err);
-/** Waits until a future of any kind is done or `until` has come. The thread may wait (agent_may_wait()). */
+/** Waits until a future of any kind is done or the absolute time `until`. The thread may wait (agent_may_wait()). */
 int agent_wait_future(struct far_future *f, uint64_t until);
-/** The end of a wait that begins now. `unbounded`: no call's deadline ends it by itself. */
+/** Absolute end of a wait that begins now. `unbounded`: no call's deadline completes the future. */
 uint64_t agent_wait_limit(uint64_t timeout_ns, bool unbounded);
-/** What a wait says whose limit has passed. */
+/** Status and text of a wait that has reached its limit. */
 enum far_status agent_pending(const struct far_future *f, struct far_err *err);
-/** Checks what several futures are asked for. */
+/** Checks the arguments of a wait for several futures. */
 enum far_status agent_check_futures(const char *what, struct far_future *const *f, size_t n, struct far_err *err);
-/** The shard that completes those of f[0, n) that are pending, if it is one for all; NULL otherwise. */
+/** The shard that completes all pending futures of f[0, n); NULL: there is no single one. */
 struct shard *agent_common_shard(struct far_future *const *f, size_t n);
-/** Does one of the pending ones, or with `all` every one, end by the application only. */
+/** True if one of the pending futures (`all`: each of them) is completed by the application only. */
 bool agent_unbounded(struct far_future *const *f, size_t n, bool all);
-/** No future is free. */
+/** Error for a full pool of futures. */
 enum far_status agent_no_future(struct far_err *err);
 
-/** Complete a future from inside listener `l` (NULL: from none), with a value or with what `err` says. The value must
- * have been packed: that may fail, completing does not. */
+/** A value that is copied for a future: the copy may fail, the completion with it cannot. */
 struct packed {
 	size_t len;
-	struct far_buf *buf; /* NULL: in bytes */
-	bool tree;           /* of a value that holds references, in `buf` */
+	struct far_buf *buf; /* NULL: in `bytes` */
+	bool tree;           /* `buf` is a tree: the value holds references */
 	alignas(64) uint8_t bytes[FUTURE_INLINE];
 };
 enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far_err *err);
+/** Complete a future from inside listener `l` (NULL: outside of one), with a packed value or with `err`. */
 void agent_complete_value(struct future_listener *l, struct far_future *f, const struct packed *p);
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err);
 
-/** Has the innermost scope of this thread, if any, gather a future. A process without scopes pays for one look. */
+/** Adds a future to the innermost scope of this thread, if any. A process without scopes pays for one load. */
 extern _Atomic uint32_t scopes_active;
 void scope_gather_slowly(struct far_future *f);
 static inline void scope_gather(struct far_future *f)
@@ -181,15 +183,16 @@ static inline void scope_gather(struct far_future *f)
 		scope_gather_slowly(f);
 }
 
-/** The same for a future with into_set(). The result may have come to memory of the engine: into_move(). */
+/** agent_call_and_wait() for a future with a receive buffer (into_set()); into_move() copies a result that arrived in
+ * memory of the engine. */
 enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
 					 struct far_err *err);
-/** Ends the fan-out that would complete this pending future, when only the caller's reference keeps it, and returns
- * when the application's memory is not touched any more. */
+/** Ends the fan-out of a pending future to which only the caller has a reference; returns once the application's memory
+ * is not used any more. */
 void fanout_let_go(struct far_future *f);
-/** Result of a done future. */
+/** Reads the result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
-/** The same, giving the caller's reference back: nobody else has one. */
+/** Reads the result and drops the caller's reference, the only one. */
 enum far_status agent_result_last(struct far_future *f, struct far_val *out, struct far_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The crash report: what the signal handler may do is little, so it formats by hand and writes by write(). It reads the
- * crashed thread's own context, which nobody else changes.
+ * The crash report: a signal handler on the crashed thread that prints signal, handler and worker. It formats by hand
+ * and calls write(), since few functions are safe in a signal handler, and reads the context of its own thread only.
  */
 #include "base/crash_stack.h"
 #include "base/error.h"
@@ -32,7 +32,7 @@ static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool installed;
 static atomic_flag reporting = ATOMIC_FLAG_INIT;
 
-/* ---- a line, put together without the C library's help ---- */
+/* ---- a line, formatted without the C library ---- */
 
 struct line {
 	size_t len;
@@ -71,28 +71,28 @@ static void end_line(struct line *l)
 	l->len = 0;
 }
 
-/* ---- what is known ---- */
+/* ---- context of the thread ---- */
 
-/* What the thread was at. */
-struct place {
-	const char *kind, *handler; /* NULL: in no handler */
+/* The handler and shard that the thread was running. */
+struct location {
+	const char *kind, *handler; /* NULL: not in a handler */
 	const struct shard *shard;
 };
 
-static struct place find_place(void)
+static struct location find_place(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
 		if (c->handler)
-			return (struct place){"inline", c->handler, c->shard};
+			return (struct location){"inline", c->handler, c->shard};
 		if (c->fiber)
-			return (struct place){"fiber", c->fiber->req.name, c->shard};
+			return (struct location){"fiber", c->fiber->req.name, c->shard};
 		if (c->req)
-			return (struct place){"blocking", c->req->name, c->req->shard};
+			return (struct location){"blocking", c->req->name, c->req->shard};
 	}
-	return (struct place){NULL, NULL, shard_context_top() ? shard_context_top()->shard : NULL};
+	return (struct location){NULL, NULL, shard_context_top() ? shard_context_top()->shard : NULL};
 }
 
-static void put_place(struct line *l, const struct place *p)
+static void put_place(struct line *l, const struct location *p)
 {
 	if (p->handler) {
 		put(l, ", in the ");
@@ -110,7 +110,8 @@ static void put_place(struct line *l, const struct place *p)
 	}
 }
 
-/* The stack is that of one of the fibers that the thread is in: an inline handler of another agent may run on it. */
+/* Reports an overflow of the thread's fiber stacks; there may be several, since an inline handler of another agent may
+ * run on a fiber. */
 static void report_overflow(struct line *l, const void *address)
 {
 	const struct shard_context *c = shard_context_top();
@@ -129,7 +130,7 @@ static void report_overflow(struct line *l, const void *address)
 static void report(unsigned which, const siginfo_t *info)
 {
 	struct line l = {0};
-	struct place place = find_place();
+	struct location place = find_place();
 	void *frames[FRAMES_MAX];
 	put(&l, "farcall: crash: ");
 	put(&l, reported[which].name);
@@ -157,7 +158,7 @@ static void on_crash(int number, siginfo_t *info, void *machine)
 	(void)machine;
 	while (which < REPORTED - 1 && reported[which].number != number)
 		which++;
-	/* Of several threads that crash at once, one reports. */
+	/* If several threads crash at once, one reports. */
 	if (!atomic_flag_test_and_set(&reporting)) {
 		report(which, info);
 		atomic_flag_clear(&reporting);
@@ -174,14 +175,14 @@ static enum far_status install(struct far_err *err)
 {
 	struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	void *frame;
-	struct crash_stack stack; /* the thread's for as long as it lives */
+	struct crash_stack stack; /* kept until the thread ends */
 	crash_stacks_enable();
 	int error = crash_stack_take(&stack);
 	if (error)
 		return err_sys(err, error, "crash report: no memory for the thread's alternate stack");
 	if (installed)
 		return FAR_OK;
-	(void)backtrace(&frame, 1); /* loads the unwinder, which the signal handler must not */
+	(void)backtrace(&frame, 1); /* loads the unwinder now: the signal handler must not */
 	sigemptyset(&action.sa_mask);
 	for (unsigned i = 0; i < REPORTED; i++) {
 		if (sigaction(reported[i].number, NULL, &previous[i]) == 0 &&

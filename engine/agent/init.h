@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How an agent begins and ends: steps in a table, each with what undoes it (agent.c). */
+/** Start-up and shutdown of an agent as a table of steps, each with its reverse (agent.c). Start and stop only. */
 #ifndef FAR_AGENT_INIT_H
 #define FAR_AGENT_INIT_H
 
@@ -7,31 +7,34 @@
 #include "agent/env.h"
 #include "control/key.h"
 
+/** Arguments of the steps. */
 struct init {
 	struct far_agent *a;
 	const char *name;
 	int rank, world;
 	struct far_opts opts;
 	struct key_choice key;
-	struct agent_env *env; /* NULL: the machine's, with threads */
+	struct agent_env *env; /* NULL: the machine's clock, network and threads */
 	struct far_err *err;
 };
 
-/** All steps, those with threads when there is no `env`. On failure nothing is left but what is still in `env`. */
+/** Runs all steps, those with threads only without `env`. On failure they are undone; `env` keeps what was not taken
+ * over. */
 enum far_status agent_init(struct init *in, const char *what, const struct far_opts *opts, struct far_agent **agent);
-/** Undoes and frees an agent without threads, whose shards have ended. */
+/** Undoes the steps of an agent without threads, whose shards have ended, and frees it. */
 void agent_fini_stepped(struct far_agent *a);
-/** Every member is known: names can be looked up. */
+/** All members are known: fills the table of names. */
 void agent_names_known(struct far_agent *a);
 
-/* pollers.c */
+/* ---- pollers.c ---- */
+/** Start and stop the shards' threads. */
 enum far_status agent_init_keepers(struct init *in);
 void agent_fini_keepers(struct far_agent *a);
-/** Starts the control core's thread and waits until the group is there. */
+/** Starts the control thread and waits until the group has joined. */
 enum far_status agent_init_join(struct init *in);
 void agent_fini_join(struct far_agent *a);
-/** Ends everything that is pending, by this thread, which is the shard's last driver. `crash`: what has arrived is not
- * looked at any more. Returns fibers that did not end. */
+/** Ends everything that is pending on a shard, on the calling thread, which is the last to hold it. `crash`: arrived
+ * packets are dropped. Returns the number of fibers that did not end. */
 uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash);
 
 #endif

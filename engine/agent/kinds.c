@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What handlers that wait or block need: made with the first of them. */
+/** Creates the fiber pools and blocking threads that handlers need, with the first such handler. Application threads.
+ */
 #include "agent/agent.h"
 
 #include "base/error.h"
@@ -29,7 +30,7 @@ static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, str
 	return status;
 }
 
-/* Its counts without its arrays are an error when it is registered. */
+/* Counts without arrays are skipped here, and rejected when the class is registered. */
 static enum far_status prepare_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
@@ -64,7 +65,7 @@ static void drive_all(void *ctx)
 			shard_leave(a->shards[i]);
 }
 
-/* The shards are driven by nobody any more, and every call has ended. Blocking handlers may still run. */
+/* Called when no thread polls the shards and every call has ended. Blocking handlers may still run. */
 void agent_kinds_fini(struct far_agent *a)
 {
 	struct blocking_pool *pool = atomic_load_explicit(&a->blocking, memory_order_relaxed);
@@ -79,7 +80,7 @@ enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opt
 {
 	enum far_status status = FAR_OK;
 	pthread_mutex_init(&a->kinds_lock, NULL);
-	if (a->stepped) /* whoever waits does so on a fiber */
+	if (a->stepped) /* every wait is on a fiber */
 		status = prepare_kind(a, FAR_KIND_FIBER, err);
 	for (size_t i = 0; i < opts->classes_n && !status; i++)
 		status = prepare_class(a, &opts->classes[i], err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The bounds that a worker may choose: defaults, ranges, and what they came to. */
+/** Options that are limits: defaults, ranges, checks. Application thread, at start. */
 #include "agent/limits.h"
 
 #include "agent/agent.h"
@@ -11,9 +11,9 @@
 
 static const struct bound {
 	const char *name;
-	size_t opt, out;          /* offsets of an unsigned in far_opts and far_limits */
-	unsigned by_default, max; /* from 1 */
-	unsigned least;           /* not 0: rounded up to a power of two, this one at least */
+	size_t opt, out;          /* offset of an unsigned in far_opts, and in far_limits */
+	unsigned by_default, max; /* range [1, max] */
+	unsigned least;           /* not 0: rounded up to a power of two, at least this one */
 } bounds[] = {
 #define BOUND(name, ...)                                                                                               \
 	{                                                                                                              \

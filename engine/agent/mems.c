@@ -21,7 +21,7 @@ void mems_fini(struct mems *m)
 	pthread_rwlock_destroy(&m->lock);
 }
 
-/* The first that ends beyond `at`. */
+/* Index of the first region that ends beyond `at`. */
 static uint32_t find(const struct mems *m, uintptr_t at)
 {
 	uint32_t low = 0, high = atomic_load_explicit(&m->n, memory_order_relaxed);
@@ -49,14 +49,14 @@ bool mems_hold(struct mems *m, const void *at, size_t bytes)
 
 /* ---- devices ---- */
 
-/* Memory of the engine's region is registered by devices themselves, by the piece. */
+/* Memory of the engine's own region is registered by the devices, in pieces (memory/region.h). */
 static bool devices_know(const void *base)
 {
 	return region.base && (uintptr_t)base >= (uintptr_t)region.base &&
 	       (uintptr_t)base - (uintptr_t)region.base < region.bytes;
 }
 
-/* Ports that have no bulk, and those whose device is gone, copy. */
+/* Registers with each port that supports it. Ports without bulk transfers, or whose device is gone, copy instead. */
 static bool copies(int error)
 {
 	return error == -EOPNOTSUPP || error == -ENODEV;
@@ -98,7 +98,9 @@ static enum far_status check(const struct mems *m, uintptr_t base, size_t bytes,
 {
 	uint32_t n = atomic_load_explicit(&m->n, memory_order_relaxed);
 	if (!base || !bytes || bytes > UINTPTR_MAX - base)
-		return err_set(err, FAR_INVALID, "%zu bytes at %p are no memory", bytes, (void *)base);
+		return err_set(err, FAR_INVALID,
+			       "%zu bytes at %p are not a range of memory; pass its first byte and its length", bytes,
+			       (void *)base);
 	if (n == FAR_MEM_REGIONS_MAX)
 		return err_set(err, FAR_RESOURCE, "%d regions of memory are registered: register fewer, larger ones",
 			       FAR_MEM_REGIONS_MAX);
@@ -130,7 +132,7 @@ enum far_status mems_register(struct mems *m, struct nic_port *const *ports, uns
 	return status;
 }
 
-/* A port that forgot it when another one was busy says -EINVAL the next time. */
+/* -EINVAL of a port is no error: it has unregistered the memory at a former call, which failed at another port. */
 static enum far_status ports_unlearn(struct nic_port *const *ports, unsigned n, void *base, size_t bytes,
 				     struct far_err *err)
 {

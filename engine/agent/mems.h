@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Memory of the application that an agent's devices know. */
+/** Application memory that is registered with an agent's devices. Application threads. */
 #ifndef FAR_AGENT_MEMS_H
 #define FAR_AGENT_MEMS_H
 
@@ -12,21 +12,21 @@
 #include <stdbool.h>
 
 struct mems {
-	pthread_mutex_t change; /* who registers or takes back, for as long as devices take */
-	pthread_rwlock_t lock;  /* of what follows */
-	_Atomic uint32_t n;
+	pthread_mutex_t change; /* serialises register and unregister, while devices work */
+	pthread_rwlock_t lock;  /* protects `at`; held for short times */
+	_Atomic uint32_t n;     /* entries of `at`; written under `lock` */
 	struct {
 		uintptr_t base, end;
-	} at[FAR_MEM_REGIONS_MAX]; /* in order, without overlap */
+	} at[FAR_MEM_REGIONS_MAX]; /* ascending, without overlap */
 };
 
 void mems_init(struct mems *m);
-/** What is still registered ends with the ports. */
+/** Regions that are still registered end with the ports. */
 void mems_fini(struct mems *m);
-/** Is all of at[0, bytes) in one of them. Any thread; takes no lock while there are none. */
+/** True if [at, at + bytes) lies in one region. Any thread; takes no lock while there are none. */
 bool mems_hold(struct mems *m, const void *at, size_t bytes);
 
-/** As far_mem_register() and far_mem_unregister(), with these ports. */
+/** far_mem_register() and far_mem_unregister() for these ports. */
 enum far_status mems_register(struct mems *m, struct nic_port *const *ports, unsigned n, void *base, size_t bytes,
 			      struct far_err *err);
 enum far_status mems_unregister(struct mems *m, struct nic_port *const *ports, unsigned n, void *base,

@@ -13,7 +13,7 @@ static bool is_name(const char *s, size_t len)
 	return len > 0;
 }
 
-/* One entry without the blanks around it. */
+/* Parses one entry, without the blanks around it. */
 static enum far_status entry_read(const char *s, size_t len, struct nic_spec *out, struct far_err *err)
 {
 	while (len && (*s == ' ' || *s == '\t')) {
@@ -34,11 +34,11 @@ static enum far_status entry_read(const char *s, size_t len, struct nic_spec *ou
 			       "nic: \"%.*s\" does not begin with the name of a driver; `farcall info` lists them",
 			       shown, s);
 	if (args_len >= NIC_SPEC_ARGS_BYTES)
-		return err_set(err, FAR_INVALID, "nic: what follows \"%.*s:\" is longer than %d bytes", (int)name_len,
-			       s, NIC_SPEC_ARGS_BYTES - 1);
+		return err_set(err, FAR_INVALID, "nic: the arguments of \"%.*s:\" are longer than %d bytes",
+			       (int)name_len, s, NIC_SPEC_ARGS_BYTES - 1);
 	if (out->n == NIC_SPEC_ENTRIES)
-		return err_set(err, FAR_INVALID, "nic: more than %d ports; \"%.*s\" is one too many", NIC_SPEC_ENTRIES,
-			       shown, s);
+		return err_set(err, FAR_INVALID, "nic: at most %d ports; leave \"%.*s\" out", NIC_SPEC_ENTRIES, shown,
+			       s);
 	struct nic_spec_entry *e = &out->entries[out->n];
 	memcpy(e->name, s, name_len);
 	e->has_args = colon != NULL;
@@ -46,7 +46,7 @@ static enum far_status entry_read(const char *s, size_t len, struct nic_spec *ou
 		memcpy(e->args, colon + 1, args_len);
 	for (unsigned i = 0; i < out->n; i++)
 		if (strcmp(out->entries[i].name, e->name) == 0 && strcmp(out->entries[i].args, e->args) == 0)
-			return err_set(err, FAR_INVALID, "nic: \"%.*s\" is there twice", shown, s);
+			return err_set(err, FAR_INVALID, "nic: \"%.*s\" is named twice; leave one out", shown, s);
 	out->n++;
 	return FAR_OK;
 }

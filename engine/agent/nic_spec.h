@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What far_opts.nic says: "auto", or the drivers to be opened, separated by ';', and by ',' as long as no ':' was seen
- * in the entry; what follows a ':' is the driver's own. "shm,udp"; "shm;dpdk:net_memif0,role=server,id=0;udp".
+ * Parser of far_opts.nic. Any thread. The text is "auto", or a list of drivers separated by ';', or by ',' where no ':'
+ * precedes in the entry; the driver's arguments follow ':'. "shm,udp"; "shm;dpdk:net_memif0,role=server,id=0;udp".
  */
 #ifndef FAR_AGENT_NIC_SPEC_H
 #define FAR_AGENT_NIC_SPEC_H
@@ -26,7 +26,7 @@ struct nic_spec {
 	struct nic_spec_entry entries[NIC_SPEC_ENTRIES];
 };
 
-/** Any thread. FAR_INVALID, naming the entry; whether there are such drivers is not looked at. */
+/** Parses `text`. FAR_INVALID with the entry; does not check that the drivers exist. */
 enum far_status nic_spec_parse(const char *text, struct nic_spec *out, struct far_err *err);
 
 #endif

@@ -17,7 +17,7 @@ static int cpu_of(const struct far_opts *o, unsigned i)
 	return o->pin_cpu ? (int)((unsigned)o->pin_cpu - 1 + i) : PIN_NONE;
 }
 
-/* As taskset writes it: 0-3,8. Cut when it grows long. */
+/* Writes a set of CPUs in the format of taskset, 0-3,8; a long one is cut. */
 static void mask_print(const cpu_set_t *set, char *out, size_t cap)
 {
 	size_t len = 0;
@@ -38,9 +38,10 @@ enum far_status pin_check(const struct far_opts *o, struct far_err *err)
 	char mask[128];
 	cpu_set_t set;
 	if (o->pin_cpu < 0)
-		return err_set(err, FAR_INVALID, "pin_cpu is %d; it is 1 + a CPU, or 0 to pin nothing", o->pin_cpu);
+		return err_set(err, FAR_INVALID, "pin_cpu is %d; set it to 1 + the CPU's number, or 0 for none",
+			       o->pin_cpu);
 	if (o->pin_cpus_n && o->pin_cpu)
-		return err_set(err, FAR_INVALID, "pin_cpu and pin_cpus are given; leave one out");
+		return err_set(err, FAR_INVALID, "pin_cpu and pin_cpus are both set; leave one out");
 	if (o->pin_cpus_n && (!o->pin_cpus || o->pin_cpus_n != o->shards))
 		return err_set(err, FAR_INVALID, "pin_cpus has %zu CPUs for %u shards; give one for each, -1 for none",
 			       o->pin_cpus ? o->pin_cpus_n : 0, o->shards);

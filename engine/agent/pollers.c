@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The threads of an agent: they are started, waited for while the group comes together, and ended. */
+/* The threads of an agent: start, join of the group, end. Application thread, at start and stop. */
 #include "agent/init.h"
 #include "agent/pin.h"
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* How long a shutdown waits for threads that are, by contract, no longer there. */
+/* Limit of a shutdown's wait for threads that still hold a shard, against the contract of the API. */
 #define LAST_VISITS_NS FAR_SEC
 
 static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
@@ -36,9 +36,9 @@ static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *
 	return 0;
 }
 
-/* Ends a keeper. Told until it has heard: a waiter on the same descriptor may swallow the wake-up, and the keeper may
- * be about to park (tests/models/stop.pml). */
-static void keeper_stop(struct shard *s, pthread_t keeper)
+/* Ends a poller. The wake-up is repeated until the thread has ended: a waiter on the same descriptor may consume it, or
+ * the poller may be about to park (tests/models/stop.pml). */
+static void keeper_stop(struct shard *s, pthread_t poller)
 {
 	struct timespec until;
 	atomic_store_explicit(&s->stop, true, memory_order_release);
@@ -49,10 +49,9 @@ static void keeper_stop(struct shard *s, pthread_t keeper)
 		until.tv_nsec += 2000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
-	} while (pthread_clockjoin_np(keeper, NULL, CLOCK_MONOTONIC, &until) == ETIMEDOUT);
+	} while (pthread_clockjoin_np(poller, NULL, CLOCK_MONOTONIC, &until) == ETIMEDOUT);
 }
 
-/* Ends everything that is pending, by this thread, which is the shard's last driver. */
 uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 {
 	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
@@ -70,7 +69,7 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 	if (!crash)
 		shard_pass(s);
 	session_close_all(s);
-	if (crash) /* what was handed over ends, and nothing that arrived is heard of */
+	if (crash) /* submissions end, arrived packets are dropped */
 		shard_pass(s);
 	uint32_t left = fiber_end_all(s, give_up);
 	if (left && !a->stepped)
@@ -79,10 +78,10 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 			a->name, left);
 	shard_flush(s);
 	shard_leave(s);
-	/* Threads that have just handed in a deferred answer are about to leave. */
+	/* Threads that have just submitted a deferred reply may still hold the shard for a moment. */
 	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
 		sched_yield();
-	if (shard_enter(s)) /* what they handed in and did not run themselves */
+	if (shard_enter(s)) /* runs what they submitted and did not run themselves */
 		shard_leave(s);
 	return left;
 }
@@ -109,8 +108,7 @@ enum far_status agent_init_keepers(struct init *in)
 	return FAR_OK;
 }
 
-/* The control core has posted all sessions; they count once the shard has taken them in, which it does within a pass.
- */
+/* Waits until the shards have taken the PEER_UP mails of the join, which takes a pass of each. */
 static bool await_sessions(struct far_agent *a, struct shard *s, uint64_t until)
 {
 	uint32_t sessions = ctl_sessions(a->ctl);
@@ -138,7 +136,7 @@ enum far_status agent_init_join(struct init *in)
 	for (unsigned i = 0; i < a->shards_n && !status; i++)
 		if (!await_sessions(a, a->shards[i], until))
 			status = err_set(in->err, FAR_TIMEOUT,
-					 "the sessions are up, but the driver of shard %u did not take them in", i);
+					 "the sessions are up, but no thread polled shard %u until the deadline", i);
 	if (status)
 		ctl_stop(a->ctl);
 	return status;

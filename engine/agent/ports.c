@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By cost of a call, best first; all others come after them, in the order in which they were named. */
+/* Drivers by cost of a call, best first; other drivers follow in the order in which they are named. */
 static const char *const preferred[] = {"shm", "verbs", "dpdk", "udp"};
 #define PREFERRED (sizeof preferred / sizeof *preferred)
 
@@ -32,7 +32,7 @@ static const char *from_env(const char *option, const char *name)
 	return option ? option : env && *env ? env : NULL;
 }
 
-/* The driver's module is loaded only where it may find something. */
+/* True if there is an RDMA device, so that loading the verbs module is worthwhile. */
 static bool has_rdma(void)
 {
 	DIR *d = opendir("/sys/class/infiniband");
@@ -61,7 +61,7 @@ bool ports_automatic(const char *driver, const char **why)
 	return device && *device;
 }
 
-/* The drivers that "auto" stands for. */
+/* Fills in the drivers of "auto". */
 static void automatic(struct nic_spec *spec)
 {
 	const char *why;
@@ -83,7 +83,7 @@ enum far_status ports_check_checksum(const char *word, struct far_err *err)
 	return err_set(err, FAR_INVALID, "checksum is \"%.64s\"; it can be \"on\", \"off\" or left out", word);
 }
 
-/* A port below the engine's needs gets a link; one that cannot be used all the same is closed. */
+/* Puts the transport above a datagram port. A port that cannot be used even so is closed. */
 static int complete(const struct ports_config *config, struct nic_port **port, struct nic_err *why)
 {
 	struct nic_caps caps;
@@ -121,7 +121,7 @@ static int open_one(const struct ports_config *config, const char *name, const c
 {
 	const struct nic_port_ops *ops = nic_find(name, why);
 	bool shm = strcmp(name, "shm") == 0;
-	/* Heads are the link's matter on a driver below one: there all of a packet is body. */
+	/* Below the transport a driver sees no heads: all of a packet is body. */
 	struct nic_config nic = {.id = config->id,
 				 .any_user = config->any_user,
 				 .beyond_host = config->beyond_host,
@@ -153,7 +153,7 @@ static bool has_ip(const struct nic_port *port)
 	return caps.ip != NIC_IP_NONE;
 }
 
-/* Keeps the order of preference, and among equals that of the entries. */
+/* Inserts a port by preference; ports of equal preference stay in the order of the entries. */
 static void insert(struct ports *ports, struct nic_port *port)
 {
 	unsigned i = ports->n++;
@@ -190,7 +190,7 @@ static enum far_status open_all(const struct ports_config *config, const struct 
 	return FAR_OK;
 }
 
-/* Nothing opened: every driver's reason, as far as they fit. */
+/* No port could be opened: reports every driver's reason, as far as they fit. */
 static enum far_status none_opened(const struct ports *ports, bool quiet, struct far_err *err)
 {
 	char text[FAR_ERR_TEXT_MAX];
@@ -202,13 +202,13 @@ static enum far_status none_opened(const struct ports *ports, bool quiet, struct
 	return err_set(err, FAR_UNREACHABLE, "no NIC could be opened: %s", text);
 }
 
-/* What was asked for about addresses of the network must not go unheard. */
+/* Rejects `listen` and `advertise` when no port has a network address. */
 static enum far_status check_addresses(const struct ports_config *config, const struct ports_config *asked,
 				       const struct nic_spec *spec, const struct ports *ports, struct far_err *err)
 {
 	const char *what = config->listen ? "listen" : "advertise";
 	const char *said = config->listen ? config->listen : config->advertise;
-	/* The environment may be the same for groups that stay on their machine. */
+	/* From the environment they are ignored, since that may be shared by groups on one host. */
 	bool matters = spec->automatic || asked->listen || asked->advertise;
 	if (!said || !matters)
 		return FAR_OK;
@@ -225,7 +225,7 @@ static enum far_status check_addresses(const struct ports_config *config, const 
 		       what, said, what);
 }
 
-/* Sessions with oneself go by shm, which for those needs neither a directory nor a socket of a name. */
+/* Selects the port for sessions of the worker with itself: shm, opened without directory and named socket if needed. */
 static enum far_status add_self(const struct ports_config *config, struct ports *out, struct far_err *err)
 {
 	struct nic_err why = {.text = ""};
@@ -279,13 +279,14 @@ enum far_status ports_adopt(const struct ports_config *config, struct ports *out
 	int error = env->ports_n >= 1 && env->ports_n <= FAR_PORTS_MAX && env->self < env->ports_n ? 0 : -EINVAL;
 	memset(out, 0, sizeof *out);
 	if (error)
-		snprintf(why.text, sizeof why.text, "%u ports, with that of oneself at %u; 1 to %d are possible",
+		snprintf(why.text, sizeof why.text,
+			 "%u ports, with port %u for sessions of the worker with itself; use 1 to %d ports",
 			 env->ports_n, env->self, FAR_PORTS_MAX);
 	for (unsigned i = 0; i < env->ports_n; i++) {
 		struct nic_port *port = env->ports[i];
 		if (error)
 			port->ops->close(port);
-		else if (!(error = complete(config, &port, &why))) /* it closes what it refuses */
+		else if (!(error = complete(config, &port, &why))) /* closes a port that it rejects */
 			out->at[out->n++] = port;
 	}
 	env->ports_n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The ports of an agent: which are opened, in which order they are preferred. */
+/** The NIC ports of an agent: selection, order of preference, opening. Start and stop only. */
 #ifndef FAR_AGENT_PORTS_H
 #define FAR_AGENT_PORTS_H
 
@@ -10,23 +10,23 @@
 #include <farcall/status.h>
 
 struct ports_config {
-	const char *nic, *listen, *advertise; /* of far_opts; NULL: the environment, else the default */
+	const char *nic, *listen, *advertise; /* of far_opts; NULL: from the environment, else the default */
 	uint64_t id;                          /* the incarnation */
 	uint64_t peer_limit_ns;               /* 0: the default */
 	bool any_user, beyond_host;           /* as in struct nic_config */
-	const struct group_key *key;          /* likewise */
-	const char *checksum;                 /* of far_opts; NULL: the environment, else "on" */
-	bool quiet;                           /* nothing on stderr */
-	unsigned queues;
-	struct agent_env *env; /* NULL: the machine's */
+	const struct group_key *key;          /* as in struct nic_config */
+	const char *checksum;                 /* of far_opts; NULL: from the environment, else "on" */
+	bool quiet;                           /* writes nothing to stderr */
+	unsigned queues;                      /* of each port: one for each shard */
+	struct agent_env *env;                /* NULL: the machine's devices */
 };
 
 struct ports {
 	struct nic_port *at[FAR_PORTS_MAX]; /* best first */
 	unsigned n;
-	unsigned published; /* those after it, at most one, are for sessions with oneself only */
-	unsigned self;      /* the one for sessions with oneself: shm */
-	/* "auto": those that did not open, and why */
+	unsigned published; /* ports [0, published) are published; at most one more serves `self` only */
+	unsigned self;      /* index of the port for sessions of the worker with itself: shm */
+	/* "auto": drivers that could not be opened, with the reason */
 	unsigned refused_n;
 	struct {
 		char name[16];
@@ -35,19 +35,18 @@ struct ports {
 };
 
 /**
- * Opens what the options say. Control core or before it runs; makes system calls. On failure nothing is left open.
- * INVALID, naming the entry; UNREACHABLE with the driver's reason: a driver that was named does not open, or none does.
+ * Opens the ports of the options; makes system calls. On failure all are closed. INVALID with the entry; UNREACHABLE
+ * with the driver's reason: a named driver cannot be opened, or none can.
  */
 enum far_status ports_open(const struct ports_config *config, struct ports *out, struct far_err *err);
-/** Takes over those of `config->env` in place of opening any; a session with oneself goes by the one that it says. All
- * are closed on failure: INVALID, RESOURCE. */
+/** Takes over the ports of `config->env` instead. On failure all are closed: INVALID, RESOURCE. */
 enum far_status ports_adopt(const struct ports_config *config, struct ports *out, struct far_err *err);
 void ports_close(struct ports *ports);
 
-/** INVALID unless this is what far_opts.checksum can be. */
+/** INVALID unless `word` is a value of far_opts.checksum. */
 enum far_status ports_check_checksum(const char *word, struct far_err *err);
 
-/** The drivers that "auto" tries here, best first: false for one that it does not, with the reason. */
+/** True if "auto" tries this driver on this machine; false: with the reason in *why. */
 bool ports_automatic(const char *driver, const char **why);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Polling under a CPU quota: the kernel stops a group that has used its share of a period, all of it, until the period
- * ends, up to 100 ms later. A core that polls for nothing brings that upon the calls that come next. */
+/* Idle policy under a cgroup CPU quota. Any thread, at start. The kernel stops a group that has used its share of a
+ * period until the period ends, up to 100 ms later: a shard that polls without work delays the next calls by that. */
 #include "agent/quota.h"
 
 #include "base/cgroup.h"
@@ -15,7 +15,7 @@ void quota_judge(uint64_t milli, enum far_idle idle, unsigned shards, struct quo
 		return;
 	out->scarce = true;
 	out->idle = FAR_IDLE_ADAPTIVE;
-	/* One adaptive shard on part of a CPU is an ordinary small container. */
+	/* No warning for one adaptive shard on part of a CPU, which is usual in a small container. */
 	if (idle != FAR_IDLE_BUSY && shards == 1)
 		return;
 	snprintf(out->text, sizeof out->text,
@@ -28,10 +28,10 @@ void quota_judge(uint64_t milli, enum far_idle idle, unsigned shards, struct quo
 
 enum far_idle quota_heed(enum far_idle idle, unsigned shards, bool *scarce)
 {
-	static atomic_bool told; /* relaxed: a flag alone */
+	static atomic_bool warned; /* relaxed: it orders no data */
 	struct quota_verdict v;
 	quota_judge(cgroup_cpu_milli(CGROUP_SELF, CGROUP_ROOT), idle, shards, &v);
-	if (v.text[0] && !atomic_exchange_explicit(&told, true, memory_order_relaxed))
+	if (v.text[0] && !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 		fprintf(stderr, "farcall: %s\n", v.text);
 	*scarce = v.scarce;
 	return v.idle;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agents without threads: what far_init_rpc() and far_shutdown() wait for is a state here. */
+/* Agents without threads (agent/env.h): the steps that far_init_rpc() and far_shutdown() wait for are states here. The
+ * stepping thread. */
 #include "agent/init.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -25,7 +26,7 @@ enum far_status agent_create_stepped(const char *name, int rank, int world, cons
 	return status;
 }
 
-/* The control core has posted all sessions that belong to the join; they count once the shards have taken them in. */
+/* True once the shards have taken the PEER_UP mails of the join. */
 static bool sessions_there(const struct far_agent *a)
 {
 	uint32_t sessions = ctl_sessions(a->ctl);
@@ -88,7 +89,7 @@ enum agent_state agent_state(const struct far_agent *a)
 enum far_status agent_why(const struct far_agent *a, struct far_err *err)
 {
 	enum ctl_state state = ctl_state(a->ctl);
-	/* Settled, so that nothing is waited for. */
+	/* The state is settled, so this does not wait. */
 	return state == CTL_LEFT || state == CTL_FAILED ? ctl_wait_settled(a->ctl, err) : FAR_OK;
 }
 
@@ -120,7 +121,7 @@ static uint32_t end(struct far_agent *a, bool crash)
 {
 	uint32_t left = 0;
 	must(a->stepped);
-	ctl_stop(a->ctl); /* its sockets hang up */
+	ctl_stop(a->ctl); /* closes its connections */
 	for (unsigned i = 0; i < a->shards_n; i++)
 		left += agent_shard_end(a, a->shards[i], crash);
 	agent_fini_stepped(a);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The control thread and its interface for application threads. */
 #include "control/control.h"
 
 #include "base/error.h"
@@ -13,17 +14,17 @@
 #include <string.h>
 
 struct ctl {
-	struct group group; /* control core only, but for what is constant, and `members` as control.h says */
+	struct group group; /* control thread only, but for constant fields, and `members` as in control.h */
 	char identity[URL_HOST_MAX + 16 + 2 * FAR_NAME_MAX];
 
-	_Atomic int state;            /* enum ctl_state; writer: control core, release, pairs with ctl_state() */
+	_Atomic int state;            /* enum ctl_state; writer: control thread, release, pairs with ctl_state() */
 	_Atomic bool leave_requested; /* writer: ctl_leave, release after leave_deadline; pairs with ctl_step */
-	_Atomic bool stop;            /* writer: ctl_stop; relaxed, the wake-up orders it */
-	uint64_t leave_deadline;
+	_Atomic bool stop;            /* writer: ctl_stop; relaxed, ctl_wake() orders it */
+	uint64_t leave_deadline;      /* absolute, in ns; constant once leave_requested */
 
-	pthread_mutex_t lock; /* err, and the condition below */
+	pthread_mutex_t lock; /* protects `err` and `settled` */
 	pthread_cond_t settled;
-	struct far_err err; /* why, once settled */
+	struct far_err err; /* result of the present state */
 
 	bool running;
 	pthread_t thread;
@@ -102,7 +103,7 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 	struct ctl *ctl = calloc(1, sizeof *ctl);
 	if (!ctl || group_create(&ctl->group, config, &url, store_fd)) {
 		free(ctl);
-		return err_set(err, FAR_RESOURCE, "no memory for the control core of %d members", url.world);
+		return err_set(err, FAR_RESOURCE, "no memory for the control thread's tables of %d members", url.world);
 	}
 	status = ports_watch(config, err);
 	if (status != FAR_OK) {
@@ -121,8 +122,8 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 uint64_t ctl_step(struct ctl *ctl, uint64_t now)
 {
 	struct group *g = &ctl->group;
-	if (!g->leave_asked && atomic_load_explicit(&ctl->leave_requested, memory_order_acquire)) {
-		g->leave_asked = true;
+	if (!g->leave_requested && atomic_load_explicit(&ctl->leave_requested, memory_order_acquire)) {
+		g->leave_requested = true;
 		g->leave_deadline = ctl->leave_deadline;
 	}
 	uint64_t next = group_step(g, now);
@@ -158,7 +159,7 @@ enum far_status ctl_start(struct ctl *ctl, struct far_err *err)
 	int rc = pthread_create(&ctl->thread, NULL, ctl_main, ctl);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
-		return err_sys(err, rc, "cannot start the thread of the control core");
+		return err_sys(err, rc, "cannot start the control thread");
 	pthread_setname_np(ctl->thread, "far-ctl");
 	ctl->running = true;
 	return FAR_OK;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* One member's state machine of a group: phases, failures, requests to the store. Control thread. */
 #include "control/group.h"
 
 #include "base/error.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASSES_MAX 64                  /* of one step; then the thread comes back at once, after looking at stop */
-#define GRACE_NS   UINT64_C(500000000) /* for telling the others why a join failed */
+#define PASSES_MAX 64                  /* of one step; the next step follows at once, after a check of `stop` */
+#define GRACE_NS   UINT64_C(500000000) /* to store the abort key after a failed join */
 
 int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd)
 {
@@ -100,14 +101,12 @@ enum ctl_state group_state(const struct group *g)
 	}
 }
 
-/*
- * Another member was first. A lost connection is then most likely what its failure did to us: its reason is told
- * instead of ours.
- */
-static void told(void *user, int result, const struct store_msg *reply)
+/* `done` of the abort key. If another member's failure is stored already, a lost connection of this one is most likely
+ * its consequence: that failure becomes the result. */
+static void abort_stored(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	g->telling = false;
+	g->notifying = false;
 	g->busy = true;
 	if (result || reply->status != STORE_DIFFERS || g->phase != PHASE_FAILING)
 		return;
@@ -120,19 +119,19 @@ void group_abort_read(struct group *g, const struct store_msg *reply)
 	if (reply->value_len < 2 || reply->value[0] == FAR_OK || reply->value[0] >= FAR_STATUS_COUNT)
 		err_set(&g->err, FAR_PROTOCOL, "the store at %s holds a malformed \"abort\"", g->store);
 	else
-		err_set(&g->err, (enum far_status)reply->value[0], "%.*s (told by another member)",
+		err_set(&g->err, (enum far_status)reply->value[0], "%.*s (reported by another member)",
 			(int)reply->value_len - 1, (const char *)reply->value + 1);
 }
 
-/* First failure wins: compare-and-set against nothing. */
+/* The first failure is kept: CAS against a missing key. */
 static void abort_publish(struct group *g)
 {
 	uint8_t value[1 + FAR_ERR_TEXT_MAX];
 	size_t len = strlen(g->err.text);
 	value[0] = (uint8_t)g->err.status;
 	memcpy(value + 1, g->err.text, len);
-	g->telling = true;
-	group_ask(g, STORE_CAS, "abort", -1, value, 1 + len, g->grace, told, g);
+	g->notifying = true;
+	group_request(g, STORE_CAS, "abort", -1, value, 1 + len, g->grace, abort_stored, g);
 }
 
 void group_fail(struct group *g, bool tell, enum far_status status, const char *format, ...)
@@ -147,7 +146,7 @@ void group_fail(struct group *g, bool tell, enum far_status status, const char *
 	g->phase = PHASE_FAILING;
 	g->busy = true;
 	g->grace = time_after(g->now, GRACE_NS);
-	/* A group that runs does not end because somebody could not come back to it. */
+	/* A running group does not end because a member failed to rejoin it. */
 	tell &= !g->rejoining;
 	if (tell && g->client && store_client_link(g->client) == STORE_CONNECTED)
 		abort_publish(g);
@@ -166,21 +165,21 @@ void group_submit(struct group *g, const struct store_msg *request, const char *
 	g->busy = true;
 	if (rc == 0)
 		return;
-	g->telling = false;
+	g->notifying = false;
 	if (rc == -ENOTCONN)
 		g->store_lost = true;
 	else
 		group_fail(g, false, FAR_RESOURCE, "a request to the store at %s failed: %s", g->store, strerror(-rc));
 }
 
-void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
-	       uint64_t deadline, store_done_fn *done, void *user)
+void group_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
+		   uint64_t deadline, store_done_fn *done, void *user)
 {
 	struct store_msg m = {.op = op, .value = value, .value_len = value_len};
 	group_submit(g, &m, what, rank, deadline, done, user);
 }
 
-void group_ignore(void *user, int result, const struct store_msg *reply)
+void group_ignore_reply(void *user, int result, const struct store_msg *reply)
 {
 	(void)result;
 	(void)reply;
@@ -190,8 +189,8 @@ void group_ignore(void *user, int result, const struct store_msg *reply)
 static void failing_step(struct group *g)
 {
 	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;
-	bool waits = (g->telling && !lost) || (g->server && store_server_clients(g->server));
-	/* Who comes to this store finds out, as long as it is there. */
+	bool waits = (g->notifying && !lost) || (g->server && store_server_clients(g->server));
+	/* A worker without ports keeps its store until all other members have read the reason, within `grace`. */
 	if (g->is_refused && g->server)
 		waits |= store_server_gone(g->server) + 1 < (uint64_t)g->url.world;
 	if (waits && g->now < g->grace)
@@ -200,16 +199,17 @@ static void failing_step(struct group *g)
 	g->phase = PHASE_FAILED;
 }
 
-/* A join fails by it (join.c). Later only who comes back is kept out. */
-static void remark_accepting(struct group *g)
+/* Logs that the store cannot accept connections. A join fails by that (join.c); later it only keeps members from
+ * rejoining. */
+static void warn_accepting(struct group *g)
 {
 	int error = store_server_accept_error(g->server);
-	if (error && !g->accept_remarked && g->phase >= PHASE_READY)
+	if (error && !g->accept_warned && g->phase >= PHASE_READY)
 		fprintf(stderr,
 			"farcall: worker \"%s\" (rank 0): the store at %s cannot accept connections: %s; a member that "
 			"is started again cannot come back meanwhile (`ulimit -n`, LimitNOFILE=)\n",
 			g->name, g->store, strerror(-error));
-	g->accept_remarked = error != 0;
+	g->accept_warned = error != 0;
 }
 
 static uint64_t store_step(struct group *g)
@@ -217,7 +217,7 @@ static uint64_t store_step(struct group *g)
 	uint64_t next = TIME_NEVER, at;
 	if (g->server) {
 		next = store_server_step(g->server, g->now, &g->busy);
-		remark_accepting(g);
+		warn_accepting(g);
 	}
 	if (g->client) {
 		at = store_client_step(g->client, g->now, &g->busy);
@@ -236,12 +236,12 @@ static uint64_t pass(struct group *g)
 	next = at < next ? at : next;
 	if (group_joining(g)) {
 		join_step(g);
-		at = g->phase == PHASE_CONNECT && g->remark_at < g->init_deadline ? g->remark_at : g->init_deadline;
+		at = g->phase == PHASE_CONNECT && g->diagnose_at < g->init_deadline ? g->diagnose_at : g->init_deadline;
 	} else if (g->phase == PHASE_FAILING) {
 		failing_step(g);
 		at = g->phase == PHASE_FAILING ? g->grace : TIME_NEVER;
 	} else {
-		if (g->phase == PHASE_READY && g->leave_asked)
+		if (g->phase == PHASE_READY && g->leave_requested)
 			leave_begin(g);
 		at = leave_step(g);
 	}

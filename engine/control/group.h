@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A static group seen by one member: the way in, the sessions, the way out. Everything here is the control core's.
+ * One member's view of a static group: join, sessions, shutdown. The control thread runs everything here.
  *
- * Keys in the store, all prefixed with the group's name and '/':
- *   world        world size, set by who comes first
- *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: who holds rank r, as long as it is connected
- *   info/<r>     see info.h
- *   list/<k>     chunk k of all infos, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see members.c
- *   running      "1": rank 0 is READY; who comes now takes the place of a member that was there before (rejoin.c)
+ * Keys in the store, prefixed with the group's name and '/':
+ *   world        world size, set by the first member
+ *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: the claim of rank r, held by a connection
+ *   info/<r>     address record of rank r, see info.h
+ *   list/<k>     chunk k of all info records, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see members.c
+ *   running      "1": rank 0 is READY; a member that joins from now on replaces a former incarnation (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
- *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before; "late": it
- *                has run into the deadline of its shutdown, and goes
- *   bye<w>/<r>   the same in wave w, from 2 on: "1", and it has begun nothing since the wave before (rank 0 says so
- *                of one that has died since); "+", but it has
- *   byes, byes<w>  by rank 0, in groups that have lists: a byte for each rank: '1', '+', 'l' (lost), 't' (late),
- *                '?' (not come)
+ *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before that; "late": it leaves at
+ *                the deadline of its shutdown
+ *   bye<w>/<r>   the same in wave w, from 2 on: "1": it has begun nothing since the wave before (for a member that died
+ *                since, rank 0 writes it); "+": it has begun something
+ *   byes, byes<w>  by rank 0, in groups with lists: a byte for each rank: '1', '+', 'l' (lost), 't' (late),
+ *                '?' (no bye yet)
  *
- * Phases, in order; each is entered in the function named:
- *   START    listen (rank 0), make the client                            group_create
- *   STORE    until the store answers                                     join_step
- *   CLAIM    world size and rank agreed, info published                  join_step
+ * Phases, in order; the function on the right enters the phase:
+ *   START    listen (rank 0), create the store client                    group_create
+ *   STORE    until the store replies                                     join_step
+ *   CLAIM    agree on the world size, claim the rank, publish the info   join_step
  *   GATHER   until every member's info is read                           join.c: rank_claimed
- *   CONNECT  until all sessions are up, oneself's included; passed over  join.c: gathered
- *            when sessions are set up on demand
+ *   CONNECT  until all sessions are up, those with this worker itself    join.c: gathered
+ *            included; immediately over with sessions on demand
  *   READY                                                                session_step
  *   DRAIN    until no call is outstanding                                leave_step
- *   BYE      until everybody has said bye, or is dead, in a second or    leave_step
- *            later wave in which nobody had begun anything since the last
- *   LATE     its deadline has passed: until the store knows that      leave.c: late_begin
- *   CLOSE    rank 0: until the members have left the store, for a while  leave_step
+ *   BYE      until every member has sent a bye or is dead, repeated in   leave_step
+ *            waves until no member began anything since the wave before
+ *   LATE     the deadline of the shutdown has passed: until the store    leave.c: late_begin
+ *            has this member's "late"
+ *   CLOSE    rank 0: until the members have disconnected from the        leave_step
+ *            store, FAR_STORE_CLOSE_NS at most
  *   LEFT                                                                 leave.c: left
- *   FAILING  from any before READY: the reason is told to the others     group_fail
+ *   FAILING  from any phase before READY: until the abort key is stored  group_fail
  *   FAILED                                                               group_step
  */
 #ifndef FAR_CONTROL_GROUP_H
@@ -60,165 +62,179 @@ enum group_phase {
 	PHASE_FAILED
 };
 
+/** A member's bye in the present wave: UNKNOWN → one of the others; back to UNKNOWN with the next wave or incarnation.
+ */
 enum peer_bye {
 	BYE_UNKNOWN,
-	BYE_SAID,
-	BYE_NEVER, /* dead, and the store knows of no bye */
-	BYE_LATE   /* it ran into its own deadline */
+	BYE_SENT, /* its value is "1" or "+", or it died after a bye of the wave before */
+	BYE_LOST, /* it died before its first bye */
+	BYE_LATE  /* it left at the deadline of its own shutdown */
 };
 
 struct group;
 
+/**
+ * NONE → CONNECTING (this worker's attempt) → UP, or back to NONE, or YIELDING until the other side's connect request
+ * arrives (UP) or retry_at (CONNECTING). NONE → UP by the other side's attempt. Any state → DEAD, which is final:
+ * another session between the same shards is another struct pair.
+ */
 enum pair_state {
-	PAIR_NONE,       /* no session, nobody makes one */
-	PAIR_CONNECTING, /* our attempt is out */
-	PAIR_YIELDING,   /* the other side said that it connects itself: its hello is awaited */
+	PAIR_NONE,       /* no session, and no attempt of either side that is known here */
+	PAIR_CONNECTING, /* an attempt of this worker is under way */
+	PAIR_YIELDING,   /* the other side makes the attempt: its connect request is awaited until retry_at */
 	PAIR_UP,
-	PAIR_DEAD /* as long as this life of the member lasts, or would have */
+	PAIR_DEAD /* the session or the member's incarnation has ended */
 };
 
-/** One of our shards and one of a member's, in one life of that: the session between them. Made when first used. */
+/** A local shard and a shard of one incarnation of a member: the session between them. Allocated on first use. */
 struct pair {
 	struct peer *peer;
-	struct pair *next; /* of the peer: `pairs`, or `old` */
-	bool is_old;       /* another life has begun; there until nobody has to do with it any more */
-	uint8_t local, remote;
-	uint8_t state;                        /* enum pair_state */
-	bool attempt;                         /* a connect() of ours will report */
-	bool wanted;                          /* the shard has asked and waits for PEER_UP or UNREACHED */
-	bool up_posted;                       /* ... or queued to be */
-	bool due_up, due_down, due_unreached; /* mails that are queued */
-	bool due_probe, due_back;
-	bool queued;                           /* for its shard's mailbox */
+	struct pair *next; /* in peer.pairs or peer.retired */
+	bool is_retired;   /* replaced by another pair; in peer.retired until port, shard and mail queue release it */
+	uint8_t local, remote; /* shard of this worker, shard of the member */
+	uint8_t state;         /* enum pair_state */
+	bool attempt;          /* a connect() of this pair is under way: the port reports its end */
+	bool requested;        /* the shard waits for PEER_UP or UNREACHED (MAIL_CONNECT) */
+	bool up_posted;        /* PEER_UP was posted or queued: the session ends with PEER_DOWN and DETACHED */
+	bool due_up, due_down, due_unreachable; /* mails that are queued for the shard */
+	bool due_probe, due_restarted;
+	bool queued;                           /* in the mail queue of shard `local` */
 	bool yielded;                          /* counted in group.yielding_n */
-	uint8_t status;                        /* of UNREACHED */
-	uint16_t port;                         /* index in config.ports */
-	uint32_t handle;                       /* NIC_PEER_NONE: none, or dropped */
-	uint64_t accepted;                     /* the other's incarnation, as its hello said */
-	uint64_t retry_at, retry_ns, deadline; /* of a set-up on demand */
-	unsigned tried;                        /* ways that were tried, or are out of reach: the number of the next */
-	bool ours;                             /* UP by our attempt, the way before that */
-	bool gone;                             /* an attempt found nobody there */
-	bool ended;                            /* an attempt found a member that has ended our sessions for good */
-	bool left;                             /* the shard still has what a former session of this life left there */
-	int error;                             /* of the last attempt */
-	char *failed;                          /* what came of the attempts; NULL: nothing */
-	char *text;                            /* of UNREACHED and DOWN; NULL: nothing, or no memory */
+	uint8_t status;                        /* enum far_status of a queued UNREACHED or PEER_DOWN */
+	uint16_t port;                         /* index in config.ports; valid with `handle` */
+	uint32_t handle;                       /* the port's peer; NIC_PEER_NONE: none, or dropped */
+	uint64_t accepted;                     /* incarnation in the other side's handshake payload */
+	uint64_t retry_at, retry_ns, deadline; /* of a set-up on demand: absolute ns, interval in ns, absolute ns */
+	unsigned tried;                        /* number of the next path to try: those below were tried or skipped */
+	bool initiated;                        /* UP by this worker's attempt, over path number tried − 1 */
+	bool no_process; /* an attempt found no process, or another one, at the member's address */
+	bool left_us;    /* an attempt found a member that has ended its sessions with us for good */
+	bool leftover;   /* the shard has state of a former session with this incarnation */
+	int error;       /* -errno of the last attempt; 0: none failed */
+	char *failed;    /* texts of the failed attempts; NULL: none, or no memory. Owned */
+	char *text;      /* of a queued UNREACHED or PEER_DOWN; NULL: none, or no memory. Owned */
 	struct pair *next_queued;
 };
 
-/** One member of the group, oneself included, beyond what struct ctl_member shows. */
+/** One member of the group, this worker included, beyond what struct ctl_member shows. */
 struct peer {
 	struct group *group;
 	int rank;
-	bool known;     /* its info has been read */
-	bool dead;      /* it is not a member any more: until another life begins */
-	bool doubted;   /* the store was asked whether its process is there */
-	bool probed;    /* ... while leaving */
-	bool asking;    /* the store was asked about its present life */
-	bool unheld;    /* its claim of the rank has ended */
-	uint8_t bye;    /* enum peer_bye, in the present wave */
-	bool active;    /* it said that it had begun something since the wave before */
-	bool said;      /* a bye, in the wave before */
-	uint16_t up_n;  /* sessions that are, or were, up */
-	bool common;    /* it has a driver that we have */
-	uint16_t bytes; /* of `info`, as published */
-	char *name;
-	uint8_t *info;
-	uint64_t former;  /* incarnation of the life before; 0: none */
-	uint64_t claimed; /* of a hello that made us ask; when the store does not confirm it, it is a stranger's */
-	struct pair *pairs, *old;
-	struct route_kept *routes; /* those that a reader may hold, the newest first */
+	bool known;                   /* its info was read; `info`, `name` and the member's fields are set */
+	bool dead;                    /* no member any more, until another incarnation joins */
+	bool suspected;               /* a query of the store for its claim is under way */
+	bool probed;                  /* a session was requested while leaving, to notice its end */
+	bool querying;                /* a query of the store for its info is under way */
+	bool unclaimed;               /* nobody holds the claim of its rank */
+	uint8_t bye;                  /* enum peer_bye, in the present wave */
+	bool active;                  /* its bye was "+" */
+	bool bye_before;              /* it sent a bye in the wave before */
+	uint16_t up_n;                /* pairs that are UP, or were when it died */
+	bool driver_shared;           /* both have ports of one driver */
+	uint16_t bytes;               /* length of `info` */
+	char *name;                   /* owned */
+	uint8_t *info;                /* its record in the store, as published. Owned */
+	uint64_t former_incarnation;  /* 0: none */
+	uint64_t claimed_incarnation; /* of a connect request that caused a query; if the store does not confirm it,
+				       * its sender is no member */
+	struct pair *pairs, *retired;
+	struct route_version *routes; /* published routes that a reader may still copy, the newest first */
 };
 
 struct group_port {
 	struct group *group;
-	unsigned index;
-	uint64_t next;         /* when step() wants to be called again */
-	struct pair **by_peer; /* the NIC's peers, [0, peers_n) */
+	unsigned index;        /* in config.ports */
+	uint64_t next;         /* absolute time in ns of the port's next step() */
+	struct pair **by_peer; /* pair of each NIC handle in [0, peers_n); NULL: none */
 	uint32_t peers_n;
 };
 
-/** Pairs with mails for one shard, oldest first. */
-struct outqueue {
+/** Pairs with mails for one shard, the oldest first. */
+struct mail_queue {
 	struct pair *head, *tail;
 };
 
+/** All times are absolute, in ns; TIME_NEVER: none. */
 struct group {
 	struct ctl_config config; /* strings replaced by own copies */
 	struct url url;
 	int store_fd;                                                           /* inherited listener, or −1 */
 	char name[FAR_NAME_MAX], group[FAR_NAME_MAX], store[URL_HOST_MAX + 16]; /* store: host:port */
-	uint64_t hash;                                                          /* of the group's name */
+	uint64_t hash;                                                          /* hash64 of the group's name */
 
 	enum group_phase phase;
-	bool busy;    /* something happened in this step: step again */
-	uint64_t now; /* of this step */
+	bool busy;    /* this step changed something: run another pass */
+	uint64_t now; /* time of this step */
 	uint64_t init_deadline, leave_deadline;
-	uint64_t unanswered_at; /* when the store is asked about workers that answer no attempt; TIME_NEVER: none */
-	uint64_t remark_at;     /* who sees a reason why sessions are missing gives up now, to be heard by the others */
-	uint64_t grace;         /* for telling the others: FAILING, LATE, CLOSE */
+	uint64_t unanswered_at; /* when to query the store about workers that have not replied to an attempt */
+	uint64_t diagnose_at;   /* a member that sees why sessions are missing fails then, so that the others read it */
+	uint64_t grace;         /* end of FAILING, LATE or CLOSE */
 	struct far_err err;     /* result: OK until something fails */
 
-	struct key_auto key_auto;    /* AUTO: rank 0's */
-	struct key_place key_place;  /* AUTO: where it is */
-	struct far_err key_err;      /* why it cannot be read */
+	struct key_auto key_auto;    /* KEY_AUTO, rank 0: the file that it made */
+	struct key_place key_place;  /* KEY_AUTO: where the file is */
+	struct far_err key_err;      /* why the file cannot be read */
 	struct auth_key key;         /* bound to the group's name, from CLAIM on; unused with security=none */
-	struct store_server *server; /* rank 0 */
-	struct store_client *client;
-	uint64_t store_next;
-	bool is_refused;        /* we have no NIC: `refused` is why */
-	struct far_err refused; /* of config */
-	bool store_lost;
-	bool accept_remarked;
-	bool telling; /* the abort key, or that we are late, is on its way */
+	struct store_server *server; /* rank 0; NULL: none */
+	struct store_client *client; /* NULL: before START and after the end */
+	uint64_t store_next;         /* when server and client are to be stepped again */
+	bool is_refused;             /* this worker has no NIC port: `refused` has the reason */
+	struct far_err refused;      /* copy of config.refused */
+	bool store_lost;             /* the store client has failed for good */
+	bool accept_warned;          /* the present accept() error of the store was logged */
+	bool notifying;              /* a write of "abort", or of "late", is under way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */
-	int known_n;
-	bool sweeping;       /* the deadline has passed; one more look at who has come */
-	bool byes_heard;     /* rank 0's list of who has left */
-	bool lazy;           /* sessions on demand: somebody asked for it, there would be too many, or we rejoin */
-	bool rejoining;      /* the group ran before we came */
-	bool eager_rejoin;   /* ... and its members have sessions from the beginning */
-	unsigned shards_all; /* of all members, oneself included */
-	unsigned shards_max; /* of a member */
-	unsigned ups_posted; /* PEER_UPs in the mailboxes */
-	unsigned yielding_n; /* pairs in PAIR_YIELDING, and thus with a time to try again */
+	int known_n;                /* peers that are known */
+	bool naming_missing; /* the deadline of the join has passed: all infos are read once more, to name the missing
+			      */
+	bool byes_known;     /* rank 0's list of byes was read in this wave */
+	bool lazy;           /* sessions on demand: requested by a member, too many for a join, or a rejoin */
+	bool rejoining;      /* the group was running before this worker joined */
+	bool eager_rejoin;   /* ... and its sessions are set up at once: rejoin_connect() */
+	unsigned shards_all; /* of all members, this worker included */
+	unsigned shards_max; /* of one member */
+	unsigned ups_posted; /* PEER_UP mails posted */
+	unsigned yielding_n; /* pairs in PAIR_YIELDING */
 	struct group_port ports[INFO_PORTS_MAX];
-	struct outqueue out[FAR_SHARDS_MAX];
+	struct mail_queue out[FAR_SHARDS_MAX];
 
-	bool leave_asked; /* ctl_step saw ctl_leave() */
-	bool bye_sent, bye_done;
-	unsigned wave;          /* of byes, from 1 */
-	uint64_t begun;         /* begun_drained of the wave before */
-	uint64_t begun_drained; /* config.begun() when nothing was outstanding */
-	uint64_t probe_at;      /* rank 0: when to look whether those who have not come live */
-	uint64_t silent_at;     /* rank 0: when to ask those again whose end would go unnoticed */
+	bool leave_requested;         /* ctl_step() has seen ctl_leave() */
+	bool bye_sent, bye_is_stored; /* this worker's bye, in this wave */
+	unsigned wave;                /* of byes, from 1 */
+	uint64_t begun;               /* begun_drained of the wave before */
+	uint64_t begun_drained;       /* config.begun() when nothing was outstanding */
+	uint64_t probe_at;            /* rank 0: when to check that members without a bye are alive */
+	uint64_t silent_at;           /* rank 0: when to probe members again whose end no driver reports */
 };
 
+/* All functions below: control thread. */
+
 /* ---- group.c ---- */
-/** Takes copies; `net` is not taken over. 0 or -ENOMEM. */
+
+/** Fills *g with copies of its arguments; `net` stays the caller's. 0 or -ENOMEM. */
 int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd);
-/** Closes the store's connections; ports and net are untouched. */
+/** Closes store server and client, and removes an AUTO key's file; ports and net stay open. */
 void group_close(struct group *g);
 void group_destroy(struct group *g);
+/** Does all that is ready; returns the absolute time of the next step at the latest. */
 uint64_t group_step(struct group *g, uint64_t now);
 enum ctl_state group_state(const struct group *g);
-/** While joining: the first failure wins and, when `tell`, goes to the other members. */
+/** While joining: fails the join with the first error. `tell`: publishes it to the other members. */
 __attribute__((format(printf, 4, 5))) void group_fail(struct group *g, bool tell, enum far_status status,
 						      const char *format, ...);
-/** Makes what another member told in the abort key the result. */
+/** Makes the content of the abort key, written by another member, the result. */
 void group_abort_read(struct group *g, const struct store_msg *reply);
-/** Submits a request about key "<group>/<what>[/rank]"; rank −1: none. A failure to submit fails the join or loses the
- * store. */
-void group_ask(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
-	       uint64_t deadline, store_done_fn *done, void *user);
-/** The same with more of the request filled in; the key is made here. */
+/** Submits a request for key "<group>/<what>[/rank]"; rank −1: without. If that fails, the join fails or the store
+ * counts as lost. */
+void group_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
+		   uint64_t deadline, store_done_fn *done, void *user);
+/** Submits `request` with the key as above. */
 void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
 		  store_done_fn *done, void *user);
-/** The reply does not matter: `user` is the group. */
-void group_ignore(void *user, int result, const struct store_msg *reply);
+/** `done` of a request whose reply does not matter; `user` is the group. */
+void group_ignore_reply(void *user, int result, const struct store_msg *reply);
 static inline bool group_joining(const struct group *g)
 {
 	return g->phase < PHASE_READY;
@@ -229,49 +245,53 @@ static inline bool group_leaving(const struct group *g)
 }
 
 /* ---- join.c ---- */
+/** Starts the store (rank 0) and connects to it. */
 void join_start(struct group *g);
+/** Runs a join up to CONNECT: store connection, deadlines. */
 void join_step(struct group *g);
 
-/** What a member has published, as read; also by members.c. */
+/** Checks and stores the info that a member has published; the last one ends GATHER. */
 void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
-/** A reply that matters, while the join goes on. A lost store and a passed deadline are join_step()'s to report. */
+/** True if the join goes on and the reply is to be used. Reports errors in the reply; join_step() reports a lost store
+ * and a passed deadline. */
 bool join_reply_counts(struct group *g, int result, const struct store_msg *reply);
 
-/** Reads what a member has published: 0, -EPROTO, -EKEYREJECTED (no member of the group wrote it). */
+/** Decodes a member's info: 0, -EPROTO, -EKEYREJECTED (its proof is wrong: no member of the group wrote it). */
 int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out);
-/** Publishes ours. */
+/** Writes this worker's info to the store. */
 void join_info_publish(struct group *g);
-/** The reply to a question for a member's info: `user` is its peer. */
+/** `done` of a request for a member's info; `user` is its peer. */
 void join_info_read(void *user, int result, const struct store_msg *reply);
 
 /* ---- rejoin.c ---- */
-/** Asks whether the group runs already. */
-void rejoin_ask(struct group *g);
-/** We have the rank of a member that was there before, and take its place. */
+/** Reads the key "running". */
+void rejoin_query(struct group *g);
+/** The rank is claimed in a running group: reads the former incarnation's info, then publishes this worker's. */
 void rejoin_claimed(struct group *g);
-/** READY: connects to everybody where sessions are set up at once. */
+/** READY: sets up the sessions with all members, unless they are made on demand. */
 void rejoin_connect(struct group *g);
 
 /* ---- incarnation.c ---- */
-/** Watches for members whose connection to the store ends: our rank is claimed, or the table is complete. */
-void life_watch_holders(struct group *g, bool complete);
-/** The table is complete: watches for new lives. */
-void life_watch_infos(struct group *g);
-/** READY: what was heard of members meanwhile. */
-void life_ready(struct group *g);
-/** Asks the store whether another life of the member has begun. */
-void life_ask(struct peer *p);
-/** Nobody was found at the member's address, or its host refuses its port: dead if the store has lost it, too. */
-void life_doubt(struct peer *p, const char *why);
-/** Somebody says that he is this member, in a life that we do not know: -ESTALE, or -EINPROGRESS, ask again soon. */
-int life_unknown(struct peer *p, uint64_t incarnation);
+/** Watches the claims of all ranks. Called twice: when this rank is claimed, and (`complete`) when all infos are read;
+ * the size of the group decides which call begins the watch. */
+void incarnation_watch_claims(struct group *g, bool complete);
+/** All infos are read: watches them for new incarnations. */
+void incarnation_watch_infos(struct group *g);
+/** READY: handles claims that have ended since. */
+void incarnation_ready(struct group *g);
+/** Queries the store for a new incarnation of the member. */
+void incarnation_query(struct peer *p);
+/** The member's address has no process: it is lost if the store has no claim of its rank either. */
+void peer_suspect(struct peer *p, const char *why);
+/** A connect request names an unknown incarnation of the member: -ESTALE, or -EINPROGRESS: query under way, repeat. */
+int incarnation_unknown(struct peer *p, uint64_t incarnation);
 
 /* ---- members.c ---- */
-/** Does rank 0 collect and publish for the others. */
+/** True in groups in which rank 0 collects all infos and publishes them as lists. */
 bool list_used(const struct group *g);
-/** Rank 0: all infos are known. */
+/** Rank 0, with all infos known: writes the list. */
 void list_publish(struct group *g);
-/** The others: reads the list as soon as it is there. */
+/** The other ranks: reads the list when it is there. */
 void list_read(struct group *g);
 
 /* ---- pair.c ---- */
@@ -279,7 +299,7 @@ static inline bool peer_is_self(const struct peer *p)
 {
 	return p->rank == p->group->url.rank;
 }
-/** Is our end the one whose attempt wins. */
+/** True if this side's attempt wins against the other side's. */
 static inline bool pair_is_higher(const struct pair *pair)
 {
 	const struct group *g = pair->peer->group;
@@ -289,75 +309,83 @@ static inline void group_port_drop(struct group *g, unsigned port, uint32_t hand
 {
 	g->config.ports[port]->ops->drop(g->config.ports[port], handle);
 }
+/** The pair, or NULL. */
 struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote);
-/** The same, made when it is missing; NULL without memory. */
+/** The pair, allocated when it is missing; NULL: no memory. */
 struct pair *pair_get(struct peer *p, unsigned local, unsigned remote);
+/** The pair of a NIC handle; NULL: none. */
 struct pair *pair_of_handle(const struct group *g, unsigned port, uint32_t handle);
-/** The NIC's peer `handle` is this one; false: no memory. */
-bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair);
-/** It is up: its shard gets PEER_UP. */
+/** Records that NIC handle `handle` is this pair; false: no memory. */
+bool pair_register(struct group_port *port, uint32_t handle, struct pair *pair);
+/** The pair is UP: queues PEER_UP for its shard. */
 void pair_attach(struct pair *pair);
-/** It goes on by another way: application threads see which. */
-void pair_moved(struct pair *pair);
+/** The transport uses another path now: publishes it to application threads. */
+void pair_path_changed(struct pair *pair);
+/** Leaves PAIR_YIELDING. */
 void pair_yield_end(struct pair *pair);
-/** There will be no session now: the shard is told, if it waits. */
-void pair_unreached(struct pair *pair, enum far_status status, const char *text);
-/** The shard has let go of it. */
+/** The set-up has failed: queues UNREACHED if the shard waits. PEER_LOST makes the pair DEAD. */
+void pair_unreachable(struct pair *pair, enum far_status status, const char *text);
+/** Drops the NIC handle, after the shard has released it. */
 void pair_drop(struct pair *pair);
-/** Its session is over and the member is not: a new pair takes its place. false: no memory. */
-bool pair_lose(struct pair *pair, const char *why);
-/** Ends every session with this life of a member. */
-void peer_die(struct peer *p, const char *why);
-/** A new life begins: what there was between us belongs to the old one, and the shards may ask again. */
-void peer_renew(struct peer *p);
-/** Frees an old pair that nobody has to do with any more. */
-void pair_settle(struct pair *pair);
+/** The session has ended, the membership has not: replaces the pair by a new one. false: no memory. */
+bool pair_disconnect(struct pair *pair, const char *why);
+/** Ends the membership of this incarnation and its sessions. `why`: for errors. */
+void peer_lost(struct peer *p, const char *why);
+/** A new incarnation has joined: retires its pairs and queues PEER_BACK for new ones. */
+void peer_restarted(struct peer *p);
+/** Frees a retired pair that port, shard and mail queue have released. */
+void pair_free_if_unused(struct pair *pair);
+/** Frees all pairs. */
 void session_free(struct group *g);
 
 /* ---- session.c ---- */
-/** All infos are known: checks early comers, and connects to ranks [0, own] unless that is done on demand. */
+/** All infos are known: checks the sessions accepted before, and connects to ranks [0, own] unless sessions are made on
+ * demand. */
 void session_begin(struct group *g);
-/** A member's info has been read: how it would be reached. */
-void session_expect(struct peer *p, const struct info *info);
-/** Has all sessions of a join been set up. */
+/** A member's info was read: selects and publishes the route to it. */
+void session_set_info(struct peer *p, const struct info *info);
+/** True when all sessions of the join are up. */
 bool session_all_up(const struct group *g);
-/** Makes sure that the end of a member would be noticed: sets a session up when there is none. */
+/** Sets up a session with a member that has none, so that its end is noticed. */
 void session_probe(struct peer *p);
-/** Has a session that would not notice it ask the member. false: there is none such. */
+/** Sends a packet over a session whose driver does not report the member's end. false: there is no such session. */
 bool session_probe_silent(struct peer *p);
-/** Ports, mails; READY when all sessions are up. Returns when to be called again. */
+/** Steps ports and mails; enters READY when all sessions are up. Returns the absolute time of the next step. */
 uint64_t session_step(struct group *g);
 
-/** Sets a session up that nobody waits for. */
-void session_want(struct peer *p, unsigned local, unsigned remote);
-/** The shard asks for a session. */
-void pair_want(struct pair *pair);
+/** Sets up a session that no shard waits for. */
+void session_request(struct peer *p, unsigned local, unsigned remote);
+/** Sets up a session that its shard has requested. */
+void pair_request(struct pair *pair);
 
 /* ---- mails.c ---- */
-/** The pair has a mail for its shard. */
+/** Appends the pair to the mail queue of its shard. */
 void mails_queue(struct pair *pair);
-/** Returns when to try a full mailbox again. */
+/** Posts queued mails; returns when to try a full mailbox again. */
 uint64_t mails_post(struct group *g);
+/** Handles the mails of all shards. */
 void mails_take(struct group *g);
 
 /* ---- leave.c ---- */
+/** Begins the shutdown: DRAIN. */
 void leave_begin(struct group *g);
-/** Returns when to be called again. */
+/** Runs the shutdown; returns the absolute time of the next step. */
 uint64_t leave_step(struct group *g);
-/** While leaving: a member's session ended. */
-void leave_ask_bye(struct peer *p);
-/** Another life of the member has begun: while leaving its bye is awaited. */
-void leave_renew(struct peer *p);
+/** While leaving, a member's session ended: reads its bye. */
+void leave_query_bye(struct peer *p);
+/** A new incarnation of the member has joined: while leaving, waits for its bye. */
+void leave_peer_restarted(struct peer *p);
 
 /* ---- names.c ---- */
-/** A list for an error text, cut with a count when it grows long. */
+/** A list of members for an error text; a list that is too long ends with the number of the others. */
 struct names {
 	char text[224];
-	size_t len;
-	int n, shown;
+	size_t len;   /* bytes of text */
+	int n, shown; /* members added, members in the text */
 };
-/** Adds: worker "name" (rank r); name may be empty. */
+/** Adds "rank r (worker "name")"; an empty name is left out. */
 void names_add(struct names *names, int rank, const char *name);
+/** Completes and returns the text. */
 const char *names_end(struct names *names);
 
 #endif

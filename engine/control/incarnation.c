@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lives of members. A worker that is started again has the same rank, name and shards, and another incarnation. The
- * others learn of it by their watches of the store, or when a set-up tells that an incarnation is not the present one,
- * whichever comes first: then they ask. What there was with the life before ends; what is asked for afterwards is a
- * session with the new one.
+ * Tracks the incarnations of members. Control thread. A restarted worker has the same rank, name and number of shards,
+ * and another incarnation. Members notice it by their watches of the store, or by a connect request with an unknown
+ * incarnation, which causes a query of the store. Sessions with the former incarnation end; later calls request
+ * sessions with the new one.
  *
- *   rank/<r> is gone     its process is, or its way to the store. A session that would notice decides; one that would
- *                        not is asked; without any the member counts as lost
- *   info/<r> is another  its next life
+ *   rank/<r> deleted   the process or its connection to the store is gone. If a driver reports the end of the process,
+ *                      it decides; other sessions are probed; a member without sessions is lost
+ *   info/<r> changed   a new incarnation
  */
 #include "base/hash.h"
 #include "control/group.h"
@@ -17,56 +17,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool lives_matter(const struct group *g)
+static bool tracks_incarnations(const struct group *g)
 {
 	return g->phase >= PHASE_CONNECT && g->phase <= PHASE_BYE;
 }
 
-static void hung_up(struct peer *p)
+static void claim_ended(struct peer *p)
 {
 	struct group *g = p->group;
-	/* While joining the sessions tell, or fail to come up: the reason that is told is theirs. */
+	/* While joining, the sessions end or fail to come up, with a better reason. */
 	if (p->dead || group_joining(g))
 		return;
 	if (p->up_n)
 		session_probe_silent(p);
 	else
-		peer_die(p, "its process is gone, or its connection to the store");
+		peer_lost(p, "its process is gone, or its connection to the store");
 }
 
-/* ---- the next life ---- */
+/* ---- a new incarnation ---- */
 
-/* Which of its fields others count on. */
+/* True if the fields that are constant for the group are the same. */
 static bool is_same_member(const struct ctl_member *m, const struct info *info)
 {
 	return strcmp(m->name, info->name) == 0 && m->shards == info->shards;
 }
 
-static void life_begin(struct peer *p, const struct info *info, const uint8_t *value, size_t value_len)
+static void incarnation_begin(struct peer *p, const struct info *info, const uint8_t *value, size_t value_len)
 {
 	struct group *g = p->group;
 	struct ctl_member *m = &g->members[p->rank];
 	uint8_t *copy = malloc(value_len);
 	if (!copy)
-		return; /* it stays as it is, and is asked for again when somebody wants a session */
+		return; /* without memory nothing changes; the next request of a session queries again */
 	memcpy(copy, value, value_len);
-	peer_die(p, "peer restarted");
+	peer_lost(p, "peer restarted");
 	if (group_joining(g) && !g->lazy) {
-		free(copy); /* the join has failed with it */
+		free(copy); /* peer_lost() has failed the join */
 		return;
 	}
 	free(p->info);
 	p->info = copy;
 	p->bytes = (uint16_t)value_len;
-	p->former = m->incarnation;
+	p->former_incarnation = m->incarnation;
 	p->dead = p->probed = false;
 	atomic_store_explicit(&m->incarnation, info->incarnation, memory_order_relaxed);
 	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
-	session_expect(p, info);
-	peer_renew(p);
-	/* Last: who sees it sees the incarnation. Pairs with describe() in api/workers.c. */
+	session_set_info(p, info);
+	peer_restarted(p);
+	/* After the other fields: a reader of `alive` sees the incarnation. Pairs with describe() in api/workers.c. */
 	atomic_store_explicit(&m->alive, 1, memory_order_release);
-	leave_renew(p);
+	leave_peer_restarted(p);
 	g->busy = true;
 }
 
@@ -75,16 +75,18 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	struct group *g = p->group;
 	const struct ctl_member *m = &g->members[p->rank];
 	struct info info;
-	if (!lives_matter(g) || !p->known || peer_is_self(p) || join_info_decode(g, p->rank, value, value_len, &info))
+	if (!tracks_incarnations(g) || !p->known || peer_is_self(p) ||
+	    join_info_decode(g, p->rank, value, value_len, &info))
 		return;
-	if (info.incarnation == m->incarnation || info.incarnation == p->former || !is_same_member(m, &info))
+	if (info.incarnation == m->incarnation || info.incarnation == p->former_incarnation ||
+	    !is_same_member(m, &info))
 		return;
-	life_begin(p, &info, value, value_len);
+	incarnation_begin(p, &info, value, value_len);
 }
 
-/* ---- what the store tells ---- */
+/* ---- watches and queries of the store ---- */
 
-/* The member that a watched key is about; NULL: none. */
+/* The member whose rank a watched key names; NULL: none. */
 static struct peer *peer_of_key(struct group *g, const struct store_msg *reply, const char *what)
 {
 	size_t group = strlen(g->group), word = strlen(what), at = group + word + 2;
@@ -115,9 +117,9 @@ static void rank_news(void *user, int result, const struct store_msg *reply)
 	g->busy = true;
 	if (!p || peer_is_self(p))
 		return;
-	p->unheld = reply->status == STORE_MISSING;
-	if (p->unheld && lives_matter(g))
-		hung_up(p);
+	p->unclaimed = reply->status == STORE_MISSING;
+	if (p->unclaimed && tracks_incarnations(g))
+		claim_ended(p);
 }
 
 static void watch(struct group *g, const char *what, bool from_now, store_done_fn *news)
@@ -126,92 +128,93 @@ static void watch(struct group *g, const char *what, bool from_now, store_done_f
 	group_submit(g, &m, what, -1, TIME_NEVER, news, g);
 }
 
-/* In a large group each would be told of each that comes, and of all that they publish: there, what happens until the
- * table is complete is left to set-ups that fail. */
-void life_watch_holders(struct group *g, bool complete)
+/* In a large group a watch from the start would report every join to every member: there the watches begin when all
+ * infos are read, and set-ups that fail show what has changed before. */
+void incarnation_watch_claims(struct group *g, bool complete)
 {
 	if (complete == list_used(g))
 		watch(g, "rank/", true, rank_news);
 }
 
-void life_watch_infos(struct group *g)
+void incarnation_watch_infos(struct group *g)
 {
 	watch(g, "info/", list_used(g), info_news);
 }
 
-void life_ready(struct group *g)
+void incarnation_ready(struct group *g)
 {
 	for (int r = 0; r < g->url.world; r++)
-		if (g->peers[r].unheld)
-			hung_up(&g->peers[r]);
+		if (g->peers[r].unclaimed)
+			claim_ended(&g->peers[r]);
 }
 
-static void life_answered(void *user, int result, const struct store_msg *reply)
+static void incarnation_read(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
-	p->asking = false;
+	p->querying = false;
 	p->group->busy = true;
 	if (result == 0 && reply->status == STORE_OK)
 		info_seen(p, reply->value, reply->value_len);
 }
 
-/* ---- is it still a member ---- */
+/* ---- loss of a member ---- */
 
-static void doubt_answered(void *user, int result, const struct store_msg *reply)
+static void claim_read(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	char incarnation[17] = "";
-	p->doubted = false;
+	p->suspected = false;
 	p->group->busy = true;
-	if (result || !lives_matter(p->group) || group_joining(p->group))
+	if (result || !tracks_incarnations(p->group) || group_joining(p->group))
 		return;
 	if (reply->status == STORE_MISSING) {
-		p->unheld = true;
-		peer_die(p, "its process is gone");
-		life_ask(p);
+		p->unclaimed = true;
+		peer_lost(p, "its process is gone");
+		incarnation_query(p);
 	} else if (reply->status == STORE_OK && reply->value_len >= sizeof incarnation - 1) {
 		memcpy(incarnation, reply->value, sizeof incarnation - 1);
 		if (strtoull(incarnation, NULL, 16) != p->group->members[p->rank].incarnation)
-			life_ask(p);
+			incarnation_query(p);
 	}
 }
 
-void life_doubt(struct peer *p, const char *why)
+void peer_suspect(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
-	if (p->dead || p->doubted || !lives_matter(g) || group_joining(g))
+	if (p->dead || p->suspected || !tracks_incarnations(g) || group_joining(g))
 		return;
-	if (p->unheld || g->store_lost) {
-		peer_die(p, why);
-		life_ask(p);
+	if (p->unclaimed || g->store_lost) {
+		peer_lost(p, why);
+		incarnation_query(p);
 		return;
 	}
-	p->doubted = true;
-	group_ask(g, STORE_GET, "rank", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), doubt_answered,
-		  p);
+	p->suspected = true;
+	group_request(g, STORE_GET, "rank", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), claim_read,
+		      p);
 }
 
-void life_ask(struct peer *p)
+void incarnation_query(struct peer *p)
 {
 	struct group *g = p->group;
-	if (p->asking || g->store_lost || !lives_matter(g) || group_joining(g))
+	if (p->querying || g->store_lost || !tracks_incarnations(g) || group_joining(g))
 		return;
-	p->asking = true;
-	group_ask(g, STORE_GET, "info", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), life_answered, p);
+	p->querying = true;
+	group_request(g, STORE_GET, "info", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS),
+		      incarnation_read, p);
 }
 
-int life_unknown(struct peer *p, uint64_t incarnation)
+int incarnation_unknown(struct peer *p, uint64_t incarnation)
 {
 	struct group *g = p->group;
-	if (incarnation == p->former || g->store_lost || (group_joining(g) && !g->rejoining))
+	if (incarnation == p->former_incarnation || g->store_lost || (group_joining(g) && !g->rejoining))
 		return -ESTALE;
 	if (group_joining(g))
-		return -EINPROGRESS; /* what our table has may be older than it is */
-	/* The store was asked for its sake, and knows another. */
-	if (incarnation == p->claimed && !p->asking)
+		return -EINPROGRESS; /* the table may be older than the member's incarnation */
+	/* The store was queried for this incarnation, and has another. */
+	if (incarnation == p->claimed_incarnation && !p->querying)
 		return -ESTALE;
-	if (!p->asking)
-		p->claimed = incarnation;
-	life_ask(p);
+	if (!p->querying)
+		p->claimed_incarnation = incarnation;
+	incarnation_query(p);
 	return -EINPROGRESS;
 }

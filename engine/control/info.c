@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Encodes, decodes and proves infos; encodes and decodes handshake payloads. Any thread; no state. */
 #include "control/info.h"
 
 #include "base/limits.h"
@@ -7,17 +8,17 @@
 #include <errno.h>
 #include <string.h>
 
-#define INFO_VERSION    3
-#define INFO_PROOF_AT   21
-#define INFO_HEAD_BYTES (INFO_PROOF_AT + AUTH_PROOF_BYTES)
-#define INFO_ADDR_BYTES 3
-#define HELLO_MAGIC     UINT32_C(0x4643484c)
-#define HELLO_VERSION   3
+#define INFO_VERSION      3
+#define INFO_PROOF_AT     21
+#define INFO_HEAD_BYTES   (INFO_PROOF_AT + AUTH_PROOF_BYTES)
+#define INFO_ADDR_BYTES   3
+#define HANDSHAKE_MAGIC   UINT32_C(0x4643484c)
+#define HANDSHAKE_VERSION 3
 
 static_assert(INFO_HEAD_BYTES + FAR_NAME_MAX + INFO_PORTS_MAX * (INFO_ADDR_BYTES + 16 + NIC_ADDR_BYTES_MAX) <=
 		      FAR_STORE_VALUE_MAX,
 	      "the longest info fits a value");
-static_assert(HELLO_BYTES <= NIC_HELLO_BYTES_MAX, "a hello fits the drivers' set-up");
+static_assert(HELLO_BYTES <= NIC_HELLO_BYTES_MAX, "a handshake payload fits a connect request");
 
 static uint8_t *put(uint8_t *p, uint64_t v, size_t bytes)
 {
@@ -134,8 +135,8 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 
 void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 {
-	uint8_t *p = put(out, HELLO_MAGIC, 4);
-	p = put(p, HELLO_VERSION, 2);
+	uint8_t *p = put(out, HANDSHAKE_MAGIC, 4);
+	p = put(p, HANDSHAKE_VERSION, 2);
 	p = put(p, hello->from_shard, 1);
 	p = put(p, hello->to_shard, 1);
 	p = put(p, hello->group, 8);
@@ -149,7 +150,7 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 int hello_decode(const void *data, size_t len, struct hello *out)
 {
 	const uint8_t *p = data;
-	if (len < HELLO_BYTES || get(&p, 4) != HELLO_MAGIC || get(&p, 2) != HELLO_VERSION)
+	if (len < HELLO_BYTES || get(&p, 4) != HANDSHAKE_MAGIC || get(&p, 2) != HANDSHAKE_VERSION)
 		return -EPROTO;
 	out->from_shard = (uint8_t)get(&p, 1);
 	out->to_shard = (uint8_t)get(&p, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way in: store, world size, rank, infos. */
+/* Join: connects to the store, agrees on the world size, claims the rank, exchanges infos. Control thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "control/group.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define SWEEP_NS UINT64_C(250000000) /* for a last look at who has come */
+#define MISSING_NS UINT64_C(250000000) /* to read which members have joined, after the deadline */
 
-/* An inherited listener serves one group of the process: a second init listens for itself. Relaxed: a flag alone. */
+/* An inherited listener serves one group of the process; a second init opens its own. Relaxed: it orders no data. */
 static _Atomic bool store_fd_used;
 
 static int store_listen(struct group *g)
@@ -30,7 +30,7 @@ static int store_listen(struct group *g)
 					   g->store_fd, strerror(-rc));
 			return rc;
 		}
-		/* It listens on another port than the one asked for: it was meant for another group. */
+		/* It listens on another port: it belongs to another group. */
 		atomic_store_explicit(&store_fd_used, false, memory_order_relaxed);
 	}
 	int rc = net->ops->listen(net, g->url.host, g->url.port, -1);
@@ -44,7 +44,7 @@ static int store_listen(struct group *g)
 	return rc;
 }
 
-/* A key that the group makes for itself reaches one user of one host: nobody else could join. */
+/* An AUTO key can be read by one user of one host only, so the store must listen on loopback. */
 static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
@@ -60,7 +60,7 @@ static bool store_permitted(struct group *g)
 		group_fail(
 			g, false, FAR_DENIED,
 			"%s is not a loopback address: without a group key the store listens on loopback only, unless "
-			"security=none is said; make a key with `farcall key FILE` and give every member a copy "
+			"security=none is set; make a key with `farcall key FILE` and give every member a copy "
 			"(FAR_KEY_FILE)",
 			g->store);
 	else
@@ -71,8 +71,8 @@ static bool store_permitted(struct group *g)
 
 /* ---- the key ---- */
 
-/* Of the store's client: the key as it is now. */
-static int key_give(void *ctx, struct auth_key *out)
+/* store_login.key: the present key. */
+static int key_provide(void *ctx, struct auth_key *out)
 {
 	struct group *g = ctx;
 	enum far_status status = FAR_OK;
@@ -87,14 +87,14 @@ static const struct random_source *random_of(const struct group *g)
 	return g->config.random ? g->config.random : &random_kernel;
 }
 
-/* Rank 0, which listens: the key is there before anybody is answered. */
+/* Rank 0, which listens already: makes or sets the key before the first client is served. */
 static bool key_begin(struct group *g)
 {
 	enum far_status status = FAR_OK;
 	if (g->config.key.kind == KEY_AUTO) {
 		g->key_auto.at = g->key_place;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
-		/* Without it the file is made again at the control core's next step. */
+		/* Without inotify each step checks the file. */
 		if (g->key_auto.watch >= 0)
 			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
 	}
@@ -109,7 +109,7 @@ static void client_login(struct group *g)
 {
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
-				    .key = g->config.key.kind == KEY_NONE ? NULL : key_give,
+				    .key = g->config.key.kind == KEY_NONE ? NULL : key_provide,
 				    .ctx = g,
 				    .patient = g->config.key.kind == KEY_AUTO};
 	memcpy(login.who.group, g->group, sizeof login.who.group);
@@ -117,8 +117,8 @@ static void client_login(struct group *g)
 	store_client_login(g->client, &login);
 }
 
-/* The store has proven it. */
-static void key_known(struct group *g)
+/* The store has proven the key: binds it to the group's name, and shares it with transports and drivers. */
+static void key_proven(struct group *g)
 {
 	struct group_key *shared = g->config.group_key;
 	auth_derive(&g->key, &g->config.key.key, "group", g->group);
@@ -130,7 +130,8 @@ void join_start(struct group *g)
 {
 	g->phase = PHASE_STORE;
 	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
-	g->remark_at = g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
+	g->diagnose_at =
+		g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
 	if (!store_permitted(g))
 		return;
 	if (g->config.key.kind == KEY_AUTO)
@@ -175,21 +176,22 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 	return reply->status != STORE_TIMEOUT;
 }
 
-/* Has its member all the sessions that the join wants with it. */
-static bool met(const struct group *g, int r)
+/* True if all sessions with the member that the join requires are up. */
+static bool has_all_sessions(const struct group *g, int r)
 {
 	return g->peers[r].up_n >= g->config.shards * g->members[r].shards;
 }
 
-/* What speaks against a session with those who are late, as far as it is seen from here: "" or "BEFORE...". */
-static void add_remarks(const struct group *g, const char *before, char *out, size_t cap)
+/* Writes what this worker's drivers diagnose on the paths to members without sessions: "" or "BEFORE...". */
+static void add_diagnoses(const struct group *g, const char *before, char *out, size_t cap)
 {
 	struct info info;
 	char text[192] = "";
 	out[0] = 0;
 	for (int r = 0; r < g->url.world && !text[0]; r++)
-		if (!met(g, r) && r != g->url.rank && !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
-			route_remarks(g, &info, text, sizeof text);
+		if (!has_all_sessions(g, r) && r != g->url.rank &&
+		    !info_decode(g->peers[r].info, g->peers[r].bytes, &info))
+			route_diagnoses(g, &info, text, sizeof text);
 	if (text[0])
 		snprintf(out, cap, "%s%s", before, text);
 }
@@ -197,21 +199,21 @@ static void add_remarks(const struct group *g, const char *before, char *out, si
 static void aborted(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	char remarks[224] = "", told[FAR_ERR_TEXT_MAX];
+	char remarks[224] = "", cause[FAR_ERR_TEXT_MAX];
 	if (!join_reply_counts(g, result, reply) || g->rejoining)
 		return;
-	/* Who gave up first need not be the one that sees why. */
+	/* The member that failed first may not be the one whose drivers see the reason. */
 	if (g->phase == PHASE_CONNECT)
-		add_remarks(g, "; seen from here: ", remarks, sizeof remarks);
+		add_diagnoses(g, "; seen from here: ", remarks, sizeof remarks);
 	group_fail(g, false, FAR_PROTOCOL, "another member could not join");
 	group_abort_read(g, reply);
 	if ((g->err.status == FAR_TIMEOUT || g->err.status == FAR_UNREACHABLE) && remarks[0]) {
-		snprintf(told, sizeof told, "%s", g->err.text);
-		err_set(&g->err, g->err.status, "%s%s", told, remarks);
+		snprintf(cause, sizeof cause, "%s", g->err.text);
+		err_set(&g->err, g->err.status, "%s%s", cause, remarks);
 	}
 }
 
-/* Every member looks for itself, so that both sides of a clash learn of it whoever looks first. */
+/* Every member checks, so that both owners of a name fail with this reason, in any order. */
 static bool names_unique(struct group *g)
 {
 	uint32_t places = 4;
@@ -241,15 +243,15 @@ static void gathered(struct group *g)
 {
 	if (!names_unique(g))
 		return;
-	/* From the same facts, so that all members come to the same end. */
+	/* All members decide by the same infos, hence alike. */
 	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
 		g->lazy = true;
-	/* The others do not wait for us, nor we for them. */
+	/* A rejoin waits for no other member. */
 	g->eager_rejoin = g->rejoining && !g->lazy;
 	g->lazy |= g->rejoining;
 	g->phase = PHASE_CONNECT;
-	life_watch_holders(g, true);
-	life_watch_infos(g);
+	incarnation_watch_claims(g, true);
+	incarnation_watch_infos(g);
 	session_begin(g);
 }
 
@@ -268,14 +270,14 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	int rc = join_info_decode(g, p->rank, value, value_len, &info);
 	if (rc == -EKEYREJECTED) {
 		group_fail(g, true, FAR_DENIED,
-			   "what rank %d published does not prove the group's key: the record in the store at %s was "
-			   "changed by somebody else, or that member runs another version",
+			   "the info of rank %d does not prove the group's key: the record in the store at %s was "
+			   "changed by another client, or that member runs another version",
 			   p->rank, g->store);
 		return;
 	}
 	if (rc || ctl_check_name(info.name, NULL) != FAR_OK) {
 		group_fail(g, true, FAR_PROTOCOL,
-			   "what rank %d published is malformed; do all members run one version?", p->rank);
+			   "the info of rank %d is malformed; run one version of the library in all members", p->rank);
 		return;
 	}
 	if (p->rank == g->url.rank && info.incarnation != g->config.incarnation) {
@@ -295,7 +297,7 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 	m->incarnation = info.incarnation;
 	m->message_bytes_max = info.message_bytes_max;
 	p->known = true;
-	session_expect(p, &info);
+	session_set_info(p, &info);
 	g->lazy |= info.lazy;
 	g->shards_all += info.shards;
 	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
@@ -333,7 +335,7 @@ void join_info_publish(struct group *g)
 	size_t len = info_encode(&info, value);
 	if (g->config.key.kind != KEY_NONE)
 		info_seal(value, len, &g->key, g->url.rank);
-	group_ask(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
+	group_request(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
 }
 
 static void rank_claimed(void *user, int result, const struct store_msg *reply)
@@ -350,7 +352,7 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	g->phase = PHASE_GATHER;
-	life_watch_holders(g, false);
+	incarnation_watch_claims(g, false);
 	if (g->rejoining) {
 		rejoin_claimed(g);
 		return;
@@ -361,16 +363,16 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
-/* The deadline has passed without rank 0's list: whoever is missing is to be named all the same. */
-static void sweep(struct group *g)
+/* The deadline has passed without rank 0's list: reads the infos themselves, to name the missing members. */
+static void missing_read(struct group *g)
 {
-	g->sweeping = true;
-	g->init_deadline = time_after(g->now, SWEEP_NS);
+	g->naming_missing = true;
+	g->init_deadline = time_after(g->now, MISSING_NS);
 	for (int r = 0; r < g->url.world; r++)
-		group_ask(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 static void world_agreed(void *user, int result, const struct store_msg *reply)
@@ -390,10 +392,10 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
-	group_ask(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+	group_request(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
 }
 
-/* A worker without a NIC comes only to tell so. In a group that runs nobody heeds it. */
+/* A worker without a NIC port connects only to publish the reason. A running group ignores it. */
 static void refused_fail(struct group *g)
 {
 	group_fail(g, true, g->refused.status, "worker \"%s\" (rank %d) cannot join: %s", g->name, g->url.rank,
@@ -411,19 +413,19 @@ static void store_answered(struct group *g)
 	char value[16];
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
-	key_known(g);
-	rejoin_ask(g); /* answered before the others */
-	group_ask(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
-	group_ask(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+	key_proven(g);
+	rejoin_query(g); /* first: replies come in order */
+	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
 }
 
-/* ---- what ends a join ---- */
+/* ---- failures of a join ---- */
 
 #define KEY_REMEDY                                                                                                     \
 	"start all members as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give them one "  \
 	"key (FAR_KEY_FILE; `farcall key` makes it)"
 
-/* No store with our key has answered. */
+/* Fails the join: no store with this key has replied in time. */
 static void store_unanswered(struct group *g, double seconds)
 {
 	int error = store_client_error(g->client);
@@ -454,33 +456,33 @@ static void deadline_passed(struct group *g)
 		store_unanswered(g, seconds);
 		return;
 	}
-	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->sweeping && !g->rejoining) {
-		sweep(g);
+	if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0 && !g->naming_missing && !g->rejoining) {
+		missing_read(g);
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++) {
-		if (g->phase == PHASE_CONNECT ? !met(g, r) : !g->peers[r].known)
+		if (g->phase == PHASE_CONNECT ? !has_all_sessions(g, r) : !g->peers[r].known)
 			names_add(&names, r, g->members[r].name);
 	}
 	if (g->phase == PHASE_CONNECT) {
-		add_remarks(g, ": ", remarks, sizeof remarks);
+		add_diagnoses(g, ": ", remarks, sizeof remarks);
 		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
 			   g->name, names_end(&names), remarks);
 	} else if (g->phase == PHASE_GATHER)
 		group_fail(g, true, FAR_TIMEOUT,
-			   "%d of %d members of group \"%s\" did not come within %.3g s: missing %s", names.n,
+			   "%d of %d members of group \"%s\" did not join within %.3g s: missing %s", names.n,
 			   g->url.world, g->group, seconds, names_end(&names));
 	else
 		group_fail(g, true, FAR_TIMEOUT, "the store at %s did not answer within %.3g s", g->store, seconds);
 }
 
-/* The two ends did not agree on a key. */
+/* Fails the join if the store and this worker have different keys. */
 static bool keys_differ(struct group *g, int error)
 {
 	char id[KEY_ID_BYTES];
 	if (error == -ENOKEY)
 		group_fail(g, false, FAR_DENIED,
-			   "the store at %s asks for its group's key, and worker \"%s\" has security=none: give it the "
+			   "the store at %s requires its group's key, and worker \"%s\" has security=none: give it the "
 			   "key (FAR_KEY_FILE) instead",
 			   g->store, g->name);
 	else if (error == -EKEYREVOKED)
@@ -515,7 +517,8 @@ static void store_gone(struct group *g)
 			   g->url.host);
 	else
 		group_fail(g, false, FAR_PROTOCOL,
-			   "what listens at %s is not a store of this version: %s; is the port another program's?",
+			   "%s is not the address of a store of this version: %s; check that no other program "
+			   "listens there, and that all members run one version",
 			   g->store, strerror(-error));
 }
 
@@ -524,7 +527,7 @@ static bool out_of_descriptors(int error)
 	return error == -EMFILE || error == -ENFILE;
 }
 
-/* Out of descriptors here. That does not pass by itself; the others would wait for it until their deadlines. */
+/* Fails the join when this process has no descriptors left: otherwise all members would wait until their deadlines. */
 static void check_descriptors(struct group *g)
 {
 	int accepting = g->server ? store_server_accept_error(g->server) : 0;
@@ -544,14 +547,14 @@ static void check_descriptors(struct group *g)
 	g->err.code = -error;
 }
 
-/* Once, a little before the end: then the others, who may see nothing, are told. */
-static bool sees_why(struct group *g)
+/* Checks once, shortly before the deadline: a member with a diagnosis fails first, so that the others report it. */
+static bool has_diagnosis(struct group *g)
 {
 	char remarks[224] = "";
-	if (g->phase != PHASE_CONNECT || g->now < g->remark_at)
+	if (g->phase != PHASE_CONNECT || g->now < g->diagnose_at)
 		return false;
-	g->remark_at = TIME_NEVER;
-	add_remarks(g, "", remarks, sizeof remarks);
+	g->diagnose_at = TIME_NEVER;
+	add_diagnoses(g, "", remarks, sizeof remarks);
 	return remarks[0];
 }
 
@@ -563,6 +566,6 @@ void join_step(struct group *g)
 		store_answered(g);
 	if (group_joining(g))
 		check_descriptors(g);
-	if (group_joining(g) && (g->now >= g->init_deadline || sees_why(g)))
+	if (group_joining(g) && (g->now >= g->init_deadline || has_diagnosis(g)))
 		deadline_passed(g);
 }

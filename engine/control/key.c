@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Group keys in files and in the environment: reading, checking, making. Any thread. */
+/* Group keys in files and in the environment: reads, checks and makes them. Any thread. */
 #include "control/key.h"
 
 #include "base/error.h"
@@ -91,7 +91,7 @@ enum far_status key_read_fd(int fd, const char *path, struct auth_key *out, stru
 
 enum far_status key_read(const char *path, struct auth_key *out, struct far_err *err)
 {
-	/* Non-blocking: a pipe would keep us waiting. */
+	/* Non-blocking, since opening a named pipe would wait for a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return err_set(err, FAR_UNREACHABLE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Where a worker's group key comes from. As text, in a file or in the environment, a key is 64 hexadecimal digits; a
- * line end may follow. Any thread; makes system calls.
+ * Group keys in files and in the environment: selection, reading, creation. As text a key is 64 hexadecimal digits and
+ * an optional line end. Any thread; makes system calls.
  */
 #ifndef FAR_CONTROL_KEY_H
 #define FAR_CONTROL_KEY_H
@@ -22,29 +22,31 @@ enum key_kind {
 
 struct key_choice {
 	enum key_kind kind;
-	struct auth_key key;       /* GIVEN; of AUTO once it is known */
+	struct auth_key key;       /* GIVEN: set at once; AUTO: once it is made or read */
 	char from[KEY_PATH_BYTES]; /* for messages: the file's path, or "the environment variable FAR_KEY" */
 };
 
-/** Digits in either case; false: anything else. */
+/** Parses a key, digits in either case; false: the text is no key. */
 bool key_parse(const char *text, size_t len, struct auth_key *out);
+/** Writes the key as text with a line end. */
 void key_print(const struct auth_key *key, char text[KEY_TEXT_BYTES + 1]);
-/** A name for the key that tells nothing of it: 16 hexadecimal digits. */
+/** Writes an identifier of the key that reveals nothing of it: 16 hexadecimal digits. */
 void key_id(const struct auth_key *key, char id[KEY_ID_BYTES]);
 
 /**
- * Reads an open file's key: a regular file of ours, closed to all others. `path` is for messages.
- * DENIED: somebody else's, or open to others; INVALID: no key.
+ * Reads the key of an open file, which must be a regular file of this user without access for others. `path` is for
+ * messages. DENIED: another user's file, or accessible to others; INVALID: no key.
  */
 enum far_status key_read_fd(int fd, const char *path, struct auth_key *out, struct far_err *err);
-/** The same by path; links are followed, as those of mounted secrets. UNREACHABLE: it cannot be opened. */
+/** Reads the key of the file at `path`, through symbolic links, as mounted secrets have. UNREACHABLE: it cannot be
+ * opened; else as key_read_fd(). */
 enum far_status key_read(const char *path, struct auth_key *out, struct far_err *err);
-/** Makes a key and a file of mode 0600 that did not exist: INVALID when it does, SYSTEM. */
+/** Makes a key and a new file of mode 0600 for it: INVALID: the file exists; SYSTEM. */
 enum far_status key_create(const char *path, struct auth_key *out, struct far_err *err);
 
 /**
- * What opts.key_file, opts.security and the environment (FAR_KEY, FAR_KEY_FILE, unless `environment` is false) come to.
- * INVALID: they contradict each other; else as key_read().
+ * Selects the key from opts.key_file, opts.security and, with `environment`, FAR_KEY and FAR_KEY_FILE. INVALID: they
+ * contradict each other; else as key_read().
  */
 enum far_status key_choose(const char *key_file, const char *security, bool environment, struct key_choice *out,
 			   struct far_err *err);

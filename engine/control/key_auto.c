@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys that groups of one host make for themselves. Control core. */
+/* The key file of a group on one host: rank 0 makes and locks it, the other members find it. Control thread. */
 #include "control/key_auto.h"
 
 #include "base/error.h"
@@ -22,9 +22,9 @@
 
 #define PREFIX    "store-"
 #define SUFFIX    ".key"
-#define SWEEP_MAX 64 /* stale files that one start removes */
+#define SWEEP_MAX 64 /* stale files removed at one start */
 
-/* The first address of the name, IPv4 before IPv6, as text: what the store's sockets take, too. */
+/* Writes the first address of the name as text, IPv4 before IPv6, like the store's sockets (net_os.c). */
 static void numeric(const char *host, char *out, size_t cap)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
@@ -53,7 +53,7 @@ void key_place(struct key_place *at, const char *host, uint16_t port)
 	snprintf(at->name, sizeof at->name, PREFIX "%llu-%s-%u" SUFFIX, space, address, (unsigned)port);
 }
 
-static void path_tell(struct key_place *at, const char *dir)
+static void path_set(struct key_place *at, const char *dir)
 {
 	snprintf(at->path, sizeof at->path, "%s/%s", dir, at->name);
 }
@@ -64,7 +64,9 @@ static bool is_key_name(const char *name)
 	return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 && len > tail && strcmp(name + len - tail, SUFFIX) == 0;
 }
 
-/* Files whose maker is gone. A member that reads one holds the lock for a moment: it is left to the next start. */
+/* Removes files that nobody has locked. A file that a member reads at this moment is locked, and left to the next
+ * start.
+ */
 static void sweep(int dir)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -101,19 +103,19 @@ static enum far_status dir_open(struct key_auto *a, struct far_err *err)
 			snprintf(why, sizeof why, "the runtime directory's path is too long; set FAR_RUNTIME_DIR");
 	}
 	if (rc < 0)
-		return err_set(err, FAR_DENIED, "the group's key cannot be kept: %s, or give a key (FAR_KEY_FILE)",
+		return err_set(err, FAR_DENIED, "no directory for the group's key: %s, or give a key (FAR_KEY_FILE)",
 			       why);
 	a->dir = rc;
-	path_tell(&a->at, path);
+	path_set(&a->at, path);
 	return FAR_OK;
 }
 
-/* Under a name of its own first, so that nobody finds it before it is whole and locked. */
+/* Writes and locks the file under a temporary name, then renames it, so that no reader finds it incomplete. */
 static int file_write(struct key_auto *a, const struct auth_key *key)
 {
 	char text[KEY_TEXT_BYTES + 1], name[KEY_AUTO_NAME_BYTES + 24];
 	snprintf(name, sizeof name, "%s.%ld", a->at.name, (long)getpid());
-	unlinkat(a->dir, name, 0); /* of a process of this number that died between two system calls */
+	unlinkat(a->dir, name, 0); /* left by a process with this pid that died here */
 	a->fd = openat(a->dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (a->fd < 0)
 		return -errno;
@@ -123,7 +125,7 @@ static int file_write(struct key_auto *a, const struct auth_key *key)
 	auth_erase(text, sizeof text);
 	if (!error && n != (ssize_t)KEY_TEXT_BYTES)
 		error = n < 0 ? -errno : -ENOSPC;
-	/* A file system without locks has no stale files to tell: members find out by the store's proof. */
+	/* Without locks on this file system a stale file is not recognised; the store's proof of the key fails then. */
 	if (!error)
 		flock(a->fd, LOCK_EX | LOCK_NB);
 	if (!error && renameat(a->dir, name, a->dir, a->at.name) < 0)
@@ -133,7 +135,7 @@ static int file_write(struct key_auto *a, const struct auth_key *key)
 	return error;
 }
 
-/* Its number of links changes, or its name. IN_DELETE_SELF would wait for our descriptor. */
+/* Watches the file for a change of its link count or name. IN_DELETE_SELF comes only after our descriptor is closed. */
 static void watch_begin(struct key_auto *a)
 {
 	char path[32];
@@ -172,7 +174,7 @@ bool key_auto_keep(struct key_auto *a, const struct auth_key *key)
 		a->gone = true;
 	if (!a->gone)
 		return true;
-	/* What somebody else has put there is not ours to replace. */
+	/* A file of that name that another process has made stays. */
 	if (fstatat(a->dir, a->at.name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		a->gone = false;
 		return true;
@@ -213,7 +215,7 @@ void key_auto_end(struct key_auto *a)
 	a->dir = a->fd = a->watch = -1;
 }
 
-/* FAR_PENDING: nobody has made it, or whoever did is gone. */
+/* Reads an open key file. FAR_PENDING: it has no lock, so the process that made it has ended. */
 static enum far_status file_read(int fd, const char *path, struct auth_key *out, struct far_err *err)
 {
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0)
@@ -226,10 +228,11 @@ static enum far_status look(struct key_place *at, int dir, const char *path, str
 	int fd = openat(dir, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 && errno != ELOOP)
 		return FAR_PENDING;
-	path_tell(at, path);
+	path_set(at, path);
 	if (fd < 0)
 		return err_set(err, FAR_DENIED,
-			       "the key file %.200s is a symbolic link, which no worker makes; remove it", at->path);
+			       "the key file %.200s is a symbolic link, and workers make regular files; remove it",
+			       at->path);
 	enum far_status status = file_read(fd, at->path, out, err);
 	close(fd);
 	return status;
@@ -239,17 +242,17 @@ enum far_status key_auto_find(struct key_place *at, struct auth_key *out, struct
 {
 	char path[RUNTIME_DIR_BYTES], why[320];
 	enum far_status status = FAR_PENDING;
-	bool any = false, foreign = false;
+	bool any = false, denied = false;
 	for (unsigned i = 0; status == FAR_PENDING && runtime_dir_path(NULL, i, path) == 0; i++) {
 		int dir = runtime_dir_open(path, false, false, why, sizeof why);
 		if (i == 0)
-			path_tell(at, path);
-		foreign |= dir == -EPERM;
+			path_set(at, path);
+		denied |= dir == -EPERM;
 		any |= dir != -EPERM;
 		if (dir < 0)
 			continue;
 		status = look(at, dir, path, out, err);
 		close(dir);
 	}
-	return status == FAR_PENDING && foreign && !any ? err_set(err, FAR_DENIED, "%s", why) : status;
+	return status == FAR_PENDING && denied && !any ? err_set(err, FAR_DENIED, "%s", why) : status;
 }

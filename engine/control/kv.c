@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hash table with chains, whose hash has a secret: no client can choose keys of one chain. Control core of rank 0. */
+/* The store's table: a chained hash table and a list by last change. Its hash is keyed with a secret, so that no client
+ * can choose keys of one chain. Control thread of rank 0. */
 #include "control/kv.h"
 
 #include "base/auth.h"
@@ -14,22 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KV_BUCKETS 4096 /* chains of 16 when every key is used */
+#define KV_BUCKETS 4096 /* a full table has chains of 16 */
 
 struct kv_entry {
-	struct kv_entry *next;          /* of its bucket */
-	struct kv_entry *older, *newer; /* by their last change */
+	struct kv_entry *next;          /* in its bucket */
+	struct kv_entry *older, *newer; /* in the order of the last change */
 	uint64_t hash;
 	uint64_t change;
-	uint64_t owner; /* 0: nobody */
-	uint8_t *value; /* NULL when empty */
+	uint64_t owner; /* 0: none */
+	uint8_t *value; /* NULL: empty. Owned */
 	size_t value_len, key_len;
-	bool deleted; /* nobody finds it but who asks for changes */
+	bool deleted; /* visible to readers of changes only */
 	uint8_t key[];
 };
 
 struct kv {
-	size_t count, keys_max; /* count: deleted ones included */
+	size_t count, keys_max; /* entries, deleted ones included, and their bound */
 	size_t deleted_n;
 	uint64_t changes;
 	uint64_t probes;
@@ -45,7 +46,7 @@ struct kv *kv_create(size_t keys_max)
 	if (!kv)
 		return NULL;
 	kv->keys_max = keys_max;
-	/* Nothing that anybody sees depends on it: a simulated store draws it from the kernel, too. */
+	/* No result depends on it, so a simulated store uses the kernel's source, too. */
 	auth_random(kv->secret, sizeof kv->secret, &random_kernel);
 	return kv;
 }
@@ -95,7 +96,7 @@ static void order_out(struct kv *kv, struct kv_entry *e)
 	*(e->newer ? &e->newer->older : &kv->newest) = e->older;
 }
 
-/* It has changed last of all. */
+/* Appends the entry as the last change. */
 static void order_in(struct kv *kv, struct kv_entry *e)
 {
 	e->change = ++kv->changes;
@@ -105,7 +106,7 @@ static void order_in(struct kv *kv, struct kv_entry *e)
 	kv->newest = e;
 }
 
-/* The link that points to the key's entry, or the end of its chain. */
+/* The pointer to the key's entry, or the NULL at the end of its chain. */
 static struct kv_entry **slot_find(struct kv *kv, struct kv_bytes key, uint64_t hash)
 {
 	struct kv_entry **at = &kv->buckets[hash % KV_BUCKETS];

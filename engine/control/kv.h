@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Table of keys and values behind the store. Control core of rank 0.
+ * Table of keys and values behind the store. Control thread of rank 0.
  *
- * Keys lie in the order of their last change, each change with a number of its own: whoever remembers the number up to
- * which it has looked finds what changed since, each key once with what it holds now, however far behind it is. Deleted
- * keys stay in that order as long as somebody may have to be told (kv_deleted_keep()).
+ * Each change has a number, and the entries are in the order of their last change. A reader that stores the number up
+ * to which it has read finds the keys that changed since, each once with its present value, however far behind it is.
+ * Deleted keys stay in that order while a reader may need them (kv_deleted_keep()).
  */
 #ifndef FAR_CONTROL_KV_H
 #define FAR_CONTROL_KV_H
@@ -16,26 +16,26 @@
 struct kv;
 struct kv_entry;
 
-/** Bytes borrowed from whoever owns them. */
+/** Borrowed bytes. */
 struct kv_bytes {
 	const uint8_t *data;
 	size_t len;
 };
 
-/** At most `keys_max` keys. NULL when there is no memory. */
+/** Creates a table of at most `keys_max` keys. NULL: no memory. */
 struct kv *kv_create(size_t keys_max);
 void kv_destroy(struct kv *kv);
-/** Keys that are there. */
+/** Keys in the table, deleted ones excluded. */
 size_t kv_count(const struct kv *kv);
 
-/** A hash with the table's secret: only who has that can find two keys of one hash. */
+/** A hash with the table's secret: a client cannot choose keys of one hash. */
 uint64_t kv_hash(const struct kv *kv, const void *data, size_t len);
-/** Entries that look-ups have compared so far. */
+/** Entries that lookups have compared so far. */
 uint64_t kv_probes(const struct kv *kv);
 
-/** 0; -ENOSPC when a new key would exceed the bound; -ENOMEM. Lengths are the caller's to bound. */
+/** Sets a key: 0; -ENOSPC: a new key would exceed the bound; -ENOMEM. The caller bounds the lengths. */
 int kv_set(struct kv *kv, struct kv_bytes key, struct kv_bytes value);
-/** 0 with the value, readable until the table is written to; -ENOENT. */
+/** Reads a key: 0 with the value, valid until the next write to the table; -ENOENT. */
 int kv_get(const struct kv *kv, struct kv_bytes key, struct kv_bytes *value);
 /** Adds to a decimal number, 0 when missing: 0 with the sum; -EINVAL (no number), -ERANGE, -ENOSPC, -ENOMEM. */
 int kv_add(struct kv *kv, struct kv_bytes key, int64_t delta, int64_t *sum);
@@ -44,29 +44,29 @@ int kv_add(struct kv *kv, struct kv_bytes key, int64_t delta, int64_t *sum);
  * (empty when missing). -ENOSPC, -ENOMEM.
  */
 int kv_cas(struct kv *kv, struct kv_bytes key, struct kv_bytes expected, struct kv_bytes value, struct kv_bytes *held);
-/** Who the key belongs to, as kv_own() has noted; 0: nobody, or it is missing. Deleting it ends that. */
+/** The owner that kv_own() has set; 0: none, or the key is missing. Deletion of the key clears it. */
 uint64_t kv_owner(const struct kv *kv, struct kv_bytes key);
 void kv_own(struct kv *kv, struct kv_bytes key, uint64_t owner);
-/** 0 or -ENOENT. */
+/** Deletes a key: 0 or -ENOENT. */
 int kv_delete(struct kv *kv, struct kv_bytes key);
 
-/** Number of the last change; 0: there was none. */
+/** Number of the last change; 0: none. */
 uint64_t kv_changes(const struct kv *kv);
 
-/** A key that changed; the bytes are readable until the table is written to. */
+/** A key that changed; the bytes are valid until the next write to the table. */
 struct kv_change {
 	uint64_t number;
 	struct kv_bytes key, value;
 	bool deleted;
 };
 
-/** The oldest of the changes after number `after`, to walk on from; NULL: there is none. Its cost is their count. */
+/** The oldest change after number `after`; NULL: none. Costs a step for each change after it. */
 const struct kv_entry *kv_changes_after(const struct kv *kv, uint64_t after);
-/** What it is; returns the next one. The table must not be written to in between. */
+/** Fills *out with the change and returns the next one; NULL: none. No write to the table in between. */
 const struct kv_entry *kv_change_read(const struct kv_entry *at, struct kv_change *out);
-/** Deleted keys are kept from now on, or not; false forgets those that are. They count among `keys_max`. */
+/** Sets whether deleted keys are kept; false frees those that were. They count among `keys_max`. */
 void kv_deleted_keep(struct kv *kv, bool keep);
-/** Forgets deleted keys up to this change. Returns how many are left. */
+/** Frees deleted keys up to this change; returns how many are left. */
 size_t kv_deleted_forget(struct kv *kv, uint64_t upto);
 
 #endif

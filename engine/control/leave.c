@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way out. A member that has nothing outstanding sets its bye key, and waits until everybody has: nobody loses a
- * server that it still calls. But what one says bye with may have led to calls of another that had said it before: a
- * handler that calls on and does not wait. So they say it again, in waves, until in one of them nobody had begun
- * anything since the one before. When the first of these two was complete nobody had anything outstanding, and by the
- * second nobody had begun anything that could have led to more. All read the same words, so all agree which wave is the
- * last. The store outlives the sessions of whoever it serves: rank 0 closes it last.
+ * Shutdown of a group: distributed termination detection over the store. Control thread.
  *
- * Who runs into its own deadline says so before it goes, in the first wave that it has said nothing in: the others
- * must not take it for one that had nothing left. So nothing that was said is ever changed.
+ * A member without outstanding calls writes its bye key and waits for the byes of all others, so no member loses a
+ * callee that it still calls. A handler may have called on to a member whose bye was written already, so one round is
+ * not enough: byes are repeated in waves, until in one wave no member has begun anything since the wave before. At the
+ * end of the former wave nobody had anything outstanding, and until the latter nobody has begun anything that could
+ * have led to more (Mattern 1987, the four-counter method). All members read the same values, so all agree on the last
+ * wave. Rank 0 closes the store last.
  *
- * A member closes its sessions only after its bye is in the store, and requests of one client are answered in order.
- * So when a session ends, one question to the store decides whether its member left or died. With sessions on demand
- * most members see no session of the dead one end: rank 0 says in its place that it is lost, and after a while connects
- * to those that have not come, a few at a time.
+ * A member that reaches its own deadline writes "late" in the first wave in which it has no bye yet, so that the others
+ * do not count it as finished. A bye that is written never changes.
+ *
+ * A member closes its sessions only after its bye is stored, and the store replies to a client's requests in order. So
+ * when a session ends, one query of the store shows whether the member left or died. With sessions on demand most
+ * members have no session with a member that dies: rank 0 writes "lost" for it, and after a while connects to members
+ * without a bye, a few at a time.
  */
 #include "base/error.h"
 #include "control/group.h"
@@ -23,14 +25,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DRAIN_POLL_NS  UINT64_C(1000000) /* how often outstanding calls are counted while there are some */
-#define PROBE_AFTER_NS UINT64_C(500000000)
-#define PROBE_EVERY_NS UINT64_C(50000000)
+#define DRAIN_POLL_NS  UINT64_C(1000000)   /* interval between counts of outstanding calls while there are some */
+#define PROBE_AFTER_NS UINT64_C(500000000) /* after this worker's bye: rank 0 begins to set up sessions to probe */
+#define PROBE_EVERY_NS UINT64_C(50000000)  /* between groups of these */
 #define PROBES_AT_ONCE 4
-/* How often those that have not come are asked over drivers that do not notice the end of an idle peer. */
+/* Interval of probes of members without a bye, over drivers that do not report the end of an idle peer. */
 #define SILENT_EVERY_NS UINT64_C(1000000000)
 
-/* How long one whose deadline has passed waits for the store to take that in. */
+/* After the deadline: to store "late". */
 #define LATE_GRACE_NS UINT64_C(100000000)
 
 static const char lost_value[] = "lost";
@@ -40,7 +42,7 @@ static const char active_value[] = "+";
 static void bye_wait(struct peer *p);
 static void byes_wait(struct group *g);
 
-/* "bye", "bye2", … */
+/* Key of a wave: "bye", "bye2", … */
 static const char *key_of(const char *what, unsigned wave, char *buf, size_t len)
 {
 	if (wave > 1)
@@ -50,18 +52,18 @@ static const char *key_of(const char *what, unsigned wave, char *buf, size_t len
 	return buf;
 }
 
-static void ask_wave(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t len,
-		     store_done_fn *done, void *user)
+static void wave_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t len,
+			 store_done_fn *done, void *user)
 {
 	char key[24];
-	group_ask(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
+	group_request(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
 }
 
-static void forget_wave(struct group *g, const char *what, int rank)
+static void wave_delete(struct group *g, const char *what, int rank)
 {
 	char key[24];
-	group_ask(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, NULL, 0, g->leave_deadline,
-		  group_ignore, g);
+	group_request(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, NULL, 0, g->leave_deadline,
+		      group_ignore_reply, g);
 }
 
 static void left(struct group *g)
@@ -76,38 +78,38 @@ static bool is_value(const struct store_msg *reply, const char *value)
 	return reply->value_len == strlen(value) && memcmp(reply->value, value, reply->value_len) == 0;
 }
 
-static void bye_heard(void *user, int result, const struct store_msg *reply)
+static void bye_read(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
 	if (result == 0 && reply->status == STORE_OK) {
-		p->bye = is_value(reply, lost_value) ? BYE_NEVER : is_value(reply, late_value) ? BYE_LATE : BYE_SAID;
+		p->bye = is_value(reply, lost_value) ? BYE_LOST : is_value(reply, late_value) ? BYE_LATE : BYE_SENT;
 		p->active = reply->value_len == 1 && reply->value[0] == active_value[0];
 	}
 	p->group->busy = true;
 }
 
-static void bye_answered(void *user, int result, const struct store_msg *reply)
+static void bye_queried(void *user, int result, const struct store_msg *reply)
 {
 	struct peer *p = user;
-	bye_heard(user, result, reply);
+	bye_read(user, result, reply);
 	if (result || reply->status != STORE_MISSING || !p->dead)
 		return;
-	/* What had said bye in the wave before has left in order, and begins nothing any more. */
+	/* A member with a bye in the wave before has left in order, and begins nothing any more. */
 	if (p->bye == BYE_UNKNOWN)
-		p->bye = p->said ? BYE_SAID : BYE_NEVER;
-	/* Those that had no session with it wait for its word. In ours a wait of the wave before may have ended so. */
-	const char *value = p->said ? "1" : lost_value;
+		p->bye = p->bye_before ? BYE_SENT : BYE_LOST;
+	/* Members without a session with it wait for its key, which rank 0 writes. */
+	const char *value = p->bye_before ? "1" : lost_value;
 	if (p->group->url.rank == 0)
-		ask_wave(p->group, STORE_CAS, "bye", p->rank, value, strlen(value), group_ignore, p->group);
+		wave_request(p->group, STORE_CAS, "bye", p->rank, value, strlen(value), group_ignore_reply, p->group);
 }
 
-void leave_ask_bye(struct peer *p)
+void leave_query_bye(struct peer *p)
 {
 	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
-		ask_wave(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_answered, p);
+		wave_request(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_queried, p);
 }
 
-void leave_renew(struct peer *p)
+void leave_peer_restarted(struct peer *p)
 {
 	struct group *g = p->group;
 	p->bye = BYE_UNKNOWN;
@@ -115,120 +117,120 @@ void leave_renew(struct peer *p)
 		bye_wait(p);
 }
 
-/* Rank 0's list of who has left. */
+/* `done` of the WAIT for rank 0's list of byes. */
 static void byes_read(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
 	g->busy = true;
 	if (result || reply->status != STORE_OK || reply->value_len != (size_t)g->url.world)
 		return;
-	g->byes_heard = true;
+	g->byes_known = true;
 	for (int r = 0; r < g->url.world; r++) {
 		struct peer *p = &g->peers[r];
-		uint8_t said = reply->value[r];
+		uint8_t value = reply->value[r];
 		if (p->bye != BYE_UNKNOWN || r == g->url.rank)
 			continue;
-		p->bye = said == '1' || said == '+' ? BYE_SAID
-			 : said == 'l'              ? BYE_NEVER
-			 : said == 't'              ? BYE_LATE
-						    : BYE_UNKNOWN;
-		p->active = said == '+';
+		p->bye = value == '1' || value == '+' ? BYE_SENT
+			 : value == 'l'               ? BYE_LOST
+			 : value == 't'               ? BYE_LATE
+						      : BYE_UNKNOWN;
+		p->active = value == '+';
 	}
 }
 
-/* Rank 0 tells the others, as far as it knows. */
+/* Rank 0: writes the byes of this wave as one list. */
 static void byes_publish(struct group *g)
 {
 	uint8_t byes[FAR_WORLD_MAX];
 	if (!list_used(g) || g->url.rank != 0 || g->store_lost)
 		return;
 	for (int r = 0; r < g->url.world; r++)
-		byes[r] = g->peers[r].bye == BYE_SAID || r == 0 ? (g->peers[r].active ? '+' : '1')
-			  : g->peers[r].bye == BYE_NEVER        ? 'l'
+		byes[r] = g->peers[r].bye == BYE_SENT || r == 0 ? (g->peers[r].active ? '+' : '1')
+			  : g->peers[r].bye == BYE_LOST         ? 'l'
 			  : g->peers[r].bye == BYE_LATE         ? 't'
 								: '?';
-	ask_wave(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore, g);
+	wave_request(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore_reply, g);
 }
 
 static void bye_stored(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	g->bye_done = result == 0 && reply->status == STORE_OK;
-	if (g->bye_done)
-		g->peers[g->url.rank].bye = BYE_SAID;
+	g->bye_is_stored = result == 0 && reply->status == STORE_OK;
+	if (g->bye_is_stored)
+		g->peers[g->url.rank].bye = BYE_SENT;
 	g->busy = true;
 }
 
 static void bye_wait(struct peer *p)
 {
-	ask_wave(p->group, STORE_WAIT, "bye", p->rank, NULL, 0, bye_heard, p);
+	wave_request(p->group, STORE_WAIT, "bye", p->rank, NULL, 0, bye_read, p);
 }
 
 static void byes_wait(struct group *g)
 {
-	ask_wave(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
+	wave_request(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
 }
 
 void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
 	g->wave = 1;
-	/* A process that begins anew at the same address must not find this store: nobody of this group needs to
+	/* A new group at the same address must not find this store: no member of this group needs to
 	 * connect any more, and it cannot begin before our own bye. */
 	if (g->server)
 		store_server_shut(g->server);
-	bool told = list_used(g) && g->url.rank != 0;
-	if (told && !g->store_lost)
+	bool reads_list = list_used(g) && g->url.rank != 0;
+	if (reads_list && !g->store_lost)
 		byes_wait(g);
 	for (int r = 0; r < g->url.world && !g->store_lost; r++) {
 		struct peer *p = &g->peers[r];
 		if (r == g->url.rank)
 			continue;
 		if (p->dead)
-			leave_ask_bye(p);
-		else if (!told)
+			leave_query_bye(p);
+		else if (!reads_list)
 			bye_wait(p);
 	}
 }
 
-/* Everybody's word of this wave has been read, so nobody reads those of the one before any more. */
-static void wave_forget(struct group *g)
+/* All byes of this wave were read, so no member reads those of the wave before any more: deletes them. */
+static void wave_delete_former(struct group *g)
 {
-	forget_wave(g, "bye", g->url.rank);
+	wave_delete(g, "bye", g->url.rank);
 	if (g->url.rank != 0)
 		return;
 	if (list_used(g))
-		forget_wave(g, "byes", -1);
+		wave_delete(g, "byes", -1);
 	for (int r = 1; r < g->url.world; r++) {
-		if (g->peers[r].dead && g->peers[r].said)
-			forget_wave(g, "bye", r);
+		if (g->peers[r].dead && g->peers[r].bye_before)
+			wave_delete(g, "bye", r);
 	}
 }
 
-/* Says it again. */
+/* Begins the next wave. */
 static void wave_next(struct group *g)
 {
-	bool told = list_used(g) && g->url.rank != 0;
+	bool reads_list = list_used(g) && g->url.rank != 0;
 	if (g->wave > 2)
-		wave_forget(g);
+		wave_delete_former(g);
 	g->wave++;
 	g->phase = PHASE_DRAIN;
 	g->busy = true;
-	g->bye_sent = g->bye_done = g->byes_heard = false;
-	if (told)
+	g->bye_sent = g->bye_is_stored = g->byes_known = false;
+	if (reads_list)
 		byes_wait(g);
 	for (int r = 0; r < g->url.world; r++) {
 		struct peer *p = &g->peers[r];
-		p->said = p->bye == BYE_SAID;
+		p->bye_before = p->bye == BYE_SENT;
 		p->active = p->probed = false;
-		if (!p->said)
+		if (!p->bye_before)
 			continue;
 		p->bye = BYE_UNKNOWN;
 		if (r == g->url.rank)
 			continue;
 		if (p->dead)
-			leave_ask_bye(p);
-		else if (!told)
+			leave_query_bye(p);
+		else if (!reads_list)
 			bye_wait(p);
 	}
 }
@@ -237,7 +239,7 @@ static bool wave_was_last(const struct group *g)
 {
 	bool active = false;
 	for (int r = 0; r < g->url.world; r++)
-		active |= g->peers[r].bye == BYE_SAID && g->peers[r].active;
+		active |= g->peers[r].bye == BYE_SENT && g->peers[r].active;
 	return g->wave > 1 && !active;
 }
 
@@ -254,7 +256,7 @@ static void members_with(const struct group *g, enum peer_bye bye, struct names 
 static void finish(struct group *g)
 {
 	struct names lost = {.text = ""}, late = {.text = ""};
-	members_with(g, BYE_NEVER, &lost);
+	members_with(g, BYE_LOST, &lost);
 	members_with(g, BYE_LATE, &late);
 	if (late.n)
 		err_set(&g->err, FAR_TIMEOUT, "left at the deadline of its own shutdown: %s%s%s", names_end(&late),
@@ -263,15 +265,15 @@ static void finish(struct group *g)
 		err_set(&g->err, FAR_PEER_LOST, "lost before the shutdown: %s", names_end(&lost));
 }
 
-/* What of the group is missing at our deadline; false: nothing is. */
+/* Writes what is missing at this worker's deadline; false: nothing. */
 static bool missing_text(const struct group *g, char *text, size_t len)
 {
 	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
 	uint64_t calls = g->config.outstanding(g->config.ctx);
 	char own[128] = "";
-	if (!list_used(g) || g->url.rank == 0 || g->byes_heard)
+	if (!list_used(g) || g->url.rank == 0 || g->byes_known)
 		members_with(g, BYE_UNKNOWN, &missing);
-	members_with(g, BYE_NEVER, &lost);
+	members_with(g, BYE_LOST, &lost);
 	members_with(g, BYE_LATE, &late);
 	if (calls)
 		snprintf(own, sizeof own,
@@ -299,13 +301,14 @@ static void finish_late(struct group *g)
 		return;
 	if (list_used(g) && g->url.rank != 0)
 		err_set(&g->err, FAR_TIMEOUT,
-			"the shutdown's deadline passed before rank 0, which hears from all, had told who has left");
+			"the shutdown's deadline passed before rank 0, which hears from all, had reads_list who has "
+			"left");
 	else
 		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed before the store at %s answered",
 			g->store);
 }
 
-/* Without the store nobody's bye can be heard any more: the only thing left to tell is whether rank 0 left in order. */
+/* The result when the store is lost: no further bye can be read, so only rank 0's own departure can be judged. */
 static void finish_without_store(struct group *g)
 {
 	struct names missing = {.text = ""};
@@ -314,16 +317,16 @@ static void finish_without_store(struct group *g)
 		err_set(&g->err, FAR_TIMEOUT,
 			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own shutdown",
 			g->members[0].name, g->store);
-	else if (g->peers[0].bye != BYE_SAID && !g->peers[0].said)
+	else if (g->peers[0].bye != BYE_SENT && !g->peers[0].bye_before)
 		err_set(&g->err, FAR_PEER_LOST,
 			"worker \"%s\" (rank 0), which hosts the store at %s, was lost before the shutdown",
 			g->members[0].name, g->store);
 	else if (missing.n)
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
 			names_end(&missing));
-	else /* the last wave, when it is complete, ends in CLOSE, with the store */
+	else /* a complete last wave would have ended in CLOSE, before the store */
 		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while %s",
-			g->bye_done ? "calls still led to others" : "this worker still had calls");
+			g->bye_is_stored ? "calls still led to others" : "this worker still had calls");
 }
 
 /* ---- steps ---- */
@@ -334,10 +337,10 @@ static bool byes_complete(const struct group *g)
 		if (r != g->url.rank && g->peers[r].bye == BYE_UNKNOWN)
 			return false;
 	}
-	return g->bye_done;
+	return g->bye_is_stored;
 }
 
-/* Returns when to be called again. */
+/* Rank 0: probes members without a bye. Returns the absolute time of the next call. */
 static uint64_t probe_step(struct group *g)
 {
 	int n = 0, silent = 0;
@@ -375,7 +378,7 @@ static void bye_step(struct group *g)
 		struct peer *self = &g->peers[g->url.rank];
 		self->active = g->wave > 1 && g->begun_drained != g->begun;
 		g->begun = g->begun_drained;
-		ask_wave(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
+		wave_request(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
 	}
 	if (!byes_complete(g))
 		return;
@@ -391,7 +394,7 @@ static void bye_step(struct group *g)
 
 static uint64_t drain_step(struct group *g)
 {
-	/* First, lest what begins between the two counts as old and is outstanding all the same. */
+	/* Before `outstanding`: a call begun between the two reads must not count as begun before this bye. */
 	g->begun_drained = g->config.begun(g->config.ctx);
 	if (g->config.outstanding(g->config.ctx))
 		return g->now + DRAIN_POLL_NS;
@@ -399,13 +402,13 @@ static uint64_t drain_step(struct group *g)
 	return TIME_NEVER;
 }
 
-static void late_told(void *user, int result, const struct store_msg *reply)
+static void late_stored(void *user, int result, const struct store_msg *reply)
 {
-	((struct group *)user)->telling = false;
-	group_ignore(user, result, reply);
+	((struct group *)user)->notifying = false;
+	group_ignore_reply(user, result, reply);
 }
 
-/* Our deadline has passed: says so, and goes. */
+/* This worker's deadline has passed: writes "late" and leaves. */
 static void late_begin(struct group *g)
 {
 	char key[24];
@@ -415,21 +418,20 @@ static void late_begin(struct group *g)
 	g->grace = time_after(g->now, LATE_GRACE_NS);
 	if (g->store_lost)
 		return;
-	g->telling = true;
-	group_ask(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
-		  sizeof late_value - 1, g->grace, late_told, g);
+	g->notifying = true;
+	group_request(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
+		      sizeof late_value - 1, g->grace, late_stored, g);
 }
 
 static uint64_t late_step(struct group *g)
 {
-	if (g->telling && !g->store_lost && g->now < g->grace)
+	if (g->notifying && !g->store_lost && g->now < g->grace)
 		return g->grace;
 	left(g);
 	return TIME_NEVER;
 }
 
-/* All have said their last: members that are still connected are about to read it. A connection of anybody else is not
- * waited for. */
+/* The last wave is complete: rank 0 waits for members that are still connected to read it, but for no other client. */
 static uint64_t close_step(struct group *g)
 {
 	uint64_t until = g->grace < g->leave_deadline ? g->grace : g->leave_deadline;
@@ -446,7 +448,7 @@ uint64_t leave_step(struct group *g)
 		return TIME_NEVER;
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);
-	/* Rank 0 may have closed the store behind the last word. */
+	/* Rank 0 may have closed the store after the last bye. */
 	if (g->phase == PHASE_BYE && (!g->store_lost || byes_complete(g)))
 		bye_step(g);
 	if (g->phase == PHASE_BYE)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The mails to the shards and from them. */
+/* Exchanges mails with the shards, through config.post and config.take. Control thread. */
 #include "base/text.h"
 #include "control/group.h"
 
 #include <stdio.h>
 
-#define MAIL_RETRY_NS UINT64_C(1000000) /* after a full mailbox */
-#define TAKES_MAX     64                /* mails of one shard in one step */
+#define MAIL_RETRY_NS UINT64_C(1000000) /* until a full mailbox is tried again */
+#define TAKES_MAX     64                /* mails of one shard that one step handles */
 
 void mails_queue(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
-	struct outqueue *q = &g->out[pair->local];
+	struct mail_queue *q = &g->out[pair->local];
 	g->busy = true;
 	if (pair->queued)
 		return;
@@ -46,10 +46,10 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 	return true;
 }
 
-/* A session's mails in the order of its life: one is tried again before the next is sent. */
+/* Posts a pair's mails in the order of its states. false: the mailbox is full; the same mail is tried again first. */
 static bool post_all(struct pair *pair)
 {
-	return post(pair, MAIL_PEER_BACK, &pair->due_back) && post(pair, MAIL_UNREACHED, &pair->due_unreached) &&
+	return post(pair, MAIL_PEER_BACK, &pair->due_restarted) && post(pair, MAIL_UNREACHED, &pair->due_unreachable) &&
 	       post(pair, MAIL_PEER_UP, &pair->due_up) && post(pair, MAIL_PROBE, &pair->due_probe) &&
 	       post(pair, MAIL_PEER_DOWN, &pair->due_down);
 }
@@ -58,12 +58,12 @@ uint64_t mails_post(struct group *g)
 {
 	uint64_t next = TIME_NEVER;
 	for (unsigned shard = 0; shard < g->config.shards; shard++) {
-		struct outqueue *q = &g->out[shard];
+		struct mail_queue *q = &g->out[shard];
 		while (q->head && post_all(q->head)) {
 			struct pair *pair = q->head;
 			q->head = pair->next_queued;
 			pair->queued = false;
-			pair_settle(pair);
+			pair_free_if_unused(pair);
 		}
 		if (q->head)
 			next = g->now + MAIL_RETRY_NS;
@@ -78,19 +78,19 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 		pair = mail->worker < (uint32_t)g->url.world && mail->shard < g->members[mail->worker].shards
 			       ? pair_get(&g->peers[mail->worker], shard, mail->shard)
 			       : NULL;
-		/* Without memory for it the calls end at their deadlines. */
+		/* NULL: no memory; the calls end at their deadlines. */
 		if (pair)
-			pair_want(pair);
+			pair_request(pair);
 		return;
 	}
 	pair = pair_of_handle(g, mail->port, mail->peer);
 	if (!pair || pair->local != shard)
 		return;
-	if (mail->type == MAIL_POISONED && !pair->is_old) {
-		peer_die(pair->peer, "it broke the protocol");
+	if (mail->type == MAIL_POISONED && !pair->is_retired) {
+		peer_lost(pair->peer, "it broke the protocol");
 	} else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD) {
 		pair_drop(pair);
-		pair_settle(pair);
+		pair_free_if_unused(pair);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All infos of a large group, by rank 0, in chunks that each fit a value of the store.
+ * The list of members of a large group: all infos, written by rank 0 in chunks of one store value each. Control thread.
  *
  *   chunk  offset 0: version 1 (1 byte), 0 (1), chunks of the list (2), rank of the first info (2), infos (2), then for
  *          each info its length (2) and the info. Numbers are big-endian.
@@ -28,7 +28,8 @@ static unsigned get16(const uint8_t *p)
 	return (unsigned)p[0] << 8 | p[1];
 }
 
-/* Puts infos from rank `first` on into a chunk. Returns the first rank that found no room; `value` may be NULL. */
+/* Writes infos from rank `first` on into a chunk (`value` NULL: only its length). Returns the first rank that does not
+ * fit. */
 static int chunk_fill(const struct group *g, int first, uint8_t *value, size_t *len)
 {
 	int r = first;
@@ -54,7 +55,7 @@ void list_publish(struct group *g)
 	uint8_t value[FAR_STORE_VALUE_MAX];
 	size_t len;
 	unsigned chunks = 0;
-	/* The longest info fits a value together with both heads, so each chunk takes one at least. */
+	/* The longest info fits a value together with both heads, so each chunk holds at least one. */
 	for (int r = 0; r < g->url.world; chunks++)
 		r = chunk_fill(g, r, NULL, &len);
 	for (int r = 0, k = 0; r < g->url.world && group_joining(g); k++) {
@@ -64,12 +65,12 @@ void list_publish(struct group *g)
 		put16(value + 2, chunks);
 		put16(value + 4, (unsigned)r);
 		put16(value + 6, (unsigned)(end - r));
-		group_ask(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
+		group_request(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
 		r = end;
 	}
 }
 
-/* 0, or −1: malformed. */
+/* Takes the infos of a chunk: 0, or −1: malformed. */
 static int chunk_take(struct group *g, const uint8_t *value, size_t len)
 {
 	if (len < CHUNK_HEAD_BYTES || value[0] != LIST_VERSION)
@@ -95,7 +96,8 @@ static bool chunk_read(struct group *g, int result, const struct store_msg *repl
 		return false;
 	if (reply->status == STORE_OK && chunk_take(g, reply->value, reply->value_len) == 0)
 		return true;
-	group_fail(g, true, FAR_PROTOCOL, "rank 0's list of members is malformed; do all members run one version?");
+	group_fail(g, true, FAR_PROTOCOL,
+		   "rank 0's list of members is malformed; run one version of the library in all members");
 	return false;
 }
 
@@ -111,10 +113,10 @@ static void first_chunk_read(void *user, int result, const struct store_msg *rep
 		return;
 	unsigned chunks = get16(reply->value + 2);
 	for (unsigned k = 1; k < chunks && k < FAR_WORLD_MAX && group_joining(g); k++)
-		group_ask(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
+		group_request(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
 }
 
 void list_read(struct group *g)
 {
-	group_ask(g, STORE_WAIT, "list", 0, NULL, 0, g->init_deadline, first_chunk_read, g);
+	group_request(g, STORE_WAIT, "list", 0, NULL, 0, g->init_deadline, first_chunk_read, g);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of members for error texts. Control thread. */
 #include "control/group.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MORE_BYTES 24 /* room for the count of those left out */
+#define MORE_BYTES 24 /* room for " and N more" */
 
 void names_add(struct names *names, int rank, const char *name)
 {

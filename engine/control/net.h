@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Sockets of the control core, injected: the operating system's in production (net_os.c), simulated ones elsewhere.
- * Byte streams only, never blocking but in wait().
+ * Sockets of the control thread as an interface: the operating system's (net_os.c), or simulated ones. Byte streams
+ * only; nothing blocks but wait() and name resolution. Control thread, unless stated otherwise.
  */
 #ifndef FAR_CONTROL_NET_H
 #define FAR_CONTROL_NET_H
@@ -15,25 +15,26 @@ struct ctl_net_ops {
 	/** Listens on host:port (port 0 is not allowed); `adopt_fd` ≥ 0 takes an inherited listening socket instead.
 	 * Returns a handle ≥ 0 or -errno. */
 	int (*listen)(struct ctl_net *net, const char *host, uint16_t port, int adopt_fd);
-	/** Does the host (or, when ≥ 0, the inherited listener) have loopback addresses only: 1, 0, or -errno. */
+	/** 1: all addresses of the host (`adopt_fd` ≥ 0: of the inherited listener) are loopback; 0: not; or -errno. */
 	int (*loopback)(struct ctl_net *net, const char *host, int adopt_fd);
-	/** Next connection of a listener: a handle, -EAGAIN, or -errno. */
+	/** Accepts the next connection: a handle, -EAGAIN, or -errno. */
 	int (*accept)(struct ctl_net *net, int listener);
-	/** Starts connecting; send and recv say -EAGAIN until it is done, -errno when it failed. */
+	/** Starts to connect: a handle or -errno; send and recv return -EAGAIN until it is done, -errno when it failed.
+	 */
 	int (*connect)(struct ctl_net *net, const char *host, uint16_t port);
-	/** Bytes taken, -EAGAIN, or -errno. */
+	/** Sends: bytes accepted, -EAGAIN, or -errno. */
 	long (*send)(struct ctl_net *net, int handle, const void *data, size_t len);
-	/** Bytes read, 0 at the end of the stream, -EAGAIN, or -errno. */
+	/** Receives: bytes read, 0 at the end of the stream, -EAGAIN, or -errno. */
 	long (*recv)(struct ctl_net *net, int handle, void *data, size_t len);
 	void (*close)(struct ctl_net *net, int handle);
-	/** Waits until a handle may make progress (as want() says), `watch_fd`s are readable, wake()
-	 * was called, or the absolute time `until` has come. */
+	/** Blocks until a handle is ready as set by want(), a watch() descriptor is readable, wake() was called, or the
+	 * absolute time `until` in ns. */
 	void (*wait)(struct ctl_net *net, uint64_t until);
-	/** Sets what wait() watches a stream for: bytes to read (on at first), room to send (off at first). */
+	/** Sets the events of a stream that end a wait(): bytes to read (initially 1), room to send (initially 0). */
 	void (*want)(struct ctl_net *net, int handle, int read, int write);
-	/** Adds a foreign descriptor (a NIC port's) to what wait() watches. */
+	/** Adds a descriptor of another owner (a NIC port, inotify) whose readability ends a wait(). 0 or -errno. */
 	int (*watch)(struct ctl_net *net, int fd);
-	/** Any thread: ends a wait(). */
+	/** Ends a wait(). Any thread. */
 	void (*wake)(struct ctl_net *net);
 	void (*destroy)(struct ctl_net *net);
 };
@@ -42,7 +43,7 @@ struct ctl_net {
 	const struct ctl_net_ops *ops;
 };
 
-/** The operating system's sockets. NULL with errno on failure. */
+/** Creates the operating system's sockets; NULL with errno on failure. Application thread. */
 struct ctl_net *ctl_net_os_create(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The operating system's sockets. A handle is a descriptor. */
+/* The control thread's sockets from the operating system: TCP streams, epoll, an eventfd for wake(). A handle is a file
+ * descriptor. Control thread, but for wake(). */
 #include "base/clock.h"
 #include "control/net.h"
 
@@ -20,17 +21,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define EVENTS_MAX    64  /* taken at once; the rest stay with the kernel */
-#define BACKLOG       512 /* twice FAR_WORLD_MAX: all members at once, and their second attempts */
-#define ADDRESSES_MAX 8   /* of one name */
-#define KEEP_IDLE_S   5   /* after which a silent peer is asked, each second, until so many were not answered */
-#define KEEP_PROBES   5
+#define EVENTS_MAX    64 /* events that one epoll_wait() returns; the others stay pending */
+#define BACKLOG       512 /* connections that wait for accept(): half of the largest group; the others repeat their SYN */
+#define ADDRESSES_MAX 8   /* addresses of one name that are tried */
+#define KEEP_IDLE_S   5   /* TCP keep-alive: seconds of silence before the first probe; then one each second */
+#define KEEP_PROBES   5   /* unanswered probes that end a stream */
 
 struct net_os {
 	struct ctl_net base;
 	int epoll;
-	int event;         /* wake() */
-	unsigned attempts; /* of connect(): which address of a name is next */
+	int event;         /* eventfd that wake() writes */
+	unsigned attempts; /* connect() calls so far: selects the address of a name */
 };
 
 struct address {
@@ -47,7 +48,7 @@ static int gai_errno(int rc)
 {
 	switch (rc) {
 	case EAI_AGAIN:
-		return -EHOSTUNREACH; /* the name service does not answer now: worth another attempt */
+		return -EHOSTUNREACH; /* the name server does not reply now: the caller retries */
 	case EAI_MEMORY:
 		return -ENOMEM;
 	case EAI_SYSTEM:
@@ -57,7 +58,8 @@ static int gai_errno(int rc)
 	}
 }
 
-/* IPv4 first on both sides, so that listener and connector agree on a name that has both kinds. Returns how many. */
+/* Resolves a name: IPv4 first, so that listener and connecting side agree on a name with both. Returns the number of
+ * addresses, or -errno. */
 static int resolve(const char *host, uint16_t port, struct address out[ADDRESSES_MAX])
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
@@ -108,8 +110,8 @@ static int fd_prepare(int fd)
 	return 0;
 }
 
-/* The listener is watched for edges: a failing accept() must not keep the thread awake, the caller comes back itself.
- */
+/* Checks and watches an inherited listener. Edge-triggered: a failing accept() must not keep the thread awake; the
+ * caller retries it by time. */
 static int listener_adopt(struct net_os *n, uint16_t port, int fd)
 {
 	struct sockaddr_storage sa;
@@ -184,7 +186,7 @@ static int os_loopback(struct ctl_net *net, const char *host, int adopt_fd)
 	return n < 0 ? n : 1;
 }
 
-/* A peer whose machine is gone says nothing: the kernel asks it, and ends the stream when it stays silent. */
+/* Enables TCP keep-alive: the peer's machine may end without a packet. */
 static void stream_keep_alive(int fd)
 {
 	static const struct {
@@ -217,7 +219,7 @@ static bool somebody_waits(int listener)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* Without a descriptor to give the kernel says so even when there is nobody to accept. */
+/* Out of descriptors, the kernel returns EMFILE even when no connection waits. */
 static int os_accept(struct ctl_net *net, int listener)
 {
 	int fd;
@@ -285,7 +287,7 @@ static void os_wait(struct ctl_net *net, uint64_t until)
 	if (until != TIME_NEVER) {
 		uint64_t now = clock_now(&clock_monotonic);
 		uint64_t ns = until > now ? until - now : 0;
-		/* Rounded up: a thread that wakes before its time would only come back. */
+		/* Rounded up: a thread that wakes too early would only wait again. */
 		uint64_t up = ns / 1000000 + (ns % 1000000 != 0);
 		ms = up > INT_MAX ? INT_MAX : (int)up;
 	}
@@ -313,7 +315,7 @@ static void os_wake(struct ctl_net *net)
 {
 	uint64_t one = 1;
 	ssize_t n = write(net_os(net)->event, &one, sizeof one);
-	(void)n; /* full means that a wake is pending */
+	(void)n; /* a full counter means that a wake-up is pending */
 }
 
 static void os_destroy(struct ctl_net *net)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A pair: one of our shards and one of a member's. The table of them, and how each ends. */
+/* Pairs of a local shard and a member's shard: lookup, changes of state, end. Control thread. */
 #include "control/group.h"
 #include "transport/transport.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table ---- */
+/* ---- lookup ---- */
 
 struct pair *pair_find(const struct peer *p, unsigned local, unsigned remote)
 {
@@ -31,7 +31,7 @@ struct pair *pair_get(struct peer *p, unsigned local, unsigned remote)
 	return pair;
 }
 
-bool pair_enter(struct group_port *port, uint32_t handle, struct pair *pair)
+bool pair_register(struct group_port *port, uint32_t handle, struct pair *pair)
 {
 	if (handle >= port->peers_n) {
 		uint32_t n = port->peers_n ? port->peers_n : 16;
@@ -79,11 +79,11 @@ static void pairs_free(struct pair *list)
 	}
 }
 
-/* The port reports an attempt's end with its pair, the shard detaches from its peer, its mails go first. */
-void pair_settle(struct pair *pair)
+/* A retired pair stays until the port has reported its attempt, the shard has detached, and its mails are posted. */
+void pair_free_if_unused(struct pair *pair)
 {
-	struct pair **at = &pair->peer->old;
-	if (!pair->is_old || pair->attempt || pair->queued || pair->handle != NIC_PEER_NONE)
+	struct pair **at = &pair->peer->retired;
+	if (!pair->is_retired || pair->attempt || pair->queued || pair->handle != NIC_PEER_NONE)
 		return;
 	while (*at != pair)
 		at = &(*at)->next;
@@ -95,8 +95,8 @@ void session_free(struct group *g)
 {
 	for (int r = 0; g->peers && r < g->url.world; r++) {
 		pairs_free(g->peers[r].pairs);
-		pairs_free(g->peers[r].old);
-		g->peers[r].pairs = g->peers[r].old = NULL;
+		pairs_free(g->peers[r].retired);
+		g->peers[r].pairs = g->peers[r].retired = NULL;
 	}
 	for (unsigned i = 0; i < INFO_PORTS_MAX; i++) {
 		free(g->ports[i].by_peer);
@@ -105,29 +105,29 @@ void session_free(struct group *g)
 	}
 }
 
-/* ---- the life of a pair ---- */
+/* ---- changes of state ---- */
 
-/* Which way it is, and why, as far as we know: the other side has its own reasons. */
-static void pair_tell(const struct pair *pair)
+/* Publishes the path of the session and why it is this one, as far as this side's attempts show. */
+static void pair_publish_route(const struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
 	struct route route = {.port = pair->port};
 	char why[192];
 	struct info info;
-	/* The one way to oneself has been told: session_expect(). */
+	/* session_set_info() has published the path to this worker itself. */
 	if (peer_is_self(p) || info_decode(p->info, p->bytes, &info))
 		return;
-	bool found = pair->ours && pair->tried && route_next(g, &info, pair->tried - 1, &route);
+	bool found = pair->initiated && pair->tried && route_next(g, &info, pair->tried - 1, &route);
 	for (unsigned from = 0; !found && route_next(g, &info, from, &route); from = route.number + 1)
 		found = route.port == pair->port;
 	route.port = pair->port;
 	route_why(g, &info, &route, pair->failed ? pair->failed : "", why, sizeof why);
-	route_tell(p, &route, found ? why : "the other side connected by it");
+	route_publish(p, &route, found ? why : "the other side connected by it");
 }
 
-/* Through the other ports of ours that lead there: should its own fail, the session goes on by one of them. */
-static void pair_add_ways(const struct pair *pair)
+/* Adds the paths over the other ports as alternatives, which the transport uses when the session's path fails. */
+static void pair_add_paths(const struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	struct nic_port *own = g->config.ports[pair->port];
@@ -137,13 +137,13 @@ static void pair_add_ways(const struct pair *pair)
 		return;
 	for (unsigned from = 0; route_next(g, &info, from, &route); from = route.number + 1) {
 		struct nic_err err;
-		/* What cannot be a way, shm or a place that the driver will not make, is none. */
+		/* An error means that the port cannot be an alternative, such as shm: it is left out. */
 		if (route.port != pair->port)
 			link_way_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number, &err);
 	}
 }
 
-void pair_moved(struct pair *pair)
+void pair_path_changed(struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
@@ -153,19 +153,19 @@ void pair_moved(struct pair *pair)
 	struct info info;
 	char why[192];
 	if (number == LINK_WAY_OWN) {
-		pair_tell(pair);
+		pair_publish_route(pair);
 	} else if (!info_decode(p->info, p->bytes, &info) && route_next(g, &info, number, &route)) {
-		snprintf(why, sizeof why, "nothing came back by its first way, over %s", own->ops->name);
-		route_tell(p, &route, why);
+		snprintf(why, sizeof why, "no reply over its first path, %s", own->ops->name);
+		route_publish(p, &route, why);
 	}
 }
 
 void pair_attach(struct pair *pair)
 {
-	pair_tell(pair);
-	pair_add_ways(pair);
+	pair_publish_route(pair);
+	pair_add_paths(pair);
 	pair->up_posted = true;
-	pair->wanted = pair->left = false;
+	pair->requested = pair->leftover = false;
 	pair->due_up = true;
 	mails_queue(pair);
 }
@@ -177,35 +177,34 @@ void pair_yield_end(struct pair *pair)
 	pair->yielded = false;
 }
 
-/* There will be no session now: the shard is told, if it waits. */
-void pair_unreached(struct pair *pair, enum far_status status, const char *text)
+void pair_unreachable(struct pair *pair, enum far_status status, const char *text)
 {
 	struct group *g = pair->peer->group;
 	pair_yield_end(pair);
 	pair->state = status == FAR_PEER_LOST ? PAIR_DEAD : PAIR_NONE;
 	g->busy = true;
-	if (pair->wanted) {
-		pair->wanted = false;
-		pair->due_unreached = true;
+	if (pair->requested) {
+		pair->requested = false;
+		pair->due_unreachable = true;
 		pair->status = (uint8_t)status;
 		free(pair->text);
 		pair->text = strdup(text);
 		mails_queue(pair);
 	}
-	/* Between two shards of ours one end makes the attempt for both. */
+	/* Between two shards of this worker one pair makes the attempt for both. */
 	struct pair *other = peer_is_self(pair->peer) ? pair_find(pair->peer, pair->remote, pair->local) : NULL;
-	if (other && other->wanted && !other->attempt)
-		pair_unreached(other, status, text);
+	if (other && other->requested && !other->attempt)
+		pair_unreachable(other, status, text);
 }
 
-/* The session is over: the shard lets go first, when it ever held it. */
+/* Ends the session with PEER_LOST; if the shard has it, the shard detaches before the handle is dropped. */
 static void pair_end(struct pair *pair, const char *why)
 {
 	bool up = pair->state == PAIR_UP;
 	if (pair->state == PAIR_DEAD)
 		return;
-	pair->wanted |= pair->left;
-	pair_unreached(pair, FAR_PEER_LOST, why);
+	pair->requested |= pair->leftover;
+	pair_unreachable(pair, FAR_PEER_LOST, why);
 	pair->status = FAR_PEER_LOST;
 	if (up && pair->up_posted) {
 		free(pair->text);
@@ -217,15 +216,15 @@ static void pair_end(struct pair *pair, const char *why)
 	}
 }
 
-/* Stays until shard and port have let go of it. */
+/* Moves the pair to the retired ones, until port, shard and mail queue release it. */
 static void pair_retire(struct pair *pair)
 {
-	pair->is_old = true;
-	pair->next = pair->peer->old;
-	pair->peer->old = pair;
+	pair->is_retired = true;
+	pair->next = pair->peer->retired;
+	pair->peer->retired = pair;
 }
 
-bool pair_lose(struct pair *pair, const char *why)
+bool pair_disconnect(struct pair *pair, const char *why)
 {
 	struct peer *p = pair->peer;
 	struct pair **at = &p->pairs, *fresh;
@@ -238,7 +237,7 @@ bool pair_lose(struct pair *pair, const char *why)
 		p->pairs = pair;
 		return false;
 	}
-	fresh->left = pair->up_posted;
+	fresh->leftover = pair->up_posted;
 	pair->state = PAIR_DEAD;
 	p->up_n--;
 	p->group->busy = true;
@@ -252,12 +251,11 @@ bool pair_lose(struct pair *pair, const char *why)
 	} else {
 		pair_drop(pair);
 	}
-	pair_settle(pair);
+	pair_free_if_unused(pair);
 	return true;
 }
 
-/* It is no member any more: whatever there is with it ends. */
-void peer_die(struct peer *p, const char *why)
+void peer_lost(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
 	if (p->dead)
@@ -271,12 +269,11 @@ void peer_die(struct peer *p, const char *why)
 		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
 			   g->members[p->rank].name, p->rank, why);
 	else if (group_leaving(g))
-		leave_ask_bye(p);
+		leave_query_bye(p);
 }
 
-/* The pairs of the life before stay until shards and ports have let go of them. Their mails are queued before those of
- * the new ones, so a shard hears of the end first. */
-void peer_renew(struct peer *p)
+/* The mails of the retired pairs are queued before those of the new ones, so a shard receives the end first. */
+void peer_restarted(struct peer *p)
 {
 	struct pair *list = p->pairs;
 	p->pairs = NULL;
@@ -286,11 +283,11 @@ void peer_renew(struct peer *p)
 		list = old->next;
 		struct pair *new = pair_get(p, old->local, old->remote);
 		pair_retire(old);
-		/* Without memory for it calls end with PEER_LOST, as before. */
+		/* NULL: no memory; calls end with PEER_LOST as before. */
 		if (new) {
-			new->due_back = true;
+			new->due_restarted = true;
 			mails_queue(new);
 		}
-		pair_settle(old);
+		pair_free_if_unused(old);
 	}
 }

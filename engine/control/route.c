@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Selects paths to members, explains the choice, and publishes it to application threads. Control thread. */
 #include "control/route.h"
 
 #include "base/text.h"
@@ -11,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDRESSES_TEXT 120 /* of one side, in an error */
+#define ADDRESSES_TEXT 120 /* bytes of one side's addresses in an error text */
 
-/* Text put together piece by piece, cut at its end. */
+/* A text that is appended to, and cut when it is full. */
 struct text {
 	char *at;
 	size_t len, cap;
@@ -28,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	size_t room = t->cap - t->len;
 	int n = vsnprintf(t->at + t->len, room, format, args);
 	va_end(args);
-	if (n >= 0 && (size_t)n >= room) { /* nothing follows a cut */
+	if (n >= 0 && (size_t)n >= room) { /* cut: nothing is appended any more */
 		nic_text_end(t->at, t->cap, (int)t->cap);
 		t->len = t->cap;
 	} else {
@@ -75,7 +76,7 @@ bool route_next(const struct group *g, const struct info *info, unsigned from, s
 	return false;
 }
 
-void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
+void route_diagnosis(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap)
 {
 	const struct nic_port *of = g->config.ports[port];
 	struct nic_err why = {""};
@@ -101,7 +102,7 @@ bool route_common(const struct group *g, const struct info *info)
 	return false;
 }
 
-/* What speaks against each way before number `until`. Returns how many there are. */
+/* Appends the reasons against each path before number `until`; returns their number. */
 static unsigned add_reasons(const struct group *g, const struct info *info, unsigned until, const char *failed,
 			    const char *between, struct text *t)
 {
@@ -129,7 +130,7 @@ static unsigned add_reasons(const struct group *g, const struct info *info, unsi
 	return reasons;
 }
 
-void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap)
+void route_diagnoses(const struct group *g, const struct info *info, char *out, size_t cap)
 {
 	struct text t = {out, 0, cap};
 	out[0] = 0;
@@ -139,7 +140,7 @@ void route_remarks(const struct group *g, const struct info *info, char *out, si
 			if (!same_driver(g->config.ports[i], &info->addrs[a]))
 				continue;
 			reach(g->config.ports[i], &info->addrs[a], &why);
-			/* One that is about the port is the same for each address. */
+			/* A diagnosis of the port is the same for each address. */
 			if (why.text[0] && !strstr(out, why.text))
 				add(&t, "%s%s", t.len ? "; " : "", why.text);
 		}
@@ -161,8 +162,8 @@ void route_why(const struct group *g, const struct info *info, const struct rout
 		add(&t, "%s is the best that both have", g->config.ports[chosen->port]->ops->name);
 }
 
-/* In the words of its driver, be that open here or not. */
-static void put_into_words(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
+/* Writes the address as its driver prints it, whether the driver is open here or not. */
+static void address_to_text(const struct group *g, const struct nic_addr *addr, char *out, size_t cap)
 {
 	for (unsigned i = 0; i < g->config.ports_n; i++)
 		if (same_driver(g->config.ports[i], addr)) {
@@ -178,7 +179,7 @@ static void put_into_words(const struct group *g, const struct nic_addr *addr, c
 static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
 {
 	char words[96] = "";
-	put_into_words(g, addr, words, sizeof words);
+	address_to_text(g, addr, words, sizeof words);
 	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
 }
 
@@ -200,26 +201,26 @@ void route_none(const struct group *g, const struct info *info, char *out, size_
 	}
 }
 
-struct route_kept {
-	struct ctl_route route; /* constant: readers copy it */
-	struct route_kept *older;
+struct route_version {
+	struct ctl_route route; /* constant once published: readers copy it */
+	struct route_version *older;
 };
 
-static struct route_kept *kept_find(const struct peer *p, const struct ctl_route *like)
+static struct route_version *version_find(const struct peer *p, const struct ctl_route *like)
 {
-	struct route_kept *k = p->routes;
+	struct route_version *k = p->routes;
 	while (k && (strcmp(k->route.nic, like->nic) != 0 || strcmp(k->route.why, like->why) != 0 ||
 		     strcmp(k->route.address, like->address) != 0))
 		k = k->older;
 	return k;
 }
 
-/* All of the list but `stays`. */
-static void kept_free(struct peer *p, struct route_kept *stays)
+/* Frees all versions but `stays`. */
+static void versions_free(struct peer *p, struct route_version *stays)
 {
-	struct route_kept *k = p->routes;
+	struct route_version *k = p->routes;
 	while (k) {
-		struct route_kept *older = k->older;
+		struct route_version *older = k->older;
 		if (k != stays)
 			free(k);
 		k = older;
@@ -229,7 +230,7 @@ static void kept_free(struct peer *p, struct route_kept *stays)
 		stays->older = NULL;
 }
 
-void route_tell(struct peer *p, const struct route *route, const char *why)
+void route_publish(struct peer *p, const struct route *route, const char *why)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
 	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
@@ -238,23 +239,23 @@ void route_tell(struct peer *p, const struct route *route, const char *why)
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
 	/* A session comes and goes by the same paths, so the same route is often published again. */
-	struct route_kept *kept = kept_find(p, &like);
+	struct route_version *kept = version_find(p, &like);
 	if (!kept) {
 		kept = malloc(sizeof *kept);
 		if (!kept)
 			return;
-		*kept = (struct route_kept){like, p->routes};
+		*kept = (struct route_version){like, p->routes};
 		p->routes = kept;
 	}
 	atomic_store_explicit(&m->route, &kept->route, memory_order_seq_cst);
 	/* Without readers the others are freed: a later reader finds `kept`. Else the next call frees them. */
 	if (atomic_load_explicit(&m->route_readers, memory_order_seq_cst) == 0)
-		kept_free(p, kept);
+		versions_free(p, kept);
 }
 
 void route_free(struct peer *p)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
 	atomic_store_explicit(&m->route, NULL, memory_order_relaxed);
-	kept_free(p, NULL);
+	versions_free(p, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Ways to a member: one of our ports, and an address of the same driver that the member has published. They are
- * numbered, best first, from 0; who connects tries them in this order, and so decides for both sides.
+ * Paths to a member: a port of this worker and a published address of the member with the same driver. Paths are
+ * numbered from 0, best first. The connecting side tries them in this order and so decides for both sides. Control
+ * thread.
  */
 #ifndef FAR_CONTROL_ROUTE_H
 #define FAR_CONTROL_ROUTE_H
@@ -18,34 +19,34 @@ struct route {
 	struct nic_addr addr;
 };
 
-/** The best from `from` on whose driver says that it can reach the member; `info` as the member published it. false:
- * none. */
+/** The first path from number `from` on whose driver can reach the member; `info` is the member's. false: none. */
 bool route_next(const struct group *g, const struct info *info, unsigned from, struct route *out);
-/** The one to oneself. */
+/** The path for sessions of this worker with itself. */
 void route_self(const struct group *g, struct route *out);
-/** Have we a driver in common, be it in reach or not. */
+/** True if both sides have ports of one driver, whether the member can be reached or not. */
 bool route_common(const struct group *g, const struct info *info);
 
 /**
- * Why it is this one: a reason for each better one. `failed` is what came of those that were tried; "": none was.
- * `chosen` NULL: why there is none.
+ * Writes why `chosen` is the path: a reason against each better one; `chosen` NULL: why there is none. `failed`: errors
+ * of the paths that were tried; "": none was.
  */
 void route_why(const struct group *g, const struct info *info, const struct route *chosen, const char *failed,
 	       char *out, size_t cap);
-/** What our drivers remark on the ways to a member, those that would be tried included: a cable that is pulled. "":
- * nothing. */
-void route_remarks(const struct group *g, const struct info *info, char *out, size_t cap);
-/** What the driver of our port `port` remarks of the way to the member, though it may be one: a link that is down, a
- * router that does not answer. ": " and that, or "". */
-void route_remark(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap);
-/** The addresses of both sides and what stands between them, for an error's text; bounded, cut where they are many. */
+/** Writes what the drivers diagnose on all paths to a member, usable ones included, such as an unplugged cable; "": no
+ * findings. */
+void route_diagnoses(const struct group *g, const struct info *info, char *out, size_t cap);
+/** Writes ": " and what the driver of port `port` diagnoses on its paths to the member, such as a link that is down or
+ * a router without replies; "": no findings. */
+void route_diagnosis(const struct group *g, unsigned port, const struct info *info, char *out, size_t cap);
+/** Writes the addresses of both sides and the reasons against each path, for an error text; long lists are cut. */
 void route_none(const struct group *g, const struct info *info, char *out, size_t cap);
 
 /**
- * What application threads see of it from now on; `p`'s info is known. `why` is copied. Without memory the old one
- * stays. NULL `route`: there is none.
+ * Publishes the route for application threads (ctl_member_route()). The info of `p` is known; `why` is copied; `route`
+ * NULL: there is none. Without memory the former one stays.
  */
-void route_tell(struct peer *p, const struct route *route, const char *why);
+void route_publish(struct peer *p, const struct route *route, const char *why);
+/** Frees the published routes, which have no reader any more. */
 void route_free(struct peer *p);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions: a pair is one of our shards and one of a member's. At init the higher (rank, shard) connects to the lower,
- * everybody to itself; on demand whoever is asked first does. When both do, the higher one's attempt is the session:
- * it refuses the other's, which then waits for it, and asks again in case it fails. PROTOCOL.md argues why there is
- * never more than one.
+ * Set-up of sessions, one for each pair of shards. Control thread. At init the higher (rank, shard) connects to the
+ * lower, and each worker to itself; on demand the side connects whose shard requests the session first. When both do,
+ * the higher one's attempt becomes the session: it rejects the other's connect request, and the other side waits for
+ * its attempt, and tries again in case that fails. PROTOCOL.md shows why there is never more than one session.
  */
 #include "control/group.h"
 
@@ -15,16 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define YIELD_MIN_NS UINT64_C(2000000) /* before asking again; doubles up to the other */
+#define YIELD_MIN_NS UINT64_C(2000000) /* before a yielding pair tries again; doubles up to YIELD_MAX_NS */
 #define YIELD_MAX_NS UINT64_C(200000000)
-/* One way, while there are others: more than a worker takes to answer that is not stopped. */
+/* Limit of an attempt while other paths are left: longer than a running worker takes to reply. */
 #define TRY_NS UINT64_C(5000000000)
-/* An attempt without an answer: then, and as often again, the store is asked whether the worker is still a member. */
+/* After this time without a reply to an attempt, and as often again, the store is queried for the member's claim. */
 #define UNANSWERED_NS UINT64_C(1000000000)
-/* The others, when one has told that nobody is there. */
+/* Limit of an attempt after another path has shown that no process is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
-static struct hello hello_to(const struct pair *pair, uint64_t incarnation)
+static struct hello handshake_to(const struct pair *pair, uint64_t incarnation)
 {
 	const struct group *g = pair->peer->group;
 	return (struct hello){.group = g->hash,
@@ -41,14 +41,14 @@ static void pair_yield(struct pair *pair);
 
 /* ---- set-up ---- */
 
-/* Nobody is there, or somebody else. */
+/* True for errors that mean: no process has the address, or another one. */
 static bool is_gone(int error)
 {
 	return error == -ECONNREFUSED || error == -ENOENT || error == -ECONNRESET || error == -ESTALE ||
 	       error == -EPIPE;
 }
 
-/* A set-up has failed for this reason: the join with it, or the calls that wait. */
+/* All paths have failed: ends the join, the membership, or the calls that wait for the session. */
 static void pair_failed(struct pair *pair, int error, const char *text)
 {
 	struct peer *p = pair->peer;
@@ -59,44 +59,44 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 			   g->members[p->rank].name, p->rank, text);
 		return;
 	}
-	if (!peer_is_self(p) && (pair->ended || (group_joining(g) && is_gone(error)))) {
-		peer_die(p, is_gone(error) ? "its process is gone" : text);
-		life_ask(p);
+	if (!peer_is_self(p) && (pair->left_us || (group_joining(g) && is_gone(error)))) {
+		peer_lost(p, is_gone(error) ? "its process is gone" : text);
+		incarnation_query(p);
 	} else if (!peer_is_self(p) && is_gone(error)) {
-		/* It has published an address and nobody is there, or somebody else: is it still a member? */
-		life_doubt(p, "its process is gone");
+		/* Its published address has no process, or another one: query the store for its claim. */
+		peer_suspect(p, "its process is gone");
 		if (!p->dead)
 			pair_yield(pair);
-	} else if (!peer_is_self(p) && (p->unheld || g->store_lost) && error == -ETIMEDOUT) {
-		peer_die(p, text);
+	} else if (!peer_is_self(p) && (p->unclaimed || g->store_lost) && error == -ETIMEDOUT) {
+		peer_lost(p, text);
 	} else {
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 	}
 }
 
-/* What came of an attempt; the next way may do better. */
-static void pair_note(struct pair *pair, int error, const char *text)
+/* Records the error of a failed attempt. */
+static void pair_add_failure(struct pair *pair, int error, const char *text)
 {
 	char *all = NULL;
 	pair->error = error;
-	pair->gone |= is_gone(error);
-	pair->ended |= error == -EPIPE;
+	pair->no_process |= is_gone(error);
+	pair->left_us |= error == -EPIPE;
 	if (asprintf(&all, "%s%s%s", pair->failed ? pair->failed : "", pair->failed ? "; " : "", text) < 0)
 		return;
 	free(pair->failed);
 	pair->failed = all;
 }
 
-static void pair_forget(struct pair *pair)
+static void pair_reset_attempts(struct pair *pair)
 {
 	free(pair->failed);
 	pair->failed = NULL;
 	pair->tried = 0;
-	pair->gone = pair->ended = false;
+	pair->no_process = pair->left_us = false;
 	pair->error = 0;
 }
 
-/* No way is left. */
+/* No path is left: fails the set-up with the errors of the attempts, or with the reasons why there was no path. */
 static void pair_give_up(struct pair *pair, const struct info *info)
 {
 	struct peer *p = pair->peer;
@@ -104,19 +104,20 @@ static void pair_give_up(struct pair *pair, const struct info *info)
 	char text[FAR_ERR_TEXT_MAX];
 	size_t len = 0;
 	if (pair->error) {
-		pair_failed(pair, pair->gone ? -ECONNREFUSED : pair->error, pair->failed ? pair->failed : "no memory");
+		pair_failed(pair, pair->no_process ? -ECONNREFUSED : pair->error,
+			    pair->failed ? pair->failed : "no memory");
 		return;
 	}
 	if (group_joining(g) && !g->lazy)
 		len = (size_t)snprintf(text, sizeof text, "worker \"%.60s\" and worker \"%.60s\": ", g->name,
 				       g->members[p->rank].name);
 	len += (size_t)snprintf(text + len, sizeof text - len,
-				"%s: ", p->common ? "no NIC leads there" : "no NIC driver is shared");
+				"%s: ", p->driver_shared ? "no NIC leads there" : "no NIC driver is shared");
 	route_none(g, info, text + len, sizeof text - len);
 	if (group_joining(g) && !g->lazy)
 		group_fail(g, true, FAR_UNREACHABLE, "%s", text);
 	else
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 }
 
 static bool pair_route(const struct pair *pair, const struct info *info, unsigned from, struct route *out)
@@ -127,20 +128,20 @@ static bool pair_route(const struct pair *pair, const struct info *info, unsigne
 	return from == 0;
 }
 
-/* How long one way is tried: the last has all the time that there is, unless somebody else has found nobody. */
+/* Deadline of an attempt over one path: the last path has the rest of the time, unless an attempt found no process. */
 static uint64_t try_until(const struct pair *pair, const struct info *info, const struct route *route)
 {
 	const struct group *g = pair->peer->group;
 	uint64_t all = group_joining(g) && !g->lazy ? g->init_deadline : pair->deadline, some = TIME_NEVER;
 	struct route next;
-	if (pair->gone)
+	if (pair->no_process)
 		some = time_after(g->now, TRY_GONE_NS);
 	else if (pair_route(pair, info, route->number + 1, &next))
 		some = time_after(g->now, TRY_NS);
 	return some < all ? some : all;
 }
 
-/* Tries the ways that are left, up to the first that begins well. */
+/* Tries the remaining paths until an attempt begins. */
 static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
@@ -150,7 +151,7 @@ static void pair_connect(struct pair *pair)
 	struct info info;
 	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
-	struct hello h = hello_to(pair, g->members[p->rank].incarnation);
+	struct hello h = handshake_to(pair, g->members[p->rank].incarnation);
 	hello_encode(&h, words);
 	g->busy = true;
 	while (pair_route(pair, &info, pair->tried, &route)) {
@@ -167,27 +168,28 @@ static void pair_connect(struct pair *pair)
 			return;
 		}
 		pair->attempt = false;
-		pair_note(pair, rc, err.text[0] ? err.text : strerror(-rc));
+		pair_add_failure(pair, rc, err.text[0] ? err.text : strerror(-rc));
 	}
 	pair_give_up(pair, &info);
 }
 
-/* The way did not lead there: the next. */
+/* The attempt over a path has failed: tries the next. */
 static void pair_next(struct pair *pair, int error, const char *text)
 {
-	pair_note(pair, error, text);
+	pair_add_failure(pair, error, text);
 	pair_connect(pair);
 }
 
-/* From the best way on. */
+/* Tries all paths, the best first. */
 static void pair_begin(struct pair *pair)
 {
-	pair_forget(pair);
+	pair_reset_attempts(pair);
 	pair_connect(pair);
 }
 
-/* Asks for a session that there is not; the end that is to make it does. */
-static void pair_demand(struct pair *pair)
+/* Begins the set-up of a session that does not exist. Between two own shards the higher one's pair makes the attempt.
+ */
+static void pair_set_up(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (peer_is_self(pair->peer) && pair->local < pair->remote)
@@ -199,29 +201,29 @@ static void pair_demand(struct pair *pair)
 	pair_begin(pair);
 }
 
-void pair_want(struct pair *pair)
+void pair_request(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (pair->state == PAIR_UP)
 		return; /* PEER_UP is on its way */
-	pair->wanted = true;
+	pair->requested = true;
 	if (pair->peer->dead)
-		pair_unreached(pair, FAR_PEER_LOST, "its process is gone");
+		pair_unreachable(pair, FAR_PEER_LOST, "its process is gone");
 	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
-		pair_demand(pair);
+		pair_set_up(pair);
 }
 
-void session_want(struct peer *p, unsigned local, unsigned remote)
+void session_request(struct peer *p, unsigned local, unsigned remote)
 {
 	struct pair *pair = p->dead ? NULL : pair_get(p, local, remote);
 	if (pair)
-		pair_demand(pair);
+		pair_set_up(pair);
 }
 
 void session_probe(struct peer *p)
 {
 	if (!p->up_n && !peer_is_self(p))
-		session_want(p, 0, 0);
+		session_request(p, 0, 0);
 }
 
 static void session_probe_pair(struct pair *pair)
@@ -242,15 +244,15 @@ bool session_probe_silent(struct peer *p)
 	return false;
 }
 
-/* The other side connects itself, or its attempt has just failed: then it takes ours. */
+/* Waits for the other side's attempt; at retry_at this side tries again, in case that attempt has failed. */
 static void pair_yield(struct pair *pair)
 {
 	struct group *g = pair->peer->group;
 	if (g->now >= pair->deadline) {
 		char text[FAR_ERR_TEXT_MAX];
 		snprintf(text, sizeof text, "%s",
-			 pair->failed ? pair->failed : "the other side's set-up did not come to an end");
-		pair_unreached(pair, FAR_UNREACHABLE, text);
+			 pair->failed ? pair->failed : "the other side's set-up did not complete");
+		pair_unreachable(pair, FAR_UNREACHABLE, text);
 		return;
 	}
 	pair->state = PAIR_YIELDING;
@@ -281,13 +283,14 @@ static uint64_t yields_step(struct group *g)
 
 static bool is_unanswered(const struct peer *p)
 {
-	const struct pair *pair = p->dead || p->unheld || peer_is_self(p) ? NULL : p->pairs;
+	const struct pair *pair = p->dead || p->unclaimed || peer_is_self(p) ? NULL : p->pairs;
 	while (pair && !(pair->state == PAIR_CONNECTING && pair->attempt))
 		pair = pair->next;
 	return pair;
 }
 
-/* A host without power answers nothing, and while the group leaves the store notifies rank 0 alone. */
+/* Queries the store about members that do not reply to an attempt: a host without power sends nothing, and in a leaving
+ * group the store reports ended claims to rank 0 only. */
 static uint64_t unanswered_step(struct group *g)
 {
 	if (g->now < g->unanswered_at)
@@ -298,19 +301,19 @@ static uint64_t unanswered_step(struct group *g)
 			continue;
 		g->unanswered_at = time_after(g->now, UNANSWERED_NS);
 		if (!g->store_lost)
-			life_doubt(&g->peers[r], "its process is gone");
+			peer_suspect(&g->peers[r], "its process is gone");
 	}
 	return g->unanswered_at;
 }
 
 /* ---- events of the ports ---- */
 
-static bool welcomes(const struct group *g)
+static bool accepts_sessions(const struct group *g)
 {
 	return group_joining(g) || g->phase == PHASE_READY || g->phase == PHASE_DRAIN || g->phase == PHASE_BYE;
 }
 
-static int hello_check(const struct group *g, const struct nic_event *ev, struct hello *h)
+static int handshake_check(const struct group *g, const struct nic_event *ev, struct hello *h)
 {
 	int rc = hello_decode(ev->hello, ev->hello_len, h);
 	if (rc)
@@ -325,7 +328,7 @@ static int hello_check(const struct group *g, const struct nic_event *ev, struct
 	const struct peer *p = &g->peers[h->rank];
 	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
-	/* Before its info is known the incarnation is taken as it says; session_begin() looks again. */
+	/* Before the member's info is known any incarnation is accepted; session_begin() checks it. */
 	if (p->known && h->from != g->members[h->rank].incarnation && !MUTANT(STALE_HELLO))
 		return -ESTALE;
 	const char *name = g->members[h->rank].name;
@@ -336,24 +339,24 @@ static int hello_check(const struct group *g, const struct nic_event *ev, struct
 	return 0;
 }
 
-/* Who connects anew has no session any more, and ours has not noticed yet; or the packet is an old one. Our probe
- * shows which: the other side answers what belongs to no session of its own with a reset. */
+/* A connect request for a session that is UP: the other side has lost the session and this side has not noticed, or the
+ * packet is a late copy. A probe decides: the other side replies with a reset to a packet of an unknown session. */
 static bool pair_may_be_over(const struct pair *pair)
 {
 	const struct group *g = pair->peer->group;
 	return !peer_is_self(pair->peer) && pair->up_posted && g->config.silent >> pair->port & 1;
 }
 
-static int on_hello(struct group *g, const struct nic_event *ev)
+static int on_connect_request(struct group *g, const struct nic_event *ev)
 {
 	uint8_t reply[HELLO_BYTES];
 	struct hello h;
-	if (!welcomes(g))
+	if (!accepts_sessions(g))
 		return -ECONNREFUSED;
-	int rc = hello_check(g, ev, &h);
+	int rc = handshake_check(g, ev, &h);
 	struct peer *p = rc == 0 || rc == -ESTALE ? &g->peers[h.rank] : NULL;
 	if (rc == -ESTALE && h.to == g->config.incarnation && !peer_is_self(p))
-		return life_unknown(p, h.from);
+		return incarnation_unknown(p, h.from);
 	if (rc)
 		return rc;
 	struct pair *pair = p->dead ? NULL : pair_get(p, h.to_shard, h.from_shard);
@@ -372,7 +375,7 @@ static int on_hello(struct group *g, const struct nic_event *ev)
 	} else if (pair->attempt && pair_is_higher(pair)) {
 		return -EALREADY;
 	}
-	struct hello mine = hello_to(pair, h.from);
+	struct hello mine = handshake_to(pair, h.from);
 	hello_encode(&mine, reply);
 	memcpy(ev->reply, reply, sizeof reply);
 	*ev->reply_len = sizeof reply;
@@ -383,11 +386,11 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 {
 	struct pair *pair = ev->user;
 	struct hello h;
-	int rc = hello_check(g, ev, &h);
-	if (pair && pair->is_old) {
+	int rc = handshake_check(g, ev, &h);
+	if (pair && pair->is_retired) {
 		pair->attempt = false;
 		group_port_drop(g, port->index, ev->peer);
-		pair_settle(pair);
+		pair_free_if_unused(pair);
 		return;
 	}
 	if (pair) {
@@ -399,16 +402,17 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 		pair = pair_get(&g->peers[h.rank], h.to_shard, h.from_shard);
 		rc = pair ? 0 : -ENOMEM;
 	}
-	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !welcomes(g))) {
+	if (rc == 0 && (pair->state == PAIR_UP || pair->state == PAIR_DEAD || !accepts_sessions(g))) {
 		group_port_drop(g, port->index, ev->peer);
 		return;
 	}
-	if (rc == 0 && !pair_enter(port, ev->peer, pair))
+	if (rc == 0 && !pair_register(port, ev->peer, pair))
 		rc = -ENOMEM;
 	if (rc) {
 		group_port_drop(g, port->index, ev->peer);
 		if (ev->user)
-			pair_next(pair, rc == -ESTALE ? -EPROTO : rc, "it answered the set-up wrongly");
+			pair_next(pair, rc == -ESTALE ? -EPROTO : rc,
+				  "its reply to the connect request does not match");
 		return;
 	}
 	pair_yield_end(pair);
@@ -416,7 +420,7 @@ static void on_up(struct group *g, struct group_port *port, const struct nic_eve
 	pair->port = (uint16_t)port->index;
 	pair->handle = ev->peer;
 	pair->accepted = h.from;
-	pair->ours = ev->user != NULL;
+	pair->initiated = ev->user != NULL;
 	pair->peer->up_n++;
 	g->busy = true;
 	if (pair->peer->known && g->phase >= PHASE_CONNECT)
@@ -429,14 +433,14 @@ static void on_failed(const struct nic_event *ev)
 	if (!pair)
 		return;
 	pair->attempt = false;
-	if (pair->is_old) {
-		pair_settle(pair);
+	if (pair->is_retired) {
+		pair_free_if_unused(pair);
 		return;
 	}
 	if (pair->state != PAIR_CONNECTING)
-		return; /* the other side's attempt was the one, or the worker is dead */
+		return; /* the other side's attempt has won, or the member is dead */
 	bool yields = ev->error == -EALREADY && !pair_is_higher(pair) && !peer_is_self(pair->peer);
-	/* Or it does not know this life of ours yet. */
+	/* EINPROGRESS: the other side does not have this incarnation yet, or probes a former session. */
 	if (yields || ev->error == -EINPROGRESS)
 		pair_yield(pair);
 	else
@@ -444,30 +448,30 @@ static void on_failed(const struct nic_event *ev)
 }
 
 /*
- * Is a member that was silent, or that ended or forgot this session, one still. PROTOCOL.md, "Membership": its claim of
- * the rank says so, and without a store nothing does. Drivers that are not silent report the end of the process;
- * whoever breaks the protocol is not spoken to again.
+ * True if the member stays one after its session ended with this error: it was silent, or has ended or lost the session
+ * (PROTOCOL.md, "Membership"). Its claim of the rank decides; without the store it counts as lost. Drivers that are not
+ * `silent` report the end of the process. After a protocol violation no session is made again.
  */
 static bool is_member_still(const struct pair *pair, int error)
 {
 	const struct peer *p = pair->peer;
 	const struct group *g = p->group;
 	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
-	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unheld && !g->store_lost &&
+	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed && !g->store_lost &&
 	       !group_joining(g);
 }
 
-/* Its driver may know more of why than what was under way. */
+/* The session has ended. The driver's diagnosis of the path is added to the reason. */
 static void on_down(struct pair *pair, const struct nic_event *ev)
 {
 	struct peer *p = pair->peer;
 	struct info info;
 	char text[2 * NIC_TEXT_BYTES_MAX], remark[NIC_TEXT_BYTES_MAX] = "";
 	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
-		route_remark(p->group, pair->port, &info, remark, sizeof remark);
+		route_diagnosis(p->group, pair->port, &info, remark, sizeof remark);
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
-	if (!is_member_still(pair, ev->error) || !pair_lose(pair, text))
-		peer_die(p, text);
+	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text))
+		peer_lost(p, text);
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)
@@ -478,13 +482,13 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	g->busy = true;
 	switch (ev->type) {
 	case NIC_EVENT_HELLO:
-		return on_hello(g, ev);
+		return on_connect_request(g, ev);
 	case NIC_EVENT_UP:
 		on_up(g, port, ev);
 		break;
 	case NIC_EVENT_DOWN:
 		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old)
+		if (pair && !pair->is_retired)
 			on_down(pair, ev);
 		break;
 	case NIC_EVENT_FAILED:
@@ -492,13 +496,13 @@ static int port_event(void *ctx, const struct nic_event *ev)
 		break;
 	case NIC_EVENT_REFUSED:
 		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old && !peer_is_self(pair->peer))
-			life_doubt(pair->peer, "its process is gone: its host says that nobody has its port");
+		if (pair && !pair->is_retired && !peer_is_self(pair->peer))
+			peer_suspect(pair->peer, "its process is gone: its host refuses the port");
 		break;
 	case NIC_EVENT_MOVED:
 		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_old && pair->state == PAIR_UP)
-			pair_moved(pair);
+		if (pair && !pair->is_retired && pair->state == PAIR_UP)
+			pair_path_changed(pair);
 		break;
 	}
 	return 0;
@@ -506,7 +510,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 
 /* ---- joining ---- */
 
-/* Sessions that came before the info of whoever claimed the rank: an impostor's go, the rightful one comes yet. */
+/* Sessions accepted before the member's info was known: those of another incarnation are dropped. */
 static void early_check(struct peer *p)
 {
 	const struct ctl_member *m = &p->group->members[p->rank];
@@ -531,26 +535,26 @@ static void connect_all(struct peer *p)
 			struct pair *pair = pair_get(p, local, remote);
 			if (!pair)
 				group_fail(g, true, FAR_RESOURCE, "no memory for the sessions");
-			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->common)
+			else if (pair_is_higher(pair) || (peer_is_self(p) && local == remote) || !p->driver_shared)
 				if (pair->state == PAIR_NONE)
 					pair_begin(pair);
 		}
 	}
 }
 
-void session_expect(struct peer *p, const struct info *info)
+void session_set_info(struct peer *p, const struct info *info)
 {
 	struct route route;
 	char why[192];
-	p->common = peer_is_self(p) || route_common(p->group, info);
+	p->driver_shared = peer_is_self(p) || route_common(p->group, info);
 	if (peer_is_self(p)) {
 		route_self(p->group, &route);
-		route_tell(p, &route, "sessions with oneself stay in the process");
+		route_publish(p, &route, "sessions with oneself stay in the process");
 		return;
 	}
 	bool found = route_next(p->group, info, 0, &route);
 	route_why(p->group, info, found ? &route : NULL, "", why, sizeof why);
-	route_tell(p, found ? &route : NULL, why);
+	route_publish(p, found ? &route : NULL, why);
 }
 
 void session_begin(struct group *g)
@@ -584,7 +588,7 @@ uint64_t session_step(struct group *g)
 	at = mails_post(g);
 	if (g->phase == PHASE_CONNECT && session_all_up(g)) {
 		g->phase = PHASE_READY;
-		life_ready(g);
+		incarnation_ready(g);
 		rejoin_connect(g);
 	}
 	return at < next ? at : next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The store: a key/value server in rank 0's control core, and its clients. Both are stepped, never block, and live on
- * one control core each. The frames are in store_wire.h.
+ * The store: a key/value server on rank 0's control thread, and its clients, one on each member's control thread. Both
+ * are stepped and never block. store_wire.h defines the frames. Control thread.
  */
 #ifndef FAR_CONTROL_STORE_H
 #define FAR_CONTROL_STORE_H
@@ -18,44 +18,48 @@ struct store_server;
 /** Why a client was dropped. */
 enum store_drop {
 	STORE_DROP_CLOSED,    /* it closed, or its connection broke: the ordinary end */
-	STORE_DROP_MALFORMED, /* not a frame, a reply, or a request before HELLO */
+	STORE_DROP_MALFORMED, /* not a frame, a reply, or a request before LOGIN */
 	STORE_DROP_VERSION,
 	STORE_DROP_LENGTH,   /* key or value out of range */
-	STORE_DROP_REQUESTS, /* more parked waits than STORE_REQUESTS_MAX, or the most of FAR_STORE_WAITS_MAX */
+	STORE_DROP_REQUESTS, /* more pending WAITs than STORE_REQUESTS_MAX, or the most of FAR_STORE_WAITS_MAX */
 	STORE_DROP_BACKLOG,  /* does not read its replies: FAR_STORE_OUT_BYTES, _ALL, FAR_STORE_STALLED_NS */
 	STORE_DROP_CLIENTS,  /* more than FAR_STORE_CLIENTS_MAX */
-	STORE_DROP_STRANGER, /* no HELLO in FAR_STORE_HELLO_NS, or the oldest of FAR_STORE_STRANGERS_MAX */
+	STORE_DROP_STRANGER, /* no LOGIN in FAR_STORE_HELLO_NS, or the oldest of FAR_STORE_STRANGERS_MAX */
 	STORE_DROP_DENIED,   /* its proof of the key is wrong */
-	STORE_DROP_SHUT,     /* not greeted when the door was shut */
-	STORE_DROP_SILENT,   /* gave no sign of life when somebody else wanted a key that it held */
+	STORE_DROP_SHUT,     /* not admitted when store_server_shut() was called */
+	STORE_DROP_SILENT,   /* did not answer a PING while another client requested a key that it holds */
 	STORE_DROP_COUNT
 };
 
-/** Serves the connections of `listener`, a handle of `net` that it takes over; −1: only the local client. */
+/** Creates a server for the connections of `listener`, a handle of `net` that it takes over; −1: only the local client.
+ * NULL: no memory. */
 struct store_server *store_server_create(struct ctl_net *net, int listener);
-/** Clients prove this key from now on; NULL (the default): security=none. Both are copied; `random` outlives it. */
+/** Sets the key that clients have to prove; NULL (the default): security=none. Copied; `random` outlives the server. */
 void store_server_guard(struct store_server *s, const struct auth_key *key, const struct random_source *random);
 void store_server_destroy(struct store_server *s);
-/** Keeps room in a full table for what the members of a group, ranks [0, world), write about themselves. */
+/** Reserves keys for what the members of a group, ranks [0, world), write about themselves, beyond FAR_STORE_KEYS_MAX.
+ */
 void store_server_reserve(struct store_server *s, const char *group, int world);
-/** Does all that is ready; `*busy` becomes true when anything was. Returns when to be called again at the latest. */
+/** Does all that is ready; sets `*busy` if there was anything. Returns the absolute time of the next call at the
+ * latest. */
 uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy);
-/** No new clients from now on: the listener is closed and who has not said HELLO is dropped. That clients go is told to
- * the one in this process only: when a group leaves, each would be told of each. */
+/** Accepts no clients any more: closes the listener and drops connections that are not admitted. From then on only the
+ * local client's watches report deleted keys: in a leaving group every client would receive the end of every other. */
 void store_server_shut(struct store_server *s);
-/** Remote connections, those without a HELLO included. */
+/** Remote connections, those that are not admitted included. */
 unsigned store_server_clients(const struct store_server *s);
-/** Clients that were greeted and have gone. */
+/** Admitted clients whose connections have ended, since the start. */
 uint64_t store_server_gone(const struct store_server *s);
-/** Does one of them hold a key, as members do. */
+/** True if a remote client holds a key, as members do. */
 bool store_server_held(const struct store_server *s);
-/** Why no more are accepted, -errno; 0: they are, as far as is known. Tried again all the time. */
+/** -errno of the last accept(), which is retried; 0: no error. */
 int store_server_accept_error(const struct store_server *s);
-/** Bytes that wait for them to read; at most FAR_STORE_OUT_BYTES_ALL. */
+/** Bytes in the send buffers of remote clients; at most FAR_STORE_OUT_BYTES_ALL. */
 size_t store_server_out_bytes(const struct store_server *s);
+/** Clients dropped for this reason. */
 uint64_t store_server_drops(const struct store_server *s, enum store_drop reason);
 
-/** The byte stream of the client in the same process; as the operations of struct ctl_net. */
+/** The byte stream of the client in this process; results as of send and recv of struct ctl_net. */
 long store_server_local_send(struct store_server *s, const void *data, size_t len);
 long store_server_local_recv(struct store_server *s, void *data, size_t len);
 
@@ -63,37 +67,39 @@ long store_server_local_recv(struct store_server *s, void *data, size_t len);
 
 struct store_client;
 
-/** How a client begins. */
+/** Identity and key of a client. */
 struct store_login {
 	struct store_who who;
 	const struct random_source *random;
 	/**
-	 * Gives the key, which may have changed since the last time: 0; -ENOKEY, there is none yet; or another -errno,
-	 * which ends the client. Asked by store_client_step() when the server has proven to have one. NULL:
-	 * security=none.
+	 * Returns the key, which may differ from the last call's: 0; -ENOKEY: there is none yet; another -errno ends
+	 * the client. Called by store_client_step() on a challenge of the server. NULL: security=none.
 	 */
 	int (*key)(void *ctx, struct auth_key *out);
 	void *ctx;
-	bool patient; /* a key that is missing, or is not the server's, may come yet: tries again and again */
+	bool patient; /* a missing or wrong key is retried, since rank 0 may not have made it yet */
 };
 
+/** CONNECTING → CONNECTED → LOST, or CONNECTING → LOST. */
 enum store_link {
-	STORE_CONNECTING, /* tries again and again until it is destroyed */
+	STORE_CONNECTING, /* attempts repeat until one succeeds or fails for good */
 	STORE_CONNECTED,
-	STORE_LOST /* for good; store_client_error() tells why */
+	STORE_LOST /* final; store_client_error() has the reason */
 };
 
 /**
- * A request has ended: result 0 with the reply (borrowed), -ETIMEDOUT, or the error that the connection was lost with.
- * Of a watch, once for each reply: it ends with its deadline, the connection, or a status other than OK and MISSING.
- * Called from store_client_step() only; may submit, must not destroy the client.
+ * A request has ended: result 0 with the reply (borrowed), -ETIMEDOUT, or the error of the lost connection. For a
+ * watch, called once for each reply; the watch ends with its deadline, the connection, or a status other than OK and
+ * MISSING. Called by store_client_step() only; may submit, must not destroy the client.
  */
 typedef void store_done_fn(void *user, int result, const struct store_msg *reply);
 
-/** Begins to connect at the first step. `local` (may be NULL) is the server in this process, used instead of `net`. */
+/** Creates a client that connects at its first step. `local` (may be NULL): the server in this process, used instead of
+ * `net`. NULL: no memory. */
 struct store_client *store_client_create(struct ctl_net *net, const char *host, uint16_t port,
 					 struct store_server *local);
-/** Before the first step; without it the client is no member and has no key. Copied; `random` and `ctx` outlive it. */
+/** Sets identity and key before the first step; by default the client is no member and has no key. Copied; `random` and
+ * `ctx` outlive the client. */
 void store_client_login(struct store_client *c, const struct store_login *login);
 /** Closes the connection; outstanding requests end without a callback. */
 void store_client_destroy(struct store_client *c);
@@ -104,7 +110,7 @@ enum store_link store_client_link(const struct store_client *c);
  * none; -EKEYREVOKED: the server has none. */
 int store_client_error(const struct store_client *c);
 /**
- * Sends a request (id and timeout are filled in here) that ends by the absolute time `deadline`. 0, or -errno and no
+ * Sends a request, with id and timeout filled in, that ends by the absolute time `deadline`. 0, or -errno and no
  * callback: -EINVAL, -EMSGSIZE (limits of key and value), -ENOBUFS (STORE_REQUESTS_MAX outstanding), -ENOTCONN (lost),
  * -ENOMEM.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "control/outbox.h"
+/* The store's client: connects, logs in, matches replies with requests. Control thread of each member. */
+#include "control/send_buffer.h"
 #include "control/store.h"
 #include "control/url.h"
 
@@ -8,37 +9,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_MIN   UINT64_C(1000000) /* between attempts to connect; doubles up to the other */
+#define RETRY_MIN   UINT64_C(1000000) /* ns between attempts to connect; doubles up to RETRY_MAX */
 #define RETRY_MAX   UINT64_C(50000000)
 #define HANDLE_NONE (-1)
-#define READS_MAX   64 /* of one step */
+#define READS_MAX   64 /* recv() calls in one step */
 
+/* An outstanding request. */
 struct pending {
 	struct pending *next;
 	uint64_t id, deadline;
 	store_done_fn *done;
 	void *user;
-	bool watch; /* it has any number of replies */
+	bool watch; /* a WATCH: any number of replies */
 };
 
 struct store_client {
 	struct ctl_net *net;
-	struct store_server *local; /* NULL: over net */
+	struct store_server *local; /* the server in this process; NULL: a connection of `net` */
 	char host[URL_HOST_MAX];
 	uint16_t port;
 	struct store_login login;
 	struct store_greeting greeting;
 	enum store_link link;
 	int error;
-	int handle;  /* HANDLE_NONE with a local server */
-	bool opened; /* an attempt is under way, or has succeeded */
+	int handle;  /* of `net`; HANDLE_NONE: closed, or a local server */
+	bool opened; /* an attempt is under way or has succeeded */
 	bool wants_write;
 	uint64_t retry_at, retry_ns;
-	uint64_t id_next; /* 0 is HELLO's */
+	uint64_t id_next; /* 0 is LOGIN's */
 	unsigned pending_n;
 	struct pending *pending;
-	struct outbox hello; /* goes out first, again on every attempt */
-	struct outbox tx;
+	struct send_buffer login_tx; /* LOGIN and PROVE, sent first in each attempt */
+	struct send_buffer tx;
 	size_t rx_len;
 	uint8_t rx[STORE_FRAME_MAX];
 };
@@ -73,7 +75,7 @@ static void stream_close(struct store_client *c)
 	c->opened = false;
 	c->wants_write = false;
 	c->rx_len = 0;
-	c->hello.head = c->hello.tail = 0;
+	c->login_tx.head = c->login_tx.tail = 0;
 }
 
 void store_client_destroy(struct store_client *c)
@@ -86,8 +88,8 @@ void store_client_destroy(struct store_client *c)
 		c->pending = p->next;
 		free(p);
 	}
-	outbox_fini(&c->hello);
-	outbox_fini(&c->tx);
+	send_buffer_fini(&c->login_tx);
+	send_buffer_fini(&c->tx);
 	free(c);
 }
 
@@ -115,15 +117,15 @@ static void link_lose(struct store_client *c, int error)
 	stream_close(c);
 	c->link = STORE_LOST;
 	c->error = error;
-	/* A callback that submits again gets -ENOTCONN, so this ends. */
+	/* Terminates: a callback that submits again gets -ENOTCONN. */
 	while (c->pending)
 		pending_end(c, &c->pending, error, NULL);
 }
 
-/* The stream broke: before HELLO was answered another attempt follows, afterwards it is the end. */
+/* The stream has failed: before the reply to LOGIN another attempt follows, afterwards the client is LOST. */
 static void stream_fail(struct store_client *c, uint64_t now, int error)
 {
-	/* A name that does not resolve, a stranger at the port and a wrong key are not cured by trying again. */
+	/* An unknown name, another program at the port and a wrong key do not change by another attempt. */
 	bool final = error == -ENXIO || error == -EPROTO || error == -EPROTONOSUPPORT || error == -EKEYREVOKED ||
 		     error == -EACCES || (!c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED));
 	if (c->link == STORE_CONNECTED || final) {
@@ -150,15 +152,15 @@ static int stream_open(struct store_client *c)
 	store_hello_make(&c->greeting, &c->login.who, c->login.random);
 	m.value = c->greeting.hello;
 	m.value_len = c->greeting.hello_len;
-	return outbox_put(&c->hello, frame, store_msg_encode(&m, frame));
+	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
-/* The server asks whether anybody is here. What it says to the answer has an id that nobody waits for. */
+/* The server requests a sign of life. Its reply to this PING has an id without a pending request. */
 static void answer_ping(struct store_client *c)
 {
 	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};
 	uint8_t frame[STORE_FRAME_MAX];
-	outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+	send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame));
 }
 
 static void connected(struct store_client *c)
@@ -167,7 +169,7 @@ static void connected(struct store_client *c)
 	c->error = 0;
 }
 
-/* The server has sent its proof, and is sent ours once that holds: 0 or -errno. */
+/* Verifies the server's proof and sends this client's: 0 or -errno. */
 static int challenge_take(struct store_client *c, const struct store_msg *m)
 {
 	uint8_t frame[STORE_FRAME_MAX], proof[AUTH_PROOF_BYTES];
@@ -190,10 +192,10 @@ static int challenge_take(struct store_client *c, const struct store_msg *m)
 	auth_erase(&key, sizeof key);
 	struct store_msg prove = {
 		.op = STORE_PROVE, .timeout_ns = UINT64_MAX, .value = proof, .value_len = sizeof proof};
-	return holds ? outbox_put(&c->hello, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
+	return holds ? send_buffer_put(&c->login_tx, frame, store_msg_encode(&prove, frame)) : -EKEYREJECTED;
 }
 
-/* What comes before the client is connected: 0 or -errno. */
+/* Handles a frame before the client is CONNECTED: 0 or -errno. */
 static int greeting_take(struct store_client *c, const struct store_msg *m)
 {
 	if (m->op == STORE_HELLO)
@@ -215,7 +217,7 @@ static void reply_take(struct store_client *c, const struct store_msg *m)
 	struct pending **at = &c->pending;
 	while (*at && (*at)->id != m->id)
 		at = &(*at)->next;
-	/* An unknown id is a reply that crossed its deadline. */
+	/* An unknown id: the reply arrived after the request's deadline. */
 	if (*at && (*at)->watch && m->op == STORE_WATCH && (m->status == STORE_OK || m->status == STORE_MISSING))
 		(*at)->done((*at)->user, 0, m);
 	else if (*at)
@@ -232,7 +234,8 @@ static int frames_take(struct store_client *c)
 			return n == -EPROTONOSUPPORT ? (int)n : -EPROTO;
 		if (n == 0)
 			break;
-		/* The kernel can connect a socket to itself when nobody listens on a port of its ephemeral range. */
+		/* The kernel can connect a socket to itself when no program listens on a port of its ephemeral range.
+		 */
 		if (!m.reply && m.op == STORE_HELLO && c->link == STORE_CONNECTING)
 			return -ECONNREFUSED;
 		if (!m.reply)
@@ -269,10 +272,10 @@ static int stream_read(struct store_client *c, bool *busy)
 	return 0;
 }
 
-static int local_write(struct store_client *c, struct outbox *o, bool *busy)
+static int local_write(struct store_client *c, struct send_buffer *o, bool *busy)
 {
-	while (outbox_len(o)) {
-		long n = store_server_local_send(c->local, o->data + o->head, outbox_len(o));
+	while (send_buffer_len(o)) {
+		long n = store_server_local_send(c->local, o->data + o->head, send_buffer_len(o));
 		if (n < 0)
 			break;
 		o->head += (size_t)n;
@@ -281,15 +284,15 @@ static int local_write(struct store_client *c, struct outbox *o, bool *busy)
 	return 0;
 }
 
-static int stream_write(struct store_client *c, struct outbox *o, bool *busy)
+static int stream_write(struct store_client *c, struct send_buffer *o, bool *busy)
 {
 	if (c->local)
 		return local_write(c, o, busy);
-	long n = outbox_flush(o, c->net, c->handle);
+	long n = send_buffer_flush(o, c->net, c->handle);
 	if (n < 0)
 		return (int)n;
 	*busy |= n > 0;
-	bool want = outbox_len(o) > 0;
+	bool want = send_buffer_len(o) > 0;
 	if (want != c->wants_write)
 		c->net->ops->want(c->net, c->handle, 1, want);
 	c->wants_write = want;
@@ -309,7 +312,7 @@ static uint64_t pending_expire(struct store_client *c, uint64_t now, bool *busy)
 		}
 		*busy = true;
 		pending_end(c, at, -ETIMEDOUT, NULL);
-		/* The callback may have submitted at the head: begin again. */
+		/* The callback may have added a request at the head: start over. */
 		at = &c->pending;
 		until = TIME_NEVER;
 	}
@@ -328,7 +331,7 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 	if (c->opened) {
 		rc = stream_read(c, busy);
 		if (rc == 0)
-			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->hello, busy);
+			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->login_tx, busy);
 	}
 	if (rc) {
 		*busy = true;
@@ -359,7 +362,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	struct pending *p = malloc(sizeof *p);
 	if (!p)
 		return -ENOMEM;
-	rc = outbox_put(&c->tx, frame, store_msg_encode(&m, frame));
+	rc = send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame));
 	if (rc) {
 		free(p);
 		return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Keys that are there as long as the client that holds them. A second client that wants one makes the server ask the
- * first for a sign of life: a connection can outlive its peer's machine by hours.
+ * Held keys, which exist as long as their client's connection. Control thread of rank 0. When a second client requests
+ * a held key, the server sends a PING to the holder, since a connection can outlive its peer's machine by hours.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -68,13 +68,13 @@ static int contest_begin(struct store_server *s, struct conn *c, struct hold *ov
 	if (!over->conn->pinged) {
 		over->conn->pinged = true;
 		over->conn->pinged_at = now;
-		/* Without room for it the holder does not read, and will be found silent. */
+		/* A holder without room for the PING does not read, and is dropped as silent. */
 		store_reply(over->conn, STORE_PING, 0, STORE_OK, (struct kv_bytes){0}, (struct kv_bytes){0}, 0);
 	}
 	return 0;
 }
 
-/* A reply that finds no room ends with the client's own deadline. */
+/* If the reply finds no room, the client's own deadline ends its request. */
 static void contest_end(struct store_server *s, struct contest **at, enum store_status status)
 {
 	struct contest *k = *at;
@@ -155,7 +155,7 @@ int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, 
 	return 1;
 }
 
-/* The first that wants it and can have it; false: there is none. */
+/* Passes a hold to the first client that requests the key; false: there is none. */
 static bool hold_pass(struct store_server *s, struct hold *h)
 {
 	struct kv_bytes key = {h->key, h->key_len};
@@ -173,8 +173,8 @@ static bool hold_pass(struct store_server *s, struct hold *h)
 	return true;
 }
 
-/* Who has just been given it lives. */
-static void losers_tell(struct store_server *s, const struct hold *h)
+/* Rejects the pending requests of a hold: its holder has just given a sign of life. */
+static void contests_reject(struct store_server *s, const struct hold *h)
 {
 	struct contest **at = &s->contests;
 	while (*at) {
@@ -199,7 +199,7 @@ void holds_release(struct store_server *s, struct conn *c)
 		kv_delete(s->kv, key);
 		if (hold_pass(s, h)) {
 			store_written(s, key);
-			losers_tell(s, h);
+			contests_reject(s, h);
 			at = &h->next;
 			continue;
 		}
@@ -213,7 +213,7 @@ void hold_end(struct store_server *s, struct kv_bytes key)
 	struct hold **at = hold_find(s, key), *h = *at;
 	if (!h)
 		return;
-	losers_tell(s, h);
+	contests_reject(s, h);
 	*at = h->next;
 	free(h);
 }

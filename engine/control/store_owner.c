@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose a record is. Records "<group>/..." that a member of the group writes are that member's: of its group, rank and
- * name, whatever its incarnation. All others are the application's. What names a rank belongs to that rank, before it
- * is written too. Control core of rank 0.
+ * Owners of records. Control thread of rank 0. A record "<group>/..." that a member of the group writes belongs to that
+ * member: to its group, rank and name, in any incarnation. All other records belong to the application. A key that
+ * names a rank belongs to that rank even before it is written.
  *
- *   <group>/rank/<r>           rank r, by HOLD; while it is held, by its holder's connection alone
- *   <group>/info/<r>           rank r, of the name that wrote it first
+ *   key                        may be changed by
+ *   <group>/rank/<r>           rank r, by HOLD; while held, the holder's connection only
+ *   <group>/info/<r>           rank r, with the name that wrote it first
  *   <group>/bye[<wave>]/<r>    rank r, and rank 0, which writes it for a member that died
- *   any other                  who wrote it; the application's: everybody
+ *   any other                  its owner; of the application: any client
  */
 #include "control/store_conn.h"
 
@@ -29,7 +30,7 @@ static bool is_digits(const uint8_t *p, const uint8_t *end)
 	return true;
 }
 
-/* What a key names: the group's name, and the rank. */
+/* Parses a key that names a rank: its kind, the group's name and the rank. */
 static enum named named_by(struct kv_bytes key, struct kv_bytes *group, int *rank)
 {
 	const uint8_t *end = key.data + key.len, *slash = memchr(key.data, '/', key.len);
@@ -49,7 +50,8 @@ static enum named named_by(struct kv_bytes key, struct kv_bytes *group, int *ran
 	return bye ? NAMED_BYE : NAMED_NOT;
 }
 
-/* 0: of no member. With a secret, so that nobody can choose a name that makes it another member. */
+/* Number of a member as owner; 0: no member. Keyed with the table's secret, so that no client can choose names that
+ * collide with another member's. */
 static uint64_t owner_of(const struct store_server *s, const struct store_who *who)
 {
 	struct {
@@ -75,7 +77,7 @@ static bool writes(const struct store_server *s, const struct store_msg *m)
 	case STORE_DELETE:
 	case STORE_HOLD:
 		return true;
-	case STORE_CAS: /* against nothing: what is there stays, and is told */
+	case STORE_CAS: /* with `expected` empty: an existing value stays, and is returned */
 		return m->expected_len || kv_get(s->kv, key, &held) != 0;
 	default:
 		return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Values of the store's HELLO and PROVE: written, read, judged. Control core. */
+/* Values of the store's LOGIN and PROVE: encodes, decodes, verifies. Control thread; pure computation. */
 #include "control/store_proof.h"
 
 #include <errno.h>

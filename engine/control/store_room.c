@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Room of the store's table. Whoever writes keys may fill FAR_STORE_KEYS_MAX of it; what lies beyond is for what a
- * group writes about its members: without it a full table would end every join and every shutdown. Control core of
- * rank 0.
+ * Room of the store's table. Control thread of rank 0. Any client may write up to FAR_STORE_KEYS_MAX keys; those beyond
+ * are reserved for what a group writes about its members, since a full table would end every join and shutdown.
  */
 #include "control/store_conn.h"
 
@@ -20,7 +19,7 @@ static bool is_digit(uint8_t c)
 	return c >= '0' && c <= '9';
 }
 
-/* The rank of "GROUP/rank/R", "GROUP/info/R", "GROUP/bye/R" and "GROUP/byeW/R"; -1: it is no such key. */
+/* The rank R of "GROUP/rank/R", "GROUP/info/R", "GROUP/bye/R" or "GROUP/byeW/R"; -1: another key. */
 static int rank_of(const struct store_server *s, struct kv_bytes key)
 {
 	const uint8_t *at = key.data + s->prefix_len, *end = key.data + key.len;

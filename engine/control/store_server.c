@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's server: accepts clients, runs their requests, sends replies, drops clients. Control thread of rank 0. */
 #include "control/store_conn.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ACCEPTS_MAX   64                 /* of one step, so that clients are served while more come */
-#define READS_MAX     16                 /* of one client in one step, likewise */
-#define ACCEPT_REST   UINT64_C(50000000) /* after accept failed for want of descriptors */
+#define ACCEPTS_MAX   64                 /* connections in one step, so that clients are served in between */
+#define READS_MAX     16                 /* recv() calls for one client in one step, likewise */
+#define ACCEPT_REST   UINT64_C(50000000) /* ns until accept() is tried again after an error */
 #define HANDLE_LOCAL  (-1)               /* the client in this process */
 #define LISTENER_NONE (-1)
 
@@ -34,11 +35,11 @@ static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason
 {
 	struct conn *c = s->conns[i];
 	s->drops[reason]++;
-	s->strangers_n -= !c->greeted;
-	s->gone_n += c->greeted;
-	s->out_bytes -= outbox_len(&c->tx);
-	outbox_fini(&c->tx);
-	c->doomed = (uint8_t)(reason + 1);
+	s->unauthenticated_n -= !c->admitted;
+	s->gone_n += c->admitted;
+	s->out_bytes -= send_buffer_len(&c->tx);
+	send_buffer_fini(&c->tx);
+	c->drop_pending = (uint8_t)(reason + 1);
 	waits_forget(s, c);
 	watches_forget(s, c);
 	holds_release(s, c);
@@ -55,7 +56,7 @@ void store_server_shut(struct store_server *s)
 	s->accept_again = TIME_NEVER;
 	s->shut = true;
 	for (unsigned i = s->conns_n; i-- > 0;) {
-		if (!s->conns[i]->greeted)
+		if (!s->conns[i]->admitted)
 			conn_drop(s, i, STORE_DROP_SHUT);
 	}
 }
@@ -79,7 +80,7 @@ void store_server_destroy(struct store_server *s)
 	waits_forget(s, &s->local);
 	watches_forget(s, &s->local);
 	holds_release(s, &s->local);
-	outbox_fini(&s->local.tx);
+	send_buffer_fini(&s->local.tx);
 	kv_destroy(s->kv);
 	free(s);
 }
@@ -117,36 +118,36 @@ uint64_t store_server_drops(const struct store_server *s, enum store_drop reason
 	return s->drops[reason];
 }
 
-void conn_doom(struct conn *c, enum store_drop reason)
+void conn_drop_later(struct conn *c, enum store_drop reason)
 {
-	if (c->doomed || c == &c->server->local)
+	if (c->drop_pending || c == &c->server->local)
 		return;
-	c->doomed = (uint8_t)(reason + 1);
-	c->server->out_bytes -= outbox_len(&c->tx);
-	outbox_fini(&c->tx);
+	c->drop_pending = (uint8_t)(reason + 1);
+	c->server->out_bytes -= send_buffer_len(&c->tx);
+	send_buffer_fini(&c->tx);
 }
 
-/* The client for whom the most waits. */
+/* The client with the most bytes in its send buffer. */
 static struct conn *out_most(const struct store_server *s)
 {
 	struct conn *most = s->conns[0];
 	for (unsigned i = 1; i < s->conns_n; i++)
-		if (outbox_len(&s->conns[i]->tx) > outbox_len(&most->tx))
+		if (send_buffer_len(&s->conns[i]->tx) > send_buffer_len(&most->tx))
 			most = s->conns[i];
 	return most;
 }
 
-/* Room for a reply of so many bytes; false: the client is doomed. */
+/* Checks the room for a reply of `len` bytes; false: the client is to be dropped. */
 static bool out_has_room(struct conn *c, size_t len)
 {
 	struct store_server *s = c->server;
 	if (c == &s->local)
 		return true;
-	if (!c->doomed && outbox_len(&c->tx) + len > FAR_STORE_OUT_BYTES)
-		conn_doom(c, STORE_DROP_BACKLOG);
-	if (!c->doomed && s->out_bytes + len > FAR_STORE_OUT_BYTES_ALL)
-		conn_doom(out_most(s), STORE_DROP_BACKLOG);
-	return !c->doomed;
+	if (!c->drop_pending && send_buffer_len(&c->tx) + len > FAR_STORE_OUT_BYTES)
+		conn_drop_later(c, STORE_DROP_BACKLOG);
+	if (!c->drop_pending && s->out_bytes + len > FAR_STORE_OUT_BYTES_ALL)
+		conn_drop_later(out_most(s), STORE_DROP_BACKLOG);
+	return !c->drop_pending;
 }
 
 int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
@@ -165,7 +166,7 @@ int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status
 	size_t len = store_msg_encode(&m, frame);
 	if (!out_has_room(c, len))
 		return -ENOBUFS;
-	int rc = outbox_put(&c->tx, frame, len);
+	int rc = send_buffer_put(&c->tx, frame, len);
 	if (rc == 0 && c != &c->server->local)
 		c->server->out_bytes += len;
 	return rc;
@@ -196,26 +197,26 @@ static enum store_status status_of(int rc)
 	}
 }
 
-/* As outbox_flush(). */
+/* As send_buffer_flush(), with the sum of all clients. */
 static long conn_flush(struct store_server *s, struct conn *c)
 {
-	size_t before = outbox_len(&c->tx);
-	long n = outbox_flush(&c->tx, s->net, c->handle);
-	s->out_bytes -= before - outbox_len(&c->tx);
+	size_t before = send_buffer_len(&c->tx);
+	long n = send_buffer_flush(&c->tx, s->net, c->handle);
+	s->out_bytes -= before - send_buffer_len(&c->tx);
 	return n;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Admits a client: 0, or reason + 1 to drop it. */
 static int admit(struct store_server *s, struct conn *c)
 {
-	if (c != &s->local && s->conns_n - s->strangers_n == FAR_STORE_CLIENTS_MAX)
+	if (c != &s->local && s->conns_n - s->unauthenticated_n == FAR_STORE_CLIENTS_MAX)
 		return STORE_DROP_CLIENTS + 1;
-	s->strangers_n -= c != &s->local;
-	c->greeted = true;
+	s->unauthenticated_n -= c != &s->local;
+	c->admitted = true;
 	return 0;
 }
 
-static int hello_run(struct store_server *s, struct conn *c, const struct store_msg *m)
+static int login_run(struct store_server *s, struct conn *c, const struct store_msg *m)
 {
 	uint8_t challenge[STORE_CHALLENGE_BYTES];
 	if (m->value_len && store_hello_read(m->value, m->value_len, &c->greeting, &c->who))
@@ -229,7 +230,7 @@ static int hello_run(struct store_server *s, struct conn *c, const struct store_
 		return STORE_DROP_MALFORMED + 1;
 	if (s->keyed)
 		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
-	c->challenged = s->keyed;
+	c->proof_awaited = s->keyed;
 	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
 	return conn_reply(c, STORE_HELLO, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
 }
@@ -238,35 +239,35 @@ static int prove_run(struct store_server *s, struct conn *c, const struct store_
 {
 	bool holds = store_proof_holds(&c->greeting, &s->key, m->value, m->value_len);
 	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
-	c->challenged = false;
+	c->proof_awaited = false;
 	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
 	if (!holds && c != &s->local)
 		conn_flush(s, c);
 	return drop;
 }
 
-/* As wait_park(), within the bound of all clients together. */
+/* As wait_add(); beyond the bound of all clients together the one with the most WAITs is dropped. */
 static int wait_admit(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	if (s->waits.n >= FAR_STORE_WAITS_MAX) {
-		struct conn *most = s->conns[0]; /* the client of this process has its bound of requests */
+		struct conn *most = s->conns[0]; /* not the local client, whose requests are bounded */
 		for (unsigned i = 1; i < s->conns_n; i++)
 			if (s->conns[i]->waits_n > most->waits_n)
 				most = s->conns[i];
-		conn_doom(most, STORE_DROP_REQUESTS);
+		conn_drop_later(most, STORE_DROP_REQUESTS);
 		waits_forget(s, most);
 	}
-	return wait_park(s, c, m, now);
+	return wait_add(s, c, m, now);
 }
 
-/* May it make a key. */
+/* True if the request may make a key. */
 static bool writes(const struct store_msg *m)
 {
 	return m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_HOLD ||
 	       (m->op == STORE_CAS && !m->expected_len);
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Runs a request of an admitted client: 0, or reason + 1 to drop the client. */
 static int request_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len}, out = {NULL, 0};
@@ -293,7 +294,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		room_give(s, c, m);
 		hold_end(s, key);
 		break;
-	case STORE_PING: /* anything else may be what it said before it died */
+	case STORE_PING: /* any other request may have been sent before the client died */
 		holds_alive(s, c);
 		break;
 	case STORE_WATCH:
@@ -335,14 +336,14 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 	return 0;
 }
 
-/* The same for any frame: what comes before the client is admitted, and after it. */
+/* Runs any frame, before and after the client is admitted: 0, or reason + 1. */
 static int frame_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
-	bool hello = m->op == STORE_HELLO && !c->greeted && !c->challenged;
-	bool prove = m->op == STORE_PROVE && c->challenged;
-	if (m->reply || (!hello && !prove && (!c->greeted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
+	bool hello = m->op == STORE_HELLO && !c->admitted && !c->proof_awaited;
+	bool prove = m->op == STORE_PROVE && c->proof_awaited;
+	if (m->reply || (!hello && !prove && (!c->admitted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
 		return STORE_DROP_MALFORMED + 1;
-	return hello ? hello_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+	return hello ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
 }
 
 static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
@@ -350,17 +351,18 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	size_t used = 0;
 	int drop = 0;
 	c->paused = false;
-	while (!drop && !c->doomed) {
+	while (!drop && !c->drop_pending) {
 		struct store_msg m;
-		/* Its own requests never fill its outbox: those that come after wait in the stream. */
-		c->paused = c != &s->local && outbox_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
+		/* Replies never fill the send buffer: further requests wait in the stream. */
+		c->paused = c != &s->local && send_buffer_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
 		if (c->paused)
 			break;
 		long n = store_msg_decode(c->rx + used, c->rx_len - used, &m);
 		if (n == 0)
 			break;
 		if (n == -EPROTONOSUPPORT) {
-			/* Tells a client of another version what is spoken here; nothing more can be said to it. */
+			/* The reply has this server's version, for the client's error text; then the connection ends.
+			 */
 			if (conn_reply(c, STORE_HELLO, 0, STORE_OK, (struct kv_bytes){0}, 0) == 0 &&
 			    c->handle != HANDLE_LOCAL)
 				conn_flush(s, c);
@@ -377,14 +379,14 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	return drop;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Reads and runs requests: 0, or reason + 1 to drop the client. */
 static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool *busy)
 {
-	for (int i = 0; i < READS_MAX && !c->doomed; i++) {
+	for (int i = 0; i < READS_MAX && !c->drop_pending; i++) {
 		int drop = c->paused ? frames_run(s, c, now) : 0;
 		if (drop || c->paused)
 			return drop;
-		/* A full buffer holds at least one whole frame, which frames_run() has taken: there is room. */
+		/* A full buffer would hold at least one frame, which frames_run() has taken: there is room. */
 		long n = s->net->ops->recv(s->net, c->handle, c->rx + c->rx_len, sizeof c->rx - c->rx_len);
 		if (n == -EAGAIN)
 			return 0;
@@ -404,19 +406,19 @@ static void until_earlier(uint64_t *until, uint64_t at)
 	*until = at < *until ? at : *until;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Sends replies and sets the events to wait for: 0, or reason + 1 to drop the client. */
 static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint64_t *until, bool *busy)
 {
 	long n = conn_flush(s, c);
 	if (n < 0)
 		return STORE_DROP_CLOSED + 1;
 	*busy |= n > 0;
-	bool want = outbox_len(&c->tx) > 0;
+	bool want = send_buffer_len(&c->tx) > 0;
 	if (n > 0 || !c->wants_write)
 		c->stalled_at = now;
 	if (want && now - c->stalled_at >= FAR_STORE_STALLED_NS)
 		return STORE_DROP_BACKLOG + 1;
-	*busy |= watches_wait(s, c) || (c->paused && outbox_len(&c->tx) < FAR_STORE_WATCH_BYTES);
+	*busy |= watches_wait(s, c) || (c->paused && send_buffer_len(&c->tx) < FAR_STORE_WATCH_BYTES);
 	if (want != c->wants_write || c->paused != c->unread)
 		s->net->ops->want(s->net, c->handle, !c->paused, want);
 	c->wants_write = want;
@@ -426,12 +428,12 @@ static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint
 	return 0;
 }
 
-/* 0, or the reason +1 to drop the client for. */
+/* Checks the deadline of a login: 0, or reason + 1 to drop the client. */
 static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
 {
-	if (c->doomed)
-		return c->doomed;
-	if (c->greeted)
+	if (c->drop_pending)
+		return c->drop_pending;
+	if (c->admitted)
 		return 0;
 	if (now - c->accepted_at >= FAR_STORE_HELLO_NS)
 		return STORE_DROP_STRANGER + 1;
@@ -448,11 +450,11 @@ static void conn_drop_it(struct store_server *s, const struct conn *c, enum stor
 		}
 }
 
-static void stranger_oldest_drop(struct store_server *s)
+static void unauthenticated_drop_oldest(struct store_server *s)
 {
 	unsigned oldest = s->conns_n;
 	for (unsigned i = 0; i < s->conns_n; i++)
-		if (!s->conns[i]->greeted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
+		if (!s->conns[i]->admitted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
 			oldest = i;
 	conn_drop(s, oldest, STORE_DROP_STRANGER);
 }
@@ -466,8 +468,8 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 			s->accept_error = 0;
 			return;
 		}
-		if ((handle == -EMFILE || handle == -ENFILE) && s->strangers_n) {
-			stranger_oldest_drop(s); /* its descriptor is free now */
+		if ((handle == -EMFILE || handle == -ENFILE) && s->unauthenticated_n) {
+			unauthenticated_drop_oldest(s); /* its descriptor is free now */
 			continue;
 		}
 		if (handle < 0) {
@@ -476,8 +478,8 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 			return;
 		}
 		*busy = true;
-		if (s->strangers_n == FAR_STORE_STRANGERS_MAX)
-			stranger_oldest_drop(s);
+		if (s->unauthenticated_n == FAR_STORE_STRANGERS_MAX)
+			unauthenticated_drop_oldest(s);
 		struct conn *c = calloc(1, sizeof *c);
 		if (!c) {
 			s->net->ops->close(s->net, handle);
@@ -489,7 +491,7 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 		c->accepted_at = now;
 		c->number = s->accepted_n++;
 		s->conns[s->conns_n++] = c;
-		s->strangers_n++;
+		s->unauthenticated_n++;
 	}
 }
 
@@ -504,7 +506,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 		until = TIME_NEVER;
 		*busy = true;
 	}
-	/* The local client is trusted with its frames: it is this library's. A drop of it only leaves it unanswered. */
+	/* The local client is never dropped: a malformed frame of it would only stay without a reply. */
 	if (s->local.rx_len) {
 		frames_run(s, &s->local, now);
 		*busy = true;
@@ -514,8 +516,8 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 		if (drop)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
-	/* After all reads: what one client set answers the waits of others. */
-	while ((c = watches_tell(s)))
+	/* After all reads, since a request of one client may complete WAITs of others. */
+	while ((c = watches_report(s)))
 		conn_drop_it(s, c, STORE_DROP_BACKLOG);
 	for (unsigned i = s->conns_n; i-- > 0;) {
 		int drop = conn_check(s->conns[i], now, &until);
@@ -523,7 +525,7 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 			drop = conn_write(s, s->conns[i], now, &until, busy);
 		if (drop) {
 			conn_drop(s, i, (enum store_drop)(drop - 1));
-			*busy = true; /* what it held may answer one that has been written to already */
+			*busy = true; /* its holds may complete requests of clients already written in this loop */
 		}
 	}
 	until_earlier(&until, waits_until(s));
@@ -543,6 +545,6 @@ long store_server_local_send(struct store_server *s, const void *data, size_t le
 
 long store_server_local_recv(struct store_server *s, void *data, size_t len)
 {
-	size_t n = outbox_take(&s->local.tx, data, len);
+	size_t n = send_buffer_take(&s->local.tx, data, len);
 	return n ? (long)n : -EAGAIN;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parked WAITs of the store's server, found by key (a balanced tree, so that chosen keys do not make it slow), by
- * client (a list) and by deadline (a heap): no operation visits WAITs that it does not end. Control core of rank 0.
+ * Pending WAITs of the store's server. Control thread of rank 0. They are indexed by key (a balanced tree, so that
+ * chosen keys do not make it slow), by client (a list) and by deadline (a heap): no operation touches WAITs that it
+ * does not end.
  */
 #include "control/store_conn.h"
 
@@ -10,16 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A key that is waited for, while it is: a node's record in the tree. */
+/* A key with pending WAITs: a record of the tree. */
 struct wait_key {
 	struct kv_bytes key;
 	struct wait *first;
 	uint8_t bytes[];
 };
 
+/* A pending WAIT. */
 struct wait {
 	struct wait_key *of;
-	struct wait *next, **at; /* of the same key: the next, and what points here */
+	struct wait *next, **at; /* list of the same key: next, and the pointer to this one */
 	struct wait *conn_next, **conn_at;
 	struct conn *conn;
 	uint64_t id, deadline;
@@ -89,7 +91,7 @@ static void heap_remove(struct waits *ws, const struct wait *w)
 	}
 }
 
-/* ---- parking and ending ---- */
+/* ---- begin and end ---- */
 
 /* The key's record in the tree, made when it is missing; NULL: no memory. */
 static struct wait_key *key_get(struct waits *ws, struct kv_bytes key)
@@ -115,7 +117,7 @@ static void key_settle(struct waits *ws, struct wait_key *k)
 	free(k);
 }
 
-int wait_park(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
+int wait_add(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
 	struct waits *ws = &s->waits;
 	struct wait *w = heap_has_room(ws) ? malloc(sizeof *w) : NULL;
@@ -156,7 +158,7 @@ static void wait_end(struct store_server *s, struct wait *w)
 	free(w);
 }
 
-/* A reply that finds no room ends with the client's own deadline, or its connection. */
+/* If the reply finds no room, the client's own deadline or connection ends its request. */
 static void wait_answer(struct store_server *s, struct wait *w, enum store_status status, struct kv_bytes value)
 {
 	store_reply(w->conn, STORE_WAIT, w->id, status, (struct kv_bytes){0}, value, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Watches. The table knows the order of its changes (kv.h), a watch the last one that it has looked at: what is between
- * the two is what its client has not been told, and costs nothing while the client does not read.
+ * Watches of the store's server. Control thread of rank 0. The table keeps its keys in the order of their last change
+ * (kv.h), and a watch stores the number of the last change checked for it. The changes in between are still to be sent;
+ * they cost no memory while the client does not read.
  */
 #include "control/store_conn.h"
 
@@ -15,13 +16,13 @@ int watch_begin(struct store_server *s, struct conn *c, const struct store_msg *
 	struct watch *w = &c->watches[c->watches_n++];
 	w->id = m->id;
 	w->since = kv_changes(s->kv);
-	w->told = m->number & STORE_WATCH_FROM_NOW ? w->since : 0;
+	w->checked = m->number & STORE_WATCH_FROM_NOW ? w->since : 0;
 	w->exact = m->number & STORE_WATCH_EXACT;
 	w->key_len = m->key_len;
 	memcpy(w->key, m->key, m->key_len);
 	if (s->watches_n++ == 0)
 		kv_deleted_keep(s->kv, true);
-	s->told = 0;
+	s->checked = 0;
 	return 0;
 }
 
@@ -38,57 +39,58 @@ static bool concerns(const struct store_server *s, const struct conn *c, const s
 	if (change->key.len < w->key_len || (w->exact && change->key.len != w->key_len) ||
 	    memcmp(change->key.data, w->key, w->key_len))
 		return false;
-	/* What was gone before it began it never knew; at the end of a group each client would be told of each. */
+	/* A key deleted before the watch began was never reported. After store_server_shut() only the local client gets
+	 * deletions: in a leaving group each client would receive each other's. */
 	return !change->deleted || (change->number > w->since && (!s->shut || c == &s->local));
 }
 
 static bool has_room(const struct conn *c)
 {
-	return outbox_len(&c->tx) < FAR_STORE_WATCH_BYTES;
+	return send_buffer_len(&c->tx) < FAR_STORE_WATCH_BYTES;
 }
 
-static void watch_tell(struct store_server *s, struct conn *c, struct watch *w)
+static void watch_report(struct store_server *s, struct conn *c, struct watch *w)
 {
-	const struct kv_entry *at = w->told < kv_changes(s->kv) ? kv_changes_after(s->kv, w->told) : NULL;
+	const struct kv_entry *at = w->checked < kv_changes(s->kv) ? kv_changes_after(s->kv, w->checked) : NULL;
 	while (at && has_room(c)) {
 		struct kv_change change;
 		at = kv_change_read(at, &change);
 		if (concerns(s, c, w, &change) &&
 		    store_reply(c, STORE_WATCH, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key,
 				change.value, 0))
-			return; /* no memory: the next step tries again */
-		w->told = change.number;
+			return; /* no room or no memory: the next step tries again */
+		w->checked = change.number;
 	}
 	if (!at)
-		w->told = kv_changes(s->kv);
+		w->checked = kv_changes(s->kv);
 }
 
-static uint64_t conn_tell(struct store_server *s, struct conn *c, uint64_t least)
+static uint64_t conn_report(struct store_server *s, struct conn *c, uint64_t least)
 {
 	for (unsigned i = 0; i < c->watches_n; i++) {
-		watch_tell(s, c, &c->watches[i]);
-		least = c->watches[i].told < least ? c->watches[i].told : least;
+		watch_report(s, c, &c->watches[i]);
+		least = c->watches[i].checked < least ? c->watches[i].checked : least;
 	}
 	return least;
 }
 
-static struct conn *slowest(const struct store_server *s, uint64_t told)
+static struct conn *slowest(const struct store_server *s, uint64_t checked)
 {
 	for (unsigned i = 0; i < s->conns_n; i++)
 		for (unsigned w = 0; w < s->conns[i]->watches_n; w++)
-			if (s->conns[i]->watches[w].told == told)
+			if (s->conns[i]->watches[w].checked == checked)
 				return s->conns[i];
 	return NULL;
 }
 
-struct conn *watches_tell(struct store_server *s)
+struct conn *watches_report(struct store_server *s)
 {
-	if (!s->watches_n || s->told == kv_changes(s->kv))
+	if (!s->watches_n || s->checked == kv_changes(s->kv))
 		return NULL;
-	uint64_t least = conn_tell(s, &s->local, UINT64_MAX);
+	uint64_t least = conn_report(s, &s->local, UINT64_MAX);
 	for (unsigned i = 0; i < s->conns_n; i++)
-		least = conn_tell(s, s->conns[i], least);
-	s->told = least;
+		least = conn_report(s, s->conns[i], least);
+	s->checked = least;
 	return kv_deleted_forget(s->kv, least) > FAR_STORE_DELETED_MAX ? slowest(s, least) : NULL;
 }
 
@@ -96,6 +98,6 @@ bool watches_wait(const struct store_server *s, const struct conn *c)
 {
 	bool behind = false;
 	for (unsigned i = 0; i < c->watches_n; i++)
-		behind |= c->watches[i].told != kv_changes(s->kv);
+		behind |= c->watches[i].checked != kv_changes(s->kv);
 	return behind && has_room(c);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Encodes, checks and decodes frames of the store. Any thread; no state. */
 #include "control/store_wire.h"
 
 #include <errno.h>
@@ -74,7 +75,8 @@ size_t store_msg_encode(const struct store_msg *msg, uint8_t out[STORE_FRAME_MAX
 long store_msg_decode(const uint8_t *data, size_t len, struct store_msg *out)
 {
 	struct store_msg m = {0};
-	/* Magic and version as soon as they are there: a stranger must not hold a connection with half a head. */
+	/* Magic and version are checked as soon as they arrive: another program must not hold a connection with an
+	 * incomplete head. */
 	if (len >= 4 && get_be(data, 4) != STORE_MAGIC)
 		return -EPROTO;
 	if (len >= 5 && data[4] != STORE_VERSION)

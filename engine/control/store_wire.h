@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Frames of the store, on a byte stream. Both ways a frame is a head of 40 bytes and, in this order, the key, the value
- * and the expected value. Numbers are big-endian.
+ * Frames of the store on a byte stream: encoding and decoding. Any thread; no state. In both directions a frame is a
+ * head of 40 bytes and, in this order, key, value and expected value. Numbers are big-endian.
  *
  *   offset bytes field
  *    0     4     magic "FCST"
@@ -12,36 +12,36 @@
  *    8     8     id: chosen by the client, repeated in the reply; not reused while the request is outstanding
  *   16     8     remaining time of the request in ns, 2^64-1 for none; 0 in a reply
  *   24     8     number: what ADD adds, and in its reply the sum, two's complement; of WATCH, below; 0 otherwise
- *   32     2     key bytes [1, 255]; 0 in HELLO, PROVE and PING, and in replies but those of WATCH
+ *   32     2     key bytes [1, 255]; 0 in LOGIN, PROVE and PING, and in replies but those of WATCH
  *   34     2     value bytes [0, 4096]
  *   36     2     expected bytes [0, 4096]; 0 but in CAS
  *   38     2     0
  *
- * A client begins with HELLO and, where the store has a key, PROVE (store_proof.h), and sends nothing else before their
- * replies have come. After that any number of requests up to
- * STORE_REQUESTS_MAX may be outstanding; replies come in any order. A server answers a frame of another version with a
- * HELLO reply of its own version, and closes; it closes on any other malformed frame at once.
+ * A client begins with LOGIN and, if the store has a key, PROVE (store_proof.h), and sends nothing else before their
+ * replies arrive. After that up to STORE_REQUESTS_MAX requests may be outstanding; replies arrive in any order. A
+ * server replies to a frame of another version with a LOGIN reply of its own version, and closes; it closes on any
+ * other malformed frame at once.
  *
- *   HELLO value    begins a connection: who the client is; reply value: the challenge    OK
- *   PROVE value    answers the challenge; DENIED: the proof is wrong, and the end        OK, DENIED
+ *   LOGIN value    begins a connection: identity of the client; reply value: challenge   OK
+ *   PROVE value    answers the challenge; DENIED: wrong proof, the connection ends       OK, DENIED
  *   SET key value  makes key hold value                                                  OK, FULL
  *   GET key        reply value                                                           OK, MISSING
  *   ADD key number decimal number kept as text, 0 when missing; reply number: the sum    OK, FULL, BAD
  *   CAS key value  when key holds `expected`, or is missing and expected is empty, makes it hold value;
  *       expected   reply value: what it holds otherwise                                  OK, DIFFERS, FULL
- *   WAIT key       answers as soon as key exists; reply value                            OK, TIMEOUT
+ *   WAIT key       reply as soon as key exists; reply value                              OK, TIMEOUT
  *   DELETE key                                                                           OK, MISSING
- *   HOLD key value makes key hold value for as long as this connection lives; its end    OK, DIFFERS, TIMEOUT, FULL
- *                  deletes the key. DIFFERS, with the value held: somebody else holds
- *                  it and has just given a sign of life (PING), or nobody holds it and
- *                  it is there. Who gives none for FAR_STORE_SILENT_NS is dropped
+ *   HOLD key value makes key hold value while this connection lasts; its end deletes     OK, DIFFERS, TIMEOUT, FULL
+ *                  the key. DIFFERS, with the value held: another client holds it and
+ *                  has just answered a PING, or the key exists and is not held. A
+ *                  holder that answers none for FAR_STORE_SILENT_NS is dropped
  *   WATCH key      begins a watch of all keys that begin with this one; the first reply  OK, FULL; MISSING
- *         number   has no key. Each change is told in a further one of the same id, with
- *                  the key: OK and the value, or MISSING when it is gone. In the order
- *                  in which the keys changed last, each with what it holds by then: who
- *                  is slow misses what lies between. Number: 1 leaves out what is there
- *                  already, 2 watches this very key; their sum both
- *   PING           a sign of life. A reply with id 0 is the server's question for one    OK
+ *         number   has no key. A further reply of the same id reports each change, with
+ *                  the key: OK and the value, or MISSING when it was deleted. Changes are
+ *                  reported in the order of each key's last change, with its present
+ *                  value: a slow client misses those in between. Number: 1 leaves out
+ *                  keys that exist already, 2 watches this key alone; 3 both
+ *   PING           a sign of life. A PING reply with id 0 is the server's request of one OK
  *
  * A request that would change a record of another member (store_owner.c) is answered DENIED.
  */
@@ -59,8 +59,7 @@
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
-/* Requests that a client may have outstanding: for each member one parked wait and one question, and a few of its own.
- */
+/* Requests that a client may have outstanding: for each member one WAIT and one query, and a few of its own. */
 #define STORE_REQUESTS_MAX (2 * FAR_WORLD_MAX + 32)
 
 /* WATCH's number. */
@@ -89,11 +88,11 @@ enum store_status {
 	STORE_TIMEOUT, /* WAIT: the key did not come in time; HOLD: it was not decided in time */
 	STORE_FULL,    /* keys or memory are used up */
 	STORE_BAD,     /* ADD: the value is no number, or the sum has no room */
-	STORE_DENIED,  /* it is another member's; PROVE: the proof is wrong */
+	STORE_DENIED,  /* the record belongs to another member; PROVE: the proof is wrong */
 	STORE_STATUS_COUNT
 };
 
-/** A frame in memory; the pointers are borrowed. */
+/** A decoded frame; fields as above. The pointers are borrowed. */
 struct store_msg {
 	enum store_op op;
 	bool reply;
@@ -105,13 +104,14 @@ struct store_msg {
 	size_t key_len, value_len, expected_len;
 };
 
-/** Can the message be written: 0, -EINVAL or -EMSGSIZE. */
+/** Checks the fields of a message: 0, -EINVAL or -EMSGSIZE. */
 int store_msg_check(const struct store_msg *msg);
-/** Writes a message that was checked; returns its bytes, [STORE_HEAD_BYTES, STORE_FRAME_MAX]. */
+/** Writes a message that store_msg_check() accepts; returns its bytes, [STORE_HEAD_BYTES, STORE_FRAME_MAX]. */
 size_t store_msg_encode(const struct store_msg *msg, uint8_t out[STORE_FRAME_MAX]);
 /**
- * Reads one frame from data[0, len): its bytes when it is whole (the message points into data), 0 when more is needed,
- * -EPROTONOSUPPORT for another version, -EMSGSIZE for a length out of range, -EPROTO for anything else malformed.
+ * Reads one frame from data[0, len): its bytes when it is complete (the message points into data), 0 when more is
+ * needed, -EPROTONOSUPPORT for another version, -EMSGSIZE for a length out of range, -EPROTO for anything else
+ * malformed.
  */
 long store_msg_decode(const uint8_t *data, size_t len, struct store_msg *out);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses init_method and the environment. Any thread. */
 #include "control/url.h"
 
 #include "base/error.h"
@@ -12,7 +13,7 @@
 #define RANK_UNSET  (-1)
 #define WORLD_UNSET 0
 
-/* Digits only: strtol's spaces, signs and prefixes have no place in an address. */
+/* Parses decimal digits only, unlike strtol(), which accepts spaces, signs and prefixes. */
 static bool number_parse(const char *s, size_t len, long min, long max, long *out)
 {
 	long n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Where the group meets: init_method, the environment and the arguments made one. Anyone. */
+/** Address of the store, rank and world size, from init_method, environment and arguments. Any thread. */
 #ifndef FAR_CONTROL_URL_H
 #define FAR_CONTROL_URL_H
 
@@ -16,9 +16,9 @@ struct url {
 };
 
 /**
- * Reads `init_method` (NULL: "env://") and fills in what is left to the environment: MASTER_ADDR, MASTER_PORT, RANK,
- * WORLD_SIZE. `rank` FAR_RANK_ENV and `world` FAR_WORLD_ENV mean "not given here". Errors: INVALID naming the part and
- * the remedy, UNSUPPORTED for a scheme that is known and not there yet.
+ * Parses `init_method` (NULL: "env://") and takes missing parts from the environment: MASTER_ADDR, MASTER_PORT, RANK,
+ * WORLD_SIZE. `rank` FAR_RANK_ENV and `world` FAR_WORLD_ENV: not given as argument. Errors: INVALID with the part and
+ * the remedy, UNSUPPORTED for a known scheme that is not implemented.
  */
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err);
 

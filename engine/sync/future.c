@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The pool of futures, their completion, listeners and sleeps. Any thread; lock-free but for the first reservation. */
 #include "sync/future.h"
 
 #include "base/limits.h"
@@ -10,22 +11,22 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* A test puts its own in place: a point at which threads may change, before each step that others can see. */
+/* A point before each step that other threads can see; the interleaving test defines it as a thread switch. */
 #ifndef FAR_HOOK
 #define FAR_HOOK(step) ((void)0)
 #endif
 
-/* All of a process: address space first, memory as they are used. Never given back, so that a late nudge or a racing
- * pop finds a future, if not the same one. */
-static _Atomic(struct far_future *) pool; /* release: pool_n is written; pairs with the acquire of whoever looks */
-static uint32_t pool_n;
-static _Atomic uint32_t pool_used; /* [0, pool_used) have been handed out once */
+/* All futures of the process: address space reserved at once, memory backed on first use. Never unmapped, so a late
+ * wake-up or a racing pop always reads a future, possibly a recycled one. */
+static _Atomic(struct far_future *) pool; /* stored with release after pool_n; pairs with future_reserve()'s acquire */
+static uint32_t pool_n;                   /* futures in the pool; constant once `pool` is set */
+static _Atomic uint32_t pool_used;        /* futures [0, pool_used) were allocated at least once */
 static alignas(64) _Atomic uint64_t
-	free_head; /* index + 1 of the first free one | tag << 32, the tag changing with every pop */
+	free_head; /* bits 0–31: index + 1 of the first free future, 0: none; bits 32–63: ABA tag, raised by each pop */
 
 static struct far_future *at(uint32_t index)
 {
-	return atomic_load_explicit(&pool, memory_order_relaxed) + index; /* whoever knows an index has seen it */
+	return atomic_load_explicit(&pool, memory_order_relaxed) + index; /* an index implies that `pool` was seen */
 }
 
 static void push(struct far_future *f)
@@ -52,7 +53,7 @@ static struct far_future *pop(void)
 	return f;
 }
 
-/* Of a limited address space a sixteenth at most. */
+/* Pool size: FAR_FUTURES_MAX, halved until it takes at most 1/16 of a limited address space (RLIMIT_AS). */
 static uint32_t most_futures(void)
 {
 	struct rlimit as;
@@ -125,11 +126,12 @@ void future_reset(struct far_future *f)
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 }
 
-/* The list's last head: its future is done and takes no more. */
+/* Head of the listener list of a future that is done: no listener is added any more. */
 static struct future_listener closed_mark;
 #define CLOSED (&closed_mark)
 
-/* The listeners of a future that is done, the oldest first, each with a reference of it, before `rest`. */
+/* Takes the listeners of a future that is done, oldest first, and puts them before `rest`. Each gets a reference of
+ * the future. */
 static struct future_listener *take_listeners(struct far_future *f, struct future_listener *rest)
 {
 	FAR_HOOK("take: exchange listeners");
@@ -157,7 +159,7 @@ static void run_listeners(struct future_listener *l)
 	}
 }
 
-/* false: it is done, and whoever completed it will not see `l`. */
+/* Adds `l`. false: the future is done, and its completer does not run `l`. */
 static bool push_listener(struct far_future *f, struct future_listener *l)
 {
 	FAR_HOOK("listen: set LISTENED");
@@ -196,7 +198,7 @@ void future_mark(struct far_future *f, uint32_t bits)
 	atomic_store_explicit(&f->state, bits, memory_order_relaxed);
 }
 
-/* The result is written. Returns the state before. */
+/* Sets status and state of a future whose bytes are written, and wakes its sleepers. Returns the former state. */
 static uint32_t publish(struct far_future *f, const struct outcome *o, enum far_status status, size_t len)
 {
 	f->len = len;
@@ -230,7 +232,7 @@ static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 		struct outcome lost = *o;
 		if (status == FAR_OK) {
 			status = FAR_RESOURCE;
-			lost.code = (int32_t)((len >> 20) + 1); /* MiB, for the text */
+			lost.code = (int32_t)((len >> 20) + 1); /* MiB, printed in the error text */
 		}
 		return publish(f, &lost, status, 0);
 	}
@@ -292,7 +294,8 @@ void *future_inline(struct far_buf *b)
 	return ((struct far_future *)b)->bytes;
 }
 
-/* Of one that goes back to the pool. false: it was pending, and those who listen have heard that it stays so. */
+/* Clears the listeners of a future whose last reference is gone. false: it was pending and was completed with
+ * CANCELLED; the reference taken for that recycles it. */
 static bool recycle_listened(struct far_future *f)
 {
 	if (!future_done(f)) {

@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Futures: pooled, counted by reference, completed exactly once.
+ * Futures: pooled, reference-counted results that are completed exactly once. Any thread.
  *
  * `state` is the word that threads race on:
- *   bits 0–1   PENDING 0, VALUE 2, ERROR 3 (bit 1 is "done")
- *   bit 2      WAITERS: somebody sleeps on the word, or is about to
- *   bit 3      LISTENED: somebody listens, or is about to
- *   bit 4      CLAIMED: one of those who may complete it was the first and will, or has
+ *   bits 0–1   PENDING 0, VALUE 2, ERROR 3 (bit 1: done)
+ *   bit 2      WAITERS: a thread sleeps on the word, or is about to
+ *   bit 3      LISTENED: a listener is on the list, or is about to be
+ *   bit 4      CLAIMED: one of several possible completers has the right to complete it
  *   bit 5      MANUAL: the application completes it
- *   bit 6      UNBOUNDED: no call's deadline ends it
+ *   bit 6      UNBOUNDED: no call's deadline completes it
  *   bit 7      FANOUT: many calls complete it, and write to the application's memory until then
  *   bit 8      DERIVED: other futures complete it
- *   bits 9–31  nudges: a count whose change ends a sleep without completing anything, so that a sleeper takes over the
- * driver token
+ *   bits 9–31  wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
  *
- * Completion: the one completer writes the result, then fetch_or(done, acq_rel); whoever reads "done" with acquire sees
- * the result. If the old value had WAITERS it wakes all. A waiter sets WAITERS by compare-and-exchange on a pending
- * word and sleeps in futex_wait on exactly that value: a completion or a nudge in between changes the word, and the
- * kernel refuses to sleep. So no wake-up is lost. A nudge may reach a future that was recycled meanwhile: it changes
- * bits that mean nothing to the new life. Where several may complete it, fetch_or(CLAIMED, acq_rel) decides: who finds
- * the bit clear is the completer, the others are told so. A call's future has one completer and needs no claim.
+ * Completion: the completer writes the result, then fetch_or(done, acq_rel). A thread that reads "done" with acquire
+ * sees the result. If the old value has WAITERS, the completer wakes all sleepers. A waiter sets WAITERS by
+ * compare-and-exchange on a pending word and sleeps in futex_wait on exactly that value: a completion or a wake-up in
+ * between changes the word, and the kernel refuses to sleep. So no wake-up is lost. A wake-up may reach a future that
+ * was recycled meanwhile: it changes bits that have no meaning for the new use. Where several threads may complete a
+ * future, fetch_or(CLAIMED, acq_rel) selects the one that finds the bit clear. The future of a call has one completer
+ * and needs no claim.
  *
  * Listeners: LISTENED is set (fetch_or, acq_rel), then the listener is pushed (compare-and-exchange, release; acquire
- * when it fails). The completer's fetch_or is ordered with the first by the word: if it came before, the listener sees
- * "done" and runs by itself. Else the completer sees LISTENED and takes the whole list by an exchange that leaves the
- * mark "closed" (acq_rel): what was pushed before is in its hands, who comes later finds the mark and runs by itself.
- * So each runs once, either by the completer or by the thread that listens, and nobody runs another thread's. A
- * shard's waiters rely on that: what their shard completes, its driver completes.
+ * on failure). Both fetch_or operations are on one word, hence ordered. Completer first: the listening thread sees
+ * "done" and runs the listener itself. Listener first: the completer sees LISTENED and takes the list by an exchange
+ * that leaves the mark "closed" (acq_rel); a listener pushed after that finds the mark and is run by its own thread.
+ * So each listener runs once, by the completer or by the thread that added it, never by a third thread. The waits of a
+ * shard depend on that: the holder of the shard completes the shard's futures.
  *
- * A future whose last reference goes while it is pending ends with CANCELLED for those who listen: nobody can complete
- * it any more.
+ * A pending future whose last reference is dropped completes with CANCELLED for its listeners: no completer is left.
  */
 #ifndef FAR_SYNC_FUTURE_H
 #define FAR_SYNC_FUTURE_H
@@ -54,94 +53,102 @@
 #define FUTURE_DERIVED   256u
 #define FUTURE_NUDGE     512u
 #define FUTURE_INLINE    64u
-#define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns nothing */
-#define FUTURE_TREE      2 /* likewise: `buf` is a tree, see tree.h, whose root it is */
+#define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
+#define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
 
 struct far_agent;
 struct far_future;
 struct shard;
 
 /**
- * Called once when a future is done, by the thread that completes it or, when it is done already, by the one that
- * listens. The memory is the callee's again once it is called, and there is a reference of `f` until it returns.
+ * A function that runs once when a future is done: by the completing thread, or by the listening thread if the future
+ * is done already. The callee owns the memory again when it is called. `f` has a reference until the callee returns.
  */
 struct future_listener {
 	union {
-		struct future_listener *next;
-		struct future_listener **rest; /* while it is called: what is called afterwards */
+		struct future_listener *next;  /* on the list: the listener added before it; NULL: none */
+		struct future_listener **rest; /* during the call: head of the listeners that run after it */
 	};
-	struct far_future *f; /* that it listens to */
+	struct far_future *f; /* the future listened to */
 	void (*fn)(struct future_listener *l, struct far_future *f);
 };
 
+/**
+ * Order of states: free (in the pool) → pending (future_alloc) → done (one completion) → pending again by
+ * future_reset(), or free with the last reference. The completer writes `buf`, `len`, `code`, `status`, `executed` and
+ * `bytes` before the state becomes done; they are constant from then on.
+ */
 struct far_future {
-	struct far_buf head; /* references; kind BUF_IN_FUTURE. The value's bytes, when inline, hold references too */
-	_Atomic uint32_t state;
-	uint32_t index;        /* in the pool */
-	struct shard *shard;   /* that completes it; NULL: no shard does. Valid while pending */
-	struct far_buf *buf;   /* bytes of the result or of the error beyond FUTURE_INLINE; NULL: inline */
-	uint64_t len;          /* of the bytes */
-	int32_t code;          /* of an error */
-	uint8_t status;        /* enum far_status */
-	uint8_t executed;      /* enum far_executed */
-	_Atomic uint32_t next; /* index + 1 of the next free one, while free */
-	_Atomic uint32_t
-		watch; /* number of a buffer, see watch.h; 0: none. Installed once in a life, and LISTENED then */
-	_Atomic(struct future_listener *) listeners; /* newest first */
+	struct far_buf head;    /* reference count; kind BUF_IN_FUTURE. A borrower of inline `bytes` holds one, too */
+	_Atomic uint32_t state; /* bits as above */
+	uint32_t index;         /* position in the pool; constant once used */
+	struct shard *shard;    /* the shard that completes it; NULL: none does. Valid while pending */
+	struct far_buf *buf;    /* result or error text longer than FUTURE_INLINE; NULL: in `bytes` */
+	uint64_t len;           /* bytes of the result or error text */
+	int32_t code;           /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
+	uint8_t status;         /* enum far_status */
+	uint8_t executed;       /* enum far_executed */
+	_Atomic uint32_t next;  /* while free: index + 1 of the next free future, 0: none */
+	_Atomic uint32_t watch; /* buf_number() of the watch (watch.h), 0: none. Set at most once until recycled, and
+				 * LISTENED then */
+	_Atomic(struct future_listener *) listeners; /* newest first; a mark of future.c once taken by the completer */
 	alignas(64) uint8_t bytes[FUTURE_INLINE];
 };
 
 static_assert(sizeof(struct far_future) == 128, "a future is two lines: its state, and a small result");
 
-/** What a call ended with, as the shard hands it to whoever waits. `data` is readable during the hand-over only. */
+/** How a call ended: the shard passes it to the call's `done`. `data` is valid during that call only. */
 struct outcome {
 	enum far_status status;
 	enum far_executed executed;
 	int32_t code;
-	int16_t origin;   /* rank, or −1 */
-	const void *data; /* value, or text of the error (not NUL-terminated) */
-	size_t len;
-	struct far_buf *buf;  /* the data is what this buffer begins with: who keeps it may refer to it; or NULL */
-	struct far_buf *tree; /* of a value that holds references: the same, read; else NULL */
-	/* for `done`, from the shard and the call */
+	int16_t origin;      /* rank of the worker that reports the error, −1: this one */
+	const void *data;    /* encoded value, or error text without NUL */
+	size_t len;          /* bytes of `data` */
+	struct far_buf *buf; /* a buffer that begins with `data`, for a callee that keeps it by reference; NULL: none */
+	struct far_buf *tree; /* the value decoded, when it holds references; else NULL */
+	/* set by the shard for `done` */
 	struct far_agent *agent;
-	void (*app)(void);
+	void (*app)(void); /* call_start.app */
 };
 
-/** Reserves the memory of all futures of the process, once; later calls are a load. Before there is any shard, since it
- * maps memory. Returns the first; NULL: no address space. */
+/* ---- Start only: maps memory ---- */
+
+/** Reserves the memory of all futures of the process, once, before the first shard exists; later calls are one load.
+ * Returns the first future; NULL: no address space. */
 struct far_future *future_reserve(void);
 
-/** A pending future with one reference, or NULL when FAR_FUTURES_MAX are alive, or as many as there was address space
- * for. Lock-free once they are reserved. */
+/* ---- Any thread ---- */
+
+/** A pending future with one reference, completed by `shard` (NULL: by no shard). NULL: all futures of the pool are in
+ * use. Lock-free once the pool is reserved. */
 struct far_future *future_alloc(struct shard *shard);
 
-/** Futures in use in the process, by a walk over the free ones: exact when nobody takes or frees one meanwhile. */
+/** Futures in use in the process, counted by a walk over the free list: exact only without concurrent use. */
 uint32_t future_used(void);
 
-/** Makes a done future pending again, for a call that was not sent and is tried once more. By its only waiter; what it
- * had listening to the future has been called. */
+/** Makes a done future pending again, to repeat a call that was not sent. Called by its only waiter, after its
+ * listeners have run. */
 void future_reset(struct far_future *f);
 
-/** Completes it, once. Copies the outcome's bytes; drops no reference. Any thread. */
+/** Completes the future, once. Copies the bytes of `o`; drops no reference. */
 void future_complete(struct far_future *f, const struct outcome *o);
 
 /**
- * The same from inside listener `l` (NULL: from none): its own listeners are called when `l` has returned, before those
- * that were to come next, so that chains of any length take no stack. With `buf` the bytes lie there already, o->len of
- * them, and its reference becomes the future's.
+ * Completes the future from inside listener `l` (NULL: outside of one). The future's own listeners run after `l`
+ * returns and before the listeners that follow `l`, so a chain of futures of any length takes no stack. With `buf`
+ * the o->len bytes are there already, and the reference of `buf` passes to the future.
  */
 void future_complete_in(struct future_listener *l, struct far_future *f, const struct outcome *o, struct far_buf *buf);
 
-/** Is the calling thread the one that completes it, of those who may. Once: false ever after. */
+/** Claims the right to complete the future: true for the first caller, false for all others. */
 bool future_claim(struct far_future *f);
 
-/** Says what kind it is, by the bits MANUAL, UNBOUNDED, DERIVED, or that it is claimed. Before anybody else knows it.
- */
+/** Sets the kind bits MANUAL, UNBOUNDED, DERIVED, or CLAIMED, before another thread has the future. */
 void future_mark(struct far_future *f, uint32_t bits);
 
-/** Has `l` called when it is done, at once if it is. The caller has a reference of `f`; `l` stays until it is called.
- * What listens to a pending one is called in the order in which it came. */
+/** Adds a listener; runs it at once when the future is done. The caller has a reference of `f`; `l` stays valid until
+ * it is called. Listeners of a pending future run in the order in which they were added. */
 void future_listen(struct far_future *f, struct future_listener *l);
 
 static inline uint32_t future_state(const struct far_future *f)
@@ -154,18 +161,20 @@ static inline bool future_done(const struct far_future *f)
 	return future_state(f) & FUTURE_DONE;
 }
 
-/** Sleeps until its state is no longer `seen` (done, or nudged since), or `until` (absolute) has come. May return
+/** Sleeps until the state differs from `seen` (done, or woken since) or the absolute time `until` in ns. May return
  * early. */
 void future_sleep(struct far_future *f, uint32_t seen, uint64_t until);
 
-/** Ends the sleep of those who wait for it without completing it. Any thread. */
+/** Ends the sleeps on the state word of a future without completing it. The future may have been recycled meanwhile. */
 void future_nudge(_Atomic uint32_t *state);
 
-/** Bytes of a done future. */
+/** Bytes of a done future's result or error text. */
 const void *future_bytes(const struct far_future *f);
 
-/* For buf.c only. */
+/* ---- Called by memory/buf.c only ---- */
+
 void *future_inline(struct far_buf *b);
+/** Returns a future whose last reference is gone to the pool. */
 void future_recycle(struct far_buf *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Mailbox: a bounded single-producer single-consumer ring of small messages; one from the control core to each shard,
- * one back. Producer and consumer indices live on lines of their own; each side caches the other's.
+ * Mailbox: a bounded single-producer single-consumer ring of mails. Each shard has two: control thread → shard, and
+ * shard → control thread. Producer and consumer indices are on cache lines of their own; each side caches the other's.
  */
 #ifndef FAR_SYNC_MAILBOX_H
 #define FAR_SYNC_MAILBOX_H
@@ -14,49 +14,55 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Kinds of mail, each with the fields that it uses. */
 enum mail_type {
-	/* control core → shard */
-	MAIL_PEER_UP,   /* worker, shard, peer, incarnation: attach the peer and open the session */
-	MAIL_PEER_DOWN, /* worker, shard, peer, incarnation, text, status: receive what is left, fail what is pending,
-			   detach, answer MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, the next call
-			   asks for a session; any other: the worker is lost. Ignored if the session is of another
+	/* control thread → shard */
+	MAIL_PEER_UP,   /* worker, shard, peer, port, incarnation, message_bytes_max: attach the peer, open the session
+			 */
+	MAIL_PEER_DOWN, /* worker, shard, peer, incarnation, text, status: receive the rest, fail pending calls, detach,
+			   reply with MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, and the next call
+			   requests a session; any other: the worker is lost. Ignored if the session is of another
 			   incarnation */
-	MAIL_UNREACHED, /* worker, shard, status, text: the set-up that MAIL_CONNECT asked for failed. PEER_LOST: the
-			   worker is lost; posted, too, when a former session left something at the shard */
-	MAIL_PROBE,     /* worker, shard, peer, incarnation: send it something, so that its silence is noticed */
-	MAIL_PEER_BACK, /* worker, shard: another life of the worker has begun; the next call asks for a session */
-	/* shard → control core */
-	MAIL_CONNECT,  /* worker, shard: set a session up; PEER_UP or UNREACHED follows */
-	MAIL_POISONED, /* worker, shard, peer: it broke the protocol; take it down */
-	MAIL_DETACHED  /* worker, shard, peer: may be dropped */
+	MAIL_UNREACHED, /* worker, shard, status, text: the set-up requested by MAIL_CONNECT failed. PEER_LOST: the
+			   worker is lost; sent also when a former session left state at the shard */
+	MAIL_PROBE,     /* worker, shard, peer, incarnation: send a packet to the peer, so that its silence is noticed
+			 */
+	MAIL_PEER_BACK, /* worker, shard: a new incarnation of the worker has joined; the next call requests a session
+			 */
+	/* shard → control thread */
+	MAIL_CONNECT,  /* worker, shard: set up a session; reply: MAIL_PEER_UP or MAIL_UNREACHED */
+	MAIL_POISONED, /* worker, shard, peer: the peer violated the protocol; end its sessions */
+	MAIL_DETACHED  /* worker, shard, peer: the shard has released the NIC handle; it may be dropped */
 };
 
 static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");
 
-#define MAIL_TEXT_MAX 320 /* bytes of a reason with its NUL, as a driver gives it; a longer one is cut */
+#define MAIL_TEXT_MAX 320 /* bytes of a driver's reason with its NUL; a longer one is cut */
 
 struct mail {
 	enum mail_type type;
-	uint32_t worker; /* rank */
-	uint32_t peer;   /* the NIC's handle */
-	uint16_t port;   /* index of the NIC port */
-	uint8_t shard;   /* the worker's */
-	uint8_t status;  /* enum far_status */
-	uint64_t incarnation;
-	char text[MAIL_TEXT_MAX];
-	uint64_t message_bytes_max; /* PEER_UP: what the peer takes; 0: it sets no limit */
+	uint32_t worker;            /* rank of the remote worker */
+	uint32_t peer;              /* NIC handle of the peer */
+	uint16_t port;              /* index of the NIC port */
+	uint8_t shard;              /* shard of the remote worker */
+	uint8_t status;             /* enum far_status */
+	uint64_t incarnation;       /* of the remote worker */
+	char text[MAIL_TEXT_MAX];   /* reason of UNREACHED and PEER_DOWN */
+	uint64_t message_bytes_max; /* PEER_UP: largest message that the peer accepts, in bytes; 0: no limit */
 };
 
 struct mailbox {
-	alignas(64) struct mail *slots;    /* constant, as is the mask */
-	uint32_t mask;                     /* slots less one */
-	alignas(64) _Atomic uint32_t tail; /* writer: producer; release, pairs with the consumer's acquire */
+	alignas(64) struct mail *slots;    /* constant */
+	uint32_t mask;                     /* number of slots − 1; constant */
+	alignas(64) _Atomic uint32_t tail; /* next slot to write; writer: producer; release, pairs with mailbox_get() */
 	uint32_t head_seen;                /* producer's copy of head */
-	alignas(64) _Atomic uint32_t head; /* writer: consumer; release, pairs with the producer's acquire */
+	alignas(64) _Atomic uint32_t head; /* next slot to read; writer: consumer; release, pairs with mailbox_put() */
 	uint32_t tail_seen;                /* consumer's copy of tail */
 };
 
-/** An empty mailbox over slots[0, n); n is a power of two. */
+/* ---- Start only ---- */
+
+/** Initialises an empty mailbox over slots[0, n); n is a power of two. */
 static inline void mailbox_init(struct mailbox *m, struct mail *slots, uint32_t n)
 {
 	m->slots = slots;
@@ -66,7 +72,9 @@ static inline void mailbox_init(struct mailbox *m, struct mail *slots, uint32_t 
 	m->head_seen = m->tail_seen = 0;
 }
 
-/** false when full. Producer only. The caller wakes the consumer. */
+/* ---- Producer only ---- */
+
+/** Appends a copy of the mail; false: the mailbox is full. The caller wakes the consumer. */
 static inline bool mailbox_put(struct mailbox *m, const struct mail *mail)
 {
 	uint32_t tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
@@ -80,7 +88,9 @@ static inline bool mailbox_put(struct mailbox *m, const struct mail *mail)
 	return true;
 }
 
-/** false when empty. Consumer only. */
+/* ---- Consumer only ---- */
+
+/** Takes the oldest mail; false: the mailbox is empty. */
 static inline bool mailbox_get(struct mailbox *m, struct mail *out)
 {
 	uint32_t head = atomic_load_explicit(&m->head, memory_order_relaxed);

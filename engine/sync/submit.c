@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Submission ring: submit_put() runs on any thread, submit_pop() on the holder of the progress token. */
 #include "sync/submit.h"
 
 #include "base/must.h"

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Submission ring: calls handed to a shard by threads that do not hold it. Bounded, many producers, one consumer at a
- * time (whoever holds the driver token). Each cell carries its turn: a producer claims position p when the cell's turn
- * is the lap's first position, the consumer takes it when it is that + 1. A full ring is back-pressure that the caller
- * sees. All cells zero is an empty ring, so that they are touched on use only.
+ * Submission ring: calls handed to a shard by threads that do not hold it. Bounded; many producers, one consumer at a
+ * time (the holder of the progress token).
+ *
+ * Positions count up and wrap at 2^32; the cell of position p is p & mask, and lap = p & ~mask. A producer claims p
+ * when the cell's turn equals lap and fills it; the turn lap + 1 passes the cell to the consumer, which sets the turn
+ * to the next lap. A full ring is reported to the caller as back-pressure. Zeroed cells are an empty ring, so a cell's
+ * memory is touched on first use only.
  */
 #ifndef FAR_SYNC_SUBMIT_H
 #define FAR_SYNC_SUBMIT_H
@@ -20,67 +23,74 @@
 
 typedef void call_done_fn(void *user, const struct outcome *outcome);
 
-/** One call, on whichever way it reaches the shard. `write` fills the payload in place; NULL: it is copied from `data`.
- */
+/** The arguments of one call, whether the calling thread holds the shard or submits through the ring. */
 struct call_start {
-	uint32_t worker;    /* rank */
+	uint32_t worker;    /* rank of the callee */
 	uint16_t fn;        /* message id, or local index of the typed function */
 	uint8_t typed;      /* flags of the request: HEAD_TYPED, and HEAD_METHOD or not; 0: a message */
-	uint8_t shard;      /* the worker's */
-	uint64_t deadline;  /* absolute, TIME_NEVER: none */
-	uint64_t left;      /* the same, relative, when the call was made */
-	uint64_t retry_ns;  /* sent again after this long; 0: never */
-	call_done_fn *done; /* on the shard, exactly once, if the call was taken; NULL: a one-way message */
-	void *user;
-	void (*app)(void); /* for `done`: the application's own callback, of a type that `done` knows */
-	const void *data;  /* read before shard_call() or submit_put() returns */
-	size_t len;        /* of the payload */
-	void (*write)(const void *data, void *dst, size_t len);
-	struct far_buf *ready; /* not NULL: it holds a struct large_out (or, without `done`, a struct post) instead */
+	uint8_t shard;      /* shard of the callee */
+	uint64_t deadline;  /* absolute time in ns, TIME_NEVER: none */
+	uint64_t left;      /* deadline minus the time of the call, in ns; TIME_NEVER: none */
+	uint64_t retry_ns;  /* interval after which the request is sent again, in ns; 0: never */
+	call_done_fn *done; /* runs on the shard, exactly once, if the call was accepted; NULL: a one-way message */
+	void *user;         /* argument of `done` */
+	void (*app)(void);  /* the application's callback for `done`, which casts it to its type; NULL: none */
+	const void *data;   /* payload; read before shard_call() or submit_put() returns */
+	size_t len;         /* bytes of the payload */
+	void (*write)(const void *data, void *dst, size_t len); /* writes the payload in place; NULL: copy `data` */
+	struct far_buf
+		*ready; /* not NULL: holds a struct large_out (without `done`: a struct post) instead of `data` */
 };
 
-/* For initialisers on the path, which name every field: when some are left out gcc clears the whole structure first, by
- * a string instruction with a start-up cost. */
+/* Completes an initialiser on the fast path, so that it names every field: gcc clears a partly initialised structure by
+ * a string instruction, which has a start-up cost. */
 #define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .ready = NULL
 
+/** A call in the ring; fields as in struct call_start. Written by the producer between its claim and turn = lap + 1,
+ * read by the consumer until submit_pop(). */
 struct submit_cell {
-	alignas(64) _Atomic uint32_t turn; /* producer's release pairs with the consumer's acquire, and back */
+	alignas(64) _Atomic uint32_t turn; /* release of each side pairs with the acquire of the other */
 	uint32_t worker;
 	uint16_t fn;
 	uint8_t typed;
 	uint8_t shard;
-	bool ready; /* `buf` is call_start's */
+	bool ready; /* `buf` is call_start.ready */
 	uint64_t deadline;
 	uint64_t retry_ns;
 	call_done_fn *done;
 	void *user;
 	void (*app)(void);
 	uint64_t len;
-	struct far_buf *buf; /* payload beyond SUBMIT_INLINE */
+	struct far_buf *buf; /* payload beyond SUBMIT_INLINE, or call_start.ready; NULL: in `bytes` */
 	uint8_t bytes[SUBMIT_INLINE];
 };
 
 static_assert(sizeof(struct submit_cell) == 128, "a submission is two lines");
 
 struct submit_ring {
-	alignas(64) struct submit_cell *cells; /* constant, as is the mask */
-	uint32_t mask;                         /* cells less one */
-	alignas(64) _Atomic uint32_t tail;     /* producers claim here */
-	/* Writer: the token's holder; others look whether there is work. A look that races with a pop may be wrong
-	 * either way: whoever pops holds the token, and looks once more when it gives it back. */
+	alignas(64) struct submit_cell *cells; /* constant */
+	uint32_t mask;                         /* number of cells − 1; constant */
+	alignas(64) _Atomic uint32_t tail;     /* next position to claim; writers: producers */
+	/* The consumer's position. Writer: holder of the token; other threads read the three to check for work. A check
+	 * that races with a pop may be wrong either way: the popping thread holds the token, and checks once more
+	 * after its release. */
 	alignas(64) _Atomic uint32_t head;
-	_Atomic uint32_t due;               /* what `next` holds when it can be taken */
-	_Atomic(struct submit_cell *) next; /* at `head` */
+	_Atomic uint32_t due;               /* turn of `next` once it can be taken */
+	_Atomic(struct submit_cell *) next; /* the cell at `head` */
 };
 
-/** An empty ring over cells[0, n), all zero; n is a power of two, at least FAR_SUBMIT_SLOTS_MIN. */
+/* ---- Start only ---- */
+
+/** Initialises an empty ring over cells[0, n), all zero; n is a power of two, at least FAR_SUBMIT_SLOTS_MIN. */
 void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n);
 
-/** 0, -EAGAIN (full) or -ENOMEM. Any thread. The caller then wakes the shard if it sleeps. */
+/* ---- Any thread ---- */
+
+/** Appends a call: 0, -EAGAIN (full) or -ENOMEM. The caller then wakes the shard if it sleeps. */
 int submit_put(struct submit_ring *r, const struct call_start *c);
 
-/** The oldest cell, or NULL. Its contents are the token holder's; others may only see that there is one. submit_pop()
- * gives it back to the producers. */
+/** The oldest cell, or NULL. Only the holder of the token may read its contents; other threads may compare with NULL.
+ */
 static inline struct submit_cell *submit_peek(struct submit_ring *r)
 {
 	struct submit_cell *cell = atomic_load_explicit(&r->next, memory_order_relaxed);
@@ -88,8 +98,9 @@ static inline struct submit_cell *submit_peek(struct submit_ring *r)
 	return atomic_load_explicit(&cell->turn, memory_order_acquire) == due ? cell : NULL;
 }
 
-/** The cell that is `n` behind the oldest one, or NULL: it is not there yet, or there are no more. The token's holder.
- */
+/* ---- The holder of the progress token ---- */
+
+/** The cell `n` positions after the oldest one; NULL: it is not filled. Requires n <= mask. */
 static inline const struct submit_cell *submit_ahead(const struct submit_ring *r, uint32_t n)
 {
 	uint32_t at = atomic_load_explicit(&r->head, memory_order_relaxed) + n;
@@ -97,13 +108,14 @@ static inline const struct submit_cell *submit_ahead(const struct submit_ring *r
 	return atomic_load_explicit(&cell->turn, memory_order_acquire) == (at & ~r->mask) + 1 ? cell : NULL;
 }
 
-/** Cells put and not popped yet; any thread. What was popped is seen to have happened. */
+/** Calls claimed and not popped yet. Any thread; acquire: effects of the popped calls are visible. */
 static inline uint32_t submit_waiting(const struct submit_ring *r)
 {
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
 	return atomic_load_explicit(&r->tail, memory_order_relaxed) - head;
 }
 
+/** Returns the oldest cell, `cell`, to the producers, and drops its buffer. */
 void submit_pop(struct submit_ring *r, struct submit_cell *cell);
 
 #endif

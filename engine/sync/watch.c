@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Countdowns, and the watches of futures that step them. Any thread; lock-free. */
 #include "sync/watch.h"
 
 #include "base/must.h"
 
 #include <errno.h>
 
-/* As in future.c. */
+/* A thread switch of the interleaving test, as in future.c. */
 #ifndef FAR_HOOK
 #define FAR_HOOK(step) ((void)0)
 #endif
 
-/* In the bytes of its future, which has no value. */
+/* Lies in the inline bytes of its future, which has no value. */
 struct countdown {
-	_Atomic uint32_t left;
-	bool fail_fast;
+	_Atomic uint32_t left; /* steps until it is done */
+	bool fail_fast;        /* the first failed future completes it; constant */
 };
 static_assert(sizeof(struct countdown) <= FUTURE_INLINE, "a countdown lies in its future");
 
@@ -21,9 +22,9 @@ static_assert(sizeof(struct countdown) <= FUTURE_INLINE, "a countdown lies in it
 
 struct watch {
 	struct future_listener listener;
-	struct far_buf *self;   /* references: the future's, the listener's */
-	_Atomic uint32_t taken; /* a bit for each slot, WATCH_CLOSED */
-	_Atomic(struct far_future *) slots[WATCH_SLOTS];
+	struct far_buf *self;   /* the buffer that holds it; two references: the future's, the listener's */
+	_Atomic uint32_t taken; /* bit i: slot i is in use; WATCH_CLOSED: the future is done */
+	_Atomic(struct far_future *) slots[WATCH_SLOTS]; /* countdowns; NULL: empty; FIRED: the future is done */
 };
 static_assert(sizeof(struct watch) <= 1u << BUF_CLASS_MIN, "a watch fits the smallest buffer");
 
@@ -79,7 +80,7 @@ static struct watch *watch_at(uint32_t number)
 	return buf_data(buf_numbered(number));
 }
 
-/* It listens before others can find it: who enters a countdown there relies on its being fired. */
+/* Makes the watch of a future. It listens before it is installed: an entered countdown depends on being fired. */
 static int watch_make(struct far_future *f, struct watch **out)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct watch));
@@ -100,12 +101,12 @@ static int watch_make(struct far_future *f, struct watch **out)
 		*out = w;
 		return 0;
 	}
-	buf_unref(buf); /* another thread was first; this one goes when it is fired */
+	buf_unref(buf); /* another thread installed one first; the listener's reference frees this one when fired */
 	*out = watch_at(none);
 	return 0;
 }
 
-/* A slot's number, −EALREADY or −EBUSY. */
+/* Takes a free slot: its index, -EALREADY (the future is done) or -EBUSY (no slot is free). */
 static int slot_take(struct watch *w)
 {
 	FAR_HOOK("watch: look at taken");

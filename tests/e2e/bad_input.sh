@@ -136,7 +136,7 @@ env FAR_KEY_FILE="$dir/key" RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_POR
 rc=$?
 [ $rc -eq 0 ] && wait $rank0
 ok "(and nothing is disturbed by those)" $?
-refuses "store beyond loopback" 1 "unless security=none is said" "$farcall" run -n 1 -- "$refused" any-address
+refuses "store beyond loopback" 1 "unless security=none is set" "$farcall" run -n 1 -- "$refused" any-address
 bounded env RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" open-twice
 [ $rc -eq 0 ] && [ "$(grep -c '^farcall: security=none: .* open to everybody who reaches them' "$dir/err")" -eq 1 ]
 ok "security=none warns, once for two groups of a process" $?

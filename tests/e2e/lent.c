@@ -176,7 +176,7 @@ static void many(bool posts)
 static void misuse(void)
 {
 	CHECK_STATUS(far_mem_register(agent, NULL, 100, &err), FAR_INVALID, &err);
-	CHECK_TEXT(&err, "are no memory");
+	CHECK_TEXT(&err, "are not a range of memory");
 	CHECK_STATUS(far_mem_register(agent, memory, 0, &err), FAR_INVALID, &err);
 	CHECK_STATUS(far_mem_register(agent, memory, SIZE_MAX, &err), FAR_INVALID, &err);
 	CHECK_STATUS(far_mem_unregister(agent, memory, &err), FAR_INVALID, &err);

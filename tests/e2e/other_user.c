@@ -103,7 +103,7 @@ static void seat(int rank)
 	joins_as(check_name(rank), rank, NULL, root_dir);
 	setenv("FAR_RUNTIME_DIR", nobody_dir, 1);
 	joins_as(check_name(rank), rank, NULL, "was not found in");
-	joins_as(check_name(rank), rank, "none", "asks for its group's key");
+	joins_as(check_name(rank), rank, "none", "requires its group's key");
 	setenv("FAR_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 1);
 	joins_as(check_name(rank), rank, NULL, "has another key than worker");
 	unsetenv("FAR_KEY");

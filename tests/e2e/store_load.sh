@@ -102,7 +102,7 @@ for who in 2 0; do
 	wait "$w0" "$w1" "$w2"
 	ended w0 1 && ended w1 1 && ended w2 1 && grep -q 'nic "dpdk" cannot be opened' "$dir/w$who.err"
 	for r in 0 1 2; do
-		[ $r = $who ] || grep -q "worker \"worker$who\" (rank $who) cannot join: nic \"dpdk\" cannot be opened: .*told by" "$dir/w$r.err" ||
+		[ $r = $who ] || grep -q "worker \"worker$who\" (rank $who) cannot join: nic \"dpdk\" cannot be opened: .*reported by" "$dir/w$r.err" ||
 			cat "$dir/w$r.err"
 	done >"$dir/bad"
 	[ ! -s "$dir/bad" ] && ended w0 1 && ended w1 1 && ended w2 1

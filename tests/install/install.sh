@@ -115,12 +115,27 @@ ok "the shared library has a soname" $?
 nm -D --defined-only "$lib/libfarcall.so" | awk '{print $3}' | sed 's/@.*//' | grep -v '^FARCALL_' >"$dir/out"
 [ -s "$dir/out" ] && ! grep -v '^far_' "$dir/out" >"$dir/err"
 ok "it exports far_* and nothing else" $?
+sort -u "$dir/out" >"$dir/exported"
+
+# The static library exports the same. A program that defines all names which the engine has inside links and runs.
+nm -g --defined-only "$lib/libfarcall.a" | awk 'NF == 3 { print $3 }' >"$dir/static"
+sort "$dir/static" | diff - "$dir/exported" >"$dir/err" && [ -s "$dir/static" ] && ! grep -v '^far_' "$dir/static" >>"$dir/err"
+ok "the static library exports the same names, far_* alone" $?
+nm -g --defined-only "$build/engine/libfarcall-internal.a" | awk 'NF == 3 && $3 !~ /^far_/ { print "int " $3 ";" }' |
+	sort -u >"$dir/names.c"
+# shellcheck disable=SC2046 # words of a command
+bounded cc -std=c11 -fno-builtin $(pkg-config --cflags farcall) "$source/hello.c" "$dir/names.c" -o "$dir/app" $(static_plain)
+[ $rc -eq 0 ] && [ "$(wc -l <"$dir/names.c")" -gt 500 ]
+ok "a program with names of the engine's links the static library" $?
+bounded "$farcall" run -n 2 -- sh -c 'exec "$0" "member$RANK"' "$dir/app"
+[ $rc -eq 0 ] && [ "$(cat "$dir/out")" = "hello, worker number 0" ] && says '[1] hello, worker number 1'
+ok "a program with names of the engine's runs" $?
+rm -f "$dir/app"
 
 # Every function that a header declares is there.
 sed -n 's/^[a-z].*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' "$2"/include/farcall/*.h | sort -u >"$dir/declared"
 grep -h '^static inline' "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$dir/inline"
 grep '^typedef' -h "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >>"$dir/inline"
-sort -u "$dir/out" >"$dir/exported"
 sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/exported" >"$dir/err"
 [ -s "$dir/declared" ] && [ ! -s "$dir/err" ]
 ok "every function that the headers declare is exported" $?

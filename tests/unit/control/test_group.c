@@ -475,7 +475,7 @@ Test(ctl_group, the_first_reason_reaches_who_suffers_from_it)
 	start(1, 2);
 	run(false);
 	result(0, FAR_DENIED, "worker \"w0\" cannot connect to worker \"w0\"");
-	result(1, FAR_DENIED, "worker \"w0\" cannot connect to worker \"w0\" (rank 0): Permission denied (told by");
+	result(1, FAR_DENIED, "worker \"w0\" cannot connect to worker \"w0\" (rank 0): Permission denied (reported by");
 }
 
 /* ---- set-ups by hand ---- */

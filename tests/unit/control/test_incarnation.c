@@ -384,13 +384,13 @@ Test(ctl_lives, not_who_it_was)
 	names[2] = "other";
 	start(2, 3);
 	run(false);
-	result(2, FAR_NOT_UNIQUE, "who takes its place has its name, not \"other\"");
+	result(2, FAR_NOT_UNIQUE, "its successor must have the same name, not \"other\"");
 	member_end(&members[2]);
 	names[2] = "w2";
 	shards[2] = 3;
 	start(2, 3);
 	run(false);
-	result(2, FAR_INVALID, "worker \"w2\" had 1 shard before it was started again");
+	result(2, FAR_INVALID, "worker \"w2\" had 1 shard before its restart");
 	member_end(&members[2]);
 	shards[2] = 0;
 	start(2, 3);
