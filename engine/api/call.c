@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What both API levels share: finding the worker, the deadline, the way into the shard, waiting, results. */
 #include "agent/agent.h"
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"

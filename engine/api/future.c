@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Futures as the application sees them: results, waits. */
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "core/call.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages, the caller's side. */
 #include "agent/agent.h"
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "api/parts.h"
 #include "base/error.h"
 #include "base/must.h"

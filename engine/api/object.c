@@ -3,7 +3,7 @@
  * Objects as the application sees them. A call on a reference whose owner knows of it is a typed call with the object's
  * id behind its arguments; all others go as the requests of api/rref.c.
  */
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"

@@ -2,7 +2,7 @@
 /** Remote references as the application sees them, and calls whose arguments hold some. */
 #include "api/rref.h"
 
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "features/references/rref.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Results into the caller's memory (far_call_opts.into). While such a future is pending its bytes hold the struct
  * far_into. */
-#ifndef FAR_API_INTO_H
-#define FAR_API_INTO_H
+#ifndef FAR_API_RECV_BUF_H
+#define FAR_API_RECV_BUF_H
 
 #include "agent/agent.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Results into the caller's memory. */
-#include "api/into.h"
+#include "api/recv_buf.h"
 
 #include "base/error.h"
 #include "base/must.h"
