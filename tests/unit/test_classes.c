@@ -131,7 +131,7 @@ Test(classes, refused)
 	for (const char *c = "BCDEF"; *c; c++) {
 		char name[] = {'t', ':', ':', *c, '\0'};
 		cr_assert_null(find(name), "%s", name);
-		expect_refused(&(struct far_class){.name = name}, FAR_INVALID, "could not be before");
+		expect_refused(&(struct far_class){.name = name}, FAR_INVALID, "its registration failed before");
 	}
 	cr_assert_eq(add_class(&(struct far_class){.name = "t::G"}), FAR_OK);
 	expect_refused(&(struct far_class){.name = "t::G"}, FAR_INVALID, "registered already");
