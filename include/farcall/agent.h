@@ -11,7 +11,7 @@
  *
  * | function                                                          | may run                                    |
  * |-------------------------------------------------------------------|--------------------------------------------|
- * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, unless the driver is FAR_DRIVER_OWN   |
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED                |
  * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
  * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
  * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
