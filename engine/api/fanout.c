@@ -106,7 +106,7 @@ static bool idempotent(const struct plan *p, uint16_t number)
 static enum far_status check(const struct plan *p, struct far_future *const *out)
 {
 	if (!out)
-		return err_set(p->err, FAR_INVALID, "%s: `out`, where the future goes, must not be NULL", p->what);
+		return err_set(p->err, FAR_INVALID, "%s: `out`, for the future, must not be NULL", p->what);
 	enum far_status status = check_opts(p);
 	for (size_t i = 0; i < p->n && !status; i++)
 		status = check_target(p, i);

@@ -178,7 +178,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	struct route route;
 	struct far_agent *a = NULL;
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, for the future, must not be NULL");
 	enum far_status status = find_method(r, method, &a, &t, err);
 	if (unlikely(status))
 		return status;

@@ -147,7 +147,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct arguments checked;
 	struct call_start start;
 	if (unlikely(!out))
-		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, for the future, must not be NULL");
 	struct route route;
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))

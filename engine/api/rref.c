@@ -398,7 +398,7 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 	struct rref_request q;
 	struct rref_wire w;
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_remote: `out`, where the reference goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_remote: `out`, for the reference, must not be NULL");
 	if (into_given(opts))
 		return err_set(err, FAR_UNSUPPORTED,
 			       "far_remote: the value stays on its owner; leave opts->recv_buf empty");

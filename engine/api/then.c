@@ -198,7 +198,7 @@ static enum far_status collect(const char *what, struct far_future *const *f, si
 	if (!out || (any && n == 0))
 		return err_set(err, FAR_INVALID,
 			       any ? "%s: at least one future, and `out` not NULL"
-				   : "%s: `out`, where the future goes, must not be NULL",
+				   : "%s: `out`, for the future, must not be NULL",
 			       what);
 	struct far_buf *buf =
 		n > FAR_FUTURES_MAX ? NULL : buf_alloc(sizeof(struct collection) + n * sizeof(struct member));
@@ -238,7 +238,7 @@ enum far_status far_future_collect_any(struct far_future *const *f, size_t n, st
 enum far_status far_future_create(struct far_future **out, struct far_err *err)
 {
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_future_create: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_future_create: `out`, for the future, must not be NULL");
 	struct far_future *f = future_alloc(NULL);
 	if (!f)
 		return agent_no_future(err);

@@ -108,9 +108,9 @@ struct values_arena {
 /**
  * Reads at most `cap` values from src[0, size), which a peer may change meanwhile: every descriptor byte is read once
  * and checked, and no pointer leaves the payload. Tensors and bytes point into the payload, empty ones at its start.
- * Strings and customs are copied as the arena says. `arena` NULL: strings stay in the payload, no further memory.
- * Customs stay encoded: `type` NULL, `object` their bytes, `len` and `hash` as received. Entries of `shape` past ndim
- * are not written.
+ * The arena decides whether strings and customs are copied. `arena` NULL: strings stay in the payload, no further
+ * memory. Customs stay encoded: `type` NULL, `object` their bytes, `len` and `hash` as received. Entries of `shape`
+ * past ndim are not written.
  *
  * Returns 0 with *n_out set; -EBADMSG (malformed), -E2BIG (more than `cap`), -ENOBUFS (`strings` is full), -ENOMEM (no
  * memory in the arena). After a failure `v` is undefined, and the arena may hold memory.
