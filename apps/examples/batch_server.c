@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A parameter server that updates in batches: each trainer pushes its gradient and gets new weights as the answer, and
- * all answers of a batch are given when its k-th gradient has come. Who waits costs the server a record, no thread.
+ * A parameter server that updates in batches. A trainer pushes its gradient and gets the new weights as the answer. The
+ * server defers the answers of a batch until its k-th gradient has arrived; a deferred request takes no thread.
  *
- *	farcall run -n 4 -- ./batch_server        three trainers, a batch is what all of them push
+ *	farcall run -n 4 -- ./batch_server        three trainers, a batch is one gradient of each
  *	farcall run -n 4 -- ./batch_server 2      a batch is any two gradients
  *
- * The model is y = w · x with three weights, on data without noise: so the weights to be found are known.
+ * The model is y = w · x with three weights, on data without noise, so the result is known.
  */
 #include <farcall/farcall.h>
 
@@ -23,14 +23,14 @@ static const float wanted[WEIGHTS] = {3, -2, 0.5f};
 
 /* ---- the server ---- */
 
-/* Its handlers are inline and of one shard, so they run one at a time, and it needs no lock. */
+/* Inline handlers of one shard run one at a time, so the server needs no lock. */
 struct server {
-	float weights[WEIGHTS], gradient[WEIGHTS]; /* the latter: the sum of those that have come */
+	float weights[WEIGHTS], gradient[WEIGHTS]; /* `gradient`: sum of this batch */
 	struct far_deferred *waiting[TRAINERS_MAX];
 	unsigned waiting_n, batch, trainers, updates;
 };
 
-/* One step with the mean gradient; everybody who waits gets the weights. */
+/* One step with the mean gradient. Answers all waiting trainers with the weights. */
 static void update(struct server *s)
 {
 	struct far_tensor weights = far_tensor_1d(FAR_F32, s->weights, WEIGHTS);
@@ -40,7 +40,7 @@ static void update(struct server *s)
 		s->gradient[i] = 0;
 	}
 	s->updates++;
-	/* An answer to a trainer that has died is an error here, which is no concern of the others. */
+	/* Ignore errors: the answer to a trainer that died fails, the others do not. */
 	for (unsigned i = 0; i < s->waiting_n; i++)
 		(void)far_deferred_return(s->waiting[i], &answer);
 	s->waiting_n = 0;
@@ -62,7 +62,7 @@ static enum far_status push(struct far_req *req, const struct far_val *args, siz
 		return far_fail(req, FAR_BAD_ARGS, 0, "the gradient has %d floats", WEIGHTS);
 	if (s->waiting_n == TRAINERS_MAX)
 		return far_fail(req, FAR_RESOURCE, 0, "more than %d trainers", TRAINERS_MAX);
-	/* The request stays open behind the handler. Its arguments do not: what is needed is added up now. */
+	/* The request stays open after the handler, but its arguments do not: add the gradient now. */
 	enum far_status status = far_defer(req, &s->waiting[s->waiting_n]);
 	if (status)
 		return status;
@@ -73,7 +73,7 @@ static enum far_status push(struct far_req *req, const struct far_val *args, siz
 	return FAR_OK;
 }
 
-/* A trainer pushes no more: the others do not wait for it. */
+/* A trainer stops pushing: the others do not wait for it. */
 static enum far_status leave(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct server *s = user;
@@ -91,7 +91,7 @@ static float data_x(int rank, int row, int i)
 	return (float)((row * 7 + i * 5 + rank * 3) % 11) / 5.5f - 1;
 }
 
-/* Of the mean squared error over this trainer's own rows. */
+/* Gradient of the mean squared error over this trainer's rows. */
 static void gradient_of(const float *w, int rank, float *g)
 {
 	for (int i = 0; i < WEIGHTS; i++)
@@ -109,7 +109,7 @@ static enum far_status train(struct far_agent *agent, int rank, struct far_err *
 {
 	float w[WEIGHTS] = {0}, g[WEIGHTS] = {0};
 	struct far_tensor gradient = far_tensor_1d(FAR_F32, g, WEIGHTS);
-	struct far_call_opts opts = {.into = {w, sizeof w}}; /* the answer goes straight there */
+	struct far_call_opts opts = {.into = {w, sizeof w}}; /* receive buffer of the answer */
 	enum far_status status = FAR_OK;
 	for (int step = 0; step < STEPS && !status; step++) {
 		gradient_of(w, rank, g);
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	enum far_status status = rank ? train(agent, rank, &err) : FAR_OK;
 	if (status)
 		far_err_print(stderr, &err);
-	/* The server serves until all trainers have come here, too. */
+	/* The server serves until all trainers have called this. */
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	if (rank == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A group, a call that waits, calls that do not, and an error.
+ * A group, a synchronous call, asynchronous calls, and errors.
  *
  *	farcall run -n 3 -- ./hello
  */
@@ -11,9 +11,9 @@
 
 #define CALLS 3
 
-/* ---- what the others may call ---- */
+/* ---- registered functions ---- */
 
-/* `args` fit the signature below, so their types need no look. What far_return() is given is copied. */
+/* `args` match the signature below, so the handler does not check their types. far_return() copies its value. */
 static enum far_status greet(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_worker_info self;
@@ -39,16 +39,16 @@ static enum far_status root(struct far_req *req, const struct far_val *args, siz
 	return far_return(req, &answer);
 }
 
-/* Both neither wait nor compute for long, so they run right where the request arrives: the cheapest kind. Those that
- * wait for something are FAR_KIND_FIBER. */
+/* Both neither wait nor compute for long, so they run inline where the request arrives, the cheapest kind. A function
+ * that waits is FAR_KIND_FIBER. */
 static const struct far_function functions[] = {
 	{"demo::greet(str who) -> str", FAR_KIND_INLINE, greet, NULL},
 	{"demo::root(int x) -> int", FAR_KIND_INLINE, root, NULL},
 };
 
-/* ---- what worker0 does ---- */
+/* ---- worker0 ---- */
 
-/* A call and its wait in one. */
+/* Calls and waits for the result. */
 static enum far_status sync_call(struct far_agent *agent, struct far_err *err)
 {
 	struct far_val out;
@@ -56,11 +56,11 @@ static enum far_status sync_call(struct far_agent *agent, struct far_err *err)
 	if (status)
 		return status;
 	printf("sync: %s\n", (const char *)out.u.s.data);
-	far_val_fini(&out); /* what a call returned is the caller's to finish */
+	far_val_fini(&out); /* the result belongs to the caller */
 	return FAR_OK;
 }
 
-/* All calls are on their way before the first is waited for. */
+/* Starts all calls, then waits for their results. */
 static enum far_status async_calls(struct far_agent *agent, struct far_err *err)
 {
 	struct far_future *f[CALLS] = {NULL};
@@ -76,18 +76,18 @@ static enum far_status async_calls(struct far_agent *agent, struct far_err *err)
 			printf("async: the root of %d is %lld\n", 100 * (i + 1), (long long)out.u.i);
 	}
 	for (int i = 0; i < CALLS; i++)
-		far_future_free(f[i]); /* NULL is fine */
+		far_future_free(f[i]); /* NULL is allowed */
 	return status;
 }
 
-/* Errors have a class, a code and a text, and say where they arose and whether the function ran. */
+/* An error has a class, a code, a text, the worker where it arose, and whether the function ran. */
 static void errors(struct far_agent *agent)
 {
 	struct far_err err;
 	if (far_rpc_sync(agent, "worker2", "demo::root", FAR_ARGS(-4), NULL, NULL, &err))
 		printf("error: %s from %s, code %d, executed %s: %s\n", far_status_name(err.status), err.origin,
 		       err.code, far_executed_name(err.executed), err.text);
-	/* What does not fit the signature is found here, before anything is sent. */
+	/* Arguments that do not match the signature fail here, before anything is sent. */
 	if (far_rpc_sync(agent, "worker2", "demo::root", FAR_ARGS("four"), NULL, NULL, &err))
 		printf("error: %s, executed %s\n", far_status_name(err.status), far_executed_name(err.executed));
 	if (far_rpc_sync(agent, "worker9", "demo::root", FAR_ARGS(4), NULL, NULL, &err))
@@ -96,7 +96,7 @@ static void errors(struct far_agent *agent)
 
 int main(void)
 {
-	/* farcall run tells each worker its rank, how many there are, and where they meet. */
+	/* farcall run sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each worker. */
 	const char *rank = getenv("RANK");
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
@@ -118,7 +118,7 @@ int main(void)
 			far_err_print(stderr, &err);
 		errors(agent);
 	}
-	/* Waits until all have come here; until then this worker answers the others' calls. */
+	/* Waits until all workers have called this, and answers their calls meanwhile. */
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	return status;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Reinforcement learning: observers, each with a world of its own, ask an agent at every step what to do, and tell what
- * came of the step before. Both are objects: worker0 runs the observers by references to them, and hands them one to
- * the agent, by which they call back.
+ * Reinforcement learning. Each observer has a world of its own. At every step it sends the reward of the step before to
+ * an agent, which answers with the next action. Both are objects: worker0 calls the observers by reference and passes
+ * them a reference to the agent.
  *
  *	farcall run -n 4 -- ./observers
  *
- * The world is a corridor; each step costs 1, and the last cell ends the episode. Best is to walk straight there.
+ * The world is a corridor. Each step costs 1, and the last cell ends the episode. The best walk is straight to it.
  */
 #include <farcall/farcall.h>
 
@@ -17,19 +17,19 @@ enum { CELLS = 10, EPISODES = 40, STEPS_MAX = 1000, OBSERVERS_MAX = 32 };
 
 /* ---- the agent: Q-learning, from the steps of all observers ---- */
 
-/* Its methods run on one shard, one at a time, so it needs no lock. */
+/* Its methods run on its home shard, one at a time, so it needs no lock. */
 struct brain {
-	float q[CELLS][2]; /* what is expected of a step left or right */
+	float q[CELLS][2]; /* expected reward of a step left or right */
 	struct {
 		int64_t cell, action;
-	} last[OBSERVERS_MAX]; /* the step that each observer is taking */
+	} last[OBSERVERS_MAX]; /* current step of each observer */
 };
 
 static enum far_status brain_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)args, (void)n, (void)user;
 	struct brain *b = calloc(1, sizeof *b);
-	/* Without an answer the status is the answer. With it the object is the engine's, which calls brain_free(). */
+	/* On success the engine owns the object and calls brain_free(). Otherwise the returned status is the answer. */
 	enum far_status status = b ? far_return_object(req, b) : FAR_RESOURCE;
 	if (status)
 		free(b);
@@ -42,7 +42,7 @@ static void brain_free(void *object, void *user)
 	free(object);
 }
 
-/* Learns from the reward of the observer's step before (0: it has taken none yet), and answers with the next. */
+/* Learns from the reward of the observer's last step (0: the first one), and answers with the next action. */
 static enum far_status brain_step(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	struct brain *b = object;
@@ -63,13 +63,13 @@ static enum far_status brain_step(struct far_req *req, void *object, const struc
 
 static enum far_status observer_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	static int64_t who; /* this worker has one; there is nothing to free */
+	static int64_t who; /* one per worker; nothing to free */
 	(void)n, (void)user;
 	who = args[0].u.i;
 	return far_return_object(req, &who);
 }
 
-/* Calls back and waits at every step, so it is a fiber. Answers with the steps of the first episode and of the last. */
+/* A fiber, because it waits for the agent at every step. Answers with the steps of the first and the last episode. */
 static enum far_status observer_run(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
 {
 	const int64_t *who = object;
@@ -108,10 +108,10 @@ static enum far_status run(struct far_agent *agent, int n, struct far_err *err)
 	struct far_rref *brain = NULL, *observers[OBSERVERS_MAX] = {NULL};
 	struct far_future *f[OBSERVERS_MAX] = {NULL};
 	enum far_status status = far_remote(agent, "worker0", "rl::Agent", FAR_NOARGS, NULL, &brain, err);
-	for (int i = 0; i < n && !status; i++) { /* shard -1: any */
+	for (int i = 0; i < n && !status; i++) { /* shard -1: default */
 		status = far_remote_to(agent, (struct far_to){i + 1, -1}, "rl::Observer", FAR_ARGS(i), NULL,
 				       &observers[i], err);
-		if (!status) /* which waits there until the observer is made */
+		if (!status) /* the call waits there until the observer was made */
 			status = far_rref_rpc_async(observers[i], "run", FAR_ARGS(brain), NULL, &f[i], err);
 	}
 	for (int i = 0; i < n; i++) {
@@ -133,7 +133,7 @@ int main(void)
 	const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE"); /* farcall run sets them */
 	struct far_opts opts = {.classes = classes, .classes_n = 2};
 	struct far_agent *agent;
-	struct far_err err = {0}; /* written by what fails only */
+	struct far_err err = {0}; /* written on failure only */
 	char name[32];
 	int observers = world ? atoi(world) - 1 : 0;
 	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A model in two stages on two workers, as objects, and micro-batches on their way through both. The master holds
- * references only: stage 2 fetches what stage 1 made straight from there. `farcall run -n 3 -- ./pipeline`
+ * A model in two stages, objects on two workers, with micro-batches passing through both. The master holds references
+ * only: stage 2 fetches the output of stage 1 directly from it. `farcall run -n 3 -- ./pipeline`
  */
 #include <farcall/farcall.h>
 
@@ -16,7 +16,7 @@ struct stage {
 	int in, out, seed;
 };
 
-/* Its weights follow from a seed here, so the master can compute the same by itself. */
+/* The weights depend on a seed only, so the master can check the result. */
 static float weight(const struct stage *s, int i)
 {
 	return (float)((i + s->seed) * 37 % 64) / 32 - 1;
@@ -33,7 +33,7 @@ static void stage_run(const struct stage *s, const float *x, float *y, int rows)
 		}
 }
 
-/* The constructor: far_remote() runs it where the object is to live. The engine has the object then. */
+/* The constructor: far_remote() runs it on the owner. Then the engine owns the object. */
 static enum far_status stage_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n, (void)user;
@@ -41,7 +41,7 @@ static enum far_status stage_new(struct far_req *req, const struct far_val *args
 	if (s)
 		*s = (struct stage){(int)args[0].u.i, (int)args[1].u.i, (int)args[2].u.i};
 	enum far_status status = s ? far_return_object(req, s) : FAR_RESOURCE;
-	if (status) /* it is still ours */
+	if (status) /* still the handler's */
 		free(s);
 	return status;
 }
@@ -49,10 +49,10 @@ static enum far_status stage_new(struct far_req *req, const struct far_val *args
 static void stage_free(void *object, void *user)
 {
 	(void)user;
-	free(object); /* nobody refers to it any more */
+	free(object); /* no reference is left */
 }
 
-/* Waits for its input, so it is a fiber: the stage serves other micro-batches meanwhile. */
+/* A fiber, because it waits for its input: the stage serves other micro-batches meanwhile. */
 static enum far_status stage_forward(struct far_req *req, void *object, const struct far_val *args, size_t n, void *u)
 {
 	const struct stage *s = object;
@@ -78,19 +78,19 @@ static const struct far_class stage_class = {"demo::Stage", &make, 1, &forward, 
 
 /* ---- the master ---- */
 
-/* One micro-batch. Nothing here waits: the next one may follow before stage 1 has begun with this one. */
+/* Sends one micro-batch. Does not wait: the next one may follow before stage 1 has begun this one. */
 static enum far_status send(struct far_agent *agent, const float *input, struct far_rref **stages,
 			    struct far_future **out, struct far_err *err)
 {
 	struct far_tensor t = far_tensor_2d(FAR_F32, input, ROWS, IN);
 	struct far_rref *x = NULL, *y = NULL;
-	/* A reference to a value here, then one to what stage 1 makes of it, which stays there. */
+	/* A reference to a value here, then one to the output of stage 1, which stays there. */
 	enum far_status status = far_remote(agent, "worker0", "far::identity", FAR_ARGS(&t), NULL, &x, err);
 	if (!status)
 		status = far_rref_remote(stages[0], "forward", FAR_ARGS(x), NULL, &y, err);
 	if (!status)
 		status = far_rref_rpc_async(stages[1], "forward", FAR_ARGS(y), NULL, out, err);
-	far_rref_free(x); /* those who need them have references of their own */
+	far_rref_free(x); /* the stages have references of their own */
 	far_rref_free(y);
 	return status;
 }
@@ -135,7 +135,7 @@ int main(void)
 	const char *rank = getenv("RANK"); /* farcall run sets it */
 	struct far_opts opts = {.classes = &stage_class, .classes_n = 1};
 	struct far_agent *agent;
-	struct far_err err = {0}; /* written by what fails only */
+	struct far_err err = {0}; /* written on failure only */
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
 	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))

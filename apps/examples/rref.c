@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Remote references: a value stays where it was made, and what travels is a reference to it.
+ * Remote references: a value stays on its owner, and messages carry references to it.
  *
  *	farcall run -n 3 -- ./rref
  */
@@ -11,9 +11,9 @@
 
 #define ROWS 1000
 
-/* ---- what the others may call ---- */
+/* ---- registered functions ---- */
 
-/* Runs on the owner: far_remote() keeps what it returns there. */
+/* Runs on the owner: far_remote() keeps its result there. */
 static enum far_status table(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	void *data;
@@ -35,8 +35,8 @@ static double sum_of(const struct far_val *v)
 	return sum;
 }
 
-/* Anybody who was handed a reference may fetch the value. It comes straight from its owner: who passed the reference
- * on never sees it. The fetch is a wait, so this is a fiber: it is parked, and the shard serves others meanwhile. */
+/* Any holder of a reference may fetch the value. It comes directly from the owner, not from the worker that passed the
+ * reference on. A fiber, because the fetch waits: the shard serves other requests meanwhile. */
 static enum far_status sum_there(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v, sum;
@@ -50,7 +50,7 @@ static enum far_status sum_there(struct far_req *req, const struct far_val *args
 	return far_return(req, &sum);
 }
 
-/* For the owner: the value itself, not a copy. */
+/* On the owner: the value itself, without a copy. */
 static enum far_status sum_local(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v, sum;
@@ -70,7 +70,7 @@ static const struct far_function functions[] = {
 	{"demo::sum_local(rref values) -> float", FAR_KIND_FIBER, sum_local, NULL},
 };
 
-/* ---- what worker0 does ---- */
+/* ---- worker0 ---- */
 
 static enum far_status share(struct far_agent *agent, struct far_rref *r, struct far_err *err)
 {
@@ -93,17 +93,17 @@ static enum far_status share(struct far_agent *agent, struct far_rref *r, struct
 static enum far_status work(struct far_agent *agent, struct far_err *err)
 {
 	struct far_rref *r, *failed;
-	/* Returns at once; the value may not be there yet, and what needs it waits. */
+	/* Returns at once, possibly before the value was made. Later uses wait for it. */
 	enum far_status status = far_remote(agent, "worker1", "demo::table", FAR_ARGS(ROWS), NULL, &r, err);
 	if (status)
 		return status;
 	printf("a table on %s, ours: %s\n", far_rref_owner_name(r), far_rref_is_owner(r) ? "yes" : "no");
 	status = share(agent, r, err);
-	/* The last holder's far_rref_free() lets the owner forget the value. */
+	/* After the last holder's far_rref_free() the owner frees the value. */
 	far_rref_free(r);
 	if (status)
 		return status;
-	/* What the function reports is kept like a value, and told to whoever wants that. */
+	/* An error of the function is kept like a value: fetching returns it. */
 	status = far_remote(agent, "worker2", "demo::table", FAR_ARGS(-1), NULL, &failed, err);
 	if (status)
 		return status;
@@ -128,7 +128,7 @@ int main(void)
 		status = work(agent, &err);
 	if (status)
 		far_err_print(stderr, &err);
-	/* Names on stderr who still holds what. */
+	/* Prints references that are still held, with their holders, on stderr. */
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	return status;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What both API levels share: finding the worker, the deadline, the way into the shard, waiting, results. */
+/** Starts calls for typed functions and messages: destination, route to a shard, deadline, hand-over, wait for the
+ * result. Application threads and handlers. */
 #include "agent/agent.h"
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -15,9 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long after a call's deadline its waiter believes that somebody drives the shard. */
-#define NOBODY_DRIVES_NS FAR_SEC
-/* How often a fiber that finds no room lets the others go first, before it tries again after naps. */
+/* Limit of a waiter that does not poll, after the deadline of its call. The thread that polls ends the call at the
+ * deadline; beyond this limit no thread does. */
+#define NOT_POLLED_NS FAR_SEC
+/* Turns that a fiber without room yields before it sleeps between attempts. */
 #define PAUSES_SHORT 64u
 
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
@@ -48,7 +50,8 @@ enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, str
 		       m->name, m->shards, m->shards == 1 ? "" : "s", m->shards - 1, (int)to.shard);
 }
 
-/* The innermost shard of this agent that the thread is in: whose handler it runs, before others that it holds. */
+/* The shard of this agent that the thread is bound to: the innermost one whose handler it runs, else one that it holds.
+ */
 static struct shard *bound(const struct far_agent *a, bool *in_handler)
 {
 	struct shard *held = NULL;
@@ -70,9 +73,9 @@ struct shard *agent_shard_of_thread(const struct far_agent *a)
 	struct shard *s = shard_context_top() ? bound(a, &in_handler) : NULL;
 	if (s)
 		return s;
-	if (a->stepped) /* the same in every run */
+	if (a->stepped) /* deterministic runs */
 		return a->shards[0];
-	/* Each thread has this variable at an address of its own; stacks lie at round distances, so it is mixed. */
+	/* A thread-local address identifies the thread. Its low bits repeat between threads, so they are mixed. */
 	uint64_t h = (uint64_t)shard_thread_mark() >> 4;
 	h = (h ^ h >> 32) * UINT64_C(0x9e3779b97f4a7c15);
 	h = (h ^ h >> 29) * UINT64_C(0xd6e8feb86659fd93);
@@ -123,8 +126,8 @@ enum far_status agent_may_wait(const char *what, struct far_err *err)
 		       what, handler);
 }
 
-/* In a handler or callback: those that run inline share one look at the clock, and a call that says nothing else ends
- * with the request that it is made for. */
+/* Sets the deadline of a call made in a handler or callback. Inline handlers share one clock reading. Without a stated
+ * time-out the call ends with the request of the handler at the latest. */
 __attribute__((noinline)) static void deadline_inside(const struct far_agent *a, struct shard *s, bool stated,
 						      struct call_start *start)
 {
@@ -162,8 +165,8 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 		counter_add_shared(&s->counters.busy_refusals, 1);
 		return err_set(
 			err, FAR_BUSY,
-			"too much is pending: towards worker \"%s\" (opts.peer_calls is %u, peer_waiting %u, and "
-			"there is its message memory), or on this shard (opts.calls is %u, submit_slots %u, "
+			"too many calls are pending: to worker \"%s\" (opts.peer_calls is %u, peer_waiting %u; or its "
+			"message memory is full), or on this shard (opts.calls is %u, submit_slots %u, "
 			"retry_window %u); wait for some and try again",
 			name, l->peer_calls, l->peer_waiting, l->calls, l->submit_slots, l->retry_window);
 	case -EPIPE:
@@ -188,7 +191,7 @@ static int hand_over(struct shard *s, struct call_start *start)
 {
 	if (start->len > agent_message_max(s->config.agent, start->worker))
 		return -EMSGSIZE;
-	if (start->ready) /* the ring's reference */
+	if (start->ready) /* reference of the ring */
 		large_out_ref(large_out_in(start->ready));
 	int error = waiting_hand_over(s, start);
 	if (error && start->ready)
@@ -196,13 +199,14 @@ static int hand_over(struct shard *s, struct call_start *start)
 	return error;
 }
 
-/* A shard that the thread does not hold. */
+/* Starts a call through a shard that the thread does not hold. */
 __attribute__((noinline)) static int start_from_outside(struct shard *s, struct call_start *start)
 {
 	int error;
 	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
-		/* Who tries again in a loop must find room some day, and room comes by receiving: the poller's. */
+		/* Room comes from receiving. Without it, wake the poller, so that a caller in a retry loop makes
+		 * progress. */
 		shard_give(s, unlikely(error == -EAGAIN));
 	} else {
 		error = hand_over(s, start);
@@ -213,7 +217,7 @@ __attribute__((noinline)) static int start_from_outside(struct shard *s, struct 
 
 enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
 {
-	/* Held: it leaves with the pass that follows, be it a poll, a wait or the release. */
+	/* A held shard sends it with the next pass: a poll, a wait or the release. */
 	int error = shard_held(s) ? shard_call(s, start) : start_from_outside(s, start);
 	return likely(error == 0) ? FAR_OK : agent_start_error(s, error, start, err);
 }
@@ -227,7 +231,7 @@ enum far_status agent_wait_error(int error, enum far_executed executed, struct f
 					    "spawn a fiber")
 		: error == -ECANCELED
 			? err_set(err, FAR_CANCELLED,
-				  "the wait was ended: whoever called this handler gave up, or the agent is shut down")
+				  "the wait was ended: the caller of this handler gave up, or the agent is shut down")
 			: err_set(err, FAR_RESOURCE,
 				  "the handler cannot wait: too many requests are open on this worker "
 				  "(opts.deferred), or it has no memory");
@@ -264,7 +268,7 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 	return status;
 }
 
-/* The call holds a reference of its own, since the application may drop the future early. */
+/* The call holds a reference: the application may free the future earlier. */
 void agent_done_future(void *user, const struct outcome *o)
 {
 	struct far_future *f = user;
@@ -272,7 +276,7 @@ void agent_done_future(void *user, const struct outcome *o)
 	buf_unref(&f->head);
 }
 
-/* The waiter holds the shard from start to end, so the future cannot go away before. */
+/* No reference: the waiter keeps the future and holds the shard until the call has ended. */
 static void done_held(void *user, const struct outcome *o)
 {
 	agent_complete(user, o);
@@ -281,7 +285,8 @@ static void done_held(void *user, const struct outcome *o)
 static inline enum far_status call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
 					    call_done_fn *done, struct far_err *err)
 {
-	/* A handler's thread lends itself at most, so that the agent's shutdown gets hold of the shard. */
+	/* A thread inside a handler does not enter a shard for the whole wait: far_shutdown() must be able to hold it.
+	 */
 	bool serving = shard_serving();
 	struct fiber *fiber = unlikely(serving) ? shard_in_fiber() : NULL;
 	bool held = !serving && shard_held(s);
@@ -301,22 +306,22 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	}
 	if (unlikely(s->config.stepped && !fiber))
 		return agent_wait_error(-EDEADLK, FAR_EXECUTED_NO, err);
-	if (unlikely(fiber && fiber->cancelled)) /* not sent, since nobody would see the answer */
+	if (unlikely(fiber && fiber->cancelled)) /* not sent: the wait would end before the reply */
 		return agent_wait_error(fiber_pause(fiber, 0), FAR_EXECUTED_NO, err);
 	start->done = agent_done_future;
-	/* Whoever drives ends the call at its deadline. Beyond it nobody does: a thread that holds the shard and does
-	 * not poll, or a handler that does not return. A fiber of the same shard is its driver's. */
+	/* The thread that polls the shard ends the call at its deadline. If that thread does not poll, or is inside a
+	 * handler, this limit ends the wait. A fiber of the same shard runs on that thread and needs no limit. */
 	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)
 				 ? TIME_NEVER
-				 : start->deadline + NOBODY_DRIVES_NS;
-	buf_ref(&f->head); /* the call's own: the wait may end before it */
+				 : start->deadline + NOT_POLLED_NS;
+	buf_ref(&f->head); /* the call's: the wait may end first */
 	status = agent_start_waiting(s, start, err);
 	if (unlikely(status)) {
 		buf_unref(&f->head);
 		return status;
 	}
 	int error = shard_wait(s, f, until);
-	if (unlikely(error)) { /* nobody will look at its answer */
+	if (unlikely(error)) { /* the reply is not needed any more */
 		far_future_cancel(f, NULL);
 		return agent_wait_error(error, FAR_EXECUTED_MAYBE, err);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs, the caller's side: checks, the record, and the way of n calls into the shard. */
+/** Starts fan-outs: checks, the record, the hand-over of n calls to the shard. Application threads and handlers. */
 #include "features/fanout/fanout.h"
 
 #include "agent/agent.h"
@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What one far_*_fanout() is about, on the caller's stack. */
+/* State of one far_*_fanout(), on the caller's stack. */
 struct plan {
 	struct far_agent *a;
-	struct shard *s;      /* that all calls go through: the calling thread's */
-	uint64_t hash;        /* chooses a worker's shard where the target does not */
-	const char *what;     /* "far_rpc_fanout": begins messages */
-	const char *function; /* NULL: messages */
+	struct shard *s;      /* sends all calls: the calling thread's */
+	uint64_t hash;        /* chooses the shard of targets with shard −1 */
+	const char *what;     /* "far_rpc_fanout": prefix of error texts */
+	const char *function; /* NULL: a message, `id` */
 	uint16_t id;
 	const struct far_target *targets;
 	size_t n;
@@ -28,11 +28,11 @@ struct plan {
 	enum far_status status;
 	struct far_future *future;
 	struct fanout *fo;
-	const struct call_start *common;   /* the common request; NULL: no target takes it */
-	const struct far_val *common_args; /* in its place, when they hold references; else NULL */
+	const struct call_start *common;   /* the common request; NULL: no target uses it */
+	const struct far_val *common_args; /* instead of `common` if they hold references; else NULL */
 	size_t common_n;
-	bool on_shard; /* this thread holds it, and calls go straight out */
-	uint32_t i;    /* the target that is being prepared */
+	bool on_shard; /* this thread holds `s` and sends directly */
+	uint32_t i;    /* target being prepared, [0, n) */
 };
 
 /* ---- checks ---- */
@@ -52,10 +52,10 @@ static enum far_status check_opts(const struct plan *p)
 	if (o->slices && o->slice_bytes)
 		return err_set(p->err, FAR_INVALID, "%s: options: give slices or slice_bytes, not both", p->what);
 	if (!o->into && (o->slices || o->slice_bytes))
-		return err_set(p->err, FAR_INVALID, "%s: options: slices need `into`, the buffer they are of", p->what);
+		return err_set(p->err, FAR_INVALID, "%s: options: slices need the buffer `into`", p->what);
 	if (__builtin_mul_overflow(o->slice_bytes, p->n, &bytes))
-		return err_set(p->err, FAR_INVALID, "%s: %zu slices of %zu bytes are more than any buffer", p->what,
-			       p->n, o->slice_bytes);
+		return err_set(p->err, FAR_INVALID, "%s: %zu slices of %zu bytes are more than any buffer holds",
+			       p->what, p->n, o->slice_bytes);
 	return FAR_OK;
 }
 
@@ -84,13 +84,14 @@ static enum far_status not_idempotent(const struct plan *p, struct far_err *err)
 {
 	char message[32];
 	snprintf(message, sizeof message, "message %u", p->id);
-	return err_set(err, FAR_INVALID,
-		       "%s: %s cannot be hedged, since it may run twice then; register it here with FAR_IDEMPOTENT if "
-		       "that does no harm",
-		       p->what, p->function ? p->function : message);
+	return err_set(
+		err, FAR_INVALID,
+		"%s: %s cannot be hedged, because it may run twice then; register it here with FAR_IDEMPOTENT if "
+		"that does no harm",
+		p->what, p->function ? p->function : message);
 }
 
-/* May the function or handler that calls go to run twice. */
+/* True if the function or handler may run twice. */
 static bool idempotent(const struct plan *p, uint16_t number)
 {
 	const struct registry *r = &p->a->registry;
@@ -105,7 +106,7 @@ static bool idempotent(const struct plan *p, uint16_t number)
 static enum far_status check(const struct plan *p, struct far_future *const *out)
 {
 	if (!out)
-		return err_set(p->err, FAR_INVALID, "%s: `out`, where the future goes, must not be NULL", p->what);
+		return err_set(p->err, FAR_INVALID, "%s: `out`, for the future, must not be NULL", p->what);
 	enum far_status status = check_opts(p);
 	for (size_t i = 0; i < p->n && !status; i++)
 		status = check_target(p, i);
@@ -114,8 +115,8 @@ static enum far_status check(const struct plan *p, struct far_future *const *out
 
 /* ---- the record ---- */
 
-/* The second choices: of each target where the next one of another worker goes. Twice around, since the last ones'
- * next is the first. */
+/* Sets the hedge destinations: the next target of another worker, cyclically. Two rounds from the end, because the last
+ * targets continue at the first. */
 static void hedge_to_next(struct fanout *fo)
 {
 	for (uint32_t left = 2 * fo->n; left-- > 0;) {
@@ -180,7 +181,7 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 			      .errors = o->errors,
 			      .dtype = o->dtype,
 			      .hedge_at = TIME_NEVER};
-	if (common && p->function) { /* it was prepared just now */
+	if (common && p->function) { /* with its deadline, just prepared */
 		fo->start.deadline = common->deadline;
 		fo->start.left = common->left;
 	} else {
@@ -201,7 +202,8 @@ static void take_request(struct plan *p, const struct call_start *start, bool co
 	if (unlikely(p->opts->hedge_after_ns) && !common && !idempotent(p, start->fn))
 		fanout_refuse(p->fo, p->i, not_idempotent(p, &err), err.text);
 	else if (unlikely(start->len > FAR_MSG_WHOLE_MAX))
-		fanout_refuse(p->fo, p->i, FAR_TOO_LARGE, "the request is larger than a message can be");
+		fanout_refuse(p->fo, p->i, FAR_TOO_LARGE,
+			      "the request is longer than an eager message; fan-outs take no other");
 	else if (likely(p->on_shard))
 		fanout_launch(p->fo, p->i, start, common);
 	else if (fanout_keep(p->fo, p->i, start, common))
@@ -213,7 +215,7 @@ static void take_own(void *plan, const struct call_start *start)
 	take_request(plan, start, false);
 }
 
-/* Checks a place and says which shard −1 is. */
+/* Checks a destination and replaces shard −1. */
 static enum far_status resolve(const struct plan *p, struct far_to *to, struct far_err *err)
 {
 	struct route route;
@@ -223,7 +225,7 @@ static enum far_status resolve(const struct plan *p, struct far_to *to, struct f
 	return status;
 }
 
-/* Each target gets references of its own names, so there is no common request; nor may two workers get the same. */
+/* Every request carries forks of its own, so there is no common request. For the same reason none can be hedged. */
 static enum far_status start_with_references(struct plan *p, const struct far_val *args, size_t n, struct far_err *err)
 {
 	struct fanout_target *t = &p->fo->target[p->i];
@@ -294,7 +296,7 @@ static void start_all(void *plan, const struct call_start *common)
 		shard_give(s, false);
 }
 
-/* Does any target take the common request. */
+/* True if a target uses the common request. */
 static bool common_wanted(const struct plan *p)
 {
 	for (size_t i = 0; i < p->n; i++)
@@ -342,7 +344,7 @@ enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const 
 					   start_all, &p, err);
 	else
 		start_all(&p, NULL);
-	if (unlikely(status == FAR_PENDING)) { /* they hold references */
+	if (unlikely(status == FAR_PENDING)) { /* the arguments hold references */
 		p.common_args = args;
 		p.common_n = args_n;
 		status = FAR_OK;
@@ -379,9 +381,9 @@ enum far_status far_msg_fanout(struct far_agent *a, uint16_t id, const void *dat
 	return p.status ? p.status : give(&p, out);
 }
 
-/* ---- giving it up ---- */
+/* ---- release ---- */
 
-/* Nobody else drives a stepped shard between its turns. If it slept it is not armed any more, so it has one. */
+/* A stepped shard is polled in its turns only: poll it here. shard_wake() gives it a turn, also if it slept. */
 static void drive_stepped(struct shard *s)
 {
 	if (!s->config.stepped || !shard_enter(s))
@@ -392,13 +394,13 @@ static void drive_stepped(struct shard *s)
 
 void fanout_let_go(struct far_future *f)
 {
-	/* Besides the application's only the fan-out's own: nobody can come to see what it brings. */
+	/* Two references: the application's and the fan-out's. More: another thread still waits for the result. */
 	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) > 2)
 		return;
-	bool asked = shard_held(f->shard) && call_cancel(f->shard, agent_done_future, f);
+	bool cancelled = shard_held(f->shard) && call_cancel(f->shard, agent_done_future, f);
 	while (!future_done(f)) {
-		if (!asked)
-			asked = far_future_cancel(f, NULL) == FAR_OK;
+		if (!cancelled)
+			cancelled = far_future_cancel(f, NULL) == FAR_OK;
 		if (future_done(f))
 			return;
 		if (shard_in_handler() || agent_wait_future(f, TIME_NEVER)) { /* another shard's */

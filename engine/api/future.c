@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures as the application sees them: results, waits. */
-#include "api/into.h"
+/** Futures: reading results, waits, cancelling, and completion by calls. Any thread; agent_complete() on the shard. */
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "core/call.h"
@@ -12,14 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A failed future's bytes: the origin's name and the text, each with its NUL. The future may outlive the agent that
- * knows ranks. */
+/* Bytes of a failed future: name of the origin and text, each with its NUL. A name, not a rank, because the future may
+ * outlive the agent. */
 struct failure {
 	char origin[FAR_NAME_MAX];
 	char text[FAR_ERR_TEXT_MAX];
 };
 
-/* Puts together the bytes and the outcome of a failed future. The text need not end with a NUL. */
+/* Fills `failure` and makes it the data of `o`. `text[0, n)` needs no NUL. */
 static void fill_failure(struct failure *failure, struct outcome *o, const char *origin, const char *text, size_t n)
 {
 	n = n < sizeof failure->text ? n : sizeof failure->text - 1;
@@ -105,24 +105,24 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	err->status = status;
 	err->executed = (enum far_executed)f->executed;
 	err->code = f->code;
-	/* Without memory for the answer, or for the failure's bytes, only the class is left; what was dropped never had
-	 * any. */
+	/* There is only a status if memory for the reply or the failure was short, or the future was dropped. */
 	const struct failure *failure = f->len ? future_bytes(f) : NULL;
 	char none[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
-	if (status == FAR_RESOURCE && !failure) { /* the code is what was asked for, in MiB: future_complete() */
+	if (status == FAR_RESOURCE && !failure) { /* the code is the requested size in MiB: future_complete() */
 		budget_text(why, sizeof why, (uint64_t)f->code << 20);
-		snprintf(none, sizeof none, "no memory to keep the answer: %s", why);
+		snprintf(none, sizeof none, "no memory for the reply: %s", why);
 		err->code = 0;
 	}
-	const char *text = status == FAR_RESOURCE    ? none
-			   : status == FAR_CANCELLED ? "the future was dropped before anybody completed it"
-						     : far_status_text(status);
+	const char *text = status == FAR_RESOURCE ? none
+			   : status == FAR_CANCELLED
+				   ? "the last reference of the future was freed before it was completed"
+				   : far_status_text(status);
 	snprintf(err->origin, sizeof err->origin, "%s", failure ? failure->origin : "");
 	snprintf(err->text, sizeof err->text, "%s", failure ? failure->text : text);
 	return status;
 }
 
-/* A value that holds others, or an object of a custom type, owns memory of its own. */
+/* Reads a value that holds others, or an object of a custom type: it owns memory besides the payload. */
 static int read_tree(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
 {
 	*status = tree_read(future_bytes(f), f->len, f->buf ? f->buf : &f->head, out, err);
@@ -131,8 +131,8 @@ static int read_tree(struct far_future *f, struct far_val *out, enum far_status 
 	return *status ? -1 : 0;
 }
 
-/* Reads the value. 1: it has bytes, which lie in the future or its buffer; 0: it has none, or owns what it has;
- * −1: `err` says why. */
+/* Reads the value. 1: its bytes are in the future or its buffer; 0: it has none, or owns them; −1: failed, `err` is
+ * filled. */
 static int read_value(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
 {
 	size_t n;
@@ -155,7 +155,7 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 	if (unlikely(error == -ENOMEM))
 		return read_tree(f, out, status, err);
 	if (unlikely(error || n != 1)) {
-		*status = err_set(err, FAR_PROTOCOL, "the answer is malformed");
+		*status = err_set(err, FAR_PROTOCOL, "the reply is malformed");
 		if (err)
 			err->executed = FAR_EXECUTED_YES;
 		return -1;
@@ -166,7 +166,7 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err)
 {
 	enum far_status status;
-	/* A value with bytes keeps the memory they lie in. */
+	/* The value takes a reference to the memory of its bytes. */
 	if (read_value(f, out, &status, err) == 1) {
 		out->own = f->buf ? f->buf : &f->head;
 		buf_ref(out->own);
@@ -178,7 +178,7 @@ enum far_status agent_result_last(struct far_future *f, struct far_val *out, str
 {
 	enum far_status status;
 	int bytes = read_value(f, out, &status, err);
-	if (bytes == 1 && !f->buf) { /* our reference becomes the value's */
+	if (bytes == 1 && !f->buf) { /* the caller's reference moves to the value */
 		out->own = &f->head;
 		return status;
 	}
@@ -198,16 +198,14 @@ bool far_future_done(const struct far_future *f)
 enum far_status agent_pending(const struct far_future *f, struct far_err *err)
 {
 	if (future_state(f) & FUTURE_UNBOUNDED)
-		return err_set(
-			err, FAR_PENDING,
-			"the future is still pending; it ends when the application completes it, and has not been");
+		return err_set(err, FAR_PENDING, "the future is still pending: the application has not completed it");
 	err_set(err, FAR_PENDING, "the call is still pending; it goes on");
 	if (err)
 		err->executed = FAR_EXECUTED_MAYBE;
 	return FAR_PENDING;
 }
 
-/* Not by the check of arrays, which would have the future in memory on the usual path. */
+/* Out of line: agent_check_futures() on the fast path would store the future in memory. */
 __attribute__((noinline, cold)) static enum far_status no_future(const char *what, struct far_err *err)
 {
 	struct far_future *none = NULL;
@@ -257,11 +255,11 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 		return FAR_OK;
 	if (state & (FUTURE_MANUAL | FUTURE_DERIVED))
 		return err_set(err, FAR_INVALID,
-			       "far_future_cancel: the future is not a call's; cancel the calls that "
+			       "far_future_cancel: the future is not that of a call; cancel the calls that "
 			       "it waits for");
 	struct shard *s = f->shard;
-	/* By a note, on the shard's own thread too: callbacks of the call do not run inside this function. The shard
-	 * takes the notes after the calls that were handed over before. */
+	/* By a task, on the shard's own thread too: callbacks of the call must not run inside this function. The shard
+	 * takes tasks after the calls handed over before. */
 	return call_post_cancel(s, agent_done_future, f) || call_post_cancel(s, into_done, f)
 		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
 		       : FAR_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tools for a group: the side of who comes to a round. Any thread that may wait. */
+/** far_all_gather() and far_barrier(): the side of each member (builtin/gather.c is the gathering side). Any thread
+ * that may wait. */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "builtin/gather.h"
@@ -9,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So much longer than its own time-out a caller waits for the word who was missing. */
+/* A caller waits so much longer than its time-out for the gathering worker's error, which names the missing workers. */
 #define SLACK_NS (500 * FAR_MS)
 
 struct workers {
 	uint32_t n;
 	int32_t ranks[FAR_WORLD_MAX];     /* ascending */
-	uint8_t bytes[2 * FAR_WORLD_MAX]; /* the same, as they travel */
+	uint8_t bytes[2 * FAR_WORLD_MAX]; /* the same, as an argument: 16 bits each, little-endian */
 };
 
 void gathers_destroy(struct gathers *g)
@@ -31,7 +32,7 @@ void gathers_destroy(struct gathers *g)
 	free(g);
 }
 
-/* ---- rounds that nobody heard of ---- */
+/* ---- skipped rounds: given up before the gathering worker counted them ---- */
 
 static struct gather_skips *skips_find(const struct gathers *g, const struct workers *w)
 {
@@ -56,7 +57,7 @@ static uint64_t skips_take(struct gathers *g, const struct workers *w)
 	return rounds;
 }
 
-/* Without memory the next round fails by its time-out. */
+/* Without memory the count is lost, and the next round fails by its time-out. */
 static void skips_add(struct gathers *g, const struct workers *w, uint64_t rounds)
 {
 	pthread_mutex_lock(&g->lock);
@@ -87,7 +88,7 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 {
 	bool self = !names;
 	if (names && n == 0)
-		return err_set(err, FAR_INVALID, "%s: no workers; NULL stands for all of the group", what);
+		return err_set(err, FAR_INVALID, "%s: no workers; NULL stands for the whole group", what);
 	if (n > (size_t)a->world)
 		return err_set(err, FAR_INVALID, "%s: %zu workers of a group of %d", what, n, a->world);
 	w->n = names ? (uint32_t)n : (uint32_t)a->world;
@@ -98,12 +99,12 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 		self |= w->ranks[i] == a->rank;
 	}
 	if (!self)
-		return err_set(err, FAR_INVALID, "%s: \"%s\" itself is not among the workers", what, a->name);
+		return err_set(err, FAR_INVALID, "%s: \"%s\" itself is not among the workers; add it", what, a->name);
 	if (names)
 		qsort(w->ranks, w->n, sizeof *w->ranks, by_rank);
 	for (uint32_t i = 0; i < w->n; i++) {
 		if (i && w->ranks[i] == w->ranks[i - 1])
-			return err_set(err, FAR_INVALID, "%s: \"%s\" is there twice", what,
+			return err_set(err, FAR_INVALID, "%s: \"%s\" is named twice", what,
 				       a->members[w->ranks[i]].name);
 		w->bytes[2 * i] = (uint8_t)w->ranks[i];
 		w->bytes[2 * i + 1] = (uint8_t)(w->ranks[i] >> 8);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages, the caller's side. */
+/** Messages with a reply: far_msg_send() and far_msg_call(). Application threads and handlers; completions on the
+ * shard. */
 #include "agent/agent.h"
-#include "api/into.h"
 #include "api/parts.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
 
@@ -35,7 +36,7 @@ static void send_done(void *user, const struct outcome *o)
 	done(user, o->status, NULL, 0, &err);
 }
 
-/* A reply that goes to the caller's memory. Lies at the beginning of a buffer. */
+/* Record of a far_msg_send() with a receive buffer. At the start of its own buffer `self`. */
 struct into_send {
 	struct far_buf *self;
 	far_msg_done_fn *done;
@@ -135,13 +136,14 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 
 /* ---- waiting ---- */
 
-/* On the caller's stack: the thread holds the shard from start to completion, so nobody else can come to see it late.
+/* A call whose thread holds the shard until completion. On that thread's stack, since the shard cannot complete it
+ * later.
  */
 struct held_call {
 	bool done;
 	void *reply;
 	size_t cap, len;
-	struct outcome outcome; /* without its bytes */
+	struct outcome outcome; /* without its data */
 	char text[FAR_ERR_TEXT_MAX];
 };
 
@@ -191,7 +193,7 @@ static enum far_status call_held(struct shard *s, struct call_start *start, void
 		if (shard_pass(s))
 			idler = (struct idler){0};
 		else if (unlikely(idler_step(s, &idler, true)))
-			shard_sleep(s, TIME_NEVER); /* the call's own deadline is a timer */
+			shard_sleep(s, TIME_NEVER); /* the deadline of the call is a timer */
 	}
 	if (likely(h.outcome.status == FAR_OK)) {
 		if (unlikely(h.len > cap))
@@ -215,8 +217,7 @@ static enum far_status call_handed(struct shard *s, struct call_start *start, vo
 {
 	struct far_future *f = future_alloc(s);
 	if (!f)
-		return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free",
-			       FAR_FUTURES_MAX);
+		return err_set(err, FAR_RESOURCE, "%u futures exist; free some with far_future_free", FAR_FUTURES_MAX);
 	enum far_status status = agent_call_and_wait(s, start, f, err);
 	if (!status)
 		status = agent_result(f, NULL, err);
@@ -269,7 +270,7 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 				   .shard = route.shard,
 				   .fn = id,
 				   .typed = 0,
-				   .done = NULL, /* and the next two: by how it waits */
+				   .done = NULL, /* and the next two: set by the kind of wait */
 				   .user = NULL,
 				   .app = NULL,
 				   .data = data,
@@ -295,9 +296,8 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 	if (id >= FAR_MSG_HANDLERS_MAX)
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
 	if (into_given(opts))
-		return err_set(
-			err, FAR_INVALID,
-			"far_msg_call has a buffer for the reply: leave opts->into empty, or give it as `reply`");
+		return err_set(err, FAR_INVALID,
+			       "far_msg_call has a buffer for the reply: leave opts->recv_buf empty, and pass `reply`");
 	start.worker = (uint32_t)to.worker;
 	start.shard = route.shard;
 	status = parts_start(route.via, &start, &p, PARTS_BORROWED, err);
@@ -305,15 +305,14 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 		return status;
 	agent_set_deadline(a, route.via, opts, &start);
 	status = call_and_wait(route.via, &start, reply, cap, reply_len, err);
-	/* The wait may have ended before the call, when nobody drives: the parts are the caller's again all the same.
-	 */
+	/* The wait can end before the call if no thread polls. Revoke the parts: they are the caller's again. */
 	if (start.ready)
 		large_out_revoke(large_out_in(start.ready));
 	parts_end(&start, NULL, NULL);
 	return status;
 }
 
-/* ---- long replies ---- */
+/* ---- placement of rendezvous replies ---- */
 
 void *message_place(call_done_fn *done, void *user, size_t len)
 {

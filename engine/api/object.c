@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Objects as the application sees them. A call on a reference whose owner knows of it is a typed call with the object's
- * id behind its arguments; all others go as the requests of api/rref.c.
+ * <farcall/object.h>: calls of methods, the type of a reference, objects on their owner. Application threads and
+ * handlers. A method call on a confirmed reference is a typed call with the object's id behind its arguments; every
+ * other one is a request of api/rref.c.
  */
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -28,7 +29,7 @@ struct method_args {
 	struct values_plan plan;
 	struct rref_id object;
 	struct rref_named short_id;
-	bool named; /* `short_id` says which object it is */
+	bool named; /* `short_id` is sent instead of `object` */
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
@@ -54,7 +55,7 @@ __attribute__((cold)) static enum far_status no_class(const struct far_rref *r, 
 		       text);
 }
 
-/* The first overload of the method, and where its object is. */
+/* Finds the first overload of the method, and the destination of the call. */
 static enum far_status find_method(struct far_rref *r, const char *method, struct far_agent **a, struct rref_target *t,
 				   struct far_err *err)
 {
@@ -78,11 +79,12 @@ static enum far_status find_method(struct far_rref *r, const char *method, struc
 	t->to = (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
 	if (unlikely(atomic_load_explicit(&(*a)->members[t->to.worker].incarnation, memory_order_relaxed) << 16 !=
 		     r->base.owner << 16))
-		return err_set(err, FAR_PEER_LOST, "the object was in a former life of worker \"%s\"", r->owner_name);
+		return err_set(err, FAR_PEER_LOST, "the object was lost with the former incarnation of worker \"%s\"",
+			       r->owner_name);
 	return FAR_OK;
 }
 
-/* FAR_PENDING: it has to go as another request. */
+/* FAR_PENDING: send it as a request of api/rref.c instead. */
 static enum far_status prepare(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
 			       const struct far_call_opts *opts, struct method_args *m, struct call_start *start,
 			       struct route *route, struct far_err *err)
@@ -109,7 +111,7 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = HEAD_TYPED | HEAD_METHOD | (m->named ? HEAD_NAMED : 0),
-				     .done = NULL, /* and the next two: the caller's */
+				     .done = NULL, /* and the next two: set by the caller */
 				     .user = NULL,
 				     .app = NULL,
 				     .data = m,
@@ -146,7 +148,7 @@ enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const 
 	return status;
 }
 
-/* The call keeps the handle, which may be given back meanwhile. */
+/* Starts a call that keeps a reference to the handle: the application may free it meanwhile. */
 static enum far_status start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
 				     void (*look)(struct far_rref *, const struct outcome *), struct far_future *f,
 				     struct far_err *err)
@@ -176,7 +178,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	struct route route;
 	struct far_agent *a = NULL;
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, for the future, must not be NULL");
 	enum far_status status = find_method(r, method, &a, &t, err);
 	if (unlikely(status))
 		return status;
@@ -207,7 +209,7 @@ enum far_status far_rref_remote(struct far_rref *r, const char *method, const st
 	return status ? status : rref_target_make(a, &t, args, args_n, opts, out, err);
 }
 
-/* ---- looking ---- */
+/* ---- class ---- */
 
 const char *far_rref_class(const struct far_rref *r)
 {
@@ -219,9 +221,9 @@ const char *far_rref_class(const struct far_rref *r)
 	return cls ? cls->name : "?";
 }
 
-/* ---- what it is ---- */
+/* ---- type ---- */
 
-/* Keeps the name with the handle, for good; the first one stays. */
+/* Caches the name in the handle until that is freed. The first name stays. */
 static const char *keep_name(struct far_rref *r, const char *name, size_t len)
 {
 	struct far_buf *none = NULL, *buf = buf_alloc(len + 1);
@@ -290,12 +292,12 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 	if (v.type == FAR_TYPE_STRING)
 		*name = keep_name(r, v.u.s.data, v.u.s.len);
 	else
-		status = err_set(err, FAR_PROTOCOL, "the answer is malformed");
+		status = err_set(err, FAR_PROTOCOL, "the reply is malformed");
 	far_val_fini(&v);
 	return status ? status : *name ? FAR_OK : no_room(err);
 }
 
-static void told(struct far_rref *r, const struct outcome *o)
+static void on_type(struct far_rref *r, const struct outcome *o)
 {
 	struct far_val v;
 	size_t n;
@@ -303,7 +305,7 @@ static void told(struct far_rref *r, const struct outcome *o)
 		keep_name(r, v.u.s.data, v.u.s.len);
 }
 
-/* The name is known: a future that is done already. */
+/* A complete future for a cached name. */
 static enum far_status known_type(const char *name, struct far_future **out, struct far_err *err)
 {
 	struct far_val v = far_str(name);
@@ -335,7 +337,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	if (status)
 		return status;
 	buf_ref(&f->head);
-	status = start_holding(s, &start, r, told, f, err);
+	status = start_holding(s, &start, r, on_type, f, err);
 	if (status) {
 		buf_unref(&f->head);
 		buf_unref(&f->head);
@@ -348,23 +350,23 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 
 /* ---- the object itself ---- */
 
-/* What the record says. What the reference says came from whoever gave it. */
+/* An object by its owner's record. The reference itself may come from a peer and is not trusted. */
 struct found {
 	void *object;
-	const struct object_class *cls; /* NULL: it is no object */
+	const struct object_class *cls; /* NULL: not an object */
 };
 
-/* Asks another shard of this worker, or this one through another handle, where the object lies. In a buffer. */
-struct place {
+/* A lookup on the home shard, for a handle that is not the owner's own. In a buffer. */
+struct object_query {
 	struct shard_errand errand;
 	struct rref_id id;
-	struct far_future *future; /* a reference */
+	struct far_future *future; /* completed with struct found, or GONE; a reference */
 	struct far_buf *buf;
 };
 
-static void tell_place(struct shard *s, struct shard_errand *e)
+static void answer_query(struct shard *s, struct shard_errand *e)
 {
-	struct place *p = (struct place *)(void *)e;
+	struct object_query *p = (struct object_query *)(void *)e;
 	static const char gone[] = "the object was destroyed";
 	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
 	const struct found found = {r ? r->object : NULL, r ? r->made : NULL};
@@ -376,19 +378,19 @@ static void tell_place(struct shard *s, struct shard_errand *e)
 	buf_unref(p->buf);
 }
 
-static enum far_status ask_place(struct shard *s, struct rref_id id, struct found *found, struct far_err *err)
+static enum far_status query_object(struct shard *s, struct rref_id id, struct found *found, struct far_err *err)
 {
-	struct far_buf *buf = buf_alloc(sizeof(struct place));
+	struct far_buf *buf = buf_alloc(sizeof(struct object_query));
 	struct far_future *f = buf ? future_alloc(s) : NULL;
 	if (!f) {
 		buf_unref(buf);
-		return err_set(err, FAR_RESOURCE, "no memory to look for an object");
+		return err_set(err, FAR_RESOURCE, "no memory to look up an object");
 	}
-	struct place *p = buf_data(buf);
-	*p = (struct place){.errand = {.run = tell_place}, .id = id, .future = f, .buf = buf};
+	struct object_query *p = buf_data(buf);
+	*p = (struct object_query){.errand = {.run = answer_query}, .id = id, .future = f, .buf = buf};
 	buf_ref(&f->head);
 	if (shard_held(s))
-		tell_place(s, &p->errand);
+		answer_query(s, &p->errand);
 	else
 		shard_post(s, &p->errand);
 	enum far_status status = far_future_wait(f, 0, NULL, err);
@@ -413,7 +415,7 @@ enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, stru
 	if (shard >= a->shards_n)
 		return err_set(err, FAR_INVALID, "the reference names shard %u of worker \"%s\", which has %u", shard,
 			       a->name, a->shards_n);
-	status = ask_place(a->shards[shard], r->base.id, &found, err);
+	status = query_object(a->shards[shard], r->base.id, &found, err);
 	if (!status && !found.cls)
 		return FAR_PENDING;
 	if (!status && out)
@@ -428,7 +430,7 @@ enum far_status far_rref_object(struct far_rref *r, const char *name, uint64_t t
 	struct far_val v;
 	if (!r || !object)
 		return rref_none("far_rref_object, or `object`", err);
-	/* The object itself, even when whoever gave the reference did not say that it is one: no copy of it. */
+	/* Look up the object first, also if the reference does not state a class: a fetch would copy it. */
 	enum far_status status = FAR_PENDING;
 	if (!r->owned && far_rref_is_owner(r))
 		status = object_local_value(r, timeout_ns, &v, err);

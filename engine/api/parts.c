@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in several parts, long messages, one-way messages: the caller's side. */
+/** Messages in parts, rendezvous and zero-copy sends, one-way messages. Application threads and handlers. */
 #include "api/parts.h"
 
 #include "base/error.h"
@@ -27,13 +27,12 @@ static enum far_status parts_check(const struct parts *parts, size_t *len, struc
 {
 	*len = 0;
 	if (parts->n > FAR_PARTS_MAX || (parts->n && !parts->part))
-		return err_set(err, FAR_INVALID,
-			       "a message has %zu parts; it can have %d, in an array that is not NULL", parts->n,
+		return err_set(err, FAR_INVALID, "a message of %zu parts; give an array of at most %d", parts->n,
 			       FAR_PARTS_MAX);
 	for (size_t i = 0; i < parts->n; i++) {
 		if (parts->part[i].len && !parts->part[i].data)
-			return err_set(err, FAR_INVALID, "part %zu of the message has %zu bytes and no data", i,
-				       parts->part[i].len);
+			return err_set(err, FAR_INVALID, "part %zu of the message has %zu bytes, but its data is NULL",
+				       i, parts->part[i].len);
 		if (parts->part[i].len > FAR_MSG_BYTES_MAX - *len)
 			return err_set(err, FAR_TOO_LARGE, "a message of more than %zu bytes", FAR_MSG_BYTES_MAX);
 		*len += parts->part[i].len;
@@ -67,14 +66,14 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 		char why[BUDGET_TEXT_MAX];
 		budget_text(why, sizeof why, start->len);
 		return err_set(err, FAR_RESOURCE, "no memory for a message of %zu bytes: %s%s", start->len, why,
-			       borrow ? "" : "; with a release callback it is sent from where it lies");
+			       borrow ? "" : "; with a release callback it is sent without a copy");
 	}
 	start->ready = o->self;
 	return FAR_OK;
 }
 
-/* Does some of it lie in memory that was registered to be sent from? */
-static bool stay(const struct shard *s, const struct parts *parts, size_t len)
+/* True if a part that is long enough for a zero-copy send is in registered memory. */
+static bool registered(const struct shard *s, const struct parts *parts, size_t len)
 {
 	struct far_agent *a = s->config.agent;
 	if (len < FAR_REGISTERED_BYTES)
@@ -94,7 +93,7 @@ enum far_status parts_start(struct shard *s, struct call_start *start, const str
 		return status;
 	start->data = parts;
 	start->write = write_parts;
-	bool large = start->len > FAR_MSG_WHOLE_MAX || (owner == PARTS_RELEASED && stay(s, parts, start->len));
+	bool large = start->len > FAR_MSG_WHOLE_MAX || (owner == PARTS_RELEASED && registered(s, parts, start->len));
 	return large ? large_start(s, start, parts, owner, err) : FAR_OK;
 }
 
@@ -102,7 +101,7 @@ void parts_end(const struct call_start *start, far_msg_release_fn *release, void
 {
 	if (start->ready) {
 		struct large_out *o = large_out_in(start->ready);
-		o->release = release; /* our reference keeps it from being read until here */
+		o->release = release; /* read after the last reference is given back, so not before this */
 		o->release_user = user;
 		large_out_unref(o);
 	} else if (release) {
@@ -119,12 +118,11 @@ static enum far_status post_error(struct shard *s, int error, const struct call_
 	counter_add_shared(&s->counters.busy_refusals, 1);
 	return err_set(
 		err, FAR_BUSY,
-		"%d one-way messages wait for worker \"%s\" to take them; let the shard be driven (wait, or poll "
-		"it) and try again",
+		"%d one-way messages wait for worker \"%s\"; have the shard polled (wait, or poll it) and try again",
 		FAR_POSTS_QUEUED_MAX, s->config.agent->members[start->worker].name);
 }
 
-/* In its turn: behind what other threads handed over and what waits for the window. */
+/* Queues the message, in order: behind those handed over by other threads and those that wait for the window. */
 static int post_later(struct shard *s, struct call_start *start, bool on_shard)
 {
 	const struct far_agent *a = s->config.agent;
@@ -163,7 +161,7 @@ static enum far_status post_start(struct shard *s, struct call_start *start, str
 	if (error == -EAGAIN)
 		error = post_later(s, start, held || entered);
 	if (entered) {
-		/* Who tries again in a loop must find room some day. */
+		/* Without room, wake the poller, so that a caller in a retry loop makes progress. */
 		shard_give(s, error == -EAGAIN);
 	} else if (!held) {
 		shard_nudge(s);
@@ -182,7 +180,7 @@ enum far_status far_msg_post_parts(struct far_agent *a, struct far_to to, uint16
 	if (!status && id >= FAR_MSG_HANDLERS_MAX)
 		status = err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
 	if (!status && opts && opts->into.data)
-		status = err_set(err, FAR_INVALID, "a one-way message has no reply to be put anywhere (opts->into)");
+		status = err_set(err, FAR_INVALID, "a one-way message has no reply; leave opts->recv_buf empty");
 	if (!status) {
 		start.worker = (uint32_t)to.worker;
 		start.shard = route.shard;

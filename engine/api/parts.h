@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A message's parts on their way into a call or a one-way message. */
+/** Messages in parts: copied, or sent without a copy. Application threads and handlers. */
 #ifndef FAR_API_PARTS_H
 #define FAR_API_PARTS_H
 
@@ -11,22 +11,24 @@ struct parts {
 	size_t n;
 };
 
-/* Where a long message is sent from. */
+/* Memory that a rendezvous message is sent from. */
 enum parts_owner {
-	PARTS_COPIED,   /* a copy */
-	PARTS_BORROWED, /* the application's memory, until it is revoked */
-	PARTS_RELEASED  /* the same, until it is released */
+	PARTS_COPIED,   /* a copy in memory of the engine */
+	PARTS_BORROWED, /* the application's memory, until large_out_revoke() */
+	PARTS_RELEASED  /* the application's memory, until the release callback */
 };
 
 /**
- * Checks the parts and makes them the message of `start`, whose worker and shard are set: to be copied when it starts,
- * or, beyond FAR_MSG_WHOLE_MAX, as a struct large_out in `start->ready`, of which the caller holds a reference;
- * parts_end() gives it back. `parts` stays until then. INVALID, TOO_LARGE, RESOURCE.
+ * Checks the parts and makes them the message of `start`, whose worker and shard are set. An eager message is copied
+ * when the call starts. A rendezvous message (beyond FAR_MSG_WHOLE_MAX, or from registered memory) is a struct
+ * large_out in `start->ready`, of which the caller has a reference. `parts` must stay until parts_end(). Errors:
+ * INVALID, TOO_LARGE, RESOURCE.
  */
 enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,
 			    enum parts_owner owner, struct far_err *err);
 
-/** After the start, whatever became of it: `release` (may be NULL) is called now, or when the message has been sent. */
+/** Due after the start, failed or not. Gives the reference back. `release` (may be NULL) runs now, or once the message
+ * was sent. */
 void parts_end(const struct call_start *start, far_msg_release_fn *release, void *user);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The callee's side: answering a request, in its handler or later. */
+/** Answers requests at the callee: in the handler on its thread, or deferred from any thread. */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -13,13 +13,13 @@
 
 /* ---- in the handler ---- */
 
-/* An answer that leaves in fragments, from a buffer. */
+/* Room for a rendezvous reply, in a buffer. */
 __attribute__((noinline, cold)) static enum far_status room_large(struct far_req *req, size_t len, void **at)
 {
 	req->len = len;
 	req->buf = req->record ? buf_alloc(len) : queues_buf(req->shard, len);
 	if (!req->buf)
-		return FAR_RESOURCE; /* first: a caller's default limit is half of its memory, too */
+		return FAR_RESOURCE; /* before the limit: the caller's default limit, half of its memory, is as large */
 	if (len > dispatch_limit(req)) {
 		buf_unref(req->buf);
 		req->buf = NULL;
@@ -30,8 +30,8 @@ __attribute__((noinline, cold)) static enum far_status room_large(struct far_req
 	return FAR_OK;
 }
 
-/* Room for an answer of `len` bytes: a small one is gathered aside and copied into its line, a large one is written
- * where it leaves. */
+/* Room for a reply of `len` bytes: in the request's scratch line if it fits, else in the transmit slot, else in a
+ * buffer. */
 static enum far_status room(struct far_req *req, size_t len, void **at)
 {
 	if (unlikely(req->answer != ANSWER_NONE))
@@ -77,7 +77,7 @@ enum far_status far_reply(struct far_req *req, const void *data, size_t len)
 	return status;
 }
 
-/* An answer that is looked at when it leaves: through a record. */
+/* Answers with a value that holds references: through a deferred record, which forks them when it is sent. */
 __attribute__((noinline, cold)) static enum far_status return_rrefs(struct far_req *req, const struct far_val *value,
 								    struct values_plan *plan)
 {
@@ -185,7 +185,7 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 	struct shard *s = req->shard;
 	if (req->answer != ANSWER_NONE)
 		return FAR_INVALID;
-	if (req->record) { /* kept open already */
+	if (req->record) { /* a fiber or blocking handler: has a record */
 		*out = req->record;
 		dispatch_part(req);
 		req->answer = ANSWER_DEFERRED;

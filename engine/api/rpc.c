@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Typed calls, the caller's side. */
+/** Typed calls: far_rpc_sync() and far_rpc_async(). Application threads and handlers. */
 #include "agent/agent.h"
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -12,8 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Arguments after the caller-side check, ready to be written into the message: the application's own, or converted
- * copies. */
+/* Arguments that match the signature, to be written to the message. `v` is the application's array or `converted`. */
 struct arguments {
 	size_t n;
 	const struct far_val *v;
@@ -28,7 +27,7 @@ static void write_arguments(const void *data, void *dst, size_t len)
 	values_write(args->v, args->n, &args->plan, dst);
 }
 
-/* Long arguments are written to memory of their own, from which they leave in fragments. */
+/* Writes the arguments of a rendezvous message to memory of their own. */
 __attribute__((noinline, cold)) static enum far_status write_large(struct shard *s, struct call_start *start,
 								   struct far_err *err)
 {
@@ -67,7 +66,7 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;
 	if (unlikely(checked->plan.customs | checked->plan.rrefs)) {
-		if (checked->plan.rrefs) /* another kind of request: api/rref.c */
+		if (checked->plan.rrefs) /* a request of api/rref.c */
 			return FAR_PENDING;
 		status = registry_check_customs(&a->registry, checked->v, checked->n, err);
 		if (status)
@@ -77,7 +76,7 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = HEAD_TYPED,
-				     .done = NULL, /* and the next two: the caller's */
+				     .done = NULL, /* and the next two: set by the caller */
 				     .user = NULL,
 				     .app = NULL,
 				     .data = checked,
@@ -97,10 +96,10 @@ static void written_large(const struct call_start *start)
 __attribute__((noinline, cold)) static enum far_status no_future(const struct call_start *start, struct far_err *err)
 {
 	written_large(start);
-	return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free", FAR_FUTURES_MAX);
+	return err_set(err, FAR_RESOURCE, "%u futures exist; free some with far_future_free", FAR_FUTURES_MAX);
 }
 
-/* Long arguments, or a result into the caller's memory. */
+/* Starts a call with rendezvous arguments or a receive buffer. */
 __attribute__((noinline, cold)) static enum far_status async_apart(struct shard *s, struct call_start *start,
 								   const struct far_call_opts *opts,
 								   struct far_future **out, struct far_err *err)
@@ -148,7 +147,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct arguments checked;
 	struct call_start start;
 	if (unlikely(!out))
-		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, for the future, must not be NULL");
 	struct route route;
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))

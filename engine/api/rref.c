@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Remote references as the application sees them, and calls whose arguments hold some. */
+/** <farcall/rref.h>: making and fetching values, and all calls whose arguments hold references. Application threads and
+ * handlers; completions on the shard. */
 #include "api/rref.h"
 
-#include "api/into.h"
+#include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "features/references/rref.h"
@@ -16,7 +17,7 @@ struct shard *rref_home(const struct far_rref *r, struct far_err *err)
 {
 	struct shard *s = atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_acquire);
 	if (!s)
-		err_set(err, FAR_SHUTDOWN, "the agent that the reference was of is shut down");
+		err_set(err, FAR_SHUTDOWN, "the agent of the reference is shut down");
 	return s;
 }
 
@@ -42,7 +43,7 @@ enum far_status rref_failed(struct far_rref *r, struct far_err *err)
 
 /* ---- calls ---- */
 
-/* As deep as values_size() has found them to be. */
+/* Checks all references among the values. Recursion is bounded: values_size() has checked the depth. */
 static enum far_status check_references(const struct far_val *v, size_t n, const struct far_agent *a,
 					struct far_err *err)
 {
@@ -57,18 +58,21 @@ static enum far_status check_references(const struct far_val *v, size_t n, const
 			const struct shard *home = rref_home(v[i].u.rref, err);
 			status = home ? rref_failed(v[i].u.rref, err) : FAR_SHUTDOWN;
 			if (!status && home->config.agent != a)
-				status = err_set(err, FAR_INVALID, "argument: a reference of another agent");
+				status = err_set(err, FAR_INVALID,
+						 "an argument is a reference of another agent; fetch its value with "
+						 "far_rref_to_here");
 		}
 	}
 	return status;
 }
 
-/* A call on its way to the shard: written where it leaves from, but for one whose references are shared with it. */
-struct asking {
+/* A request being prepared. Its payload is written to the message when it starts, or, with references or beyond an
+ * eager message, before. */
+struct rref_request {
 	struct route route;
 	struct call_start start;
 	struct rref_pins *pins;
-	struct far_buf *payload; /* NULL: write_asking() writes it, or start.ready has it */
+	struct far_buf *payload; /* written; NULL: write_request() writes it later, or it is in start.ready */
 	const struct function *fn;
 	size_t n, trailer_bytes;
 	const struct far_val *v;
@@ -77,7 +81,7 @@ struct asking {
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
-static void asking_end(struct asking *q)
+static void request_end(struct rref_request *q)
 {
 	if (q->start.ready)
 		large_out_unref(large_out_in(q->start.ready));
@@ -89,17 +93,17 @@ static enum far_status no_memory(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for a call with references");
 }
 
-static void write_asking(const void *data, void *dst, size_t len)
+static void write_request(const void *data, void *dst, size_t len)
 {
-	const struct asking *q = data;
+	const struct rref_request *q = data;
 	uint8_t *at = dst;
 	(void)len;
 	values_write(q->v, q->n, &q->plan, at);
 	memcpy(at + q->plan.size, &q->trailer, q->trailer_bytes);
 }
 
-/* Arguments and what follows them, written now: long ones, or some that hold references. */
-static enum far_status write_now(const struct far_agent *a, struct asking *q, struct far_err *err)
+/* Writes the payload before the start: a rendezvous message, or arguments that hold references. */
+static enum far_status write_now(const struct far_agent *a, struct rref_request *q, struct far_err *err)
 {
 	struct call_start *start = &q->start;
 	void *at = NULL;
@@ -121,7 +125,7 @@ static enum far_status write_now(const struct far_agent *a, struct asking *q, st
 			return no_memory(err);
 		q->pins = sharing.pins;
 	}
-	write_asking(q, at, start->len);
+	write_request(q, at, start->len);
 	start->data = q->payload ? at : NULL;
 	start->write = NULL;
 	return FAR_OK;
@@ -142,12 +146,13 @@ static void function_hashes(const struct function *fn, struct rref_function *f)
 	*f = (struct rref_function){fn->signature.name_hash, fn->signature.canonical_hash};
 }
 
-/* What follows the arguments; `made`, or `object`, or both, may be NULL. */
-static void prepare_trailer(const struct far_agent *a, struct asking *q, const struct rref_target *t,
+/* Sets the bytes behind the arguments. `made`: the value is kept under this name; NULL: it is returned. Without an
+ * object the call is one of a function. */
+static void prepare_trailer(const struct far_agent *a, struct rref_request *q, const struct rref_target *t,
 			    struct rref_wire *made)
 {
 	static_assert(offsetof(struct rref_method_remote, remote) == sizeof(struct rref_id),
-		      "the others are its parts");
+		      "the other trailers are parts of this one");
 	const struct function *fn = q->fn;
 	struct rref_method_remote *m = &q->trailer;
 	if (t->object)
@@ -165,14 +170,14 @@ static void prepare_trailer(const struct far_agent *a, struct asking *q, const s
 		return;
 	}
 	struct shard *s = q->route.via;
-	uint64_t life = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	uint64_t self = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
 	made->owner =
 		t->object
 			? t->object->base.owner
 			: rref_life((uint32_t)t->to.worker,
 				    atomic_load_explicit(&a->members[t->to.worker].incarnation, memory_order_relaxed));
-	made->id = rref_name(life, s->config.index, q->route.shard, names);
-	made->fork = rref_name(life, s->config.index, 0, names + 1);
+	made->id = rref_name(self, s->config.index, q->route.shard, names);
+	made->fork = rref_name(self, s->config.index, 0, names + 1);
 	made->types = function_result_types(fn);
 	made->cls = fn->makes ? fn->makes->hash : 0;
 	m->remote.owner = made->owner;
@@ -186,8 +191,8 @@ static void prepare_trailer(const struct far_agent *a, struct asking *q, const s
 	q->trailer_bytes = sizeof m->remote;
 }
 
-/* With the request as short as a call, if its parts can be left to the session to say. */
-static void prepare_short(struct asking *q, const struct rref_wire *made)
+/* Makes the trailer of a far_remote() short if the session implies its other parts. The request is then a call. */
+static void prepare_short(struct rref_request *q, const struct rref_wire *made)
 {
 	const struct shard *s = q->route.via;
 	struct rref_named named;
@@ -201,10 +206,12 @@ static void prepare_short(struct asking *q, const struct rref_wire *made)
 
 static const uint16_t messages[2][2] = {{RREF_CALL, RREF_REMOTE}, {RREF_METHOD, RREF_METHOD_REMOTE}};
 
-/* With `made`: a request to keep the value under that name. Other than FAR_OK: asking_end() is due all the same. */
-static enum far_status ask(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-			   const struct far_call_opts *opts, struct asking *q, struct rref_wire *made,
-			   struct far_err *err)
+/* Prepares a call or, with `made`, a request to keep the value under that name. request_end() is due whatever it
+ * returns.
+ */
+static enum far_status prepare_request(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
+				       size_t n, const struct far_call_opts *opts, struct rref_request *q,
+				       struct rref_wire *made, struct far_err *err)
 {
 	const struct function *fn = t->fn;
 	q->start.ready = NULL;
@@ -231,12 +238,12 @@ static enum far_status ask(struct far_agent *a, const struct rref_target *t, con
 				       .shard = q->route.shard,
 				       .fn = messages[t->object != NULL][made != NULL],
 				       .typed = 0,
-				       .done = NULL, /* and the next two: go() */
+				       .done = NULL, /* and the next two: start_request() */
 				       .user = NULL,
 				       .app = NULL,
 				       .data = q,
 				       .len = 0,
-				       .write = write_asking,
+				       .write = write_request,
 				       CALL_START_REST};
 	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_WHOLE_MAX - sizeof(struct rref_named))
 		prepare_short(q, made);
@@ -245,9 +252,10 @@ static enum far_status ask(struct far_agent *a, const struct rref_target *t, con
 	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_WHOLE_MAX) ? write_now(a, q, err) : FAR_OK;
 }
 
-/* Starts it with its end wrapped, so that the references are kept until then. `waits`: back-pressure is waited out. */
-static enum far_status go(struct asking *q, const struct rref_target *t, call_done_fn *done, void *user,
-			  struct far_rref *makes, bool waits, struct far_err *err)
+/* Starts the request. Its completion is wrapped, which keeps the references until then. `waits`: wait for room under
+ * back-pressure. */
+static enum far_status start_request(struct rref_request *q, const struct rref_target *t, call_done_fn *done,
+				     void *user, struct far_rref *makes, bool waits, struct far_err *err)
 {
 	struct far_buf *buf = makes ? NULL : buf_alloc(sizeof(struct rref_call));
 	if (!makes && !buf) {
@@ -276,22 +284,22 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 				  size_t n, const struct far_call_opts *opts, bool waits, struct far_future **out,
 				  struct far_err *err)
 {
-	struct asking q;
-	enum far_status status = ask(a, t, args, n, opts, &q, NULL, err);
+	struct rref_request q;
+	enum far_status status = prepare_request(a, t, args, n, opts, &q, NULL, err);
 	struct far_future *f = status ? NULL : future_alloc(q.route.via);
 	if (!status && !f)
 		status = agent_no_future(err);
 	if (status) {
 		rref_pins_release(q.pins);
-		asking_end(&q);
+		request_end(&q);
 		return status;
 	}
 	buf_ref(&f->head);
 	bool into = into_given(opts);
 	if (into)
 		into_set(f, &opts->into);
-	status = go(&q, t, into ? into_done : agent_done_future, f, NULL, waits, err);
-	asking_end(&q);
+	status = start_request(&q, t, into ? into_done : agent_done_future, f, NULL, waits, err);
+	request_end(&q);
 	if (status) {
 		buf_unref(&f->head);
 		buf_unref(&f->head);
@@ -336,7 +344,7 @@ enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *
 	if (status)
 		return status;
 	status = far_future_wait(f, 0, out, err);
-	if (!future_done(f)) /* nobody will look at its answer */
+	if (!future_done(f)) /* the reply is not needed any more */
 		far_future_cancel(f, NULL);
 	far_future_free(f);
 	return status;
@@ -347,14 +355,14 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err)
 {
 	struct far_call_opts through = *opts;
-	struct asking q;
+	struct rref_request q;
 	struct rref_target t = {find(a, function, err), NULL, to};
 	if (!t.fn)
 		return FAR_NO_FUNCTION;
 	through.via = via->config.index + 1;
-	enum far_status status = ask(a, &t, args, n, &through, &q, NULL, err);
+	enum far_status status = prepare_request(a, &t, args, n, &through, &q, NULL, err);
 	if (!status && q.start.ready)
-		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; one of a fan-out has %zu at most",
+		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; in a fan-out %zu is the maximum",
 				 q.start.len, FAR_MSG_WHOLE_MAX);
 	if (!status) {
 		*pins = q.pins;
@@ -362,7 +370,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 	} else {
 		rref_pins_release(q.pins);
 	}
-	asking_end(&q);
+	request_end(&q);
 	return status;
 }
 
@@ -387,27 +395,27 @@ enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char 
 enum far_status rref_target_make(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
 				 const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
-	struct asking q;
+	struct rref_request q;
 	struct rref_wire w;
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_remote: `out`, where the reference goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_remote: `out`, for the reference, must not be NULL");
 	if (into_given(opts))
 		return err_set(err, FAR_UNSUPPORTED,
-			       "far_remote: the value stays where it is made; leave opts->into empty");
-	enum far_status status = ask(a, t, args, n, opts, &q, &w, err);
+			       "far_remote: the value stays on its owner; leave opts->recv_buf empty");
+	enum far_status status = prepare_request(a, t, args, n, opts, &q, &w, err);
 	struct far_rref *r = status ? NULL : rref_new(q.route.via, &w);
 	if (!status && !r)
 		status = no_memory(err);
 	if (status) {
 		rref_pins_release(q.pins);
-		asking_end(&q);
+		request_end(&q);
 		return status;
 	}
 	rref_owner_is(r, a->members[t->to.worker].name);
 	rref_enter(r);
-	rref_ref(&r->base); /* the call's */
-	status = go(&q, t, made, r, r, false, err);
-	asking_end(&q);
+	rref_ref(&r->base); /* of the call */
+	status = start_request(&q, t, made, r, r, false, err);
+	request_end(&q);
 	if (status) {
 		rref_unref(&r->base);
 		rref_unref(&r->base);
@@ -485,7 +493,7 @@ enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct f
 	if (!timeout_ns)
 		timeout_ns = atomic_load_explicit(&s->config.agent->rpc_timeout_ns, memory_order_relaxed);
 	enum far_status status = far_future_wait(r->value, timeout_ns, out, err);
-	if (!status && out && object_class_of(out)) { /* the handle keeps it, and nothing else is to end it */
+	if (!status && out && object_class_of(out)) { /* borrowed: the handle keeps the object */
 		buf_unref(out->own);
 		out->own = NULL;
 	}

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls whose arguments hold references: another kind of request, so that others cost nothing more. */
+/** Requests of api/rref.c: calls whose arguments hold references, calls that keep their value, fetches. Any application
+ * thread. A request kind of their own: the path of other calls stays short. */
 #ifndef FAR_API_RREF_H
 #define FAR_API_RREF_H
 
 #include "agent/agent.h"
 #include "features/references/rref.h"
 
-/** What is called: a function, or the first overload of a method and its object. */
+/** Target of a call: a function, or the first overload of a method and its object. */
 struct rref_target {
 	const struct function *fn;
 	struct far_rref *object; /* NULL: a function */
 	struct far_to to;
 };
 
-/** The home of a reference; NULL: its agent is shut down. */
+/** The shard of the handle; NULL, with `err` filled: its agent is shut down. */
 struct shard *rref_home(const struct far_rref *r, struct far_err *err);
-/** Why it cannot be used; FAR_OK: it can, or it is not known yet. */
+/** The error of a failed reference; FAR_OK: confirmed or pending. */
 enum far_status rref_failed(struct far_rref *r, struct far_err *err);
+/** FAR_INVALID for a NULL reference passed to `what`. */
 enum far_status rref_none(const char *what, struct far_err *err);
-/** The value of a reference to an object, on its owner; FAR_PENDING: it is none, whatever was said. object.c */
+/** The value of a reference to an object, on its owner. FAR_PENDING: its owner's record is not an object. object.c */
 enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
-/** The value of a handle that is its record. */
+/** The value of the owner's own handle. */
 enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
-/** A question to the owner, RREF_FETCH or RREF_TYPE, with a future for its answer. */
+/** Prepares a request to the owner, RREF_FETCH or RREF_TYPE, with a future for its reply. */
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
 				 struct call_start *start, struct rref_fetch *fetch, struct shard **s,
 				 struct far_future **f, struct far_err *err);
-/** Calls in the general form: any arguments, an object that is not known to be there. */
+/** Calls in the general form: any arguments, an object that may not be made yet. */
 enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
 				  size_t n, const struct far_call_opts *opts, struct far_future **out,
 				  struct far_err *err);
@@ -35,7 +37,7 @@ enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *
 enum far_status rref_target_make(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
 				 const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);
 
-/** As far_rpc_async_to() and far_rpc_sync_to(), which have found references among the arguments. */
+/** far_rpc_async_to() and far_rpc_sync_to() with references among the arguments. */
 enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct far_future **out,
 			       struct far_err *err);
@@ -44,8 +46,8 @@ enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char 
 
 struct rref_pins;
 /**
- * The same as one of a fan-out: prepares the request to one worker through shard `via` and hands it to `take`, which
- * may use it until it returns. On FAR_OK `*pins` are the caller's, to be kept until the call has ended.
+ * The same for a target of a fan-out: prepares the request through shard `via` and passes it to `take`, where it is
+ * valid. On FAR_OK `*pins` are the caller's; keep them until the call has ended.
  */
 enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
 			     const struct far_val *args, size_t n, const struct far_call_opts *opts,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Scopes: contexts without a shard, in the chain that the thread's one pointer leads to. The thread that began a scope
- * is the only one that touches it. */
+/** Scopes: contexts without a shard in the thread's chain of contexts. Only the thread that began a scope accesses it.
+ */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -11,7 +11,7 @@
 #define CHUNK_BYTES   1024u
 #define CHUNK_FUTURES ((CHUNK_BYTES - 2 * sizeof(void *)) / sizeof(void *))
 
-/* Futures that were gathered, in order, each with a reference. */
+/* Gathered futures, in the order of the calls, each with a reference. */
 struct chunk {
 	struct far_buf *self;
 	struct chunk *next;
@@ -21,19 +21,19 @@ static_assert(sizeof(struct chunk) == CHUNK_BYTES, "a chunk fills its buffer");
 
 struct scope {
 	struct shard_context context;
-	/* The handler or fiber that began it: what others start on this thread is not its. */
+	/* The handler or fiber that began it, NULL: none. Calls of others on this thread are not gathered. */
 	const char *handler;
 	const struct fiber *fiber;
 	struct chunk *first, *last;
 	uint32_t in_last; /* futures in the last chunk */
-	bool missed;      /* there was no memory for one */
+	bool missed;      /* a future was not gathered: no memory */
 };
-static_assert(sizeof(struct scope) <= sizeof(struct far_scope), "the public structure has room");
+static_assert(sizeof(struct scope) <= sizeof(struct far_scope), "struct far_scope is too small");
 
-/* In the whole process. A thread sees its own: only that matters to it. */
+/* Active scopes of the process. Relaxed: a thread needs to see only its own. */
 _Atomic uint32_t scopes_active;
 
-/* Is it in this thread's chain. */
+/* True if it is in this thread's chain. */
 static bool active(const struct scope *s)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
@@ -102,8 +102,8 @@ void scope_gather_slowly(struct far_future *f)
 	*at = f;
 }
 
-/* Waits for one of them, and adds it to the verdict. */
-static void add(struct far_future *f, uint64_t until, enum far_status *verdict, struct far_err *err)
+/* Waits for a future, and keeps the first error. */
+static void wait_for(struct far_future *f, uint64_t until, enum far_status *first, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
 	struct far_err own;
@@ -115,22 +115,22 @@ static void add(struct far_future *f, uint64_t until, enum far_status *verdict, 
 	}
 	if (!status)
 		status = future_done(f) ? agent_result(f, NULL, &own) : agent_pending(f, &own);
-	if (status && !*verdict) {
-		*verdict = status;
+	if (status && !*first) {
+		*first = status;
 		if (err)
 			*err = own;
 	}
 }
 
-/* Gives everything back; with `verdict` after waiting for it. */
-static void drain(struct scope *s, uint64_t until, enum far_status *verdict, struct far_err *err)
+/* Frees all references; with `first` not NULL, after a wait for each. */
+static void drain(struct scope *s, uint64_t until, enum far_status *first, struct far_err *err)
 {
 	for (struct chunk *c = s->first, *next; c; c = next) {
 		size_t n = c == s->last ? s->in_last : CHUNK_FUTURES;
 		next = c->next;
 		for (size_t i = 0; i < n; i++) {
-			if (verdict)
-				add(c->futures[i], until, verdict, err);
+			if (first)
+				wait_for(c->futures[i], until, first, err);
 			buf_unref(&c->futures[i]->head);
 		}
 		buf_unref(c->self);
@@ -151,7 +151,7 @@ enum far_status far_scope_end(struct far_scope *scope, uint64_t timeout_ns, stru
 	drain(s, agent_wait_limit(timeout_ns, false), &status, err);
 	if (!status && s->missed)
 		status = err_set(err, FAR_RESOURCE,
-				 "there was no memory to gather all futures of the scope; those it has are complete");
+				 "no memory to gather all futures of the scope; the gathered ones are complete");
 	return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** <farcall/testing.h>: faults, the wait for what is under way about references, counters by name. */
+/** <farcall/testing.h>: faults, the wait for quiet references, counters by name. Any thread; tasks on the shards. */
 #include "api/testing.h"
 
 #include "agent/agent.h"
@@ -14,16 +14,17 @@
 #include <string.h>
 #include <time.h>
 
-#define NOTICE_NS UINT64_C(1000000000) /* that a shard has to take notice */
-#define LOOK_NS   UINT64_C(100000)     /* between two looks */
+#define TASK_NS UINT64_C(1000000000) /* limit for a shard to run a task */
+#define LOOK_NS UINT64_C(100000)     /* between two checks */
 
-/* ---- something that every shard is to do, or to have come to ---- */
+/* ---- tasks of shards ---- */
 
+/* A task of one shard: applies the faults, or only marks that the shard has reached it. */
 struct notice {
 	struct shard_errand errand;
-	struct far_buf *buf; /* one reference each: the errand's, who waits for it */
+	struct far_buf *buf; /* its memory; a reference of the shard, one of the waiter */
 	bool apply;
-	_Atomic bool done;
+	_Atomic bool done; /* set by the shard */
 };
 
 static void take_notice(struct shard *s, struct shard_errand *e)
@@ -54,7 +55,7 @@ static bool notice_taken(const struct notice *n)
 
 static enum far_status no_memory(struct far_err *err)
 {
-	return err_set(err, FAR_RESOURCE, "no memory to tell a shard");
+	return err_set(err, FAR_RESOURCE, "no memory for a task of a shard");
 }
 
 /* ---- faults ---- */
@@ -73,17 +74,17 @@ static enum far_status apply(struct far_agent *a, struct shard *s, struct far_er
 	struct notice *n = notice_post(s, true);
 	if (!n)
 		return no_memory(err);
-	uint64_t until = clock_now(a->clock) + NOTICE_NS;
+	uint64_t until = clock_now(a->clock) + TASK_NS;
 	bool taken;
-	/* A handler must not wait for a shard that may wait for it. */
+	/* A handler must not wait here: that shard may wait for the handler's. */
 	while (!(taken = notice_taken(n)) && !shard_serving() && clock_now(a->clock) < until)
 		nanosleep(&(struct timespec){.tv_nsec = (long)LOOK_NS / 2}, NULL);
 	taken |= shard_serving();
 	buf_unref(n->buf);
 	return taken ? FAR_OK
 		     : err_set(err, FAR_TIMEOUT,
-			       "shard %u has not taken notice of the fault within 1 s: a handler keeps it busy; it "
-			       "will when that returns",
+			       "shard %u has not applied the fault within 1 s: a handler keeps it busy; it will "
+			       "when that returns",
 			       s->config.index);
 }
 
@@ -92,7 +93,7 @@ enum far_status far_fault_set(struct far_agent *a, enum far_fault_kind kind, con
 {
 	if (!a || (unsigned)kind >= FAR_FAULT_COUNT)
 		return err_set(err, FAR_INVALID,
-			       a ? "far_fault_set: there is no kind %d, they are 0 to %d"
+			       a ? "far_fault_set: there is no kind %d; kinds are 0 to %d"
 				 : "far_fault_set: the agent is NULL",
 			       (int)kind, (int)FAR_FAULT_COUNT - 1);
 	struct fault *x = NULL;
@@ -163,15 +164,15 @@ void faults_destroy(struct far_agent *a)
 	a->faults = NULL;
 }
 
-/* ---- waiting until nothing is under way ---- */
+/* ---- quiet references ---- */
 
-/* A moment, in which a fiber parks and a thread that holds a shard drives it. FAR_PENDING: it has passed. */
+/* Waits LOOK_NS: a fiber is suspended, a thread that holds a shard polls it. Returns FAR_PENDING then. */
 static enum far_status pause_a_moment(struct far_future *never, struct far_err *err)
 {
 	return far_future_wait(never, LOOK_NS, NULL, err);
 }
 
-/* What was given back before is on its way to its shard: it has come there when this returns FAR_PENDING. */
+/* Waits until every shard has run the tasks posted before, frees of references among them. Returns FAR_PENDING then. */
 static enum far_status let_arrive(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
 {
 	enum far_status status = FAR_PENDING;
@@ -184,18 +185,17 @@ static enum far_status let_arrive(struct far_agent *a, struct far_future *never,
 			status = pause_a_moment(never, err);
 		buf_unref(n->buf);
 		if (!taken && status == FAR_PENDING)
-			return err_set(
-				err, FAR_TIMEOUT,
-				"shard %u of worker \"%s\" has not come to say whether anything is under way about "
-				"references: a handler keeps it busy; have that return, or give far_rref_flush "
-				"more time",
-				i, a->name);
+			return err_set(err, FAR_TIMEOUT,
+				       "shard %u of worker \"%s\" cannot be checked for pending references: a handler "
+				       "keeps it busy; have "
+				       "that return, or give far_rref_flush more time",
+				       i, a->name);
 	}
 	return status;
 }
 
-/* Nothing is seen to be under way three times, with arrivals in between: the end of one call may give back others'
- * references only after it is seen. */
+/* Returns FAR_OK after three quiet checks in a row, because a call that ends after a check may free other references.
+ */
 static enum far_status flush_until(struct far_agent *a, struct far_future *never, uint64_t until, struct far_err *err)
 {
 	struct far_rref_counts c;
@@ -215,7 +215,7 @@ static enum far_status flush_until(struct far_agent *a, struct far_future *never
 			return err_set(err, FAR_TIMEOUT,
 				       "%" PRIu64
 				       " references of worker \"%s\" are not confirmed by their owners, %" PRIu64
-				       " words about references not answered",
+				       " control messages about references not acknowledged",
 				       c.unconfirmed, a->name, c.pending);
 	}
 }
@@ -269,6 +269,7 @@ enum far_status far_rref_flush(struct far_agent *a, uint64_t timeout_ns, struct 
 	X(pending)                                                                                                     \
 	X(unconfirmed)
 
+/* Output of far_debug_info(): counters beyond `cap` are counted, not written. */
 struct pairs {
 	struct far_debug_pair *out;
 	size_t cap, n;

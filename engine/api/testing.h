@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What an agent needs for <farcall/testing.h>. */
+/** State of an agent for <farcall/testing.h>. Start and stop only. */
 #ifndef FAR_API_TESTING_H
 #define FAR_API_TESTING_H
 
@@ -7,9 +7,9 @@
 
 struct far_agent;
 
-/** The agent's faults, none of which is set. false: no memory. */
+/** Creates the agent's faults, none set. False: no memory. */
 bool faults_create(struct far_agent *a);
-/** After its shards. */
+/** Frees them, after the shards were destroyed. */
 void faults_destroy(struct far_agent *a);
 
 #endif

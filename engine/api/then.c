@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What follows a future: callbacks, children, collections; and user-made futures. */
+/** Continuations, collections and user-made futures. Any thread; callbacks run on the thread that completes the parent.
+ */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -10,11 +11,12 @@
 
 /* ---- callbacks ---- */
 
+/* A callback of a parent. At the start of its own buffer `self`. Either `then` and `child`, or `done`. */
 struct continuation {
 	struct future_listener listener;
 	struct far_buf *self;
-	far_then_fn *then; /* with a child */
-	far_done_fn *done; /* without */
+	far_then_fn *then;
+	far_done_fn *done;
 	void *user;
 	struct far_future *child; /* a reference */
 };
@@ -35,7 +37,7 @@ static void run_then(struct future_listener *l, struct continuation *c, struct f
 		return;
 	}
 	if ((unsigned)status >= FAR_STATUS_COUNT) {
-		err_set(&err, FAR_INVALID, "the callback returned %d, which is no status", (int)status);
+		err_set(&err, FAR_INVALID, "the callback returned %d, which is not a status", (int)status);
 		status = FAR_INVALID;
 	}
 	err.status = status;
@@ -68,7 +70,7 @@ static struct continuation *continuation_alloc(void *user, struct far_err *err)
 	return c;
 }
 
-/* A future that is completed by what the others do. Only the engine completes it. */
+/* A future that its parents f[0, n) complete, not the application. */
 static struct far_future *derived_alloc(struct far_future *const *f, size_t n, bool any)
 {
 	struct far_future *derived = future_alloc(agent_common_shard(f, n));
@@ -126,19 +128,19 @@ struct collection;
 struct member {
 	struct future_listener listener;
 	struct collection *of;
-	struct far_future *failed; /* a reference of the one that this listens to; NULL: it has not */
+	struct far_future *failed; /* the future listened to, if it failed: a reference; else NULL */
 };
 
 struct collection {
 	struct far_buf *self;
 	struct far_future *out; /* a reference */
-	_Atomic size_t left;    /* members that are not done, and one for the making */
-	bool any;
+	_Atomic size_t left;    /* members that are not done, plus 1 until all listen */
+	bool any;               /* complete with the first member */
 	size_t n;
 	struct member members[];
 };
 
-/* With the error of the first that failed, or with none. */
+/* Completes with the error of the first failed member, or with none. */
 static void complete_all(struct future_listener *l, struct collection *c)
 {
 	struct far_future *first = NULL;
@@ -196,12 +198,12 @@ static enum far_status collect(const char *what, struct far_future *const *f, si
 	if (!out || (any && n == 0))
 		return err_set(err, FAR_INVALID,
 			       any ? "%s: at least one future, and `out` not NULL"
-				   : "%s: `out`, where the future goes, must not be NULL",
+				   : "%s: `out`, for the future, must not be NULL",
 			       what);
 	struct far_buf *buf =
 		n > FAR_FUTURES_MAX ? NULL : buf_alloc(sizeof(struct collection) + n * sizeof(struct member));
 	if (!buf)
-		return err_set(err, FAR_RESOURCE, "%s: no memory for a collection of %zu", what, n);
+		return err_set(err, FAR_RESOURCE, "%s: no memory for a collection of %zu futures", what, n);
 	struct far_future *made = derived_alloc(f, n, any);
 	if (!made) {
 		buf_unref(buf);
@@ -236,7 +238,7 @@ enum far_status far_future_collect_any(struct far_future *const *f, size_t n, st
 enum far_status far_future_create(struct far_future **out, struct far_err *err)
 {
 	if (!out)
-		return err_set(err, FAR_INVALID, "far_future_create: `out`, where the future goes, must not be NULL");
+		return err_set(err, FAR_INVALID, "far_future_create: `out`, for the future, must not be NULL");
 	struct far_future *f = future_alloc(NULL);
 	if (!f)
 		return agent_no_future(err);
@@ -245,13 +247,14 @@ enum far_status far_future_create(struct far_future **out, struct far_err *err)
 	return FAR_OK;
 }
 
-/* Makes the calling thread the one that completes it. */
+/* Claims the completion for the calling thread. */
 static enum far_status claim(struct far_future *f, const char *what, struct far_err *err)
 {
 	if (!(future_state(f) & FUTURE_MANUAL))
-		return err_set(err, FAR_INVALID,
-			       "%s: the future of a call, a child or a collection is completed by what it stands for",
-			       what);
+		return err_set(
+			err, FAR_INVALID,
+			"%s: the application completes user-made futures only, not calls, children or collections",
+			what);
 	if (!future_claim(f))
 		return err_set(err, FAR_INVALID, "%s: the future is already completed", what);
 	return FAR_OK;
@@ -272,7 +275,7 @@ enum far_status far_future_set_value(struct far_future *f, const struct far_val 
 		buf_unref(packed.buf);
 		return status;
 	}
-	/* Its callbacks may give the last other reference back. */
+	/* Callbacks may free the last other reference. */
 	buf_ref(&f->head);
 	agent_complete_value(NULL, f, &packed);
 	buf_unref(&f->head);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Waiting: for one future of any kind, for the first and for all of several. */
+/** Waits for a future, for the first and for all of several. Any thread that may wait. */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -8,10 +8,10 @@
 
 #include <errno.h>
 
-/* The first look of a thread that holds a shard and waits for what another one completes; each is twice as long, up to
- * FAR_NAP_NS. */
+/* First wait on one shard by a thread that holds a shard and waits for a future of another. Doubles up to FAR_NAP_NS.
+ */
 #define LOOK_NS UINT64_C(20000)
-/* Less than a wake-up takes. */
+/* Limit of settled_soon(): shorter than a wake-up. */
 #define FIRST_LOOK_NS UINT64_C(30000)
 
 enum far_status agent_check_futures(const char *what, struct far_future *const *f, size_t n, struct far_err *err)
@@ -28,11 +28,10 @@ enum far_status agent_check_futures(const char *what, struct far_future *const *
 
 enum far_status agent_no_future(struct far_err *err)
 {
-	return err_set(err, FAR_RESOURCE, "%u futures are alive; free some with far_future_free", FAR_FUTURES_MAX);
+	return err_set(err, FAR_RESOURCE, "%u futures exist; free some with far_future_free", FAR_FUTURES_MAX);
 }
 
-/* That of the shard which the thread is in: it may be under a clock of its own. Else the machine's, which all other
- * agents have. */
+/* The clock of the shard that the thread is in, which may be simulated. Else that of the machine. */
 static const struct clock_source *clock_here(void)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
@@ -69,7 +68,7 @@ bool agent_unbounded(struct far_future *const *f, size_t n, bool all)
 	return all;
 }
 
-/* Does the calling thread hold a shard other than `s`. */
+/* True if the calling thread holds a shard other than `s`. */
 static bool holds_another(const struct shard *s)
 {
 	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
@@ -78,8 +77,8 @@ static bool holds_another(const struct shard *s)
 	return false;
 }
 
-/* Nobody else can drive a shard that this thread holds, and its sleep is not ended by a future that another one
- * completes: so it takes turns, in looks that grow. */
+/* Waits while this thread holds another shard. No other thread can poll that shard, and completion of `f` does not wake
+ * its sleep. So the thread polls the shards in turn, for intervals that grow. */
 static void wait_by_turns(struct far_future *f, uint64_t until)
 {
 	uint64_t look = LOOK_NS, now;
@@ -103,7 +102,7 @@ int agent_wait_future(struct far_future *f, uint64_t until)
 	struct shard *s = f->shard;
 	if (unlikely(shard_context_top() != NULL) && (shard_in_fiber() || holds_another(s))) {
 		if (shard_in_fiber())
-			return shard_wait(s, f, until); /* parks, whoever completes it */
+			return shard_wait(s, f, until); /* suspends the fiber, whichever shard completes it */
 		wait_by_turns(f, until);
 		return 0;
 	}
@@ -118,7 +117,7 @@ int agent_wait_future(struct far_future *f, uint64_t until)
 
 enum mode { ANY, ALL };
 
-/* Is there nothing more to wait for. */
+/* True if the wait is over. */
 static bool settled(struct far_future *const *f, size_t n, enum mode mode)
 {
 	bool pending = false;
@@ -131,7 +130,7 @@ static bool settled(struct far_future *const *f, size_t n, enum mode mode)
 	return mode == ALL && !pending;
 }
 
-/* Waits for the countdown that stands for all. `looks`: not all could be entered there. */
+/* Waits for the countdown. `looks`: not every future has it in its watch list, so check them all every FAR_NAP_NS. */
 static int wait_settled(struct far_future *countdown, struct far_future *const *f, size_t n, enum mode mode, bool looks,
 			uint64_t until)
 {
@@ -149,7 +148,7 @@ static int wait_settled(struct far_future *countdown, struct far_future *const *
 static enum far_status wait_several(struct far_future *const *f, size_t n, enum mode mode, uint64_t until,
 				    struct far_err *err)
 {
-	/* For all, one more stands for the entering itself. */
+	/* ALL: 1 more, until every future was entered. */
 	uint32_t left = mode == ANY ? 1 : (uint32_t)n + 1;
 	struct far_future *countdown = countdown_alloc(agent_common_shard(f, n), left, mode == ALL);
 	bool looks = false;
@@ -166,14 +165,15 @@ static enum far_status wait_several(struct far_future *const *f, size_t n, enum 
 		countdown_step(NULL, countdown, NULL);
 	int error = wait_settled(countdown, f, n, mode, looks, until);
 	for (size_t i = 0; i < entered; i++)
-		if (!future_done(f[i])) /* what is done takes its entries out itself */
+		if (!future_done(f[i])) /* completion removes the entries of a future */
 			watch_remove(f[i], countdown);
 	buf_unref(&countdown->head);
 	return unlikely(error) ? agent_wait_error(error, FAR_EXECUTED_MAYBE, err) : FAR_OK;
 }
 
-/* Small calls are over soon, and to enter a countdown costs a seventh of one: so all are looked at in order first, for
- * FIRST_LOOK_NS together. What fails meanwhile is seen that much later at most. */
+/* Waits for the futures in order, FIRST_LOOK_NS in all; false: continue with a countdown. Small calls end within that
+ * time, and entering a future in a countdown costs a seventh of such a call. A failure is noticed FIRST_LOOK_NS late at
+ * most. */
 static bool settled_soon(struct far_future *const *f, size_t n, uint64_t until)
 {
 	uint64_t end = time_after(clock_now(clock_here()), FIRST_LOOK_NS);
@@ -198,7 +198,7 @@ static enum far_status wait_until_settled(const char *what, struct far_future *c
 			only = f[i];
 			pending++;
 		}
-	/* Some may have been completed since the caller looked, and `only` must not be waited for when they do. */
+	/* Check again: one may have completed meanwhile, which can end the wait before `only`. */
 	if (settled(f, n, mode))
 		return FAR_OK;
 	enum far_status status = agent_may_wait(what, err);
@@ -240,9 +240,8 @@ enum far_status far_future_wait_any(struct far_future *const *f, size_t n, uint6
 	static const char what[] = "far_future_wait_any";
 	enum far_status status = agent_check_futures(what, f, n, err);
 	if (!status && (n == 0 || n > FAR_FUTURES_MAX || !index))
-		status = err_set(err, FAR_INVALID,
-				 "%s: between 1 and %u futures, and `index`, where the answer goes, not NULL", what,
-				 FAR_FUTURES_MAX);
+		status = err_set(err, FAR_INVALID, "%s: give 1 to %u futures, and `index`, for the result, not NULL",
+				 what, FAR_FUTURES_MAX);
 	if (!status && !settled(f, n, ANY))
 		status = wait_until_settled(what, f, n, ANY, timeout_ns, err);
 	if (status)

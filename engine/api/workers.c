@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Members, registration after init, default deadline, holding the shard, counters. */
+/** <farcall/agent.h>, without init and shutdown: members, registration, default deadline, holding a shard, counters.
+ * Any thread. */
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -15,7 +16,7 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 	snprintf(out->name, sizeof out->name, "%s", m->name);
 	out->rank = m->rank;
 	out->shards = m->shards;
-	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* whose incarnation is seen then */
+	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* orders the next load */
 	out->incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	struct ctl_route route;
 	if (!ctl_member_route(m, &route))
@@ -106,12 +107,13 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 		return no_shard(a, shard, err);
 	if (a->driver == FAR_DRIVER_OWN)
 		return err_set(err, FAR_UNSUPPORTED,
-			       "this agent's shard is driven by its own thread only (FAR_DRIVER_OWN or FAR_IDLE_BUSY)");
+			       "the shards of this agent are polled by their own threads only (FAR_DRIVER_OWN or "
+			       "FAR_IDLE_BUSY)");
 	enum far_status status = agent_may_wait("far_shard_acquire", err);
 	if (status)
 		return status;
 	if (shard_serving())
-		return err_set(err, FAR_INVALID, "a handler cannot hold a shard; it is lent one where it waits");
+		return err_set(err, FAR_INVALID, "a handler cannot acquire a shard; its waits poll one");
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
 	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);
@@ -120,13 +122,15 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < until)
 		sched_yield();
 	atomic_fetch_sub_explicit(&s->driver.want, 1, memory_order_relaxed);
-	return entered ? FAR_OK : err_set(err, FAR_TIMEOUT, "another thread keeps driving the shard");
+	return entered ? FAR_OK
+		       : err_set(err, FAR_TIMEOUT,
+				 "another thread holds the shard and did not release it within the limit");
 }
 
 void far_shard_release_at(struct far_agent *a, unsigned shard)
 {
 	struct shard *s = shard_at(a, shard);
-	/* A handler's shard is its driver's, which goes on with it. */
+	/* Inside a handler the shard belongs to the thread's outer loop. */
 	if (s && shard_held(s) && !shard_serving())
 		shard_give(s, false);
 }
@@ -137,7 +141,7 @@ unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)
 	if (unlikely(!s || !shard_held(s) || s->context.handler || s->context.fiber))
 		return 0;
 	unsigned n = shard_pass(s);
-	if (n == 0 && s->passes % 8 == 0) /* most poll without a pause: the clock costs as much as the pass */
+	if (n == 0 && s->passes % 8 == 0) /* not each time: reading the clock costs as much as an empty pass */
 		shard_idle(s);
 	return n;
 }

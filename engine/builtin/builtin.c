@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of built-in functions; far::zeros, ones and identity. Handlers run inline on a shard. */
 #include "builtin/builtin.h"
 
 #include "builtin/elementwise.h"
@@ -12,11 +13,12 @@ static enum far_status bad_dimension(struct far_req *req, const char *name, int6
 	return far_fail(req, FAR_BAD_ARGS, 0, "%s: dimension %" PRId64 " of the shape is negative", name, d);
 }
 
-/** The shape that the argument asks for; false when it was answered with an error, whose status is in `*status`. */
+/** Reads the shape argument into `out`. False: the request was answered with an error; `*status` is the result of that.
+ */
 static bool read_shape(struct far_req *req, const char *name, const struct far_val *v, struct far_tensor *out,
 		       enum far_status *status)
 {
-	/* Copied before it is checked: a tensor lies in memory that the caller may still write. */
+	/* Copied before the check: the caller may write the tensor's memory meanwhile. */
 	int64_t dims[FAR_DIMS_MAX];
 	size_t ndim = 1;
 	if (v->type == FAR_TYPE_INT) {
@@ -50,7 +52,7 @@ static bool read_shape(struct far_req *req, const char *name, const struct far_v
 	out->dtype = FAR_F32;
 	out->ndim = (uint8_t)ndim;
 	if (far_tensor_bytes(out) == SIZE_MAX) {
-		*status = far_fail(req, FAR_BAD_ARGS, 0, "%s: the shape has more elements than can be counted", name);
+		*status = far_fail(req, FAR_BAD_ARGS, 0, "%s: the number of elements of the shape overflows", name);
 		return false;
 	}
 	return true;
@@ -94,7 +96,7 @@ static enum far_status call_identity(struct far_req *req, const struct far_val *
 	return far_return(req, &args[0]);
 }
 
-/* Not const: the user pointer of a registration is not, and nothing writes it. */
+/* Never written; not const because the user pointer of a registration is not. */
 static struct elementwise_function elementwise[ELEMENTWISE_OPS] = {
 	[ELEMENTWISE_ADD] = {"far::add", ELEMENTWISE_ADD}, [ELEMENTWISE_SUB] = {"far::sub", ELEMENTWISE_SUB},
 	[ELEMENTWISE_MUL] = {"far::mul", ELEMENTWISE_MUL}, [ELEMENTWISE_MIN] = {"far::min", ELEMENTWISE_MIN},
@@ -107,7 +109,7 @@ static struct elementwise_function elementwise[ELEMENTWISE_OPS] = {
 			elementwise_call, &elementwise[op]                                                             \
 	}
 
-/* Those with alpha are overloads, not defaults: the usual call sends nothing for it, and pays nothing. */
+/* alpha is a parameter of an overload, not a default: the usual call does not send it. */
 #define ELEMENTWISE(name, op)                                                                                          \
 	{                                                                                                              \
 		"far::" name "(Tensor|Scalar a, Tensor|Scalar b) -> Tensor|Scalar", FAR_KIND_INLINE, elementwise_call, \

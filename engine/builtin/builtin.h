@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The functions that every worker has, under `far::`. */
+/** Functions that every worker has, with names in `far::`. Read at start; handlers run inline on a shard. */
 #ifndef FAR_BUILTIN_BUILTIN_H
 #define FAR_BUILTIN_BUILTIN_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Handlers of far::add, sub, mul, min and max: types, shapes, blocks. Inline on a shard. */
 #include "builtin/elementwise.h"
 
 #include "base/must.h"
@@ -6,26 +7,26 @@
 #include <farcall/rpc.h>
 #include <inttypes.h>
 
-/* Elements that are converted or repeated at a time, on the stack: stays in the first-level cache. */
+/* Elements converted or repeated at a time, on the stack: fits the first-level cache. */
 #define BLOCK 256
 
-/* Text of a shape, as in "[2,3]": dimensions of 20 digits, commas, brackets. */
+/* Bytes of a shape's text, "[2,3]", with its NUL: dimensions of up to 20 digits. */
 #define SHAPE_TEXT (FAR_DIMS_MAX * 21 + 3)
 
-/* One side of the operation. Elements are those of `data`, or one element for all. */
+/* One operand. */
 struct operand {
-	const void *data;
+	const void *data; /* elements, or the only one */
 	enum far_dtype dtype;
-	bool one;
+	bool one; /* one element, used for all */
 	union {
 		float f;
 		double d;
 		int64_t i;
 		uint8_t u;
-	} scalar; /* what `data` points at when the argument was not a tensor */
+	} scalar; /* `data` of an argument that is not a tensor */
 };
 
-/* Room for a block of any dtype. */
+/* A block of any dtype. */
 union block {
 	double align;
 	char bytes[BLOCK * 8];
@@ -45,18 +46,18 @@ static bool is_half(enum far_dtype dtype)
 	return dtype == FAR_BF16 || dtype == FAR_F16;
 }
 
-/** The dtype that a result of `dtype` is computed in. */
+/** The dtype of the arithmetic for a result of `dtype`. */
 static enum far_dtype computed_in(enum far_dtype dtype)
 {
 	return is_half(dtype) ? FAR_F32 : dtype;
 }
 
-/** Elements of side `o` as `dtype`, from element `at` on: the tensor's own, or in `block`. */
+/** Elements [at, at + n) of operand `o` as `dtype`: in the tensor, or converted in `block`. */
 static const void *operand_block(const struct operand *o, enum far_dtype dtype, size_t at, size_t n, union block *block)
 {
 	size_t element = far_dtype_size(dtype);
 	if (o->one) {
-		/* Made once: the first block is the longest. */
+		/* Filled once, by the first block, which is the longest. */
 		if (at > 0)
 			return block;
 		if (o->dtype == dtype)
@@ -75,12 +76,12 @@ static const void *operand_block(const struct operand *o, enum far_dtype dtype, 
 	return block;
 }
 
-/* What is computed: dst = op(a, alpha * b). */
+/* The computation dst = op(a, alpha * b). */
 struct job {
-	elementwise_kernel *kernel; /* of the dtype that it is computed in */
+	elementwise_kernel *kernel; /* for computed_in(dtype) */
 	enum far_dtype dtype;       /* of the result */
 	struct operand a, b;
-	const struct operand *alpha; /* of the dtype that it is computed in; NULL: 1 */
+	const struct operand *alpha; /* as computed_in(dtype); NULL: 1 */
 	size_t count;
 };
 
@@ -187,7 +188,7 @@ static enum far_dtype promote_scalar(enum far_dtype dtype, const struct far_val 
 	return dtype;
 }
 
-/** Makes `o` scalar `v` as an element of `dtype`, in which the result is computed; false when that cannot hold it. */
+/** Makes `o` the scalar `v` as an element of `dtype`, the dtype of the arithmetic. False: out of its range. */
 static bool operand_scalar(struct operand *o, enum far_dtype dtype, const struct far_val *v)
 {
 	o->dtype = dtype;
@@ -198,7 +199,7 @@ static bool operand_scalar(struct operand *o, enum far_dtype dtype, const struct
 		return true;
 	}
 	if (dtype == FAR_F32) {
-		/* Straight from the integer: by way of a double it would be rounded twice. */
+		/* Directly from the integer: through a double it would be rounded twice. */
 		o->scalar.f = v->type == FAR_TYPE_FLOAT ? (float)v->u.f : (float)as_int(v);
 		return true;
 	}
@@ -215,7 +216,7 @@ static enum far_status no_kernel(struct far_req *req, const struct elementwise_f
 			f->name);
 }
 
-/** Answers with the tensor that `job` computes, but for its kernel and alpha. */
+/** Answers with the tensor of `job`, whose kernel and alpha are set here. */
 static enum far_status finish(struct far_req *req, const struct elementwise_function *f, struct job *job,
 			      const struct far_val *alpha, unsigned ndim, const uint64_t *shape)
 {
@@ -271,7 +272,7 @@ static bool same_shape(const struct far_tensor *a, const struct far_tensor *b)
 	return true;
 }
 
-/** Shape of `t` with leading ones up to `ndim` dimensions. */
+/** Writes the shape of `t`, with leading ones up to `ndim` dimensions. */
 static void shape_extend(const struct far_tensor *t, unsigned ndim, uint64_t *shape)
 {
 	unsigned ones = ndim - t->ndim;

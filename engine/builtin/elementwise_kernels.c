@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Arithmetic kernels and conversions of element-wise functions. Any thread. */
 #include "builtin/elementwise.h"
 
 #include "value/half.h"
 
-/* The first loop runs over a multiple of this: at -O2 gcc makes vectors only of loops that leave no rest. */
+/* The first loop runs over a multiple of this: at -O2 gcc vectorizes only loops without a remainder. */
 #define CHUNK 16
 
-/* One function per operation and dtype. T is the element, W the type that the arithmetic is done in. */
+/* One function per operation and dtype. T: type of an element. W: type of the arithmetic. */
 #define KERNEL(name, T, W, expr)                                                                                       \
 	static void name(void *restrict dst, const void *restrict left, const void *restrict right, size_t n)          \
 	{                                                                                                              \
@@ -26,8 +27,8 @@
 		}                                                                                                      \
 	}
 
-/* Sums, differences and products of integers wrap: they are computed unsigned, and no narrower than unsigned int, so
- * that nothing is promoted to a signed int that could overflow. */
+/* Sums, differences and products of integers wrap. U is unsigned and at least unsigned int, because narrower types are
+ * promoted to int, which overflows. */
 #define INTEGER_KERNELS(name, T, U)                                                                                    \
 	KERNEL(add_##name, T, U, x + y)                                                                                \
 	KERNEL(sub_##name, T, U, x - y)                                                                                \
@@ -51,7 +52,7 @@ INTEGER_KERNELS(i64, int64_t, uint64_t)
 INTEGER_KERNELS(u8, uint8_t, unsigned)
 INTEGER_KERNELS(u64, uint64_t, uint64_t)
 
-/* Bytes of a bool tensor are not scanned on arrival: any but 0 counts as 1. */
+/* The bytes of a received bool tensor are not checked: any but 0 counts as 1. */
 KERNEL(or_bool, uint8_t, unsigned, (x | y) != 0)
 KERNEL(and_bool, uint8_t, unsigned, (x != 0) & (y != 0))
 
@@ -72,7 +73,7 @@ elementwise_kernel *const elementwise_kernels[ELEMENTWISE_OPS][FAR_DTYPE_COUNT] 
 
 enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 {
-	/* Order in which the wider wins; the exceptions below are pairs where neither holds the other. */
+	/* The higher rank wins, except for the pairs below, where neither dtype holds the other. */
 	static const uint8_t rank[FAR_DTYPE_COUNT] = {
 		[FAR_BOOL] = 1, [FAR_U8] = 2,  [FAR_I8] = 3,   [FAR_I16] = 4,  [FAR_I32] = 5, [FAR_I64] = 6,
 		[FAR_U64] = 7,  [FAR_F16] = 8, [FAR_BF16] = 9, [FAR_F32] = 10, [FAR_F64] = 11};
@@ -87,7 +88,7 @@ enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 	return high;
 }
 
-/* `dst` and `src` are elementwise_convert()'s. */
+/* `dst`, `src`, `n`: parameters of elementwise_convert(). */
 #define CONVERT(T, S, expr)                                                                                            \
 	do {                                                                                                           \
 		T *restrict d = dst;                                                                                   \
@@ -96,8 +97,7 @@ enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 			d[i] = (T)(expr);                                                                              \
 	} while (0)
 
-/* The targets of one source type; `expr` is its element s[i]. Narrower targets than promotion gives are never asked
- * for. */
+/* All targets of one source type; `expr` converts its element s[i]. Promotion never needs a narrower target. */
 #define CONVERT_FROM(S, expr)                                                                                          \
 	switch (to) {                                                                                                  \
 	case FAR_F32:                                                                                                  \
@@ -120,7 +120,7 @@ enum far_dtype elementwise_promote(enum far_dtype a, enum far_dtype b)
 		return;                                                                                                \
 	case FAR_I8:                                                                                                   \
 	case FAR_U8:                                                                                                   \
-		CONVERT(uint8_t, S, expr); /* a byte is a byte: only bool, 0 or 1, comes here */                       \
+		CONVERT(uint8_t, S, expr); /* the same for both: only bool converts to these */                        \
 		return;                                                                                                \
 	case FAR_BF16:                                                                                                 \
 	case FAR_F16:                                                                                                  \
@@ -150,7 +150,7 @@ void elementwise_convert(enum far_dtype to, void *restrict dst, enum far_dtype f
 		CONVERT_FROM(int64_t, s[i]);
 	case FAR_U64:
 		CONVERT_FROM(uint64_t, s[i]);
-	case FAR_F32: /* f64 is the only wider one */
+	case FAR_F32: /* to f64, or to a half type */
 		if (to == FAR_F64)
 			CONVERT(double, float, s[i]);
 		else

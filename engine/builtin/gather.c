@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rounds of far_all_gather(): the worker that gathers. All of it runs on its shard 0. */
+/** Rounds of far_all_gather() and far_barrier(): the gathering side. On shard 0; gathers_create() at start. */
 #include "builtin/gather.h"
 
 #include "agent/agent.h"
@@ -9,40 +9,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS (20 * FAR_MS) /* between two looks whether those who lack are alive */
+#define CHECK_NS (20 * FAR_MS) /* between two checks whether the missing workers are alive */
 
+/* A member in a round. */
 struct slot {
-	struct far_deferred *waits; /* NULL: has not come, or was answered */
-	bool here;
-	uint64_t deadline;
-	struct far_val value;
+	struct far_deferred *waits; /* its request; NULL: not received, or answered */
+	bool here;                  /* the request was received */
+	uint64_t deadline;          /* of its request; TIME_NEVER: none */
+	struct far_val value;       /* a copy, the slot's own until the round ends */
 };
 
-/** A round that is open: somebody waits in it. */
+/** An open round: at least one request waits in it. */
 struct gather {
-	struct shard_timer alarm; /* first */
-	struct gather *next;      /* of the set, in the order of the rounds */
+	struct shard_timer alarm; /* must be first */
+	struct gather *next;      /* next open round of the set, by number */
 	struct gather_set *set;
 	struct far_buf *buf; /* its memory */
-	uint64_t round;
-	uint32_t come, waiting;
+	uint64_t round;      /* number, from 0 */
+	uint32_t come;       /* requests received */
+	uint32_t waiting;    /* of these, not answered */
 	struct slot slots[];
 };
 
+/* A member of a set. */
 struct member {
-	uint64_t life;   /* its incarnation when it came last; 0: it never did */
-	uint64_t rounds; /* that it has come to, or skipped */
+	uint64_t incarnation; /* at its last request; 0: none yet */
+	uint64_t rounds;      /* rounds that it has joined or skipped */
 	int32_t rank;
 };
 
-/** Workers that gather here. */
+/** A set of workers that gather here. */
 struct gather_set {
 	struct gather_set *next;
 	struct far_agent *agent;
 	struct far_buf *buf;
-	struct gather *open;
-	uint64_t hash;
-	uint64_t begun; /* rounds, ever */
+	struct gather *open; /* open rounds */
+	uint64_t hash;       /* of the ranks */
+	uint64_t begun;      /* rounds begun, ever */
 	uint32_t n;
 	struct member members[];
 };
@@ -93,13 +96,13 @@ static struct gather_set *set_of(struct far_agent *a, const int32_t *ranks, uint
 
 /* ---- rounds ---- */
 
-static uint64_t life_of(const struct gather_set *set, uint32_t i)
+static uint64_t incarnation_of(const struct gather_set *set, uint32_t i)
 {
 	const struct ctl_member *m = &set->agent->members[set->members[i].rank];
 	return atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 }
 
-/* Those who have not come, as many as fit. */
+/* Writes the names of the missing members, as many as fit. */
 static void name_missing(const struct gather *g, char *text, size_t cap)
 {
 	size_t len = 0;
@@ -132,7 +135,7 @@ static void round_close(struct gather *g)
 
 static void slot_fail(struct gather *g, struct slot *slot, enum far_status status, const char *what, const char *who)
 {
-	far_deferred_fail(slot->waits, status, 0, "%u of %u workers have come to this round; %s %s", g->come, g->set->n,
+	far_deferred_fail(slot->waits, status, 0, "%u of %u workers have joined this round; %s %s", g->come, g->set->n,
 			  what, who);
 	slot->waits = NULL;
 	g->waiting--;
@@ -172,7 +175,7 @@ static const char *dead_one(const struct gather *g)
 static void round_arm(struct gather *g)
 {
 	struct shard *s = g->set->agent->shards[0];
-	uint64_t at = shard_now(s) + LOOK_NS;
+	uint64_t at = shard_now(s) + CHECK_NS;
 	for (uint32_t i = 0; i < g->set->n; i++)
 		if (g->slots[i].waits && g->slots[i].deadline < at)
 			at = g->slots[i].deadline;
@@ -223,17 +226,17 @@ static struct gather *round_open(struct gather_set *set, uint64_t number)
 	return g;
 }
 
-/* The round that the member comes to now. */
+/* The round of member i's next request. */
 static uint64_t round_of(struct gather_set *set, uint32_t i, uint64_t skipped)
 {
 	struct member *m = &set->members[i];
-	uint64_t life = life_of(set, i);
-	if (m->life != life) { /* it begins with the one that lacks it */
+	uint64_t incarnation = incarnation_of(set, i);
+	if (m->incarnation != incarnation) { /* begins with the first open round without it */
 		const struct gather *g = set->open;
 		while (g && g->slots[i].here)
 			g = g->next;
 		m->rounds = g ? g->round : set->begun;
-		m->life = life;
+		m->incarnation = incarnation;
 	} else {
 		m->rounds += skipped;
 	}
@@ -242,7 +245,7 @@ static uint64_t round_of(struct gather_set *set, uint32_t i, uint64_t skipped)
 
 /* ---- the function ---- */
 
-/* Their ranks, ascending; the number of the caller among them; or −1, and the request was answered. */
+/* Reads the ranks, ascending. Returns the index of the caller; −1: the request was answered with an error. */
 static int read_workers(struct far_req *req, const struct far_val *v, int32_t ranks[FAR_WORLD_MAX], uint32_t *n)
 {
 	const struct far_agent *a = far_req_agent(req);
@@ -260,7 +263,7 @@ static int read_workers(struct far_req *req, const struct far_val *v, int32_t ra
 	}
 	if (fits && self >= 0 && ranks[0] == a->rank && far_req_shard(req) == 0)
 		return self;
-	far_fail(req, FAR_BAD_ARGS, 0, "far::gather: not a list of ranks that this shard gathers for the caller");
+	far_fail(req, FAR_BAD_ARGS, 0, "far::gather: malformed list of ranks, or this shard does not gather for it");
 	return -1;
 }
 
@@ -270,12 +273,12 @@ static enum far_status slot_take(struct gather *g, struct slot *slot, struct far
 	struct far_err err;
 	enum far_status status = far_val_dup(value, &slot->value, &err);
 	if (status) {
-		far_fail(req, status, 0, "the value cannot be kept until all have come: %s", err.text);
+		far_fail(req, status, 0, "no room to keep the value until the round is complete: %s", err.text);
 		return status;
 	}
 	status = far_defer(req, &slot->waits);
 	if (status) {
-		far_fail(req, status, 0, "too many requests are open where the values are gathered");
+		far_fail(req, status, 0, "too many requests are open at the gathering worker (opts.deferred)");
 		return status;
 	}
 	slot->here = true;
@@ -304,7 +307,7 @@ static enum far_status gather(struct far_req *req, const struct far_val *args, s
 		g = g->next;
 	if (!g && number < set->begun)
 		return far_fail(req, FAR_TIMEOUT, 0,
-				"the others have given up this round: not all came to it within their time-outs");
+				"the other workers have left this round: not all had joined within their time-outs");
 	if (!g && !(g = round_open(set, number)))
 		return far_fail(req, FAR_RESOURCE, 0, "no memory, or more than %u rounds are open here",
 				FAR_GATHERS_OPEN_MAX);
@@ -325,7 +328,7 @@ static enum far_status gather(struct far_req *req, const struct far_val *args, s
 const struct far_function gather_function = {"far::gather(bytes workers, int skipped, int timeout, Any value) -> Any",
 					     FAR_KIND_INLINE, gather, NULL};
 
-/* ---- the end ---- */
+/* ---- shutdown ---- */
 
 void gathers_end(struct shard *s)
 {

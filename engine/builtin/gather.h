@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Rounds of far_all_gather(). A worker sends its value to the one of the lowest rank, shard 0, by a call whose answer
- * is deferred until all have come; so a round is one message each way for every worker but that one, and its state is
- * one shard's. What a worker gave up before it was sent travels with its next one (`skipped`), so that rounds stay
- * counted.
+ * Rounds of far_all_gather() and far_barrier(), on shard 0 of the gathering worker, the one with the lowest rank. Each
+ * member calls far::gather with its value; the reply is deferred until all have called. A round thus takes one message
+ * each way per member, and one shard has its state. A member that gave up a round before its request was sent adds it
+ * to `skipped` of its next request, so that the round numbers stay equal.
  */
 #ifndef FAR_BUILTIN_GATHER_H
 #define FAR_BUILTIN_GATHER_H
@@ -17,10 +17,11 @@ struct shard;
 extern const struct far_function gather_function;
 #define gather_function_name "far::gather"
 
+/** At start. NULL: no memory. */
 struct gathers *gathers_create(void);
-/** Nobody drives the shards any more, and gathers_end() has run, if any shard ever was driven. */
+/** At stop, when no thread polls the shards. gathers_end() has run if shard 0 ever was polled. */
 void gathers_destroy(struct gathers *g);
-/** On shard 0, before it ends: who waits is told. */
+/** On shard 0, before it ends: fails all waiting requests with SHUTDOWN. */
 void gathers_end(struct shard *s);
 
 #endif

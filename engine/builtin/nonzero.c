@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Handler of far::nonzero. Inline on a shard. */
 #include "builtin/nonzero.h"
 
 #include <farcall/rpc.h>
@@ -46,8 +47,7 @@ enum far_status nonzero_call(struct far_req *req, const struct far_val *args, si
 	enum far_status status = far_return_tensor(req, FAR_I64, 2, shape, &data);
 	if (status != FAR_OK)
 		return status;
-	/* The caller may change the elements meanwhile: never more rows than were counted, and no row left unwritten.
-	 */
+	/* The caller may change the elements meanwhile: write exactly the counted rows. */
 	int64_t *out = data;
 	for (size_t i = 0; i < count && row < rows; i++)
 		if (is_nonzero(t, i))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Behind far::nonzero: the indexes of a tensor's elements that are not 0, as a tensor of dtype i64 with one row per
- * element and one column per dimension, in row-major order. NaN is not 0, -0.0 is. A scalar tensor makes 1 or 0 rows
- * without columns.
+ * far::nonzero: the indexes of a tensor's elements that are not 0, as an i64 tensor with one row per element and one
+ * column per dimension, in row-major order. NaN is not 0, -0.0 is. A scalar tensor has 1 or 0 rows without columns.
+ * Inline on a shard.
  */
 #ifndef FAR_BUILTIN_NONZERO_H
 #define FAR_BUILTIN_NONZERO_H

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Adds classes to a registry and finds them and their methods. Any thread; adding takes the registry's lock. */
 #include "value/classes.h"
 
 #include "base/error.h"
@@ -11,12 +12,12 @@
 #include <string.h>
 
 #define BUCKETS (2 * FAR_CLASSES_MAX)
-/* "demo::Counter." and a signature as long as any may be. */
+/* "demo::Counter." and the longest signature. */
 #define FULL_SIGNATURE_MAX (SIGNATURE_TYPE_MAX + 4096)
 
 /* ---- objects as values ---- */
 
-static size_t stays(void *user, const void *object)
+static size_t not_encodable(void *user, const void *object)
 {
 	(void)user;
 	(void)object;
@@ -91,17 +92,18 @@ static enum far_status check(const struct far_class *cls, struct far_err *err)
 	if (!cls || !cls->name)
 		return err_set(err, FAR_INVALID, "a class needs a name");
 	if (!types_name_ok(cls->name, SIGNATURE_TYPE_MAX))
-		return err_set(err, FAR_INVALID,
-			       "\"%.100s\" is not a class's name: words of letters, digits and _ joined by ::, two at "
-			       "least, %d bytes at most, as in demo::Counter",
-			       cls->name, SIGNATURE_TYPE_MAX - 1);
+		return err_set(
+			err, FAR_INVALID,
+			"\"%.100s\" is not the name of a class: words of letters, digits and _ joined by ::, two at "
+			"least, %d bytes at most, as in demo::Counter",
+			cls->name, SIGNATURE_TYPE_MAX - 1);
 	if ((cls->constructors_n && !cls->constructors) || (cls->methods_n && !cls->methods))
-		return err_set(err, FAR_INVALID, "class %s: constructors and methods that are counted must be there",
-			       cls->name);
+		return err_set(err, FAR_INVALID,
+			       "class %s: constructors or methods have a count, but their array is NULL", cls->name);
 	if (cls->codec && (!cls->codec->name || strcmp(cls->codec->name, cls->name) != 0))
 		return err_set(err, FAR_INVALID,
-			       "class %s: its codec must be a type of the same name, not of \"%.100s\"", cls->name,
-			       cls->codec->name ? cls->codec->name : "(NULL)");
+			       "class %s: its codec must be a type of the same name, but has the name \"%.100s\"",
+			       cls->name, cls->codec->name ? cls->codec->name : "(NULL)");
 	return FAR_OK;
 }
 
@@ -114,7 +116,7 @@ static struct object_class *class_new(const struct far_class *cls)
 	c->hash = hash64(cls->name, strlen(cls->name));
 	c->destroy = cls->destroy;
 	c->user = cls->user;
-	c->type = (struct far_custom_type){.name = c->name, .size = stays, .destroy = end_object, .user = c};
+	c->type = (struct far_custom_type){.name = c->name, .size = not_encodable, .destroy = end_object, .user = c};
 	if (cls->codec) {
 		c->travels = true;
 		c->codec = *cls->codec;
@@ -132,7 +134,7 @@ static enum far_status add_method(struct registry *r, const struct object_class 
 		return err_set(err, FAR_INVALID, "class %s: a method needs a signature and a handler", c->name);
 	int n = snprintf(full, sizeof full, "%s.%s", c->name, m->signature);
 	if (n < 0 || (size_t)n >= sizeof full)
-		return err_set(err, FAR_INVALID, "class %s: a signature of more than %d bytes", c->name,
+		return err_set(err, FAR_INVALID, "class %s: a signature of more than %d bytes; shorten it", c->name,
 			       FULL_SIGNATURE_MAX - 1);
 	struct method *own = malloc(sizeof *own);
 	if (!own)
@@ -160,12 +162,12 @@ static enum far_status add_constructor(struct registry *r, const struct object_c
 	return registry_add_of(r, f, c, NULL, err);
 }
 
-/* The last step: methods are found by the class. */
+/* The last step: callers find methods through the class. */
 static enum far_status publish(struct registry *r, struct object_class *c, struct far_err *err)
 {
 	uint32_t b = (uint32_t)(c->hash % BUCKETS);
 	if (r->classes_n == FAR_CLASSES_MAX)
-		return err_set(err, FAR_RESOURCE, "more than %d classes", FAR_CLASSES_MAX);
+		return err_set(err, FAR_RESOURCE, "more than %d classes are not possible", FAR_CLASSES_MAX);
 	while (atomic_load_explicit(&r->classes[b], memory_order_relaxed))
 		b = (b + 1) % BUCKETS;
 	r->classes_n++;
@@ -184,15 +186,15 @@ static enum far_status add_parts(struct registry *r, struct object_class *c, con
 	return status;
 }
 
-/* One class at a time, so that two threads cannot both find a name free. */
+/* Reserves the name under the lock, so that two threads cannot both register it. */
 static enum far_status claim(struct registry *r, struct object_class *c, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
 	pthread_mutex_lock(&r->lock);
 	for (const struct object_class *o = r->classes_all; o && !status; o = o->next_all)
 		if (o->hash == c->hash)
-			status = err_set(err, FAR_INVALID, "class %s is registered already, or could not be before",
-					 o->name);
+			status = err_set(err, FAR_INVALID,
+					 "class %s is registered already, or its registration failed before", o->name);
 	if (!status) {
 		c->next_all = r->classes_all;
 		r->classes_all = c;

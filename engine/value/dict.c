@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Checks the keys of dicts, and the lookups of <farcall/value.h> in lists and dicts. Any thread. */
 #include "value/dict.h"
 
 #include "base/hash.h"
 
 #include <assert.h>
 
-/* Up to here every pair is compared: cheaper than a table that must be cleared. */
+/* Entries up to which all pairs are compared: cheaper than clearing a table. */
 #define PAIRS_MAX 16
-#define PLACES    (2 * FAR_DICT_MAX)
-static_assert((PLACES & (PLACES - 1)) == 0 && PLACES <= 65536, "a mask; indexes of entries have 16 bits");
+#define SLOTS     (2 * FAR_DICT_MAX)
+static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS <= 65536, "a mask; indexes of entries have 16 bits");
 
 bool dict_key_same(const struct far_val *a, const struct far_val *b)
 {
@@ -59,24 +60,24 @@ static uint64_t key_hash(const struct far_val *key)
 	}
 }
 
-/* Keys that collide on purpose cost FAR_DICT_MAX² / 2 comparisons at most: some milliseconds, of keys that are 64 KiB
- * together in a request. */
+/* Checks for duplicates with a hash table of indexes. Colliding keys of an attacker cost at most FAR_DICT_MAX² / 2
+ * comparisons: some milliseconds, since the strings of a request have 64 KiB at most. */
 static __attribute__((noinline)) enum dict_fault check_long(const struct far_dict_entry *entries, size_t n, size_t *at)
 {
-	uint16_t places[PLACES]; /* index + 1 */
+	uint16_t slots[SLOTS]; /* index + 1; 0: free */
 	size_t used = 2 * PAIRS_MAX;
 	while (used < 2 * n)
 		used *= 2;
-	memset(places, 0, used * sizeof places[0]);
+	memset(slots, 0, used * sizeof slots[0]);
 	for (size_t i = 0; i < n; i++) {
 		size_t p = key_hash(&entries[i].key) & (used - 1);
-		for (; places[p]; p = (p + 1) & (used - 1)) {
-			if (dict_key_same(&entries[places[p] - 1].key, &entries[i].key)) {
+		for (; slots[p]; p = (p + 1) & (used - 1)) {
+			if (dict_key_same(&entries[slots[p] - 1].key, &entries[i].key)) {
 				*at = i;
 				return DICT_KEY_TWICE;
 			}
 		}
-		places[p] = (uint16_t)(i + 1);
+		slots[p] = (uint16_t)(i + 1);
 	}
 	return DICT_OK;
 }
@@ -105,7 +106,7 @@ enum dict_fault dict_check(const struct far_dict_entry *entries, size_t n, size_
 	return DICT_OK;
 }
 
-/* ---- what the application looks up ---- */
+/* ---- public lookups ---- */
 
 size_t far_len(const struct far_val *v)
 {

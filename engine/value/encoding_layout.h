@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the writer and the reader of typed values share: codes, limits, placement of data. See value/encoding.h. */
+/** Codes, limits and data layout of value/encoding.h, shared by its writer and its reader. Any thread. */
 #ifndef FAR_VALUE_ENCODING_LAYOUT_H
 #define FAR_VALUE_ENCODING_LAYOUT_H
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "tensors travel as they lie in memory: this needs a little-endian machine"
+#error "the elements of tensors are sent as they are in memory: this needs a little-endian machine"
 #endif
 
 enum wire_type {
@@ -29,7 +29,7 @@ enum wire_type {
 	WIRE_RREF = 10
 };
 
-/* The writer emits, and the reader returns, enum far_type unchanged. */
+/* The writer sends enum far_type unchanged. */
 static_assert((int)WIRE_NONE == (int)FAR_TYPE_NONE && (int)WIRE_BOOL == (int)FAR_TYPE_BOOL &&
 		      (int)WIRE_INT == (int)FAR_TYPE_INT && (int)WIRE_FLOAT == (int)FAR_TYPE_FLOAT,
 	      "type codes are the wire's");
@@ -39,7 +39,7 @@ static_assert((int)WIRE_STRING == (int)FAR_TYPE_STRING && (int)WIRE_BYTES == (in
 static_assert((int)WIRE_DICT == (int)FAR_TYPE_DICT && (int)WIRE_CUSTOM == (int)FAR_TYPE_CUSTOM &&
 		      (int)WIRE_RREF == (int)FAR_TYPE_RREF && (int)FAR_TYPE_COUNT == 11,
 	      "type codes are the wire's");
-static_assert(FAR_DTYPE_COUNT <= 16 && FAR_DIMS_MAX <= 15 && FAR_ARGS_MAX <= 31, "they share bytes on the wire");
+static_assert(FAR_DTYPE_COUNT <= 16 && FAR_DIMS_MAX <= 15 && FAR_ARGS_MAX <= 31, "the fields share bytes on the wire");
 
 #define WIRE_COUNT_MASK 0x1f
 #define WIRE_ITEMS      0x20
@@ -86,13 +86,13 @@ static inline uint64_t wire_zigzag(int64_t i)
 }
 
 /**
- * The data section while it is laid out. In a wide payload an item's place does not depend on where the section begins;
- * in a compact one it does, but there are few.
+ * Layout of the data section. In a wide payload the offset of an item does not depend on the start of the section. In a
+ * compact one it does, so its few items are stored until the start is known.
  */
 struct wire_data {
-	size_t bytes_sum;
-	size_t wide; /* end of the section, from its aligned beginning */
-	unsigned n;  /* items noted, while they may fit a line */
+	size_t bytes_sum; /* of all items, without padding */
+	size_t wide;      /* end of the section in a wide payload, from its aligned start */
+	unsigned n;       /* items stored, while they fit a compact payload */
 	uint8_t align[FAR_LINE_PAYLOAD];
 	uint8_t bytes[FAR_LINE_PAYLOAD];
 };
@@ -104,7 +104,7 @@ static inline void wire_data_init(struct wire_data *d)
 	d->n = 0;
 }
 
-/** An item of `bytes`, at most FAR_MSG_BYTES_MAX. */
+/** Adds an item of `bytes`, [0, FAR_MSG_BYTES_MAX]. */
 static inline void wire_data_add(struct wire_data *d, size_t align, size_t bytes)
 {
 	if (bytes == 0)

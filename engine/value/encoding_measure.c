@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** values_size(): checks values of the application and measures their payload. Any thread. */
 #include "base/error.h"
 #include "base/must.h"
 #include "value/dict.h"
@@ -8,7 +9,7 @@
 #include <farcall/message.h>
 #include <stdarg.h>
 
-/* What a walk over the values adds up. */
+/* Totals of a walk over the values, in bytes and counts. */
 struct measure {
 	size_t stream;
 	size_t strings;
@@ -18,14 +19,14 @@ struct measure {
 	struct far_err *err;
 };
 
-/* Where a value stands: argument i, `depth` lists and dicts down. */
-struct place {
+/* Position of a value: argument i, `depth` lists and dicts down. */
+struct position {
 	size_t i;
 	unsigned depth;
 };
 
 __attribute__((format(printf, 4, 5), cold, noinline)) static int wrong(struct far_err *err, enum far_status status,
-								       struct place at, const char *format, ...)
+								       struct position at, const char *format, ...)
 {
 	char what[256];
 	va_list args;
@@ -36,14 +37,15 @@ __attribute__((format(printf, 4, 5), cold, noinline)) static int wrong(struct fa
 	return -1;
 }
 
-static int too_large(struct measure *m, struct place at, const char *what)
+static int too_large(struct measure *m, struct position at, const char *what)
 {
 	return wrong(m->err, FAR_TOO_LARGE, at, "the %s is larger than a message carries, %zu bytes", what,
 		     FAR_MSG_BYTES_MAX);
 }
 
-/** Names what tensor_measure() refused. Apart from it, so that the path of a good tensor stays short. */
-static __attribute__((cold, noinline)) int tensor_wrong(struct measure *m, const struct far_tensor *t, struct place at)
+/** The error for a tensor that tensor_measure() refused. Out of line: the path of a valid tensor stays short. */
+static __attribute__((cold, noinline)) int tensor_wrong(struct measure *m, const struct far_tensor *t,
+							struct position at)
 {
 	if (t->dtype == FAR_DTYPE_NONE || t->dtype >= FAR_DTYPE_COUNT)
 		return wrong(m->err, FAR_INVALID, at, "%u is not a dtype of a tensor", t->dtype);
@@ -58,7 +60,7 @@ static __attribute__((cold, noinline)) int tensor_wrong(struct measure *m, const
 	return wrong(m->err, FAR_INVALID, at, "a tensor with elements whose data is NULL");
 }
 
-static inline int tensor_measure(struct measure *m, const struct far_tensor *t, struct place at)
+static inline int tensor_measure(struct measure *m, const struct far_tensor *t, struct position at)
 {
 	if (unlikely(t->dtype == FAR_DTYPE_NONE || t->dtype >= FAR_DTYPE_COUNT || t->ndim > FAR_DIMS_MAX ||
 		     t->domain != 0))
@@ -72,7 +74,7 @@ static inline int tensor_measure(struct measure *m, const struct far_tensor *t, 
 	return 0;
 }
 
-static int text_measure(struct measure *m, const struct far_val *v, struct place at)
+static int text_measure(struct measure *m, const struct far_val *v, struct position at)
 {
 	bool string = v->type == FAR_TYPE_STRING;
 	size_t len = v->u.s.len;
@@ -95,7 +97,7 @@ static int text_measure(struct measure *m, const struct far_val *v, struct place
 	return 0;
 }
 
-static int custom_measure(struct measure *m, const struct far_val *v, struct place at)
+static int custom_measure(struct measure *m, const struct far_val *v, struct position at)
 {
 	const struct far_custom_type *type = v->u.custom.type;
 	if (!type || !type->name || !type->size || !type->encode)
@@ -107,7 +109,8 @@ static int custom_measure(struct measure *m, const struct far_val *v, struct pla
 			     FAR_CUSTOMS_MAX);
 	size_t len = type->size(type->user, v->u.custom.object);
 	if (len == SIZE_MAX)
-		return wrong(m->err, FAR_INVALID, at, "this object of type %.100s cannot be sent, says its type",
+		return wrong(m->err, FAR_INVALID, at,
+			     "this object of type %.100s cannot be sent (its size function returned SIZE_MAX)",
 			     type->name);
 	if (len > FAR_MSG_BYTES_MAX)
 		return too_large(m, at, "object of a custom type");
@@ -117,7 +120,7 @@ static int custom_measure(struct measure *m, const struct far_val *v, struct pla
 	return 0;
 }
 
-static int rref_measure(struct measure *m, const struct far_val *v, struct place at)
+static int rref_measure(struct measure *m, const struct far_val *v, struct position at)
 {
 	if (!v->u.rref)
 		return wrong(m->err, FAR_INVALID, at, "a reference that is NULL");
@@ -128,10 +131,10 @@ static int rref_measure(struct measure *m, const struct far_val *v, struct place
 	return 0;
 }
 
-static int value_measure(struct measure *m, const struct far_val *v, struct place at);
+static int value_measure(struct measure *m, const struct far_val *v, struct position at);
 
-/** Room for `n` more items one level down, or an error. */
-static int go_down(struct measure *m, const void *items, size_t n, size_t per, struct place *at)
+/** Counts `n` * `per` items one level down, or fails. */
+static int descend(struct measure *m, const void *items, size_t n, size_t per, struct position *at)
 {
 	if (n > 0 && !items)
 		return wrong(m->err, FAR_INVALID, *at, "a list or dict of %zu whose items are NULL", n);
@@ -147,19 +150,19 @@ static int go_down(struct measure *m, const void *items, size_t n, size_t per, s
 	return 0;
 }
 
-static int list_measure(struct measure *m, const struct far_val *v, struct place at)
+static int list_measure(struct measure *m, const struct far_val *v, struct position at)
 {
-	int rc = go_down(m, v->u.list.items, v->u.list.n, 1, &at);
+	int rc = descend(m, v->u.list.items, v->u.list.n, 1, &at);
 	for (size_t k = 0; !rc && k < v->u.list.n; k++)
 		rc = value_measure(m, &v->u.list.items[k], at);
 	return rc;
 }
 
-static int dict_measure(struct measure *m, const struct far_val *v, struct place at)
+static int dict_measure(struct measure *m, const struct far_val *v, struct position at)
 {
 	const struct far_dict_entry *entries = v->u.dict.entries;
 	size_t n = v->u.dict.n, bad;
-	int rc = go_down(m, entries, n, 2, &at);
+	int rc = descend(m, entries, n, 2, &at);
 	for (size_t k = 0; !rc && k < n; k++) {
 		rc = value_measure(m, &entries[k].key, at);
 		if (!rc)
@@ -176,18 +179,18 @@ static int dict_measure(struct measure *m, const struct far_val *v, struct place
 	case DICT_KEY_NAN:
 		return wrong(m->err, FAR_INVALID, at, "key %zu of a dict is NaN, which equals nothing", bad + 1);
 	case DICT_KEY_TWICE:
-		return wrong(m->err, FAR_INVALID, at, "key %zu of a dict is there twice", bad + 1);
+		return wrong(m->err, FAR_INVALID, at, "key %zu of a dict is a duplicate", bad + 1);
 	case DICT_TOO_LONG:
 		break;
 	}
 	return wrong(m->err, FAR_TOO_LARGE, at, "a dict of %zu entries, at most %d are possible", n, FAR_DICT_MAX);
 }
 
-static int value_measure(struct measure *m, const struct far_val *v, struct place at)
+static int value_measure(struct measure *m, const struct far_val *v, struct position at)
 {
 	if (unlikely(v->kw != NULL))
-		return wrong(m->err, FAR_INVALID, at, "keyword \"%.64s\" where none can be, pass it by position",
-			     v->kw);
+		return wrong(m->err, FAR_INVALID, at,
+			     "keyword \"%.64s\" is not allowed here, pass the value by position", v->kw);
 	if (v->type == FAR_TYPE_TENSOR)
 		return tensor_measure(m, &v->u.t, at);
 	m->stream += 1;
@@ -234,7 +237,7 @@ static __attribute__((cold, noinline)) size_t too_many(size_t n, struct far_err 
 	return SIZE_MAX;
 }
 
-/** Bytes of a payload of VALUES_LINE; 0 when the values are not of that form, or wrong: a slower way decides. */
+/** Bytes of a payload of VALUES_LINE; 0: another form, or invalid: general_size() decides. */
 static inline size_t line_size(const struct far_val *v, size_t n)
 {
 	size_t pos = 1 + 4 * n;
@@ -253,9 +256,7 @@ static inline size_t line_size(const struct far_val *v, size_t n)
 	return pos <= FAR_LINE_PAYLOAD ? pos : 0;
 }
 
-/**
- * Apart from the general walk: nothing but dense tensors, all valid. Returns the bytes, or 0 when it is not that case.
- */
+/** Bytes of a payload of VALUES_PLAIN; 0: another form, or invalid. */
 static inline size_t plain_size(const struct far_val *v, size_t n)
 {
 	struct wire_data d;
@@ -290,7 +291,7 @@ static __attribute__((noinline)) size_t general_size(const struct far_val *v, si
 	m.err = err;
 	wire_data_init(&m.data);
 	for (size_t i = 0; i < n; i++)
-		if (value_measure(&m, &v[i], (struct place){i, 0}) != 0)
+		if (value_measure(&m, &v[i], (struct position){i, 0}) != 0)
 			return SIZE_MAX;
 	if (m.items)
 		m.stream += wire_varint_size(m.items);

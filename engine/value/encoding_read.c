@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** values_read(): reads a payload that a peer may change meanwhile. Any thread. */
 #include "base/must.h"
 #include "value/dict.h"
 #include "value/encoding.h"
@@ -7,20 +8,20 @@
 #include <errno.h>
 #include <string.h>
 
-/* The stream that is left. Both pointers are private; what they point at may change under us. */
+/* The rest of the stream. The pointers are private; the bytes they point to may change at any time. */
 struct cursor {
 	const uint8_t *p;
 	const uint8_t *end;
-	char *strings; /* where strings go; NULL: they stay */
+	char *strings; /* next copy of a string; NULL: no copies */
 	size_t strings_left;
-	struct far_val *items; /* the next of those that the payload says it has */
+	struct far_val *items; /* next free one of the items announced by the payload */
 	size_t items_left;
 	uint32_t customs, rrefs;
 	struct values_arena *arena;
 };
 
-/* One load, which the compiler may neither repeat nor merge: a second one could see another byte than the checked. The
- * order of the loads does not matter; whoever handed the payload over has ordered it. */
+/* One load that the compiler may neither repeat nor merge: a second load could return another byte than the checked
+ * one. Relaxed: the hand-over of the payload has ordered its bytes. */
 static inline uint8_t load_byte(const uint8_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
@@ -123,14 +124,14 @@ static bool read_custom(struct cursor *c, struct far_val *v)
 	return true;
 }
 
-/* A peer may rewrite what the bytes come from, so they are copied first. */
+/* Copies the bytes first: a peer may rewrite them. */
 static int read_rref(struct cursor *c, struct far_val *v)
 {
 	uint8_t bytes[RREF_WIRE_BYTES];
 	if (c->rrefs == FAR_RREFS_MAX || (size_t)(c->end - c->p) < sizeof bytes)
 		return -EBADMSG;
 	c->rrefs++;
-	if (!c->arena || !c->arena->more) /* a value that holds one needs an owner */
+	if (!c->arena || !c->arena->more) /* a value with a reference needs an arena */
 		return -ENOMEM;
 	if (!c->arena->rref)
 		return -EBADMSG;
@@ -181,7 +182,7 @@ static bool read_plain(struct cursor *c, struct far_val *v, uint8_t type)
 
 static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned depth);
 
-/* Takes `per` of the items that are left for each of the number that comes next. */
+/* Reads a count, and takes `per` items for each. */
 static bool take_items(struct cursor *c, size_t per, unsigned depth, struct far_val **items, size_t *n)
 {
 	uint64_t count;
@@ -189,7 +190,7 @@ static bool take_items(struct cursor *c, size_t per, unsigned depth, struct far_
 		return false;
 	*items = c->items;
 	*n = count;
-	if (!count) /* there may be no memory for items at all */
+	if (!count) /* c->items may be NULL */
 		return true;
 	c->items += count * per;
 	c->items_left -= count * per;
@@ -223,7 +224,7 @@ static int read_dict(struct cursor *c, struct far_val *v, unsigned depth)
 
 static_assert(sizeof(struct far_dict_entry) == 2 * sizeof(struct far_val), "an entry is a key and a value, in a row");
 
-/** Reads the descriptors of `n` values that stand `depth` lists and dicts down. */
+/** Reads the descriptors of `n` values, `depth` lists and dicts down. */
 static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned depth)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -252,7 +253,7 @@ static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned de
 	return 0;
 }
 
-/** Takes memory for all items: each has a byte of descriptor at least, so a short payload cannot ask for much. */
+/** Allocates all items. An item has at least one descriptor byte, so the payload bounds the allocation. */
 static int begin_items(struct cursor *c)
 {
 	uint64_t n;
@@ -264,7 +265,7 @@ static int begin_items(struct cursor *c)
 	return 0;
 }
 
-/* ---- the data section: all that is looked at from here on is private ---- */
+/* ---- the data section: from here on only private memory is read ---- */
 
 struct section {
 	uint8_t *base;
@@ -273,7 +274,7 @@ struct section {
 	struct values_arena *arena;
 };
 
-/** Where the next `bytes` lie; NULL: not in the payload. Without bytes: its start, readable as far as they go. */
+/** Address of the next `bytes`; NULL: beyond the payload. For 0 bytes the start of the payload. */
 static inline void *section_next(struct section *s, size_t align, size_t bytes)
 {
 	if (unlikely(bytes == 0))
@@ -285,13 +286,13 @@ static inline void *section_next(struct section *s, size_t align, size_t bytes)
 	return s->base + at;
 }
 
-static int place_custom(struct section *s, struct far_val *v)
+static int locate_custom(struct section *s, struct far_val *v)
 {
 	size_t len = v->u.custom.len;
 	void *bytes = section_next(s, WIRE_CUSTOM_ALIGN, len);
 	if (!bytes)
 		return -EBADMSG;
-	/* A payload that stays as it is can be decoded where it lies, when somebody keeps what is decoded. */
+	/* Decoding needs an arena, which owns the objects. A private payload is decoded in place. */
 	if (!s->arena || !s->arena->more)
 		return -ENOMEM;
 	if (s->arena->strings) {
@@ -305,7 +306,7 @@ static int place_custom(struct section *s, struct far_val *v)
 	return 0;
 }
 
-static int place_items(struct section *s, struct far_val *v, size_t n)
+static int locate_items(struct section *s, struct far_val *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct far_tensor *t = &v[i].u.t;
@@ -322,13 +323,13 @@ static int place_items(struct section *s, struct far_val *v, size_t n)
 			rc = v[i].u.s.data ? 0 : -EBADMSG;
 			break;
 		case FAR_TYPE_LIST:
-			rc = place_items(s, (struct far_val *)(uintptr_t)v[i].u.list.items, v[i].u.list.n);
+			rc = locate_items(s, (struct far_val *)(uintptr_t)v[i].u.list.items, v[i].u.list.n);
 			break;
 		case FAR_TYPE_DICT:
-			rc = place_items(s, (struct far_val *)(uintptr_t)v[i].u.dict.entries, 2 * v[i].u.dict.n);
+			rc = locate_items(s, (struct far_val *)(uintptr_t)v[i].u.dict.entries, 2 * v[i].u.dict.n);
 			break;
 		case FAR_TYPE_CUSTOM:
-			rc = place_custom(s, &v[i]);
+			rc = locate_custom(s, &v[i]);
 			break;
 		default:
 			break;
@@ -340,14 +341,14 @@ static int place_items(struct section *s, struct far_val *v, size_t n)
 }
 
 /**
- * The usual case, apart: up to a line of payload with nothing but tensors of one dimension below 128. The line is
- * copied first, so what is checked cannot change. False: not of this kind, or wrong; the general reader decides.
+ * Reads a payload of VALUES_LINE, the usual case. Copies the line first, so the checked bytes cannot change. False:
+ * another form, or malformed: the general reader decides.
  */
 static bool read_line(uint8_t *base, size_t size, struct far_val *v, size_t cap, size_t *n_out)
 {
 	uint8_t line[FAR_LINE_PAYLOAD];
 	memcpy(line, base, size);
-	__asm__ volatile("" : : : "memory"); /* `line` is what is read from here on, never `base` again */
+	__asm__ volatile("" : : : "memory"); /* only `line` is read from here on, not `base` */
 	size_t n = line[0], pos = 1 + 4 * n, at = pos;
 	if (n - 1 >= 7 || n > cap || pos > size)
 		return false;
@@ -374,10 +375,11 @@ static bool read_line(uint8_t *base, size_t size, struct far_val *v, size_t cap,
 
 int values_read(const void *src, size_t size, struct far_val *v, size_t cap, size_t *n_out, struct values_arena *arena)
 {
-	uint8_t *base = (uint8_t *)(uintptr_t)src; /* a tensor's data is not const; nothing is written here */
+	uint8_t *base = (uint8_t *)(uintptr_t)src; /* tensor data is not const; no byte is written here */
 	if (likely(size - 1 < FAR_LINE_PAYLOAD && read_line(base, size, v, cap, n_out)))
 		return 0;
-	struct cursor c = {.p = base, .end = size ? base + size : base, .arena = arena}; /* without a body: no base */
+	struct cursor c = {
+		.p = base, .end = size ? base + size : base, .arena = arena}; /* an empty payload has no base */
 	uint8_t head;
 	if (arena) {
 		c.strings = arena->strings;
@@ -400,7 +402,7 @@ int values_read(const void *src, size_t size, struct far_val *v, size_t cap, siz
 	if (unlikely(c.items_left))
 		return -EBADMSG;
 	struct section section = {base, (size_t)(c.p - base), size, wide, arena};
-	rc = place_items(&section, v, n);
+	rc = locate_items(&section, v, n);
 	if (unlikely(rc))
 		return rc;
 	if (unlikely(section.pos != size))

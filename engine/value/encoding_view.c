@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Copies strided views of tensors into messages. Any thread. */
 #include "value/encoding_view.h"
 
-/* The dimensions that are left when those of length 1 are gone and neighbours that lie densely in each other are one.
- */
+/* A simplified view: dimensions of length 1 removed, adjacent dimensions without a gap merged. */
 struct view {
 	unsigned ndim;
 	size_t n[FAR_DIMS_MAX];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** values_write(): writes the payload of checked values. Any thread. */
 #include "base/hash.h"
 #include "base/must.h"
 #include "value/encoding.h"
@@ -25,7 +26,7 @@ static uint8_t *put_tensor_head(uint8_t *p, unsigned dtype, unsigned ndim, unsig
 	return p;
 }
 
-/* The descriptors. `custom` counts the customs that were met. */
+/* The descriptor stream. `custom`: index of the next custom. */
 struct stream {
 	uint8_t *p;
 	const struct values_plan *plan;
@@ -110,18 +111,18 @@ struct section {
 	bool wide;
 };
 
-/* Writes padding so that old memory does not travel. */
+/* Writes padding as 0: memory of the sender must not leak. */
 static inline size_t pad(uint8_t *base, size_t pos, size_t align, size_t room)
 {
 	size_t to = wire_align(pos, align);
 	if (likely(to - pos <= 8 && room - pos >= 8))
-		memset(base + pos, 0, 8); /* one store; the data that follows is written later */
+		memset(base + pos, 0, 8); /* one store; the following data overwrites its end */
 	else
 		memset(base + pos, 0, to - pos);
 	return to;
 }
 
-/* The sizes of a compact payload without the call. */
+/* memcpy() without the call for the sizes of a compact payload. */
 static inline void copy_data(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	if (n > 16 || n < 4) {
@@ -135,7 +136,7 @@ static inline void copy_data(uint8_t *dst, const uint8_t *src, size_t n)
 	}
 }
 
-/** The place of an item of `bytes`, at least one. */
+/** Takes room for an item of `bytes`, at least one. */
 static inline uint8_t *section_take(struct section *s, size_t align, size_t bytes)
 {
 	size_t at = pad(s->base, s->pos, s->wide ? WIRE_WIDE_ALIGN : align, s->plan->size);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Conversion of bf16 and f16 elements. Any thread. */
 #include "value/half.h"
 
 static float float_of(uint32_t bits)
@@ -26,12 +27,12 @@ float half_to_float(enum far_dtype dtype, uint16_t half)
 		return float_of(sign | 0x7f800000 | fraction << 13);
 	if (exponent != 0)
 		return float_of(sign | (exponent + 112) << 23 | fraction << 13);
-	/* Subnormals: whole multiples of 2^-24, which f32 holds exactly. */
+	/* Subnormals: multiples of 2^-24, exact in f32. */
 	float x = (float)fraction * 0x1p-24f;
 	return float_of(bits_of(x) | sign);
 }
 
-/** The upper bits of x without its last `drop`, rounded. A carry out of the fraction makes the next exponent. */
+/** x without its last `drop` bits, rounded to even. A carry out of the fraction increments the exponent. */
 static uint32_t round_off(uint32_t x, unsigned drop)
 {
 	uint32_t last = x >> drop & 1;
@@ -42,11 +43,11 @@ static uint16_t f16_from_float(uint32_t bits)
 {
 	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
 	uint32_t x = bits & 0x7fffffff;
-	if (x > 0x7f800000) /* quiet */
+	if (x > 0x7f800000) /* NaN, made quiet */
 		return (uint16_t)(sign | 0x7e00 | (x >> 13 & 0x1ff));
-	if (x >= 0x477ff000) /* 65520, half-way to what would be 65536, and above */
+	if (x >= 0x477ff000) /* from 65520, the tie between 65504 and 65536: infinity */
 		return (uint16_t)(sign | 0x7c00);
-	if (x >= 0x38800000) /* 2^-14, the smallest normal one */
+	if (x >= 0x38800000) /* 2^-14, the smallest normal number */
 		return (uint16_t)(sign | round_off(x - (UINT32_C(112) << 23), 13));
 	if (x < 0x33000000) /* 2^-25 itself is a tie with 0, which is even */
 		return sign;

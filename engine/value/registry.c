@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Adds to a registry: functions, message handlers, custom types, placements. Any thread; adding takes the lock. */
 #include "value/registry.h"
 
 #include "base/error.h"
@@ -53,13 +54,13 @@ static bool same_count(const struct signature *a, const struct signature *b)
 	return a->required_n <= b->params_n && b->required_n <= a->params_n;
 }
 
-/** Can it stand beside those of its name; `*last` is the last of them. */
+/** Checks that `fn` differs from the overloads of its name; `*last` is the last of these. */
 static enum far_status check_overload(struct function *first, const struct function *fn, struct function **last,
 				      struct far_err *err)
 {
 	unsigned n = 0;
 	if (strcmp(first->signature.name, fn->signature.name) != 0)
-		return err_set(err, FAR_INVALID, "the names \"%s\" and \"%s\" have the same hash; rename one of them",
+		return err_set(err, FAR_INVALID, "the names \"%s\" and \"%s\" have the same hash; rename one",
 			       first->signature.name, fn->signature.name);
 	for (struct function *f = first; f; f = atomic_load_explicit(&f->next, memory_order_relaxed), n++) {
 		*last = f;
@@ -73,7 +74,7 @@ static enum far_status check_overload(struct function *first, const struct funct
 				       f->signature.text);
 	}
 	if (n == FAR_OVERLOADS_MAX)
-		return err_set(err, FAR_RESOURCE, "function \"%s\" has %d overloads, more are not possible",
+		return err_set(err, FAR_RESOURCE, "function \"%s\" has %d overloads; more are not possible",
 			       first->signature.name, FAR_OVERLOADS_MAX);
 	return FAR_OK;
 }
@@ -89,28 +90,28 @@ static void append_overload(struct function *first, struct function *last, struc
 	atomic_store_explicit(&last->next, fn, memory_order_release);
 }
 
-/* Each a type, or the class that the function returns. */
+/* Checks that every named type is registered, or is the class that the function makes. */
 static enum far_status types_known(const struct registry *r, const struct function *fn, struct far_err *err)
 {
 	const struct signature *s = &fn->signature;
 	for (unsigned i = 0; i < s->customs_n; i++) {
 		const struct custom_type *t = types_find(s->customs[i].hash);
 		bool known = t && registry_knows_type(r, t->index);
-		bool taken = false;
+		bool parameter = false;
 		for (unsigned k = 0; k < s->params_n; k++)
-			taken = taken || (s->params[k].set.customs != SIGNATURE_CUSTOMS_ALL &&
-					  s->params[k].set.customs >> i & 1);
-		if (!known && (taken || !fn->makes || fn->makes->hash != s->customs[i].hash))
-			return err_set(
-				err, FAR_INVALID,
-				"function \"%s\": type %s is not registered here; pass it in the options' types or "
-				"classes, or to far_register_type or far_register_class first",
-				s->name, s->customs[i].name);
+			parameter = parameter || (s->params[k].set.customs != SIGNATURE_CUSTOMS_ALL &&
+						  s->params[k].set.customs >> i & 1);
+		if (!known && (parameter || !fn->makes || fn->makes->hash != s->customs[i].hash))
+			return err_set(err, FAR_INVALID,
+				       "function \"%s\": type %s is not registered here; pass it in the types or "
+				       "classes of the "
+				       "options, or to far_register_type or far_register_class first",
+				       s->name, s->customs[i].name);
 	}
 	return FAR_OK;
 }
 
-/* The class that it returns, and nothing else; `cls`: one that is about to be added. */
+/* The class that the function makes: its only result type. NULL: none. `cls`: a class that is being added. */
 static const struct object_class *made_by(const struct registry *r, const struct signature *s,
 					  const struct object_class *cls)
 {
@@ -125,7 +126,7 @@ static enum far_status add_locked(struct registry *r, struct function *fn, struc
 {
 	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
 	if (n == FAR_FUNCTIONS_MAX)
-		return err_set(err, FAR_RESOURCE, "more than %d functions", FAR_FUNCTIONS_MAX);
+		return err_set(err, FAR_RESOURCE, "more than %d functions are not possible", FAR_FUNCTIONS_MAX);
 	enum far_status status = types_known(r, fn, err);
 	if (status)
 		return status;
@@ -225,7 +226,7 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err)
 {
 	if (!p || !p->place || !p->abandon)
-		return err_set(err, FAR_INVALID, "a placement needs both its functions, place and abandon");
+		return err_set(err, FAR_INVALID, "a placement needs both functions, get_buffer and abandon");
 	struct message_handler *m =
 		p->id < FAR_MSG_HANDLERS_MAX ? atomic_load_explicit(&r->messages[p->id], memory_order_acquire) : NULL;
 	if (!m)

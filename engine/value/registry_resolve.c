@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which overload a call means, and what its arguments may be. */
+/** Chooses the overload of a call and checks its custom types. Any thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "value/registry.h"
@@ -17,7 +17,7 @@ const char *registry_overloads_text(const struct function *first, char *buf, siz
 	return buf;
 }
 
-/** "(tensor, int, alpha=float)". */
+/** Writes the types of the arguments, "(tensor, int, alpha=float)". */
 static void given(const struct far_val *args, size_t n, char *buf, size_t len)
 {
 	size_t at = (size_t)snprintf(buf, len, "(");
@@ -49,7 +49,7 @@ static __attribute__((cold)) enum far_status several_or_none(const struct functi
 	if (fits_n)
 		return err_set(
 			err, FAR_BAD_ARGS,
-			"%s: the arguments %s fit several overloads equally well, make their types those of one: "
+			"%s: the arguments %s fit several overloads equally well; pass exactly the types of one: "
 			"%s",
 			first->signature.name, types, list);
 	return err_set(err, FAR_BAD_ARGS, "%s: the arguments %s fit none of its overloads: %s", first->signature.name,

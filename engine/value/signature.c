@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Parses signatures and writes them as text. Any thread. */
 #include "value/signature.h"
 
 #include "base/error.h"
@@ -30,7 +31,7 @@ static const struct {
 };
 #define TYPE_WORDS_N (sizeof type_words / sizeof type_words[0])
 
-/* A text that grows in a buffer of fixed size; what does not fit is cut. */
+/* A text in a buffer of `len` bytes, cut at its end. `at`: length without the cut. */
 struct text {
 	char *buf;
 	size_t len, at;
@@ -45,7 +46,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct text *t, const c
 	t->at += n > 0 ? (size_t)n : 0;
 }
 
-/** The custom type of a set that comes after `last` in the alphabet; NULL: no more. */
+/** The custom type of the set that follows `last` in alphabetical order; NULL: none. */
 static const char *next_custom(const struct signature *s, uint16_t customs, const char *last)
 {
 	const char *next = NULL;
@@ -164,7 +165,7 @@ static void skip_space(struct parser *p)
 		p->at++;
 }
 
-/** What stands at the parser's place, for a message. */
+/** The word at the parser's position, for an error text. */
 static const char *found(const struct parser *p, char *buf, size_t len)
 {
 	size_t n = 0;
@@ -178,7 +179,7 @@ static const char *found(const struct parser *p, char *buf, size_t len)
 	return buf;
 }
 
-static bool expect(struct parser *p, const char *token, const char *what)
+static bool parse_token(struct parser *p, const char *token, const char *what)
 {
 	char buf[40];
 	skip_space(p);
@@ -188,7 +189,7 @@ static bool expect(struct parser *p, const char *token, const char *what)
 	return true;
 }
 
-/** A run of characters that `take` accepts, into out[0, cap) with its NUL. */
+/** Copies the run of characters that `take` accepts to out[0, cap), with a NUL. */
 static bool parse_run(struct parser *p, bool (*take)(char), char *out, size_t cap, const char *what)
 {
 	char buf[40];
@@ -206,7 +207,7 @@ static bool parse_run(struct parser *p, bool (*take)(char), char *out, size_t ca
 	return true;
 }
 
-/** A word that is nearly a type, or NULL. */
+/** The type that a misspelled word means, or NULL. */
 static const char *near_miss(const char *word)
 {
 	static const char *const pairs[][2] = {
@@ -222,7 +223,7 @@ static const char *near_miss(const char *word)
 	return NULL;
 }
 
-/** The custom type's index among those of the signature. */
+/** Adds a custom type to the signature and to the set. */
 static bool parse_custom(struct parser *p, struct signature *s, const char *word, struct signature_set *set)
 {
 	unsigned i = 0;
@@ -315,21 +316,21 @@ static bool parse_number(struct parser *p, struct signature_default *d, const ch
 {
 	char *end;
 	errno = 0;
-	if (!strpbrk(word, ".eEnN")) { /* inf and nan have an n */
+	if (!strpbrk(word, ".eEnN")) { /* inf and nan contain n */
 		d->type = FAR_TYPE_INT;
 		d->u.i = strtoll(word, &end, 10);
 	} else {
 		d->type = FAR_TYPE_FLOAT;
 		d->u.f = strtod(word, &end);
 		if (isinf(d->u.f) == 0 && errno == ERANGE)
-			errno = 0; /* towards 0 */
+			errno = 0; /* underflow */
 	}
 	if (end == word || *end != '\0')
 		return complain(p, "expected a value, one of none, true, false, a number or a \"string\"");
 	return errno == 0 || complain(p, "the number '%s' is too large", word);
 }
 
-/** Stores the default as the parameter takes it. */
+/** Converts the default to a type of the parameter, or fails. */
 static bool default_fits(struct parser *p, const struct signature *s, const struct signature_param *param,
 			 struct signature_default *d)
 {
@@ -410,7 +411,7 @@ static bool parse_param(struct parser *p, struct signature *s)
 static bool parse_params(struct parser *p, struct signature *s)
 {
 	char buf[40];
-	if (!expect(p, "(", "'('"))
+	if (!parse_token(p, "(", "'('"))
 		return false;
 	skip_space(p);
 	if (*p->at == ')') {
@@ -458,7 +459,7 @@ enum far_status signature_parse(const char *text, struct signature *out, struct 
 	char buf[40];
 	memset(&s, 0, sizeof s);
 	if (!parse_run(&p, is_name, s.name, sizeof s.name, "the function's name") || !parse_params(&p, &s) ||
-	    !expect(&p, "->", "'-> Type'") || !parse_set(&p, &s, &s.result))
+	    !parse_token(&p, "->", "'-> Type'") || !parse_set(&p, &s, &s.result))
 		return FAR_INVALID;
 	skip_space(&p);
 	if (*p.at != '\0') {

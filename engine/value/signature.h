@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Signatures of typed functions: parsing, the canonical text, and the check of arguments at the caller. Anyone. */
+/** Signatures of typed functions: parsing, canonical text, and matching of arguments at the caller. Any thread. */
 #ifndef FAR_VALUE_SIGNATURE_H
 #define FAR_VALUE_SIGNATURE_H
 
@@ -13,21 +13,21 @@
 #define SIGNATURE_STRINGS_MAX 256  /* bytes of its default strings with their NULs */
 #define SIGNATURE_TEXT_MAX    2048 /* bytes of a canonical signature with its NUL */
 
-/* A set of types: bit (1 << enum far_type), but for custom types, which are in `customs`. */
+/* A set of types without custom ones: bits 1 << enum far_type. */
 typedef uint16_t signature_types;
 
 #define SIGNATURE_CUSTOMS_ALL 0xffff
 
 struct signature_set {
 	signature_types types;
-	uint16_t customs; /* bit (1 << index of the signature's customs); SIGNATURE_CUSTOMS_ALL: any custom type */
+	uint16_t customs; /* bits 1 << index in signature.customs; SIGNATURE_CUSTOMS_ALL: any custom type */
 };
 
-/** What is passed for a parameter that is not given. */
+/** The default of a parameter. */
 struct signature_default {
-	bool given;
+	bool given;       /* the parameter has one */
 	uint8_t type;     /* enum far_type: none, bool, int, float or string */
-	uint16_t at, len; /* string: place in the signature's `strings` */
+	uint16_t at, len; /* string: offset and length in signature.strings */
 	union {
 		bool b;
 		int64_t i;
@@ -44,10 +44,9 @@ struct signature_param {
 struct signature {
 	char name[SIGNATURE_NAME_MAX];
 	uint64_t name_hash;      /* hash64 of the name */
-	uint64_t canonical_hash; /* hash64 of the canonical text, which leaves out parameter names, defaults and spaces:
-				    what travels */
+	uint64_t canonical_hash; /* hash64 of `text`, without parameter names, defaults and spaces; sent in requests */
 	unsigned params_n;
-	unsigned required_n; /* the first ones, without a default */
+	unsigned required_n; /* parameters without a default; they come first */
 	unsigned customs_n;
 	struct signature_set result;
 	struct signature_param params[FAR_ARGS_MAX];
@@ -57,32 +56,31 @@ struct signature {
 	} customs[SIGNATURE_CUSTOMS_MAX];
 	size_t strings_n;
 	char strings[SIGNATURE_STRINGS_MAX];
-	size_t params_len;             /* of the canonical text up to its closing bracket */
+	size_t params_len;             /* bytes of `text` up to its closing bracket */
 	char text[SIGNATURE_TEXT_MAX]; /* canonical: "vec::dot(Tensor,Tensor)->float" */
 };
 
-/** How well arguments fit. */
+/** Quality of a match between arguments and a signature. */
 struct signature_match {
-	uint8_t rank[FAR_ARGS_MAX]; /* per argument given, lower is better: see rank_of() */
+	uint8_t rank[FAR_ARGS_MAX]; /* per argument, lower is better: enum rank in signature_bind.c */
 	unsigned defaults;          /* parameters that take their default */
 };
 
-/** Parses; FAR_INVALID names the column and what was expected there. */
+/** Parses a signature. FAR_INVALID names the column and the expected token. */
 enum far_status signature_parse(const char *text, struct signature *out, struct far_err *err);
 
 /**
- * Finds the argument of each parameter, by position, by keyword or by default, checks its type, and writes
- * out[0, params_n), with the allowed conversions applied: int to float where only float is taken, int 0 or 1 to bool
- * where only bool is. FAR_BAD_ARGS names the function, the argument and the remedy, and shows the signature. `match`
- * may be NULL.
+ * Matches arguments and parameters, by position, by keyword or by default, and checks types. Writes out[0, params_n),
+ * converted: an int to float if the parameter takes no int but float, an int 0 or 1 to bool if it takes bool only.
+ * FAR_BAD_ARGS names the function, the argument, the remedy and the signature. `match` may be NULL.
  */
 enum far_status signature_bind(const struct signature *s, const struct far_val *args, size_t n, struct far_val *out,
 			       struct signature_match *match, struct far_err *err);
 
-/** Below 0: `a` is the better match of the same n arguments; above: `b`; 0: neither. */
+/** Compares two matches of the same n arguments. Below 0: `a` is better; above 0: `b` is; 0: neither. */
 int signature_compare(const struct signature_match *a, const struct signature_match *b, size_t n);
 
-/** Does a set take the value as it is. Customs by their type, or, before they are decoded, by their hash. */
+/** True if the set contains the type of the value. Customs are compared by type or, before decoding, by hash. */
 bool signature_takes_custom(const struct signature *s, struct signature_set set, const struct far_val *v);
 static inline bool signature_takes(const struct signature *s, struct signature_set set, const struct far_val *v)
 {
@@ -91,7 +89,7 @@ static inline bool signature_takes(const struct signature *s, struct signature_s
 	return v->type == FAR_TYPE_CUSTOM && signature_takes_custom(s, set, v);
 }
 
-/** Do positional arguments fit as they are, without a conversion. False negatives: customs. */
+/** True if every argument is positional and has a type of its parameter. May return false for custom types. */
 static inline bool signature_fits(const struct signature *s, const struct far_val *args, size_t n)
 {
 	if (n != s->params_n)
@@ -102,16 +100,16 @@ static inline bool signature_fits(const struct signature *s, const struct far_va
 	return true;
 }
 
-/** Does a result fit. */
+/** True if a function may return the value. */
 static inline bool signature_result_fits(const struct signature *s, const struct far_val *v)
 {
 	return signature_takes(s, s->result, v);
 }
 
-/** "Tensor|int" of a set, into buf; returns buf. What does not fit is cut. */
+/** Writes the set as "Tensor|int", cut at `len`. Returns `buf`. */
 const char *signature_set_name(const struct signature *s, struct signature_set set, char *buf, size_t len);
 
-/** "f(Tensor a, float alpha=1) -> Tensor", into buf; returns buf. What does not fit is cut. */
+/** Writes the signature as "f(Tensor a, float alpha=1) -> Tensor", cut at `len`. Returns `buf`. */
 const char *signature_show(const struct signature *s, char *buf, size_t len);
 
 #endif

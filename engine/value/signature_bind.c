@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Arguments of a call against a signature: at the caller, before anything is sent. */
+/** Matches the arguments of a call with a signature, at the caller before anything is sent. Any thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/must.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 
-/* How an argument fits its parameter, best first. */
+/* Quality of a match between an argument and its parameter, best first. */
 enum rank {
 	RANK_EXACT,    /* the only type that the parameter takes */
 	RANK_ONE_OF,   /* one of several */
@@ -80,7 +80,7 @@ static enum rank rank_of(struct signature_set set)
 	return __builtin_popcount(set.types) + __builtin_popcount(set.customs) == 1 ? RANK_EXACT : RANK_ONE_OF;
 }
 
-/** Takes the argument as it is or converted; false: neither is possible. */
+/** Converts the argument to a type of the set if needed; false: not possible. */
 static bool take(const struct signature *s, struct signature_set set, struct far_val *v, enum rank *rank)
 {
 	*rank = rank_of(set);
@@ -121,7 +121,7 @@ static struct far_val default_value(const struct signature *s, const struct sign
 	return v;
 }
 
-/** Which argument each parameter gets: its index + 1; 0: none. */
+/** Assigns arguments to parameters: of[parameter] is the index of its argument + 1; 0: none. */
 static enum far_status assign(const struct signature *s, const struct far_val *args, size_t n, uint8_t *of,
 			      struct far_err *err)
 {
@@ -130,14 +130,16 @@ static enum far_status assign(const struct signature *s, const struct far_val *a
 		unsigned k = (unsigned)i;
 		if (!args[i].kw && keywords)
 			return bad(s, err,
-				   "argument %zu has no keyword but follows one that has; pass those without first",
+				   "argument %zu has no keyword but follows one with a keyword; pass positional ones "
+				   "first",
 				   i + 1);
 		if (args[i].kw) {
 			keywords = true;
 			for (k = 0; k < s->params_n && strcmp(s->params[k].name, args[i].kw) != 0; k++)
 				;
 			if (k == s->params_n)
-				return bad(s, err, "it has no parameter '%.64s'; pass one of its own", args[i].kw);
+				return bad(s, err, "it has no parameter '%.64s'; use a name of its signature",
+					   args[i].kw);
 		}
 		if (of[k])
 			return bad(s, err,

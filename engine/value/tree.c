@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Trees: values with memory besides their payload. Any thread. */
 #include "value/tree.h"
 
 #include "base/error.h"
@@ -10,15 +11,16 @@
 #include <inttypes.h>
 #include <stdalign.h>
 
-/* In front of the bytes of each buffer that an arena holds. */
+/* Header of each buffer in an arena's list `held`. */
 struct held {
 	alignas(64) struct far_buf *next;
 };
 
+/* Data of a buffer of kind BUF_TREE. */
 struct tree {
-	struct far_buf *payload;
-	struct far_buf *held;
-	struct far_val root; /* without its owner */
+	struct far_buf *payload; /* a reference; NULL: none */
+	struct far_buf *held;    /* the arena's list; NULL: none */
+	struct far_val root;     /* its `own` is not used */
 };
 
 void *tree_more(struct values_arena *arena, size_t bytes)
@@ -32,7 +34,7 @@ void *tree_more(struct values_arena *arena, size_t bytes)
 	return h + 1;
 }
 
-static void let_go(struct far_buf *b)
+static void release_list(struct far_buf *b)
 {
 	while (b) {
 		struct far_buf *next = ((struct held *)buf_data(b))->next;
@@ -43,7 +45,7 @@ static void let_go(struct far_buf *b)
 
 /* ---- customs ---- */
 
-/* Ends the decoded ones: their type is set when they are. */
+/* Destroys the decoded customs, those with a type. */
 static void destroy_all(struct far_val *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -59,6 +61,7 @@ static void destroy_all(struct far_val *v, size_t n)
 	}
 }
 
+/* Parameters of tree_decode(). */
 struct decoding {
 	bool (*known)(const void *ctx, uint32_t type);
 	const void *ctx;
@@ -122,7 +125,7 @@ void tree_release(struct far_val *v, size_t n, struct values_arena *arena)
 
 void tree_let_go(struct values_arena *arena)
 {
-	let_go(arena->held);
+	release_list(arena->held);
 	arena->held = NULL;
 }
 
@@ -131,8 +134,8 @@ void tree_let_go(struct values_arena *arena)
 static enum far_status read_failed(int error, struct far_err *err)
 {
 	if (error == -ENOMEM)
-		return err_set(err, FAR_RESOURCE, "out of buffers for the items of a value");
-	return err_set(err, FAR_PROTOCOL, "the answer is malformed");
+		return err_set(err, FAR_RESOURCE, "no memory for the items of a value");
+	return err_set(err, FAR_PROTOCOL, "the reply is malformed");
 }
 
 enum far_status tree_read_with(const void *src, size_t size, struct far_buf *payload, struct values_arena *arena,
@@ -192,7 +195,7 @@ struct far_val tree_root(struct far_buf *b)
 	return ((const struct tree *)buf_data(b))->root;
 }
 
-/* Behind the head of a held buffer whose kind says so. */
+/* References of an arena: data of a held buffer of kind BUF_RREFS, behind struct held. */
 struct references {
 	size_t n;
 	struct rref_base *at[(((size_t)1 << BUF_CLASS_MIN) - sizeof(struct held)) / sizeof(void *) - 1];
@@ -218,7 +221,7 @@ void tree_fini(struct far_buf *b)
 	}
 	struct tree *tree = buf_data(b);
 	destroy_all(&tree->root, 1);
-	let_go(tree->held);
+	release_list(tree->held);
 	buf_unref(tree->payload);
 }
 
@@ -240,7 +243,7 @@ int tree_hold(struct values_arena *arena, struct rref_base *r)
 	return 0;
 }
 
-/* As an address it is written by this process only, for itself. */
+/* Only this process reads such a payload. */
 void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst)
 {
 	(void)ctx;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of custom types of the process. Any thread; adding takes a lock. */
 #include "value/types.h"
 
 #include "base/error.h"
@@ -12,7 +13,8 @@
 #define BUCKETS (2 * FAR_TYPES_MAX)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct custom_type *) buckets[BUCKETS]; /* linear probing; release of the writer, acquire of readers */
+static _Atomic(struct custom_type *)
+	buckets[BUCKETS]; /* linear probing; release in add_locked(), acquire in types_find() */
 static uint32_t types_n;
 
 const struct custom_type *types_find(uint64_t hash)
@@ -70,14 +72,15 @@ static enum far_status add_locked(const struct far_custom_type *type, const stru
 	const struct custom_type *there = types_find(hash);
 	if (there && !same(&there->type, type))
 		return err_set(err, FAR_INVALID,
-			       "type %s is registered in this process with other functions or another user pointer",
+			       "type %s is registered in this process with other functions or another user pointer; "
+			       "use another name",
 			       there->type.name);
 	if (there) {
 		*out = there;
 		return FAR_OK;
 	}
 	if (types_n == FAR_TYPES_MAX)
-		return err_set(err, FAR_RESOURCE, "more than %d types", FAR_TYPES_MAX);
+		return err_set(err, FAR_RESOURCE, "more than %d types are not possible", FAR_TYPES_MAX);
 	struct custom_type *t = copy(type, hash);
 	if (!t)
 		return err_set(err, FAR_RESOURCE, "out of memory");
@@ -95,10 +98,11 @@ enum far_status types_add(const struct far_custom_type *type, const struct custo
 	if (!type || !type->name || !type->size || !type->encode || !type->decode || !type->destroy)
 		return err_set(err, FAR_INVALID, "a type needs a name, size, encode, decode and destroy");
 	if (!types_name_ok(type->name, SIGNATURE_TYPE_MAX))
-		return err_set(err, FAR_INVALID,
-			       "\"%.100s\" is not a type's name: words of letters, digits and _ joined by ::, two at "
-			       "least, %d bytes at most, as in geo::Polygon",
-			       type->name, SIGNATURE_TYPE_MAX - 1);
+		return err_set(
+			err, FAR_INVALID,
+			"\"%.100s\" is not the name of a type: words of letters, digits and _ joined by ::, two at "
+			"least, %d bytes at most, as in geo::Polygon",
+			type->name, SIGNATURE_TYPE_MAX - 1);
 	pthread_mutex_lock(&lock);
 	enum far_status status = add_locked(type, out, err);
 	pthread_mutex_unlock(&lock);

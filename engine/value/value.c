@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** <farcall/value.h>: sizes and names of types, printing of values. Any thread. */
 #include "value/half.h"
 
 #include "base/rref.h"
@@ -8,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Elements of a tensor and bytes of a text that are shown. */
+/* Limits of printed values: elements, bytes of a string, bytes of a bytes value, depth. */
 #define PRINT_ELEMENTS_MAX 8
 #define PRINT_TEXT_MAX     64
 #define PRINT_BYTES_MAX    16
@@ -44,7 +45,7 @@ const char *far_type_name(enum far_type type)
 	return (unsigned)type < FAR_TYPE_COUNT ? type_names[type] : "?";
 }
 
-/* A dimension of 0 makes it 0, even where the others alone would overflow. */
+/* SIZE_MAX on overflow; 0 if a dimension is 0, whatever the others are. */
 static size_t shape_product(size_t first, const struct far_tensor *t)
 {
 	size_t product = first;
@@ -67,7 +68,7 @@ size_t far_tensor_bytes(const struct far_tensor *t)
 	return shape_product(far_dtype_size((enum far_dtype)t->dtype), t);
 }
 
-/** The shortest decimal that reads back as the same number of `digits` at most. */
+/** Prints the shortest decimal with digits_min to digits_max digits that reads back as the same number. */
 static void print_float(FILE *f, double x, int digits_min, int digits_max)
 {
 	char text[40];
@@ -80,7 +81,7 @@ static void print_float(FILE *f, double x, int digits_min, int digits_max)
 	fputs(text, f);
 }
 
-/** Place of element i, counted in row-major order, from `data`. */
+/** Offset from `data`, in elements, of element i in row-major order. */
 static ptrdiff_t element_at(const struct far_tensor *t, size_t i)
 {
 	ptrdiff_t at = 0;
@@ -133,7 +134,7 @@ static void print_element(FILE *f, const struct far_tensor *t, size_t index)
 	}
 }
 
-/** Dimensions, counted from the last, whose row begins at element i. */
+/** Number of dimensions, from the last, with a row that begins at element i. */
 static unsigned rows_at(const struct far_tensor *t, size_t i)
 {
 	size_t row = 1;
@@ -197,7 +198,7 @@ static void print_tensor(FILE *f, const struct far_tensor *t)
 static void print_string(FILE *f, const unsigned char *s, size_t len)
 {
 	size_t shown = len < PRINT_TEXT_MAX ? len : PRINT_TEXT_MAX;
-	/* Not within a UTF-8 character. */
+	/* Do not cut a UTF-8 character. */
 	while (shown < len && shown > PRINT_TEXT_MAX - 4 && (s[shown] & 0xc0) == 0x80)
 		shown--;
 	fputc('"', f);
@@ -227,7 +228,7 @@ static void print_bytes(FILE *f, const unsigned char *s, size_t len)
 
 static void print_value(FILE *f, const struct far_val *v, unsigned depth);
 
-/** What stands between the items of a list or dict; false: enough was printed. */
+/** Prints the separator before item i of a list or dict; false: the limit is reached. */
 static bool print_between(FILE *f, size_t i)
 {
 	if (i > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Everything. */
+/** Includes every public header. */
 #ifndef FARCALL_FARCALL_H
 #define FARCALL_FARCALL_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Objects: memory of the application that stays with the worker where it was made, and is used by its methods, through
- * references (<farcall/rref.h>).
+ * Objects: memory of the application that stays on the worker where it was made. Other workers use it through its
+ * methods and references (<farcall/rref.h>).
  *
- * A class has a name, constructors, methods and a destructor. Both sides register it: far_opts.classes, or
- * far_register_class(). A constructor is called with far_remote(agent, "worker1", "demo::Counter", …); the reference
- * knows its class, whoever it is handed to, and a method call names the reference: one message each way, whatever the
- * number of holders.
+ * A class has a name, constructors, methods and a destructor. Caller and owner both register it: far_opts.classes or
+ * far_register_class(). far_remote(agent, "worker1", "demo::Counter", …) calls a constructor. The reference carries its
+ * class to every holder. A method call names the reference and takes one message each way, whatever the number of
+ * holders.
  *
  *	static enum far_status counter_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
  *	{
@@ -30,11 +30,11 @@
  *	far_remote(agent, "worker1", "demo::Counter", FAR_ARGS(5), NULL, &rref, &err);
  *	far_rref_rpc_sync(rref, "add", FAR_ARGS(2), NULL, &sum, &err);
  *
- * An object has a home, the shard that its reference names. Constructors, destructor and methods of kind inline and
- * fiber run there, one at a time, so what they touch needs no lock; between two waits of a fiber other methods run.
- * Those of kind blocking run on threads of their own, beside them.
+ * The home shard of an object is the shard in its reference. Constructors, destructor, and inline and fiber methods run
+ * there, one at a time, so data that only they touch needs no lock. While a fiber method waits, other methods run.
+ * Blocking methods run on other threads, concurrently.
  *
- * It lives while anybody holds a reference to it, and while a method of it is under way, be it parked or deferred.
+ * An object exists as long as there is a reference to it in the group or a method of it has not answered.
  */
 #ifndef FARCALL_OBJECT_H
 #define FARCALL_OBJECT_H
@@ -45,108 +45,118 @@
 extern "C" {
 #endif
 
-/** Handler of a method: a far_fn that gets the object. `user` is the pointer given with the method. It answers as any
- * handler does, later if it likes (far_defer()); the object lives until it has. */
+/** Handler of a method: a far_fn with the object. `user` is the pointer given with the method. Answers as any handler,
+ * also later through far_defer(); the object exists until then. */
 typedef enum far_status far_method_fn(struct far_req *req, void *object, const struct far_val *args, size_t n,
 				      void *user);
 
-/** Ends an object, once: when nobody refers to it any more, or its agent is shut down. On its shard; must not wait.
- * `user` is the class's. */
+/** Destructor: runs once, when no reference is left or the agent is shut down. On the home shard; must not wait. `user`
+ * is the class's. */
 typedef void far_destroy_fn(void *object, void *user);
 
 struct far_method {
 	const char *signature; /* "add(int by=1) -> int", without the class; overloads as of functions */
 	enum far_kind kind;
 	far_method_fn *fn;
-	void *user;
+	void *user; /* passed to `fn` */
 };
 
-/** Zero-initialised, every field means none. All of it, but for the code and what `user` points to, is copied. */
+/** A class. A zeroed field means none. Registration copies all of it except code and what `user` points to. */
 struct far_class {
-	const char *name; /* qualified, as in "demo::Counter": words of `A-Z a-z 0-9 _` joined by "::", two at least */
-	/** Functions that make objects: their result is the class, and they answer with far_return_object(). They are
-	 * registered as all functions are, so any name will do; that of the class is the usual one. A function of
-	 * far_opts.functions whose result is the class makes objects just so. */
+	const char *name; /* qualified, "demo::Counter": words of `A-Z a-z 0-9 _` joined by "::", two at least */
+	/** Functions that make objects: their result type is the class, and they answer with far_return_object(). They
+	 * may have any name, usually that of the class. Functions of far_opts.functions with this result type are
+	 * constructors too. */
 	const struct far_function *constructors;
 	size_t constructors_n;
 	const struct far_method *methods;
 	size_t methods_n;
-	far_destroy_fn *destroy; /* NULL: nothing is to be done */
-	void *user;              /* of destroy */
-	/** How copies of the objects travel: a type of the same name, registered with the class. far_rref_to_here()
-	 * then gives a copy, made by the codec's functions on the owner's shard. NULL: objects stay where they are. */
+	far_destroy_fn *destroy; /* NULL: none */
+	void *user;              /* passed to `destroy` */
+	/** Encoding of copies: a custom type of the same name, registered with the class. far_rref_to_here() then
+	 * returns a copy, encoded on the home shard. NULL: objects cannot be copied. */
 	const struct far_custom_type *codec;
 };
 
 #define FAR_CLASSES_MAX 1024 /* of an agent */
 
+/* ---- Any thread; takes a lock for a moment ---- */
+
 /**
- * Registers a class, its constructors and methods (which count among the agent's functions). Any thread. Who calls
- * before gets FAR_NO_FUNCTION; far_opts.classes exclude that. Errors: INVALID (the name, a signature, a kind; the class
- * or a function registered before; its place is named), RESOURCE. After an error the class has
- * no methods, and its name stays taken.
+ * Registers a class with its constructors and methods, which count as functions of the agent. A peer that calls them
+ * earlier gets FAR_NO_FUNCTION; far_opts.classes avoids that. Errors: INVALID (the name; a signature, with the column;
+ * a kind; the class or a function registered already), RESOURCE. After an error the class has no methods, and its name
+ * stays taken.
  */
 enum far_status far_register_class(struct far_agent *agent, const struct far_class *cls, struct far_err *err);
 
-/* ---- making, in a handler whose result is a class ---- */
+/* ---- The constructor's handler; never blocks ---- */
 
 /**
- * Answers with an object, which is the engine's from now on: on FAR_OK, and also when nobody wants it any more, the
- * class's destructor ends it. A function or method that makes objects runs for far_remote() and far_rref_remote() only:
- * called otherwise it is refused with FAR_INVALID, executed NO. FAR_INVALID (answered already; the result is no class),
- * FAR_RESOURCE: the object is still the handler's.
+ * Answers with an object. On FAR_OK the engine owns it, and the destructor ends it, also if the caller has given up.
+ * Constructors run for far_remote() and far_rref_remote() only; another call of one is refused with INVALID, executed
+ * NO. Errors, with the object still the handler's: INVALID (answered already; the result type is no class), RESOURCE.
  */
 enum far_status far_return_object(struct far_req *req, void *object);
-/** The same for a deferred request, from any thread; never blocks. `d` is gone in any case, and so is the object, but
- * after FAR_INVALID and FAR_RESOURCE. */
+
+/* ---- Any thread; never blocks ---- */
+
+/** far_return_object() for a deferred request. Consumes `d` in any case, and the object unless it returns INVALID or
+ * RESOURCE. */
 enum far_status far_deferred_return_object(struct far_deferred *d, void *object);
 
-/* ---- calling ---- */
+/* ---- Calls: far_rref_rpc_sync() on any thread but an inline handler or a callback, it blocks; the others on any
+ * thread, they never block ---- */
 
 /**
- * Calls a method on the object that `rref` refers to, on any worker, this one included, and waits for its value.
- * Arguments, `opts` and errors are those of far_rpc_sync(); a call made before the object is there waits for it at the
- * owner. `rref` may be given back at once after far_rref_rpc_async(). Besides:
- * - INVALID: the reference is not to an object; NO_FUNCTION: its class is not registered here, or has no such method
- *   ("demo::Counter has no method 'push'"); BAD_ARGS: the arguments. Found at once, nothing sent.
- * - the error of a constructor, or of its request, with its class, code and text; executed NO.
- * - GONE: the object was destroyed. PEER_LOST: with its owner.
+ * Calls a method of the object of `rref`, on any worker, this one included. Arguments, `opts` and errors are those of
+ * far_rpc_sync(). A call that arrives before the object was made waits for it at the owner. `rref` may be freed at once
+ * after far_rref_rpc_async(). Further errors:
+ * - INVALID: not a reference to an object; NO_FUNCTION: its class is not registered here or has no such method;
+ *   BAD_ARGS. Nothing was sent.
+ * - the error of the constructor or of its request, with class, code and text; executed NO.
+ * - GONE: the object was destroyed. PEER_LOST: its owner is lost.
  */
 enum far_status far_rref_rpc_sync(struct far_rref *rref, const char *method, const struct far_val *args, size_t args_n,
 				  const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
 enum far_status far_rref_rpc_async(struct far_rref *rref, const char *method, const struct far_val *args, size_t args_n,
 				   const struct far_call_opts *opts, struct far_future **out, struct far_err *err);
-/** Keeps what the method returns where the object is: far_remote() to its owner. */
+/** Keeps the method's result on the owner: as far_remote() to it. */
 enum far_status far_rref_remote(struct far_rref *rref, const char *method, const struct far_val *args, size_t args_n,
 				const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);
 
-/* ---- looking ---- */
+/* ---- Any thread but an inline handler or a callback; these block ---- */
 
 /**
- * The object itself, on its owner, when it is there: waits as far_rref_to_here(). It lives as long as the handle is
- * held, and until far_shutdown(); who looks at it on another thread than its shard's does so beside its methods.
- * INVALID: another worker, naming both; not an object of class `name` (NULL: of any). far_rref_local_value() gives it
- * as a value of type FAR_TYPE_CUSTOM, which owns nothing.
+ * Returns the object itself, on its owner. Waits until it was made, as far_rref_to_here(). It is valid while the handle
+ * is held, until far_shutdown(). Access from another thread than the home shard's is concurrent with its methods.
+ * Errors: INVALID (another worker is the owner; not an object of class `name`; NULL accepts any class).
+ * far_rref_local_value() returns the object as a FAR_TYPE_CUSTOM value that owns nothing.
  */
 enum far_status far_rref_object(struct far_rref *rref, const char *name, uint64_t timeout_ns, void **object,
 				struct far_err *err);
 
-/** Name of the class, as the reference says; NULL: it is not to an object. Never blocks, asks nobody; lives as long as
- * the handle. "?": the class is not registered here. */
-const char *far_rref_class(const struct far_rref *rref);
-
 /**
- * What the reference is to: the name of a class, or of the value's type as of far_type_name(), or of its custom type.
- * Asks the owner the first time and remembers; waits until the value is there, at most `timeout_ns` (0: the agent's
- * default). The name lives as long as the handle. Errors: as far_rref_to_here(), that of making the value among them.
+ * Returns the type of the value: the name of a class or custom type, else far_type_name(). Requests it from the owner
+ * the first time and caches it in the handle. Waits until the value was made, at most `timeout_ns` (0: the agent's
+ * default). The name is valid as long as the handle. Errors: as far_rref_to_here().
  */
 enum far_status far_rref_type(struct far_rref *rref, uint64_t timeout_ns, const char **name, struct far_err *err);
-/** The same without waiting: a future of a string, for the caller to free. Never blocks. */
+
+/* ---- Any thread; these never block ---- */
+
+/** far_rref_type() as a future of a string, the caller's to free. */
 enum far_status far_rref_type_async(struct far_rref *rref, uint64_t timeout_ns, struct far_future **out,
 				    struct far_err *err);
 
-/** In a method: the reference that it was called on, the owner's own handle, valid until it has answered. NULL: no
- * method. far_rref_ref() keeps it, and the object, beyond. */
+/** Name of the class, from the reference alone; valid as long as the handle. NULL: not an object. "?": the class is not
+ * registered here. */
+const char *far_rref_class(const struct far_rref *rref);
+
+/* ---- The handler of a method ---- */
+
+/** The reference that the method was called on: the owner's own handle, valid until the method has answered.
+ * far_rref_ref() keeps it, and the object, longer. NULL: not a method. */
 struct far_rref *far_req_rref(const struct far_req *req);
 
 #ifdef __cplusplus

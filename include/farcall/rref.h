@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Remote references: a value stays on the worker where a function made it, and whoever holds a reference may fetch it,
- * or hand the reference on, in arguments and results, also inside of lists and dicts. It lives as long as anybody in
- * the group holds one, and goes when the last one is given back or its holder dies.
+ * Remote references (RRef): a value stays on its owner, the worker where a function made it. A holder of a reference
+ * can fetch the value or pass the reference on, in arguments and results, also inside lists and dicts. The owner keeps
+ * the value until the last reference in the group is freed or its holder is lost.
  *
- * A handle, `struct far_rref *`, is counted: what a function returns is the caller's and is given back with
- * far_rref_free(). A reference in a value that came (an argument, a result) belongs to that value: far_rref_ref() keeps
- * it beyond. One that is passed may be given back as soon as the function that took it has returned.
+ * A handle, `struct far_rref *`, is reference-counted. A handle that a function returns is the caller's:
+ * far_rref_free() it. A handle inside a received value (an argument, a result) belongs to that value: far_rref_ref()
+ * keeps it longer. A handle passed as an argument may be freed as soon as the function has returned.
  *
- * A handler runs only when the owner of each reference among its arguments knows of it; until then the request waits
- * without a thread. Every function here may be called from any thread unless it says otherwise; handles stay valid
- * until freed, also after far_shutdown(), where all but far_rref_free() and what prints it say FAR_SHUTDOWN. None may
- * run in another thread while the agent is being shut down.
+ * A handler starts only when the owners of all references among its arguments have confirmed them; the request waits
+ * without a thread until then. Handles stay valid after far_shutdown(); functions then return FAR_SHUTDOWN, except
+ * far_rref_free() and those that print. None may run during far_shutdown() of the agent.
  */
 #ifndef FARCALL_RREF_H
 #define FARCALL_RREF_H
@@ -22,13 +21,14 @@
 extern "C" {
 #endif
 
+/* ---- Any thread, also in handlers and callbacks; these never block ---- */
+
 /**
- * Calls `function` on the worker named `to`, which may be this one, and keeps what it returns there; `*out` refers to
- * it, at once. `opts->timeout_ns` (0: the agent's default) limits the making, the function included: when it passes, or
- * the request cannot be run there, the reference is failed: far_rref_wait() tells why, and so does whatever uses it.
- * What the function itself reports as an error is kept like a value, and told to whoever fetches it. Never blocks.
- * Found at once: as far_rpc_async(); also UNSUPPORTED (opts->into), and the error of a failed reference among the
- * arguments.
+ * Calls `function` on worker `to`, which may be this one, and keeps its result there. `*out` refers to the result.
+ * `opts->timeout_ns` (0: the agent's default) limits the making, the function's run included. If that fails, the
+ * reference is failed: far_rref_wait(), and every later use, return the error. An error of the function itself is
+ * stored like a value: fetching returns it. Errors: as far_rpc_async(); UNSUPPORTED (opts->into); the error of a failed
+ * reference among the arguments.
  */
 enum far_status far_remote(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			   size_t args_n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);
@@ -37,67 +37,71 @@ enum far_status far_remote_to(struct far_agent *agent, struct far_to to, const c
 			      struct far_rref **out, struct far_err *err);
 
 /**
- * A copy of the value, when it is there: waits for it at most `timeout_ns` (0: the agent's default, as for a call). On
- * FAR_OK `*out` (may be NULL) is the caller's to finish. Each call fetches anew. Errors: what the function reported,
- * with its class, code and text; TIMEOUT; PEER_LOST (the owner is gone, or has begun another life); that of a failed
- * reference; otherwise as far_rpc_sync(). Objects (<farcall/object.h>): UNSUPPORTED, unless their class has a codec; on
- * their owner as far_rref_local_value().
- */
-enum far_status far_rref_to_here(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
-/**
- * The same without waiting: a future for the caller to free. Never blocks. Also BUSY, as far_rpc_async(). Objects are
- * copied on their owner too, since a future's value does not keep them: UNSUPPORTED, unless their class has a codec;
- * far_rref_object() gives the object itself.
+ * far_rref_to_here() as a future, the caller's to free. Objects are copied on their owner too, because a future's value
+ * does not keep them: UNSUPPORTED unless their class has a codec; far_rref_object() returns the object itself. BUSY: as
+ * far_rpc_async().
  */
 enum far_status far_rref_to_here_async(struct far_rref *rref, uint64_t timeout_ns, struct far_future **out,
 				       struct far_err *err);
 
+/** True if this worker is the owner. */
+bool far_rref_is_owner(const struct far_rref *rref);
+/** Rank and shard of the owner. */
+struct far_to far_rref_owner(const struct far_rref *rref);
+/** Name of the owner; valid as long as the handle. */
+const char *far_rref_owner_name(const struct far_rref *rref);
+
+/** True if the owner has confirmed this reference, or is this worker. False for a failed reference. */
+bool far_rref_confirmed_by_owner(const struct far_rref *rref);
+/** FAR_OK if confirmed, FAR_PENDING, or the error of a failed reference, with `executed` of the function that was to
+ * make it. */
+enum far_status far_rref_status(struct far_rref *rref, struct far_err *err);
+
+/** True if the value may have this type, by the signature of the function that makes it, or if that is unknown. */
+bool far_rref_may_be(const struct far_rref *rref, enum far_type type);
+
+#define FAR_RREF_TEXT_MAX 96
+/** Writes "RRef(created_on=1, shard=0, local_id=9, owner=2)" to buf[0, len) and returns buf. Equal for all holders. */
+const char *far_rref_text(const struct far_rref *rref, char *buf, size_t len);
+/** True if both refer to the same value. */
+bool far_rref_same(const struct far_rref *a, const struct far_rref *b);
+
+/** Takes another reference to the handle. Returns `rref`. */
+struct far_rref *far_rref_ref(struct far_rref *rref);
+/** Gives a reference back. NULL is allowed. The last one sends a delete message to the owner. Runs no destructor. */
+void far_rref_free(struct far_rref *rref);
+
+/** References of an agent, read while it runs. */
+struct far_rref_counts {
+	uint64_t owned;       /* values kept here */
+	uint64_t held;        /* references held here, to values of other workers */
+	uint64_t forks;       /* references of other workers, to values kept here */
+	uint64_t pending;     /* control messages about references that are not acknowledged */
+	uint64_t unconfirmed; /* of `held`: not confirmed by the owner */
+};
+void far_rref_counts_read(struct far_agent *agent, struct far_rref_counts *out);
+
+/* ---- Any thread but an inline handler or a callback; these block ---- */
+
 /**
- * The value of a reference whose owner is this worker, without a copy where the handle is the owner's own. Waits as
- * far_rref_to_here(). FAR_INVALID on any other worker, naming both.
+ * Fetches a copy of the value. Waits until it was made, at most `timeout_ns` (0: the agent's default, as for a call).
+ * Each call fetches again. On FAR_OK `*out` (may be NULL) is the caller's: far_val_fini() it. Errors: the error of the
+ * function, with class, code and text; TIMEOUT; PEER_LOST (the owner's incarnation is lost); the error of a failed
+ * reference; else as far_rpc_sync(). Objects (<farcall/object.h>): UNSUPPORTED unless their class has a codec; on their
+ * owner as far_rref_local_value().
+ */
+enum far_status far_rref_to_here(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
+
+/**
+ * Returns the value of a reference on its owner, without a copy if the handle is the owner's own. Waits as
+ * far_rref_to_here(). Errors: INVALID on another worker, with both names; else as far_rref_to_here().
  */
 enum far_status far_rref_local_value(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out,
 				     struct far_err *err);
 
-/** Is this worker the owner. */
-bool far_rref_is_owner(const struct far_rref *rref);
-/** Rank and shard of the owner. */
-struct far_to far_rref_owner(const struct far_rref *rref);
-/** Its name; lives as long as the handle. */
-const char *far_rref_owner_name(const struct far_rref *rref);
-
-/** Does the owner know of this reference: it has said so, or it is this worker's own. Never blocks. False for one that
- * failed. */
-bool far_rref_confirmed_by_owner(const struct far_rref *rref);
-/** FAR_OK when confirmed; FAR_PENDING; or why it failed, `executed` being that of what was to make it. Never blocks. */
-enum far_status far_rref_status(struct far_rref *rref, struct far_err *err);
-/** Waits until it is confirmed or has failed, at most `timeout_ns` (0: no limit of its own). FAR_PENDING,
- * WOULD_DEADLOCK, CANCELLED as far_future_wait(). */
+/** Waits until the reference is confirmed or failed, at most `timeout_ns` (0: no limit of its own). Returns
+ * far_rref_status(), or PENDING, WOULD_DEADLOCK or CANCELLED as far_future_wait(). */
 enum far_status far_rref_wait(struct far_rref *rref, uint64_t timeout_ns, struct far_err *err);
-
-/** Can its value be of this type, by the signature of the function that makes it. True where that is not known yet. */
-bool far_rref_may_be(const struct far_rref *rref, enum far_type type);
-
-#define FAR_RREF_TEXT_MAX 96
-/** "RRef(created_on=1, shard=0, local_id=9, owner=2)", into buf[0, len); returns buf. The same for all holders. */
-const char *far_rref_text(const struct far_rref *rref, char *buf, size_t len);
-/** Do both refer to the same value. */
-bool far_rref_same(const struct far_rref *a, const struct far_rref *b);
-
-/** Another hold on the handle, to be given back too. Returns `rref`. */
-struct far_rref *far_rref_ref(struct far_rref *rref);
-/** Gives it back; with the last hold the owner is told, soon. NULL is fine. Never blocks, and runs no destructor. */
-void far_rref_free(struct far_rref *rref);
-
-/** What an agent has: read without stopping it. */
-struct far_rref_counts {
-	uint64_t owned;       /* values that are kept here */
-	uint64_t held;        /* references to values elsewhere */
-	uint64_t forks;       /* references that others have to values here */
-	uint64_t pending;     /* words to other workers about references that are not answered */
-	uint64_t unconfirmed; /* of those held: the owner has not said that it knows of them */
-};
-void far_rref_counts_read(struct far_agent *agent, struct far_rref_counts *out);
 
 #ifdef __cplusplus
 }

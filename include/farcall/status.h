@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Outcome of every public function and of every call.
+ * Status codes and error details of every public function and of every call.
  *
- * A function returns `enum far_status`; the caller may pass a `struct far_err` to learn the rest. The struct is written
- * only when the function fails, may be NULL, and needs no clean-up.
+ * A function returns `enum far_status` and fills the `struct far_err` that the caller passed. It writes the struct only
+ * when it fails. The pointer may be NULL; the struct owns nothing.
  */
 #ifndef FARCALL_STATUS_H
 #define FARCALL_STATUS_H
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Name, text. The order is the wire's: new entries go to the end. */
+/* Name, text. The position is the code on the wire: append new entries. */
 #define FAR_STATUS_LIST(X)                                                                                             \
 	X(OK, "ok")                                                                                                    \
 	X(INVALID, "invalid argument")                                                                                 \
@@ -51,10 +51,10 @@ enum far_status {
 		FAR_STATUS_COUNT
 };
 
-/** Whether the remote function of a failed call ran. */
+/** How often the remote function of a failed call ran. */
 enum far_executed {
-	FAR_EXECUTED_NO,    /* certainly not */
-	FAR_EXECUTED_MAYBE, /* zero or one time, the caller cannot know */
+	FAR_EXECUTED_NO,    /* never */
+	FAR_EXECUTED_MAYBE, /* zero or one time: unknown to the caller */
 	FAR_EXECUTED_YES    /* once */
 };
 
@@ -63,11 +63,13 @@ enum far_executed {
 
 struct far_err {
 	enum far_status status;      /* class of the error */
-	enum far_executed executed;  /* did the remote function run */
+	enum far_executed executed;  /* how often the remote function ran */
 	int32_t code;                /* the handler's own code (far_fail), or an errno, or 0 */
-	char origin[FAR_NAME_MAX];   /* worker where the error arose; empty: found here, before anything was sent */
-	char text[FAR_ERR_TEXT_MAX]; /* what happened, to what, and the remedy */
+	char origin[FAR_NAME_MAX];   /* worker where the error arose; empty: here, before anything was sent */
+	char text[FAR_ERR_TEXT_MAX]; /* what failed, why, and the remedy */
 };
+
+/* ---- Any thread ---- */
 
 /** Name ("TIMEOUT") and short text ("deadline passed") of a status. Never NULL. */
 const char *far_status_name(enum far_status status);
@@ -76,8 +78,8 @@ const char *far_status_text(enum far_status status);
 /** "NO", "MAYBE" or "YES". */
 const char *far_executed_name(enum far_executed executed);
 
-/** Prints one line "far: CLASS: text (origin worker1, code 0, executed NO)" to `f`, the part in brackets
- * only with an origin, and returns `err->status`. */
+/** Prints a line "far: CLASS: text (origin worker1, code 0, executed NO)" to `f` and returns `err->status`. Omits the
+ * brackets if `err` has no origin. */
 enum far_status far_err_print(FILE *f, const struct far_err *err);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Typed values: what a typed call takes and returns.
+ * Typed values: arguments and results of typed calls. The functions run on any thread and never block.
  *
- * A value either borrows its bytes (all builders below do: `own` is NULL and the memory stays the application's) or
- * owns a reference to a received buffer, which far_val_fini() gives back. Copying the struct copies the borrow, not the
- * reference: finish exactly one of the copies. What is inside a list or dict belongs to the outermost value.
+ * Ownership: a value borrows its bytes (`own` is NULL, the memory is the application's; all builders below make such
+ * values), or it owns a reference to a received buffer, which far_val_fini() gives back. A copy of the struct is a
+ * borrow: finish exactly one of the copies. Values inside a list or dict belong to the outermost value.
  */
 #ifndef FARCALL_VALUE_H
 #define FARCALL_VALUE_H
@@ -23,8 +23,8 @@ extern "C" {
 
 #define FAR_DIMS_MAX    8     /* dimensions of a tensor */
 #define FAR_ARGS_MAX    16    /* arguments of a call */
-#define FAR_DEPTH_MAX   32    /* lists and dicts within each other; a list of numbers has depth 1 */
-#define FAR_ITEMS_MAX   65536 /* items of all lists of a message, and keys and values of its dicts; longer: a tensor */
+#define FAR_DEPTH_MAX   32    /* nesting of lists and dicts; a list of numbers has depth 1 */
+#define FAR_ITEMS_MAX   65536 /* list items, dict keys and dict values of a message together */
 #define FAR_DICT_MAX    1024  /* entries of one dict */
 #define FAR_CUSTOMS_MAX 256   /* values of custom types in a message */
 #define FAR_RREFS_MAX   256   /* references in a message */
@@ -44,7 +44,7 @@ enum far_type {
 	FAR_TYPE_COUNT
 };
 
-/* Name, bytes of an element, text in signatures and messages. The order is the wire's, starting at 1. */
+/* Name, bytes of an element, text. The position, from 1, is the code on the wire: append new entries. */
 #define FAR_DTYPE_LIST(X)                                                                                              \
 	X(F32, 4, "f32")                                                                                               \
 	X(F64, 8, "f64")                                                                                               \
@@ -67,119 +67,117 @@ enum far_dtype {
 };
 
 /**
- * An array. ndim 0 is a scalar of one element; a dimension may be 0. Elements of BOOL are bytes 0 or 1; those of BF16
- * and F16 are uint16_t that hold the upper half of an IEEE binary32, and an IEEE binary16.
+ * A tensor. ndim 0: a scalar with one element. A dimension may be 0. An element of BOOL is a byte, 0 or 1; of BF16 the
+ * upper half of an IEEE binary32 in a uint16_t; of F16 an IEEE binary16.
  *
- * `strides` NULL: dense and row-major. Otherwise element (i, j, …) is `data[i * strides[0] + j * strides[1] + …]`;
- * strides count elements, may be 0 or negative, and stay the application's. Only the elements of such a view travel;
- * what arrives, handlers' arguments and results alike, is always dense.
+ * `strides` NULL: dense, row-major. Otherwise a view: element (i, j, …) is `data[i * strides[0] + j * strides[1] + …]`.
+ * Strides may be 0 or negative; the array is the application's. A message carries only the elements of a view, so
+ * received tensors are always dense.
  */
 struct far_tensor {
-	void *data;                   /* element-aligned; may be NULL when there is no element */
+	void *data;                   /* aligned to an element; may be NULL without elements */
 	const int64_t *strides;       /* [ndim], in elements; NULL: dense */
 	uint8_t dtype;                /* enum far_dtype */
 	uint8_t ndim;                 /* [0, FAR_DIMS_MAX] */
-	uint8_t domain;               /* memory domain: 0, host memory, is the only one */
+	uint8_t domain;               /* memory domain; 0 (host memory) is the only one */
 	uint64_t shape[FAR_DIMS_MAX]; /* elements along each dimension; entries past ndim are ignored */
 };
 
 /**
- * A type of the application: how its objects become bytes and come back. Registered under its name by every agent that
- * sends or receives them, see far_register_type(). The functions must be callable from any thread, must not wait and
- * must not call this library. `user` is handed to each of them.
+ * A custom type: encoding of the application's objects. Every agent that sends or receives them registers it, see
+ * far_register_type(). The functions run on any thread, with `user`. They must not wait and not call this library.
  */
 struct far_custom_type {
-	const char *name; /* qualified, as in "geo::Polygon": words of `A-Z a-z 0-9 _` joined by "::", two at least */
-	/** Bytes of the encoded form; SIZE_MAX: this object cannot be sent. */
+	const char *name; /* qualified, "geo::Polygon": words of `A-Z a-z 0-9 _` joined by "::", two at least */
+	/** Returns the bytes of the encoded object; SIZE_MAX: it cannot be sent. */
 	size_t (*size)(void *user, const void *object);
-	/** Writes them, exactly as many as size() said, to dst[0, len), aligned to 8. Never fails. */
+	/** Writes dst[0, len), aligned to 8; `len` is the result of size(). Cannot fail. */
 	void (*encode)(void *user, const void *object, void *dst, size_t len);
 	/**
-	 * Makes an object of src[0, len), aligned to 8, which a peer chose and which nobody changes any more; it is
-	 * gone when decode returns. Anything but FAR_OK refuses it.
+	 * Makes an object from src[0, len), aligned to 8, bytes of a peer that may be malformed. They do not change and
+	 * are valid until decode() returns. Any status but FAR_OK refuses them.
 	 */
 	enum far_status (*decode)(void *user, const void *src, size_t len, void **object);
-	/** Ends an object that decode() made: after the handler that it was an argument of, or by far_val_fini(). */
+	/** Destroys an object of decode(): an argument after its handler, a result in far_val_fini(). */
 	void (*destroy)(void *user, void *object);
 	void *user;
 };
 
-struct far_buf; /* a received buffer, counted by reference */
+struct far_buf; /* a received buffer, reference-counted */
 struct far_rref;
 struct far_dict_entry;
 
 struct far_val {
 	uint8_t type;        /* enum far_type */
-	const char *kw;      /* name of the parameter that it is for; NULL: positional. Arguments of a call only */
-	struct far_buf *own; /* reference that far_val_fini() drops, or NULL */
+	const char *kw;      /* parameter name of a keyword argument; NULL: positional. Only for arguments of a call */
+	struct far_buf *own; /* reference that far_val_fini() gives back; NULL: borrowed */
 	union {
 		bool b;
 		int64_t i;
 		double f;
 		struct {
-			const void *data; /* string: UTF-8 by convention, NUL-terminated beyond len */
+			const void *data; /* a string is UTF-8 by convention; data[len] is NUL */
 			size_t len;
 		} s; /* string and bytes */
 		struct far_tensor t;
 		struct {
-			const struct far_val *items; /* [n]; borrowed, or of the memory of the outermost value */
+			const struct far_val *items; /* [n]; borrowed, or in the memory of the outermost value */
 			size_t n;
 		} list;
 		struct {
-			const struct far_dict_entry *entries; /* [n], in their order; likewise */
+			const struct far_dict_entry *entries; /* [n], in order; likewise */
 			size_t n;
 		} dict;
 		struct {
 			const struct far_custom_type *type;
 			void *object;
-			uint64_t hash; /* the engine's, from arrival to decoding, as is len */
+			uint64_t hash; /* `hash` and `len`: private to the engine before decoding */
 			size_t len;
 		} custom;
-		struct far_rref *rref; /* <farcall/rref.h>; the value's, as its bytes are */
+		struct far_rref *rref; /* <farcall/rref.h>; owned or borrowed with the value */
 	} u;
 };
 
-/** A key is a bool, int, float (no NaN) or string; no two of a dict are the same. Neither half has a `kw`. */
+/** An entry of a dict. Keys are bool, int, float (no NaN) or string, and unique. `kw` is NULL in both. */
 struct far_dict_entry {
 	struct far_val key;
 	struct far_val value;
 };
 
-/** Bytes of one element; 0 for an unknown dtype. Name as in "f32"; "?" for an unknown one. */
+/** Bytes of an element, 0 for an unknown dtype. Name, as "f32", "?" for an unknown one. */
 size_t far_dtype_size(enum far_dtype dtype);
 const char *far_dtype_name(enum far_dtype dtype);
 const char *far_type_name(enum far_type type);
 
-/** Elements / bytes of a tensor; SIZE_MAX when the product overflows. */
+/** Number of elements, and their bytes. SIZE_MAX on overflow. */
 size_t far_tensor_count(const struct far_tensor *t);
 size_t far_tensor_bytes(const struct far_tensor *t);
 
 /**
- * Drops what a value owns, with all that is inside it, and makes it none. Any thread; never blocks. A zeroed or
- * borrowed value is fine.
+ * Frees what a value and the values inside it own, and makes it none. A zeroed or borrowed value is allowed.
  */
 void far_val_fini(struct far_val *v);
 
 /**
- * A deep copy that owns its bytes, to keep an argument beyond its handler or part of a result beyond the whole. Views
- * become dense; objects of custom types are encoded and decoded again. `*out` is the caller's to finish. Never blocks.
+ * Makes a deep copy that owns its bytes: keeps an argument beyond its handler, or a part of a result beyond the result.
+ * Views become dense; objects of custom types are encoded and decoded. `*out` is the caller's: far_val_fini() it.
  * Errors: INVALID, TOO_LARGE (as for a message), RESOURCE, UNSUPPORTED (a custom type that is not registered).
  */
 enum far_status far_val_dup(const struct far_val *v, struct far_val *out, struct far_err *err);
 
-/** Items of a list, entries of a dict, bytes of a string or bytes value, elements of a tensor; 0 for anything else. */
+/** Items of a list, entries of a dict, bytes of a string or bytes value, elements of a tensor; 0 for other types. */
 size_t far_len(const struct far_val *v);
-/** Item `i` of a list; NULL beyond its end, and when it is no list. It lives as long as the list. */
+/** Item `i` of a list, valid as long as the list. NULL: beyond its end, or not a list. */
 const struct far_val *far_list_get(const struct far_val *v, size_t i);
 /**
- * The value under a key of a dict; NULL when there is none, and when it is no dict. Keys of different types are
- * different: 1 is neither 1.0 nor true. Looks at each entry in turn. It lives as long as the dict.
+ * Value of a key in a dict, valid as long as the dict. NULL: no such key, or not a dict. Keys of different types
+ * differ: 1 is neither 1.0 nor true. Linear search.
  */
 const struct far_val *far_dict_get(const struct far_val *v, const char *key);
 const struct far_val *far_dict_get_int(const struct far_val *v, int64_t key);
 const struct far_val *far_dict_find(const struct far_val *v, const struct far_val *key);
 
-/** Prints a value, at most a few elements of a tensor, without a newline. */
+/** Prints a value without a newline; long ones abbreviated. */
 void far_val_print(FILE *f, const struct far_val *v);
 
 static inline struct far_val far_none(void)
@@ -239,7 +237,7 @@ static inline struct far_val far_tensor_val(const struct far_tensor *t)
 	return v;
 }
 
-/** A list of `n` items, which stay the caller's. Short ones: FAR_LIST. */
+/** A list of `n` borrowed items. Shorter to write: FAR_LIST. */
 static inline struct far_val far_list(const struct far_val *items, size_t n)
 {
 	struct far_val v = far_none();
@@ -249,7 +247,7 @@ static inline struct far_val far_list(const struct far_val *items, size_t n)
 	return v;
 }
 
-/** A dict of `n` entries, which stay the caller's. Short ones: FAR_DICT. */
+/** A dict of `n` borrowed entries. Shorter to write: FAR_DICT. */
 static inline struct far_val far_dict(const struct far_dict_entry *entries, size_t n)
 {
 	struct far_val v = far_none();
@@ -267,7 +265,7 @@ static inline struct far_dict_entry far_entry(struct far_val key, struct far_val
 	return e;
 }
 
-/** An object of a custom type; both stay the caller's. */
+/** An object of a custom type, both borrowed. */
 static inline struct far_val far_custom(const struct far_custom_type *type, const void *object)
 {
 	struct far_val v = far_none();
@@ -277,7 +275,7 @@ static inline struct far_val far_custom(const struct far_custom_type *type, cons
 	return v;
 }
 
-/** A reference, which stays the caller's. */
+/** A reference, borrowed. */
 static inline struct far_val far_rref_val(struct far_rref *rref)
 {
 	struct far_val v = far_none();
@@ -286,7 +284,7 @@ static inline struct far_val far_rref_val(struct far_rref *rref)
 	return v;
 }
 
-/** An argument for the parameter of this name, which stays the caller's. See FAR_KW. */
+/** A keyword argument; the name is borrowed. See FAR_KW. */
 static inline struct far_val far_kw(const char *name, struct far_val v)
 {
 	v.kw = name;
@@ -298,7 +296,7 @@ static inline struct far_val far_val_copy(struct far_val v)
 	return v;
 }
 
-/** A 1-d tensor over `n` elements at `data`, which stays the caller's. */
+/** A 1-d tensor of `n` borrowed elements. */
 static inline struct far_tensor far_tensor_1d(enum far_dtype dtype, const void *data, size_t n)
 {
 	struct far_tensor t;
@@ -310,7 +308,7 @@ static inline struct far_tensor far_tensor_1d(enum far_dtype dtype, const void *
 	return t;
 }
 
-/** A 2-d tensor of `rows` × `cols` elements at `data`, which stays the caller's. */
+/** A 2-d tensor of `rows` × `cols` borrowed elements. */
 static inline struct far_tensor far_tensor_2d(enum far_dtype dtype, const void *data, size_t rows, size_t cols)
 {
 	struct far_tensor t = far_tensor_1d(dtype, data, rows);
@@ -319,8 +317,8 @@ static inline struct far_tensor far_tensor_2d(enum far_dtype dtype, const void *
 	return t;
 }
 
-/** `ndim` dimensions, at most FAR_DIMS_MAX; `strides` in elements, or NULL. All that is pointed at stays the caller's.
- */
+/** A tensor of `ndim` dimensions, [0, FAR_DIMS_MAX]; `strides` in elements, NULL: dense. `data` and `strides` are
+ * borrowed, `shape` is copied. */
 static inline struct far_tensor far_tensor_nd(enum far_dtype dtype, const void *data, unsigned ndim,
 					      const uint64_t *shape, const int64_t *strides)
 {
@@ -335,7 +333,7 @@ static inline struct far_tensor far_tensor_nd(enum far_dtype dtype, const void *
 #ifdef __cplusplus
 }
 
-/* One builder per C++ type, so that FAR_ARGS takes the same arguments as in C. */
+/* One builder per C++ type: FAR_ARGS takes the same arguments as in C. */
 static inline far_val far_arg(const far_val &v)
 {
 	return v;
@@ -398,15 +396,16 @@ static inline far_val far_arg(T x)
 
 /**
  * The arguments of a typed call, 1 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,
- * &err)`. Expands to two function arguments, the array and its length. Plain integers, floating-point numbers, bool (in
- * C the literal `true` is an int: write far_bool(true)), C strings, `struct far_tensor *` and `struct far_val` are
- * taken, so all that stands below, too. Arguments by keyword come after those by position:
+ * &err)`. Expands to two function arguments, an array and its length. Takes integers, floating-point numbers, bool (in
+ * C the literal `true` is an int: write far_bool(true)), C strings, `struct far_tensor *`, `struct far_rref *` and
+ * `struct far_val`, thus the macros below too. Keyword arguments follow positional ones:
  *
  *   FAR_ARGS(&t, 3, FAR_KW("alpha", 2.0))
  *   FAR_ARGS(FAR_LIST(1, "two", &t), FAR_DICT(FAR_ENTRY("rate", 0.1), FAR_ENTRY(7, FAR_LIST(&t, &u))))
  *
- * Lists and dicts of 1 to 16 items; far_list(NULL, 0) and far_dict(NULL, 0) are the empty ones, and longer ones are
- * made of arrays. What the macros make lives to the end of the enclosing block in C, of the full expression in C++.
+ * FAR_LIST and FAR_DICT take 1 to 16 items. Use far_list() and far_dict() with an array for longer ones, with (NULL, 0)
+ * for empty ones. The arrays of the macros are valid until the end of the enclosing block in C, of the full expression
+ * in C++.
  */
 #define FAR_KW(name, x)       far_kw(name, far_arg(x))
 #define FAR_ENTRY(key, value) far_entry(far_arg(key), far_arg(value))

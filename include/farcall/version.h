@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Version of the headers and of the loaded library. */
 #ifndef FARCALL_VERSION_H
 #define FARCALL_VERSION_H
 
@@ -10,7 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** Version of the library that is loaded; FAR_VERSION is the one compiled against. */
+/** Version of the loaded library; FAR_VERSION is that of the headers. Any thread; static text. */
 const char *far_version(void);
 #ifdef __cplusplus
 }

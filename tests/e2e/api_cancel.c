@@ -205,7 +205,7 @@ static void children(void)
 	struct far_future *no_calls[] = {child, all, any, own};
 	for (int i = 0; i < 4; i++) {
 		CHECK_STATUS(far_future_cancel(no_calls[i], &err), FAR_INVALID, &err);
-		CHECK_TEXT(&err, "not a call's");
+		CHECK_TEXT(&err, "not that of a call");
 	}
 	CHECK_STATUS(far_future_cancel(f, &err), FAR_OK, &err);
 	CHECK_STATUS(far_future_wait(child, 0, NULL, &err), FAR_CANCELLED, &err);

@@ -157,11 +157,11 @@ static void late(void)
 	if (self == 3) {
 		step_reached(3);
 		CHECK_STATUS(far_barrier(agent, NULL, 0, 20 * FAR_SEC, &err), FAR_TIMEOUT, &err);
-		CHECK_TEXT(&err, "far_barrier: the others have given up");
+		CHECK_TEXT(&err, "far_barrier: the other workers have left");
 	} else {
 		CHECK_STATUS(far_barrier(agent, NULL, 0, 50 * FAR_MS, &err), FAR_TIMEOUT, &err);
 		CHECK_TEXT(&err, "\"worker3\"");
-		CHECK_TEXT(&err, "of 4 workers have come");
+		CHECK_TEXT(&err, "of 4 workers have joined");
 		atomic_fetch_add(&shared->step, 1);
 	}
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);

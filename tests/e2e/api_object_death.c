@@ -69,7 +69,7 @@ static void another_life(struct far_agent *agent, struct far_rref *r, uint64_t f
 	CHECK_STATUS(status, FAR_OK, &err);
 	CHECK(v.u.i == 70);
 	CHECK_STATUS(far_rref_rpc_sync(r, "get", FAR_NOARGS, NULL, &v, &err), FAR_PEER_LOST, &err);
-	CHECK_TEXT(&err, "former life of worker \"worker2\"");
+	CHECK_TEXT(&err, "former incarnation of worker \"worker2\"");
 	CHECK_STATUS(far_rref_type(r, 0, &type, &err), FAR_PEER_LOST, &err);
 	far_rref_free(r);
 }

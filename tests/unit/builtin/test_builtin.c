@@ -343,9 +343,9 @@ Test(builtin, shapes_that_zeros_refuses)
 	v = tensor(FAR_I64, shape, 9);
 	expect_fail("far::ones", &v, 1, "far::ones: a shape of 9 dimensions, at most 8 are possible");
 	v = tensor(FAR_I64, huge, 2);
-	expect_fail("far::ones", &v, 1, "far::ones: the shape has more elements than can be counted");
+	expect_fail("far::ones", &v, 1, "far::ones: the number of elements of the shape overflows");
 	v = far_int(INT64_MAX);
-	expect_fail("far::ones", &v, 1, "far::ones: the shape has more elements than can be counted");
+	expect_fail("far::ones", &v, 1, "far::ones: the number of elements of the shape overflows");
 	v = tensor(FAR_I32, shape, 1);
 	expect_fail(
 		"far::ones", &v, 1,

@@ -108,8 +108,8 @@ Test(classes, refused)
 	static const struct far_function made = {"t::made(int n) -> int", FAR_KIND_INLINE, enter, NULL};
 	static const struct far_custom_type codec = {.name = "t::Other"};
 	expect_refused(NULL, FAR_INVALID, "needs a name");
-	expect_refused(&(struct far_class){.name = "Counter"}, FAR_INVALID, "not a class's name");
-	expect_refused(&(struct far_class){.name = "t::A", .methods_n = 1}, FAR_INVALID, "must be there");
+	expect_refused(&(struct far_class){.name = "Counter"}, FAR_INVALID, "not the name of a class");
+	expect_refused(&(struct far_class){.name = "t::A", .methods_n = 1}, FAR_INVALID, "their array is NULL");
 	expect_refused(&(struct far_class){.name = "t::A", .codec = &codec}, FAR_INVALID, "of the same name");
 	expect_refused(&(struct far_class){.name = "t::B", .methods = &m, .methods_n = 1}, FAR_INVALID, "column");
 	expect_refused(&(struct far_class){.name = "t::C", .methods = &kind, .methods_n = 1}, FAR_INVALID,
@@ -122,7 +122,7 @@ Test(classes, refused)
 	for (const char *c = "BCDEF"; *c; c++) {
 		char name[] = {'t', ':', ':', *c, '\0'};
 		cr_assert_null(find(name), "%s", name);
-		expect_refused(&(struct far_class){.name = name}, FAR_INVALID, "could not be before");
+		expect_refused(&(struct far_class){.name = name}, FAR_INVALID, "its registration failed before");
 	}
 	cr_assert_eq(add_class(&(struct far_class){.name = "t::G"}), FAR_OK);
 	expect_refused(&(struct far_class){.name = "t::G"}, FAR_INVALID, "registered already");

@@ -337,10 +337,10 @@ Test(values_tree, what_an_application_got_wrong_is_named)
 {
 	struct test_object o = {0, {0}};
 	struct far_custom_type type = test_custom;
-	expect_refused(FAR_LIST(FAR_KW("x", 1)), FAR_INVALID, "keyword \"x\" where none can be");
+	expect_refused(FAR_LIST(FAR_KW("x", 1)), FAR_INVALID, "keyword \"x\" is not allowed here");
 	expect_refused(far_list(NULL, 1), FAR_INVALID, "a list or dict of 1 whose items are NULL");
 	expect_refused(far_dict(NULL, 1), FAR_INVALID, "a list or dict of 1 whose items are NULL");
-	expect_refused(FAR_DICT(FAR_ENTRY(1, 1), FAR_ENTRY(1, 2)), FAR_INVALID, "key 2 of a dict is there twice");
+	expect_refused(FAR_DICT(FAR_ENTRY(1, 1), FAR_ENTRY(1, 2)), FAR_INVALID, "key 2 of a dict is a duplicate");
 	expect_refused(FAR_DICT(FAR_ENTRY((double)NAN, 2)), FAR_INVALID, "key 1 of a dict is NaN");
 	expect_refused(FAR_DICT(FAR_ENTRY(far_none(), 2)), FAR_INVALID, "key 1 of a dict is a none, keys are");
 	expect_refused(far_custom(NULL, &o), FAR_INVALID, "a value of a custom type whose type");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Results into the caller's memory. */
-#include "api/into.h"
+/** Moves results to the caller's receive buffer (far_call_opts.into). On the shard, or on the thread that waits. */
+#include "api/recv_buf.h"
 
 #include "base/error.h"
 #include "base/must.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TOO_LARGE_TEXT "the result has %zu bytes, the memory given for it %zu"
+#define TOO_LARGE_TEXT "the result has %zu bytes, its receive buffer %zu"
 
-/* Bytes of a value that goes to the caller's memory: one tensor, or bytes. */
-static bool goes_into(const struct far_val *v, const void **data, size_t *len)
+/* Elements of a value that a receive buffer takes: a tensor, or bytes. False: another type. */
+static bool elements_of(const struct far_val *v, const void **data, size_t *len)
 {
 	if (v->type == FAR_TYPE_TENSOR) {
 		*data = v->u.t.data;
@@ -49,7 +49,7 @@ void into_complete(struct far_future *f, const struct outcome *o)
 	size_t n, len;
 	memcpy(&into, f->bytes, sizeof into);
 	if (o->status != FAR_OK || values_read(o->data, o->len, &v, 1, &n, NULL) || n != 1 ||
-	    !goes_into(&v, &data, &len)) {
+	    !elements_of(&v, &data, &len)) {
 		agent_complete(f, o);
 		return;
 	}
@@ -84,7 +84,7 @@ enum far_status into_move(struct far_val *v, const struct far_into *into, struct
 {
 	const void *data;
 	size_t len;
-	if (!goes_into(v, &data, &len) || data == into->data)
+	if (!elements_of(v, &data, &len) || data == into->data)
 		return FAR_OK;
 	if (len > into->cap) {
 		err_set(err, FAR_TOO_LARGE, TOO_LARGE_TEXT, len, into->cap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is, whose, and how it stands; holds on it, and what an agent has of them. */
+/** State of references: owner, confirmation, text, reference counts, counters of an agent. Any thread. */
 #include "api/rref.h"
 
 #include "base/error.h"
@@ -39,7 +39,7 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 		return FAR_OK;
 	if (future_done(r->known)) {
 		enum far_status status = rref_failed(r, err);
-		if (status && err) /* of the making; rref_failed() speaks for what would have used it */
+		if (status && err) /* of the function; rref_failed() sets that of a later use */
 			err->executed = (enum far_executed)r->known->executed;
 		return status;
 	}
@@ -64,7 +64,7 @@ bool far_rref_may_be(const struct far_rref *r, enum far_type type)
 
 const char *far_rref_text(const struct far_rref *r, char *buf, size_t len)
 {
-	static_assert(FAR_RREF_TEXT_MAX == RREF_TEXT_MAX, "one is the other's");
+	static_assert(FAR_RREF_TEXT_MAX == RREF_TEXT_MAX, "the public size is the internal one");
 	if (r)
 		return rref_text(&r->base, buf, len);
 	snprintf(buf, len, "RRef(NULL)");
