@@ -6,12 +6,12 @@
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 
-#include "nic/dpdk/aside.h"
+#include "nic/dpdk/exception_path.h"
 #include "nic/dpdk/frame.h"
-#include "nic/dpdk/hop.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_pci.h"
-#include "nic/dpdk/loop.h"
+#include "nic/dpdk/nexthop.h"
+#include "nic/dpdk/queue_forward.h"
 #include "nic/dpdk/xdp/xdp.h"
 #include "nic/dscp.h"
 #include "nic/nic.h"

@@ -10,15 +10,15 @@
  * - A server's listening socket is never closed, though the structure that its callback gets is freed. So the
  *   descriptor is made to lead to something that never becomes readable.
  * - A server does not survive a client that is gone before it is greeted. So it listens in the runtime directory, where
- *   only our user gets, and we listen in front of it, see relay.h.
+ *   only our user gets, and we listen in front of it, see memif_proxy.h.
  *
  * DPDK trusts whoever is at the other end. So both sides check that it is of their user, unless security=none.
  */
 #include "base/hash.h"
 #include "base/runtime_dir.h"
 #include "nic/dpdk/dpdk.h"
-#include "nic/dpdk/park.h"
-#include "nic/dpdk/relay.h"
+#include "nic/dpdk/eal_pause.h"
+#include "nic/dpdk/memif_proxy.h"
 
 #include <dirent.h>
 #include <errno.h>

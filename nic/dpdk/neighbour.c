@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Neighbours that ask for our address, and pings: a shard puts what may be a question aside, the control core answers,
- * the shard sends. Questions of ours go the same way: for the MAC addresses of routers, as hop.h has it. Where the
+ * the shard sends. Questions of ours go the same way: for the MAC addresses of routers, as nexthop.h has it. Where the
  * address is the kernel's, it answers; and what it knows of a router is believed until something was heard. What
  * routers say of narrow ways comes aside, too, and makes packets smaller.
  */
-#include "nic/dpdk/ask.h"
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/host_route.h"
-#include "nic/dpdk/narrow.h"
+#include "nic/dpdk/pmtu.h"
+#include "nic/dpdk/resolver.h"
 
 #include <errno.h>
 #include <stdio.h>

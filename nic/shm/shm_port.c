@@ -7,7 +7,7 @@
  * queues of one port are connected in the same way.
  */
 #include "nic/shm/shm.h"
-#include "nic/shm/shm_note.h"
+#include "nic/shm/shm_control.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -102,7 +102,7 @@ void verbs_bulk_free(struct verbs_queue *q);
 int verbs_bulk_prepare(struct verbs_conn *c);
 void verbs_bulk_forget(struct verbs_conn *c);
 
-/* ---- bulk_try.c: control core ---- */
+/* ---- bulk_probe.c: control core ---- */
 
 /** Is bulk safe there without being asked for: 0, or -errno with the reason, whose subject is the port. Tries the
  * device's windows, some milliseconds; VERBS_TRY_NS at most. */

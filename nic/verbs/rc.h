@@ -330,7 +330,7 @@ void verbs_remote_retry(struct verbs_remote *r, uint64_t now);
 /** None is to be had: what waits for one is dropped by the holder. */
 void verbs_remote_give_up(struct verbs_remote *r, uint64_t now);
 
-/* ---- rc_make.c: control core ---- */
+/* ---- rc_connect.c: control core ---- */
 
 /** Starts making one: 0, or -errno with the connection ended. */
 int verbs_conn_make(struct verbs_conn *c, uint64_t now);
@@ -373,7 +373,7 @@ int verbs_rcq_shape(struct verbs_queue *q);
 int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err);
 void verbs_rcq_close(struct verbs_queue *q);
 
-/* ---- rc_queue.c, rc_holder.c: the queue's holder ---- */
+/* ---- rc_queue.c, rc_poller.c: the queue's holder ---- */
 
 extern const struct nic_queue_ops verbs_rc_queue_ops;
 /** Takes the notes that there are; `between`: nobody reads a received packet. */

@@ -310,7 +310,7 @@ int verbs_device_open(const struct verbs_args *args, const struct nic_config *co
 /** Lines about devices, ports, addresses, and what would help; nic_port_ops.advice. */
 void verbs_advice(char *out, size_t cap);
 
-/* ---- absent.c: why there is no device, and what helps ---- */
+/* ---- diagnose.c: why there is no device, and what helps ---- */
 
 /** There are none in the library's list: -ENODEV. */
 int verbs_no_devices(struct nic_err *err);
@@ -330,7 +330,7 @@ void verbs_address_text(const struct nic_addr *addr, char *out, size_t cap);
 /** The blob, checked; -EINVAL. */
 int verbs_blob_read(const struct nic_addr *addr, struct verbs_blob *out, struct nic_err *err);
 
-/* ---- dest.c ---- */
+/* ---- address_handle.c ---- */
 
 int verbs_resolver_open(struct verbs_port *p, struct nic_err *err);
 /** Asks the thread to end: it does within the second that the kernel may take. Any number of times. */
@@ -352,7 +352,7 @@ static inline enum verbs_dest_state verbs_dest_state(const struct verbs_dest *de
 	return (enum verbs_dest_state)atomic_load_explicit(&dest->state, memory_order_acquire);
 }
 
-/* ---- pair.c: the queue pair and what it needs ---- */
+/* ---- queue_pair.c: the queue pair and what it needs ---- */
 
 int verbs_pair_open(struct verbs_queue *q, struct nic_err *err);
 /** From whatever state to one that sends; receive buffers are the holder's matter. 0 or -errno. */
@@ -377,7 +377,7 @@ void verbs_wake(struct nic_queue *queue);
 
 extern const struct nic_raw_ops verbs_raw_ops;
 
-/* ---- repair.c: the holder's part of a queue's states, off the fast path ---- */
+/* ---- recovery.c: the holder's part of a queue's states, off the fast path ---- */
 
 /** The queue does not run: may it now? Acts on what the control core has done, or asks for. */
 bool verbs_enter_slow(struct verbs_queue *q);

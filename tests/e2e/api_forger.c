@@ -10,8 +10,8 @@
 #include "base/crc32c.h"
 #include "check.h"
 #include "core/head.h"
+#include "nic/shm/shm_control.h"
 #include "nic/shm/shm_layout.h"
-#include "nic/shm/shm_note.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

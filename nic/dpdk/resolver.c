@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/ask.h"
+#include "nic/dpdk/resolver.h"
 
 #define TYPE_ARP  0x0806u
 #define TYPE_V6   0x86ddu

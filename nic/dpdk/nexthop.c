@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/hop.h"
+#include "nic/dpdk/nexthop.h"
 
 #include <string.h>
 

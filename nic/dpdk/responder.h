@@ -3,8 +3,8 @@
  * What an address of our own owes the network beside our packets: ARP (RFC 826), IPv6 neighbour solicitations (RFC
  * 4861) and pings (RFC 792, RFC 4443). Pure: no DPDK, no system call, any thread.
  */
-#ifndef FAR_NIC_DPDK_ANSWER_H
-#define FAR_NIC_DPDK_ANSWER_H
+#ifndef FAR_NIC_DPDK_RESPONDER_H
+#define FAR_NIC_DPDK_RESPONDER_H
 
 #include "nic/dpdk/frame.h"
 

@@ -3,8 +3,8 @@
  * From one queue of a port to another, or to itself: no device sends to itself, so these packets are copied into a ring
  * of one producer and one consumer. Made on the control core, never taken away before the port.
  */
-#ifndef NIC_DPDK_LOOP_H
-#define NIC_DPDK_LOOP_H
+#ifndef NIC_DPDK_QUEUE_FORWARD_H
+#define NIC_DPDK_QUEUE_FORWARD_H
 
 #include <stdalign.h>
 #include <stdatomic.h>

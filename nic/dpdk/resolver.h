@@ -3,10 +3,10 @@
  * Asking for the MAC address of a next hop: ARP requests (RFC 826) and IPv6 neighbour solicitations (RFC 4861), and
  * what is heard of them. Pure: no DPDK, no system call, any thread.
  */
-#ifndef FAR_NIC_DPDK_ASK_H
-#define FAR_NIC_DPDK_ASK_H
+#ifndef FAR_NIC_DPDK_RESOLVER_H
+#define FAR_NIC_DPDK_RESOLVER_H
 
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/responder.h"
 
 /**
  * Writes a question of `me` for the MAC address of `ip`, of the same IP version, to out[0, ANSWER_BYTES_MAX): its

@@ -8,8 +8,8 @@
  *   HELLO      connector: the engine's words; descriptors
  *   WELCOME    acceptor: the same, or, at any time, a status: its refusal
  */
-#ifndef NIC_SHM_SHM_NOTE_H
-#define NIC_SHM_SHM_NOTE_H
+#ifndef NIC_SHM_SHM_CONTROL_H
+#define NIC_SHM_SHM_CONTROL_H
 
 #include "nic/nic.h"
 

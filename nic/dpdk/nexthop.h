@@ -10,8 +10,8 @@
  *
  * A silent one is asked on, slowly, as long as somebody uses it: it may come back.
  */
-#ifndef FAR_NIC_DPDK_HOP_H
-#define FAR_NIC_DPDK_HOP_H
+#ifndef FAR_NIC_DPDK_NEXTHOP_H
+#define FAR_NIC_DPDK_NEXTHOP_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

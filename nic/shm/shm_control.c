@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/shm/shm_note.h"
+#include "nic/shm/shm_control.h"
 
 #include "nic/shm/shm_layout.h"
 

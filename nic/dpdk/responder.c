@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/responder.h"
 
 #define TYPE_ARP  0x0806u
 #define TYPE_V4   0x0800u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/park.h"
+#include "nic/dpdk/eal_pause.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/narrow.h"
+#include "nic/dpdk/pmtu.h"
 
 #define TYPE_V4  0x0800u
 #define TYPE_V6  0x86ddu

@@ -3,10 +3,10 @@
  * What a router says of a way that is narrower than the packet it was to pass on: ICMP's "fragmentation needed" (RFC
  * 792, RFC 1191) and ICMPv6's "packet too big" (RFC 4443, RFC 8201). Pure: no DPDK, no system call, any thread.
  */
-#ifndef FAR_NIC_DPDK_NARROW_H
-#define FAR_NIC_DPDK_NARROW_H
+#ifndef FAR_NIC_DPDK_PMTU_H
+#define FAR_NIC_DPDK_PMTU_H
 
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/responder.h"
 
 /* What a link may be sent through, whatever a router says: bodies of the least size that nic_queue_ops.tx_bytes_max may
  * sink to; and what every link of IPv6 takes (RFC 8200). */

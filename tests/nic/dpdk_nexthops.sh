@@ -3,13 +3,13 @@
 # Ways of the dpdk driver beyond its own subnet: two workers in network namespaces of their own, and the kernel of a third
 # that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) ask for the router
 # themselves; net_af_packet follows the kernel's routes. VLANs, against the kernel's interfaces of them.
-# usage: dpdk_hops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
+# usage: dpdk_nexthops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
 # vlan: in an emulated machine (tests/vm/plans/hops.sh), as the host's kernel may know none
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 if [ "$(id -u)" -ne 0 ] && [ -z "${FAR_TEST_INSIDE:-}" ]; then
 	if ! unshare -Urn true 2>/dev/null; then
-		echo "SKIP: dpdk_hops: missing right: user namespaces for an unprivileged user"
+		echo "SKIP: dpdk_nexthops: missing right: user namespaces for an unprivileged user"
 		echo "0 passed, 0 failed, 1 skipped"
 		exit 0
 	fi
@@ -231,7 +231,7 @@ own_cases() {
 # The kernel's interface of a VLAN: at a VLAN's own subnet, with the same addresses that are elsewhere untagged.
 vlan_cases() {
 	if ! at "$r" ip link add link far0 name far0.5 type vlan id 5 2>"$dir/err"; then
-		skip_data "dpdk_hops: VLANs" "the kernel's module 8021q"
+		skip_data "dpdk_nexthops: VLANs" "the kernel's module 8021q"
 		return
 	fi
 	at "$r" ip addr add 10.92.5.9/24 dev far0.5
@@ -310,7 +310,7 @@ wired || exit 1
 case $part in
 own | vlan)
 	if ! has_rights "$(own ip=10.92.0.1/24)"; then
-		skip "dpdk_hops: $part" "$(tail -n 1 "$dir/err")"
+		skip "dpdk_nexthops: $part" "$(tail -n 1 "$dir/err")"
 		finish
 		exit
 	fi

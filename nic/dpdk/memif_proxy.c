@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/relay.h"
+#include "nic/dpdk/memif_proxy.h"
 
 #include "nic/dpdk/host_error.h"
 

@@ -3,10 +3,10 @@
  * Frames that go aside from a queue to the control core, and its answers back: two rings of one producer and one
  * consumer. What finds its ring full is dropped: who asks does so again.
  */
-#ifndef FAR_NIC_DPDK_ASIDE_H
-#define FAR_NIC_DPDK_ASIDE_H
+#ifndef FAR_NIC_DPDK_EXCEPTION_PATH_H
+#define FAR_NIC_DPDK_EXCEPTION_PATH_H
 
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/responder.h"
 
 #include <stdatomic.h>
 

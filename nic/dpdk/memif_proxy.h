@@ -4,8 +4,8 @@
  * could be greeted. So clients connect here, and what they and the server say, and the descriptors with it, is handed
  * on; the server's end of a connection stays open at least until it has greeted. Control core only, non-blocking.
  */
-#ifndef NIC_DPDK_RELAY_H
-#define NIC_DPDK_RELAY_H
+#ifndef NIC_DPDK_MEMIF_PROXY_H
+#define NIC_DPDK_MEMIF_PROXY_H
 
 #include "nic/nic.h"
 

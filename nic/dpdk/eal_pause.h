@@ -3,8 +3,8 @@
  * EAL's interrupt thread, parked: it runs the drivers' own control traffic, and does so whenever it likes. While it is
  * parked, in a callback of ours, it does nothing. By one thread at a time.
  */
-#ifndef NIC_DPDK_PARK_H
-#define NIC_DPDK_PARK_H
+#ifndef NIC_DPDK_EAL_PAUSE_H
+#define NIC_DPDK_EAL_PAUSE_H
 
 /** Parks it; returns when it is parked. 0, or -ETIMEDOUT after 5 s: then it is not, or will be in a moment. */
 int park_interrupts(void);
