@@ -114,14 +114,14 @@ static uint16_t sum_v6(const uint8_t *ip, unsigned len)
 			  frame_sum(ip + V6_BYTES, len));
 }
 
-static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_t hops, unsigned icmp_len, uint8_t *out)
+static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_t hop_limit, unsigned icmp_len, uint8_t *out)
 {
 	uint8_t *ip = out + FRAME_MAC_BYTES;
 	memset(ip, 0, 8);
 	ip[0] = 0x60;
 	frame_store16(ip + 4, frame_be16((uint16_t)icmp_len));
 	ip[6] = ICMP6;
-	ip[7] = hops;
+	ip[7] = hop_limit;
 	memcpy(ip + 8, me->ip, 16);
 	memcpy(ip + 24, to, 16);
 	frame_store16(ip + V6_BYTES + 2, 0);
@@ -134,17 +134,17 @@ static unsigned advertise(const struct frame_addr *me, const uint8_t *frame, uin
 {
 	static const uint8_t nobody[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
 	const uint8_t *from = frame + FRAME_MAC_BYTES + 8;
-	bool told = memcmp(from, nobody, sizeof nobody) != 0;
+	bool solicited = memcmp(from, nobody, sizeof nobody) != 0;
 	uint8_t *icmp = out + FRAME_MAC_BYTES + V6_BYTES;
-	write_macs(out, told ? frame + 6 : all_mac, me, TYPE_V6);
+	write_macs(out, solicited ? frame + 6 : all_mac, me, TYPE_V6);
 	memset(icmp, 0, ADVERTISEMENT_BYTES);
 	icmp[0] = ADVERTISEMENT;
-	icmp[4] = FLAG_OVERRIDE | (told ? FLAG_SOLICITED : 0);
+	icmp[4] = FLAG_OVERRIDE | (solicited ? FLAG_SOLICITED : 0);
 	memcpy(icmp + 8, me->ip, 16);
 	icmp[24] = OPTION_TARGET;
 	icmp[25] = 1; /* times 8 bytes */
 	memcpy(icmp + 26, me->mac, 6);
-	return finish_v6(me, told ? from : all, 255, ADVERTISEMENT_BYTES, out);
+	return finish_v6(me, solicited ? from : all, 255, ADVERTISEMENT_BYTES, out);
 }
 
 static unsigned answer_v6(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)

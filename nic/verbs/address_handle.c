@@ -59,7 +59,7 @@ static void *resolver_main(void *arg)
 	while (!r->stop) {
 		struct verbs_dest *dest = r->first;
 		if (!dest) {
-			pthread_cond_wait(&r->asked, &r->lock);
+			pthread_cond_wait(&r->queued, &r->lock);
 			continue;
 		}
 		r->first = dest->next_asked;
@@ -86,13 +86,13 @@ int verbs_resolver_open(struct verbs_port *p, struct nic_err *err)
 	sigset_t all, before;
 	r->last = &r->first;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->asked, NULL);
+	pthread_cond_init(&r->queued, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int error = pthread_create(&r->thread, NULL, resolver_main, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error) {
-		pthread_cond_destroy(&r->asked);
+		pthread_cond_destroy(&r->queued);
 		pthread_mutex_destroy(&r->lock);
 		return verbs_error(err, -error, "verbs: no thread for address handles: %s; see `ulimit -u`",
 				   strerror(error));
@@ -108,7 +108,7 @@ void verbs_resolver_stop(struct verbs_port *p)
 		return;
 	pthread_mutex_lock(&r->lock);
 	r->stop = true;
-	pthread_cond_signal(&r->asked);
+	pthread_cond_signal(&r->queued);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -126,7 +126,7 @@ void verbs_resolver_close(struct verbs_port *p)
 		atomic_store_explicit(&dest->state, VERBS_DEST_FAILED, memory_order_release);
 	}
 	r->first = NULL;
-	pthread_cond_destroy(&r->asked);
+	pthread_cond_destroy(&r->queued);
 	pthread_mutex_destroy(&r->lock);
 }
 
@@ -135,7 +135,7 @@ static void ask(struct verbs_resolver *r, struct verbs_dest *dest)
 	pthread_mutex_lock(&r->lock);
 	*r->last = dest;
 	r->last = &dest->next_asked;
-	pthread_cond_signal(&r->asked);
+	pthread_cond_signal(&r->queued);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -51,14 +51,14 @@ static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet, bool 
 static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
 			  const struct ibv_gid_entry *gids, int n)
 {
-	unsigned told = 0, usable = 0;
+	unsigned printed = 0, usable = 0;
 	for (int i = 0; i < n; i++) {
 		char text[VERBS_GID_TEXT_MAX], name[IF_NAMESIZE] = "";
 		if (gids[i].port_num != port)
 			continue;
 		usable += !ethernet ||
 			  (gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !verbs_gid_is_link_local(gids[i].gid.raw));
-		if (told++ >= GIDS_TOLD)
+		if (printed++ >= GIDS_TOLD)
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
@@ -68,8 +68,8 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
 		     gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "", name);
 	}
-	if (told > GIDS_TOLD)
-		line(page, "%s port %u has %u GIDs more", device, port, told - GIDS_TOLD);
+	if (printed > GIDS_TOLD)
+		line(page, "%s port %u has %u GIDs more", device, port, printed - GIDS_TOLD);
 	return usable;
 }
 

@@ -46,7 +46,7 @@ struct verbs_mems {
 	/* The control core's, but that holders read it. */
 	_Atomic uint64_t retry_at; /* 0: none failed */
 	struct nic_err why;
-	bool told;
+	bool logged;
 };
 
 enum verbs_bulk_state {

@@ -201,10 +201,10 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 /* Once: nothing fails for it, only messages go another way. */
 static void tell(struct verbs_mems *mems)
 {
-	if (mems->why.text[0] && !mems->told)
+	if (mems->why.text[0] && !mems->logged)
 		fprintf(stderr, "farcall: %s; larger messages go by packets meanwhile (bulk=off: always)\n",
 			mems->why.text);
-	mems->told |= mems->why.text[0] != 0;
+	mems->logged |= mems->why.text[0] != 0;
 }
 
 void verbs_mems_step(struct verbs_port *p, uint64_t now)

@@ -206,7 +206,7 @@ static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_ev
 		verbs_conn_end(c, 0, now);
 }
 
-struct heard {
+struct cm_event {
 	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;   /* of a request, which is ours; others may be gone by now */
 	struct verbs_conn *conn; /* NULL: of the listener */
@@ -216,7 +216,7 @@ struct heard {
 };
 
 /* The network has set it up. Who asked for it is told so by the accept, and checks that first. */
-static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct heard *h, uint64_t now)
+static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct cm_event *h, uint64_t now)
 {
 	if (c->active && !c->answered && !verbs_accept_proven(c, &h->accept)) {
 		if (c->state == CONN_CONNECTING && !c->doomed)
@@ -229,7 +229,7 @@ static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct hea
 	verbs_conn_advance(c, now);
 }
 
-static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now)
+static void take_event(struct verbs_port *p, const struct cm_event *h, uint64_t now)
 {
 	struct verbs_conn *c = h->conn;
 	switch (h->type) {
@@ -261,9 +261,9 @@ static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now
 }
 
 /* What there is to be read of an event: when it is acknowledged it is gone, and a thread may destroy the id. */
-static struct heard hear(const struct rdma_cm_event *event)
+static struct cm_event copy_event(const struct rdma_cm_event *event)
 {
-	struct heard h = {.type = event->event, .id = event->id, .conn = event->id->context};
+	struct cm_event h = {.type = event->event, .id = event->id, .conn = event->id->context};
 	const struct rdma_conn_param *said = &event->param.conn;
 	bool request = h.type == RDMA_CM_EVENT_CONNECT_REQUEST;
 	bool accept = h.type == RDMA_CM_EVENT_CONNECT_RESPONSE || h.type == RDMA_CM_EVENT_ESTABLISHED;
@@ -282,7 +282,7 @@ void verbs_rc_events(struct verbs_port *p, uint64_t now)
 	for (unsigned i = 0; i < EVENTS_A_STEP && p->rc->channel; i++) {
 		if (p->rc->cm->rdma_get_cm_event(p->rc->channel, &event))
 			return;
-		struct heard h = hear(event);
+		struct cm_event h = copy_event(event);
 		p->rc->cm->rdma_ack_cm_event(event);
 		take_event(p, &h, now);
 	}

@@ -231,7 +231,7 @@ struct verbs_resolver {
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock;
-	pthread_cond_t asked;
+	pthread_cond_t queued;
 	struct verbs_dest *first, **last; /* under `lock` */
 	bool stop;                        /* under `lock` */
 	_Atomic bool ended;
