@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * EAL's interrupt thread, parked: it runs the drivers' own control traffic, and does so whenever it likes. While it is
- * parked, in a callback of ours, it does nothing. By one thread at a time.
- */
+/** Pauses EAL's interrupt thread, which otherwise runs control traffic of DPDK drivers at any time. Called by the
+ * control thread, one at a time; the paused thread waits inside an alarm callback of ours. */
 #ifndef NIC_DPDK_EAL_PAUSE_H
 #define NIC_DPDK_EAL_PAUSE_H
 
-/** Parks it; returns when it is parked. 0, or -ETIMEDOUT after 5 s: then it is not, or will be in a moment. */
+/** Pauses the thread and returns when it is paused. -ETIMEDOUT after 5 s: it is not paused yet, and may become so a
+ * moment later. */
 int park_interrupts(void);
-/** Lets it go; returns when it has gone. Nothing happens when it is not parked. */
+/** Resumes the thread and returns when it runs. No effect when it is not paused. */
 void park_release(void);
 
 #endif

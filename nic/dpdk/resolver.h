@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Asking for the MAC address of a next hop: ARP requests (RFC 826) and IPv6 neighbour solicitations (RFC 4861), and
- * what is heard of them. Pure: no DPDK, no system call, any thread.
- */
+/** Resolves MAC addresses of next hops: writes ARP requests (RFC 826) and neighbour solicitations (RFC 4861), and
+ * parses replies and announcements. Pure functions: no DPDK, no system call; ask_wanted() runs on pollers, the rest on
+ * the control thread. */
 #ifndef FAR_NIC_DPDK_RESOLVER_H
 #define FAR_NIC_DPDK_RESOLVER_H
 
 #include "nic/dpdk/responder.h"
 
-/**
- * Writes a question of `me` for the MAC address of `ip`, of the same IP version, to out[0, ANSWER_BYTES_MAX): its
- * length. It goes to `mac`, or to all when that is NULL.
- */
+/** Writes a request of `me` for the MAC address of `ip`, of the same IP version, to out[0, ANSWER_BYTES_MAX) and
+ * returns its length. Unicast to `mac`; NULL: broadcast (ARP) or solicited-node multicast (ND). */
 unsigned ask_write(const struct frame_addr *me, const uint8_t *ip, const uint8_t *mac, uint8_t *out);
 
-/** What a frame says of a neighbour; nothing proves it. */
+/** What a frame states about a neighbour. Not authenticated. */
 struct ask_news {
 	uint8_t ip[16];
 	uint8_t mac[6];
-	bool has_mac;  /* false: only that the neighbour is there, as it was asked */
-	bool replaces; /* what was known before is wrong if it differs */
+	bool has_mac;  /* false: the neighbour only confirms that it is reachable */
+	bool replaces; /* override: replaces a different address that is known */
 };
 
-/** Whether frame[0, len) may have news, as far as its kind goes: a cheap look for shards. Beside those to `me` these
- * are announcements to everybody. */
+/** True if frame[0, len) may carry such an update, by its kind alone: a cheap filter for pollers. Accepts frames to
+ * `me` and announcements to all nodes. */
 bool ask_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len);
 
-/** Reads frame[0, len), which may be anything. False: it has no news. */
+/** Parses frame[0, len), which may be anything. False: no update in it. */
 bool ask_read(const struct frame_addr *me, const uint8_t *frame, unsigned len, struct ask_news *out);
 
 #endif

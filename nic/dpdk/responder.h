@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * What an address of our own owes the network beside our packets: ARP (RFC 826), IPv6 neighbour solicitations (RFC
- * 4861) and pings (RFC 792, RFC 4443). Pure: no DPDK, no system call, any thread.
- */
+/** Replies to ARP requests (RFC 826), neighbour solicitations (RFC 4861) and pings (RFC 792, RFC 4443) for an address
+ * that the kernel does not own. Pure functions: no DPDK, no system call; answer_wanted() runs on pollers,
+ * answer_write() on the control thread. */
 #ifndef FAR_NIC_DPDK_RESPONDER_H
 #define FAR_NIC_DPDK_RESPONDER_H
 
 #include "nic/dpdk/frame.h"
 
-/** The longest frame that is answered; and the shortest that is written, as Ethernet wants it. */
+/** Longest frame that is processed, and shortest frame that is written (Ethernet's minimum). */
 #define ANSWER_BYTES_MAX 1536u
 #define ANSWER_BYTES_MIN 60u
 
-/** Whether frame[0, len) may be a question to `me`, as far as its kind and addresses go: a cheap look for shards. */
+/** True if frame[0, len) may be a request to `me`, by its kind and addresses alone: a cheap filter for pollers. */
 bool answer_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len);
 
-/**
- * Writes the answer to frame[0, len), which may be anything, to out[0, ANSWER_BYTES_MAX): its length; 0: it gets none.
- */
+/** Writes the reply to frame[0, len), which may be anything, to out[0, ANSWER_BYTES_MAX). Returns its length; 0: no
+ * reply. */
 unsigned answer_write(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out);
 
 #endif
