@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The published address, and who can be reached from here. */
+/** The published address of a port, and the check whether a peer is reachable. Control thread; dpdk_address_text() and
+ * dpdk_blob_read(): any thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@ static uint64_t hash(uint64_t h, const void *bytes, size_t len)
 	return h;
 }
 
-/* The directory and the name in it: the socket itself is made anew by each server. An abstract one is its network
- * namespace's. */
+/* Identifies a memif socket by its directory and name, since each server creates the socket anew. An abstract socket
+ * belongs to its network namespace. */
 static uint64_t where_memif(const struct dpdk_args *a)
 {
 	struct stat st = {0};
@@ -36,7 +37,7 @@ static uint64_t where_memif(const struct dpdk_args *a)
 	return hash(h, name, strlen(name));
 }
 
-/* Where nobody else chooses addresses: one of 169.254.0.0/16 or fd00:… that tells two ends apart. */
+/* Derives an address in 169.254.0.0/16 from the MAC address, for devices that got no ip=. */
 static void choose_ip(struct dpdk_blob *b, const struct dpdk_args *a)
 {
 	if (a->has_ip) {
@@ -184,6 +185,6 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 			theirs);
 	error = dpdk_neighbour_remark(p, &them, err);
 	if (!error)
-		dpdk_link_remark(p, err); /* then no router answers either */
+		dpdk_link_remark(p, err); /* an unreachable router is explained by a link that is down */
 	return error;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=dpdk:DEVICE[,KEY=VALUE…]: keys of ours are taken out, the rest goes to DPDK as it is. */
+/** Parses nic=dpdk:DEVICE[,KEY=VALUE…]: keys of this driver are taken out, all others are passed on to DPDK. Control
+ * thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <arpa/inet.h>
@@ -29,14 +30,14 @@ static int number(const char *text, unsigned long min, unsigned long max, unsign
 	return 0;
 }
 
-/* An address alone: whether it is IPv6. */
+/* Parses an IP address without prefix; *v6 tells its version. */
 static int read_ip(const char *text, uint8_t *v6, uint8_t ip[16])
 {
 	*v6 = strchr(text, ':') != NULL;
 	return inet_pton(*v6 ? AF_INET6 : AF_INET, text, ip) == 1 ? 0 : -EINVAL;
 }
 
-/* A.B.C.D[/N] or IPv6[/N]; without /N the usual subnet. */
+/* Parses A.B.C.D[/N] or IPv6[/N]; without /N the prefix is 24 or 64 bits. */
 static int take_ip(struct dpdk_args *a, const char *value)
 {
 	char text[64];
@@ -52,7 +53,7 @@ static int take_ip(struct dpdk_args *a, const char *value)
 	return slash ? number(slash, 1, a->v6 ? 128 : 32, &a->prefix) : 0;
 }
 
-/* XX:XX:XX:XX:XX:XX, of one station. */
+/* Parses XX:XX:XX:XX:XX:XX, a unicast address. */
 static int read_mac(const char *text, uint8_t mac[6])
 {
 	unsigned b[6];
@@ -76,7 +77,7 @@ static int take_gw(struct dpdk_args *a, const char *value)
 	return a->has_gw ? 0 : -EINVAL;
 }
 
-/* IP/MAC */
+/* Parses IP/MAC. */
 static int take_static(struct dpdk_args *a, const char *value)
 {
 	char text[64];
@@ -93,7 +94,7 @@ static int take_static(struct dpdk_args *a, const char *value)
 	return 0;
 }
 
-/* 1: it was ours; 0: it is the driver's; or -EINVAL. */
+/* 1: a key of this driver; 0: a key of the device; or -EINVAL. */
 static int take_own(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	unsigned n = 0;
@@ -150,7 +151,7 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	return 1;
 }
 
-/* memif's driver ignores all of its arguments when it does not know one of them. */
+/* DPDK's memif driver ignores all of its arguments if it does not recognise one of them. */
 static bool memif_knows(const char *key)
 {
 	static const char *const keys[] = {"id",  "role",      "bsize",     "rsize",  "socket",   "socket-abstract",
@@ -161,7 +162,7 @@ static bool memif_knows(const char *key)
 	return false;
 }
 
-/* What we must know of the driver's own keys. */
+/* Reads those keys of the device that this driver needs, too. */
 static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	if (a->class == DPDK_IFACE && strcmp(key, "iface") == 0)
@@ -219,7 +220,7 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	int error = look_at(a, pair, value, err);
 	if (error)
 		return error;
-	/* memif's: as they are for the device, see dpdk_memif_prepare(). */
+	/* dpdk_memif_prepare() adds these, for the device behind the proxy. */
 	if (a->class == DPDK_MEMIF && (strcmp(pair, "socket") == 0 || strcmp(pair, "socket-abstract") == 0))
 		return 0;
 	return add(a, pair, value, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Network cards on PCI: whether one may be had, and that no other process of the host has it. */
+/** Network cards on PCI: whether a card is usable, and the lock against other processes of the host. Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <unistd.h>

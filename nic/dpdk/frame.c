@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Precomputes the headers of a path. Control thread. */
 #include "nic/dpdk/frame.h"
 
-#define HOP_LIMIT 64 /* what hosts send with (RFC 1700) */
+#define HOP_LIMIT 64 /* default of hosts (RFC 1700) */
 
 static void init_v4(struct frame_path *path, const struct frame_addr *from, const struct frame_addr *to)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Properties of a kernel interface and its addresses. Control thread. */
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_error.h"
 
@@ -38,7 +39,7 @@ static bool is_link_local(const struct host_ip *ip)
 	return ip->v6 && ip->bytes[0] == 0xfe && (ip->bytes[1] & 0xc0) == 0x80;
 }
 
-/* IPv4, then IPv6, then what is only of the link. */
+/* Order of addresses: IPv4, IPv6, link-local. */
 static unsigned rank(const struct host_ip *ip)
 {
 	return ip->v6 + is_link_local(ip);
@@ -97,8 +98,8 @@ static int read_ips(struct host_iface *iface, struct nic_err *err)
 	return 0;
 }
 
-/* Marks the IPv6 addresses that the kernel still checks for duplicates. Without /proc all of them are taken for good:
- * binding to them says more then. */
+/* Marks IPv6 addresses under duplicate address detection. Without /proc all count as usable; bind() reports the others.
+ */
 static void mark_tentative(struct host_iface *iface)
 {
 	FILE *f = fopen("/proc/net/if_inet6", "re");
@@ -122,7 +123,7 @@ static void mark_tentative(struct host_iface *iface)
 		fclose(f);
 }
 
-/* What the interface's own driver says; one that says nothing has one queue. */
+/* Reads driver name and queue counts; a driver that reports no channels counts as one queue. */
 static void read_ethtool(int s, struct host_iface *iface)
 {
 	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
@@ -208,7 +209,7 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 	return 0;
 }
 
-/** What `listen` stands for. */
+/** The parsed form of `listen`. */
 struct wanted {
 	bool any, v6;
 	unsigned prefix;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Netlink queries of routes and neighbours. Control thread. */
 #include "nic/dpdk/host_route.h"
 
 #include "nic/dpdk/host_error.h"
@@ -12,7 +13,7 @@
 
 #define ANSWER_BYTES 4096u
 
-/* A question with one attribute, an address. */
+/* A request with one attribute, an address. */
 struct question {
 	struct nlmsghdr head;
 	union {
@@ -36,8 +37,8 @@ static void add_address(struct question *q, unsigned short type, bool v6, const 
 	q->head.nlmsg_len = NLMSG_ALIGN(q->head.nlmsg_len) + (uint32_t)RTA_SPACE(len);
 }
 
-/* The kernel's answer, of the type that is wanted, or NULL with what it said instead in *error. It answers while it is
- * asked. */
+/* Sends the request and returns the reply if it has the wanted type; else NULL, with the reason in *error. The kernel
+ * replies within the call. */
 static const struct nlmsghdr *ask(const struct question *q, struct answer *a, unsigned type, int *error)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -58,7 +59,7 @@ static const struct nlmsghdr *ask(const struct question *q, struct answer *a, un
 	return head->nlmsg_type == type ? head : NULL;
 }
 
-/* An attribute's content of at least `len` bytes, behind `fixed` bytes of the message; NULL: it has none. */
+/* Finds an attribute with at least `len` bytes, behind `fixed` bytes of the message; NULL: none. */
 static const void *find(const struct nlmsghdr *head, size_t fixed, unsigned type, size_t len)
 {
 	size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(fixed);
