@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Destinations and their address handles. To make one, the kernel resolves the neighbour's hardware address, and waits
- * for it up to a second: so a thread of the port's own does that, and the control core goes on.
- */
+/** Address handles of destinations. Creating one makes the kernel resolve the neighbour's hardware address, which
+ * blocks for up to a second: the resolver thread of the port does that, so that the control thread does not block. */
 #include "nic/verbs/verbs.h"
 
 #include <errno.h>
@@ -27,7 +25,7 @@ static struct ibv_ah_attr attr_of(const struct verbs_port *p, const struct verbs
 	return attr;
 }
 
-/* A handle for each class: without the first nothing can be sent, in place of the others it will do. */
+/* Creates a handle for each class. The first is required; it replaces others that fail. */
 static void resolve(struct verbs_port *p, struct verbs_dest *dest)
 {
 	for (unsigned c = 0; c < p->classes_n; c++) {
@@ -44,7 +42,7 @@ static void resolve(struct verbs_port *p, struct verbs_dest *dest)
 	atomic_store_explicit(&dest->state, VERBS_DEST_READY, memory_order_release);
 }
 
-/* Nobody waits for it any more: the kernel's second is for others. */
+/* Cancels a set without destinations, so that the blocking call is spent on others. */
 static void skip(struct verbs_dest *dest)
 {
 	dest->error = -ECANCELED;
@@ -120,7 +118,7 @@ void verbs_resolver_close(struct verbs_port *p)
 	verbs_resolver_stop(p);
 	pthread_join(r->thread, NULL);
 	r->started = false;
-	/* Those that were asked for and never begun. */
+	/* sets that were queued and not resolved */
 	for (struct verbs_dest *dest = r->first; dest; dest = dest->next_asked) {
 		dest->error = -ENODEV;
 		atomic_store_explicit(&dest->state, VERBS_DEST_FAILED, memory_order_release);
@@ -165,7 +163,7 @@ uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now)
 		if (dest->refs || state == VERBS_DEST_ASKED) {
 			i++;
 		} else if (state == VERBS_DEST_FAILED || at <= now) {
-			remove_at(p, i); /* another comes to its place */
+			remove_at(p, i); /* moves the last entry here */
 		} else {
 			next = at < next ? at : next;
 			i++;
@@ -174,7 +172,7 @@ uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now)
 	return next;
 }
 
-/* One that leads there and is being resolved, or was of late; NULL: none. */
+/* A set towards `to` that is being resolved, or was recently; NULL: none. */
 static struct verbs_dest *find(const struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
 {
 	for (unsigned i = 0; i < p->dests_n; i++) {
@@ -190,7 +188,7 @@ static struct verbs_dest *find(const struct verbs_port *p, const struct verbs_bl
 
 struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
 {
-	/* Under the lock, as the resolver skips those that nobody refers to. */
+	/* Under the lock, since the resolver cancels sets without references. */
 	pthread_mutex_lock(&p->resolver.lock);
 	struct verbs_dest *known = find(p, to, now);
 	if (known)

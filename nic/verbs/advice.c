@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What `farcall info` tells of RDMA devices; where there are none probe() says why. */
+/** Writes the lines of `farcall info` about RDMA devices; if there is no device, probe() gives the reason. Control
+ * thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* GIDs of a port that are told of: an interface with many addresses would fill the page. */
+/* GIDs printed of each port: an interface may have many addresses. */
 #define GIDS_TOLD 8
 
 struct page {
@@ -25,7 +26,7 @@ __attribute__((format(printf, 2, 3))) static void line(struct page *page, const 
 	int n = vsnprintf(page->at, page->left, format, list);
 	va_end(list);
 	if (n < 0 || (size_t)n + 2 > page->left) {
-		*page->at = 0; /* whole lines only */
+		*page->at = 0; /* drops an incomplete line */
 		page->left = 0;
 		return;
 	}
@@ -62,7 +63,7 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
-		char index[24] = ""; /* iWARP's addresses are in no table that gid= could name */
+		char index[24] = ""; /* iWARP's addresses are in no table that gid= could refer to */
 		if (!iwarp)
 			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
 		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
@@ -73,7 +74,7 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 	return usable;
 }
 
-/* Of the first address that a port would take by itself. */
+/* Reports bulk=auto for the first address that a port would choose. */
 static void tell_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
 		      const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
 		      const struct ibv_gid_entry *gids, int n)
@@ -91,7 +92,7 @@ static void tell_bulk(struct page *page, struct ibv_context *context, const char
 		    !verbs_gid_is_link_local(gids[i].gid.raw))
 			gid = &gids[i];
 	if (attr->state != IBV_PORT_ACTIVE || (!gid && on.ethernet && !iwarp))
-		return; /* of that there are lines */
+		return; /* other lines report that */
 	snprintf(on.device, sizeof on.device, "%s", device);
 	if (gid)
 		on.gid = *gid;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=verbs:DEVICE[,KEY=VALUE…] */
+/** Parses nic=verbs:DEVICE[,KEY=VALUE…]. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <ctype.h>
@@ -100,7 +100,7 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 	return 0;
 }
 
-/* The first word may be the device alone. */
+/* The first word may be a device name without a key. */
 static int take_word(struct verbs_args *a, char *word, bool first, struct nic_err *err)
 {
 	char *value = strchr(word, '=');

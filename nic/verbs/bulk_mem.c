@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Regions that bulk is read from and into. They give the other end no right: windows do. Holders look for the one that
- * holds a message; where it is the engine's memory and not registered yet, the control core registers the piece. Others
- * are registered by the application's threads: what only one may do at a time is under a lock, which the kernel may
- * keep taken for as long as it takes to pin a region. The control core does not wait for it, but at the device's end.
- */
+/** Memory regions that bulk reads from and into. They grant no remote rights; windows do. A poller searches the region
+ * that contains a message. If it is engine memory that is not registered yet, the control thread registers its piece;
+ * application memory is registered by the application's threads. A lock serialises registrations; it is held while the
+ * kernel pins pages, so the control thread only tries it, except when the device is closed. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -24,7 +22,7 @@ int verbs_mems_open(struct verbs_port *p, struct nic_err *err)
 	return 0;
 }
 
-/* The windows over them are gone. */
+/* The windows over the regions are destroyed already. */
 void verbs_mems_close(struct verbs_port *p)
 {
 	if (!p->mems)
@@ -76,7 +74,7 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 	return 0;
 }
 
-/* With the lock, or with why not. */
+/* Locks, or returns the reason why not. */
 static int begin(struct verbs_port *p, struct nic_err *err)
 {
 	if (!p->mems)
@@ -89,7 +87,7 @@ static int begin(struct verbs_port *p, struct nic_err *err)
 	return verbs_error(err, -ENODEV, "verbs: %s is gone, or failed: no memory is registered there", p->on.device);
 }
 
-/* The control core may have found it taken. */
+/* Lets the control thread retry, which may have found the lock taken. */
 static void end(struct verbs_port *p)
 {
 	pthread_mutex_unlock(&p->mems->lock);
@@ -141,7 +139,7 @@ int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct
 	return error;
 }
 
-/* ---- what holders ask for ---- */
+/* ---- requests of pollers ---- */
 
 static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 {
@@ -153,7 +151,7 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(&mem->users, &users, users + 1, memory_order_acquire,
 							memory_order_acquire));
-	/* Another may have come to its place in between. */
+	/* The entry may have been reused in between. */
 	if (at >= atomic_load_explicit(&mem->base, memory_order_relaxed) &&
 	    at + len <= atomic_load_explicit(&mem->end, memory_order_relaxed))
 		return true;
@@ -161,7 +159,7 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 	return false;
 }
 
-/* The application's, which is registered by itself or not at all. */
+/* True for application memory, which only the application registers. */
 static bool is_strange(const struct verbs_port *p, const void *at)
 {
 	return p->memory_bytes && (uintptr_t)at - p->memory >= p->memory_bytes;
@@ -198,7 +196,7 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 	return false;
 }
 
-/* Once: nothing fails for it, only messages go another way. */
+/* Logs the first failure; messages go in packets meanwhile. */
 static void tell(struct verbs_mems *mems)
 {
 	if (mems->why.text[0] && !mems->logged)
@@ -219,7 +217,7 @@ void verbs_mems_step(struct verbs_port *p, uint64_t now)
 			continue;
 		const void *at = rcq->mem_at;
 		uint64_t len = rcq->mem_len;
-		bool known = is_there(p->mems, at, len); /* of another queue's asking */
+		bool known = is_there(p->mems, at, len); /* requested by another queue */
 		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why))) {
 			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
 			tell(p->mems);

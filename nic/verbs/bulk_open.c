@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What queues and connections have for bulk. Control core, and threads of the port. */
+/** Allocates and frees the bulk part of queues (control thread) and connections (the port's threads). */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The choice of a device, a port of it, and a GID. */
+/** Chooses a device, a port of it and a GID. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was looked at, and why the best that was not good enough is not: what comes last is nearest to working. */
+/* Why a candidate was rejected. The later reason is nearer to a usable device, and is reported. */
 enum flaw { FLAW_NAME, FLAW_KIND, FLAW_OPEN, FLAW_DOWN, FLAW_NO_GID, FLAW_NETWORK, FLAWS };
 
 struct search {
@@ -16,7 +16,7 @@ struct search {
 	const struct nic_config *config;
 	struct verbs_choice best; /* context NULL: none yet */
 	unsigned best_rank;
-	bool iwarp; /* the device that is looked at */
+	bool iwarp; /* the device being checked */
 	enum flaw flaw;
 	int error;
 	struct nic_err why;
@@ -42,11 +42,11 @@ static const char *device_name(struct ibv_context *context)
 	return ibv_get_device_name(context->device);
 }
 
-/* RANK_NONE: not to be had, with the reason. */
+/* RANK_NONE: not usable, with the reason recorded. */
 static unsigned rank_gid(struct search *s, const char *device, const struct ibv_gid_entry *gid, bool ethernet)
 {
 	const uint8_t *raw = gid->gid.raw;
-	/* What listen= names on RoCE may be a whole subnet; iWARP has nothing else to name an address by. */
+	/* On RoCE listen= may be a whole subnet; on iWARP it is the only way to choose an address. */
 	bool named = s->args->gid >= 0 || (s->iwarp && s->config->listen), loopback = verbs_gid_is_loopback(raw);
 	char text[VERBS_GID_TEXT_MAX];
 	if (s->args->gid >= 0 && (int)gid->gid_index != s->args->gid)
@@ -137,7 +137,7 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	}
 }
 
-/* The context stays open when it is the best now. */
+/* The context stays open if it is the best one. */
 static void look_into(struct search *s, struct ibv_context *context)
 {
 	const char *device = device_name(context);
@@ -166,7 +166,7 @@ static void look_into(struct search *s, struct ibv_context *context)
 	free(gids);
 }
 
-/* Does what was asked for go with the kind of device? */
+/* Checks the arguments against the kind of device. */
 static bool fits(struct search *s, enum ibv_transport_type type, const char *name)
 {
 	const struct verbs_args *a = s->args;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Why there is no device, or no memory for one, and what helps. */
+/** Error texts with remedies: no device, no permission, too little lockable memory. Control thread. */
 #include "nic/verbs/verbs.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ static bool has_entries(const char *path)
 	return any;
 }
 
-/* The first device that the kernel gives to programs, but whose node is not there: libibverbs leaves it out. */
+/* Finds the first device that the kernel exports but whose node is missing; libibverbs does not list it. */
 static bool node_missing(char *name, size_t cap)
 {
 	DIR *d = opendir("/sys/class/infiniband_verbs");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Port operations. The device is opened here; places to send to are made and reported. */
+/** Port operations: opens and closes the device, and creates and reports destinations. Control thread; verbs_stats():
+ * any thread. */
 #include "nic/verbs/bulk.h"
 
 #include "base/text.h"
@@ -68,7 +69,7 @@ void verbs_port_let_go(struct verbs_port *p)
 		ibv_close_device(p->on.context);
 	p->pd = NULL;
 	p->on.context = NULL;
-	/* Holders that wait for what was under way may tell that it is over. */
+	/* Pollers may now report operations in flight as ended. */
 	atomic_store_explicit(&p->is_gone, true, memory_order_release);
 	for (unsigned i = 0; p->mems && i < p->queues_n; i++)
 		if (p->queues[i])
@@ -95,7 +96,7 @@ static void verbs_close(struct nic_port *port)
 	free(p);
 }
 
-/* Equal priorities share handles. */
+/* Priorities with equal class values share handles. */
 static void classify(struct verbs_port *p)
 {
 	for (unsigned i = 0; i < VERBS_PRIORITIES; i++) {
@@ -151,7 +152,7 @@ static int open_bulk(struct verbs_port *p, struct nic_err *err)
 	return error ? error : verbs_rc_open(p, err);
 }
 
-/* A port that was to have it goes on as one that has not. */
+/* Continues without bulk after it could not be opened. */
 static void leave_bulk_out(struct verbs_port *p)
 {
 	if (p->rc)
@@ -173,7 +174,7 @@ static bool is_automatic(const struct verbs_port *p)
 	return p->args.bulk_how == VERBS_BULK_UNSAID || p->args.bulk_how == VERBS_BULK_AUTO;
 }
 
-/* Of packets, or of bulk beside them. */
+/* Opens connections, for packets or for bulk beside datagrams. */
 static int open_connections(struct verbs_port *p, struct nic_err *err)
 {
 	struct nic_err ignored;
@@ -184,7 +185,7 @@ static int open_connections(struct verbs_port *p, struct nic_err *err)
 		return open_bulk(p, err);
 	if (p->on.rc)
 		return verbs_rc_open(p, err);
-	/* What is in the way harms nothing: packets do without. verbs_advice() says what it is. */
+	/* Not an error: packets carry everything. verbs_advice() reports the reason. */
 	if (!is_automatic(p) || verbs_bulk_auto(&p->on, &p->limits, &ignored))
 		return 0;
 	p->args.bulk = VERBS_BULK_AUTO_BYTES;
@@ -200,7 +201,7 @@ static int open_queues(struct verbs_port *p, struct nic_err *err)
 		error = verbs_queue_open(p, i, err);
 	if (!error || !is_automatic(p) || !p->args.bulk)
 		return error;
-	leave_bulk_out(p); /* which may have been too much */
+	leave_bulk_out(p); /* bulk may have exceeded the device's limits */
 	return open_queues(p, err);
 }
 
@@ -211,8 +212,8 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		error = check_limits(p, err);
 	if (error)
 		return error;
-	/* iWARP has segments of its own below a message. On RoCE a message stays one packet: the buffer of one that was
-	 * cut by the end of its connection would be lost from a shared receive queue. */
+	/* iWARP segments a message itself. On RoCE a message stays one packet: if a connection ended inside a message,
+	 * its buffer would be lost from the shared receive queue. */
 	p->mtu = p->on.iwarp ? VERBS_MTU_MAX : 128u << p->on.attr.active_mtu;
 	if (p->args.mtu && p->args.mtu < p->mtu)
 		p->mtu = p->args.mtu;
@@ -271,7 +272,7 @@ static int verbs_probe(const struct nic_config *config, struct nic_err *err)
 	return error;
 }
 
-/* ---- facts ---- */
+/* ---- properties ---- */
 
 static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 {
@@ -279,13 +280,13 @@ static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
 		.wake = true,
-		.checksum = true, /* RoCE and InfiniBand have one of their own over all of a packet */
+		.checksum = true, /* RoCE and InfiniBand have a CRC over the whole packet */
 		.steering = NIC_STEER_QUEUE,
 		.ip = p->on.ethernet ? NIC_IP_KERNEL : NIC_IP_NONE,
 		.headroom_bytes = 0,
 		.body_align = VERBS_BODY_ALIGN,
 		.body_bytes_max = p->mtu,
-		.reap_ns = 0, /* bodies are written where they leave from */
+		.reap_ns = 0, /* bodies are written in place */
 		.slots = VERBS_TX_SLOTS,
 		.one_sided = p->args.bulk > 0,
 		.bulk_bytes_min = p->args.bulk,
@@ -331,7 +332,7 @@ static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
-/* ---- places ---- */
+/* ---- destinations ---- */
 
 static struct verbs_place *place_new(struct verbs_port *p)
 {
@@ -376,7 +377,7 @@ static void verbs_drop(struct nic_port *port, uint32_t peer)
 	free(place);
 }
 
-/* To an address handle, or a queue to be connected with; false: there is none to be had. */
+/* Sets the address handles or the remote queue of a destination; false: none available. */
 static bool lead(struct verbs_port *p, struct verbs_place *place, struct verbs_queue *q, const struct verbs_blob *to,
 		 unsigned remote_queue)
 {

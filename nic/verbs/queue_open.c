@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A queue's memory: all of it is taken here. Control core. */
+/** Allocates and frees all memory of a queue. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static int open_memory(struct verbs_queue *q)
 	return q->rx_held && q->rx_posted && q->rx_wr && q->rx_sge && q->memory ? 0 : -ENOMEM;
 }
 
-/* What of the work requests never changes. */
+/* Fills the constant fields of the work requests. */
 static void prepare(struct verbs_queue *q)
 {
 	uint32_t grh = q->port->on.rc ? 0 : VERBS_GRH_BYTES;

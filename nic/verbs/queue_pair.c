@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The queue pair, its completion queues, and its way through their states. Control core. */
+/** A queue's UD queue pair and completion queues, and the state changes of the queue pair. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static int open_cqs(struct verbs_queue *q, struct nic_err *err)
 	return 0;
 }
 
-/* Devices differ in what they take inline, and say so only by refusing. */
+/* The largest inline size is found by trying: devices differ, and report it only by refusing. */
 static int open_qp(struct verbs_queue *q, struct nic_err *err)
 {
 	struct verbs_port *p = q->port;
@@ -106,7 +106,7 @@ void verbs_pair_close(struct verbs_queue *q)
 	if (q->tx_cq)
 		ibv_destroy_cq(q->tx_cq);
 	if (q->rx_cq && q->events_unacked)
-		ibv_ack_cq_events(q->rx_cq, q->events_unacked); /* it waits for them */
+		ibv_ack_cq_events(q->rx_cq, q->events_unacked); /* destroying it waits for the acknowledgements */
 	if (q->rx_cq)
 		ibv_destroy_cq(q->rx_cq);
 	if (q->channel)

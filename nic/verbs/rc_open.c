@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a queue of connections has beside its memory. Control core. */
+/** Allocates the connections and the shared receive queue of a queue. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ int verbs_rcq_shape(struct verbs_queue *q)
 		c->index = (uint16_t)i;
 		c->out_first = c->out_last = VERBS_SLOT_NONE;
 	}
-	if (!p->on.rc) /* the queue has those of its datagrams */
+	if (!p->on.rc) /* datagrams have the queue's buffers */
 		rcq->own = false;
 	else
 		q->rx_n = rcq->own ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;

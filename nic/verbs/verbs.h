@@ -170,8 +170,8 @@ struct verbs_counters {
  * Who may use a queue pair, and who writes the next state:
  *	VERBS_RUNS -> VERBS_BROKEN (poller) -> VERBS_REPAIRED (control thread, pair reset) -> VERBS_RUNS (poller)
  *	any -> VERBS_LEAVING (control thread: the device must be released) -> VERBS_LEFT (poller)
- * The poller does not touch a queue pair in VERBS_BROKEN; when all queues are in VERBS_LEFT the device belongs to the
- *control thread.
+ * The poller does not touch a queue pair in VERBS_BROKEN. With all queues in VERBS_LEFT the control thread owns the
+ * device.
  */
 enum verbs_state {
 	VERBS_RUNS,
