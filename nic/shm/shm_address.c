@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a port publishes: its socket's path, NUL, and which directory that is in, since the same path may be another
- * one elsewhere. */
+/** The published address: the socket's path, NUL, and the identity of its directory, since the same path may be another
+ * directory elsewhere. Control thread; shm_address_text(): any thread. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct n
 	int error = shm_dir_id(path, &ours);
 	if (error)
 		return shm_error(err, error, "shm: its runtime directory %s is not here: %s", path, strerror(-error));
-	/* It may have been removed and made anew: who has a socket of that name there, a random number, is it. */
+	/* The directory may have been created again: a socket of this random name in it is the peer's. */
 	*slash = '/';
 	bool there = lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 	*slash = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Proof of the group's key between the two ends of a connection, before descriptors travel: ASK, CHALLENGE, ANSWER
- * (shm_control.h). Each proof covers both nonces, the acceptor's published path and the queue that is asked for, and is
- * labelled by its direction: it holds in no other connection, and not for the other end. Control core.
+/**
+ * Proof of the group's key between the two ends of a connection, before descriptors are sent (shm_control.h). Control
+ * thread. Each proof covers both nonces, the acceptor's published path and the addressed queue, and is labelled by its
+ * direction: it is valid neither in another connection nor for the other end.
  */
 #include "base/group_key.h"
 #include "nic/shm/shm.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What this machine gives to UDP sockets, and which setting changes it. */
+/** Reports limits of this machine's UDP sockets, with the setting that changes each. Any thread. */
 #include "nic/udp/udp.h"
 #include "nic/udp/udp_port.h"
 
@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A worker of 1024 members over shm, with some left for its application. */
+/* Enough for a worker of 1024 members over shm, and some for the application. */
 #define DESCRIPTORS 4096u
 
 static void say_buffers(int fd, char *out, size_t cap)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=udp:..., listen= and advertise=. */
+/** Parses nic=udp:..., listen= and advertise=. Pure functions; any thread. */
 #include "nic/udp/udp_config.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static int arg_parse(const char *arg, size_t len, uint64_t values[KEYS], bool gi
 	return 0;
 }
 
-/* false: it is another key. */
+/* False: another key. */
 static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES], int *error, struct nic_err *err)
 {
 	static const char key[] = "listen=";
@@ -87,7 +87,7 @@ static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES]
 	return true;
 }
 
-/* false: it is another key. */
+/* False: another key. */
 static bool dscp_parse(const char *arg, size_t len, struct nic_dscp *out, bool *given, int *error, struct nic_err *err)
 {
 	static const char key[] = "dscp=";
@@ -156,8 +156,8 @@ static void take_loopback(const struct udp_ifaces *ifaces, struct udp_listen *ou
 	}
 }
 
-/* What others would reach first comes first. Bridges of this host only follow: their subnets are the same on many
- * hosts, so they are for this host's containers. Loopback is last and always has room. */
+/* Takes all addresses: those of the default route first, then others, then bridges, whose subnets are the same on many
+ * hosts and which only local containers reach. Loopback is last and always has room. */
 static void take_everything(const struct udp_ifaces *ifaces, bool v6, struct udp_listen *out)
 {
 	enum { PREFERRED, PLAIN, BRIDGES, RANKS };
@@ -198,7 +198,7 @@ static void take_subnet(const struct udp_ifaces *ifaces, const struct udp_ip *ne
 	}
 }
 
-/* All of 127.0.0.0/8 is loopback's, though one address of it is listed. */
+/* All of 127.0.0.0/8 is loopback, though only one address of it is listed. */
 static void take_address(const struct udp_ifaces *ifaces, const struct udp_ip *ip, struct udp_listen *out)
 {
 	for (unsigned i = 0; i < ifaces->n; i++) {
@@ -220,7 +220,7 @@ static bool is_interface(const struct udp_ifaces *ifaces, const char *name)
 	return false;
 }
 
-/* False: `listen` has no form that could name anything. */
+/* False: `listen` has none of the valid forms. */
 static bool choose_named(const struct udp_ifaces *ifaces, const char *listen, struct udp_listen *out)
 {
 	struct udp_ip ip;
@@ -290,7 +290,7 @@ static int advertise_wrong(const char *advertise, const char *what, struct nic_e
 		advertise, what);
 }
 
-/* "7000" or "7000-7003" for each queue in turn. */
+/* Parses "7000" or "7000-7003", one port per queue in order. */
 static const char *ports_parse(const char *text, struct udp_addr *addr)
 {
 	uint64_t first, last;

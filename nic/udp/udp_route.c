@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The choice among a peer's addresses. */
+/** Ranks and chooses the addresses of a peer. Control thread. */
 #include "nic/udp/udp_route.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool in_our_subnets(const struct udp_ifaces *ifaces, const struct udp_ip 
 	return false;
 }
 
-/* The interface of the link-local address that we listen at; only there does the peer's mean anything. */
+/* The interface of our own link-local address; a peer's link-local address is valid on that link only. */
 static uint32_t scope_of(const struct udp_self *self)
 {
 	for (unsigned i = 0; i < self->ips_n; i++)
