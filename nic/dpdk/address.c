@@ -97,8 +97,10 @@ int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct ni
 		return dpdk_error(err, -EINVAL, "dpdk: malformed address of %u bytes", addr->len);
 	memcpy(out, addr->blob, sizeof *out);
 	if (out->version != DPDK_BLOB_VERSION)
-		return dpdk_error(err, -EINVAL, "dpdk: an address of version %u, this Farcall knows %u", out->version,
-				  DPDK_BLOB_VERSION);
+		return dpdk_error(err, -EINVAL,
+				  "dpdk: address version %u is not supported, only %u: run the same version of farcall "
+				  "on all workers",
+				  out->version, DPDK_BLOB_VERSION);
 	if (out->class > DPDK_OWN || out->queues == 0 || out->queues > DPDK_QUEUES_MAX || out->v6 > 1 ||
 	    out->prefix > (out->v6 ? 128 : 32) || out->port == 0 || out->port + out->queues > 65536 ||
 	    out->body > FRAME_PAYLOAD_MAX || !memchr(out->name, 0, sizeof out->name))
@@ -142,7 +144,7 @@ bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to)
 static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them, struct nic_err *err)
 {
 	if (us->where != them->where)
-		return dpdk_error(err, -EHOSTUNREACH, "dpdk: the other side's memif has another socket%s",
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: the peer's memif uses another socket%s",
 				  " (socket=; in containers, another directory, or another network namespace for "
 				  "abstract ones)");
 	if (us->id != them->id)
@@ -153,8 +155,8 @@ static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them,
 				  us->server ? "server" : "client", us->server ? "client" : "server");
 	if (us->queues != them->queues)
 		return dpdk_error(err, -EHOSTUNREACH,
-				  "dpdk: memif needs as many shards on both sides: %u here, %u there", us->queues,
-				  them->queues);
+				  "dpdk: memif needs the same number of shards on both sides: %u here, %u there",
+				  us->queues, them->queues);
 	return 0;
 }
 
@@ -176,7 +178,7 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 	host_ip_text(us->v6, us->ip, ours);
 	host_ip_text(them.v6, them.ip, theirs);
 	if (us->v6 != them.v6)
-		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s and %s are of different IP versions; use udp", ours,
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s and %s differ in their IP version; use udp", ours,
 				  theirs);
 	if (memcmp(us->mac, them.mac, sizeof us->mac) == 0)
 		return dpdk_error(

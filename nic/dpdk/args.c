@@ -111,37 +111,35 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "rxd") == 0 || strcmp(key, "txd") == 0) {
 		unsigned *to = key[0] == 'r' ? &a->rxd : &a->txd;
 		if (number(value, DPDK_RING_MIN, DPDK_RING_MAX, to))
-			return bad_key(err, key, value, "packets of a ring of the device, 32 to 4096");
+			return bad_key(err, key, value, "packets per device ring, 32 to 4096");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
 	} else if (strcmp(key, "vlan") == 0) {
 		if (a->class != DPDK_OWN || number(value, 1, 4094, &a->vlan))
-			return bad_key(
-				err, key, value,
-				a->class == DPDK_OWN
-					? "the number of a VLAN, 1 to 4094"
-					: "only of a device that is ours alone; of an interface, name the VLAN's "
-					  "own");
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN ? "the number of a VLAN, 1 to 4094"
+							    : "only for a device that the kernel does not use; on an "
+							      "interface, give iface= the VLAN interface");
 	} else if (strcmp(key, "router") == 0) {
 		if (a->class != DPDK_OWN || take_router(a, value))
 			return bad_key(err, key, value,
-				       a->class == DPDK_OWN ? "the MAC address of a router, as 02:00:00:00:00:01"
-							    : "only of a device whose address is not the kernel's");
+				       a->class == DPDK_OWN
+					       ? "the MAC address of a router, as 02:00:00:00:00:01"
+					       : "only for a device whose address the kernel does not own");
 	} else if (strcmp(key, "gw") == 0) {
 		if (a->class != DPDK_OWN || take_gw(a, value))
 			return bad_key(err, key, value,
-				       a->class == DPDK_OWN
-					       ? "the IP address of a router, as 10.0.0.254"
-					       : "only of a device that is ours alone; of an interface, the "
-						 "kernel's routes are followed");
+				       a->class == DPDK_OWN ? "the IP address of a router, as 10.0.0.254"
+							    : "only for a device that the kernel does not use; on an "
+							      "interface, the kernel's routes apply");
 	} else if (strcmp(key, "neighbour") == 0) {
 		if (a->class != DPDK_OWN || take_static(a, value))
-			return bad_key(
-				err, key, value,
-				a->class == DPDK_OWN
-					? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
-					: "only of a device that is ours alone; `ip neigh add` tells the kernel");
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN
+					       ? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
+					       : "only for a device that the kernel does not use; on an interface, use "
+						 "`ip neigh add`");
 	} else if (strcmp(key, "ip") == 0) {
 		if (take_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
@@ -171,7 +169,7 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 		return 0;
 	if (!memif_knows(key))
 		return bad_key(err, key, value,
-			       "memif has no such argument, but role, id, socket, socket-abstract, bsize, rsize, mac, "
+			       "not a memif argument; these are: role, id, socket, socket-abstract, bsize, rsize, mac, "
 			       "secret");
 	if (strcmp(key, "role") == 0) {
 		a->server = strcmp(value, "server") == 0;
@@ -190,8 +188,7 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 	} else if (strcmp(key, "socket-abstract") == 0) {
 		a->abstract = strcmp(value, "no") != 0;
 	} else if (strcmp(key, "zero-copy") == 0 && strcmp(value, "no") != 0) {
-		return bad_key(err, key, value,
-			       "not supported: mbufs would be freed by the other side's progress alone");
+		return bad_key(err, key, value, "not supported: mbufs would be freed only when the peer polls");
 	}
 	return 0;
 }
@@ -210,7 +207,7 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 {
 	char *value = strchr(pair, '=');
 	if (!value || value == pair)
-		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is no key=value", pair, a->name);
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is not key=value", pair, a->name);
 	*value++ = 0;
 	int own = take_own(a, pair, value, err);
 	if (own < 0)
@@ -255,10 +252,10 @@ static int check_hops(const struct dpdk_args *a, struct nic_err *err)
 {
 	char gw[HOST_IP_TEXT_BYTES];
 	if (a->has_gw && a->has_router)
-		return dpdk_error(err, -EINVAL, "dpdk: gw= and router= name a router twice; leave one of them out");
+		return dpdk_error(err, -EINVAL, "dpdk: gw= and router= both name a router; leave one of them out");
 	if (a->has_gw && (!a->has_ip || !dpdk_same_subnet(a->v6, a->ip, a->prefix, a->gw_v6, a->gw)))
 		return dpdk_error(err, -EINVAL,
-				  "dpdk: gw=%s is not in the subnet of ip=, where a router must be to be asked for",
+				  "dpdk: gw=%s is not in the subnet of ip=; a router outside of it cannot be resolved",
 				  host_ip_text(a->gw_v6, a->gw, gw));
 	return 0;
 }
@@ -278,12 +275,12 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 	char copy[1024];
 	memset(out, 0, sizeof *out);
 	if (!text || !*text)
-		return dpdk_error(err, -ENODEV, "dpdk: no device is named: " FORM);
+		return dpdk_error(err, -ENODEV, "dpdk: no device given: " FORM);
 	if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
-		return dpdk_error(err, -EINVAL, "dpdk: a device and arguments of more than %zu bytes", sizeof copy - 1);
+		return dpdk_error(err, -EINVAL, "dpdk: device and arguments exceed %zu bytes", sizeof copy - 1);
 	char *rest, *word = strtok_r(copy, ",", &rest);
 	if (!word || text[0] == ',' || strlen(word) >= sizeof out->name || strpbrk(word, "= \t"))
-		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" names no device; " FORM, text);
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" is not a device; " FORM, text);
 	snprintf(out->name, sizeof out->name, "%s", word);
 	classify(out);
 	int error = 0;

@@ -86,14 +86,14 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		int error = rte_eal_hotplug_add(a->bus, a->name, a->devargs);
 		const char *why = dpdk_log_end();
 		if (error)
-			return dpdk_error(err, error, "dpdk: %s cannot be had: %.200s%s", a->name,
+			return dpdk_error(err, error, "dpdk: %s cannot be opened: %.200s%s", a->name,
 					  *why ? why : strerror(-error), dpdk_card_advice(p));
 		p->probed = true;
 		if (rte_eth_dev_get_port_by_name(a->name, &id))
-			return dpdk_error(err, -ENODEV, "dpdk: %s is no Ethernet device", a->name);
+			return dpdk_error(err, -ENODEV, "dpdk: %s is not an Ethernet device", a->name);
 	}
 	if (rte_eth_dev_info_get(id, &p->info) < 0)
-		return dpdk_error(err, -EIO, "dpdk: %s does not say what it can do", a->name);
+		return dpdk_error(err, -EIO, "dpdk: the capabilities of %s cannot be read", a->name);
 	p->ethdev = id;
 	p->device = p->info.device;
 	dpdk_log_begin();
@@ -124,7 +124,8 @@ static int check_queues(struct dpdk_port *p, struct nic_err *err)
 		return 0;
 	}
 	if (n > most)
-		return dpdk_error(err, -ERANGE, "dpdk: %s has %u queues, one for each shard, but there are %u shards%s",
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: %s has %u queues, but each of the %u shards needs one: use fewer shards%s",
 				  p->args.name, most, p->queues_n,
 				  p->args.class == DPDK_IFACE ? "; see qpairs= and queue_count=" : "");
 	return 0;
@@ -229,11 +230,12 @@ static int make_pools(struct dpdk_port *p, uint16_t rx, uint16_t tx, struct nic_
 	int error = 0;
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
 		p->pools[i] = pool_of(p, slots(p, rx, tx));
-		error = p->pools[i] ? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
-				    : dpdk_error(err, -ENOMEM,
-						 "dpdk: no memory for the packets of %s; more huge pages (sysctl "
-						 "vm.nr_hugepages), smaller rings (rxd=, txd=) or a smaller mtu= help",
-						 p->args.name);
+		error = p->pools[i]
+				? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
+				: dpdk_error(err, -ENOMEM,
+					     "dpdk: no memory for the packet buffers of %s; use more huge pages "
+					     "(sysctl vm.nr_hugepages), smaller rings (rxd=, txd=) or a smaller mtu=",
+					     p->args.name);
 	}
 	return error;
 }

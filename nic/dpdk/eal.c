@@ -279,7 +279,7 @@ static int start(int huge, bool physical, struct nic_err *err)
 	}
 	if (physical && (huge == 0 || !huge_pages_free()))
 		return fail(err, -ENOMEM, false,
-			    "a card under uio needs 16 MiB of huge pages at least, whose addresses stay",
+			    "a card under uio needs 16 MiB of huge pages or more, whose physical addresses are fixed",
 			    "sysctl vm.nr_hugepages=64 (and no huge=0), or vfio-pci, which needs an IOMMU");
 	if (huge == 1 && !huge_pages_free())
 		return fail(err, -ENOMEM, false, "huge=1, but fewer than 16 MiB of huge pages are free",
@@ -293,8 +293,8 @@ static int start(int huge, bool physical, struct nic_err *err)
 	}
 	if (error) {
 		free(s.words);
-		return fail(err, error, false, error == -E2BIG ? "FAR_DPDK_EAL has too many words" : strerror(-error),
-			    "");
+		return fail(err, error, false,
+			    error == -E2BIG ? "FAR_DPDK_EAL has too many arguments" : strerror(-error), "");
 	}
 	take_log();
 	if (!given(&s, "--log-level"))
@@ -327,7 +327,7 @@ int dpdk_eal_start(int huge, bool physical, struct nic_err *err)
 		error = -EIO;
 	} else if (eal.running && eal.pid != getpid()) {
 		error = fail(err, -EOPNOTSUPP, false,
-			     "it was started before this process was forked, and its threads are not here",
+			     "it was started before fork(), and its threads do not exist in the child process",
 			     "fork first, or use exec");
 	} else if (!eal.running) {
 		error = start(huge, physical, err);
@@ -338,10 +338,10 @@ int dpdk_eal_start(int huge, bool physical, struct nic_err *err)
 			     "all ports of a process share it: leave huge= out here");
 	}
 	if (!error && physical && !eal.physical)
-		error = fail(err, -EBUSY, false,
-			     "it runs already, with virtual addresses, and this card is under uio, which needs "
-			     "physical ones",
-			     "name this card before the other dpdk devices, or give it to vfio-pci");
+		error = fail(
+			err, -EBUSY, false,
+			"it runs already with virtual addresses, but this card is under uio and needs physical ones",
+			"open this card before the other dpdk devices, or bind it to vfio-pci");
 	pthread_mutex_unlock(&eal.mutex);
 	return error;
 }

@@ -76,7 +76,7 @@ void dpdk_flow_open(struct dpdk_port *p)
 	if (error) {
 		dpdk_flow_close(p);
 		snprintf(p->flow_text, sizeof p->flow_text,
-			 "no flow rules (%s): with several rings source ports are tried",
+			 "no flow rules (%s): with several rings the sender tries source ports",
 			 why.message ? why.message : rte_strerror(rte_errno));
 		return;
 	}

@@ -151,11 +151,10 @@ static int read_link(int s, struct host_iface *iface, struct nic_err *err)
 	memcpy(r.ifr_name, iface->name, sizeof r.ifr_name);
 	if (ioctl(s, SIOCGIFINDEX, &r) < 0) {
 		if (errno == ENODEV)
-			return host_error(
-				err, -ENODEV,
-				"dpdk: there is no interface \"%s\" in this network namespace; `ip link` lists "
-				"those that there are",
-				iface->name);
+			return host_error(err, -ENODEV,
+					  "dpdk: there is no interface \"%s\" in this network namespace; `ip link` "
+					  "lists the interfaces",
+					  iface->name);
 		return -errno;
 	}
 	iface->index = r.ifr_ifindex;
@@ -163,7 +162,7 @@ static int read_link(int s, struct host_iface *iface, struct nic_err *err)
 		return -errno;
 	if (r.ifr_hwaddr.sa_family != ARPHRD_ETHER)
 		return host_error(err, -EPROTOTYPE,
-				  "dpdk: interface %s carries no Ethernet frames; take shm within the host, or udp",
+				  "dpdk: interface %s carries no Ethernet frames; use shm within the host, or udp",
 				  iface->name);
 	memcpy(iface->mac, r.ifr_hwaddr.sa_data, 6);
 	if (ioctl(s, SIOCGIFMTU, &r) < 0)
@@ -182,7 +181,7 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 	size_t len = strlen(name);
 	if (len == 0 || len >= sizeof iface.name)
 		return host_error(err, -ENODEV,
-				  "dpdk: \"%.40s\" is no name of an interface: it has 1 to %zu characters", name,
+				  "dpdk: \"%.40s\" is not an interface name, which has 1 to %zu characters", name,
 				  sizeof iface.name - 1);
 	memcpy(iface.name, name, len);
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -190,7 +189,8 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 		s = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (s < 0) {
 		int error = errno;
-		return host_error(err, -error, "dpdk: no socket to ask for interface %s: %s", name, strerror(error));
+		return host_error(err, -error, "dpdk: cannot open a socket to read interface %s: %s", name,
+				  strerror(error));
 	}
 	if (err)
 		err->text[0] = '\0';
@@ -266,11 +266,10 @@ int host_iface_ip(const struct host_iface *iface, const char *listen, const stru
 		pending = true;
 	}
 	if (pending)
-		return host_error(
-			err, -EADDRNOTAVAIL,
-			"dpdk: the IPv6 address of interface %s is still checked for duplicates, or is one; try "
-			"again in some seconds, or add it with `nodad`",
-			iface->name);
+		return host_error(err, -EADDRNOTAVAIL,
+				  "dpdk: the IPv6 address of interface %s is under duplicate address detection, or is "
+				  "a duplicate; retry in some seconds, or add it with `nodad`",
+				  iface->name);
 	if (wanted.any)
 		return host_error(err, -EADDRNOTAVAIL,
 				  "dpdk: interface %s has no IP address; `ip addr add` gives it one, which the driver "

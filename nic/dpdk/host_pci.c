@@ -138,7 +138,7 @@ int host_pci_read(const struct host_pci_roots *roots, const char *name, struct h
 	out->id = (uint16_t)id;
 	out->class = (uint32_t) class;
 	if (class >> 16 != CLASS_NET)
-		return host_error(err, -ENODEV, "dpdk: PCI device %s (%04lx:%04lx) is no network card", name, vendor,
+		return host_error(err, -ENODEV, "dpdk: PCI device %s (%04lx:%04lx) is not a network card", name, vendor,
 				  id);
 	read_link(roots, name, "driver", out->driver, sizeof out->driver);
 	if (read_link(roots, name, "iommu_group", text, sizeof text))

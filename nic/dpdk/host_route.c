@@ -90,9 +90,7 @@ int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, u
 	add_address(&q, RTA_DST, v6, to);
 	const struct nlmsghdr *head = ask(&q, &a, RTM_NEWROUTE, &error);
 	if (!head)
-		return host_error(err, -ENETUNREACH,
-				  "dpdk: the kernel has no route to %s, by which its next hop would be known: %s; see "
-				  "`ip route get %s`",
+		return host_error(err, -ENETUNREACH, "dpdk: the kernel has no route to %s: %s; see `ip route get %s`",
 				  host_ip_text(v6, to, text), strerror(-error), text);
 	const void *oif = find(head, sizeof(struct rtmsg), RTA_OIF, sizeof out);
 	const void *via = find(head, sizeof(struct rtmsg), RTA_GATEWAY, v6 ? 16 : 4);
@@ -105,11 +103,10 @@ int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, u
 			"route add` changes it",
 			host_ip_text(v6, to, text), iface->name, text);
 	if (find(head, sizeof(struct rtmsg), RTA_VIA, 1))
-		return host_error(
-			err, -ENETUNREACH,
-			"dpdk: the kernel's route to %s leads by a router of the other IP version, which is not "
-			"followed; `ip route add %s via` one of the same",
-			host_ip_text(v6, to, text), text);
+		return host_error(err, -ENETUNREACH,
+				  "dpdk: the kernel's route to %s uses a router of the other IP version, which is not "
+				  "supported; `ip route add %s via` a router of the same version",
+				  host_ip_text(v6, to, text), text);
 	memset(hop, 0, 16);
 	memcpy(hop, via ? via : to, v6 ? 16 : 4);
 	return 0;

@@ -117,7 +117,7 @@ static int open_run(struct host_socks *out, const struct run *run, uint16_t firs
 	unsigned failed = 0;
 	*out = (struct host_socks){.n = 0};
 	if (n == 0 || n > FAR_SHARDS_MAX || (first && first + n > 65536u))
-		return host_error(err, -EINVAL, "dpdk: %u UDP ports from %u on: there are 1 to %u of them, up to 65535",
+		return host_error(err, -EINVAL, "dpdk: cannot use %u UDP ports from %u on: 1 to %u ports, up to 65535",
 				  n, first, FAR_SHARDS_MAX);
 	int error = -EADDRINUSE;
 	for (int i = 0; error == -EADDRINUSE && i < (first ? 1 : PORT_TRIES); i++)
@@ -127,12 +127,12 @@ static int open_run(struct host_socks *out, const struct run *run, uint16_t firs
 	host_ip_text(run->ip->v6, run->ip->bytes, text);
 	if (error == -EADDRINUSE && first)
 		return host_error(err, error,
-				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` says whose. Choose "
-				  "others, or none",
+				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` shows by which "
+				  "process; give another port=, or none",
 				  failed, text);
 	if (error == -EADDRINUSE)
-		return host_error(err, error, "dpdk: there are no %u free UDP ports in a row at %s", n, text);
-	return host_error(err, error, "dpdk: UDP port %u of %s (interface %s) cannot be had: %s", failed, text,
+		return host_error(err, error, "dpdk: no %u consecutive free UDP ports at %s", n, text);
+	return host_error(err, error, "dpdk: cannot bind UDP port %u of %s (interface %s): %s", failed, text,
 			  run->iface->name, strerror(-error));
 }
 
@@ -181,7 +181,7 @@ int host_kick_open_unix(const char *path, struct nic_err *err)
 				  path);
 	int fd = host_kick_sender(&at);
 	if (fd < 0)
-		return host_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd));
+		return host_error(err, fd, "dpdk: cannot create a unix socket: %s", strerror(-fd));
 	/* The mode applies to the socket file: other users may not wake us. */
 	int rc = fchmod(fd, 0600) < 0 ? -1 : bind(fd, (const struct sockaddr *)&at.to, at.len);
 	if (rc < 0 && errno == EADDRINUSE) {
@@ -231,7 +231,7 @@ int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 		int error = errno;
 		wake.kick = -1;
 		host_wake_close(&wake);
-		return host_error(err, -error, "dpdk: no descriptor to sleep on: %s%s", strerror(error),
+		return host_error(err, -error, "dpdk: cannot create a wake-up descriptor: %s%s", strerror(error),
 				  error == EMFILE ? "; raise `ulimit -n`" : "");
 	}
 	*out = wake;

@@ -58,11 +58,10 @@ static int packet_probe(struct nic_err *err)
 	}
 	int error = errno;
 	if (error == EPERM)
-		return dpdk_error(
-			err, -EPERM,
-			"dpdk: net_af_packet needs CAP_NET_RAW (root, or `setcap cap_net_raw+ep PROGRAM`; in a "
-			"user namespace, a network namespace of its own); udp needs no right");
-	return dpdk_error(err, -error, "dpdk: no packet socket: %s", strerror(error));
+		return dpdk_error(err, -EPERM,
+				  "dpdk: net_af_packet needs CAP_NET_RAW (root, or `setcap cap_net_raw+ep PROGRAM`; in "
+				  "a user namespace, a network namespace of its own); udp needs no capability");
+	return dpdk_error(err, -error, "dpdk: cannot create a packet socket: %s", strerror(error));
 }
 
 /* Collects everything that can be read without changes: rights, the interface, its address. */
@@ -187,17 +186,15 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 	bool chosen = find_arg(args->devargs, "queue_count") || start;
 	p->xdp_rings = number_arg(args, "queue_count", served > start ? served - start : 1);
 	if (!chosen && p->iface.rx_queues > served)
-		return dpdk_error(
-			err, -ERANGE,
-			"dpdk: interface %s has %u queues that receive, but net_af_xdp serves %u of them: `ethtool -L "
-			"%s rx 1` leaves one, or say queue_count=1 if nothing arrives at the others",
-			p->iface.name, p->iface.rx_queues, served, p->iface.name);
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: interface %s has %u receive queues, but net_af_xdp serves only %u: set one by "
+				  "`ethtool -L %s rx 1`, or give queue_count=1 if nothing arrives at the others",
+				  p->iface.name, p->iface.rx_queues, served, p->iface.name);
 	if (p->xdp_rings < p->queues_n || start + p->xdp_rings > XDP_QUEUES_MAX)
-		return dpdk_error(
-			err, -ERANGE,
-			"dpdk: net_af_xdp serves %u queues of interface %s: there must be one for each of the "
-			"%u shards, and %u at most; `ethtool -L %s combined N` changes it",
-			p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: net_af_xdp serves %u queues of interface %s: each of the %u shards needs one, "
+				  "and %u is the maximum; change it by `ethtool -L %s combined N`",
+				  p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
 	if (!find_arg(args->devargs, "queue_count"))
 		error = add_arg(args, err, ",queue_count=%u", p->xdp_rings);
 	if (!error && is_virtual(&p->iface) && !find_arg(args->devargs, "busy_budget"))
@@ -306,11 +303,10 @@ int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 		}
 	}
 	if (p->sockets_n == 0)
-		return dpdk_error(
-			err, -ENOENT,
-			"dpdk: the sockets of %s are not in /proc/self/fd, which several shards need to be woken "
-			"by them; use one shard",
-			p->args.name);
+		return dpdk_error(err, -ENOENT,
+				  "dpdk: cannot find the sockets of %s in /proc/self/fd, which wake the queues of "
+				  "several shards; use one shard",
+				  p->args.name);
 	return 0;
 }
 

@@ -377,7 +377,7 @@ static int name_back(const struct relay_at *front, const struct nic_config *conf
 		fd = runtime_dir_open(dir, true, config->any_user, why, sizeof why);
 	if (fd < 0 || strchr(dir, ','))
 		return dpdk_error(err, fd < 0 ? fd : -EINVAL, "dpdk: memif's server has no runtime directory: %s",
-				  fd < 0 ? why : "its path has a comma; set FAR_RUNTIME_DIR to another");
+				  fd < 0 ? why : "its path contains a comma; set FAR_RUNTIME_DIR to another directory");
 	close(fd);
 	if (stat("/proc/self/ns/net", &st) == 0)
 		of.space = st.st_ino;
@@ -460,7 +460,7 @@ int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
 	int error = all.parked ? 0 : park_interrupts();
 	all.parked = !error;
 	if (error)
-		dpdk_error(err, error, "dpdk: EAL's interrupt thread does not answer");
+		dpdk_error(err, error, "dpdk: EAL's interrupt thread did not pause within 5 s");
 	m->next = all.first;
 	all.first = m;
 	if (!error && p->args.server)

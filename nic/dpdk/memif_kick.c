@@ -48,7 +48,7 @@ int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *er
 	struct host_kick at;
 	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
 	if (!at.len)
-		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: memif's socket= takes up to 80 bytes here",
+		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: socket= of memif takes up to 80 bytes",
 				  p->args.socket);
 	int fd = p->args.abstract ? host_kick_sender(&at)
 				  : host_kick_open_unix(((struct sockaddr_un *)&at.to)->sun_path, err);
@@ -59,7 +59,7 @@ int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *er
 	}
 	return fd == -EADDRINUSE
 		       ? dpdk_error(err, fd,
-				    "dpdk: another process is memif's %s with id %u on %s; give this one another id=",
+				    "dpdk: another process is memif's %s with id %u on %s; use another id= here",
 				    p->args.server ? "server" : "client", p->args.id, p->args.socket)
 		       : fd;
 }

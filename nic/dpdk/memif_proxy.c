@@ -220,10 +220,9 @@ static int make_way(const struct relay_at *at, struct nic_err *err)
 	close_fd(&fd);
 	if (dead && unlink(path) == 0)
 		return 0;
-	return host_error(err, -EADDRINUSE, "dpdk: %s is there already: %s", path,
-			  S_ISSOCK(st.st_mode)
-				  ? "another process is memif's server on it; give this one another socket="
-				  : "it is no socket; choose another socket=");
+	return host_error(err, -EADDRINUSE, "dpdk: %s exists already: %s", path,
+			  S_ISSOCK(st.st_mode) ? "another process is memif's server there; use another socket= here"
+					       : "it is not a socket; use another socket=");
 }
 
 int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
@@ -246,7 +245,7 @@ int relay_open(const struct relay_at *front, const struct relay_at *back, bool a
 		relay_close(r);
 		return host_error(err, -error, "dpdk: memif's server cannot listen at %s%s: %s%s",
 				  front->abstract ? "@" : "", front->un.sun_path + front->abstract, strerror(error),
-				  error == EADDRINUSE ? "; another process does" : "");
+				  error == EADDRINUSE ? "; another process listens there" : "");
 	}
 	watch(r, r->listener);
 	*out = r;

@@ -40,8 +40,10 @@ int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
 		return 0;
 	int error = rte_eth_allmulticast_enable(p->ethdev);
 	return error && error != -ENOTSUP
-		       ? dpdk_error(err, error, "dpdk: %s takes no groups, where IPv6 asks for addresses: %s; use IPv4",
-				    p->args.name, strerror(-error))
+		       ? dpdk_error(
+				 err, error,
+				 "dpdk: %s cannot join the multicast groups of IPv6 neighbour discovery: %s; use IPv4",
+				 p->args.name, strerror(-error))
 		       : 0;
 }
 
@@ -242,7 +244,7 @@ int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t 
 	}
 	*hop = hops_take(&p->hops, ip);
 	return *hop ? 0
-		    : dpdk_error(err, -ENOSPC, "dpdk: the ways from %s lead by more than %u routers; use udp",
+		    : dpdk_error(err, -ENOSPC, "dpdk: the routes from %s use more than %u routers; use udp",
 				 p->args.name, HOPS_MAX);
 }
 
@@ -251,10 +253,10 @@ int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct
 	char ip[HOST_IP_TEXT_BYTES], remedy[2 * HOST_IP_TEXT_BYTES + 80];
 	host_ip_text(p->blob.v6, h->ip, ip);
 	if (p->args.class == DPDK_IFACE)
-		snprintf(remedy, sizeof remedy, "see `ip neigh show %s`, and the route to it", ip);
+		snprintf(remedy, sizeof remedy, "check `ip neigh show %s` and the route to it", ip);
 	else
-		snprintf(remedy, sizeof remedy, "is gw= right, and vlan=? neighbour=%s/MAC asks nobody", ip);
-	return dpdk_error(err, -EHOSTUNREACH, "dpdk: router %s has not answered %u questions by %s on %s: %s", ip,
+		snprintf(remedy, sizeof remedy, "check gw= and vlan=, or set its address by neighbour=%s/MAC", ip);
+	return dpdk_error(err, -EHOSTUNREACH, "dpdk: router %s has not replied to %u solicitations (%s) on %s: %s", ip,
 			  h->unanswered, p->blob.v6 ? "neighbour solicitation" : "ARP",
 			  p->args.class == DPDK_IFACE ? p->args.iface : p->args.name, remedy);
 }

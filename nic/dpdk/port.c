@@ -49,7 +49,7 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	if (config->queues == 0 || config->queues > DPDK_QUEUES_MAX)
 		return dpdk_error(err, -EINVAL, "dpdk: 1 to %u queues, not %u", DPDK_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no heads, but %u bytes were asked for",
+		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no packet heads, but head_bytes is %u",
 				  config->head_bytes);
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)
@@ -350,7 +350,7 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 		return error;
 	}
 	if (!place)
-		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
+		return dpdk_error(err, -ENOSPC, "dpdk: cannot create a destination: more than %u, or out of memory",
 				  DPDK_PLACES_MAX);
 	place->user = user;
 	*p->new_last = place;

@@ -78,7 +78,8 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	if (error && kick >= 0)
 		close(kick);
 	if (!error && p->args.class == DPDK_OWN && host_wake_look_open(&q->wake))
-		error = dpdk_error(err, -errno, "dpdk: no timer to sleep by: %s; see `ulimit -n`", strerror(errno));
+		error = dpdk_error(err, -errno, "dpdk: cannot create a wake-up timer: %s; see `ulimit -n`",
+				   strerror(errno));
 	return error;
 }
 

@@ -63,7 +63,7 @@ static bool is_wake_fd(int fd)
 static const char *remedy(int error)
 {
 	return error == -ENOMEM   ? "; each peer needs 130 MiB of address space (ulimit -v)"
-	       : error == -EMFILE ? "; each peer needs two descriptors, and two more for a moment (ulimit -n)"
+	       : error == -EMFILE ? "; each peer needs two descriptors, and two more during set-up (ulimit -n)"
 				  : "";
 }
 
@@ -72,7 +72,7 @@ static void report_failed(struct shm_port *p, struct shm_link *link, int error, 
 {
 	char text[NIC_TEXT_BYTES_MAX];
 	if (error == -ECHRNG)
-		snprintf(text, sizeof text, "shm: %s %s: it has no queue %u", what, link->to.sun_path,
+		snprintf(text, sizeof text, "shm: %s %s: the peer has no queue %u", what, link->to.sun_path,
 			 link->remote_queue);
 	else
 		snprintf(text, sizeof text, "shm: %s %s: %s%s", what, link->to.sun_path, strerror(-error),
@@ -135,8 +135,8 @@ static void on_challenge(struct shm_port *p, struct shm_link *link, nic_event_fn
 	if (!error)
 		error = send_hello(link);
 	if (error)
-		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
-			      ctx);
+		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
+			      event, ctx);
 }
 
 static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -162,8 +162,8 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 	if (got > 0)
 		shm_note_close(fds);
 	if (error)
-		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
-			      ctx);
+		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
+			      event, ctx);
 	else
 		report_up(p, link, note.bytes, note.len, event, ctx);
 }
@@ -313,7 +313,7 @@ static int shm_probe(const struct nic_config *config, struct nic_err *err)
 		return error;
 	int fd = shm_pair_create();
 	if (fd < 0)
-		return shm_error(err, fd, "shm: memfd_create with seals: %s", strerror(-fd));
+		return shm_error(err, fd, "shm: cannot create a sealed memfd: %s", strerror(-fd));
 	close(fd);
 	return 0;
 }
@@ -374,11 +374,11 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)] = "";
 	bool is_private = config->args && strcmp(config->args, "private") == 0;
 	if (config->args && !is_private)
-		return shm_error(err, -EINVAL, "shm: takes no arguments; these were given: \"%.80s\"", config->args);
+		return shm_error(err, -EINVAL, "shm: takes no arguments, not \"%.80s\"", config->args);
 	if (config->queues == 0 || config->queues > SHM_QUEUES_MAX)
 		return shm_error(err, -EINVAL, "shm: 1 to %u queues, not %u", SHM_QUEUES_MAX, config->queues);
 	if (config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
-		return shm_error(err, -EINVAL, "shm: heads of 1 to %u bytes, not %u", SHM_REF_OFFSET,
+		return shm_error(err, -EINVAL, "shm: head_bytes must be 1 to %u, not %u", SHM_REF_OFFSET,
 				 config->head_bytes);
 	int error = is_private ? 0 : shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
 	if (error)
@@ -493,9 +493,10 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	if (queue >= p->queues_n)
 		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", queue, p->queues_n);
 	if (remote_queue >= SHM_QUEUES_MAX)
-		return shm_error(err, -EINVAL, "shm: no port has a queue %u; [0, %u)", remote_queue, SHM_QUEUES_MAX);
+		return shm_error(err, -EINVAL, "shm: queue %u is out of range [0, %u)", remote_queue, SHM_QUEUES_MAX);
 	if (hello_len > NIC_HELLO_BYTES_MAX)
-		return shm_error(err, -EINVAL, "shm: a hello of %zu bytes; at most %u", hello_len, NIC_HELLO_BYTES_MAX);
+		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", hello_len,
+				 NIC_HELLO_BYTES_MAX);
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	if (!shm_address_path(addr, path, sizeof path))
 		return shm_error(err, -EINVAL, "shm: malformed address");

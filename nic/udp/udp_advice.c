@@ -38,7 +38,7 @@ static void say_descriptors(char *out, size_t cap)
 	else
 		udp_append(out, cap, "descriptors: %llu; large groups over shm need more: `ulimit -n %u`%s\n",
 			   (unsigned long long)limit.rlim_cur, DESCRIPTORS,
-			   limit.rlim_max < DESCRIPTORS ? " (the hard limit is lower: ask root)" : "");
+			   limit.rlim_max < DESCRIPTORS ? "(the hard limit is lower: root must raise it)" : "");
 }
 
 static void say_offload(int fd, char *out, size_t cap)
@@ -47,8 +47,8 @@ static void say_offload(int fd, char *out, size_t cap)
 	bool gso = setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment) == 0;
 	bool gro = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
 	udp_append(out, cap, "segmentation offload: %s\n",
-		   gso ? "yes" : "no, Linux 4.18 has it; small packets cost more");
-	udp_append(out, cap, "receive offload: %s\n", gro ? "yes" : "no, Linux 5.0 has it; small packets cost more");
+		   gso ? "yes" : "no (needs Linux 4.18); small packets cost more");
+	udp_append(out, cap, "receive offload: %s\n", gro ? "yes" : "no (needs Linux 5.0); small packets cost more");
 }
 
 static void say_families(char *out, size_t cap)

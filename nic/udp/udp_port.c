@@ -46,7 +46,7 @@ static int config_read(const struct nic_config *config, struct udp_port *p, stru
 	if (config->queues == 0 || config->queues > UDP_QUEUES_MAX)
 		return udp_error(err, -EINVAL, "udp: 1 to %u queues, not %u", UDP_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return udp_error(err, -EINVAL, "udp: packets are all body, without a head of %u bytes",
+		return udp_error(err, -EINVAL, "udp: a datagram driver has no packet heads, but head_bytes is %u",
 				 config->head_bytes);
 	int error = udp_args_parse(config->args, config->queues, &p->args, err);
 	if (error)
@@ -289,7 +289,7 @@ static void remark(const struct udp_port *p, const struct udp_addr *peer, const 
 			udp_error(err, 0, "udp: a packet to %s port %u was refused: %s%s", udp_ip_text(ip, text), port,
 				  strerror(error),
 				  error == EPERM          ? "; a firewall of this host forbids it"
-				  : error == ECONNREFUSED ? "; nobody has that port"
+				  : error == ECONNREFUSED ? "; no process has that port"
 							  : "");
 	}
 }
@@ -303,7 +303,7 @@ static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, s
 		const struct udp_port *p = port_of(port);
 		const char *iface = udp_iface_without_link(&p->ifaces, &route.from, p->queues[0]->sockets[0].fd);
 		if (iface)
-			udp_error(err, 0, "udp: the link of %s is down: see its cable and the other side of it", iface);
+			udp_error(err, 0, "udp: the link of %s is down: see its cable and the peer's", iface);
 		else
 			remark(p, &peer, &route.ip, err);
 	}
@@ -374,7 +374,7 @@ static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	if (queue >= p->queues_n)
 		return udp_error(err, -EINVAL, "udp: there is no queue %u; the port has %u", queue, p->queues_n);
 	if (remote_queue >= UDP_QUEUES_MAX)
-		return udp_error(err, -EINVAL, "udp: no port has a queue %u; [0, %u)", remote_queue, UDP_QUEUES_MAX);
+		return udp_error(err, -EINVAL, "udp: queue %u is out of range [0, %u)", remote_queue, UDP_QUEUES_MAX);
 	int error = route_to(p, addr, &peer, &route, err);
 	if (error)
 		return error;

@@ -115,8 +115,8 @@ static bool without_v6(struct udp_port *p)
 static const char *open_remedy(int error)
 {
 	return error == -EMFILE       ? "; each queue needs two descriptors and one for each address (ulimit -n)"
-	       : error == -EADDRINUSE ? "; another program has that port, choose another with nic=udp:port=N"
-	       : error == -EACCES     ? "; ports below net.ipv4.ip_unprivileged_port_start are root's"
+	       : error == -EADDRINUSE ? "; another program uses that port: choose another one by nic=udp:port=N"
+	       : error == -EACCES     ? "; ports below net.ipv4.ip_unprivileged_port_start need root"
 				      : "";
 }
 

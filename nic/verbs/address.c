@@ -98,8 +98,10 @@ int verbs_blob_read(const struct nic_addr *addr, struct verbs_blob *out, struct 
 		return verbs_error(err, -EINVAL, "verbs: malformed address of %u bytes", addr->len);
 	memcpy(out, addr->blob, sizeof *out);
 	if (out->version != VERBS_BLOB_VERSION)
-		return verbs_error(err, -EINVAL, "verbs: an address of version %u, this Farcall knows %u", out->version,
-				   VERBS_BLOB_VERSION);
+		return verbs_error(err, -EINVAL,
+				   "verbs: address version %u is not supported, only %u: run the same version of "
+				   "farcall on all workers",
+				   out->version, VERBS_BLOB_VERSION);
 	return is_plausible(out) ? 0 : verbs_error(err, -EINVAL, "verbs: malformed address");
 }
 
@@ -150,11 +152,11 @@ static int reach_ethernet(const struct verbs_port *p, const struct verbs_blob *u
 			err, -EHOSTUNREACH,
 			"verbs: %s here and %s there: one is IPv4, the other IPv6; see gid= and listen=", ours, theirs);
 	if (verbs_gid_is_loopback(us->gid) != verbs_gid_is_loopback(them->gid) || us->where != them->where)
-		return verbs_error(err, -EXDEV, "verbs: %s here and %s there: loopback leads nowhere else", ours,
-				   theirs);
+		return verbs_error(err, -EXDEV, "verbs: %s here and %s there: loopback does not reach another host",
+				   ours, theirs);
 	int error = has_route(us, them, p->on.gid.ndev_ifindex);
 	if (error)
-		return verbs_error(err, error, "verbs: no way from %s to %s: %s; see `ip route get %s`", ours, theirs,
+		return verbs_error(err, error, "verbs: no route from %s to %s: %s; see `ip route get %s`", ours, theirs,
 				   strerror(-error), theirs);
 	return 0;
 }
@@ -177,15 +179,16 @@ int verbs_reach(const struct nic_port *port, const struct nic_addr *addr, struct
 				   p->on.iwarp ? "iWARP" : "RoCE", them.name);
 	if (!us->service != !them.service)
 		return verbs_error(err, -EHOSTUNREACH,
-				   "verbs: %s here has %s, %s there has %s: say rc=1 on both, or on none", p->on.device,
-				   us->service ? "connections" : "datagrams", them.name,
+				   "verbs: %s here has %s, %s there has %s: give rc=1 on both sides, or on none",
+				   p->on.device, us->service ? "connections" : "datagrams", them.name,
 				   them.service ? "connections" : "datagrams");
 	if (us->ethernet)
 		return reach_ethernet(p, us, &them, err);
 	/* Another subnet takes a router's LID, which only the subnet manager knows. */
 	if (memcmp(us->gid, them.gid, 8) != 0)
 		return verbs_error(err, -EHOSTUNREACH,
-				   "verbs: lid %u is of another InfiniBand subnet, and nothing is routed here; use udp",
+				   "verbs: lid %u is in another InfiniBand subnet, and routing between subnets is not "
+				   "supported; use udp",
 				   them.lid);
 	return 0;
 }

@@ -92,7 +92,7 @@ int verbs_resolver_open(struct verbs_port *p, struct nic_err *err)
 	if (error) {
 		pthread_cond_destroy(&r->queued);
 		pthread_mutex_destroy(&r->lock);
-		return verbs_error(err, -error, "verbs: no thread for address handles: %s; see `ulimit -u`",
+		return verbs_error(err, -error, "verbs: cannot start the resolver thread: %s; see `ulimit -u`",
 				   strerror(error));
 	}
 	r->started = true;

@@ -56,14 +56,13 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 {
 	struct verbs_mem *mem = free_place(p->mems);
 	if (!mem)
-		return verbs_error(err, -ENOSPC,
-				   "verbs: %s: more than %u regions of memory: register fewer, larger ones",
+		return verbs_error(err, -ENOSPC, "verbs: %s: more than %u memory regions: register fewer, larger ones",
 				   p->on.device, VERBS_MEMS_MAX);
 	errno = 0;
 	mem->mr = ibv_reg_mr(p->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	if (!mem->mr)
 		return verbs_cannot_lock(p->on.device, bytes, bytes, errno ? errno : ENOMEM,
-					 "say bulk=off: all goes by packets then", err);
+					 "give bulk=off, so that messages go in packets", err);
 	atomic_store_explicit(&mem->base, (uintptr_t)base, memory_order_relaxed);
 	atomic_store_explicit(&mem->end, (uintptr_t)base + bytes, memory_order_relaxed);
 	/* Pairs with take(). */
@@ -79,12 +78,13 @@ static int begin(struct verbs_port *p, struct nic_err *err)
 {
 	if (!p->mems)
 		return verbs_error(err, -EOPNOTSUPP,
-				   "verbs: %s has no bulk, which memory is registered for: see bulk=", p->on.device);
+				   "verbs: %s has no bulk, so no memory can be registered: see bulk=", p->on.device);
 	pthread_mutex_lock(&p->mems->lock);
 	if (p->mems->open)
 		return 0;
 	pthread_mutex_unlock(&p->mems->lock);
-	return verbs_error(err, -ENODEV, "verbs: %s is gone, or failed: no memory is registered there", p->on.device);
+	return verbs_error(err, -ENODEV, "verbs: %s was removed or has failed: no memory can be registered",
+			   p->on.device);
 }
 
 /* Lets the control thread retry, which may have found the lock taken. */
@@ -101,7 +101,7 @@ int verbs_mem_register(struct nic_port *port, void *base, size_t bytes, struct n
 	if (error)
 		return error;
 	if (!base || !bytes || bytes > UINTPTR_MAX - (uintptr_t)base)
-		error = verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are no memory", bytes, base);
+		error = verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are not a valid range", bytes, base);
 	else
 		error = add(p, base, bytes, err);
 	end(p);
@@ -118,8 +118,8 @@ static int remove_one(struct verbs_mems *mems, const void *base, size_t bytes, s
 		if (!atomic_compare_exchange_strong_explicit(&mem->users, &none, VERBS_MEM_FREE, memory_order_acquire,
 							     memory_order_relaxed))
 			return verbs_error(err, -EBUSY,
-					   "verbs: %zu bytes at %p are in use: wait for what was sent from "
-					   "there",
+					   "verbs: %zu bytes at %p are in use: wait until the messages sent from there "
+					   "are complete",
 					   bytes, base);
 		ibv_dereg_mr(mem->mr);
 		mem->mr = NULL;
@@ -200,7 +200,7 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 static void tell(struct verbs_mems *mems)
 {
 	if (mems->why.text[0] && !mems->logged)
-		fprintf(stderr, "farcall: %s; larger messages go by packets meanwhile (bulk=off: always)\n",
+		fprintf(stderr, "farcall: %s; larger messages go in packets meanwhile (bulk=off: always)\n",
 			mems->why.text);
 	mems->logged |= mems->why.text[0] != 0;
 }

@@ -170,17 +170,17 @@ static int look(struct trial *t, int beyond)
 	if (status < 0)
 		return status;
 	if (status != IBV_WC_SUCCESS || memcmp(window, window + (size_t)(PARTS - 2) * PART, PART) != 0)
-		return verbs_error(t->why, -EIO, "what is in a memory window of it cannot be read (status %d)", status);
+		return verbs_error(t->why, -EIO, "a memory window of the device cannot be read (status %d)", status);
 	status = read_at(t, rkey, (uintptr_t)window + (uintptr_t)(intptr_t)beyond);
 	if (status < 0 || status == IBV_WC_REM_ACCESS_ERR)
 		return status < 0 ? status : 0;
 	if (status != IBV_WC_SUCCESS)
-		return verbs_error(t->why, -EIO, "a read beyond a memory window of it ended with status %d, not %d",
-				   status, IBV_WC_REM_ACCESS_ERR);
+		return verbs_error(t->why, -EIO,
+				   "a read beyond a memory window of the device ended with status %d, not %d", status,
+				   IBV_WC_REM_ACCESS_ERR);
 	return verbs_error(
 		t->why, -EPERM,
-		"it does not check the bounds of memory windows: who is handed one message could read what is "
-		"beside it");
+		"the device does not check the bounds of memory windows: a peer could read memory beside a message");
 }
 
 static int bounds_check(const struct verbs_choice *on, struct nic_err *why)
@@ -218,7 +218,7 @@ static int cm_check(const struct verbs_choice *on, struct nic_err *why)
 int verbs_bulk_auto(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why)
 {
 	if (on->rc)
-		return verbs_error(why, -EPROTONOSUPPORT, "packets go by connections there, not by datagrams");
+		return verbs_error(why, -EPROTONOSUPPORT, "packets go over connections, not as datagrams");
 	if (!on->ethernet)
 		return verbs_error(why, -EPROTONOSUPPORT, "it is InfiniBand, not RoCE v2");
 	if (!verbs_has_windows(limits))

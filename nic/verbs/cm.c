@@ -30,7 +30,7 @@ static bool load(struct nic_err *err)
 	if (!handle) {
 		const char *why = dlerror();
 		snprintf(err->text, sizeof err->text,
-			 "verbs: connections (rc=1, iWARP) take " VERBS_CM_LIBRARY ", which cannot be loaded: %.120s; "
+			 "verbs: connections (rc=1, iWARP) need " VERBS_CM_LIBRARY ", which cannot be loaded: %.120s; "
 			 "apt install librdmacm1, or use udp",
 			 why ? why : "unknown reason");
 		return false;

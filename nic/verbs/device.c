@@ -63,8 +63,8 @@ static unsigned rank_gid(struct search *s, const char *device, const struct ibv_
 	}
 	if (s->config->listen && !verbs_gid_is_named(gid, s->config->listen)) {
 		flawed(s, FLAW_NETWORK, -EADDRNOTAVAIL,
-		       "verbs: %s has no address that listen=%.60s names; it has %s, for one", device,
-		       s->config->listen, verbs_gid_text(raw, text));
+		       "verbs: %s has no address in listen=%.60s; it has %s, for example", device, s->config->listen,
+		       verbs_gid_text(raw, text));
 		return RANK_NONE;
 	}
 	if (!named && ethernet && (verbs_gid_is_link_local(raw) || (loopback && s->config->beyond_host)))
@@ -89,22 +89,21 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	struct ibv_port_attr attr;
 	int error = ibv_query_port(context, port, &attr);
 	if (error) {
-		flawed(s, FLAW_OPEN, -error, "verbs: %s port %u says nothing of itself: %s", device, port,
-		       strerror(error));
+		flawed(s, FLAW_OPEN, -error, "verbs: %s port %u cannot be queried: %s", device, port, strerror(error));
 		return;
 	}
 	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	if (attr.state != IBV_PORT_ACTIVE) {
 		flawed(s, FLAW_DOWN, -ENETDOWN, "verbs: %s port %u is %s: %s", device, port,
 		       ibv_port_state_str(attr.state),
-		       ethernet ? "ip link set its interface up, and see its cable"
+		       ethernet ? "ip link set its interface up, and check its cable"
 				: "it needs a cable and a subnet manager (apt install opensm, on one host)");
 		return;
 	}
 	bool iwarp = s->iwarp;
 	if (!iwarp && s->args->rc > 0 && !ethernet) {
 		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
-		       "verbs: %s port %u is InfiniBand: connections (rc=1) are of RoCE v2 and iWARP; leave rc=1 out",
+		       "verbs: %s port %u is InfiniBand: connections (rc=1) need RoCE v2 or iWARP; leave rc=1 out",
 		       device, port);
 		return;
 	}
@@ -118,9 +117,8 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	       iwarp               ? "IP address"
 	       : s->args->gid >= 0 ? "such GID of RoCE v2"
 				   : "GID of RoCE v2 with an address",
-	       s->args->gid >= 0 && !iwarp
-		       ? "see `farcall info`, or leave gid= out"
-		       : "give its interface an IP address (ip addr add), other than of its link alone");
+	       s->args->gid >= 0 && !iwarp ? "see `farcall info`, or leave gid= out"
+					   : "give its interface an IP address (ip addr add), other than link-local");
 	for (int i = 0; i < gids_n; i++) {
 		if (gids[i].port_num != port || (!ethernet && gids[i].gid_index != 0 && s->args->gid < 0))
 			continue;
@@ -154,7 +152,7 @@ static void look_into(struct search *s, struct ibv_context *context)
 	}
 	int n = s->iwarp ? error : error ? -error : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		flawed(s, FLAW_OPEN, n, "verbs: %s says nothing of its ports: %s", device, strerror(-n));
+		flawed(s, FLAW_OPEN, n, "verbs: the ports of %s cannot be queried: %s", device, strerror(-n));
 		return;
 	}
 	if (s->args->port > limits.phys_port_cnt)
@@ -177,11 +175,12 @@ static bool fits(struct search *s, enum ibv_transport_type type, const char *nam
 		flawed(s, FLAW_KIND, -EINVAL, "verbs: %s is iWARP, which has no datagrams: leave rc=0 out", name);
 	else if (s->iwarp && a->gid >= 0)
 		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s is iWARP, whose addresses are no GIDs: say listen= in place of gid=%d", name, a->gid);
+		       "verbs: %s is iWARP, whose addresses are not GIDs: give listen= instead of gid=%d", name,
+		       a->gid);
 	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk && a->bulk_how != VERBS_BULK_AUTO)
 		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s sends datagrams, connections=%u is of connections: say rc=1 or bulk= with it, or "
-		       "leave it out",
+		       "verbs: %s sends datagrams, but connections=%u is for connections: give rc=1 or bulk= with it, "
+		       "or leave it out",
 		       name, a->connections);
 	else
 		return true;

@@ -45,7 +45,7 @@ static int check(const struct nic_config *config, struct verbs_args *args, struc
 	if (config->queues == 0 || config->queues > VERBS_QUEUES_MAX)
 		return verbs_error(err, -EINVAL, "verbs: 1 to %u queues, not %u", VERBS_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no heads, but %u bytes were asked for",
+		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no packet heads, but head_bytes is %u",
 				   config->head_bytes);
 	return verbs_args_parse(config->args, args, err);
 }
@@ -119,11 +119,10 @@ static int check_connections(const struct verbs_port *p, struct nic_err *err)
 	unsigned n = p->queues_n * (p->args.connections ? p->args.connections : VERBS_CONNS);
 	if (l->max_qp >= (int)n && l->max_cq >= 2 * (int)p->queues_n)
 		return 0;
-	return verbs_error(
-		err, -ENOSPC,
-		"verbs: %s has %d queue pairs and %d completion queues, %u shards need up to %u and %u: say a "
-		"smaller connections=, or have fewer shards",
-		p->on.device, l->max_qp, l->max_cq, p->queues_n, n, 2 * p->queues_n);
+	return verbs_error(err, -ENOSPC,
+			   "verbs: %s has %d queue pairs and %d completion queues, %u shards need up to %u and %u: "
+			   "give a smaller connections=, or use fewer shards",
+			   p->on.device, l->max_qp, l->max_cq, p->queues_n, n, 2 * p->queues_n);
 }
 
 static int check_limits(struct verbs_port *p, struct nic_err *err)
@@ -131,7 +130,7 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 	const struct ibv_device_attr *l = &p->limits;
 	unsigned least = p->args.rx_slots > VERBS_TX_RING ? p->args.rx_slots : VERBS_TX_RING;
 	if (ibv_query_device(p->on.context, &p->limits))
-		return verbs_error(err, -EIO, "verbs: %s says nothing of its limits", p->on.device);
+		return verbs_error(err, -EIO, "verbs: the limits of %s cannot be queried", p->on.device);
 	if (l->max_qp_wr < (int)least || l->max_cqe < (int)least)
 		return verbs_error(err, -EINVAL,
 				   "verbs: queues of %s hold %d packets and %d completions, not %u; see rx_slots=",
@@ -141,7 +140,7 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 	if (l->max_qp < (int)p->queues_n || l->max_cq < 2 * (int)p->queues_n)
 		return verbs_error(err, -ENOSPC,
 				   "verbs: %s has %d queue pairs and %d completion queues, %u shards need %u and %u: "
-				   "fewer shards, or another device",
+				   "use fewer shards, or another device",
 				   p->on.device, l->max_qp, l->max_cq, p->queues_n, p->queues_n, 2 * p->queues_n);
 	return 0;
 }
@@ -220,7 +219,7 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 	classify(p);
 	p->pd = ibv_alloc_pd(p->on.context);
 	if (!p->pd)
-		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
+		return verbs_error(err, -ENOMEM, "verbs: %s cannot create a protection domain: %s", p->on.device,
 				   strerror(errno));
 	error = verbs_events_open(p, err);
 	if (!error)
@@ -420,8 +419,8 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 		if (place)
 			verbs_drop(port, place->number);
 		return verbs_error(err, -ENOSPC,
-				   "verbs: more than %u places to send to or %u address handles, or no memory for one "
-				   "more",
+				   "verbs: cannot create a destination: more than %u destinations or %u address "
+				   "handles, or out of memory",
 				   VERBS_PLACES_MAX, VERBS_DESTS_MAX);
 	}
 	place->qpn = to.queue[remote_queue].qpn;
@@ -451,7 +450,7 @@ static void report_failed(struct verbs_port *p, struct verbs_place *place, nic_e
 	int error = place->dest->error;
 	snprintf(text, sizeof text, "verbs: no address handle for %s from %s: %s%s",
 		 verbs_gid_text(place->dest->gid, gid), p->on.device, strerror(-error),
-		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": nobody answers for it on the network" : "");
+		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": no host replies for this address" : "");
 	struct nic_event ev = {
 		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .error = error, .text = text};
 	verbs_drop(&p->base, place->number);

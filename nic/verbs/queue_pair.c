@@ -11,8 +11,8 @@
 static int out_of(const struct verbs_queue *q, const char *what, int limit, int error, struct nic_err *err)
 {
 	return verbs_error(err, -error,
-			   "verbs: %s gives queue %u no %s: %s; it has %d in all, which other programs share: fewer "
-			   "shards, or another device",
+			   "verbs: %s gives queue %u no %s: %s; it has %d in total, which other programs share: use "
+			   "fewer shards, or another device",
 			   q->port->on.device, q->index, what, strerror(error), limit);
 }
 
@@ -88,7 +88,7 @@ int verbs_pair_open(struct verbs_queue *q, struct nic_err *err)
 	q->mr = ibv_reg_mr(p->pd, q->memory, q->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (!q->mr)
 		return verbs_cannot_lock(p->on.device, q->memory_bytes, p->queues_n * q->memory_bytes,
-					 errno ? errno : ENOMEM, "say a smaller rx_slots=", err);
+					 errno ? errno : ENOMEM, "give a smaller rx_slots=", err);
 	error = p->on.rc ? 0 : verbs_pair_start(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s: queue pair %u cannot be set up: %s", p->on.device,

@@ -50,12 +50,11 @@ int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err)
 	errno = 0;
 	q->rc->srq = ibv_create_srq(q->port->pd, &attr);
 	if (!q->rc->srq)
-		return verbs_error(
-			err, errno ? -errno : -ENOMEM,
-			"verbs: %s gives queue %u no shared receive queue of %u buffers: %s; it has %d in all, "
-			"which other programs share: fewer shards, or a smaller rx_slots=",
-			q->port->on.device, q->index, q->rx_n, strerror(errno ? errno : ENOMEM),
-			q->port->limits.max_srq);
+		return verbs_error(err, errno ? -errno : -ENOMEM,
+				   "verbs: %s gives queue %u no shared receive queue of %u buffers: %s; it has %d in "
+				   "total, which other programs share: use fewer shards, or a smaller rx_slots=",
+				   q->port->on.device, q->index, q->rx_n, strerror(errno ? errno : ENOMEM),
+				   q->port->limits.max_srq);
 	return 0;
 }
 

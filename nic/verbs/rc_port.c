@@ -24,11 +24,11 @@ static int listen_at(struct verbs_port *p, struct nic_err *err)
 	}
 	if (rc->cm->rdma_bind_addr(rc->listener, (struct sockaddr *)&at) ||
 	    rc->cm->rdma_listen(rc->listener, VERBS_BACKLOG))
-		return verbs_error(
-			err, errno ? -errno : -EIO,
-			"verbs: %s cannot take connections at %s: %s; see `ip addr` and `rdma link`, or another "
-			"address by listen=",
-			p->on.device, verbs_gid_text(p->on.gid.gid.raw, text), strerror(errno ? errno : EIO));
+		return verbs_error(err, errno ? -errno : -EIO,
+				   "verbs: %s cannot listen for connections at %s: %s; check `ip addr` and `rdma "
+				   "link`, or choose another address by listen=",
+				   p->on.device, verbs_gid_text(p->on.gid.gid.raw, text),
+				   strerror(errno ? errno : EIO));
 	rc->service = ntohs(rc->cm->rdma_get_src_port(rc->listener));
 	return 0;
 }

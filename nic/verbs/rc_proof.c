@@ -50,12 +50,12 @@ static const char *const reasons[VERBS_REFUSALS] = {
 	[VERBS_REFUSED_WORDS] = "refused a connect request of another version of farcall, or of another program",
 	[VERBS_REFUSED_PROOF] = "refused a connect request that does not prove this group's key: its sender has "
 				"another key or none; give all members the same FAR_KEY_FILE",
-	[VERBS_REFUSED_REPEATED] = "refused a copy of an earlier connect request: somebody on the network repeats "
-				   "requests",
-	[VERBS_REFUSED_ACCEPT] = "ended a connection whose accept does not prove this group's key: the other end has "
+	[VERBS_REFUSED_REPEATED] =
+		"refused a replay of an earlier connect request: someone on the network replays requests",
+	[VERBS_REFUSED_ACCEPT] = "ended a connection whose accept does not prove this group's key: the peer has "
 				 "another key or none; give all members the same FAR_KEY_FILE",
-	[VERBS_REFUSED_THERE] = "the other end refused our connect request: its group has another key; give all "
-				"members the same FAR_KEY_FILE",
+	[VERBS_REFUSED_THERE] = "the peer rejected our connect request: its group has another key; give all members "
+				"the same FAR_KEY_FILE",
 };
 
 /* Logs each reason once, so that a sender without the key cannot fill the log. */

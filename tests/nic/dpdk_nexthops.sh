@@ -208,13 +208,13 @@ own_cases() {
 	ok "a router that answers nobody, with neighbour=" $?
 	both "$(own ip=10.92.0.1/24,gw=10.92.0.8)" "$(own ip=10.92.1.1/24,gw=10.92.1.8)" "$agents_net" 1 1000
 	finished
-	[ "$rc" -ne 0 ] && says '.8 has not answered 12 questions by ARP on net_pcap0' &&
-		says '.8/MAC asks nobody'
+	[ "$rc" -ne 0 ] && says '.8 has not replied to 12 solicitations (ARP) on net_pcap0' &&
+		says '.8/MAC'
 	ok "without it, it is said who does not answer, and what helps" $?
 	export ROUTER="$r"
 	both "$nic0" "$nic1" "$card_calls" lost "$down" "$up"
 	finished
-	[ "$rc" -eq 0 ] && says 'router 10.92.1.9 has not answered'
+	[ "$rc" -eq 0 ] && says 'router 10.92.1.9 has not replied'
 	ok "a router that goes away under calls is named" $?
 	both "$(own ip=10.92.0.1/24)" "$(own ip=10.92.1.1/24)" "$agents_net" 1 1000
 	finished
@@ -224,7 +224,7 @@ own_cases() {
 	ok "a malformed neighbour= is named" $?
 	refused 'gw=10.93.0.9 is not in the subnet of ip=' ip=10.92.0.1/24,gw=10.93.0.9
 	ok "a router that is elsewhere is refused" $?
-	refused 'name a router twice' ip=10.92.0.1/24,gw=10.92.0.9,router=02:00:00:00:00:01
+	refused 'both name a router' ip=10.92.0.1/24,gw=10.92.0.9,router=02:00:00:00:00:01
 	ok "two routers are refused" $?
 }
 

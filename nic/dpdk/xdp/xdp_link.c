@@ -173,7 +173,7 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err)
 	char name[BPF_OBJ_NAME_LEN] = "?";
 	int rc = query(index, &at);
 	if (rc < 0)
-		return host_error(err, rc, "dpdk: cannot ask for the XDP program of interface %s: %s", iface,
+		return host_error(err, rc, "dpdk: cannot read the XDP program of interface %s: %s", iface,
 				  strerror(-rc));
 	if (at.id == 0)
 		return 0;
@@ -189,13 +189,13 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err)
 			return 0;
 		if (ours)
 			return host_error(err, -EBUSY,
-					  "dpdk: interface %s already serves af_xdp of another process; give this one "
-					  "an interface of its own, or net_af_packet",
+					  "dpdk: interface %s is used by net_af_xdp of another process; use another "
+					  "interface, or net_af_packet",
 					  iface);
 	}
 	return host_error(err, -EBUSY,
-			  "dpdk: interface %s has an XDP program already (\"%s\", id %u); `ip link set dev %s xdp off` "
-			  "takes it off, or use net_af_packet",
+			  "dpdk: interface %s has an XDP program already (\"%s\", id %u); detach it by `ip link set "
+			  "dev %s xdp off`, or use net_af_packet",
 			  iface, name, at.id, iface);
 }
 
@@ -251,8 +251,8 @@ int xdp_keep(int index, const char *iface, uint32_t *program_id, struct nic_err 
 	int program = rc < 0 ? rc : at.id ? own_program(at.id) : -ENOENT;
 	if (program < 0)
 		return host_error(err, program,
-				  "dpdk: the XDP filter of interface %s is not there (%s): was it taken off, or "
-				  "replaced?",
+				  "dpdk: the XDP filter of interface %s cannot be found (%s): it was detached or "
+				  "replaced by another program",
 				  iface, strerror(-program));
 	*program_id = at.id;
 	/* A kernel without links returns -EINVAL whatever the flags, before it checks what is attached. */
@@ -343,7 +343,7 @@ int xdp_probe(struct nic_err *err)
 		return host_error(err, map,
 				  map == -EPERM ? "dpdk: net_af_xdp needs " RIGHTS
 						  ", and may not create a map for XDP: %s"
-						: "dpdk: the kernel makes no map for XDP: %s",
+						: "dpdk: the kernel cannot create an XDP map: %s",
 				  strerror(-map));
 	close(map);
 	return 0;
