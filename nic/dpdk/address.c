@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The published address, and who can be reached from here. */
+/** The published address of a port, and the check whether a peer is reachable. Control thread; dpdk_address_text() and
+ * dpdk_blob_read(): any thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@ static uint64_t hash(uint64_t h, const void *bytes, size_t len)
 	return h;
 }
 
-/* The directory and the name in it: the socket itself is made anew by each server. An abstract one is its network
- * namespace's. */
+/* Identifies a memif socket by its directory and name, since each server creates the socket anew. An abstract socket
+ * belongs to its network namespace. */
 static uint64_t where_memif(const struct dpdk_args *a)
 {
 	struct stat st = {0};
@@ -36,7 +37,7 @@ static uint64_t where_memif(const struct dpdk_args *a)
 	return hash(h, name, strlen(name));
 }
 
-/* Where nobody else chooses addresses: one of 169.254.0.0/16 or fd00:… that tells two ends apart. */
+/* Derives an address in 169.254.0.0/16 from the MAC address, for devices that got no ip=. */
 static void choose_ip(struct dpdk_blob *b, const struct dpdk_args *a)
 {
 	if (a->has_ip) {
@@ -96,8 +97,10 @@ int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct ni
 		return dpdk_error(err, -EINVAL, "dpdk: malformed address of %u bytes", addr->len);
 	memcpy(out, addr->blob, sizeof *out);
 	if (out->version != DPDK_BLOB_VERSION)
-		return dpdk_error(err, -EINVAL, "dpdk: an address of version %u, this Farcall knows %u", out->version,
-				  DPDK_BLOB_VERSION);
+		return dpdk_error(err, -EINVAL,
+				  "dpdk: address version %u is not supported, only %u: run the same version of farcall "
+				  "on all workers",
+				  out->version, DPDK_BLOB_VERSION);
 	if (out->class > DPDK_OWN || out->queues == 0 || out->queues > DPDK_QUEUES_MAX || out->v6 > 1 ||
 	    out->prefix > (out->v6 ? 128 : 32) || out->port == 0 || out->port + out->queues > 65536 ||
 	    out->body > FRAME_PAYLOAD_MAX || !memchr(out->name, 0, sizeof out->name))
@@ -141,7 +144,7 @@ bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to)
 static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them, struct nic_err *err)
 {
 	if (us->where != them->where)
-		return dpdk_error(err, -EHOSTUNREACH, "dpdk: the other side's memif has another socket%s",
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: the peer's memif uses another socket%s",
 				  " (socket=; in containers, another directory, or another network namespace for "
 				  "abstract ones)");
 	if (us->id != them->id)
@@ -152,8 +155,8 @@ static int reach_memif(const struct dpdk_blob *us, const struct dpdk_blob *them,
 				  us->server ? "server" : "client", us->server ? "client" : "server");
 	if (us->queues != them->queues)
 		return dpdk_error(err, -EHOSTUNREACH,
-				  "dpdk: memif needs as many shards on both sides: %u here, %u there", us->queues,
-				  them->queues);
+				  "dpdk: memif needs the same number of shards on both sides: %u here, %u there",
+				  us->queues, them->queues);
 	return 0;
 }
 
@@ -175,7 +178,7 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 	host_ip_text(us->v6, us->ip, ours);
 	host_ip_text(them.v6, them.ip, theirs);
 	if (us->v6 != them.v6)
-		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s and %s are of different IP versions; use udp", ours,
+		return dpdk_error(err, -EHOSTUNREACH, "dpdk: %s and %s differ in their IP version; use udp", ours,
 				  theirs);
 	if (memcmp(us->mac, them.mac, sizeof us->mac) == 0)
 		return dpdk_error(
@@ -184,6 +187,6 @@ int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct 
 			theirs);
 	error = dpdk_neighbour_remark(p, &them, err);
 	if (!error)
-		dpdk_link_remark(p, err); /* then no router answers either */
+		dpdk_link_remark(p, err); /* an unreachable router is explained by a link that is down */
 	return error;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=dpdk:DEVICE[,KEY=VALUE…]: keys of ours are taken out, the rest goes to DPDK as it is. */
+/** Parses nic=dpdk:DEVICE[,KEY=VALUE…]: keys of this driver are taken out, all others are passed on to DPDK. Control
+ * thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <arpa/inet.h>
@@ -29,14 +30,14 @@ static int number(const char *text, unsigned long min, unsigned long max, unsign
 	return 0;
 }
 
-/* An address alone: whether it is IPv6. */
+/* Parses an IP address without prefix; *v6 tells its version. */
 static int read_ip(const char *text, uint8_t *v6, uint8_t ip[16])
 {
 	*v6 = strchr(text, ':') != NULL;
 	return inet_pton(*v6 ? AF_INET6 : AF_INET, text, ip) == 1 ? 0 : -EINVAL;
 }
 
-/* A.B.C.D[/N] or IPv6[/N]; without /N the usual subnet. */
+/* Parses A.B.C.D[/N] or IPv6[/N]; without /N the prefix is 24 or 64 bits. */
 static int take_ip(struct dpdk_args *a, const char *value)
 {
 	char text[64];
@@ -52,7 +53,7 @@ static int take_ip(struct dpdk_args *a, const char *value)
 	return slash ? number(slash, 1, a->v6 ? 128 : 32, &a->prefix) : 0;
 }
 
-/* XX:XX:XX:XX:XX:XX, of one station. */
+/* Parses XX:XX:XX:XX:XX:XX, a unicast address. */
 static int read_mac(const char *text, uint8_t mac[6])
 {
 	unsigned b[6];
@@ -76,7 +77,7 @@ static int take_gw(struct dpdk_args *a, const char *value)
 	return a->has_gw ? 0 : -EINVAL;
 }
 
-/* IP/MAC */
+/* Parses IP/MAC. */
 static int take_static(struct dpdk_args *a, const char *value)
 {
 	char text[64];
@@ -93,7 +94,7 @@ static int take_static(struct dpdk_args *a, const char *value)
 	return 0;
 }
 
-/* 1: it was ours; 0: it is the driver's; or -EINVAL. */
+/* 1: a key of this driver; 0: a key of the device; or -EINVAL. */
 static int take_own(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	unsigned n = 0;
@@ -110,37 +111,35 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 	} else if (strcmp(key, "rxd") == 0 || strcmp(key, "txd") == 0) {
 		unsigned *to = key[0] == 'r' ? &a->rxd : &a->txd;
 		if (number(value, DPDK_RING_MIN, DPDK_RING_MAX, to))
-			return bad_key(err, key, value, "packets of a ring of the device, 32 to 4096");
+			return bad_key(err, key, value, "packets per device ring, 32 to 4096");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
 	} else if (strcmp(key, "vlan") == 0) {
 		if (a->class != DPDK_OWN || number(value, 1, 4094, &a->vlan))
-			return bad_key(
-				err, key, value,
-				a->class == DPDK_OWN
-					? "the number of a VLAN, 1 to 4094"
-					: "only of a device that is ours alone; of an interface, name the VLAN's "
-					  "own");
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN ? "the number of a VLAN, 1 to 4094"
+							    : "only for a device that the kernel does not use; on an "
+							      "interface, give iface= the VLAN interface");
 	} else if (strcmp(key, "router") == 0) {
 		if (a->class != DPDK_OWN || take_router(a, value))
 			return bad_key(err, key, value,
-				       a->class == DPDK_OWN ? "the MAC address of a router, as 02:00:00:00:00:01"
-							    : "only of a device whose address is not the kernel's");
+				       a->class == DPDK_OWN
+					       ? "the MAC address of a router, as 02:00:00:00:00:01"
+					       : "only for a device whose address the kernel does not own");
 	} else if (strcmp(key, "gw") == 0) {
 		if (a->class != DPDK_OWN || take_gw(a, value))
 			return bad_key(err, key, value,
-				       a->class == DPDK_OWN
-					       ? "the IP address of a router, as 10.0.0.254"
-					       : "only of a device that is ours alone; of an interface, the "
-						 "kernel's routes are followed");
+				       a->class == DPDK_OWN ? "the IP address of a router, as 10.0.0.254"
+							    : "only for a device that the kernel does not use; on an "
+							      "interface, the kernel's routes apply");
 	} else if (strcmp(key, "neighbour") == 0) {
 		if (a->class != DPDK_OWN || take_static(a, value))
-			return bad_key(
-				err, key, value,
-				a->class == DPDK_OWN
-					? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
-					: "only of a device that is ours alone; `ip neigh add` tells the kernel");
+			return bad_key(err, key, value,
+				       a->class == DPDK_OWN
+					       ? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
+					       : "only for a device that the kernel does not use; on an interface, use "
+						 "`ip neigh add`");
 	} else if (strcmp(key, "ip") == 0) {
 		if (take_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
@@ -155,7 +154,7 @@ static bool starts(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* memif's driver ignores all of its arguments when it does not know one of them. */
+/* DPDK's memif driver ignores all of its arguments if it does not recognise one of them. */
 static bool memif_knows(const char *key)
 {
 	static const char *const keys[] = {"id",  "role",      "bsize",     "rsize",  "socket",   "socket-abstract",
@@ -187,7 +186,7 @@ static bool names_interface(const struct dpdk_args *a, const char *key, const ch
 	return strstr(a->name, "virtio_user") && strcmp(key, "path") == 0 && starts(value, "/dev/");
 }
 
-/* What we must know of the driver's own keys. */
+/* Reads those keys of the device that this driver needs, too. */
 static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	a->beyond_host |= names_interface(a, key, value);
@@ -197,7 +196,7 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 		return 0;
 	if (!memif_knows(key))
 		return bad_key(err, key, value,
-			       "memif has no such argument, but role, id, socket, socket-abstract, bsize, rsize, mac, "
+			       "not a memif argument; these are: role, id, socket, socket-abstract, bsize, rsize, mac, "
 			       "secret");
 	if (strcmp(key, "role") == 0) {
 		a->server = strcmp(value, "server") == 0;
@@ -216,8 +215,7 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 	} else if (strcmp(key, "socket-abstract") == 0) {
 		a->abstract = strcmp(value, "no") != 0;
 	} else if (strcmp(key, "zero-copy") == 0 && strcmp(value, "no") != 0) {
-		return bad_key(err, key, value,
-			       "not supported: mbufs would be freed by the other side's progress alone");
+		return bad_key(err, key, value, "not supported: mbufs would be freed only when the peer polls");
 	}
 	return 0;
 }
@@ -236,7 +234,7 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 {
 	char *value = strchr(pair, '=');
 	if (!value || value == pair)
-		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is no key=value", pair, a->name);
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is not key=value", pair, a->name);
 	*value++ = 0;
 	int own = take_own(a, pair, value, err);
 	if (own < 0)
@@ -246,7 +244,7 @@ static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 	int error = look_at(a, pair, value, err);
 	if (error)
 		return error;
-	/* memif's: as they are for the device, see dpdk_memif_prepare(). */
+	/* dpdk_memif_prepare() adds these, for the device behind the proxy. */
 	if (a->class == DPDK_MEMIF && (strcmp(pair, "socket") == 0 || strcmp(pair, "socket-abstract") == 0))
 		return 0;
 	return add(a, pair, value, err);
@@ -277,10 +275,10 @@ static int check_hops(const struct dpdk_args *a, struct nic_err *err)
 {
 	char gw[HOST_IP_TEXT_BYTES];
 	if (a->has_gw && a->has_router)
-		return dpdk_error(err, -EINVAL, "dpdk: gw= and router= name a router twice; leave one of them out");
+		return dpdk_error(err, -EINVAL, "dpdk: gw= and router= both name a router; leave one of them out");
 	if (a->has_gw && (!a->has_ip || !dpdk_same_subnet(a->v6, a->ip, a->prefix, a->gw_v6, a->gw)))
 		return dpdk_error(err, -EINVAL,
-				  "dpdk: gw=%s is not in the subnet of ip=, where a router must be to be asked for",
+				  "dpdk: gw=%s is not in the subnet of ip=; a router outside of it cannot be resolved",
 				  host_ip_text(a->gw_v6, a->gw, gw));
 	return 0;
 }
@@ -300,12 +298,12 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 	char copy[1024];
 	memset(out, 0, sizeof *out);
 	if (!text || !*text)
-		return dpdk_error(err, -ENODEV, "dpdk: no device is named: " FORM);
+		return dpdk_error(err, -ENODEV, "dpdk: no device given: " FORM);
 	if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
-		return dpdk_error(err, -EINVAL, "dpdk: a device and arguments of more than %zu bytes", sizeof copy - 1);
+		return dpdk_error(err, -EINVAL, "dpdk: device and arguments exceed %zu bytes", sizeof copy - 1);
 	char *rest, *word = strtok_r(copy, ",", &rest);
 	if (!word || text[0] == ',' || strlen(word) >= sizeof out->name || strpbrk(word, "= \t"))
-		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" names no device; " FORM, text);
+		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" is not a device; " FORM, text);
 	snprintf(out->name, sizeof out->name, "%s", word);
 	classify(out);
 	int error = 0;

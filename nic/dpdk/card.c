@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Network cards on PCI: whether one may be had, and that no other process of the host has it. */
+/** Network cards on PCI: whether a card is usable, and the lock against other processes of the host. Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <unistd.h>
@@ -27,7 +27,7 @@ int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 const char *dpdk_card_advice(const struct dpdk_port *p)
 {
 	return p->args.pci && host_pci_is_taken(&roots, &p->card)
-		       ? "; another process has it, and a card serves one: " HOST_PCI_ADVICE
+		       ? "; another process uses it, and a card serves one process: " HOST_PCI_ADVICE
 		       : "";
 }
 
@@ -42,7 +42,7 @@ static bool link_is_down(const struct dpdk_port *p)
 void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err)
 {
 	if (link_is_down(p))
-		dpdk_error(err, 0, "dpdk: the link of %s is down: see its cable and the other side of it",
+		dpdk_error(err, 0, "dpdk: the link of %s is down: see its cable and the peer's",
 			   p->args.class == DPDK_IFACE ? p->args.iface : p->args.name);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The ethdev below a port: found or made, its queues set up, started, taken away. */
+/** The ethdev of a port: finds or creates it, sets up its rings, starts and removes it. Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -10,19 +10,20 @@
 #include <string.h>
 #include <time.h>
 
-/* Descriptors of a ring, where the device lets us choose. */
+/* Descriptors of a ring, unless rxd= or txd= is given or the device has other bounds. */
 #define RING_SLOTS 1024u
-/* Bytes of a mbuf beyond a frame; of them may be written: a VLAN tag, a checksum. */
+/* Bytes of an mbuf beyond the frame; of these, TAIL_BYTES may be written: a VLAN tag, a checksum. */
 #define ROOM_SPARE 64u
 #define TAIL_BYTES 8u
-/* Mbufs of a queue beyond those in rings, lanes and the bursts. */
+/* Mbufs of a queue beyond those in rings, lanes and bursts. */
 #define SPARE 256u
 
-/* Ports of one process may come and go on several control cores; devices and pools are the process'. */
+/* Serialises operations on ethdevs and pools, which belong to the process: its ports may have several control threads.
+ */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Drivers that hand a frame on as it is, or free it on a thread of their own, and rings that several queues use: pools
- * must then be safe for several. */
+/* True if the mbuf pools must be safe for several threads: for drivers that pass mbufs on or free them on threads of
+ * their own, and for rings that several queues share. */
 static bool passes_mbufs(const struct dpdk_port *p)
 {
 	const char *name = p->info.driver_name;
@@ -30,14 +31,14 @@ static bool passes_mbufs(const struct dpdk_port *p)
 	       strstr(name, "softnic");
 }
 
-/* Memory of two processes, or of one and a virtual machine: what is sent by a ring arrives at the one of the same
- * number, whatever its headers say. */
+/* True for memory shared with a process or a virtual machine: a ring delivers to the ring of the same index, whatever
+ * the headers say. */
 static bool leads_straight(const struct dpdk_port *p)
 {
 	return strcmp(p->info.driver_name, "net_vhost") == 0 || strcmp(p->info.driver_name, "net_virtio_user") == 0;
 }
 
-/* net_virtio_user says what happens to a socket, whose other end may be gone. */
+/* net_virtio_user writes to a socket whose other end may be gone: SIGPIPE must not end the process. */
 static void hush(sigset_t *before)
 {
 	sigset_t pipe;
@@ -56,8 +57,8 @@ static void unhush(const sigset_t *before)
 	pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* The device is ours from now on. -EPERM: it is another port's, or some part of the application has said that it is
- * its own; what the application has started cannot be configured again. */
+/* Registers this port as the owner of the ethdev. -EPERM: another port owns it, or a part of the application does. A
+ * device that the application has started cannot be configured again. */
 static int claim(struct dpdk_port *p)
 {
 	static struct rte_eth_dev_owner owner = {.name = "farcall"};
@@ -85,14 +86,14 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		int error = rte_eal_hotplug_add(a->bus, a->name, a->devargs);
 		const char *why = dpdk_log_end();
 		if (error)
-			return dpdk_error(err, error, "dpdk: %s cannot be had: %.200s%s", a->name,
+			return dpdk_error(err, error, "dpdk: %s cannot be opened: %.200s%s", a->name,
 					  *why ? why : strerror(-error), dpdk_card_advice(p));
 		p->probed = true;
 		if (rte_eth_dev_get_port_by_name(a->name, &id))
-			return dpdk_error(err, -ENODEV, "dpdk: %s is no Ethernet device", a->name);
+			return dpdk_error(err, -ENODEV, "dpdk: %s is not an Ethernet device", a->name);
 	}
 	if (rte_eth_dev_info_get(id, &p->info) < 0)
-		return dpdk_error(err, -EIO, "dpdk: %s does not say what it can do", a->name);
+		return dpdk_error(err, -EIO, "dpdk: the capabilities of %s cannot be read", a->name);
 	p->ethdev = id;
 	p->device = p->info.device;
 	dpdk_log_begin();
@@ -101,7 +102,8 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 	return error ? dpdk_error(err, -EBUSY, "dpdk: %s is in use in this process", a->name) : 0;
 }
 
-/* Rings each way: memif has one for every pair of queues, since a ring leads to the ring of the same number only. */
+/* Rings per direction. memif needs one for each pair of queues, since a ring leads to the ring of the same index only.
+ */
 static unsigned rings(const struct dpdk_port *p)
 {
 	if (dpdk_is_xdp(&p->args))
@@ -116,13 +118,14 @@ static int check_queues(struct dpdk_port *p, struct nic_err *err)
 	if (p->args.class == DPDK_MEMIF && p->queues_n > DPDK_MEMIF_QUEUES_MAX)
 		return dpdk_error(err, -ERANGE, "dpdk: memif serves at most %u shards, not %u; see far_opts.shards",
 				  DPDK_MEMIF_QUEUES_MAX, p->queues_n);
-	/* Rings that are fewer than the shards would need a rule which one serves whom: the first serves all. */
+	/* With fewer rings than shards, all shards share ring 0: a fixed mapping would need steering rules. */
 	if (n > most && most > 0 && p->args.class == DPDK_OWN) {
 		p->shares_ring = true;
 		return 0;
 	}
 	if (n > most)
-		return dpdk_error(err, -ERANGE, "dpdk: %s has %u queues, one for each shard, but there are %u shards%s",
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: %s has %u queues, but each of the %u shards needs one: use fewer shards%s",
 				  p->args.name, most, p->queues_n,
 				  p->args.class == DPDK_IFACE ? "; see qpairs= and queue_count=" : "");
 	return 0;
@@ -130,7 +133,7 @@ static int check_queues(struct dpdk_port *p, struct nic_err *err)
 
 static uint64_t tx_offloads(struct dpdk_port *p)
 {
-	/* The IP header's own costs nothing, its parts are known beforehand. */
+	/* The IPv4 header checksum is computed in software at no cost, since its parts are precomputed. */
 	return p->info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 }
 
@@ -142,11 +145,11 @@ static int configure(struct dpdk_port *p)
 	conf.txmode.offloads = tx_offloads(p);
 	p->udp_sums = conf.txmode.offloads != 0;
 	conf.rxmode.offloads = (p->info.rx_offload_capa & sums) == sums ? sums : 0;
-	/* Cards that know VLANs may take none before they are told. */
+	/* Cards with VLAN filters may drop all tagged frames until the filter is set. */
 	if (p->args.vlan)
 		conf.rxmode.offloads |= p->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* Without an interrupt for it (conf.intr_conf.lsc) whoever asks how the link is has the device asked. Some
-	 * never raise it: net_e1000_em under vfio-pci, which has given it no vector. */
+	/* Without the link interrupt (conf.intr_conf.lsc) each query of the link state reads the device. Some never
+	 * raise it: net_e1000_em under vfio-pci, which assigns it no vector. */
 	if (p->args.mtu && p->args.class != DPDK_MEMIF)
 		conf.rxmode.mtu = p->args.mtu;
 	if (rings(p) > 1 && hash) {
@@ -156,15 +159,15 @@ static int configure(struct dpdk_port *p)
 	uint16_t n = (uint16_t)rings(p);
 	int error = rte_eth_dev_configure(p->ethdev, n, n, &conf);
 	p->started = !error;
-	/* What comes by another's ring of a kernel's interface is handed over: net_af_xdp's are the interface's own,
-	 * and net_af_packet lets a full ring roll over into the next, whatever the hash says. So is what comes by the
-	 * only ring, or by one that nothing but its number leads to. */
+	/* Forward packets that arrive by another queue's ring: on an interface shared with the kernel (net_af_xdp uses
+	 * the interface's own rings, and net_af_packet lets a full ring roll over into the next, whatever the hash), on
+	 * a shared ring, and where the ring index alone selects the receiver. */
 	p->hands_over = p->args.class == DPDK_IFACE || p->shares_ring || (n > 1 && leads_straight(p));
 	p->steering = p->args.class == DPDK_OWN && n > 1 && !p->hands_over ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 
-/* The largest body: of what a frame of the device may hold. */
+/* Sets body_max from the largest frame of the device. */
 static int set_body_max(struct dpdk_port *p)
 {
 	uint16_t mtu = 1500;
@@ -181,7 +184,7 @@ static int set_body_max(struct dpdk_port *p)
 	return error;
 }
 
-/* Its other side, a process that serves vhost-user, maps all of EAL's memory, and that only. */
+/* True if the device's peer, a vhost-user server, maps EAL's memory and nothing else. */
 static bool shows_memory(const struct dpdk_port *p)
 {
 	return strcmp(p->info.driver_name, "net_virtio_user") == 0;
@@ -192,31 +195,31 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	char name[RTE_MEMPOOL_NAMESIZE];
 	static unsigned serial;
 	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
-	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* that hold frames of the same pool */
+	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* queues whose bursts hold mbufs of the same pool */
 	unsigned n = lanes * (DPDK_TX_MAX + DPDK_TX_URGENT) + 2 * bursts * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
 	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0 || shows_memory(p), xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)
 		room = dpdk_iface_room(p);
-	/* Cards of this family know buffers of powers of two only, and take the next smaller one. */
+	/* Cards of this family use buffers of powers of two only, and round down. */
 	if (strcmp(p->info.driver_name, "net_e1000_em") == 0)
 		for (room = frame + TAIL_BYTES > room ? frame + TAIL_BYTES : room; room & (room - 1);)
 			room += room & -room;
-	/* The kernel's side of net_af_xdp finds frames where it expects them; cards are told where, by an address that
-	 * moves with the mbuf's memory. It stays even, as some want it. */
+	/* net_af_xdp's kernel side expects frames at a fixed offset. Cards get an address that moves with the mbuf's
+	 * memory; it stays even, as some require. */
 	unsigned head_len = p->head_len + (p->args.vlan ? DPDK_TAG_BYTES : 0);
 	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - head_len % 64) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
-	/* net_af_xdp takes the pool for one piece of memory without gaps, and DMA would make some. */
+	/* net_af_xdp requires the pool to be contiguous, which memory for DMA may not be. */
 	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, passes_mbufs(p),
 				dma || (dpdk_eal_huge() && !xdp));
 }
 
-/* Mbufs that the device's rings of one queue may hold. */
+/* Mbufs that the device rings of one queue may hold. */
 static unsigned slots(const struct dpdk_port *p, unsigned rx, unsigned tx)
 {
 	if (p->args.class == DPDK_MEMIF || strncmp(p->args.name, "net_af_packet", 13) == 0)
-		return 0; /* copied */
+		return 0; /* packets are copied */
 	if (!dpdk_is_xdp(&p->args))
 		return rx + tx;
 	return (p->xdp_rings + p->queues_n - 1) / p->queues_n * (rx + tx + 4096u);
@@ -227,11 +230,12 @@ static int make_pools(struct dpdk_port *p, uint16_t rx, uint16_t tx, struct nic_
 	int error = 0;
 	for (unsigned i = 0; !error && i < p->queues_n; i++) {
 		p->pools[i] = pool_of(p, slots(p, rx, tx));
-		error = p->pools[i] ? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
-				    : dpdk_error(err, -ENOMEM,
-						 "dpdk: no memory for the packets of %s; more huge pages (sysctl "
-						 "vm.nr_hugepages), smaller rings (rxd=, txd=) or a smaller mtu= help",
-						 p->args.name);
+		error = p->pools[i]
+				? dpdk_iface_may_lock(p, dpdk_pool_bytes(p->pools[i]), err)
+				: dpdk_error(err, -ENOMEM,
+					     "dpdk: no memory for the packet buffers of %s; use more huge pages "
+					     "(sysctl vm.nr_hugepages), smaller rings (rxd=, txd=) or a smaller mtu=",
+					     p->args.name);
 	}
 	return error;
 }
@@ -240,7 +244,7 @@ static int set_rings_up(struct dpdk_port *p, uint16_t rx, uint16_t tx)
 {
 	int error = 0, socket = rte_eth_dev_socket_id(p->ethdev);
 	unsigned n = rings(p);
-	/* memif: ring i · queues + j leads from a queue i to the other side's j, which owns the mbufs at that end. */
+	/* memif: ring i · queues + j leads from queue i to the peer's queue j, whose pool it uses at the peer. */
 	for (unsigned i = 0; !error && i < n; i++)
 		error = rte_eth_rx_queue_setup(p->ethdev, (uint16_t)i, rx, (unsigned)socket, NULL,
 					       p->pools[i % p->queues_n]);
@@ -320,7 +324,7 @@ void dpdk_device_close(struct dpdk_port *p)
 	sigset_t before;
 	hush(&before);
 	pthread_mutex_lock(&mutex);
-	dpdk_log_begin(); /* and drop it */
+	dpdk_log_begin(); /* messages are discarded */
 	if (p->started) {
 		dpdk_flow_close(p);
 		rte_eth_dev_stop(p->ethdev);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The dpdk driver's own structures. A port is an ethdev that is ours alone; its queues send and receive UDP datagrams
- * in Ethernet frames. Frames are received, and written, in place: the body handed to the engine is part of the mbuf.
- */
+/** Declarations shared by the files of the dpdk driver. A port is one ethdev that no other port uses; its queues carry
+ * UDP datagrams in Ethernet frames. Bodies are received and written in place, inside the mbuf. Each field of a queue
+ * belongs to its poller (the thread that holds the queue's shard) and each field of a port to the control thread,
+ * unless the comment says otherwise. */
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 
-#include "nic/dpdk/aside.h"
+#include "nic/dpdk/exception_path.h"
 #include "nic/dpdk/frame.h"
-#include "nic/dpdk/hop.h"
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_pci.h"
-#include "nic/dpdk/loop.h"
+#include "nic/dpdk/nexthop.h"
+#include "nic/dpdk/queue_forward.h"
 #include "nic/dpdk/xdp/xdp.h"
 #include "nic/dscp.h"
 #include "nic/nic.h"
@@ -23,77 +23,78 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
-/* Descriptors of a device's ring that rxd= and txd= may ask for; the device has bounds of its own. */
+/* Bounds of rxd= and txd=: descriptors of one device ring. The device may have narrower bounds. */
 #define DPDK_RING_MIN 32u
 #define DPDK_RING_MAX 4096u
-/* Of a VLAN, in front of the type (IEEE 802.1Q). */
+/* Bytes of a VLAN tag, in front of the EtherType (IEEE 802.1Q). */
 #define DPDK_TAG_BYTES 4u
-/* Queues of a port: one per shard. */
+/* Queues of a port, one per shard. */
 #define DPDK_QUEUES_MAX 16u
-/* Places to send to, of a port. Each is 256 bytes. */
+/* Destinations of a port; each takes 256 bytes. */
 #define DPDK_PLACES_MAX 16384u
-/* Frames that wait in a queue for the device, towards one of its transmit rings: what a burst of a shard makes, several
- * times over. Beyond it commit says -EAGAIN. */
+/* Frames that may wait for one transmit ring: several bursts of a shard. At this limit tx_commit() returns -EAGAIN. */
 #define DPDK_TX_MAX 256u
-/* And so many more of the highest priority: acknowledgements, grants and what gives credits back wait for no other. */
+/* Additional frames of priority NIC_PRIORITY_MAX beyond DPDK_TX_MAX, so that acknowledgements, grants and credit
+ * returns never wait behind data. */
 #define DPDK_TX_URGENT 32u
-/* Frames taken from the device at once; more than the engine takes in a pass would only wait in the cache. */
+/* Frames per receive burst. The engine takes no more in one pass; a larger burst would only wait in the cache. */
 #define DPDK_BURST 32u
-/* Received bodies, and those being written, begin so that what follows a header of 96 bytes in them begins a line. */
+/* Received and written bodies begin at 32 modulo 64, so that the data behind a 96-byte header begins on a cache line.
+ */
 #define DPDK_BODY_ALIGN 32u
-/* memif has 255 rings each way at most, and every pair of queues has one of its own. */
+/* memif has at most 255 rings per direction, and each pair of queues needs one: 15 x 15. */
 #define DPDK_MEMIF_QUEUES_MAX 15u
-/* Packet and XDP sockets of a process that are told apart: more than its ports could have. */
+/* Packet and XDP sockets of the process that list_sockets() can hold; more than the ports of a process open. */
 #define DPDK_SOCKETS_MAX 256u
-/* Where a router throws datagrams away (RFC 863). */
+/* The discard service (RFC 863): a router drops datagrams to this port. */
 #define DPDK_DISCARD_PORT 9u
-/* First UDP port where no kernel has a say: any would do. */
+/* First UDP port of a device whose address the kernel does not own; arbitrary. */
 #define DPDK_UDP_PORT 7471u
 
-/* What the address and the limits of a device depend on. */
+/* Device class: decides the source of the address and the limits. */
 enum dpdk_class {
-	DPDK_MEMIF, /* shared memory of two processes; point to point */
-	DPDK_IFACE, /* an interface of the kernel, which goes on using it: af_packet, af_xdp */
-	DPDK_OWN    /* all others: the device is ours alone, and has the address that we give it */
+	DPDK_MEMIF, /* Shared memory of two processes; point to point. */
+	DPDK_IFACE, /* af_packet, af_xdp: an interface that the kernel keeps using. */
+	DPDK_OWN    /* All other devices: used by this port alone; the driver assigns the address. */
 };
 
-/* Of neighbour=. */
+/* neighbour= entries of a port. */
 #define DPDK_STATICS_MAX 8u
 
-/** neighbour=IP/MAC: nobody is asked for it. */
+/** A neighbour=IP/MAC entry: this address is never solicited. */
 struct dpdk_static {
 	uint8_t v6;
 	uint8_t ip[16];
 	uint8_t mac[6];
 };
 
-/** nic=dpdk:DEVICE[,KEY=VALUE…], taken apart; see nic/dpdk/README.md. */
+/** The parsed form of nic=dpdk:DEVICE[,KEY=VALUE…]; see nic/dpdk/README.md. */
 struct dpdk_args {
-	char name[RTE_DEV_NAME_MAX_LEN]; /* net_memif0, 0000:03:00.0, or an ethdev that exists */
-	char devargs[512];               /* the driver's own keys, as given */
-	const char *bus;                 /* vdev, pci; NULL: it exists */
+	char name[RTE_DEV_NAME_MAX_LEN]; /* net_memif0, 0000:03:00.0, or the name of an existing ethdev */
+	char devargs[512];               /* keys of the device itself, as the user wrote them */
+	const char *bus;                 /* "vdev" or "pci"; NULL: the ethdev exists already */
 	enum dpdk_class class;
-	int huge;          /* 1, 0; −1: not said */
-	unsigned mtu;      /* 0: the device's */
-	unsigned port;     /* first UDP port; 0: ours to choose */
-	bool pci;          /* a card on PCI: name is its whole address */
-	bool beyond_host;  /* it may lead to other hosts */
-	unsigned rxd, txd; /* descriptors of a ring; 0: not said */
+	int huge;          /* huge=: 1, 0; −1: not given */
+	unsigned mtu;      /* mtu=, bytes of an IP packet; 0: the device's MTU */
+	unsigned port;     /* port=, first UDP port; 0: chosen by the driver */
+	bool pci;          /* a PCI device; name is then the full PCI address */
+	bool beyond_host;  /* the device may lead to other hosts */
+	unsigned rxd, txd; /* rxd=, txd=: descriptors of a ring; 0: not given */
 	struct nic_dscp dscp;
-	bool has_ip; /* ip= */
+	bool has_ip; /* ip= was given */
 	uint8_t v6;
 	uint8_t ip[16];
-	unsigned prefix; /* of ip= */
-	unsigned vlan;   /* frames carry its tag; 0: none */
-	bool has_router; /* router= */
+	unsigned prefix; /* prefix length of ip=, bits */
+	unsigned vlan;   /* vlan=: frames carry this tag; 0: untagged */
+	bool has_router; /* router= was given */
 	uint8_t router[6];
-	bool has_gw; /* gw= */
+	bool has_gw; /* gw= was given */
 	uint8_t gw_v6;
 	uint8_t gw[16];
 	unsigned statics_n;
 	struct dpdk_static statics[DPDK_STATICS_MAX];
-	char iface[32]; /* IFACE: its name */
-	/* MEMIF */
+	char iface[32]; /* DPDK_IFACE: name of the kernel's interface */
+	/* Only DPDK_MEMIF: */
 	bool server;
 	bool abstract;
 	unsigned id;
@@ -101,31 +102,31 @@ struct dpdk_args {
 	char socket[108];
 };
 
-/** A published address, as bytes of the blob; the rest of the blob is 0. Fields in the machine's order: a cluster of
- * both orders does not exist for this project's targets, and `version` would tell. */
+/** A published address, the bytes of nic_addr.blob; the rest of the blob is 0. Fields are in host byte order: clusters
+ * of mixed byte order are not supported, and `version` detects them. */
 struct dpdk_blob {
 	uint16_t version; /* DPDK_BLOB_VERSION */
 	uint8_t class;    /* enum dpdk_class */
-	uint8_t server;   /* MEMIF */
+	uint8_t server;   /* DPDK_MEMIF: role=server */
 	uint8_t queues;
-	uint8_t prefix; /* of the subnet */
+	uint8_t prefix; /* prefix length of the subnet, bits */
 	uint8_t v6;
 	uint8_t mac[6];
 	uint8_t zero[3];
 	uint8_t ip[16];
-	uint16_t port; /* UDP, of queue 0 */
-	uint16_t kick; /* IFACE: UDP port of the kernel's socket that wakes queue 0; 0: none */
-	uint32_t body; /* largest that is received */
-	uint32_t id;   /* MEMIF */
+	uint16_t port; /* UDP port of queue 0 */
+	uint16_t kick; /* DPDK_IFACE: UDP port of the kernel socket that wakes queue 0; 0: none */
+	uint32_t body; /* largest body that the port receives, bytes */
+	uint32_t id;   /* DPDK_MEMIF: id= */
 	uint32_t zero2;
-	uint64_t where; /* MEMIF: hash of what identifies the socket; else of host and network namespace */
-	char name[32];  /* of the device, for messages */
+	uint64_t where; /* DPDK_MEMIF: hash that identifies the socket; otherwise hash of host and network namespace */
+	char name[32];  /* device name, for messages */
 };
 static_assert(sizeof(struct dpdk_blob) == 88, "no holes: it is hashed and compared as bytes");
 static_assert(sizeof(struct dpdk_blob) <= 208, "engine/transport adds to it");
 #define DPDK_BLOB_VERSION 1
 
-/** Frames that wait for one transmit ring. */
+/** Frames that wait for one transmit ring of the device. */
 struct dpdk_lane {
 	uint16_t ring;
 	uint16_t n;
@@ -134,24 +135,25 @@ struct dpdk_lane {
 
 struct dpdk_queue;
 
-/** A place to send to. Written before it is UP, read by its queue. */
+/** A destination. The control thread writes it before UP is reported; afterwards the queue's poller reads it. */
 struct dpdk_place {
 	struct frame_path path;
-	struct dpdk_lane *lane;    /* NULL: a queue of this port */
-	struct loop *loop;         /* then */
-	int loop_wake;             /* likewise: the other queue's eventfd */
-	_Atomic uint64_t body_max; /* sinks, by the control core, when routers say so; nothing else goes with it */
+	struct dpdk_lane *lane;    /* NULL: the destination is a queue of this port */
+	struct loop *loop;         /* used if lane is NULL */
+	int loop_wake;             /* used if lane is NULL: eventfd of the destination queue */
+	_Atomic uint64_t body_max; /* largest body, bytes; only the control thread lowers it, on an ICMP message.
+				      Relaxed: no other data depends on it */
 	struct dpdk_queue *queue;
-	struct hop *hop; /* whose MAC address is that of the path; NULL: it does not change */
+	struct hop *hop; /* the next hop whose MAC address path carries; NULL: the MAC address is constant */
 	unsigned remote_queue;
-	bool attached; /* the queue's */
+	bool attached; /* written by the poller */
 	uint32_t number;
-	struct dpdk_place *next; /* not reported yet */
+	struct dpdk_place *next; /* next destination whose UP or FAILED is not reported yet */
 	void *user;
 	struct host_kick kick;
 };
 
-/* Counters of a queue, written by its holder alone. */
+/* Counters of a queue; written by its poller, read by any thread. */
 struct dpdk_counters {
 	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, missed, dropped, kicks;
 };
@@ -163,47 +165,48 @@ struct dpdk_queue {
 	struct dpdk_port *port;
 	uint16_t ethdev;
 	uint16_t index;
-	uint16_t rx_rings; /* [first, first + n · step) */
+	uint16_t rx_rings; /* rings to poll: rx_first + i * rx_step, i in [0, rx_rings) */
 	uint16_t rx_first;
 	uint16_t rx_step;
-	uint16_t rx_next; /* where the next look begins */
-	uint16_t body_at; /* of a body that is written, from buf_addr on */
+	uint16_t rx_next; /* index i of the ring that the next receive polls first */
+	uint16_t body_at; /* offset of a written body from buf_addr, bytes */
 	uint16_t lanes_n;
-	uint16_t held;          /* of the last burst: given back by the next */
-	uint32_t open;          /* reserved, not committed */
-	uint32_t waiting;       /* in all lanes */
-	bool fence;             /* no membarrier(): see dpdk_enter() */
-	_Atomic uint32_t *turn; /* the port's ring_taken, where all queues use the device's only ring; else NULL */
-	enum frame_sum sum;     /* on transmit */
-	uint64_t tx_flags;      /* of mbufs */
-	uint64_t tx_offload;    /* likewise: lengths of headers */
+	uint16_t held;          /* mbufs of the last burst in rx[]; the next recv() frees them */
+	uint32_t open;          /* packets reserved and neither committed nor cancelled */
+	uint32_t waiting;       /* frames in all lanes */
+	bool fence;             /* the kernel has no membarrier(): dpdk_enter() needs a fence */
+	_Atomic uint32_t *turn; /* the port's ring_taken if all queues share the device's only ring; else NULL */
+	enum frame_sum sum;     /* checksum mode of transmitted packets */
+	uint64_t tx_flags;      /* ol_flags of transmitted mbufs */
+	uint64_t tx_offload;    /* tx_offload of transmitted mbufs: header lengths */
 	struct rte_mempool *pool;
-	struct frame_addr me; /* port of queue 0 */
+	struct frame_addr me; /* own address, with the port of queue 0 */
 	unsigned queues_n;
-	_Atomic uint32_t busy;   /* inside a burst; partner: the port's `shut`, in dpdk_shut() */
+	_Atomic uint32_t busy;   /* 1 inside a burst; partner: the port's `shut`, in dpdk_shut() */
 	struct dpdk_lane *lanes; /* [lanes_n] */
 	struct rte_mbuf *rx[DPDK_BURST];
-	_Atomic uint32_t loops_n;                    /* of the next: how far to look */
-	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the queue that sends */
+	_Atomic uint32_t loops_n;                    /* entries of loops[] to scan; written by the control thread */
+	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the index of the sending queue; NULL: none */
 	struct dpdk_counters counters;
-	uint32_t tag;        /* of the VLAN, as it is on the wire, in the machine's order of bytes; 0: none */
-	struct aside *aside; /* for neighbours; NULL: there are none */
-	bool answers;        /* their questions; the kernel does where the address is its own */
-	/* What came by this queue's rings for another queue of the port is put into the loop to there. */
+	uint32_t tag;        /* VLAN tag as the 4 wire bytes, in host order; 0: untagged */
+	struct aside *aside; /* ARP, ND and ICMP frames to and from the control thread; NULL: none */
+	bool answers;        /* the driver answers ARP, ND and pings; false where the kernel owns the address */
+	/* Packets received by this queue's rings for another queue of the port are copied into the forward ring to that
+	 * queue. */
 	bool hands_over;
-	/* Sleeps, or is about to look for the last time. Partner: fences in dpdk_arm() and rouse(). */
+	/* 1 from arm() to disarm(). Partner: the fences in dpdk_arm() and rouse(). */
 	_Atomic uint32_t asleep;
 	struct host_wake wake;
-	int sender; /* a socket for kicks; −1: none */
+	int sender; /* socket that sends kicks; −1: none */
 };
 
 struct dpdk_memif;
 
-/* Whether queues may use the device. */
+/* Whether queues may use the device. The control thread writes it. */
 enum dpdk_shut {
 	DPDK_OPEN,
-	DPDK_PAUSED, /* in a moment again: frames wait */
-	DPDK_DOWN    /* there is nobody on the other side: frames are dropped */
+	DPDK_PAUSED, /* for a moment: committed frames wait */
+	DPDK_DOWN    /* no peer: committed frames are dropped */
 };
 
 struct dpdk_port {
@@ -211,10 +214,10 @@ struct dpdk_port {
 	_Atomic uint32_t shut; /* enum dpdk_shut */
 	struct dpdk_args args;
 	uint16_t ethdev;
-	uint64_t owner; /* of the device, while it is ours; RTE_ETH_DEV_NO_OWNER: it is not */
-	bool probed;    /* the device is ours to remove */
-	bool started;   /* configured, so to be closed */
-	bool udp_sums;  /* the device computes them on transmit */
+	uint64_t owner; /* DPDK owner id while this port owns the ethdev; else RTE_ETH_DEV_NO_OWNER */
+	bool probed;    /* this port created the ethdev and removes it */
+	bool started;   /* the ethdev is configured and must be closed */
+	bool udp_sums;  /* the device computes UDP checksums on transmit */
 	unsigned queues_n;
 	struct dpdk_queue *queues[DPDK_QUEUES_MAX];
 	struct rte_mempool *pools[DPDK_QUEUES_MAX];
@@ -222,73 +225,74 @@ struct dpdk_port {
 	struct rte_eth_dev_info info;
 	enum nic_steering steering;
 	struct dpdk_blob blob;
-	uint32_t rx_ring; /* packets that a receive ring of the device holds */
+	uint32_t rx_ring; /* descriptors of a device receive ring */
 	uint64_t body_max;
-	/* The device has fewer rings than there are shards: all use its first, by turns. Who finds it taken does not
-	 * wait: frames to be sent stay until the next look, and who receives hands over what is others'. */
+	/* The device has fewer rings than the port has shards: all queues take turns at ring 0. A queue that finds it
+	 * taken does not wait; its frames stay until its next pass, and the receiving queue forwards packets of other
+	 * queues. */
 	bool shares_ring;
-	bool hands_over;                         /* what comes by a queue's ring may be another's */
-	struct rte_flow *flows[DPDK_QUEUES_MAX]; /* rules, as far as there are any */
-	char flow_text[160];                     /* of them, for `farcall info`; "": they would mean nothing */
-	_Atomic uint32_t ring_taken;             /* partner: itself, in dpdk_enter() and dpdk_leave() */
-	struct host_pci card;                    /* a card on PCI */
-	int claim;                               /* what keeps it from other processes; −1: nothing */
-	unsigned head_len;                       /* of a frame's headers */
-	unsigned rx_shift; /* bytes by which received frames are moved so that bodies are aligned */
+	bool hands_over;                         /* a receive ring may deliver packets of another queue */
+	struct rte_flow *flows[DPDK_QUEUES_MAX]; /* by queue; NULL: no rule */
+	char flow_text[160];                     /* result of the flow rules for `farcall info`; "": not applicable */
+	_Atomic uint32_t ring_taken;             /* 1: taken; partner: itself, in dpdk_enter() and dpdk_leave() */
+	struct host_pci card;                    /* valid for PCI devices */
+	int claim;         /* descriptor that locks the card against other processes; −1: none */
+	unsigned head_len; /* bytes of the Ethernet, IP and UDP headers */
+	unsigned rx_shift; /* bytes added to the headroom of received frames, to align bodies */
 	struct dpdk_memif *memif;
-	struct host_iface iface;         /* IFACE */
-	struct host_ip ip;               /* IFACE: the chosen one */
-	struct host_socks holder;        /* IFACE: our UDP ports, at the kernel */
-	struct host_socks kicks;         /* IFACE */
-	uint32_t xdp_program;            /* net_af_xdp: its number; 0: not known */
-	unsigned xdp_rings;              /* net_af_xdp: queues of the interface, all of which are looked at */
-	int xdp_object, xdp_link;        /* net_af_xdp; −1: none */
-	int sockets[XDP_QUEUES_MAX];     /* IFACE: DPDK's own, of the rings, as far as they could be found */
-	uint64_t inodes[XDP_QUEUES_MAX]; /* of them: what the descriptors are of */
+	struct host_iface iface;     /* DPDK_IFACE */
+	struct host_ip ip;           /* DPDK_IFACE: the address in use */
+	struct host_socks holder;    /* DPDK_IFACE: kernel sockets that reserve our UDP ports */
+	struct host_socks kicks;     /* DPDK_IFACE: kernel sockets that receive kicks, until queues take them */
+	uint32_t xdp_program;        /* net_af_xdp: program id; 0: not known */
+	unsigned xdp_rings;          /* net_af_xdp: queues of the interface; all are polled */
+	int xdp_object, xdp_link;    /* net_af_xdp: descriptors; −1: none */
+	int sockets[XDP_QUEUES_MAX]; /* DPDK_IFACE: sockets of the rings that DPDK opened, as far as they were found */
+	uint64_t inodes[XDP_QUEUES_MAX]; /* their inodes, to detect a reused descriptor */
 	unsigned sockets_n;
-	int others[DPDK_SOCKETS_MAX]; /* of the same kind, that were there before */
+	int others[DPDK_SOCKETS_MAX]; /* sockets of the same kind that existed before the device was opened */
 	unsigned others_n;
 	int fd;                  /* epoll */
-	int event_fd;            /* there are places to report */
-	struct hops hops;        /* routers */
-	uint64_t hops_sent;      /* packets of all queues when hops were looked at last */
-	struct host_kick hop_to; /* IFACE: where the kernel is made to look for the router */
-	int hop_socket;          /* IFACE: for that; −1: none */
+	int event_fd;            /* eventfd: step() has work */
+	struct hops hops;        /* routers in use */
+	uint64_t hops_sent;      /* packets sent by all queues at the last solicitation pass */
+	struct host_kick hop_to; /* DPDK_IFACE: a datagram to it makes the kernel resolve the router */
+	int hop_socket;          /* DPDK_IFACE: the socket for that; −1: none */
 	struct dpdk_place *places[DPDK_PLACES_MAX];
-	uint32_t places_next;                     /* where the search for a free number begins */
-	struct dpdk_place *new_first, **new_last; /* not reported yet */
+	uint32_t places_next;                     /* index where the search for a free entry begins */
+	struct dpdk_place *new_first, **new_last; /* destinations whose UP or FAILED is not reported yet */
 };
 
-/* ---- eal.c ---- */
+/* ---- eal.c: any thread ---- */
 
-/** Starts EAL, once per process. `huge` as dpdk_args.huge; `physical`: devices must be told physical addresses. Any
- * thread; may take a second. */
+/** Starts EAL, once per process. `huge` as in dpdk_args.huge; `physical`: devices use physical addresses. May take a
+ * second. */
 int dpdk_eal_start(int huge, bool physical, struct nic_err *err);
-/** Whether EAL has huge pages. After dpdk_eal_start(). */
+/** True if EAL uses huge pages. Call after dpdk_eal_start(). */
 bool dpdk_eal_huge(void);
-/** DPDK's messages from here on to dpdk_log_end() belong to one operation; one at a time. */
+/** Begins to capture DPDK's log messages for one operation; ended by dpdk_log_end(). One operation at a time. */
 void dpdk_log_begin(void);
-/** What DPDK said about why it failed, without line ends; "" when it said nothing. Valid until the next begin. */
+/** Ends the capture. Returns the captured error messages joined, without line ends; "" if there were none. Valid until
+ * the next dpdk_log_begin(). */
 const char *dpdk_log_end(void);
-/** DPDK's messages are of no interest until it is called with false. By who has begun, or nobody. */
+/** Discards DPDK's messages until called with false. Only inside a capture, or outside all captures. */
 void dpdk_log_quiet(bool quiet);
 
-/* ---- pool.c ---- */
+/* ---- pool.c: control thread ---- */
 
-/**
- * `n` mbufs for frames of `room` bytes, of a pool that only one thread at a time may use: the one that holds the queue.
- * Last in, first out, so the mbufs in use stay in the cache; no atomics. With `shared` threads may share it. Received
- * frames begin at `shift` bytes beyond the usual headroom. NULL: no memory.
- */
+/** Creates a pool of `n` mbufs for frames of `room` bytes. Without `shared` only one thread at a time may use it: the
+ * queue's poller. It is a stack (last in, first out, so mbufs stay warm in the cache) without atomics. `shared`:
+ * several threads may use it at once. Received frames begin `shift` bytes behind the usual headroom. NULL: out of
+ * memory. */
 struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room, unsigned shift, bool shared,
 				     bool for_dma);
 
-/** Of all its mbufs. */
+/** Bytes of all mbufs of the pool. */
 uint64_t dpdk_pool_bytes(const struct rte_mempool *mp);
 
-/* ---- args.c ---- */
+/* ---- args.c: control thread ---- */
 
-/** Is it net_af_xdp: packets in the kernel's copy of our memory, and a filter on the interface. */
+/** True for net_af_xdp: packets are in memory that the kernel shares, and the interface has an XDP filter. */
 static inline bool dpdk_is_xdp(const struct dpdk_args *args)
 {
 	return strncmp(args->name, "net_af_xdp", 10) == 0;
@@ -296,103 +300,99 @@ static inline bool dpdk_is_xdp(const struct dpdk_args *args)
 
 int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err);
 
-/* ---- device.c ---- */
+/* ---- device.c: control thread ---- */
 
-/** Finds or makes the device, and sets its queues up. On failure nothing is left. */
+/** Finds or creates the ethdev and sets up its rings. On failure nothing is left. */
 int dpdk_device_open(struct dpdk_port *p, struct nic_err *err);
 int dpdk_device_start(struct dpdk_port *p, struct nic_err *err);
-/** Stops it, and takes it away if it was made here. */
+/** Stops the ethdev, and removes it if this port created it. */
 void dpdk_device_close(struct dpdk_port *p);
-/** Frees the packets' memory: nobody may touch the queues any more. */
+/** Frees the mbuf pools. No poller may use the queues any more. */
 void dpdk_device_free(struct dpdk_port *p);
 
-/* ---- flow.c ---- */
+/* ---- flow.c: control thread ---- */
 
-/** The device runs: rules for its queues, if it has them. Says in flow_text what came of it. */
+/** Installs flow rules on the running device, if its driver supports them. Writes the result to flow_text. */
 void dpdk_flow_open(struct dpdk_port *p);
-/** Before the device is stopped; may be called twice. */
+/** Removes the flow rules. Call before the device is stopped; may be called twice. */
 void dpdk_flow_close(struct dpdk_port *p);
 
-/* ---- iface.c: what a port needs of the kernel whose interface it shares ---- */
+/* ---- iface.c: control thread. Ports on an interface that the kernel uses too ---- */
 
 int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *config, struct nic_err *err);
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
-/** MTU of IP packets that the device can send and receive. */
+/** Bytes of the largest IP packet that the device can send and receive. */
 uint16_t dpdk_iface_mtu(const struct dpdk_port *p);
-/** Bytes that the driver needs in an mbuf behind its headroom. */
+/** Bytes that the DPDK driver needs in an mbuf behind the headroom. */
 unsigned dpdk_iface_room(const struct dpdk_port *p);
-/** May `bytes` be locked, that each of the rings' shares of net_af_xdp needs; -ENOMEM. */
+/** -ENOMEM if the process may not lock `bytes` bytes for each ring of net_af_xdp. */
 int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err);
-/**
- * After dpdk_device_open() has failed: whether it may succeed now, since the kernel lets go of the queues of an
- * interface a moment after the sockets were closed. Waits 20 ms, and takes away what is left of the device. False: it
- * is no such failure, or it was one 100 times.
- */
+/** Call after dpdk_device_open() failed: true if another try may succeed, because the kernel releases the queues of an
+ * interface some time after their sockets were closed. Waits 20 ms and removes what is left of the device. False:
+ * another kind of failure, or the 100th try. */
 bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err);
-/** Is a look at an empty queue a system call. */
+/** True if polling an empty queue makes a system call. */
 bool dpdk_iface_poll_costs(const struct dpdk_port *p);
-/** When the device's queues are set up: nothing of it survives the process from here on. */
+/** Attaches the XDP filter by a link of this process, so that it ends with the process. Call when the device's rings
+ * are set up. */
 int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err);
-/**
- * Has the queues wake when something arrives at their rings, where that may be for another queue: who sends only knows
- * whether that one sleeps, so no kick would come. When all queues are open.
- */
+/** Wakes each queue when its rings receive something. Needed where a ring may deliver packets of another queue: the
+ * sender kicks only the queue that the packet is for. Call when all queues are open. */
 int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err);
-/** Before the device is closed. */
+/** Detaches the XDP filter. Call before the device is closed. */
 void dpdk_iface_leave(struct dpdk_port *p);
 void dpdk_iface_close(struct dpdk_port *p);
 
-/* ---- address.c ---- */
+/* ---- address.c: control thread; dpdk_address_text(), dpdk_blob_read(): any thread ---- */
 
 void dpdk_address_set(struct dpdk_port *p);
 int dpdk_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err);
 void dpdk_address_text(const struct nic_addr *addr, char *out, size_t cap);
-/** The blob, checked; -EINVAL. */
+/** Copies the blob out and checks it; -EINVAL: malformed. */
 int dpdk_blob_read(const struct nic_addr *addr, struct dpdk_blob *out, struct nic_err *err);
 struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
-/** Whether `b` is in the subnet of the first `prefix` bits of `a`. */
+/** True if `a` and `b` agree in the first `prefix` bits. */
 bool dpdk_same_subnet(bool a_v6, const uint8_t *a, unsigned prefix, bool b_v6, const uint8_t *b);
-/** Whether frames to it need no router. */
+/** True if frames to `to` need no router. */
 bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to);
 
-/* ---- card.c: network cards on PCI ---- */
+/* ---- card.c: control thread. Network cards on PCI ---- */
 
-/** Whether the card could be had, without changing anything; a remark on it in `err` when it could. */
+/** 0 if this process could use the card, with a remark in `err`; else -errno with the reason. Changes nothing. */
 int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err);
-/** Looks at the card and claims it for this process. dpdk_card_close() undoes it. */
+/** Reads the card and locks it for this process until dpdk_card_close(). */
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err);
 void dpdk_card_close(struct dpdk_port *p);
-/** DPDK could not open the device: what to do, where that can be told; else "". */
+/** The remedy after DPDK failed to open the device, as the end of a message; "": none known. */
 const char *dpdk_card_advice(const struct dpdk_port *p);
-/** Remarks on a link that is down, of a card or an interface of the kernel's, in place of what `err` has. */
+/** Replaces `err` by a remark if the link of the card or of the kernel's interface is down. */
 void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err);
-/** Does it reach memory by physical addresses. */
+/** True if the card addresses memory physically. */
 bool dpdk_card_is_physical(const struct dpdk_port *p);
 
 /* ---- neighbour.c ---- */
 
-/** When all queues are open: from now on neighbours are answered. */
+/** Control thread: creates the exception paths. Call when all queues are open. */
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err);
-/** Has the device, which runs, take what neighbours send to groups. */
+/** Control thread: joins the multicast groups of neighbour discovery on the running device. */
 int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err);
-/** The queue's holder: a frame that is not for the engine. */
+/** Poller: passes a frame that is not a packet of ours to the control thread, if it is ARP, ND or ICMP for us. */
 void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
-/** The control core: answers, and asks for routers; when it wants to be called again. */
+/** Control thread: processes frames, replies, and solicits routers. Returns the time of the next call. */
 uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now);
-/**
- * Where frames to `to` go: its own MAC address or a router's in `mac`, with *hop NULL; or a router whose address is
- * asked for, in *hop, which dpdk_neighbour_leave() gives back. -EHOSTUNREACH, -ENETUNREACH, -ENOSPC.
- */
+/** Control thread: finds the MAC address for frames to `to`. Success: the address is in `mac` and *hop is NULL, or *hop
+ * is a router that is being resolved, with one reference more (hop_give() drops it). -EHOSTUNREACH, -ENETUNREACH: no
+ * route; -ENOSPC: too many routers. */
 int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct hop **hop,
 		       struct nic_err *err);
-/** The same without taking anything: is there a way. With 0 a router that does not answer is remarked upon. */
+/** Control thread: the same without taking a reference. With 0 and an unreachable router `err` holds a remark. */
 int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err);
-/** -EHOSTUNREACH with what is wrong with a router that is silent. */
+/** Returns -EHOSTUNREACH and describes the unreachable router in `err`. */
 int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err);
-/** The queue's holder: puts the answers into the lane. */
+/** Poller: moves replies and solicitations from the control thread to the transmit lane. */
 void dpdk_neighbour_send(struct dpdk_queue *q);
 
-/** Puts the tag between the MAC addresses and the rest of a frame, or takes it out. There is room in front. */
+/** Inserts the tag behind the MAC addresses, or removes it. The headroom has room for it. */
 static inline uint8_t *dpdk_tag_put(uint8_t *frame, uint32_t tag)
 {
 	memmove(frame - DPDK_TAG_BYTES, frame, 12);
@@ -405,54 +405,53 @@ static inline uint8_t *dpdk_tag_take(uint8_t *frame)
 	return frame + DPDK_TAG_BYTES;
 }
 
-/* ---- memif.c ---- */
+/* ---- memif.c: control thread ---- */
 
-/** Before the device is made: where its sockets are. dpdk_memif_close() undoes it. */
+/** Creates the proxy of a server's socket, and completes the device arguments. Call before the ethdev is created;
+ * undone by dpdk_memif_close(). */
 int dpdk_memif_prepare(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err);
-/** Starts the device, which has its other side later, or never. */
+/** Starts the device. The peer may connect later, or never. */
 int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err);
-/** Closes the device too. */
+/** Ends everything, the ethdev included. */
 void dpdk_memif_close(struct dpdk_port *p);
 uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now);
-/* ---- memif_kick.c ---- */
+/* ---- memif_kick.c: control thread ---- */
 
-/** The address of the socket, or of one beside it; 0: its path would be too long. */
+/** Writes the address of the memif socket, or of one beside it with `suffix`. 0: the path is too long. */
 socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, struct sockaddr_un *out);
-/** A socket that receives the kicks of queue `index`: the descriptor or -errno. */
+/** Opens the socket that receives the kicks of queue `index`: the descriptor or -errno. */
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);
-/** Where the server's, or the client's, queue `index` receives kicks; len 0: its path would be too long. */
+/** Writes the address where queue `index` of the server, or of the client, receives kicks; len 0: the path is too long.
+ */
 void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out);
-/** Where the other side receives those of its queue `index`. */
+/** Writes the address where queue `index` of the peer receives kicks. */
 void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
 
-/* ---- queue.c, queue_open.c ---- */
+/* ---- queue.c: poller; queue_open.c: control thread ---- */
 
 extern const struct nic_queue_ops dpdk_queue_ops;
-/** Of devices whose sleepers nobody can kick: they look. */
+/** Queue operations of devices without kicks: a sleeping queue wakes by timer. */
 extern const struct nic_queue_ops dpdk_looking_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
-/** Has each queue give the others what came by its rings, but is theirs. When all queues are open. */
+/** Makes each queue forward packets of other queues. Call when all queues are open. */
 int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err);
-/** The ring from queue `from` of the same port to this one; made when there is none. NULL: no memory. */
+/** The forward ring from queue `from` of the same port to this one; created if absent. NULL: out of memory. */
 struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from);
-/** Keeps the port's queues out of the device, and waits until none is in it, 1 s at most: -ETIMEDOUT, when a thread in
- * a burst gets no CPU. */
+/** Keeps all queues of the port out of the device, and waits until none is inside, at most 1 s. -ETIMEDOUT: a poller
+ * inside a burst got no CPU. */
 int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how);
 
-/* ---- port.c ---- */
+/* ---- port.c: control thread ---- */
 
 extern const struct nic_port_ops dpdk_port_ops;
 int dpdk_error(struct nic_err *err, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 uint64_t dpdk_now(void);
 
-/**
- * A queue is about to use the device, unless the port is shut, when the device's memory may be taken away at any
- * moment, or another queue uses the ring that all share. The store of `busy` must be seen before the load of `shut`:
- * dpdk_shut() makes it so with membarrier(), so that this side needs no fence; `fence` is set where the kernel has
- * none.
- */
+/** Poller: enters the device. False if the port is shut (the device's memory may be unmapped at any moment), or if
+ * another queue holds the shared ring. The store of `busy` must become visible before `shut` is loaded: dpdk_shut()
+ * ensures it by membarrier(), so this side needs no fence. `fence` is set where the kernel has no membarrier(). */
 static inline bool dpdk_enter(struct dpdk_queue *q)
 {
 	atomic_store_explicit(&q->busy, 1, memory_order_relaxed);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * EAL: once per process, and for good, since it cannot be started again. It gets no devices here; ports add and remove
- * theirs. Its files would be in a runtime directory that only root may create, and are for other processes to attach
- * to: without them (--no-shconf, --in-memory) it needs no directory.
- */
+/** Starts EAL once per process; it cannot be stopped and started again. It gets no devices at start: ports add and
+ * remove theirs. EAL's runtime directory is for other processes to attach, and only root may create it; --no-shconf and
+ * --in-memory avoid it. Any thread, serialised by a mutex. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -21,12 +19,12 @@
 #include <unistd.h>
 
 #define ARGS_MAX 64
-/* EAL's own memory, where it cannot grow: drivers' rings and tables. Packets are not in it, see pool.c. */
+/* EAL's heap where it cannot grow: rings and tables of drivers. Packets are not in it, see pool.c. */
 #define HEAP_MB "64"
-/* Huge pages of 2 MiB that must be free before EAL is started with them. */
+/* Free huge pages (2 MiB each) required to start EAL with huge pages. */
 #define HUGE_BYTES ((size_t)16 << 20)
 
-/* ---- what DPDK says ---- */
+/* ---- DPDK's log messages ---- */
 
 static struct {
 	pthread_mutex_t mutex;
@@ -35,7 +33,7 @@ static struct {
 	char text[200];
 } says = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Without "function(): " and the line's end; the pieces are joined. */
+/* Appends a message without its "function(): " prefix and line end. */
 static void capture(const char *line, size_t len)
 {
 	const char *colon = memmem(line, len, "(): ", 4);
@@ -104,7 +102,7 @@ static void take_log(void)
 struct start {
 	int argc;
 	char *argv[ARGS_MAX + 1];
-	char *words; /* FAR_DPDK_EAL's, cut up */
+	char *words; /* copy of FAR_DPDK_EAL, split */
 	char lcores[1024];
 	char prefix[40];
 	bool huge, physical;
@@ -125,7 +123,7 @@ static int add(struct start *s, const char *word)
 {
 	if (s->argc == ARGS_MAX)
 		return -E2BIG;
-	s->argv[s->argc++] = (char *)(uintptr_t)word; /* getopt moves them, nobody writes to them */
+	s->argv[s->argc++] = (char *)(uintptr_t)word; /* getopt reorders the pointers; nothing writes to the strings */
 	return 0;
 }
 
@@ -144,7 +142,7 @@ static int add_users(struct start *s)
 	return error;
 }
 
-/* One lcore that may be on any CPU that we may be on, so that nobody's affinity is narrowed. */
+/* One lcore that may run on all CPUs of this process, so that EAL narrows no thread's affinity. */
 static void describe_lcores(char *out, size_t cap)
 {
 	cpu_set_t set;
@@ -166,7 +164,7 @@ static void describe_lcores(char *out, size_t cap)
 		snprintf(out, cap, "--lcores=0");
 }
 
-/* Touched, since pages that are free may still be denied, by the limit of a container. */
+/* Touches the pages: the limit of a container may deny pages that are free. */
 static bool huge_pages_free(void)
 {
 	void *at = mmap(NULL, HUGE_BYTES, PROT_READ | PROT_WRITE,
@@ -181,7 +179,7 @@ static bool huge_pages_free(void)
 	return all;
 }
 
-/* What the user said goes first, and is not said again. */
+/* Adds the driver's arguments, except those that FAR_DPDK_EAL contains. */
 static int add_ours(struct start *s)
 {
 	bool devices = given(s, "-a") || given(s, "-b") || given(s, "--allow") || given(s, "--block");
@@ -196,7 +194,7 @@ static int add_ours(struct start *s)
 		{given(s, "--iova-mode"), s->physical ? "--iova-mode=pa" : "--iova-mode=va"},
 		{given(s, "--telemetry") || given(s, "--no-telemetry"), "--no-telemetry"},
 		{given(s, "--file-prefix"), s->prefix},
-		/* A device that is not there: others are ours only when a port asks for them. */
+		/* A device that does not exist: EAL probes no others; ports add theirs. */
 		{devices, "-a"},
 		{devices, "0000:00:00.0"},
 		{!s->huge || given(s, "--in-memory"), "--in-memory"},
@@ -212,7 +210,7 @@ static int add_ours(struct start *s)
 	return error;
 }
 
-/* Whether EAL gets huge pages: as asked, by huge= or FAR_DPDK_EAL, else when there are some. */
+/* True if EAL should use huge pages: as huge= or FAR_DPDK_EAL states, else if enough are free. */
 static bool wants_huge(const struct start *s, int huge)
 {
 	if (given(s, "--no-huge"))
@@ -227,7 +225,7 @@ static bool wants_huge(const struct start *s, int huge)
 static struct {
 	pthread_mutex_t mutex;
 	bool running, huge, physical;
-	pid_t pid; /* whose it is: its threads are not in a process that was forked */
+	pid_t pid; /* the process that started EAL; its threads do not exist in a forked child */
 	char failed[NIC_TEXT_BYTES_MAX];
 } eal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -239,10 +237,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/**
- * On a thread of its own, with all signals blocked: EAL sets the affinity of the thread that starts it, and its own
- * threads inherit the mask. They write to sockets whose other end may be gone, and SIGPIPE would end the process.
- */
+/** Starts EAL on a thread of its own with all signals blocked: EAL sets the affinity of the starting thread, and its
+ * own threads inherit the signal mask. They write to sockets whose other end may be gone, and SIGPIPE would end the
+ * process. */
 static int run_aside(struct start *s)
 {
 	pthread_t thread;
@@ -276,13 +273,13 @@ static void started(bool huge)
 static int start(int huge, bool physical, struct nic_err *err)
 {
 	struct start s = {.physical = physical};
-	if (rte_lcore_count() > 0) { /* the application has started it, and keeps its log */
+	if (rte_lcore_count() > 0) { /* the application has started EAL, and keeps its log settings */
 		started(rte_eal_has_hugepages());
 		return 0;
 	}
 	if (physical && (huge == 0 || !huge_pages_free()))
 		return fail(err, -ENOMEM, false,
-			    "a card under uio needs 16 MiB of huge pages at least, whose addresses stay",
+			    "a card under uio needs 16 MiB of huge pages or more, whose physical addresses are fixed",
 			    "sysctl vm.nr_hugepages=64 (and no huge=0), or vfio-pci, which needs an IOMMU");
 	if (huge == 1 && !huge_pages_free())
 		return fail(err, -ENOMEM, false, "huge=1, but fewer than 16 MiB of huge pages are free",
@@ -296,8 +293,8 @@ static int start(int huge, bool physical, struct nic_err *err)
 	}
 	if (error) {
 		free(s.words);
-		return fail(err, error, false, error == -E2BIG ? "FAR_DPDK_EAL has too many words" : strerror(-error),
-			    "");
+		return fail(err, error, false,
+			    error == -E2BIG ? "FAR_DPDK_EAL has too many arguments" : strerror(-error), "");
 	}
 	take_log();
 	if (!given(&s, "--log-level"))
@@ -307,13 +304,13 @@ static int start(int huge, bool physical, struct nic_err *err)
 	dpdk_log_begin();
 	error = run_aside(&s);
 	const char *why = dpdk_log_end();
-	/* The words stay: EAL keeps pointers to some. */
+	/* Not freed: EAL keeps pointers to some of the words. */
 	if (error)
 		return fail(err, error, false, strerror(-error), "");
 	if (s.result < 0)
 		return fail(err, s.error ? -s.error : -EIO, s.error != EINVAL, *why ? why : strerror(s.error),
 			    s.words ? "see FAR_DPDK_EAL" : "");
-	/* Nothing is in it, and each process would leave one. */
+	/* The directory is empty; each process would leave one. */
 	rmdir(rte_eal_get_runtime_dir());
 	if (!says.verbose)
 		rte_log_set_level_pattern("pmd.*", RTE_LOG_WARNING);
@@ -330,7 +327,7 @@ int dpdk_eal_start(int huge, bool physical, struct nic_err *err)
 		error = -EIO;
 	} else if (eal.running && eal.pid != getpid()) {
 		error = fail(err, -EOPNOTSUPP, false,
-			     "it was started before this process was forked, and its threads are not here",
+			     "it was started before fork(), and its threads do not exist in the child process",
 			     "fork first, or use exec");
 	} else if (!eal.running) {
 		error = start(huge, physical, err);
@@ -341,10 +338,10 @@ int dpdk_eal_start(int huge, bool physical, struct nic_err *err)
 			     "all ports of a process share it: leave huge= out here");
 	}
 	if (!error && physical && !eal.physical)
-		error = fail(err, -EBUSY, false,
-			     "it runs already, with virtual addresses, and this card is under uio, which needs "
-			     "physical ones",
-			     "name this card before the other dpdk devices, or give it to vfio-pci");
+		error = fail(
+			err, -EBUSY, false,
+			"it runs already with virtual addresses, but this card is under uio and needs physical ones",
+			"open this card before the other dpdk devices, or bind it to vfio-pci");
 	pthread_mutex_unlock(&eal.mutex);
 	return error;
 }

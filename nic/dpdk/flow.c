@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Rules by which a device puts what is for a queue's UDP port into the queue's ring, where its driver has such rules.
- * Without, a hash of the ports decides, and who sends tries source ports until it is the right ring.
- */
+/** Flow rules: steer packets by UDP port to the receive ring of their queue, if the device's driver supports that.
+ * Otherwise RSS selects the ring by a hash of the ports, and the sender tries source ports. Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <rte_errno.h>
@@ -10,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ITEMS_MAX 5u /* Ethernet, VLAN, IP, UDP, the end */
+#define ITEMS_MAX 5u /* Ethernet, VLAN, IP, UDP, end */
 
-/* A pattern and its parts, which point to each other. */
+/* A pattern and the parts that it points to. */
 struct pattern {
 	struct rte_flow_item items[ITEMS_MAX];
 	unsigned n;
@@ -51,7 +49,7 @@ static void describe(struct pattern *to, const struct dpdk_port *p, unsigned que
 	add(to, RTE_FLOW_ITEM_TYPE_END, NULL, NULL);
 }
 
-/* Makes the queue's rule, or only finds out whether it could be made. */
+/* Creates the queue's rule; without `make` only validates it. */
 static int rule(struct dpdk_port *p, unsigned queue, bool make, struct rte_flow_error *why)
 {
 	const struct rte_flow_attr attr = {.ingress = 1};
@@ -78,7 +76,7 @@ void dpdk_flow_open(struct dpdk_port *p)
 	if (error) {
 		dpdk_flow_close(p);
 		snprintf(p->flow_text, sizeof p->flow_text,
-			 "no flow rules (%s): with several rings source ports are tried",
+			 "no flow rules (%s): with several rings the sender tries source ports",
 			 why.message ? why.message : rte_strerror(rte_errno));
 		return;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Precomputes the headers of a path. Control thread. */
 #include "nic/dpdk/frame.h"
 
-#define HOPS_MAX 64 /* what hosts send with (RFC 1700) */
+#define HOP_LIMIT 64 /* default of hosts (RFC 1700) */
 
 static void init_v4(struct frame_path *path, const struct frame_addr *from, const struct frame_addr *to)
 {
@@ -9,7 +10,7 @@ static void init_v4(struct frame_path *path, const struct frame_addr *from, cons
 	frame_store16(path->bytes + 12, frame_be16(0x0800));
 	ip[0] = 0x45;
 	frame_store16(ip + 6, frame_be16(0x4000)); /* Don't Fragment */
-	ip[8] = HOPS_MAX;
+	ip[8] = HOP_LIMIT;
 	ip[9] = 17;
 	memcpy(ip + 12, from->ip, 4);
 	memcpy(ip + 16, to->ip, 4);
@@ -24,7 +25,7 @@ static void init_v6(struct frame_path *path, const struct frame_addr *from, cons
 	frame_store16(path->bytes + 12, frame_be16(0x86dd));
 	ip[0] = 0x60;
 	ip[6] = 17;
-	ip[7] = HOPS_MAX;
+	ip[7] = HOP_LIMIT;
 	memcpy(ip + 8, from->ip, 16);
 	memcpy(ip + 24, to->ip, 16);
 	path->len = FRAME_V6_BYTES;

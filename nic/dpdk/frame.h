@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Ethernet frames with an IPv4 or IPv6 packet and a UDP datagram in it: what a packet looks like on a network whose
- * device the driver owns. Pure: no DPDK, no system call, any thread.
+ * Writes and parses Ethernet frames that carry one UDP datagram over IPv4 or IPv6. Pure functions: no DPDK, no system
+ * call; any thread, pollers on the fast path.
  *
  *	0         14 (Ethernet)      34 (IPv4) or 54 (IPv6)      42 or 62 (UDP)
  *	MACs|type  addresses, length, header checksum  ports|length|checksum  payload
  *
- * IPv4 packets are atomic: Don't Fragment is set, the identification is 0 (RFC 6864). Neither VLAN tags, IP options,
- * extension headers nor fragments are ever written.
+ * IPv4 packets are atomic: Don't Fragment is set and the identification is 0 (RFC 6864). Neither VLAN tags, IP options,
+ * extension headers nor fragments are written.
  */
 #ifndef FAR_NIC_DPDK_FRAME_H
 #define FAR_NIC_DPDK_FRAME_H
@@ -19,59 +19,56 @@
 #include <string.h>
 
 #define FRAME_MAC_BYTES 14u
-#define FRAME_V4_BYTES  42u /* in front of the payload */
+#define FRAME_V4_BYTES  42u /* headers in front of the payload */
 #define FRAME_V6_BYTES  62u
 #define FRAME_UDP_BYTES 8u
-/* The largest UDP payload that both IP versions can carry; devices carry less. */
+/* The largest UDP payload of both IP versions; devices carry less. */
 #define FRAME_PAYLOAD_MAX (65535u - 20u - FRAME_UDP_BYTES)
 
 /** One end of a path. */
 struct frame_addr {
 	uint8_t mac[6];
 	uint8_t v6;     /* 0: IPv4, ip[0, 4); else IPv6 */
-	uint8_t ip[16]; /* in network order */
-	uint16_t port;  /* of UDP, in host order; of the end that receives, its first: queue i has port + i */
+	uint8_t ip[16]; /* network byte order */
+	uint16_t port;  /* UDP port of queue 0, host byte order; queue i receives at port + i */
 };
 
-/** The headers towards one destination, with all that is the same in every packet. Read only after its init. */
+/** Precomputed headers towards one destination. Read-only after frame_path_init(), but for the MAC address. */
 struct frame_path {
-	alignas(64) uint8_t bytes[64]; /* lengths and checksums are 0 */
-	uint8_t len;                   /* of bytes: FRAME_V4_BYTES or FRAME_V6_BYTES */
-	uint32_t ip_sum;               /* of the IPv4 header's words, see frame_sum() */
-	uint32_t udp_sum;              /* of the UDP header's and the pseudo header's, without lengths */
+	alignas(64) uint8_t bytes[64]; /* the headers; lengths and checksums are 0 */
+	uint8_t len;                   /* FRAME_V4_BYTES or FRAME_V6_BYTES */
+	uint32_t ip_sum;               /* frame_sum() of the IPv4 header */
+	uint32_t udp_sum;              /* frame_sum() of the UDP header and the pseudo header, without lengths */
 };
 
-/** What goes into the field of the UDP checksum. false and true are the first two. */
+/** Contents of the UDP checksum field. The first two have the values of false and true. */
 enum frame_sum {
-	FRAME_SUM_NONE,  /* 0: none, which IPv4 allows and IPv6 does not: there it is taken for FRAME_SUM_FULL. The
-			    engine's packets have a CRC of their own, which finds more: so the pass over the payload can
-			    be saved */
+	FRAME_SUM_NONE,  /* 0, no checksum: allowed by IPv4 only; IPv6 uses FRAME_SUM_FULL instead. Saves the pass over
+			    the payload, since the engine's CRC detects more */
 	FRAME_SUM_FULL,  /* the checksum */
-	FRAME_SUM_PSEUDO /* the pseudo header's sum: what a device that adds the rest wants to find */
+	FRAME_SUM_PSEUDO /* the sum of the pseudo header, for a device that adds the rest */
 };
 
-/**
- * A frame is FOREIGN unless it says that it is for us: our MAC address, our IP address and version, UDP, one of our
- * ports. So are others' addresses (a promiscuous device), broadcast and multicast, VLAN tags (another network),
- * other protocols, IPv6 with extension headers, later fragments (they have no port) and what is too short to say. A
- * frame for us is MALFORMED when it is cut short, has IPv4 options, is a first fragment, its lengths disagree, or a
- * checksum is wrong.
- */
+/** The result of parsing a frame. FOREIGN: not addressed to us, which takes our MAC address, IP version, IP address,
+ * UDP, and one of our ports. Frames to other addresses (a promiscuous device), broadcast, multicast, VLAN tags, other
+ * protocols, IPv6 extension headers, later fragments (they carry no port) and frames too short to tell are FOREIGN.
+ * MALFORMED: addressed to us, but truncated, with IPv4 options, a first fragment, with contradictory lengths, or with a
+ * wrong checksum. */
 enum frame_verdict { FRAME_OURS, FRAME_FOREIGN, FRAME_MALFORMED };
 
-/** A frame of ours. */
+/** A parsed frame of ours. */
 struct frame_in {
-	uint16_t payload;       /* its offset in the frame */
-	uint16_t len;           /* of the payload; the frame may be longer: Ethernet pads to 60 bytes */
+	uint16_t payload;       /* offset of the payload in the frame */
+	uint16_t len;           /* bytes of the payload; the frame may be longer: Ethernet pads to 60 bytes */
 	unsigned queue;         /* destination port - me->port */
-	struct frame_addr from; /* whom it says it is from; nothing proves it */
+	struct frame_addr from; /* source as the frame states it; not authenticated */
 };
 
-/** Fills `path` with the headers of packets from `from` to `to`, both of the same IP version. `to->port` is the port of
- * the queue that is meant. */
+/** Fills `path` with the headers of packets from `from` to `to`, of the same IP version. `to->port` is the port of the
+ * destination queue. */
 void frame_path_init(struct frame_path *path, const struct frame_addr *from, const struct frame_addr *to);
 
-/** Has packets go to another MAC address, as its bytes lie in a number. */
+/** Sets the destination MAC address; `mac` holds its bytes in memory order. */
 static inline void frame_lead(uint8_t *frame, uint64_t mac)
 {
 	memcpy(frame, &mac, 6);
@@ -107,15 +104,13 @@ static inline uint16_t frame_fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
-/**
- * The one's complement sum of bytes[0, len), as if a zero byte followed where len is odd. It is of 16-bit words in the
- * machine's order, which is right as long as it is stored in that order too (RFC 1071, 2B); sums of even lengths can be
- * added up in any order. In [0, 2^32).
- */
+/** The one's complement sum of bytes[0, len), padded by a zero byte if len is odd; in [0, 2^32). It sums 16-bit words
+ * in host byte order, which is correct as long as the result is stored in that order too (RFC 1071, 2B). Sums of even
+ * lengths can be added in any order. */
 static inline uint32_t frame_sum(const uint8_t *bytes, size_t len)
 {
 	uint64_t a = 0, b = 0;
-	for (; len >= 16; bytes += 16, len -= 16) { /* two chains of additions with the carry kept */
+	for (; len >= 16; bytes += 16, len -= 16) { /* two independent chains of additions, carry included */
 		uint64_t x, y;
 		memcpy(&x, bytes, sizeof x);
 		memcpy(&y, bytes + 8, sizeof y);
@@ -136,10 +131,8 @@ static inline uint32_t frame_sum(const uint8_t *bytes, size_t len)
 	return (uint32_t)((sum & 0xffffffff) + (sum >> 32));
 }
 
-/**
- * Writes the headers of a datagram of `len` bytes, [0, FRAME_PAYLOAD_MAX], at the start of a frame; how many bytes they
- * take. `payload` is read for FRAME_SUM_FULL only; it usually follows the headers, where they do not reach it.
- */
+/** Writes the headers of a datagram of `len` bytes, [0, FRAME_PAYLOAD_MAX], to the start of a frame and returns their
+ * length. `payload` is read for FRAME_SUM_FULL only; it may follow the headers directly. */
 static inline unsigned frame_write(uint8_t *at, const struct frame_path *path, unsigned len, const uint8_t *payload,
 				   enum frame_sum kind)
 {
@@ -172,7 +165,7 @@ static inline unsigned frame_write(uint8_t *at, const struct frame_path *path, u
 	return path->len;
 }
 
-/** Gives what frame_write() has written the class of service `tos`. */
+/** Sets the TOS or traffic class of a frame that frame_write() has written. */
 static inline void frame_set_class(uint8_t *at, const struct frame_path *path, uint8_t tos)
 {
 	if (path->len == FRAME_V4_BYTES) {
@@ -185,8 +178,8 @@ static inline void frame_set_class(uint8_t *at, const struct frame_path *path, u
 	}
 }
 
-/* The UDP header and what follows it, of an IP packet for us whose payload is udp[0, room), of which the IP header
- * states `ip_len` bytes. The port is looked at first: who else shares the address may send what he likes. */
+/* Parses UDP header and payload, udp[0, room), of an IP packet addressed to us whose header states `ip_len` bytes of
+ * payload. Checks the port first: other users of the address may send anything. */
 static inline enum frame_verdict frame_read_udp(const uint8_t *udp, unsigned room, unsigned ip_len, bool broken,
 						uint16_t port, unsigned queues, struct frame_in *out)
 {
@@ -203,7 +196,7 @@ static inline enum frame_verdict frame_read_udp(const uint8_t *udp, unsigned roo
 	return FRAME_OURS;
 }
 
-/* Whether the checksum of udp[0, len) is right, with the addresses of the pseudo header in front of it. */
+/* True if the checksum of udp[0, len) is right; `addresses` are those of the pseudo header. */
 static inline bool frame_udp_sum_right(const uint8_t *addresses, unsigned addresses_len, const uint8_t *udp,
 				       unsigned len)
 {
@@ -219,7 +212,7 @@ static inline enum frame_verdict frame_read_v4(const uint8_t *frame, unsigned le
 	if (ip[0] >> 4 != 4 || ip[9] != 17 || memcmp(ip + 16, me->ip, 4) != 0)
 		return FRAME_FOREIGN;
 	unsigned head = (ip[0] & 15u) * 4, total = frame_be16(frame_load16(ip + 2));
-	unsigned fragment = frame_be16(frame_load16(ip + 6)) & 0x3fffu; /* More Fragments, and the offset */
+	unsigned fragment = frame_be16(frame_load16(ip + 6)) & 0x3fffu; /* More Fragments flag and offset */
 	if (fragment & 0x1fff || head < 20 || head > room)
 		return FRAME_FOREIGN;
 	bool broken = head != 20 || fragment || total < head;
@@ -258,10 +251,8 @@ static inline enum frame_verdict frame_read_v6(const uint8_t *frame, unsigned le
 	return FRAME_OURS;
 }
 
-/**
- * Reads frame[0, len), which may be anything, for the queues [0, queues) of `me`; me->port + queues <= 65536.
- * `sum_checked`: the device has found the checksums of IP and of UDP right. `out` is set for FRAME_OURS only.
- */
+/** Parses frame[0, len), which may be anything, for the queues [0, queues) of `me`; me->port + queues <= 65536.
+ * `sum_checked`: the device has verified the IP and UDP checksums. `out` is set for FRAME_OURS only. */
 static inline enum frame_verdict frame_read(const uint8_t *frame, unsigned len, const struct frame_addr *me,
 					    unsigned queues, bool sum_checked, struct frame_in *out)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Error texts of the files without DPDK. Any thread. */
 #include "nic/dpdk/host_error.h"
 #include "base/text.h"
 

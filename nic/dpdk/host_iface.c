@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Properties of a kernel interface and its addresses. Control thread. */
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_error.h"
 
@@ -38,7 +39,7 @@ static bool is_link_local(const struct host_ip *ip)
 	return ip->v6 && ip->bytes[0] == 0xfe && (ip->bytes[1] & 0xc0) == 0x80;
 }
 
-/* IPv4, then IPv6, then what is only of the link. */
+/* Order of addresses: IPv4, IPv6, link-local. */
 static unsigned rank(const struct host_ip *ip)
 {
 	return ip->v6 + is_link_local(ip);
@@ -97,8 +98,8 @@ static int read_ips(struct host_iface *iface, struct nic_err *err)
 	return 0;
 }
 
-/* Marks the IPv6 addresses that the kernel still checks for duplicates. Without /proc all of them are taken for good:
- * binding to them says more then. */
+/* Marks IPv6 addresses under duplicate address detection. Without /proc all count as usable; bind() reports the others.
+ */
 static void mark_tentative(struct host_iface *iface)
 {
 	FILE *f = fopen("/proc/net/if_inet6", "re");
@@ -122,7 +123,7 @@ static void mark_tentative(struct host_iface *iface)
 		fclose(f);
 }
 
-/* What the interface's own driver says; one that says nothing has one queue. */
+/* Reads driver name and queue counts; a driver that reports no channels counts as one queue. */
 static void read_ethtool(int s, struct host_iface *iface)
 {
 	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
@@ -150,11 +151,10 @@ static int read_link(int s, struct host_iface *iface, struct nic_err *err)
 	memcpy(r.ifr_name, iface->name, sizeof r.ifr_name);
 	if (ioctl(s, SIOCGIFINDEX, &r) < 0) {
 		if (errno == ENODEV)
-			return host_error(
-				err, -ENODEV,
-				"dpdk: there is no interface \"%s\" in this network namespace; `ip link` lists "
-				"those that there are",
-				iface->name);
+			return host_error(err, -ENODEV,
+					  "dpdk: there is no interface \"%s\" in this network namespace; `ip link` "
+					  "lists the interfaces",
+					  iface->name);
 		return -errno;
 	}
 	iface->index = r.ifr_ifindex;
@@ -162,7 +162,7 @@ static int read_link(int s, struct host_iface *iface, struct nic_err *err)
 		return -errno;
 	if (r.ifr_hwaddr.sa_family != ARPHRD_ETHER)
 		return host_error(err, -EPROTOTYPE,
-				  "dpdk: interface %s carries no Ethernet frames; take shm within the host, or udp",
+				  "dpdk: interface %s carries no Ethernet frames; use shm within the host, or udp",
 				  iface->name);
 	memcpy(iface->mac, r.ifr_hwaddr.sa_data, 6);
 	if (ioctl(s, SIOCGIFMTU, &r) < 0)
@@ -181,7 +181,7 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 	size_t len = strlen(name);
 	if (len == 0 || len >= sizeof iface.name)
 		return host_error(err, -ENODEV,
-				  "dpdk: \"%.40s\" is no name of an interface: it has 1 to %zu characters", name,
+				  "dpdk: \"%.40s\" is not an interface name, which has 1 to %zu characters", name,
 				  sizeof iface.name - 1);
 	memcpy(iface.name, name, len);
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -189,7 +189,8 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 		s = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (s < 0) {
 		int error = errno;
-		return host_error(err, -error, "dpdk: no socket to ask for interface %s: %s", name, strerror(error));
+		return host_error(err, -error, "dpdk: cannot open a socket to read interface %s: %s", name,
+				  strerror(error));
 	}
 	if (err)
 		err->text[0] = '\0';
@@ -208,7 +209,7 @@ int host_iface_read(const char *name, struct host_iface *out, struct nic_err *er
 	return 0;
 }
 
-/** What `listen` stands for. */
+/** The parsed form of `listen`. */
 struct wanted {
 	bool any, v6;
 	unsigned prefix;
@@ -265,11 +266,10 @@ int host_iface_ip(const struct host_iface *iface, const char *listen, const stru
 		pending = true;
 	}
 	if (pending)
-		return host_error(
-			err, -EADDRNOTAVAIL,
-			"dpdk: the IPv6 address of interface %s is still checked for duplicates, or is one; try "
-			"again in some seconds, or add it with `nodad`",
-			iface->name);
+		return host_error(err, -EADDRNOTAVAIL,
+				  "dpdk: the IPv6 address of interface %s is under duplicate address detection, or is "
+				  "a duplicate; retry in some seconds, or add it with `nodad`",
+				  iface->name);
 	if (wanted.any)
 		return host_error(err, -EADDRNOTAVAIL,
 				  "dpdk: interface %s has no IP address; `ip addr add` gives it one, which the driver "

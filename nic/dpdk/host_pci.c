@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Reads network cards from sysfs and locks them. Any thread. */
 #include "nic/dpdk/host_pci.h"
 
 #include "nic/dpdk/host_error.h"
@@ -35,7 +36,7 @@ static void path_of(const struct host_pci_roots *roots, const char *name, const 
 	snprintf(out, PATH_BYTES, "%s/bus/pci/devices/%s/%s", roots->sys, name, file);
 }
 
-/* A file that holds one number. */
+/* Reads a file that holds one number. */
 static bool read_number(const struct host_pci_roots *roots, const char *name, const char *file, unsigned long *out)
 {
 	char path[PATH_BYTES], text[32] = "";
@@ -48,7 +49,7 @@ static bool read_number(const struct host_pci_roots *roots, const char *name, co
 	return got;
 }
 
-/* The last part of where a link leads. */
+/* Reads the last component of a symbolic link. */
 static bool read_link(const struct host_pci_roots *roots, const char *name, const char *file, char *out, size_t cap)
 {
 	char path[PATH_BYTES], to[PATH_BYTES];
@@ -63,7 +64,7 @@ static bool read_link(const struct host_pci_roots *roots, const char *name, cons
 	return true;
 }
 
-/* The first name in a directory that begins with `prefix`. */
+/* Finds the first name in a directory that begins with `prefix`. */
 static bool first_in(const char *path, const char *prefix, char *out, size_t cap)
 {
 	DIR *d = opendir(path);
@@ -78,7 +79,7 @@ static bool first_in(const char *path, const char *prefix, char *out, size_t cap
 	return found;
 }
 
-/* virtio's interfaces belong to a device of another bus, below the card. */
+/* The interface of a virtio card belongs to a child device on the virtio bus. */
 static void find_iface(const struct host_pci_roots *roots, struct host_pci *card)
 {
 	char path[PATH_BYTES], virtio[32], inner[64];
@@ -93,7 +94,8 @@ static void find_iface(const struct host_pci_roots *roots, struct host_pci *card
 	first_in(path, "", card->iface, sizeof card->iface);
 }
 
-/* All devices of a group must be vfio's, or nobody's: they could read each other's memory. Bridges may stay. */
+/* All devices of an IOMMU group must be unbound or bound to vfio, since they can access each other's memory. Bridges
+ * are exempt. */
 static void find_blocker(const struct host_pci_roots *roots, struct host_pci *card)
 {
 	char path[PATH_BYTES], driver[32];
@@ -136,7 +138,7 @@ int host_pci_read(const struct host_pci_roots *roots, const char *name, struct h
 	out->id = (uint16_t)id;
 	out->class = (uint32_t) class;
 	if (class >> 16 != CLASS_NET)
-		return host_error(err, -ENODEV, "dpdk: PCI device %s (%04lx:%04lx) is no network card", name, vendor,
+		return host_error(err, -ENODEV, "dpdk: PCI device %s (%04lx:%04lx) is not a network card", name, vendor,
 				  id);
 	read_link(roots, name, "driver", out->driver, sizeof out->driver);
 	if (read_link(roots, name, "iommu_group", text, sizeof text))
@@ -241,7 +243,7 @@ int host_pci_usable(const struct host_pci_roots *roots, const struct host_pci *c
 	return not_given(roots, card, err);
 }
 
-/* A lock of the kernel's entry of the card: it goes with the process, however that ends. */
+/* Locks the card's sysfs entry; the kernel releases the lock with the process. */
 static int claim(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
 {
 	char path[PATH_BYTES];

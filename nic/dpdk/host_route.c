@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Netlink queries of routes and neighbours. Control thread. */
 #include "nic/dpdk/host_route.h"
 
 #include "nic/dpdk/host_error.h"
@@ -12,7 +13,7 @@
 
 #define ANSWER_BYTES 4096u
 
-/* A question with one attribute, an address. */
+/* A request with one attribute, an address. */
 struct question {
 	struct nlmsghdr head;
 	union {
@@ -36,8 +37,8 @@ static void add_address(struct question *q, unsigned short type, bool v6, const 
 	q->head.nlmsg_len = NLMSG_ALIGN(q->head.nlmsg_len) + (uint32_t)RTA_SPACE(len);
 }
 
-/* The kernel's answer, of the type that is wanted, or NULL with what it said instead in *error. It answers while it is
- * asked. */
+/* Sends the request and returns the reply if it has the wanted type; else NULL, with the reason in *error. The kernel
+ * replies within the call. */
 static const struct nlmsghdr *ask(const struct question *q, struct answer *a, unsigned type, int *error)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
@@ -58,7 +59,7 @@ static const struct nlmsghdr *ask(const struct question *q, struct answer *a, un
 	return head->nlmsg_type == type ? head : NULL;
 }
 
-/* An attribute's content of at least `len` bytes, behind `fixed` bytes of the message; NULL: it has none. */
+/* Finds an attribute with at least `len` bytes, behind `fixed` bytes of the message; NULL: none. */
 static const void *find(const struct nlmsghdr *head, size_t fixed, unsigned type, size_t len)
 {
 	size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(fixed);
@@ -89,9 +90,7 @@ int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, u
 	add_address(&q, RTA_DST, v6, to);
 	const struct nlmsghdr *head = ask(&q, &a, RTM_NEWROUTE, &error);
 	if (!head)
-		return host_error(err, -ENETUNREACH,
-				  "dpdk: the kernel has no route to %s, by which its next hop would be known: %s; see "
-				  "`ip route get %s`",
+		return host_error(err, -ENETUNREACH, "dpdk: the kernel has no route to %s: %s; see `ip route get %s`",
 				  host_ip_text(v6, to, text), strerror(-error), text);
 	const void *oif = find(head, sizeof(struct rtmsg), RTA_OIF, sizeof out);
 	const void *via = find(head, sizeof(struct rtmsg), RTA_GATEWAY, v6 ? 16 : 4);
@@ -104,11 +103,10 @@ int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, u
 			"route add` changes it",
 			host_ip_text(v6, to, text), iface->name, text);
 	if (find(head, sizeof(struct rtmsg), RTA_VIA, 1))
-		return host_error(
-			err, -ENETUNREACH,
-			"dpdk: the kernel's route to %s leads by a router of the other IP version, which is not "
-			"followed; `ip route add %s via` one of the same",
-			host_ip_text(v6, to, text), text);
+		return host_error(err, -ENETUNREACH,
+				  "dpdk: the kernel's route to %s uses a router of the other IP version, which is not "
+				  "supported; `ip route add %s via` a router of the same version",
+				  host_ip_text(v6, to, text), text);
 	memset(hop, 0, 16);
 	memcpy(hop, via ? via : to, v6 ? 16 : 4);
 	return 0;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Ports on an interface that the kernel goes on using, net_af_packet and net_af_xdp: its addresses are ours too, and
- * UDP ports of it. What keeps the two from disturbing each other: the ports are bound at the kernel as well, so that it
- * gives them to nobody and answers nothing that it sees of our traffic; and XDP takes from it only what is ours.
- */
+/** Ports on an interface that the kernel uses too (net_af_packet, net_af_xdp): they share its addresses, and use some
+ * of its UDP ports. Sockets of the kernel reserve these ports, so that no other program gets them and the kernel does
+ * not answer our traffic; the XDP filter takes only our packets from the kernel. Control thread. */
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/xdp/xdp.h"
 
@@ -22,25 +20,24 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What net_af_packet takes for a frame unless it is told another size, and how much of it is the kernel's. */
+/* Default frame size of net_af_packet, and the bytes of a frame that the kernel uses. */
 #define PACKET_FRAME_BYTES 2048u
-#define PACKET_FRAMES      512u /* of a ring by default, and the fewest that are worth while */
+#define PACKET_FRAMES      512u /* frames of a ring: default, and minimum worth using */
 #define PACKET_FRAMES_MIN  64u
 #define PACKET_HEAD_BYTES  (TPACKET_ALIGN(TPACKET2_HDRLEN) + 16u)
 
-/* A mbuf in memory that is shared with the kernel must lie within a page of 4 KiB, with what DPDK has in front of a
- * frame, and what the pool adds; the kernel then keeps 256 bytes of its own, as XDP_PACKET_HEADROOM says, before the
- * frame. */
+/* Room of an mbuf that the kernel shares: it must lie within a page of 4 KiB, with DPDK's headroom and the pool's
+ * header; the kernel reserves 256 bytes in front of the frame (XDP_PACKET_HEADROOM). */
 #define XDP_ROOM_MAX (4096u - 64u - (unsigned)sizeof(struct rte_mbuf) - RTE_PKTMBUF_HEADROOM - 64u)
-/* The kernel takes no mbufs of less than 2 KiB. */
+/* Minimum mbuf size that the kernel accepts. */
 #define XDP_ROOM_MIN   2048u
 #define XDP_HEAD_BYTES (256u + FRAME_MAC_BYTES + 4u)
 
-/* Another attempt to take a queue that was let go of just now. */
+/* Retries to take a queue that was just released. */
 #define XDP_TRIES_MAX 100u
 #define XDP_TRY_NS    20000000
 
-/* The value of one of the device's own arguments; NULL: it is not there. */
+/* The value of a device argument; NULL: absent. */
 static const char *find_arg(const char *devargs, const char *key)
 {
 	size_t n = strlen(key);
@@ -61,14 +58,13 @@ static int packet_probe(struct nic_err *err)
 	}
 	int error = errno;
 	if (error == EPERM)
-		return dpdk_error(
-			err, -EPERM,
-			"dpdk: net_af_packet needs CAP_NET_RAW (root, or `setcap cap_net_raw+ep PROGRAM`; in a "
-			"user namespace, a network namespace of its own); udp needs no right");
-	return dpdk_error(err, -error, "dpdk: no packet socket: %s", strerror(error));
+		return dpdk_error(err, -EPERM,
+				  "dpdk: net_af_packet needs CAP_NET_RAW (root, or `setcap cap_net_raw+ep PROGRAM`; in "
+				  "a user namespace, a network namespace of its own); udp needs no capability");
+	return dpdk_error(err, -error, "dpdk: cannot create a packet socket: %s", strerror(error));
 }
 
-/* Everything that can be found out without changing anything: rights, the interface, its address. */
+/* Collects everything that can be read without changes: rights, the interface, its address. */
 static int look(const struct dpdk_args *args, const struct nic_config *config, struct host_iface *iface,
 		struct host_ip *ip, struct nic_err *err)
 {
@@ -90,14 +86,14 @@ int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *conf
 	return look(args, config, &iface, &ip, err);
 }
 
-/* A number among the device's own arguments. */
+/* The value of a numeric device argument. */
 static unsigned number_arg(const struct dpdk_args *args, const char *key, unsigned otherwise)
 {
 	const char *text = find_arg(args->devargs, key);
 	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
 }
 
-/* Adds to the device's arguments. */
+/* Appends to the device arguments. */
 __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args, struct nic_err *err,
 							 const char *format, ...)
 {
@@ -112,7 +108,7 @@ __attribute__((format(printf, 3, 4))) static int add_arg(struct dpdk_args *args,
 	return 0;
 }
 
-/* Root of a user namespace has the right to lock memory only there, which does not count. */
+/* The capabilities of root in a user namespace do not cover locked memory. */
 static bool in_user_namespace(void)
 {
 	unsigned inside = 0, outside = 0, n = 0;
@@ -123,7 +119,7 @@ static bool in_user_namespace(void)
 	return !whole;
 }
 
-/* Bytes of memory that may be locked. */
+/* Bytes of memory that this process may lock. */
 static uint64_t lockable(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -142,10 +138,8 @@ static int too_little_lockable(const struct dpdk_args *args, uint64_t bytes, str
 			  args->name, (unsigned long long)bytes >> 10, (unsigned long long)lockable() >> 10);
 }
 
-/**
- * A ring of as many frames as by default, or as memory may be locked for, each large enough for the interface: whole
- * pages, each a block, since DPDK takes frames to follow each other without gaps.
- */
+/** Sizes the ring: the default number of frames, or as many as may be locked; each large enough for the interface.
+ * Whole pages, each a block, since DPDK expects frames to follow each other without gaps. */
 static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
@@ -156,9 +150,9 @@ static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 		error = add_arg(args, err, ",qpairs=%u", p->queues_n);
 	if (error || find_arg(args->devargs, "framesz") || find_arg(args->devargs, "blocksz") ||
 	    find_arg(args->devargs, "framecnt"))
-		return error; /* as the user wishes */
+		return error; /* the user has set the sizes */
 	frame = frame > PACKET_FRAME_BYTES ? (frame + page - 1) / page * page : PACKET_FRAME_BYTES;
-	uint64_t each = (uint64_t)2 * frame * number_arg(args, "qpairs", 1); /* received and sent */
+	uint64_t each = (uint64_t)2 * frame * number_arg(args, "qpairs", 1); /* receive and transmit */
 	while (count > PACKET_FRAMES_MIN && each * count > lockable())
 		count /= 2;
 	if (each * count > lockable())
@@ -168,8 +162,8 @@ static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 	return error || count == PACKET_FRAMES ? error : add_arg(args, err, ",framecnt=%u", count);
 }
 
-/* Interfaces without hardware have nothing that could be polled: net_af_xdp's way of doing so would make a system call
- * of each look at an empty queue. */
+/* True for interfaces without hardware: they have nothing to poll, and net_af_xdp's busy polling would make a system
+ * call for each poll of an empty queue. */
 static bool is_virtual(const struct host_iface *iface)
 {
 	static const char *const drivers[] = {"", "veth", "tun", "bridge", "dummy", "macvlan", "bonding"};
@@ -186,28 +180,26 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 	char path[64];
 	unsigned start = number_arg(args, "start_queue", 0);
 	int error = 0;
-	/* The network card chooses a queue as it likes: what came by one without a socket of ours would be lost. DPDK
-	 * serves one queue of an interface whose queues either send or receive. */
+	/* All queues must be served: the card chooses one by its hash, and packets on a queue without our socket would
+	 * be lost. DPDK serves only one queue of an interface whose queues either send or receive. */
 	unsigned served = p->iface.combined ? p->iface.combined : 1;
 	bool chosen = find_arg(args->devargs, "queue_count") || start;
 	p->xdp_rings = number_arg(args, "queue_count", served > start ? served - start : 1);
 	if (!chosen && p->iface.rx_queues > served)
-		return dpdk_error(
-			err, -ERANGE,
-			"dpdk: interface %s has %u queues that receive, but net_af_xdp serves %u of them: `ethtool -L "
-			"%s rx 1` leaves one, or say queue_count=1 if nothing arrives at the others",
-			p->iface.name, p->iface.rx_queues, served, p->iface.name);
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: interface %s has %u receive queues, but net_af_xdp serves only %u: set one by "
+				  "`ethtool -L %s rx 1`, or give queue_count=1 if nothing arrives at the others",
+				  p->iface.name, p->iface.rx_queues, served, p->iface.name);
 	if (p->xdp_rings < p->queues_n || start + p->xdp_rings > XDP_QUEUES_MAX)
-		return dpdk_error(
-			err, -ERANGE,
-			"dpdk: net_af_xdp serves %u queues of interface %s: there must be one for each of the "
-			"%u shards, and %u at most; `ethtool -L %s combined N` changes it",
-			p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
+		return dpdk_error(err, -ERANGE,
+				  "dpdk: net_af_xdp serves %u queues of interface %s: each of the %u shards needs one, "
+				  "and %u is the maximum; change it by `ethtool -L %s combined N`",
+				  p->xdp_rings, p->iface.name, p->queues_n, XDP_QUEUES_MAX, p->iface.name);
 	if (!find_arg(args->devargs, "queue_count"))
 		error = add_arg(args, err, ",queue_count=%u", p->xdp_rings);
 	if (!error && is_virtual(&p->iface) && !find_arg(args->devargs, "busy_budget"))
 		error = add_arg(args, err, ",busy_budget=0");
-	if (error || find_arg(args->devargs, "xdp_prog")) /* the user's own, as is its end */
+	if (error || find_arg(args->devargs, "xdp_prog")) /* the user's program, attached and removed by the user */
 		return error;
 	error = xdp_sweep(p->iface.index, p->iface.name, err);
 	if (error)
@@ -218,8 +210,8 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 	return p->xdp_object < 0 ? p->xdp_object : add_arg(args, err, ",xdp_prog=%s", path);
 }
 
-/* DPDK does not hand out the sockets below its rings. Those of this process of the right kind, in ascending order; how
- * many of the first `max` there are. */
+/* Lists the sockets of this process of the device's kind, ascending; returns how many of the first `max` there are.
+ * DPDK does not expose the sockets of its rings. */
 static unsigned list_sockets(const struct dpdk_port *p, int *out, unsigned max)
 {
 	int domain = dpdk_is_xdp(&p->args) ? AF_XDP : AF_PACKET;
@@ -249,7 +241,7 @@ static void note_socket(struct dpdk_port *p, int fd)
 	p->inodes[p->sockets_n++] = st.st_ino;
 }
 
-/* Leaves in p->sockets those that are new. */
+/* Sets p->sockets to the sockets that appeared since dpdk_iface_open(). */
 static void find_sockets(struct dpdk_port *p)
 {
 	int now[DPDK_SOCKETS_MAX];
@@ -263,7 +255,7 @@ static void find_sockets(struct dpdk_port *p)
 	}
 }
 
-/* Mapped rings keep a socket alive when its descriptor is closed. DPDK unmaps those of the first queue only. */
+/* Unmaps the rings of a socket, which keep it alive after close(). DPDK unmaps those of the first queue only. */
 static void unmap_socket(uint64_t inode)
 {
 	char line[256];
@@ -279,7 +271,8 @@ static void unmap_socket(uint64_t inode)
 		fclose(f);
 }
 
-/* When the device is closed: DPDK leaves those of net_af_xdp open, and with them the interface's queues taken. */
+/* Closes the sockets of net_af_xdp, which DPDK leaves open, so that the interface's queues become free. Call when the
+ * device is closed. */
 static void close_sockets(struct dpdk_port *p)
 {
 	struct stat st;
@@ -299,7 +292,8 @@ int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 		return 0;
 	for (unsigned q = 0; q < p->queues_n; q++) {
 		for (unsigned i = 0; i < p->sockets_n; i++) {
-			/* Made in the order of the rings. Where there are others among them, each wakes everybody. */
+			/* The sockets were created in the order of the rings. If others are among them, each socket
+			 * wakes all queues. */
 			if (p->sockets_n == rings && i % p->queues_n != q)
 				continue;
 			int error = host_wake_watch(&p->queues[q]->wake, p->sockets[i]);
@@ -309,11 +303,10 @@ int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 		}
 	}
 	if (p->sockets_n == 0)
-		return dpdk_error(
-			err, -ENOENT,
-			"dpdk: the sockets of %s are not in /proc/self/fd, which several shards need to be woken "
-			"by them; use one shard",
-			p->args.name);
+		return dpdk_error(err, -ENOENT,
+				  "dpdk: cannot find the sockets of %s in /proc/self/fd, which wake the queues of "
+				  "several shards; use one shard",
+				  p->args.name);
 	return 0;
 }
 
@@ -354,7 +347,7 @@ int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_er
 	return dpdk_is_xdp(&p->args) && all > lockable() ? too_little_lockable(&p->args, all, err) : 0;
 }
 
-/* net_af_xdp polls the kernel for so many packets, 64 by default, each time it finds none. */
+/* net_af_xdp busy-polls the kernel for so many packets (64 by default) each time it finds none. */
 bool dpdk_iface_poll_costs(const struct dpdk_port *p)
 {
 	return dpdk_is_xdp(&p->args) && number_arg(&p->args, "busy_budget", 64) > 0;
@@ -365,7 +358,7 @@ int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
 	if (p->xdp_object < 0)
 		return 0;
 	int link = xdp_keep(p->iface.index, p->iface.name, &p->xdp_program, err);
-	if (link == -EOPNOTSUPP) /* an old kernel: DPDK takes the filter off, or the next start does */
+	if (link == -EOPNOTSUPP) /* old kernel: DPDK detaches the filter, or the next start does */
 		return 0;
 	p->xdp_link = link < 0 ? -1 : link;
 	return link < 0 ? link : 0;
@@ -374,7 +367,7 @@ int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
 bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err)
 {
 	struct nic_err ignored;
-	/* DPDK only says that it could not, never why. */
+	/* The text is all that DPDK reports; its error code is always the same. */
 	if (!dpdk_is_xdp(&p->args) || tries == XDP_TRIES_MAX || !err || !strstr(err->text, "xsk socket"))
 		return false;
 	if (dpdk_iface_keep(p, &ignored) == 0)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * memif: connecting, and being disconnected. DPDK's driver has four habits that a port must live with.
+ * memif ports: connecting and disconnecting. Control thread. Works around four properties of DPDK's driver:
  *
- * - When the other side goes away it unmaps the shared memory at once, on EAL's interrupt thread, whatever the thread
- * is doing that receives from it. So that thread is parked as long as there are memif ports. Their control sockets are
- *   watched here; when one has something to say, the queues of all memif ports are kept out of their devices, the
- *   thread is let go until it has nothing left to do, and parked again ("a window").
- * - A client tries to connect once, when it is started. So it is started again, until somebody is there.
- * - A server's listening socket is never closed, though the structure that its callback gets is freed. So the
- *   descriptor is made to lead to something that never becomes readable.
- * - A server does not survive a client that is gone before it is greeted. So it listens in the runtime directory, where
- *   only our user gets, and we listen in front of it, see relay.h.
+ * - When the peer disconnects it unmaps the shared memory at once, on EAL's interrupt thread, while a poller may still
+ *   read it. So that thread is paused as long as memif ports exist. Their control sockets are watched here; when one is
+ *   readable, the queues of all memif ports are kept out of their devices, the thread runs until it is idle, and is
+ *   paused again (a "window").
+ * - A client tries to connect once, when it is started. So it is restarted until it is connected.
+ * - A server's listening socket is never closed, though the argument of its callback is freed. So the descriptor is
+ *   replaced by one that never becomes readable.
+ * - A server aborts if a client disconnects before the server's first message. So DPDK's server listens in the runtime
+ *   directory, where only our user has access, and a proxy listens in front of it, see memif_proxy.h.
  *
- * DPDK trusts whoever is at the other end. So both sides check that it is of their user, unless security=none.
+ * DPDK trusts its peer. So both sides check that the peer belongs to their user, unless security=none.
  */
 #include "base/hash.h"
 #include "base/runtime_dir.h"
 #include "nic/dpdk/dpdk.h"
-#include "nic/dpdk/park.h"
-#include "nic/dpdk/relay.h"
+#include "nic/dpdk/eal_pause.h"
+#include "nic/dpdk/memif_proxy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,15 +36,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RETRY_MIN_NS UINT64_C(5000000) /* a client's next attempt; doubled each time */
+#define RETRY_MIN_NS UINT64_C(5000000) /* first retry interval of a client; doubled each time */
 #define RETRY_MAX_NS UINT64_C(100000000)
-#define WINDOW_NS    UINT64_C(20000000) /* what is not done by then waits for the next one */
-#define QUIET_NS     UINT64_C(200000)   /* nothing to say for so long: done; longer while a side connects */
+#define WINDOW_NS    UINT64_C(20000000) /* maximum length of a window; the rest waits for the next one */
+#define QUIET_NS     UINT64_C(200000)   /* idle time that ends a window; CONNECT_NS while a peer connects */
 #define CONNECT_NS   UINT64_C(2000000)
 #define TICK_NS      20000
-#define SOCKETS_MAX  64 /* of one path: one per client, and who listens */
+#define SOCKETS_MAX  64 /* sockets of one path: one per client, and the listener */
 
-/* A socket that servers of this process have together, each with another id. */
+/* A proxy that the servers of this process with the same socket share; each has another id. */
 struct front {
 	struct front *next;
 	struct relay *relay;
@@ -55,30 +55,30 @@ struct front {
 struct dpdk_memif {
 	struct dpdk_memif *next;
 	struct dpdk_port *port;
-	struct front *front; /* server */
-	struct relay_at at;  /* of DPDK's own socket; server: behind the front */
-	int watch;           /* epoll: the control sockets; in the port's */
+	struct front *front; /* server only */
+	struct relay_at at;  /* DPDK's own socket; of a server: behind the proxy */
+	int watch;           /* epoll of the control sockets; member of the port's epoll */
 	bool any_user;
 	bool up;
-	ino_t control; /* client: its connection; 0: none */
+	ino_t control; /* client: inode of its connection; 0: none */
 	uint64_t retry_at, retry_ns;
 };
 
-/* Slow path of all memif ports of the process, whichever control core they belong to. */
+/* State of all memif ports of the process, which may have several control threads. */
 static struct {
 	pthread_mutex_t mutex;
 	struct dpdk_memif *first;
 	struct front *fronts;
-	bool parked; /* the interrupt thread */
+	bool parked; /* EAL's interrupt thread is paused */
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- the sockets, which only DPDK's driver knows ---- */
+/* ---- DPDK's sockets, found in /proc/self/fd ---- */
 
 struct found {
 	int fd;
 	ino_t inode;
 	bool listener;
-	struct sockaddr_un name; /* a server's: its own, which those that it accepts have too; else the peer's */
+	struct sockaddr_un name; /* server: the local name, shared by accepted connections; client: the peer's name */
 	socklen_t len;
 };
 
@@ -111,8 +111,8 @@ static bool is_named(const struct dpdk_memif *m, const struct found *f)
 	return strnlen(f->name.sun_path, path) == want && memcmp(f->name.sun_path, m->at.un.sun_path, want) == 0;
 }
 
-/* A server's are those of its name. A client's is the one that its last attempt made; the name at its other end is what
- * the server calls it, in another container perhaps. */
+/* True if the socket belongs to `m`. A server's sockets have its name. A client's is the one that its last attempt
+ * created: its peer's name may differ, in another container. */
 static bool is_of(const struct dpdk_memif *m, const struct found *f)
 {
 	return m->port->args.server ? is_named(m, f) : m->control && f->inode == m->control;
@@ -131,7 +131,7 @@ static void keep(struct sockets *s, const struct found *f)
 	s->at[s->n++] = *f;
 }
 
-/* Those of `m`, or all that have a name at their other end. */
+/* Finds the sockets of `m`; `any`: all with a peer's name. */
 static void find_sockets(const struct dpdk_memif *m, bool any, struct sockets *out)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -161,7 +161,7 @@ static unsigned likeness(const struct dpdk_memif *m, const struct found *f)
 	return !m->at.abstract && strcmp(base_name(name.sun_path), base_name(m->at.un.sun_path)) == 0 ? 2 : 1;
 }
 
-/* The connection that was not there before; other threads may have made some meanwhile. */
+/* Finds the connection that was not there before; other threads may have created some meanwhile. */
 static ino_t new_control(const struct dpdk_memif *m, const struct sockets *before, const struct sockets *now)
 {
 	ino_t best = 0;
@@ -178,7 +178,7 @@ static ino_t new_control(const struct dpdk_memif *m, const struct sockets *befor
 	return best;
 }
 
-/* ---- a client's attempts ---- */
+/* ---- connecting a client ---- */
 
 static bool is_foreign(const struct dpdk_memif *m, const struct sockets *now)
 {
@@ -188,8 +188,9 @@ static bool is_foreign(const struct dpdk_memif *m, const struct sockets *now)
 	return false;
 }
 
-/* DPDK's connect() waits for as long as a server is stopped that two others wait for already. A trial beforehand would
- * not do: a server that finds its client gone again keeps a callback whose argument it has freed. */
+/* Restarts the device, which connects. DPDK's connect() blocks while the server is stopped and two other clients wait
+ * for it. A trial connection is no way out: a server whose client disconnects again keeps a callback with a freed
+ * argument. */
 static void try_connect(struct dpdk_memif *m, uint64_t now)
 {
 	struct sockets before = {0}, after = {0};
@@ -206,7 +207,7 @@ static void try_connect(struct dpdk_memif *m, uint64_t now)
 		dpdk_log_quiet(false);
 		find_sockets(m, true, &after);
 		m->control = error ? 0 : new_control(m, &before, &after);
-		/* The interrupt thread is parked, so nothing has been said yet. */
+		/* The interrupt thread is paused, so no message was exchanged yet. */
 		if (m->control && is_foreign(m, &after)) {
 			rte_eth_dev_stop(m->port->ethdev);
 			m->control = 0;
@@ -247,7 +248,7 @@ static bool pump_all(void)
 	return moved;
 }
 
-/* Until no control socket has had anything to say for a while. */
+/* Waits until no control socket was readable for a while. */
 static void wait_quiet(void)
 {
 	struct pollfd fds[SOCKETS_MAX];
@@ -278,7 +279,7 @@ static void watch_sockets(struct dpdk_memif *m)
 		epoll_ctl(m->port->fd, EPOLL_CTL_ADD, m->watch, &ev);
 }
 
-/* The interrupt thread is parked again: what the devices are now, they stay until the next window. */
+/* Updates the port's state; it cannot change until the next window. */
 static void take_stock(struct dpdk_memif *m)
 {
 	m->up = all.parked && link_up(m);
@@ -288,7 +289,8 @@ static void take_stock(struct dpdk_memif *m)
 	watch_sockets(m);
 }
 
-/* A thread that stays in a burst for a second is stopped, by a debugger perhaps: then nothing may be unmapped. */
+/* Keeps all queues out of their devices. A poller that stays in a burst for a second is stopped, by a debugger perhaps;
+ * then no memory may be unmapped. */
 static bool all_shut(void)
 {
 	bool shut = true;
@@ -305,7 +307,7 @@ static void window(uint64_t now)
 			try_connect(m, now);
 		park_release();
 		wait_quiet();
-		all.parked = park_interrupts() == 0; /* else it is busy; we come back */
+		all.parked = park_interrupts() == 0; /* else the thread is busy: dpdk_memif_step() retries */
 	}
 	for (struct dpdk_memif *m = all.first; m; m = m->next)
 		take_stock(m);
@@ -321,7 +323,7 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 	    !all.parked)
 		window(now);
 	retry = !p->args.server && !m->up;
-	/* A connection under way is watched; the time is for one that never comes to an end. */
+	/* The epoll set reports progress of a connection; the deadline is for one that never completes. */
 	uint64_t next = !all.parked         ? now + RETRY_MIN_NS
 			: !retry            ? UINT64_MAX
 			: m->retry_at > now ? m->retry_at
@@ -332,7 +334,7 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 
 /* ---- open and close ---- */
 
-/* See the third habit above. */
+/* Works around the third property above. */
 static void close_listener(const struct dpdk_memif *m)
 {
 	struct sockets s = {0};
@@ -360,8 +362,8 @@ static void front_leave(struct dpdk_memif *m)
 	free(f);
 }
 
-/* In the runtime directory. A server that comes back to the front has the same name, so a killed one leaves one file.
- */
+/* Chooses the path behind the proxy, in the runtime directory. It follows from the front's name, so a killed server
+ * leaves at most one file. */
 static int name_back(const struct relay_at *front, const struct nic_config *config, struct relay_at *back,
 		     struct nic_err *err)
 {
@@ -375,7 +377,7 @@ static int name_back(const struct relay_at *front, const struct nic_config *conf
 		fd = runtime_dir_open(dir, true, config->any_user, why, sizeof why);
 	if (fd < 0 || strchr(dir, ','))
 		return dpdk_error(err, fd < 0 ? fd : -EINVAL, "dpdk: memif's server has no runtime directory: %s",
-				  fd < 0 ? why : "its path has a comma; set FAR_RUNTIME_DIR to another");
+				  fd < 0 ? why : "its path contains a comma; set FAR_RUNTIME_DIR to another directory");
 	close(fd);
 	if (stat("/proc/self/ns/net", &st) == 0)
 		of.space = st.st_ino;
@@ -408,7 +410,7 @@ static int front_join(struct dpdk_memif *m, const struct relay_at *at, const str
 			free(f);
 			return error;
 		}
-		unlink(f->back.un.sun_path); /* a killed server's: nobody else has the front */
+		unlink(f->back.un.sun_path); /* a stale socket: we own the front, so no live server has it */
 		f->next = all.fronts;
 		all.fronts = f;
 	}
@@ -458,7 +460,7 @@ int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
 	int error = all.parked ? 0 : park_interrupts();
 	all.parked = !error;
 	if (error)
-		dpdk_error(err, error, "dpdk: EAL's interrupt thread does not answer");
+		dpdk_error(err, error, "dpdk: EAL's interrupt thread did not pause within 5 s");
 	m->next = all.first;
 	all.first = m;
 	if (!error && p->args.server)
@@ -478,7 +480,7 @@ void dpdk_memif_close(struct dpdk_port *p)
 	if (*at)
 		*at = m->next;
 	dpdk_device_close(p);
-	pump_all(); /* its farewell */
+	pump_all(); /* forwards the disconnect message */
 	if (m->front)
 		front_leave(m);
 	if (!all.first && all.parked) {

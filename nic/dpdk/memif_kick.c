@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Where memif's processes meet, and how they wake each other: DPDK's driver has no interrupt that a thread could sleep
- * on. */
+/** Socket addresses of memif ports, and kicks between them: DPDK's memif has no interrupt that a thread could sleep on.
+ * Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, stru
 	return a->abstract ? (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n) : sizeof *out;
 }
 
-/* Beside memif's own socket, wherever that is: who reaches one reaches the other. Nobody else can have the name, since
- * memif has one server and one client of an id. */
+/* The kick socket lies beside memif's socket, so a peer that reaches one reaches the other. The name is unique, since
+ * an id has one server and one client. */
 void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
 {
 	char suffix[32];
@@ -48,7 +48,7 @@ int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *er
 	struct host_kick at;
 	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
 	if (!at.len)
-		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: memif's socket= takes up to 80 bytes here",
+		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: socket= of memif takes up to 80 bytes",
 				  p->args.socket);
 	int fd = p->args.abstract ? host_kick_sender(&at)
 				  : host_kick_open_unix(((struct sockaddr_un *)&at.to)->sun_path, err);
@@ -59,7 +59,7 @@ int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *er
 	}
 	return fd == -EADDRINUSE
 		       ? dpdk_error(err, fd,
-				    "dpdk: another process is memif's %s with id %u on %s; give this one another id=",
+				    "dpdk: another process is memif's %s with id %u on %s; use another id= here",
 				    p->args.server ? "server" : "client", p->args.id, p->args.socket)
 		       : fd;
 }

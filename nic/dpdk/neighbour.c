@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Neighbours that ask for our address, and pings: a shard puts what may be a question aside, the control core answers,
- * the shard sends. Questions of ours go the same way: for the MAC addresses of routers, as hop.h has it. Where the
- * address is the kernel's, it answers; and what it knows of a router is believed until something was heard. What
- * routers say of narrow ways comes aside, too, and makes packets smaller.
- */
-#include "nic/dpdk/ask.h"
+/** ARP, neighbour discovery and ICMP of a port. The poller passes frames to the control thread by the exception path;
+ * the control thread replies to requests and pings, resolves routers (nexthop.h), and lowers the path MTU of
+ * destinations. Where the kernel owns the address, it replies itself, and its neighbour table is used until the router
+ * has replied to us. */
 #include "nic/dpdk/dpdk.h"
 #include "nic/dpdk/host_route.h"
-#include "nic/dpdk/narrow.h"
+#include "nic/dpdk/pmtu.h"
+#include "nic/dpdk/resolver.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +14,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Of each queue in one step, so that a flood of questions does not hold the control core: one about a narrow way may be
- * compared with all places. */
+/* Frames of each queue per step, so that a flood cannot hold the control thread: a path MTU report is compared with all
+ * destinations. */
 #define FRAMES_A_STEP 8u
 
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
@@ -36,19 +34,20 @@ int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
 {
 	const uint8_t *ip = p->blob.ip;
-	/* Where questions go, and what routers announce to all. */
+	/* Solicited-node multicast, and all nodes, for unsolicited advertisements. */
 	struct rte_ether_addr groups[2] = {{{0x33, 0x33, 0xff, ip[13], ip[14], ip[15]}}, {{0x33, 0x33, [5] = 1}}};
 	if (!p->blob.v6 || rte_eth_dev_set_mc_addr_list(p->ethdev, groups, 2) == 0)
 		return 0;
 	int error = rte_eth_allmulticast_enable(p->ethdev);
 	return error && error != -ENOTSUP
-		       ? dpdk_error(err, error, "dpdk: %s takes no groups, where IPv6 asks for addresses: %s; use IPv4",
-				    p->args.name, strerror(-error))
+		       ? dpdk_error(
+				 err, error,
+				 "dpdk: %s cannot join the multicast groups of IPv6 neighbour discovery: %s; use IPv4",
+				 p->args.name, strerror(-error))
 		       : 0;
 }
 
-/* The control core has something to look at. One write for all that comes before it does. Partner: the exchange in
- * take(). */
+/* Wakes the control thread once for all frames that arrive before it runs. Partner: the exchange in take(). */
 static void tell(const struct dpdk_queue *q)
 {
 	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
@@ -70,7 +69,7 @@ void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned le
 	tell(q);
 }
 
-/* ---- the control core ---- */
+/* ---- control thread ---- */
 
 static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f, uint64_t now)
 {
@@ -80,7 +79,8 @@ static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct a
 		hop_hear(h, news.has_mac ? news.mac : NULL, news.replaces, now);
 }
 
-/* Of a packet on one of our ways, or somebody made it up. All ways to that address lead by the same router. */
+/* Lowers body_max of all destinations at the reported address, as they use the same route. The report must be about a
+ * packet of an existing path; otherwise it is forged. */
 static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f)
 {
 	struct narrow_news news;
@@ -97,7 +97,7 @@ static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const s
 	}
 }
 
-/* What a queue has put aside. */
+/* Processes the exception path of a queue. */
 static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
 {
 	unsigned left = FRAMES_A_STEP;
@@ -128,15 +128,15 @@ static void ask(struct dpdk_port *p, const struct hop *h, bool all)
 	uint64_t known = atomic_load_explicit(&h->mac, memory_order_relaxed);
 	uint8_t mac[6];
 	if (!to)
-		return; /* the next question finds room */
+		return; /* retried with the next solicitation */
 	memcpy(mac, &known, sizeof mac);
 	to->len = ask_write(&q->me, h->ip, all ? NULL : mac, to->bytes);
 	aside_put(&q->aside->out);
 	host_wake_signal(&q->wake);
 }
 
-/* What the kernel knows is taken where answers to us go to it alone, or nothing is known yet. A datagram to the router
- * has it look. */
+/* Uses the kernel's neighbour table: always where only the kernel receives replies, else until an address is known. A
+ * datagram to the router makes the kernel resolve it. */
 static void ask_kernel(struct dpdk_port *p, struct hop *h, uint64_t now)
 {
 	uint8_t mac[6];
@@ -168,7 +168,8 @@ static void ask_hops(struct dpdk_port *p, uint64_t now)
 		enum hop_question question = hop_ask(h, now, busy);
 		if (question == HOP_ASK_NOBODY)
 			continue;
-		/* net_af_xdp sees no answer: that the kernel has none to us is not noticed, so all are asked. */
+		/* net_af_xdp sees no replies, so a unicast solicitation that fails would not be noticed: solicit all.
+		 */
 		ask(p, h, question == HOP_ASK_ALL || dpdk_is_xdp(&p->args));
 		if (p->args.class == DPDK_IFACE)
 			ask_kernel(p, h, now);
@@ -184,7 +185,7 @@ uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now)
 	return hops_deadline(&p->hops);
 }
 
-/* ---- ways ---- */
+/* ---- routes ---- */
 
 static const uint8_t *fixed_mac(const struct dpdk_args *a, bool v6, const uint8_t *ip)
 {
@@ -204,7 +205,7 @@ static int no_router(const struct dpdk_port *p, const struct dpdk_blob *to, stru
 		host_ip_text(to->v6, to->ip, theirs), host_ip_text(p->blob.v6, p->blob.ip, ours), p->blob.prefix);
 }
 
-/* NULL: it is *hop that must be asked for, or *error says why there is no way. */
+/* The MAC address for `to`. NULL: the router `hop` must be resolved, or *error is set. */
 static const uint8_t *find_mac(const struct dpdk_port *p, const struct dpdk_blob *to, uint8_t hop[16], int *error,
 			       struct nic_err *err)
 {
@@ -243,7 +244,7 @@ int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t 
 	}
 	*hop = hops_take(&p->hops, ip);
 	return *hop ? 0
-		    : dpdk_error(err, -ENOSPC, "dpdk: the ways from %s lead by more than %u routers; use udp",
+		    : dpdk_error(err, -ENOSPC, "dpdk: the routes from %s use more than %u routers; use udp",
 				 p->args.name, HOPS_MAX);
 }
 
@@ -252,10 +253,10 @@ int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct
 	char ip[HOST_IP_TEXT_BYTES], remedy[2 * HOST_IP_TEXT_BYTES + 80];
 	host_ip_text(p->blob.v6, h->ip, ip);
 	if (p->args.class == DPDK_IFACE)
-		snprintf(remedy, sizeof remedy, "see `ip neigh show %s`, and the route to it", ip);
+		snprintf(remedy, sizeof remedy, "check `ip neigh show %s` and the route to it", ip);
 	else
-		snprintf(remedy, sizeof remedy, "is gw= right, and vlan=? neighbour=%s/MAC asks nobody", ip);
-	return dpdk_error(err, -EHOSTUNREACH, "dpdk: router %s has not answered %u questions by %s on %s: %s", ip,
+		snprintf(remedy, sizeof remedy, "check gw= and vlan=, or set its address by neighbour=%s/MAC", ip);
+	return dpdk_error(err, -EHOSTUNREACH, "dpdk: router %s has not replied to %u solicitations (%s) on %s: %s", ip,
 			  h->unanswered, p->blob.v6 ? "neighbour solicitation" : "ARP",
 			  p->args.class == DPDK_IFACE ? p->args.iface : p->args.name, remedy);
 }
@@ -272,14 +273,14 @@ int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to,
 	return error;
 }
 
-/* ---- the queue's holder ---- */
+/* ---- poller ---- */
 
 void dpdk_neighbour_send(struct dpdk_queue *q)
 {
 	struct dpdk_lane *lane = &q->lanes[0];
 	const struct aside_frame *from;
 	void *got;
-	/* What is reserved has its room. */
+	/* Reserved packets keep their room. */
 	while (lane->n + q->open < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
 	       rte_mempool_generic_get(q->pool, &got, 1, NULL) == 0) {
 		struct rte_mbuf *m = got;

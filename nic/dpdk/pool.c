@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Mbufs, one pool per queue. A shard is driven by whichever thread holds it, and threads come and go: registering each
- * with EAL would give it a cache of its own per pool, in which mbufs get stuck, and there are 128 numbers. But only one
- * thread at a time holds a queue, and the drivers used here take and give back mbufs in its bursts only. So the pool
- * itself is what that cache would have been: a stack without atomics, keyed by the queue.
- */
+/** Mbuf pools, one per queue. Created by the control thread, used by the queue's poller. Any thread may poll a shard in
+ * turn; registering each with EAL would give it a per-pool cache in which mbufs get stuck, and EAL has 128 thread ids.
+ * But one thread at a time polls a queue, and the drivers used here allocate and free mbufs within its bursts only. So
+ * the pool itself replaces that cache: a stack without atomics. */
 #include "nic/dpdk/dpdk.h"
 
 #include <stdlib.h>
@@ -70,8 +68,8 @@ static const struct rte_mempool_ops stack_ops = {
 	.get_count = stack_count,
 };
 
-/* DPDK has 16 places for such tables, and Debian's drivers take 14: should there be none left, its ring for one
- * producer and one consumer is as safe, if not as warm. */
+/* DPDK has 16 slots for mempool ops, and Debian's drivers take 14. If none is left, DPDK's single-producer,
+ * single-consumer ring is as safe, with fewer cache hits. */
 static const char *stack_name(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -88,8 +86,8 @@ static void memory_free(struct rte_mempool_memhdr *chunk, void *bytes)
 	munmap(chunk->addr, (size_t)(uintptr_t)bytes);
 }
 
-/* Memory of our own, which grows and shrinks with the ports where EAL's is fixed at its start (--no-huge). Devices that
- * read and write by themselves cannot have it. */
+/* Allocates the pool's memory by mmap, so that it grows and shrinks with the ports; EAL's heap is fixed at start
+ * (--no-huge). Not usable for DMA. */
 static int populate(struct rte_mempool *mp)
 {
 	size_t page = 4096, bytes = (size_t)mp->size * (mp->header_size + mp->elt_size + mp->trailer_size) + 2 * page;

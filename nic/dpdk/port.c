@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Port operations. The device is opened and started here; places to send to are made and reported. */
+/** Port operations: opens and closes the device, and creates and reports destinations. Control thread; dpdk_stats():
+ * any thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include "base/text.h"
@@ -49,7 +50,7 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	if (config->queues == 0 || config->queues > DPDK_QUEUES_MAX)
 		return dpdk_error(err, -EINVAL, "dpdk: 1 to %u queues, not %u", DPDK_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no heads, but %u bytes were asked for",
+		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no packet heads, but head_bytes is %u",
 				  config->head_bytes);
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)
@@ -135,7 +136,7 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	if (p->args.class == DPDK_MEMIF)
 		return dpdk_memif_open(p, err);
 	error = dpdk_device_start(p, err);
-	/* What a rule does not catch, as it should, reaches its shard all the same. */
+	/* Packets that the rules do not match reach their shard by forwarding. */
 	if (!error && p->flows[0])
 		error = dpdk_queues_hand_over(p, err);
 	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_listen(p, err);
@@ -169,7 +170,7 @@ static int dpdk_open(const struct nic_config *config, struct nic_port **out, str
 	return 0;
 }
 
-/* What can be known without starting EAL, which is for good. */
+/* Checks what can be checked without starting EAL, which cannot be undone. */
 static int dpdk_probe(const struct nic_config *config, struct nic_err *err)
 {
 	struct dpdk_args args;
@@ -179,7 +180,7 @@ static int dpdk_probe(const struct nic_config *config, struct nic_err *err)
 	return !error && args.class == DPDK_IFACE ? dpdk_iface_probe(&args, config, err) : error;
 }
 
-/* ---- facts ---- */
+/* ---- properties ---- */
 
 static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 {
@@ -194,7 +195,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 		.headroom_bytes = p->head_len,
 		.body_align = p->rx_shift ? DPDK_BODY_ALIGN : 2,
 		.body_bytes_max = p->body_max,
-		.reap_ns = 0, /* bodies are written where they leave from */
+		.reap_ns = 0, /* bodies are written in place */
 		.slots = DPDK_TX_MAX,
 		.rx_slots = p->shares_ring ? p->rx_ring / p->queues_n : p->rx_ring,
 		.peers_max = DPDK_PLACES_MAX,
@@ -244,7 +245,7 @@ static struct nic_queue *dpdk_queue_at(struct nic_port *port, unsigned i)
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
-/* ---- places ---- */
+/* ---- destinations ---- */
 
 static struct dpdk_place *place_new(struct dpdk_port *p)
 {
@@ -264,7 +265,7 @@ static struct dpdk_place *place_new(struct dpdk_port *p)
 	return NULL;
 }
 
-/* Ports beyond our own lead to other queues of the other side, where it steers by a hash of them. */
+/* The source port of path 0 is the queue's own; others make a peer with RSS choose another ring. */
 static uint16_t source_port(const struct dpdk_port *p, unsigned queue, unsigned path)
 {
 	unsigned own = p->blob.port + queue;
@@ -351,7 +352,7 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 		return error;
 	}
 	if (!place)
-		return dpdk_error(err, -ENOSPC, "dpdk: more than %u places to send to, or no memory for one more",
+		return dpdk_error(err, -ENOSPC, "dpdk: cannot create a destination: more than %u, or out of memory",
 				  DPDK_PLACES_MAX);
 	place->user = user;
 	*p->new_last = place;
@@ -360,7 +361,7 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 	return 0;
 }
 
-/* Those that can be sent to, and those that cannot, as their router is silent; others wait for its answer. */
+/* Reports UP for resolved destinations, and FAILED for those with an unreachable router; others stay pending. */
 static void report(struct dpdk_port *p, nic_event_fn *event, void *ctx)
 {
 	for (struct dpdk_place **at = &p->new_first, *place; (place = *at);) {
@@ -383,7 +384,7 @@ static void report(struct dpdk_port *p, nic_event_fn *event, void *ctx)
 			forget_new(p, place);
 		}
 		event(ctx, &ev);
-		at = &p->new_first; /* who was told may have dropped some */
+		at = &p->new_first; /* the callback may have dropped destinations */
 	}
 }
 

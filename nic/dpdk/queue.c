@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queue operations: frames of the device from and to packets of the engine. */
+/** Queue operations: converts device frames to and from packets of the engine. Poller; dpdk_wake(): any thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <sys/eventfd.h>
 
 #define RAW_MAGIC UINT64_C(0x6661726361772121)
-#define RETRY_NS  UINT64_C(1000000) /* the device had no room: look again */
-/* How often a sleeper looks where nothing else would wake it: as long as a packet may wait. */
+#define RETRY_NS  UINT64_C(1000000) /* the device had no room: retry after this time */
+/* Timer of a sleeping queue that nothing else wakes: the longest that a packet may wait. */
 #define LOOK_NS   500000L
 #define HEAD_MAX  FRAME_V6_BYTES
 #define RAW_BYTES 16u
@@ -59,7 +59,7 @@ static void drop_waiting(struct dpdk_queue *q)
 	q->waiting = 0;
 }
 
-/* Inside the device. */
+/* Hands all lanes to the device. Inside dpdk_enter(). */
 static void push(struct dpdk_queue *q)
 {
 	for (unsigned i = 0; i < q->lanes_n; i++) {
@@ -87,7 +87,7 @@ static void dpdk_flush(struct nic_queue *queue)
 	}
 }
 
-/* `kept`: for the most urgent, how many of the lane's places are not counted. */
+/* Free places of the destination's lane; `kept` places are withheld, for urgent packets. */
 static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place, unsigned kept)
 {
 	unsigned room = place->lane ? DPDK_TX_MAX + DPDK_TX_URGENT - place->lane->n : loop_room(place->loop);
@@ -164,7 +164,7 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	unsigned len = (unsigned)tx->body_len, head = place->path.len;
 	if (__builtin_expect(!place->lane, 0))
 		return commit_loop(q, place, m, tx);
-	/* How urgent it is nobody knew when its place was taken. */
+	/* tx_reserve() did not know the priority, so the urgent places are checked here. */
 	if (__builtin_expect(place->lane->n >= DPDK_TX_MAX, 0) && tx->priority < NIC_PRIORITY_MAX) {
 		dpdk_flush(queue);
 		if (place->lane->n >= DPDK_TX_MAX)
@@ -213,7 +213,7 @@ static struct nic_pkt packet(const uint8_t *body, uint64_t len)
 	return (struct nic_pkt){.head = body, .body = len ? body : NULL, .body_len = len, .peer = NIC_PEER_NONE};
 }
 
-/* What queues of this port sent here. */
+/* Receives packets from the forward rings. */
 static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
@@ -232,8 +232,7 @@ static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt
 	return n;
 }
 
-/* Up to `max` frames of the device's; the ring that is looked at first changes, so that none starves.
- */
+/* Receives up to `max` frames from the device. The ring polled first changes, so that none starves. */
 static unsigned take_frames(struct dpdk_queue *q, unsigned max)
 {
 	unsigned n = 0;
@@ -246,7 +245,7 @@ static unsigned take_frames(struct dpdk_queue *q, unsigned max)
 	return n;
 }
 
-/* Wakes a queue of this port, after something was put where it looks. */
+/* Wakes a queue of this port if it sleeps, after something was put into one of its rings. */
 static void rouse(struct dpdk_queue *q)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -254,7 +253,7 @@ static void rouse(struct dpdk_queue *q)
 		eventfd_write(q->wake.event, 1);
 }
 
-/* A packet that came by our ring, but is another queue's. */
+/* Copies a packet of another queue, received by our ring, into its forward ring. */
 static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body, uint32_t len)
 {
 	struct dpdk_queue *to = q->port->queues[queue];
@@ -267,14 +266,14 @@ static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body,
 	rouse(to);
 }
 
-/* Takes the tag off a frame of our VLAN, whose start moves. False: it has another, or none. */
+/* Removes our VLAN tag and moves the start of the frame. False: another tag, or none. */
 __attribute__((cold, noinline)) static bool untag(const struct dpdk_queue *q, uint8_t **frame, unsigned *len)
 {
 	uint32_t tag;
 	if (*len < FRAME_MAC_BYTES + DPDK_TAG_BYTES)
 		return false;
 	memcpy(&tag, *frame + 12, sizeof tag);
-	((uint8_t *)&tag)[2] &= 0x0f; /* without the priority */
+	((uint8_t *)&tag)[2] &= 0x0f; /* without the priority bits */
 	if (tag != q->tag)
 		return false;
 	*frame = dpdk_tag_take(*frame);
@@ -293,7 +292,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		return false;
 	}
 	enum frame_verdict verdict = frame_read(frame, len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
-	/* Ours in pieces: larger than any that we send. */
+	/* Several segments: larger than any packet that we send. */
 	if (verdict == FRAME_MALFORMED || (verdict == FRAME_OURS && m->nb_segs != 1)) {
 		dpdk_count(&q->counters.malformed, 1);
 		return false;
@@ -304,7 +303,8 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
-	/* Where a hash led it here it stays: who sent it is told, and tries another path. */
+	/* Under RSS a packet of another queue is delivered here: the transport tells its sender, which tries another
+	 * path. */
 	if (__builtin_expect(in.queue != q->index, 0) && q->hands_over) {
 		hand_over(q, in.queue, frame + in.payload, in.len);
 		return false;
@@ -314,7 +314,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 	return true;
 }
 
-/* The ring that all share was another's just then. Who is about to sleep has not seen what lies there: it does not. */
+/* Another queue held the shared ring. A queue about to sleep has not polled it: wake it again. */
 __attribute__((cold, noinline)) static void look_again(struct dpdk_queue *q)
 {
 	if (atomic_load_explicit(&q->asleep, memory_order_relaxed))
@@ -341,7 +341,7 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 		end = take_frames(q, max - n);
 		dpdk_leave(q);
 	} else {
-		dpdk_flush(queue); /* which drops, when nobody is there */
+		dpdk_flush(queue); /* drops the frames if there is no peer */
 		if (q->turn)
 			look_again(q);
 	}
@@ -366,8 +366,8 @@ static void dpdk_release(struct nic_queue *queue, uint32_t peer, uint64_t cookie
 
 /* ---- sleep ---- */
 
-/* Nothing of these devices could wake us: kicks do, and they are always on, or a look now and then. Other queues of the
- * port look at `asleep` after they put something into a loop, and the caller polls the loops after this. */
+/* These devices have no receive interrupt: kicks, which are always enabled, or a timer wake the queue. Other queues of
+ * the port check `asleep` after they fill a forward ring; the caller polls these rings after this. */
 static void dpdk_arm(struct nic_queue *queue)
 {
 	struct dpdk_queue *q = queue_of(queue);
@@ -393,7 +393,7 @@ static int dpdk_wake_fd(const struct nic_queue *queue)
 static void dpdk_wake_clear(struct nic_queue *queue)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	/* A kick: but what it was for may lie in a ring of another queue that sleeps. */
+	/* A kick: the packet may be in the ring of another queue that sleeps. */
 	if (host_wake_clear(&q->wake) && q->hands_over)
 		for (unsigned i = 0; i < q->queues_n; i++)
 			if (i != q->index)

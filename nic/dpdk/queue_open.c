@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queues are made and ended here, on the control core; and kept out of the device for a while. */
+/** Creates and frees queues, and keeps them out of the device. Control thread. */
 #include "nic/dpdk/dpdk.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static int open_kick(struct dpdk_port *p, unsigned index, struct nic_err *err)
 		return dpdk_memif_kick_open(p, index, err);
 	if (p->args.class != DPDK_IFACE || index >= p->kicks.n)
 		return -1;
-	int fd = p->kicks.fds[index]; /* the queue's from now on */
+	int fd = p->kicks.fds[index]; /* ownership moves to the queue */
 	p->kicks.fds[index] = -1;
 	return fd;
 }
@@ -78,7 +78,8 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	if (error && kick >= 0)
 		close(kick);
 	if (!error && p->args.class == DPDK_OWN && host_wake_look_open(&q->wake))
-		error = dpdk_error(err, -errno, "dpdk: no timer to sleep by: %s; see `ulimit -n`", strerror(errno));
+		error = dpdk_error(err, -errno, "dpdk: cannot create a wake-up timer: %s; see `ulimit -n`",
+				   strerror(errno));
 	return error;
 }
 
@@ -131,7 +132,7 @@ int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how)
 	uint64_t limit = dpdk_now() + UINT64_C(1000000000);
 	atomic_store_explicit(&p->shut, (uint32_t)how, memory_order_seq_cst);
 	atomic_thread_fence(memory_order_seq_cst);
-	/* Partner: dpdk_enter(). After it every queue has either seen `shut`, or we see it busy. */
+	/* Partner: dpdk_enter(). After it each queue has seen `shut`, or is seen busy below. */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (unsigned i = 0; i < p->queues_n; i++)
 		while (p->queues[i] && atomic_load_explicit(&p->queues[i]->busy, memory_order_acquire)) {

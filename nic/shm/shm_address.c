@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a port publishes: its socket's path, NUL, and which directory that is in, since the same path may be another
- * one elsewhere. */
+/** The published address: the socket's path, NUL, and the identity of its directory, since the same path may be another
+ * directory elsewhere. Control thread; shm_address_text(): any thread. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
@@ -52,12 +52,15 @@ int shm_reach(const struct nic_port *port, const struct nic_addr *addr, struct n
 	*slash = 0;
 	int error = shm_dir_id(path, &ours);
 	if (error)
-		return shm_error(err, error, "shm: its runtime directory %s is not here: %s", path, strerror(-error));
-	/* It may have been removed and made anew: who has a socket of that name there, a random number, is it. */
+		return shm_error(err, error, "shm: the peer's runtime directory %s cannot be read here: %s", path,
+				 strerror(-error));
+	/* The directory may have been created again: a socket of this random name in it is the peer's. */
 	*slash = '/';
 	bool there = lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 	*slash = 0;
 	if (memcmp(&ours, &theirs, sizeof ours) != 0 && !there)
-		return shm_error(err, -EXDEV, "shm: its runtime directory %s is another one than the one here", path);
+		return shm_error(err, -EXDEV,
+				 "shm: the peer's runtime directory %s is not the directory of that path on this host",
+				 path);
 	return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The allocator of a direction's bulk area. Poller of the producing queue; init and fini: control thread. */
 #include "nic/shm/shm_bulk.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ int shm_bulk_init(struct shm_bulk *b, uint8_t *area, const struct nic_budget *bu
 {
 	b->area = area;
 	b->budget = budget;
-	/* Untouched parts of the table cost address space only. */
+	/* Untouched parts of the table cost only address space. */
 	b->map_bytes = SHM_BLOCKS * (size_t)(2 * sizeof(uint32_t) + 1);
 	void *m = mmap(NULL, b->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
@@ -123,7 +124,7 @@ static uint32_t split(struct shm_bulk *b, unsigned order)
 	return block;
 }
 
-/* Counts pieces [first, last] that were not; false: there is no room. */
+/* Counts pieces [first, last] in the budget, unless counted already; false: the budget is exhausted. */
 __attribute__((noinline, cold)) static bool count(struct shm_bulk *b, uint32_t first, uint32_t last)
 {
 	uint64_t fresh = 0;
@@ -183,8 +184,8 @@ static uint32_t take(struct shm_bulk *b, unsigned order)
 	return block;
 }
 
-/* There is no room for the pieces that the block needs. Once nothing is in use, what was used goes back, and the block
- * is cut from the beginning. */
+/* The budget has no room for the pieces of the block. If no block is in use, returns all counted pieces and allocates
+ * from the beginning of the area. */
 __attribute__((noinline, cold)) static uint32_t take_again(struct shm_bulk *b, uint32_t block, unsigned order,
 							   uint32_t blocks)
 {

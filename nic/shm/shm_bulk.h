@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Allocator of one direction's bulk area: a buddy system whose state is private to the producer. Blocks of up to
- * SHM_QUICK_ORDER are kept on quick lists instead of being merged at once, last in first out, so that a
- * steady flow of messages reuses memory that is warm in the caches and pays no splitting. Pages stay in memory once a
- * body was written to them; they are counted in the process's budget by the piece when their piece is first used.
- */
+/** A buddy allocator for the bulk area of one direction, with its state in the producer's private memory. Blocks of up
+ * to SHM_QUICK_ORDER go to quick lists (last in, first out) instead of being merged at once, so that a steady flow of
+ * messages reuses cached memory and needs no splitting. Pages stay resident once a body was written to them; the
+ * process's budget counts them by the piece, when a piece is first used. Poller of the producing queue. */
 #ifndef NIC_SHM_BULK_H
 #define NIC_SHM_BULK_H
 
@@ -17,37 +15,38 @@
 #define SHM_QUICK_ORDER 12u /* 1 MiB */
 #define SHM_QUICK_MAX   64u /* blocks per quick list */
 #define SHM_NIL         UINT32_MAX
-/* What is counted at once; a fragment of a long message, so that each direction always has one (engine's limits.h,
+/* Unit of the budget, and a fragment of a rendezvous message: each direction can always have one (engine's limits.h,
  * FAR_CHUNK_BYTES). */
 #define SHM_PIECE  (UINT64_C(256) << 10)
 #define SHM_PIECES (uint32_t)(SHM_BULK_BYTES / SHM_PIECE)
 
 struct shm_bulk {
-	uint8_t *state; /* per block that begins a run: enum bulk_state << 5 | order */
+	uint8_t *state; /* of the first block of a run: enum bulk_state << 5 | order */
 	uint32_t *next, *prev;
 	uint32_t free_head[SHM_ORDERS];
 	uint32_t quick_head[SHM_QUICK_ORDER + 1];
 	uint32_t quick_n[SHM_QUICK_ORDER + 1];
-	uint32_t in_use; /* blocks handed out, at most SHM_RETURNS */
+	uint32_t in_use; /* allocated runs, at most SHM_RETURNS */
 	size_t map_bytes;
-	uint8_t *area; /* its first byte; NULL in tests */
+	uint8_t *area; /* first byte of the area; NULL in tests */
 	const struct nic_budget *budget;
-	uint64_t counted[SHM_PIECES / 64]; /* a bit per piece that may be in memory */
-	bool started; /* the table is begun: not before the first body, so that an idle link touches none of it */
+	uint64_t counted[SHM_PIECES / 64]; /* a bit per piece that is counted in the budget */
+	bool started; /* the table is initialised; done at the first body, so that an idle link touches no page of it */
 };
 
-/** 0 or -ENOMEM. `budget`: NULL: none. */
+/** 0 or -ENOMEM. `budget` may be NULL: none. */
 int shm_bulk_init(struct shm_bulk *b, uint8_t *area, const struct nic_budget *budget);
 void shm_bulk_fini(struct shm_bulk *b);
 
-/** A run of at least `bytes` (at most SHM_BODY_MAX): its first block, or SHM_NIL. With nothing in use that means that
- * the budget has no room for it; SHM_PIECE bytes it always has then. */
+/** Allocates a run of at least `bytes` (at most SHM_BODY_MAX): its first block, or SHM_NIL. If no run is in use,
+ * SHM_NIL means that the budget has no room; SHM_PIECE bytes are always available then. */
 uint32_t shm_bulk_alloc(struct shm_bulk *b, uint64_t bytes);
 
-/** Gives the pages but the first piece's back to the system; no effect while a block is in use. A system call. */
+/** Returns all pages except the first piece to the system; no effect while a run is in use. One system call. */
 void shm_bulk_trim(struct shm_bulk *b);
 
-/** false, and nothing changes, when `block` was not handed out: a peer may say anything. */
+/** Frees a run. False, without effect: `block` is not the first block of an allocated run; peers may send any number.
+ */
 bool shm_bulk_free(struct shm_bulk *b, uint32_t block);
 
 #endif

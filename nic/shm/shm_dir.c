@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The directory of the sockets. Control thread; shm_error(): any thread. */
 #include "base/runtime_dir.h"
 #include "base/text.h"
 #include "nic/shm/shm.h"
@@ -31,7 +32,7 @@ int shm_dir_open(const char *dir, bool any_user, char *path, size_t cap, struct 
 {
 	char at[RUNTIME_DIR_BYTES], why[NIC_TEXT_BYTES_MAX];
 	int fd = -ENOENT;
-	/* Addresses are published whole, so the workers of a group need not have the same directory. */
+	/* The address contains the whole path, so the workers of a group may use different directories. */
 	for (unsigned i = 0;; i++) {
 		int error = runtime_dir_path(dir, i, at);
 		if (error == -ENOENT)
@@ -72,18 +73,19 @@ void shm_dir_sweep(const char *path)
 			continue;
 		if ((size_t)snprintf(to.sun_path, sizeof to.sun_path, "%s/%s", path, e->d_name) >= sizeof to.sun_path)
 			continue;
-		/* Young ones are left alone: many workers starting together need not knock at each other's doors. */
+		/* Sockets younger than a minute are not probed: workers that start together would all connect to each
+		 * other. */
 		struct stat st;
 		if (lstat(to.sun_path, &st) < 0 || !S_ISSOCK(st.st_mode) || time(NULL) - st.st_mtime < 60)
 			continue;
-		if (unborn) { /* its maker died between two system calls, a minute ago */
+		if (unborn) { /* its creator died between bind() and rename(), over a minute ago */
 			unlink(to.sun_path);
 			continue;
 		}
 		int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			break;
-		/* A listener's socket has its final name only once it listens, so a refusal means that nobody will. */
+		/* A socket gets its final name only after listen(), so a refusal means that its process is gone. */
 		if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno == ECONNREFUSED)
 			unlink(to.sun_path);
 		close(fd);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Layout of the memory that two workers of one host share: one sealed memfd per pair of queues, and one with the
- * doorbells of each queue, shared with all its peers. All ends may write all
- * of it, so neither trusts what it reads: indices, lengths and block numbers are copied out and checked, and everything
- * that must be right for the reader's own safety (its position, the allocator's state) is kept in private memory.
+ * Layout of the memory that two workers of one host share: one sealed memfd for each pair of queues, and one for the
+ * doorbells of each queue, shared with all its peers. Pollers read and write it. Every end may write all of it, so no
+ * end trusts what it reads: indices, lengths and block numbers are copied out and checked, and whatever the reader's
+ * own safety depends on (its position, the allocator's state) is in private memory.
  *
  *   page 0             constants, checked at set-up and not read afterwards
  *   direction 0        connecting side → accepting side: consumer's line, slots, returns
  *   direction 1        accepting side → connecting side
- *   bulk 0, bulk 1     bodies above one slot, allocated by the direction's producer, read in place, returned by its
- * consumer
+ *   bulk 0, bulk 1     bodies larger than a slot: allocated by the direction's producer, read in place, returned by its
+ *                      consumer
  */
 #ifndef NIC_SHM_LAYOUT_H
 #define NIC_SHM_LAYOUT_H
@@ -22,23 +22,23 @@
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
 #define SHM_VERSION 2u
-/* Both rings of a pair in 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
+/* Both rings of a pair take 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
 #define SHM_SLOTS      1024u
-#define SHM_GIVE_BACK  64u /* slots after which a consumer gives them back */
-#define SHM_SLOT_BYTES 60u /* head and body that share a line */
+#define SHM_GIVE_BACK  64u /* slots that a consumer gives back at once */
+#define SHM_SLOT_BYTES 60u /* bytes of head and body that share a slot */
 #define SHM_BULK_BYTES (UINT64_C(64) << 20)
-/* A message of 16 MiB and what the engine adds to it. */
+/* A message of 16 MiB and the engine's header. */
 #define SHM_BODY_MAX ((UINT64_C(16) << 20) + 64)
-#define SHM_BLOCK    256u /* granule of the bulk area */
+#define SHM_BLOCK    256u /* granule of the bulk area, bytes */
 #define SHM_BLOCKS   (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
 #define SHM_RETURNS  1024u /* bulk bodies in flight in one direction */
 
 /**
- * One packet, one cache line. `word` is stored last, with release; the consumer's acquire load pairs with it.
+ * One packet, one cache line. The producer stores `word` last, with release; the consumer's acquire load pairs with it.
  *   bits 0–5   bytes of the body that follow the head in this line
  *   bit 6      the body is in the bulk area: the last 16 bytes of the line are a struct shm_bulk_ref
- *   bits 8–31  lap: slot index / SHM_SLOTS + 1, modulo 2^24. A slot whose lap is not the awaited one is empty.
+ *   bits 8–31  lap: slot index / SHM_SLOTS + 1, modulo 2^24. A slot with another lap than the expected one is empty.
  */
 struct shm_slot {
 	alignas(64) _Atomic uint32_t word;
@@ -55,42 +55,38 @@ struct shm_bulk_ref {
 };
 #define SHM_REF_OFFSET (SHM_SLOT_BYTES - (uint32_t)sizeof(struct shm_bulk_ref))
 
-/* What the consumer of a direction wants of its producer. */
+/* What the producer does after it has published slots; set by the consumer. */
 enum shm_rx_state {
 	SHM_RX_POLLING, /* nothing */
-	SHM_RX_ASLEEP,  /* a write to its eventfd after the slots are published */
-	SHM_RX_DOORBELL /* its doorbell set after the slots are published; then, if the queue is asleep, a write */
+	SHM_RX_ASLEEP,  /* writes to the consumer's eventfd */
+	SHM_RX_DOORBELL /* sets the consumer's doorbell; then, if the queue is asleep, writes to its eventfd */
 };
 
-/** Written by the consumer only, so that it stays in the producer's cache while nothing changes. */
+/** Written by the consumer only, so that the line stays in the producer's cache while it does not change. */
 struct shm_consumer {
 	alignas(64) _Atomic uint32_t
-		head;              /* slots given back, free-running; stored once in SHM_GIVE_BACK slots, release */
+		head;              /* slots given back, free-running; stored every SHM_GIVE_BACK slots, release */
 	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_recv.c */
 };
 
-/**
- * One direction. A `returns` word is (lap << 18 | block), lap as above over SHM_RETURNS, 14 bits: the consumer hands a
- * bulk block back; stored with release, after the last read of the body.
- */
+/** One direction. The consumer returns a bulk block by a `returns` word, (lap << 18 | block), with a lap of 14 bits as
+ * above over SHM_RETURNS; it is stored with release, after the last read of the body. */
 struct shm_direction {
 	struct shm_consumer consumer;
 	struct shm_slot slots[SHM_SLOTS];
 	alignas(64) _Atomic uint32_t returns[SHM_RETURNS];
 };
 
-/**
- * One per queue, made by it, written by all its peers. A producer that finds DOORBELL in its pair sets its own byte,
- * whose index it was told at set-up; the consumer reads 64 of them in one line, eight at a time. Whoever has it mapped
- * can write any byte: a bell rung for nothing costs a look at an empty ring; one that is wiped, like `asleep`, delays
- * others until the consumer's own round of looks finds them (shm_recv.c). It leads to no wrong access.
- */
+/** The doorbells of a queue: created by it, written by all its peers. A producer that reads SHM_RX_DOORBELL sets its
+ * own byte, whose index it received at set-up; the consumer reads 64 of them in one line, eight at a time. Any peer can
+ * write any byte: a doorbell without a packet costs a poll of an empty ring; a cleared one, or a cleared `asleep`,
+ * delays others until the consumer's own round of polls finds the packet (shm_recv.c). No invalid access follows. */
 #define SHM_BELLS 4096u
 struct shm_doorbells {
 	alignas(4096) uint64_t magic; /* with version and bells, checked at set-up and not read afterwards */
 	uint32_t version;
 	uint32_t bells;
-	alignas(64) _Atomic uint32_t asleep; /* 1: a write to the queue's eventfd after a bell is rung */
+	alignas(64) _Atomic uint32_t asleep; /* 1: after setting a doorbell, write to the queue's eventfd */
 	alignas(64) union {
 		_Atomic uint8_t byte[SHM_BELLS];
 		_Atomic uint64_t word[SHM_BELLS / 8];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Creates, maps and frees links, and allocates their numbers. Control thread. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ struct shm_link *shm_link_new(struct shm_port *p, enum shm_link_state state)
 void shm_link_own(struct shm_link *link, struct shm_queue *q)
 {
 	link->queue = q;
-	/* There are as many as places for links. */
+	/* Never fails: there are as many doorbells as links. */
 	link->bell = (uint16_t)shm_number_take(&q->bell_numbers);
 }
 
@@ -91,7 +92,7 @@ void shm_link_free(struct shm_port *p, struct shm_link *link)
 	free(link);
 }
 
-/* Each end counts the direction that it writes. */
+/* Each end counts the direction that it writes in its budget. */
 int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback)
 {
 	void *map;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The socket that a port listens on, and its file, which others may remove: cleaners of /tmp do. Connections that are
- * up need no file; whoever is to connect finds none, so it is made anew, under the same name. inotify reports what
- * happens in the directory, so an idle port is not woken for nothing; where the kernel has no watch to give, the file
- * is looked for now and then. Run by the control core.
- */
+/** The listening socket of a port and its file, which others may remove, as cleaners of /tmp do. Established
+ * connections need no file; a new one fails without it, so the file is created again under the same name. inotify
+ * reports removals, so that an idle port is not woken; without an inotify descriptor the file is checked periodically.
+ * Control thread. */
 #include "base/runtime_dir.h"
 #include "nic/shm/shm.h"
 
@@ -18,8 +16,8 @@
 #include <unistd.h>
 
 #define BACKLOG    512
-#define AGAIN_NS   UINT64_C(1000000000)  /* after a file could not be made */
-#define UNSEEN_NS  UINT64_C(10000000000) /* between two looks where nothing reports */
+#define AGAIN_NS   UINT64_C(1000000000)  /* retry after the file could not be created */
+#define UNSEEN_NS  UINT64_C(10000000000) /* interval of checks without inotify */
 #define GONE_KINDS (IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
 static int epoll_add(const struct shm_port *p, int fd, uint32_t tag)
@@ -28,12 +26,12 @@ static int epoll_add(const struct shm_port *p, int fd, uint32_t tag)
 	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* A socket that listens, and whose file has this name: a descriptor or -errno. */
+/* Creates a listening socket with this file name: a descriptor or -errno. */
 static int listen_new(const struct shm_port *p, const char *path, struct nic_err *err)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	size_t stem = strlen(path) - strlen(".sock");
-	/* shm_dir_open() has seen to the length. Listening under another name first: see shm_dir_sweep(). */
+	/* shm_dir_open() has checked the length. It listens under another name first: see shm_dir_sweep(). */
 	memcpy(at.sun_path, path, stem);
 	memcpy(at.sun_path + stem, ".new", sizeof ".new");
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -60,7 +58,7 @@ static void directory_of(const struct shm_port *p, char dir[sizeof(((struct sock
 	*strrchr(dir, '/') = '\0';
 }
 
-/* Without a watch, or when the directory is another one now, the next look is by time. */
+/* Watches the directory; otherwise the file is checked periodically. */
 static void watch(struct shm_port *p, const char *dir)
 {
 	if (p->inotify_fd < 0) {
@@ -88,7 +86,7 @@ int shm_listen(struct shm_port *p, const char *dir, uint64_t id, struct nic_err 
 	return 0;
 }
 
-/* Who connected to the socket before has been accepted: shm_step() looks at it first. */
+/* Replaces the socket. Pending connections of the old one were accepted: shm_step() processes the listener first. */
 static bool listen_again(struct shm_port *p)
 {
 	char dir[sizeof p->path], why[NIC_TEXT_BYTES_MAX];
@@ -114,7 +112,7 @@ void shm_listen_event(struct shm_port *p)
 {
 	alignas(struct inotify_event) char bytes[4096];
 	while (read(p->inotify_fd, bytes, sizeof bytes) > 0)
-		; /* whatever it was: the file is there, or it is not */
+		; /* the kind of event is irrelevant: the file is checked */
 	p->look_at = 0;
 }
 

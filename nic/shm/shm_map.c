@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Creates, checks and maps the shared memory. Control thread. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* What this process has mapped. Slow path: set-up and tear-down only. */
+/* The mappings of this process. Used at set-up and tear-down only. */
 struct mapping {
 	struct mapping *next;
 	dev_t dev;
@@ -39,17 +40,17 @@ static int create(const char *name, size_t bytes, const void *header, size_t hea
 	return error;
 }
 
-/* Copies the header out, once. */
+/* Checks a received memfd and copies its header out, once. */
 static int check(int fd, size_t bytes, void *header, size_t header_bytes, struct stat *st)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
-	/* Without the seals a peer could truncate the file under us, and a read would be a bus error. */
+	/* Without the seals a peer could truncate the file, and a read would raise SIGBUS. */
 	if (seals < 0 || (seals & SEALS) != SEALS)
 		return -EPROTO;
 	struct statfs fs;
 	if (fstat(fd, st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
-	/* Huge pages could be missing when they are touched, which is a bus error too. */
+	/* Huge pages could be missing when they are touched, which raises SIGBUS, too. */
 	if (fs.f_type != TMPFS_MAGIC)
 		return -EPROTO;
 	if (st->st_size != (off_t)bytes || pread(fd, header, header_bytes, 0) != (ssize_t)header_bytes)
@@ -71,7 +72,7 @@ static int map_shared(int fd, size_t bytes, const struct stat *st, void **map)
 			pthread_mutex_unlock(&mappings_lock);
 			return -ENOMEM;
 		}
-		/* A child of fork() must not write into our rings. */
+		/* A forked child must not write into our rings. */
 		madvise(at, bytes, MADV_DONTFORK);
 		*m = (struct mapping){
 			.next = mappings, .dev = st->st_dev, .ino = st->st_ino, .map = at, .bytes = bytes};

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Slow path: sockets and set-up. Where the group has a key, both sides prove it first. The connecting side makes the
- * pair and sends HELLO with {pair, its queue's eventfd and doorbells}; the accepting side checks who asks, for which
- * queue, and what it was given, and answers WELCOME with {its queue's eventfd and doorbells} or a refusal. The
- * connection then stays open: its hang-up is the peer's death, which the kernel reports across pid namespaces too. Two
- * queues of one port are connected in the same way.
- */
+/** Port operations: sockets and connection set-up. Control thread. If the group has a key, both sides prove it first.
+ * The connecting side creates the pair and sends a connect request with {pair, its queue's eventfd and doorbells}. The
+ * accepting side checks user, queue and descriptors, and replies with {its queue's eventfd and doorbells} or a reject.
+ * The connection stays open: its hang-up reports the peer's death, across pid namespaces, too. Two queues of one port
+ * are connected in the same way. */
 #include "nic/shm/shm.h"
-#include "nic/shm/shm_note.h"
+#include "nic/shm/shm_control.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* a connection that says nothing is closed */
-#define RETRY_NS         UINT64_C(1000000)     /* the peer's backlog is full */
-#define FULL_NS          UINT64_C(100000000)   /* no descriptor left for one more connection */
+#define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* limit of an accepted connection's set-up */
+#define RETRY_NS         UINT64_C(1000000)     /* retry interval while the peer's backlog is full */
+#define FULL_NS          UINT64_C(100000000)   /* pause of accept() without free descriptors */
 
 static struct shm_port *port_of(const struct nic_port *p)
 {
@@ -50,11 +48,9 @@ static int link_watch(struct shm_port *p, struct shm_link *link)
 	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, link->fd, &ev) < 0 ? -errno : 0;
 }
 
-/**
- * A kick is a write to this descriptor by our shard. It must not block, and not raise SIGPIPE: an anonymous inode (an
- * eventfd, by its kind of file none of pipe, socket or file) and non-blocking. A peer may make it blocking again later
- * and fill it up; it then stops our shard, as the same user could by other means.
- */
+/** True if `fd` is an eventfd, by its file type (an anonymous inode), and non-blocking, so that a poller's write to it
+ * neither blocks nor raises SIGPIPE. A peer could make it blocking later and fill it, which would stop our poller; the
+ * same user can do so by other means. */
 static bool is_wake_fd(int fd)
 {
 	struct stat st;
@@ -67,7 +63,7 @@ static bool is_wake_fd(int fd)
 static const char *remedy(int error)
 {
 	return error == -ENOMEM   ? "; each peer needs 130 MiB of address space (ulimit -v)"
-	       : error == -EMFILE ? "; each peer needs two descriptors, and two more for a moment (ulimit -n)"
+	       : error == -EMFILE ? "; each peer needs two descriptors, and two more during set-up (ulimit -n)"
 				  : "";
 }
 
@@ -76,7 +72,7 @@ static void report_failed(struct shm_port *p, struct shm_link *link, int error, 
 {
 	char text[NIC_TEXT_BYTES_MAX];
 	if (error == -ECHRNG)
-		snprintf(text, sizeof text, "shm: %s %s: it has no queue %u", what, link->to.sun_path,
+		snprintf(text, sizeof text, "shm: %s %s: the peer has no queue %u", what, link->to.sun_path,
 			 link->remote_queue);
 	else
 		snprintf(text, sizeof text, "shm: %s %s: %s%s", what, link->to.sun_path, strerror(-error),
@@ -125,7 +121,7 @@ static int send_first(struct shm_port *p, struct shm_link *link)
 	return link_watch(p, link);
 }
 
-/* The acceptor's proof: the set-up goes on when it holds. */
+/* Verifies the acceptor's proof and sends the connect request. */
 static void on_challenge(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
 	struct shm_note note;
@@ -139,8 +135,8 @@ static void on_challenge(struct shm_port *p, struct shm_link *link, nic_event_fn
 	if (!error)
 		error = send_hello(link);
 	if (error)
-		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
-			      ctx);
+		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
+			      event, ctx);
 }
 
 static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -166,8 +162,8 @@ static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *
 	if (got > 0)
 		shm_note_close(fds);
 	if (error)
-		report_failed(p, link, error, refused ? "the set-up was refused by" : "the set-up failed with", event,
-			      ctx);
+		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
+			      event, ctx);
 	else
 		report_up(p, link, note.bytes, note.len, event, ctx);
 }
@@ -190,7 +186,8 @@ static int accept_one(struct shm_port *p, int fd, uint64_t now)
 	return 0;
 }
 
-/* Checks and takes what came with HELLO, and asks the engine: 0, or -errno, which the other side is told. */
+/* Checks and takes the contents of a connect request, and notifies the engine: 0, or -errno, which becomes the reject.
+ */
 static int take_hello(struct shm_port *p, struct shm_link *link, const struct shm_note *note, int fds[SHM_NOTE_FDS],
 		      void *reply, size_t *reply_len, nic_event_fn *event, void *ctx)
 {
@@ -263,7 +260,7 @@ static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event
 	ssize_t n = recv(link->fd, &byte, sizeof byte, 0);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	/* Nothing is said on a connection that is up: whatever comes is its end. */
+	/* No data is sent on an established connection: anything is its end. */
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
 	link->state = SHM_LINK_DOWN;
 	struct nic_event ev = {.type = NIC_EVENT_DOWN,
@@ -287,7 +284,7 @@ static void accept_all(struct shm_port *p, uint64_t now)
 	for (;;) {
 		int fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
-			/* Out of descriptors: the connection stays readable, so we look away for a while. */
+			/* Out of descriptors: the connection stays readable, so polling it is paused. */
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
 				listen_again_at(p, now + FULL_NS);
 			return;
@@ -316,7 +313,7 @@ static int shm_probe(const struct nic_config *config, struct nic_err *err)
 		return error;
 	int fd = shm_pair_create();
 	if (fd < 0)
-		return shm_error(err, fd, "shm: memfd_create with seals: %s", strerror(-fd));
+		return shm_error(err, fd, "shm: cannot create a sealed memfd: %s", strerror(-fd));
 	close(fd);
 	return 0;
 }
@@ -346,7 +343,7 @@ static void shm_close(struct nic_port *port)
 	munmap(p, sizeof *p);
 }
 
-/* Zeroed, and resident only where it is touched; NULL: none. */
+/* Allocates zeroed pages that become resident when touched; NULL: out of memory. */
 static void *pages_new(size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -377,11 +374,11 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)] = "";
 	bool is_private = config->args && strcmp(config->args, "private") == 0;
 	if (config->args && !is_private)
-		return shm_error(err, -EINVAL, "shm: takes no arguments; these were given: \"%.80s\"", config->args);
+		return shm_error(err, -EINVAL, "shm: takes no arguments, not \"%.80s\"", config->args);
 	if (config->queues == 0 || config->queues > SHM_QUEUES_MAX)
 		return shm_error(err, -EINVAL, "shm: 1 to %u queues, not %u", SHM_QUEUES_MAX, config->queues);
 	if (config->head_bytes == 0 || config->head_bytes > SHM_REF_OFFSET)
-		return shm_error(err, -EINVAL, "shm: heads of 1 to %u bytes, not %u", SHM_REF_OFFSET,
+		return shm_error(err, -EINVAL, "shm: head_bytes must be 1 to %u, not %u", SHM_REF_OFFSET,
 				 config->head_bytes);
 	int error = is_private ? 0 : shm_dir_open(config->runtime_dir, config->any_user, dir, sizeof dir, err);
 	if (error)
@@ -450,7 +447,7 @@ static struct nic_queue *shm_queue_at(struct nic_port *port, unsigned i)
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
-/* Two queues of a port that nobody else reaches: its listener would need a directory. */
+/* Connects two queues of a private port, which has no listener. */
 static int pair_with_self(struct shm_port *p, struct shm_link *link)
 {
 	int fds[2];
@@ -496,9 +493,10 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	if (queue >= p->queues_n)
 		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", queue, p->queues_n);
 	if (remote_queue >= SHM_QUEUES_MAX)
-		return shm_error(err, -EINVAL, "shm: no port has a queue %u; [0, %u)", remote_queue, SHM_QUEUES_MAX);
+		return shm_error(err, -EINVAL, "shm: queue %u is out of range [0, %u)", remote_queue, SHM_QUEUES_MAX);
 	if (hello_len > NIC_HELLO_BYTES_MAX)
-		return shm_error(err, -EINVAL, "shm: a hello of %zu bytes; at most %u", hello_len, NIC_HELLO_BYTES_MAX);
+		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", hello_len,
+				 NIC_HELLO_BYTES_MAX);
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	if (!shm_address_path(addr, path, sizeof path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
@@ -523,7 +521,7 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	return error;
 }
 
-/* Links of a queue to itself that are up, connections to be tried again, and deadlines. */
+/* Processes pending links: reports UP of loopback links, retries connects, checks deadlines. */
 static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	uint64_t next = UINT64_MAX;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Proof of the group's key between the two ends of a connection, before descriptors travel: ASK, CHALLENGE, ANSWER
- * (shm_note.h). Each proof covers both nonces, the acceptor's published path and the queue that is asked for, and is
- * labelled by its direction: it holds in no other connection, and not for the other end. Control core.
+/**
+ * Proof of the group's key between the two ends of a connection, before descriptors are sent (shm_control.h). Control
+ * thread. Each proof covers both nonces, the acceptor's published path and the addressed queue, and is labelled by its
+ * direction: it is valid neither in another connection nor for the other end.
  */
 #include "base/group_key.h"
 #include "nic/shm/shm.h"
-#include "nic/shm/shm_note.h"
+#include "nic/shm/shm_control.h"
 
 #include <errno.h>
 #include <string.h>

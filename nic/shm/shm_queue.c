@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The sending side of a queue, and its table. shm_recv.c says how flush pairs with the consumer. */
+/** The sending side of a queue, and its operation table. Poller; shm_wake(): any thread. shm_recv.c explains how flush
+ * pairs with the consumer. */
 #include "nic/shm/shm.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A body of so many bytes is published as soon as it is written, so that its reading and the writing of the next one
- * overlap; smaller ones wait for the flush. */
+/* Bodies of this size and more are published when committed, so that the peer reads one while the next is written;
+ * smaller ones wait for the flush. */
 #define SHM_AT_ONCE 16384u
 
 #define SLOTS_AHEAD 16u
@@ -88,7 +89,7 @@ static void shm_trim(struct nic_queue *nq)
 static void look_at_head(struct shm_link *link)
 {
 	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
-	/* Only a step forward, and not past what was written, is believed. */
+	/* Accepts only a step forward, within what was written. */
 	if (head - link->tx_head_seen <= SHM_SLOTS && link->tail - head <= SHM_SLOTS)
 		link->tx_head_seen = head;
 }
@@ -110,7 +111,7 @@ static uint32_t shm_tx_room(struct nic_queue *nq, uint32_t peer)
 	return SHM_SLOTS - (link->tail - link->tx_head_seen);
 }
 
-/* Asks for a line that will be written soon: the consumer has read it since, so writing it needs it back. */
+/* Prefetches a line that will be written soon; the consumer has read it, so writing needs it exclusively. */
 static inline void want_line(const void *line)
 {
 #if defined(__x86_64__)
@@ -120,7 +121,7 @@ static inline void want_line(const void *line)
 #endif
 }
 
-/* Off the path of small packets, so that they do not pay for its registers. */
+/* Out of line, so that small packets do not pay for its registers. */
 __attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct shm_link *link, uint64_t body_len,
 						  struct nic_tx *tx)
 {
@@ -144,7 +145,7 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 		return -EPIPE;
 	if (__builtin_expect(link->tail - link->tx_head_seen >= SHM_SLOTS, 0) && ring_full(link))
 		return -EAGAIN;
-	struct shm_slot *slots = link->tx->slots; /* before *tx is written, which might be anything to the compiler */
+	struct shm_slot *slots = link->tx->slots; /* read before *tx is written, which may alias it for the compiler */
 	uint32_t tail = link->tail, head_bytes = q->head_bytes;
 	tx->peer = peer;
 	tx->link = link;
@@ -159,11 +160,11 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	return 0;
 }
 
-/* 0, so that whoever commits ends with it. */
+/* Returns 0, so that a caller can tail-call it. */
 __attribute__((noinline)) static int publish(struct shm_link *link)
 {
-	/* The first one last: a consumer that polls it finds the whole burst, and does not fight for lines being
-	 * written. */
+	/* In reverse order: a consumer that polls the first slot then finds the whole burst, and does not compete for
+	 * lines being written. */
 	for (uint32_t i = link->tail; i-- != link->tail_published;)
 		atomic_store_explicit(&link->tx->slots[SHM_SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
 				      memory_order_release);
@@ -171,7 +172,7 @@ __attribute__((noinline)) static int publish(struct shm_link *link)
 	return 0;
 }
 
-/* Both ways of committing end here. */
+/* The common end of both kinds of commit. */
 static inline int commit_word(struct shm_queue *q, struct shm_link *link, uint32_t word)
 {
 	uint32_t i = link->tail;
@@ -186,7 +187,7 @@ static inline int commit_word(struct shm_queue *q, struct shm_link *link, uint32
 	return 0;
 }
 
-/* A packet whose body is in the bulk area; the rest of its slot is written. */
+/* Commits a packet with its body in the bulk area; writes the rest of its slot. */
 __attribute__((noinline)) static int commit_bulk(struct shm_queue *q, struct shm_link *link, struct nic_tx *tx)
 {
 	if (ring_full(link))
@@ -224,7 +225,7 @@ static void wake_fd_write(int fd)
 	do
 		n = write(fd, &one, sizeof one);
 	while (n < 0 && errno == EINTR);
-	/* EAGAIN: the counter is at its limit, so the descriptor is readable as it is. */
+	/* EAGAIN: the counter is at its maximum, so the descriptor is readable. */
 }
 
 static void wake_peer(const struct shm_link *link)
@@ -233,7 +234,7 @@ static void wake_peer(const struct shm_link *link)
 		wake_fd_write(link->wake_fd);
 }
 
-/* Does what the consumer asked for; true when its bell was rung. It may say anything. */
+/* Notifies the consumer according to its state, which may be any value; true if its doorbell was set. */
 __attribute__((noinline)) static bool call_consumer(const struct shm_link *link, uint32_t state)
 {
 	if (state == SHM_RX_ASLEEP)

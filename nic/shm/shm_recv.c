@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The receiving side of a queue. Few links are all hot: polled each time. With more, the rest are cold: rx_state is
- * DOORBELL, and only those are looked at whose bell is set.
+ * The receiving side of a queue. Poller. With few links all are hot: polled in every pass. With more, the rest are
+ * cold: their rx_state is SHM_RX_DOORBELL, and a cold link is polled only if its doorbell is set.
  *
- * No packet is overlooked, by two pairs of full fences with shm_flush(). The producer stores slots, fences, reads
- * rx_state; where that says DOORBELL it sets the bell, fences, and reads `asleep`. The consumer
- *   - makes a link cold by storing DOORBELL and ringing the bell itself; it takes a bell by clearing it, a fence, and
- *     a look at the slots. If that look misses a slot, the consumer's fence came first, so the producer reads the
- *     DOORBELL stored before it, and its ring comes after the clearing: it is kept;
- *   - goes to sleep by storing ASLEEP to the hot links and `asleep` for the cold ones, a fence, and a recv(). If that
- *     misses a slot of a hot link, the producer reads ASLEEP; if it misses a bell, the producer reads `asleep`.
- * A hot link's bell may be set late, by a producer that read DOORBELL before; it is cleared without a look, since the
- * link is polled, and rung again when it turns cold.
+ * No packet is missed, by two pairs of full fences with shm_flush(). The producer stores slots, fences, reads rx_state;
+ * if that is SHM_RX_DOORBELL it sets the doorbell, fences, and reads `asleep`. The consumer
+ *   - makes a link cold by storing SHM_RX_DOORBELL and setting the doorbell itself; it takes a doorbell by clearing it,
+ * a fence, and a poll of the slots. If that poll misses a slot, the consumer's fence came first, so the producer reads
+ *     the SHM_RX_DOORBELL stored before it, and sets the doorbell after the clearing: it stays set;
+ *   - goes to sleep by storing SHM_RX_ASLEEP to the hot links and `asleep` for the cold ones, a fence, and a recv(). If
+ *     that misses a slot of a hot link, the producer reads SHM_RX_ASLEEP; if it misses a doorbell, the producer reads
+ *     `asleep`.
+ * The doorbell of a hot link may be set late, by a producer that read SHM_RX_DOORBELL before. It is cleared without a
+ * poll, since the link is polled anyway, and set again when the link turns cold.
  *
- * Turns: every second pass takes the bells first, with all of the burst's room, and the others the hot links, from one
- * place further on each time; so neither keeps the other out. A link takes part in a pass once: the slots that it
- * gave to a burst stay the burst's until the next.
+ * Fairness: every second pass takes the doorbells first, with the whole burst, and the others the hot links, beginning
+ * one link further each time; so neither starves the other. A link takes part in a pass once: the slots that it gave to
+ * a burst belong to the burst until the next one.
  */
 #include "nic/shm/shm.h"
 
@@ -24,14 +25,15 @@
 
 #define BELLS_PER_WORD 8u
 #define WORDS_PER_LINE 8u
-/* Bells that are read in one pass: 1024 in 16 lines. With more links a ring is seen some passes later. */
+/* Doorbells read in one pass: 1024 in 16 lines. With more links a set doorbell is seen some passes later. */
 #define SWEEP_WORDS (16 * WORDS_PER_LINE)
-/* Words with bells that are followed up in one pass: what a peer can cost that rings for nothing. */
+/* Words with set doorbells processed in one pass: bounds the cost of a peer that sets doorbells without packets. */
 #define SWEEP_RUNG_MAX 4u
-/* A hot link that was idle for a turn of the clock turns cold: 2 × SHM_HOT_MAX × this many passes, 0.5 ms or more. */
+/* A hot link without packets for one turn of the clock turns cold: 2 × SHM_HOT_MAX × this many passes, at least 0.5 ms.
+ */
 #define PASSES_PER_TICK 256u
 
-/* The reference is copied out before it is checked; what is checked is the copy. */
+/* Copies the reference out, then checks the copy. */
 static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, struct nic_pkt *pkt)
 {
 	struct shm_bulk_ref ref;
@@ -56,12 +58,12 @@ static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
 
 static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
 {
-	/* Read once, though what is written to `pkts` might be anything to the compiler. */
+	/* Read once, since writes to `pkts` may alias it for the compiler. */
 	struct shm_slot *slots = link->rx->slots;
 	uint32_t head = link->head, index = link->index;
 	unsigned n = 0;
 
-	/* The burst before is done with: let the producer have its slots. */
+	/* The previous burst is done: give its slots back to the producer. */
 	if (head - link->head_published >= SHM_GIVE_BACK) {
 		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
 		link->head_published = head;
@@ -99,7 +101,7 @@ static void set_rx_state(struct shm_link *link, enum shm_rx_state state)
 	atomic_store_explicit(&link->rx->consumer.rx_state, state, memory_order_relaxed);
 }
 
-/* Has the link looked at by the next sweep. */
+/* Makes the next sweep poll the link. */
 static void ring_own(struct shm_queue *q, const struct shm_link *link)
 {
 	atomic_store_explicit(&q->bells->byte[link->bell], 1, memory_order_relaxed);
@@ -118,7 +120,7 @@ static void turn_cold(struct shm_queue *q, struct shm_link *link)
 	ring_own(q, link);
 }
 
-/* The place of a hot link that had nothing since the hand's last turn. */
+/* The position of a hot link that had no packets since the hand's last turn. */
 static uint32_t clock_victim(struct shm_queue *q)
 {
 	for (;;) {
@@ -193,8 +195,8 @@ void shm_hot_detach(struct shm_queue *q, struct shm_link *link)
 	set_sole(q);
 }
 
-/* Now and then: one hot link may turn cold, and one cold one is looked at whatever its bell says, because any peer of
- * the queue could have wiped it. */
+/* Every PASSES_PER_TICK passes: turns one idle hot link cold, and polls one cold link whatever its doorbell, since any
+ * peer of the queue could have cleared it. */
 __attribute__((noinline)) static void tick(struct shm_queue *q)
 {
 	if (q->hot_n && !q->armed) {
@@ -216,13 +218,13 @@ __attribute__((noinline)) static void tick(struct shm_queue *q)
 
 /* ---- passes ---- */
 
-/* `mark`: the clock runs. */
+/* `mark`: maintain the clock's `used` flags. */
 static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue *q, struct nic_pkt *pkts, unsigned max,
 							       bool mark)
 {
 	uint32_t links = q->hot_n, at = q->next_hot < links ? q->next_hot : 0;
 	unsigned n = 0;
-	/* A fair start: a busy peer must not keep the others from a full burst. */
+	/* The start rotates: a busy peer must not take the whole burst each time. */
 	q->next_hot = at + 1;
 	for (uint32_t i = 0; i < links && n < max; i++) {
 		unsigned got = recv_link(q, q->hot[at], pkts + n, max - n);
@@ -235,7 +237,7 @@ static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue 
 	return n;
 }
 
-/* What came by the bells of one word: how many packets, and the links that had some. */
+/* State of a sweep: packets so far, and the links that had some. */
 struct sweep {
 	struct nic_pkt *pkts;
 	unsigned max, n, warm_n;
@@ -247,7 +249,7 @@ __attribute__((noinline)) static void take_word(struct shm_queue *q, struct swee
 	struct shm_link *rung[BELLS_PER_WORD];
 	unsigned rung_n = 0;
 	for (uint32_t k = 0; k < BELLS_PER_WORD; k++) {
-		/* Not always the same one first. */
+		/* Rotates the order within the word. */
 		uint32_t bell = word * BELLS_PER_WORD + (k + q->passes / 2) % BELLS_PER_WORD;
 		if (!atomic_load_explicit(&q->bells->byte[bell], memory_order_relaxed))
 			continue;
@@ -263,7 +265,7 @@ __attribute__((noinline)) static void take_word(struct shm_queue *q, struct swee
 		unsigned got = recv_link(q, rung[i], s->pkts + s->n, s->max - s->n);
 		s->n += got;
 		q->rings++;
-		/* While armed nothing turns hot: without a fence after it, a producer could miss that we sleep. */
+		/* While armed no link turns hot: without a fence afterwards a producer could miss the sleep. */
 		if (got && !q->armed)
 			s->warm[s->warm_n++] = rung[i];
 		else if (s->n == s->max)
@@ -278,7 +280,7 @@ static inline uint64_t bells_at(const _Atomic uint64_t *word)
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* Whether any of 64 is set. Written out, since compilers do not unroll a loop of atomic loads. */
+/* True if any of the line's 64 doorbells is set. Written out, since compilers do not unroll loops of atomic loads. */
 static inline bool any_of_line(const struct shm_doorbells *bells, uint32_t word)
 {
 	const _Atomic uint64_t *w = &bells->word[word];
@@ -286,7 +288,7 @@ static inline bool any_of_line(const struct shm_doorbells *bells, uint32_t word)
 		bells_at(w + 6) | bells_at(w + 7)) != 0;
 }
 
-/* The first word with a bell in [at, end), by whole lines as far as they are silent; `end` when there is none. */
+/* The first word with a set doorbell in [at, end), skipping whole clear lines; `end`: none. */
 static inline uint32_t skip_silent(const struct shm_doorbells *bells, uint32_t at, uint32_t end)
 {
 	for (; at < end; at++) {
@@ -299,10 +301,10 @@ static inline uint32_t skip_silent(const struct shm_doorbells *bells, uint32_t a
 	return end;
 }
 
-/* Before a sleep all bells are looked at, else some at a time. */
+/* Reads all doorbells before a sleep, otherwise SWEEP_WORDS per pass. */
 static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 {
-	struct sweep s; /* not its array, whose clearing would cost as much as four lines */
+	struct sweep s; /* the array is not initialised: that would cost as much as four lines */
 	s.pkts = pkts;
 	s.max = max;
 	s.n = s.warm_n = 0;
@@ -317,7 +319,8 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 			if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
 				break;
 			take_word(q, &s, at);
-			if (s.n == max && !q->armed) /* its other bells next time, those that were heard are hot */
+			if (s.n == max &&
+			    !q->armed) /* the other doorbells wait; links that had packets turn hot below */
 				break;
 			at++;
 			left--;
@@ -331,7 +334,7 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 	return s.n;
 }
 
-/* Its own function, so that few links do not pay for its registers. */
+/* Out of line, so that few links do not pay for its registers. */
 __attribute__((noinline)) static unsigned recv_many(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	if (++q->passes % PASSES_PER_TICK == 0)
@@ -339,7 +342,7 @@ __attribute__((noinline)) static unsigned recv_many(struct shm_queue *q, struct 
 	unsigned n;
 	if (q->passes & 1) {
 		n = sweep(q, pkts, max);
-		/* Those that turned hot have had their turn. */
+		/* Links that turned hot had their turn. */
 		return n ? n : recv_hot(q, pkts, max, true);
 	}
 	n = recv_hot(q, pkts, max, true);

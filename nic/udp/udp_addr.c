@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * IP addresses in words and bytes, and the published blob:
+ * Parses and formats IP addresses, and encodes the published blob. Any thread. The blob:
  *
  *   0     version, 1
  *   1     queues Q, [1, UDP_QUEUES_MAX]
@@ -8,7 +8,7 @@
  *   3     0
  *   4     host, 8 bytes, little endian; 12 network namespace, the same
  *   20    Q ports, 2 bytes each, little endian, none 0
- *   …     A addresses: a byte of 4 or 6, plus 0x80 when it means nothing to other hosts; 4 or 16 bytes
+ *   …     A addresses: a byte of 4 or 6, plus 0x80 if it is valid on its host only; 4 or 16 bytes
  *
  * and nothing after them.
  */
@@ -212,7 +212,7 @@ void udp_ips_text(const struct udp_published *ips, unsigned n, char *out, size_t
 			return;
 }
 
-/* "7000", "7000-7003" when they follow each other, else all of them. */
+/* "7000", "7000-7003" if they are consecutive, else all of them. */
 static void ports_text(const struct udp_addr *addr, char *out, size_t cap)
 {
 	bool in_a_row = true;

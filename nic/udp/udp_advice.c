@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What this machine gives to UDP sockets, and which setting changes it. */
+/** Reports limits of this machine's UDP sockets, with the setting that changes each. Any thread. */
 #include "nic/udp/udp.h"
 #include "nic/udp/udp_port.h"
 
@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A worker of 1024 members over shm, with some left for its application. */
+/* Enough for a worker of 1024 members over shm, and some for the application. */
 #define DESCRIPTORS 4096u
 
 static void say_buffers(int fd, char *out, size_t cap)
@@ -38,7 +38,7 @@ static void say_descriptors(char *out, size_t cap)
 	else
 		udp_append(out, cap, "descriptors: %llu; large groups over shm need more: `ulimit -n %u`%s\n",
 			   (unsigned long long)limit.rlim_cur, DESCRIPTORS,
-			   limit.rlim_max < DESCRIPTORS ? " (the hard limit is lower: ask root)" : "");
+			   limit.rlim_max < DESCRIPTORS ? "(the hard limit is lower: root must raise it)" : "");
 }
 
 static void say_offload(int fd, char *out, size_t cap)
@@ -47,8 +47,8 @@ static void say_offload(int fd, char *out, size_t cap)
 	bool gso = setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment) == 0;
 	bool gro = setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
 	udp_append(out, cap, "segmentation offload: %s\n",
-		   gso ? "yes" : "no, Linux 4.18 has it; small packets cost more");
-	udp_append(out, cap, "receive offload: %s\n", gro ? "yes" : "no, Linux 5.0 has it; small packets cost more");
+		   gso ? "yes" : "no (needs Linux 4.18); small packets cost more");
+	udp_append(out, cap, "receive offload: %s\n", gro ? "yes" : "no (needs Linux 5.0); small packets cost more");
 }
 
 static void say_families(char *out, size_t cap)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=udp:..., listen= and advertise=. */
+/** Parses nic=udp:..., listen= and advertise=. Pure functions; any thread. */
 #include "nic/udp/udp_config.h"
 
 #include <errno.h>
@@ -52,22 +52,22 @@ static int arg_parse(const char *arg, size_t len, uint64_t values[KEYS], bool gi
 	if (k < 0)
 		return udp_error(
 			err, -EINVAL,
-			"udp: nic=udp:%.*s is not understood; there are port, mtu, gso, rcvbuf, sndbuf, dscp, listen",
+			"udp: nic=udp:%.*s is not a key; the keys are port, mtu, gso, rcvbuf, sndbuf, dscp, listen",
 			(int)(len < 60 ? len : 60), arg);
 	uint64_t value = 0;
 	if (!equals || !number_parse(equals + 1, len - name_len - 1, &value) || value < keys[k].least ||
 	    value > keys[k].most)
-		return udp_error(err, -EINVAL, "udp: nic=udp:%.*s: %s is a number of [%llu, %llu]",
+		return udp_error(err, -EINVAL, "udp: nic=udp:%.*s: %s must be a number in [%llu, %llu]",
 				 (int)(len < 60 ? len : 60), arg, keys[k].name, (unsigned long long)keys[k].least,
 				 (unsigned long long)keys[k].most);
 	if (given[k])
-		return udp_error(err, -EINVAL, "udp: nic=udp: says %s twice", keys[k].name);
+		return udp_error(err, -EINVAL, "udp: nic=udp: %s is given twice", keys[k].name);
 	values[k] = value;
 	given[k] = true;
 	return 0;
 }
 
-/* false: it is another key. */
+/* False: another key. */
 static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES], int *error, struct nic_err *err)
 {
 	static const char key[] = "listen=";
@@ -78,16 +78,16 @@ static bool listen_parse(const char *arg, size_t len, char out[UDP_LISTEN_BYTES]
 	if (n == 0 || n >= UDP_LISTEN_BYTES)
 		*error = udp_error(
 			err, -EINVAL,
-			"udp: nic=udp:%.*s: listen is an interface, a subnet or an address, of 1 to %zu bytes",
+			"udp: nic=udp:%.*s: listen must be an interface, a subnet or an address of 1 to %zu bytes",
 			(int)(len < 60 ? len : 60), arg, (size_t)UDP_LISTEN_BYTES - 1);
 	else if (out[0])
-		*error = udp_error(err, -EINVAL, "udp: nic=udp: says listen twice");
+		*error = udp_error(err, -EINVAL, "udp: nic=udp: listen is given twice");
 	else
 		memcpy(out, arg + before, n);
 	return true;
 }
 
-/* false: it is another key. */
+/* False: another key. */
 static bool dscp_parse(const char *arg, size_t len, struct nic_dscp *out, bool *given, int *error, struct nic_err *err)
 {
 	static const char key[] = "dscp=";
@@ -95,7 +95,7 @@ static bool dscp_parse(const char *arg, size_t len, struct nic_dscp *out, bool *
 	if (len < before || memcmp(arg, key, before) != 0)
 		return false;
 	if (*given)
-		*error = udp_error(err, -EINVAL, "udp: nic=udp: says dscp twice");
+		*error = udp_error(err, -EINVAL, "udp: nic=udp: dscp is given twice");
 	else if (nic_dscp_parse(arg + before, len - before, out))
 		*error = udp_error(err, -EINVAL, "udp: nic=udp:%.*s: dscp is " NIC_DSCP_FORM,
 				   (int)(len < 60 ? len : 60), arg);
@@ -124,7 +124,7 @@ int udp_args_parse(const char *args, unsigned queues, struct udp_args *out, stru
 		at += *at == ',';
 	}
 	if (values[KEY_PORT] + queues > 65536)
-		return udp_error(err, -EINVAL, "udp: nic=udp:port=%u leaves no ports for %u queues; at most %u",
+		return udp_error(err, -EINVAL, "udp: nic=udp:port=%u leaves no ports for %u queues; use %u at most",
 				 (unsigned)values[KEY_PORT], queues, 65536 - queues);
 	out->port = (unsigned)values[KEY_PORT];
 	out->mtu = (unsigned)values[KEY_MTU];
@@ -156,8 +156,8 @@ static void take_loopback(const struct udp_ifaces *ifaces, struct udp_listen *ou
 	}
 }
 
-/* What others would reach first comes first. Bridges of this host only follow: their subnets are the same on many
- * hosts, so they are for this host's containers. Loopback is last and always has room. */
+/* Takes all addresses: those of the default route first, then others, then bridges, whose subnets are the same on many
+ * hosts and which only local containers reach. Loopback is last and always has room. */
 static void take_everything(const struct udp_ifaces *ifaces, bool v6, struct udp_listen *out)
 {
 	enum { PREFERRED, PLAIN, BRIDGES, RANKS };
@@ -198,7 +198,7 @@ static void take_subnet(const struct udp_ifaces *ifaces, const struct udp_ip *ne
 	}
 }
 
-/* All of 127.0.0.0/8 is loopback's, though one address of it is listed. */
+/* All of 127.0.0.0/8 is loopback, though only one address of it is listed. */
 static void take_address(const struct udp_ifaces *ifaces, const struct udp_ip *ip, struct udp_listen *out)
 {
 	for (unsigned i = 0; i < ifaces->n; i++) {
@@ -220,7 +220,7 @@ static bool is_interface(const struct udp_ifaces *ifaces, const char *name)
 	return false;
 }
 
-/* False: `listen` has no form that could name anything. */
+/* False: `listen` has none of the valid forms. */
 static bool choose_named(const struct udp_ifaces *ifaces, const char *listen, struct udp_listen *out)
 {
 	struct udp_ip ip;
@@ -265,7 +265,7 @@ int udp_listen_choose(const struct udp_ifaces *ifaces, const char *listen, bool 
 		if (!out->n)
 			return udp_error(
 				err, -EADDRNOTAVAIL,
-				"udp: there is no address to be reached at, loopback included; `ip link set lo up`");
+				"udp: this host has no usable address, not even loopback; `ip link set lo up`");
 		return 0;
 	}
 	bool form = choose_named(ifaces, listen, out);
@@ -274,8 +274,8 @@ int udp_listen_choose(const struct udp_ifaces *ifaces, const char *listen, bool 
 	for (unsigned i = 0; !beyond_host && i < out->n; i++)
 		if (out->any || !udp_ip_loopback(&out->ips[i].ip))
 			return udp_error(err, -EACCES,
-					 "udp: listen=%.48s reaches beyond this host, which needs a key that was given "
-					 "(FAR_KEY_FILE) or security=none; without it only 127.0.0.1 and ::1",
+					 "udp: listen=%.48s is reachable from other hosts, which needs a key "
+					 "(FAR_KEY_FILE) or security=none; otherwise use 127.0.0.1 or ::1",
 					 listen);
 	return 0;
 }
@@ -284,25 +284,25 @@ int udp_listen_choose(const struct udp_ifaces *ifaces, const char *listen, bool 
 
 static int advertise_wrong(const char *advertise, const char *what, struct nic_err *err)
 {
-	return udp_error(
-		err, -EINVAL,
-		"udp: advertise=%.80s: %s; say address[:port[-port]], IPv6 as [address]:port, like 192.0.2.5:7000-7003",
-		advertise, what);
+	return udp_error(err, -EINVAL,
+			 "udp: advertise=%.80s: %s; the form is address[:port[-port]], IPv6 as [address]:port, like "
+			 "192.0.2.5:7000-7003",
+			 advertise, what);
 }
 
-/* "7000" or "7000-7003" for each queue in turn. */
+/* Parses "7000" or "7000-7003", one port per queue in order. */
 static const char *ports_parse(const char *text, struct udp_addr *addr)
 {
 	uint64_t first, last;
 	const char *dash = strchr(text, '-');
 	size_t len = dash ? (size_t)(dash - text) : strlen(text);
 	if (!number_parse(text, len, &first) || !first || first > 65535)
-		return "a port is a number of [1, 65535]";
+		return "a port is a number in [1, 65535]";
 	last = first;
 	if (dash && (!number_parse(dash + 1, strlen(dash + 1), &last) || last < first || last > 65535))
-		return "a range of ports ends at its first port or above, at 65535 at most";
+		return "the last port of a range must be in [first port, 65535]";
 	if (last - first + 1 < addr->queues)
-		return "it needs a port for each queue, one per shard";
+		return "each queue (one per shard) needs a port";
 	for (unsigned i = 0; i < addr->queues; i++)
 		addr->ports[i] = (uint16_t)(first + i);
 	return NULL;
@@ -325,7 +325,7 @@ int udp_advertise(const char *advertise, struct udp_addr *addr, struct nic_err *
 	if (!udp_ip_parse(copy, &ip))
 		return advertise_wrong(advertise, "that is no IP address", err);
 	if (!udp_ip_publishable(&ip) || ip.scope)
-		return advertise_wrong(advertise, "nobody can send to that address", err);
+		return advertise_wrong(advertise, "that address cannot be a destination", err);
 	const char *wrong = ports ? ports_parse(ports, addr) : NULL;
 	if (wrong)
 		return advertise_wrong(advertise, wrong, err);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * What comes back by ICMP. The kernel reports it on the socket, by an error of whichever call comes next, and details
- * in the error queue: whose packet it was, and what the path takes. Nobody but the places that are named are concerned;
- * a false report costs at most smaller packets, and a question to the store whether that worker is there.
- */
+/** Processes ICMP errors. Poller. The kernel reports one as the error of the next call on the socket, with details in
+ * the error queue: destination and path MTU. Only the named destinations are affected. A forged error costs at most
+ * smaller packets, and a query of the store whether that worker is alive. */
 #include "nic/udp/udp_port.h"
 
 #include <errno.h>
@@ -11,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ERRORS_AT_ONCE 64 /* a flood of them does not hold up the shard; the rest is reported again */
+#define ERRORS_AT_ONCE 64 /* bounds the time that a flood of errors can take; the kernel reports the rest again */
 
 static void path_takes(struct udp_queue *q, const struct udp_ip *ip, uint32_t mtu)
 {
@@ -38,8 +36,8 @@ static bool note(struct udp_place *place, const struct udp_ip *ip, uint16_t port
 	return true;
 }
 
-/* The control core reports it. It takes the place's flag after the port's, which is set last: pairs with
- * report_refusals() in udp_port.c. */
+/* Reports port unreachable to the control thread, which clears the destination's flag after the port's. The port's flag
+ * is set last: pairs with report_refusals() in udp_port.c. */
 static void nobody_there(struct udp_port *p, struct udp_place *place)
 {
 	uint64_t one = 1;
@@ -47,10 +45,11 @@ static void nobody_there(struct udp_port *p, struct udp_place *place)
 		return;
 	atomic_store_explicit(&p->refusals, true, memory_order_release);
 	if (write(p->pending_fd, &one, sizeof one) < 0)
-		return; /* EAGAIN: it is readable as it is */
+		return; /* EAGAIN: the descriptor is readable already */
 }
 
-/* Reports come in rows that concern one place, but several connections may lead to a port that nobody has. */
+/* Consecutive errors mostly name one destination, so the last one is checked first; but several connections may lead to
+ * a closed port. */
 static void refused(struct udp_queue *q, const struct udp_ip *ip, uint16_t port, int error)
 {
 	struct udp_place *last =
@@ -94,7 +93,7 @@ void udp_errors_take(struct udp_queue *q, struct udp_socket *s)
 	for (unsigned n = 0; n < ERRORS_AT_ONCE; n++) {
 		struct sockaddr_in6 name;
 		alignas(struct cmsghdr) uint8_t control[256];
-		uint8_t packet[64]; /* how it began: not of interest */
+		uint8_t packet[64]; /* the start of the packet; not used */
 		struct iovec iov = {packet, sizeof packet};
 		struct msghdr msg = {.msg_name = &name,
 				     .msg_namelen = sizeof name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The interfaces of this network namespace, and which namespace of which host it is. */
+/** Reads the interfaces of this network namespace, and identifies host and namespace. Control thread. */
 #include "base/hash.h"
 #include "nic/udp/udp_addr.h"
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The source address towards `to`, by a socket that sends nothing; false: there is no route. */
+/* The source address towards `to`, from a connected socket that sends nothing; false: no route. */
 static bool source_towards(const char *to, struct udp_ip *out)
 {
 	struct udp_ip ip;
@@ -88,7 +88,7 @@ int udp_ifaces_read(struct udp_ifaces *out)
 	for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next)
 		add(out, ifa, true);
 	freeifaddrs(list);
-	/* Addresses for documentation: nobody's, so the route to them is the default one. */
+	/* Addresses reserved for documentation: their route is the default route. */
 	const char *const elsewhere[] = {"198.51.100.1", "2001:db8::1"};
 	for (unsigned k = 0; k < 2; k++) {
 		struct udp_ip ip;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Slow path: opening, addresses, and places to send to. Nothing here is ever told to a peer. */
+/** Port operations: open, published address, and destinations. Control thread; udp_stats(): any thread. Nothing here
+ * sends to a peer. */
 #include "nic/udp/udp_port.h"
 
 #include "base/random.h"
@@ -18,7 +19,7 @@ static struct udp_port *port_of(const struct nic_port *p)
 	return (struct udp_port *)p;
 }
 
-/* Zeroed, and resident only where it is touched; NULL: none. */
+/* Allocates zeroed pages that become resident when touched; NULL: out of memory. */
 static void *pages_new(size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -45,7 +46,7 @@ static int config_read(const struct nic_config *config, struct udp_port *p, stru
 	if (config->queues == 0 || config->queues > UDP_QUEUES_MAX)
 		return udp_error(err, -EINVAL, "udp: 1 to %u queues, not %u", UDP_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return udp_error(err, -EINVAL, "udp: packets are all body, without a head of %u bytes",
+		return udp_error(err, -EINVAL, "udp: a datagram driver has no packet heads, but head_bytes is %u",
 				 config->head_bytes);
 	int error = udp_args_parse(config->args, config->queues, &p->args, err);
 	if (error)
@@ -57,7 +58,7 @@ static int config_read(const struct nic_config *config, struct udp_port *p, stru
 				 &p->listen, err);
 }
 
-/* Who we are, or at least nobody else: without /proc nobody is on our host. */
+/* Identifies host and namespace; random if /proc is missing, so that no peer counts as local. */
 static void identify(struct udp_port *p)
 {
 	p->host = udp_host_id();
@@ -177,7 +178,7 @@ static int udp_probe(const struct nic_config *config, struct nic_err *err)
 	return error;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 static uint32_t body_max(const struct udp_args *args)
 {
@@ -259,7 +260,7 @@ static int udp_fd(const struct nic_port *port)
 	return port_of(port)->pending_fd;
 }
 
-/* ---- places ---- */
+/* ---- destinations ---- */
 
 static int route_to(struct udp_port *p, const struct nic_addr *addr, struct udp_addr *peer, struct udp_route *route,
 		    struct nic_err *err)
@@ -271,7 +272,7 @@ static int route_to(struct udp_port *p, const struct nic_addr *addr, struct udp_
 	return udp_route_choose(&self, peer, udp_ask_kernel, p, route, err);
 }
 
-/* What became of packets that were sent there. It proves nothing about the next one. */
+/* Writes a remark if a packet to this address was refused. The next packet may get through. */
 static void remark(const struct udp_port *p, const struct udp_addr *peer, const struct udp_ip *ip, struct nic_err *err)
 {
 	char text[UDP_IP_TEXT_MAX];
@@ -288,7 +289,7 @@ static void remark(const struct udp_port *p, const struct udp_addr *peer, const 
 			udp_error(err, 0, "udp: a packet to %s port %u was refused: %s%s", udp_ip_text(ip, text), port,
 				  strerror(error),
 				  error == EPERM          ? "; a firewall of this host forbids it"
-				  : error == ECONNREFUSED ? "; nobody has that port"
+				  : error == ECONNREFUSED ? "; no process has that port"
 							  : "");
 	}
 }
@@ -302,14 +303,14 @@ static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, s
 		const struct udp_port *p = port_of(port);
 		const char *iface = udp_iface_without_link(&p->ifaces, &route.from, p->queues[0]->sockets[0].fd);
 		if (iface)
-			udp_error(err, 0, "udp: the link of %s is down: see its cable and the other side of it", iface);
+			udp_error(err, 0, "udp: the link of %s is down: see its cable and the peer's", iface);
 		else
 			remark(p, &peer, &route.ip, err);
 	}
 	return error;
 }
 
-/* NIC_PEER_NONE: all are taken. */
+/* NIC_PEER_NONE: all are in use. */
 static uint32_t place_new(struct udp_port *p)
 {
 	uint32_t i = p->free_place;
@@ -338,7 +339,7 @@ static void place_pending(struct udp_port *p, uint32_t i)
 		p->places[p->last_pending].next = i;
 	p->last_pending = i;
 	if (write(p->pending_fd, &one, sizeof one) < 0)
-		return; /* EAGAIN: it is readable as it is */
+		return; /* EAGAIN: the descriptor is readable already */
 }
 
 static void place_aim(struct udp_port *p, struct udp_place *place, const struct udp_route *route, uint16_t port)
@@ -373,7 +374,7 @@ static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	if (queue >= p->queues_n)
 		return udp_error(err, -EINVAL, "udp: there is no queue %u; the port has %u", queue, p->queues_n);
 	if (remote_queue >= UDP_QUEUES_MAX)
-		return udp_error(err, -EINVAL, "udp: no port has a queue %u; [0, %u)", remote_queue, UDP_QUEUES_MAX);
+		return udp_error(err, -EINVAL, "udp: queue %u is out of range [0, %u)", remote_queue, UDP_QUEUES_MAX);
 	int error = route_to(p, addr, &peer, &route, err);
 	if (error)
 		return error;
@@ -409,7 +410,7 @@ static void report(struct udp_port *p, uint32_t i, nic_event_fn *event, void *ct
 	event(ctx, &ev);
 }
 
-/* Rare, so all places are looked through. */
+/* Scans all destinations; refusals are rare. */
 static void report_refusals(struct udp_port *p, nic_event_fn *event, void *ctx)
 {
 	if (!atomic_exchange_explicit(&p->refusals, false, memory_order_acq_rel))

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The port, its places and its queues. A queue has one socket for all addresses of both families, or one for each
- * address when it must not be reached at others. It sends through a batch of packets that leave at the flush, and
- * reads through a few buffers of the largest datagram.
- */
+/** The port, its destinations and its queues. A queue has one socket for all addresses of both families, or one for
+ * each address if it listens at certain ones only. It sends a batch of packets at the flush, and receives into a few
+ * buffers of the largest datagram. Fields of a queue belong to its poller (the thread that holds the queue's shard),
+ * fields of a port to the control thread, unless the comment says otherwise. */
 #ifndef NIC_UDP_PORT_H
 #define NIC_UDP_PORT_H
 
@@ -14,37 +13,38 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
-/* UDP over IPv4: what the length field of IP leaves. Loopback's MTU allows all of it. */
+/* Largest UDP payload of IPv4 and IPv6. The MTU of loopback allows all of it. */
 #define UDP_BYTES_MAX    65507u
 #define UDP_BYTES_MAX_V6 65487u
-/* Of every path: larger packets than a path takes are cut by IP, so that nothing that is numbered gets stuck. */
+/* A body that every path takes; IP fragments larger packets than a path takes, so that a retransmission always gets
+ * through. */
 #define UDP_BYTES_MIN  (UDP_MTU_MIN - 48u)
 #define UDP_HEADERS_V4 28u
 #define UDP_HEADERS_V6 48u
 
-/* A worker's sessions, 16 x world, fit; an entry is touched when it is used. */
+/* Enough for the sessions of a worker, 16 x world; an entry becomes resident when it is used. */
 #define UDP_PLACES_MAX 65536u
 
-/* Packets that wait for the flush, and their memory: all of them may be of the largest size, and one of them is lost
- * where the ring turns. */
+/* Packets that wait for the flush, and their memory: all may have the largest size, and one such piece is lost where
+ * the arena wraps. */
 #define UDP_SLOTS       128u
 #define UDP_SLOT_BYTES  65536u
 #define UDP_ARENA_BYTES ((UDP_SLOTS + 1) * UDP_SLOT_BYTES)
 #define UDP_ALIGN       16u
 
-/* What is committed leaves before the flush when it is so much: memory that is in the cache is copied once more. */
+/* Committed packets are sent before the flush at these limits, while they are still in the cache. */
 #define UDP_EARLY_BYTES   65536u
 #define UDP_EARLY_PACKETS 64u
 
-/* Of one message with segmentation offload: the kernel's UDP_MAX_SEGMENTS. */
+/* Packets of one message with segmentation offload: the kernel's UDP_MAX_SEGMENTS. */
 #define UDP_SEGMENTS_MAX 64u
-/* Large packets to a new place leave alone, so many: the kernel gives runs no don't-fragment bit, and without it nobody
- * would say that the path takes less. */
+/* Large packets to a new destination that are sent without segmentation offload: the kernel sets no Don't Fragment bit
+ * with it, and without that bit no router reports a smaller path MTU. */
 #define UDP_PROBES 8u
-/* Of one system call. */
+/* Messages of one sendmmsg(). */
 #define UDP_MESSAGES_MAX 32u
 
-/* Datagrams, or trains of them, that are read at once, each into its buffer. */
+/* Datagrams, or GRO trains, per recvmmsg(), each with its buffer. */
 #define UDP_READS     16u
 #define UDP_RX_BUFFER 65536u
 
@@ -52,34 +52,36 @@ struct udp_port;
 
 enum udp_place_state {
 	UDP_PLACE_FREE,
-	UDP_PLACE_PENDING, /* UP, or FAILED, is to be reported */
-	UDP_PLACE_DROPPED, /* before that */
+	UDP_PLACE_PENDING, /* UP or FAILED is to be reported */
+	UDP_PLACE_DROPPED, /* dropped before that was reported */
 	UDP_PLACE_UP
 };
 
-/** Somewhere to send to. */
+/** A destination. */
 struct udp_place {
-	/* The shard, once it is attached; the control core before. */
-	struct sockaddr_in6 to; /* or sockaddr_in, by its length */
+	/* The poller's while attached; the control thread's before. */
+	struct sockaddr_in6 to; /* or sockaddr_in, by to_len */
 	uint8_t to_len;
+	/* index in udp_queue.sockets */
 	uint8_t socket;
-	bool v4;            /* IPv4 packets leave, if only by a socket of IPv6 */
-	bool segments;      /* segmentation offload is taken for this one */
-	uint8_t probes;     /* large packets that left alone, up to UDP_PROBES */
-	uint32_t bytes_max; /* largest body that IP need not cut */
-	uint32_t cut_max;   /* largest body at all */
+	bool v4;            /* packets are IPv4, possibly sent by an IPv6 socket */
+	bool segments;      /* segmentation offload works for this destination */
+	uint8_t probes;     /* large packets sent without segmentation offload, up to UDP_PROBES */
+	uint32_t bytes_max; /* largest body that IP need not fragment; lowered by ICMP errors */
+	uint32_t cut_max;   /* largest body */
+	/* index in udp_queue.attached */
 	uint32_t attached_at;
 	struct udp_queue *attached_to;
-	_Atomic int error;   /* of the last packet that was refused, positive; shard -> control core */
-	_Atomic bool nobody; /* its host refused the port, and REFUSED has not been reported; writer: shard, then
-				control core. Acquire and release, with udp_port.refusals */
+	_Atomic int error;   /* errno of the last refused packet; 0: none. Poller -> control thread */
+	_Atomic bool nobody; /* port unreachable was received and REFUSED not reported. Set by the poller, cleared by
+				the control thread; acquire and release, with udp_port.refusals */
 
-	/* The control core. */
+	/* The control thread's. */
 	struct udp_queue *queue;
 	enum udp_place_state state;
 	uint16_t remote_queue;
 	bool no_such_queue; /* FAILED is to be reported */
-	uint32_t next;      /* of the free ones or the pending ones; NIC_PEER_NONE: the last */
+	uint32_t next;      /* next free or pending destination; NIC_PEER_NONE: the last */
 	void *user;
 };
 
@@ -88,26 +90,26 @@ enum udp_slot_state { UDP_SLOT_OPEN, UDP_SLOT_READY, UDP_SLOT_TAKEN, UDP_SLOT_DO
 /** A packet to be sent. */
 struct udp_slot {
 	uint32_t at, bytes; /* in the arena */
-	uint32_t peer;      /* NIC_PEER_NONE: detached while it was open */
+	uint32_t peer;      /* NIC_PEER_NONE: detached while the slot was open */
 	uint8_t state;
-	uint8_t tos; /* nic_dscp */
+	uint8_t tos; /* TOS byte, from nic_dscp */
 };
 
 struct udp_socket {
 	int fd;
 	uint8_t family;
-	bool dual;     /* IPv6 and mapped IPv4 */
-	uint32_t heat; /* passes to go on polling it every time */
+	bool dual;     /* dual-stack: IPv6 and mapped IPv4 */
+	uint32_t heat; /* passes left in which the socket is polled every time */
 };
 
-/** A datagram, or a train of equal ones that the kernel put together. */
+/** A datagram, or a train of equal datagrams that GRO has joined. */
 struct udp_train {
 	const uint8_t *at;
-	uint32_t bytes, packets; /* left */
-	uint32_t segment;        /* of all packets but the last */
+	uint32_t bytes, packets; /* left to deliver */
+	uint32_t segment;        /* bytes of each packet; the last may be smaller */
 };
 
-/** What one system call reads into; always ready for the next. */
+/** The arguments of recvmmsg(), always prepared for the next call. */
 struct udp_reads {
 	struct mmsghdr messages[UDP_READS];
 	struct iovec iovs[UDP_READS];
@@ -116,7 +118,7 @@ struct udp_reads {
 	} control[UDP_READS];
 };
 
-/** What one system call sends: messages, each of one packet or of a run of equal ones. */
+/** The arguments of sendmmsg(): each message is one packet, or a run of equal ones with segmentation offload. */
 struct udp_batch {
 	unsigned messages_n, taken_n, iovs_n;
 	struct mmsghdr messages[UDP_MESSAGES_MAX];
@@ -130,7 +132,7 @@ struct udp_batch {
 	} control[UDP_MESSAGES_MAX];
 };
 
-/** Counters: written by the holder of the shard, read by anyone. */
+/** Counters: written by the poller, read by any thread. */
 struct udp_counters {
 	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_malformed, tx_dropped;
 };
@@ -143,48 +145,49 @@ struct udp_queue {
 	/* Receiving, udp_recv.c. */
 	uint32_t next_socket, passes, hot_n;
 	uint32_t trains_n, next_train;
-	bool busy;             /* several datagrams are read at once, with receive offload where that is allowed */
-	bool armed, watched;   /* sockets are in the epoll set */
-	uint32_t full_reads;   /* in a row, each of which found something; busy: as many as it asked for */
-	uint32_t lonely_reads; /* in a row, each of which found one packet */
+	bool busy;             /* several datagrams per system call, with receive offload where allowed */
+	bool armed, watched;   /* watched: the sockets are in the epoll set */
+	uint32_t full_reads;   /* consecutive reads that found something; if busy, that were full */
+	uint32_t lonely_reads; /* consecutive reads that found one packet */
+	/* reads since arm() while the sockets are still in the epoll set */
 	uint32_t unarmed_reads;
-	uint32_t reads_max; /* of the next one: as many as there were, and few when packets are large */
+	uint32_t reads_max; /* messages of the next recvmmsg(), adapted to the load */
 	uint8_t *rx;        /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
 	struct udp_reads reads;
 
 	/* Sending, udp_send.c. */
-	uint32_t first_slot, slots_n; /* ring of slots: [first_slot, first_slot + slots_n) are in use */
-	uint32_t ready_n, open_n;     /* of them: committed; neither committed nor cancelled */
+	uint32_t first_slot, slots_n; /* slots in use: [first_slot, first_slot + slots_n), modulo UDP_SLOTS */
+	uint32_t ready_n, open_n;     /* of these: committed; neither committed nor cancelled */
 	uint32_t ready_bytes;
-	uint32_t arena_at; /* of the next packet */
-	bool blocked;      /* the socket took no more: tried again by the next flush or recv */
+	uint32_t arena_at; /* arena offset of the next packet */
+	bool blocked;      /* the socket buffer was full: retried by the next flush or recv */
 	uint8_t *arena;
 	struct udp_slot slots[UDP_SLOTS];
 	struct udp_batch batch;
 
 	struct udp_socket sockets[UDP_ADDRS_MAX];
 	int epoll_fd, event_fd;
-	uint32_t *attached; /* places, UDP_PLACES_MAX */
+	uint32_t *attached; /* peers, UDP_PLACES_MAX entries */
 	uint32_t attached_n;
-	uint32_t refused_last; /* place that an ICMP error named last */
+	uint32_t refused_last; /* index in attached of the destination that the last ICMP error named */
 
 	alignas(64) struct udp_counters counters;
-	uint32_t index; /* the control core */
+	uint32_t index; /* the control thread's, as the next */
 	uint16_t port_number;
 };
 
 struct udp_port {
 	struct nic_port base;
-	uint32_t queues_n, places_n; /* places below were used */
+	uint32_t queues_n, places_n; /* places_n: entries of places ever used */
 	struct udp_args args;
 	struct udp_listen listen;
 	struct udp_addr addr; /* published */
 	struct udp_ifaces ifaces;
 	uint64_t host, netns;
 	uint32_t free_place, first_pending, last_pending;
-	int pending_fd;        /* readable: step() has work */
-	_Atomic bool refusals; /* some place's `nobody` is set */
+	int pending_fd;        /* eventfd; readable: step() has work */
+	_Atomic bool refusals; /* some destination's `nobody` is set */
 	struct udp_place *places;
 	struct udp_queue *queues[UDP_QUEUES_MAX];
 };
@@ -196,43 +199,43 @@ static inline struct udp_queue *udp_queue_of(const struct nic_queue *q)
 	return (struct udp_queue *)q;
 }
 
-/* One writer, so no read-modify-write is needed. */
+/* Single writer, so no read-modify-write is needed. */
 static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-/* udp_socket.c: control core */
+/* udp_socket.c: control thread */
 
-/** Opens the sockets of queue `q` as the port's listen and args say: 0, or -errno with the reason in `err`. */
+/** Opens the sockets of queue `q` as listen and args of the port state: 0, or -errno with the reason in `err`. */
 int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *err);
 void udp_sockets_close(struct udp_queue *q);
-/** udp_route_fn over the sockets of the port's queue 0: `ctx` is the port. */
+/** The udp_route_fn that queries the kernel through sockets like those of queue 0; `ctx` is the port. */
 int udp_ask_kernel(void *ctx, struct udp_route *route);
-/** SO_RCVBUF and SO_SNDBUF of `bytes`, over the system's limit where that is permitted; returns what was got. */
+/** Sets SO_RCVBUF or SO_SNDBUF to `bytes`, beyond the system's limit if permitted; returns the resulting size. */
 unsigned udp_buffer_set(int fd, bool rcv, unsigned bytes);
 
-/* udp_errors.c: the shard */
+/* udp_errors.c: poller */
 
-/** Takes what the socket's error queue holds: smaller path MTUs, and who refused. */
+/** Reads the socket's error queue: smaller path MTUs and refusals. */
 void udp_errors_take(struct udp_queue *q, struct udp_socket *s);
 
-/* udp_send.c: the shard */
+/* udp_send.c: poller */
 
 int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
 int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx);
 void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx);
-/** Sends what is committed, as far as the sockets take it. */
+/** Sends committed packets until a socket buffer is full. */
 void udp_send_ready(struct udp_queue *q);
-/** Forgets what is still to be sent to a place that is being detached. */
+/** Drops the unsent packets of a destination that is being detached. */
 void udp_send_forget(struct udp_queue *q, uint32_t peer);
 
-/* udp_recv.c: the shard */
+/* udp_recv.c: poller */
 
 unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
-/** Once, when the queue has its buffers. Control core. */
+/** Control thread: prepares the receive arguments, once. */
 void udp_reads_prepare(struct udp_queue *q);
-/** Changes between single reads and many at once. */
+/** Switches between single reads and batched reads. */
 void udp_busy_set(struct udp_queue *q, bool busy);
 void udp_arm(struct nic_queue *nq);
 void udp_disarm(struct nic_queue *nq);

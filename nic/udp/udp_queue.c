@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A queue's table, and the operations that are no part of sending or receiving. */
+/** The operation table of a queue, and the operations outside sending and receiving. Poller; udp_wake(): any thread. */
 #include "nic/udp/udp_port.h"
 
 #include <errno.h>
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCKED_NS UINT64_C(1000000) /* what the socket had no room for is tried again after so long */
+#define BLOCKED_NS UINT64_C(1000000) /* retry interval while the socket buffer is full */
 
 static int udp_attach(struct nic_queue *nq, uint32_t peer)
 {
@@ -26,7 +26,7 @@ static void udp_detach(struct nic_queue *nq, uint32_t peer)
 	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
 	if (!place || place->attached_to != q)
 		return;
-	udp_send_ready(q); /* the last words */
+	udp_send_ready(q); /* sends what was committed before */
 	udp_send_forget(q, peer);
 	uint32_t last = q->attached[--q->attached_n];
 	q->attached[place->attached_at] = last;
@@ -38,7 +38,7 @@ static void udp_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
 	(void)nq;
 	(void)peer;
-	(void)cookie; /* there are none */
+	(void)cookie; /* received packets have no cookie */
 }
 
 static uint32_t udp_tx_room(struct nic_queue *nq, uint32_t peer)
@@ -71,14 +71,14 @@ static void udp_wake_clear(struct nic_queue *nq)
 {
 	uint64_t n;
 	if (read(udp_queue_of(nq)->event_fd, &n, sizeof n) < 0)
-		return; /* EAGAIN: a packet woke us */
+		return; /* EAGAIN: a packet has woken the queue */
 }
 
 static void udp_wake(struct nic_queue *nq)
 {
 	uint64_t one = 1;
 	if (write(udp_queue_of(nq)->event_fd, &one, sizeof one) < 0)
-		return; /* EAGAIN: it is readable as it is */
+		return; /* EAGAIN: the descriptor is readable already */
 }
 
 static uint64_t udp_deadline(const struct nic_queue *nq)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Receiving. While packets come one by one, each read is one recv: what reads many at once, and tells where the
- * kernel's receive offload has put packets together, costs a tenth of a packet's way more. When reads find something
- * several times in a row, the queue becomes busy: recvmmsg with UDP_GRO, until packets are lonely again.
+ * Receiving. Poller. At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After
+ * several successful reads in a row the queue becomes busy and uses it, until reads find single packets again.
  *
- * With several sockets, those that were used lately are polled each time, the others now and then, and all of them
- * before a sleep.
+ * With several sockets, recently used ones are polled every time, the others now and then, and all before a sleep.
  *
- * Sockets are in the epoll set only while the queue sleeps, and a little longer: there each arriving packet costs a
- * call back.
+ * Sockets are in the epoll set only while the queue sleeps, and for some reads afterwards: each packet costs a callback
+ * there.
  */
 #include "nic/udp/udp_port.h"
 
@@ -18,10 +16,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define BUSY_READS    4u   /* that found something, in a row: busy */
-#define LONELY_READS  256u /* of one packet each, in a row: no longer. A change is a system call. */
+#define BUSY_READS 4u /* consecutive successful reads until the queue becomes busy */
+#define LONELY_READS                                                                                                   \
+	256u /* consecutive reads of one packet until it is no longer busy; each change costs a system call */
 #define HEAT          4096u
-#define COLD_PASSES   8u /* between two looks at cold sockets */
+#define COLD_PASSES   8u /* passes between polls of cold sockets */
 #define WATCHED_READS 64u
 
 static unsigned hand_out(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
@@ -71,7 +70,7 @@ static void judge_load(struct udp_queue *q, unsigned packets)
 	}
 }
 
-/* ---- reading: -1 for none, with errno; else packets that wait in trains[] ---- */
+/* ---- reading: -1 for none, with errno; else the packets now in trains[] ---- */
 
 static int read_one(struct udp_queue *q, const struct udp_socket *s)
 {
@@ -127,8 +126,9 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	}
 	q->full_reads = full ? q->full_reads + 1 : 0;
 	if (n > 0) {
-		/* As many as there were, since looking in vain for one more costs half a read; twice as many when some
-		 * were left again; but no more than 64 KiB are, by the size of these. */
+		/* The next call asks for as many messages as this one found, since a failed extra read costs half a
+		 * read; for twice as many if messages were left twice in a row; but for at most 64 KiB by the average
+		 * size. */
 		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;
 		uint64_t want = q->full_reads > 1 ? 2 * (uint64_t)n : (uint64_t)n;
 		want = want < fit ? want : fit;
@@ -197,7 +197,7 @@ void udp_arm(struct nic_queue *nq)
 	struct udp_queue *q = udp_queue_of(nq);
 	q->armed = true;
 	q->unarmed_reads = 0;
-	/* What is left in an error queue would end every sleep at once. */
+	/* Pending errors would end each sleep at once. */
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		udp_errors_take(q, &q->sockets[i]);
 	if (q->watched)
@@ -206,7 +206,7 @@ void udp_arm(struct nic_queue *nq)
 	for (uint32_t i = 0; i < q->sockets_n; i++) {
 		struct epoll_event event = {.events = EPOLLIN};
 		if (epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->sockets[i].fd, &event) < 0 && errno != EEXIST) {
-			/* Out of memory, or of fs.epoll.max_user_watches: rather no sleep than none that ends. */
+			/* No memory, or fs.epoll.max_user_watches reached: skip the sleep, as nothing would end it. */
 			uint64_t one = 1;
 			q->watched = write(q->event_fd, &one, sizeof one) < 0;
 		}

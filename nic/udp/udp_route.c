@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The choice among a peer's addresses. */
+/** Ranks and chooses the addresses of a peer. Control thread. */
 #include "nic/udp/udp_route.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool in_our_subnets(const struct udp_ifaces *ifaces, const struct udp_ip 
 	return false;
 }
 
-/* The interface of the link-local address that we listen at; only there does the peer's mean anything. */
+/* The interface of our own link-local address; a peer's link-local address is valid on that link only. */
 static uint32_t scope_of(const struct udp_self *self)
 {
 	for (unsigned i = 0; i < self->ips_n; i++)
@@ -45,7 +45,7 @@ static enum rank rank_of(const struct udp_self *self, const struct udp_addr *pee
 		return same_netns ? LOOPBACK : NEVER;
 	}
 	if (p->host_only && !same_host) {
-		*why = "a bridge of another host";
+		*why = "an address of a bridge on another host";
 		return NEVER;
 	}
 	if (p->ip.family == AF_INET6 && udp_ip_link_local(&p->ip)) {
@@ -54,7 +54,7 @@ static enum rank rank_of(const struct udp_self *self, const struct udp_addr *pee
 		return p->ip.scope ? SUBNET : NEVER;
 	}
 	if (iface_of(self->ifaces, &p->ip)) {
-		*why = "an address of ours too, though it is another network";
+		*why = "also an address of this host, in another network";
 		return same_netns ? OWN : NEVER;
 	}
 	return in_our_subnets(self->ifaces, &p->ip) ? SUBNET : ROUTED;
@@ -66,7 +66,7 @@ static int no_way(const struct udp_self *self, const struct udp_addr *peer, cons
 	char ours[96] = "", theirs[120] = "";
 	udp_ips_text(self->ips, self->ips_n, ours, sizeof ours);
 	udp_ips_text(peer->ips, peer->ips_n, theirs, sizeof theirs);
-	return udp_error(err, error, "udp: no way from %s to %s: %s", ours, theirs, why);
+	return udp_error(err, error, "udp: no route from %s to %s: %s", ours, theirs, why);
 }
 
 int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, udp_route_fn *ask, void *ctx,

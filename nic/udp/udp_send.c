@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Sending. Packets are written into the arena and leave at the flush: one alone by sendto, equal ones to one place as a
- * run that the kernel cuts (UDP_SEGMENT), several messages by one sendmmsg. The most urgent ones have the socket's
- * class of service, others say theirs beside: so a small message costs a sendto as ever, and no run is of two. What the
- * socket has no room for stays and is tried again by the next flush or recv; what is refused is dropped and counted, as
- * the network may do with any.
- */
+/** Sending. Poller. Packets are written into the arena and sent at the flush: a single one by sendto(), equal ones to
+ * the same destination as a run that the kernel segments (UDP_SEGMENT), several messages by one sendmmsg(). The
+ * socket's TOS is that of the highest priority; other priorities set theirs by a cmsg, so a small urgent message still
+ * costs one sendto(). Packets for which the socket buffer has no room stay and are retried by the next flush or recv;
+ * refused packets are dropped and counted. */
 #include "nic/udp/udp_port.h"
 
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
 
-#define TRIES 3u /* of a message, when errors of earlier ones keep coming back */
+#define TRIES 3u /* of a message while errors of earlier packets are reported */
 
 static struct udp_slot *slot_at(struct udp_queue *q, uint32_t i)
 {
@@ -43,13 +41,13 @@ int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struc
 	struct udp_place *place = place_of(q, peer);
 	if (!place)
 		return -EPIPE;
-	/* Larger ones than the path takes are for repeats of what was sent before it was known. */
+	/* Bodies beyond the path MTU are allowed for retransmissions of packets sent before it was known. */
 	if (body_len > place->cut_max)
 		return -EMSGSIZE;
 	if (q->slots_n == UDP_SLOTS)
 		return -EAGAIN;
 	uint32_t room = ((uint32_t)body_len + UDP_ALIGN - 1) & ~(UDP_ALIGN - 1);
-	uint32_t at = q->slots_n ? q->arena_at : 0; /* what was used last is in the cache */
+	uint32_t at = q->slots_n ? q->arena_at : 0; /* an empty arena restarts at the part that is in the cache */
 	if (at + room > UDP_ARENA_BYTES)
 		at = 0;
 	uint32_t i = q->first_slot + q->slots_n++;
@@ -104,9 +102,9 @@ void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 	reclaim(q);
 }
 
-/* ---- what became of a packet ---- */
+/* ---- results ---- */
 
-/* Their bytes. */
+/* Frees the slots; returns their bytes. */
 static uint32_t done(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 {
 	uint32_t bytes = 0;
@@ -150,17 +148,15 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer)
 
 /* ---- errors ---- */
 
-/* Some devices, tunnels for one, take no runs; and none whose segments exceed its MTU. */
+/* True if the error means that the device takes no runs (tunnels, for example), or none with segments above its MTU. */
 static bool no_runs(int error, unsigned tries)
 {
 	return error == EIO || error == EINVAL || error == EOPNOTSUPP || error == ENOPROTOOPT ||
 	       (error == EMSGSIZE && tries > 0);
 }
 
-/**
- * The first message, of `n` packets, was refused. Many errors are those of an earlier packet that ICMP reports: the
- * socket says so once, and takes the message when it is asked again.
- */
+/** The first message, of `n` packets, was refused. Many errors belong to an earlier packet, reported through ICMP: the
+ * socket reports such an error once and takes the message on the next try. */
 static void refused(struct udp_queue *q, int error, struct udp_slot **slots, unsigned n, unsigned *tries)
 {
 	struct udp_place *place = &q->port->places[slots[0]->peer];
@@ -203,9 +199,8 @@ static void take_slot(struct udp_queue *q, struct udp_batch *b, unsigned m, stru
 	add_bytes(q, b, &b->messages[m].msg_hdr, slot);
 }
 
-/* Takes what may follow `slot`, the i-th, in one run: packets of its size and class to its place, the last may be
- * smaller.
- */
+/* Adds to the run of `slot`, the i-th: packets of the same size and class to the same destination; the last may be
+ * smaller. */
 static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot, uint32_t i)
 {
 	uint32_t bytes = slot->bytes;
@@ -223,7 +218,7 @@ static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const
 	}
 }
 
-/* Room for it is there: struct udp_batch. */
+/* Appends a cmsg; struct udp_batch has room for all. */
 static void say(struct msghdr *msg, int level, int type, const void *value, size_t len)
 {
 	struct cmsghdr *c = (struct cmsghdr *)(void *)((uint8_t *)msg->msg_control + msg->msg_controllen);
@@ -234,13 +229,13 @@ static void say(struct msghdr *msg, int level, int type, const void *value, size
 	msg->msg_controllen += CMSG_SPACE(len);
 }
 
-/* A socket sends with one class; is this packet of another. */
+/* True if the packet's class differs from the socket's. */
 static inline bool has_own_class(const struct udp_queue *q, const struct udp_slot *slot)
 {
 	return slot->tos != q->port->args.dscp.tos[NIC_PRIORITY_MAX];
 }
 
-/* How it leaves, beside what and where to. */
+/* Appends the cmsgs of a message: segment size and class. */
 static void say_all(const struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot)
 {
 	struct msghdr *msg = &b->messages[m].msg_hdr;
@@ -260,7 +255,7 @@ static void say_all(const struct udp_queue *q, struct udp_batch *b, unsigned m, 
 		say(msg, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
-/* May packets of this size leave in runs? */
+/* True if packets of this size may be sent as a run. */
 static bool in_runs(struct udp_place *place, uint32_t bytes)
 {
 	if (!place->segments || !bytes || bytes > place->bytes_max)
@@ -271,7 +266,7 @@ static bool in_runs(struct udp_place *place, uint32_t bytes)
 	return false;
 }
 
-/* Messages through one socket, which is returned. */
+/* Collects messages for one socket, which is returned. */
 static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 {
 	struct udp_socket *s = NULL;
@@ -322,14 +317,14 @@ static void send_batch(struct udp_queue *q, unsigned *tries)
 	if (n > 0) {
 		sent(q, b->taken, taken);
 		*tries = 0;
-		if (n < (int)b->messages_n) /* an error may have been swallowed */
+		if (n < (int)b->messages_n) /* the error of the first unsent message was not returned */
 			udp_errors_take(q, s);
 	} else {
 		refused(q, n < 0 ? error : EAGAIN, b->taken, b->of[0].packets, tries);
 	}
 }
 
-/* The usual case: nothing to put together. False: it is still there. */
+/* The common case: one packet. False: it was not sent. */
 static bool send_lone(struct udp_queue *q, unsigned *tries)
 {
 	uint32_t i = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The sockets of a queue. They stay unconnected: a connected one for each peer would save a tenth of a send, and cost a
- * descriptor and a poll each.
+ * The sockets of a queue. Control thread. They are unconnected: a connected socket for each peer would make a send a
+ * tenth cheaper, at the cost of a descriptor and a poll per peer.
  *
- * Path MTU: IP_PMTUDISC_WANT. Packets up to what the path is known to take leave with the don't-fragment bit; when a
- * router says that it takes less, that packet is lost, udp_errors.c lowers the place's tx_bytes_max, and the repeat,
- * which is as large as before, is cut by IP here. Runs leave without the bit, and are cut on the way. So nothing that
- * is numbered gets stuck. On a path that drops large packets without saying so, nic=udp:mtu=N is the remedy.
+ * Path MTU: IP_PMTUDISC_WANT. Packets up to the known path MTU carry Don't Fragment. When a router reports a smaller
+ * MTU that packet is lost, udp_errors.c lowers the destination's tx_bytes_max, and IP fragments the retransmission,
+ * which has the old size. Runs carry no Don't Fragment and are fragmented on the path. So every packet gets through
+ * eventually. A path that drops large packets without a report needs nic=udp:mtu=N.
  */
 #include "nic/udp/udp_port.h"
 
@@ -17,7 +17,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define SAME_PORT_TRIES 64 /* of a port that is free at all addresses */
+#define SAME_PORT_TRIES 64 /* tries to find a port that is free at all addresses */
 
 static bool option(int fd, int level, int name, int value)
 {
@@ -31,7 +31,7 @@ unsigned udp_buffer_set(int fd, bool rcv, unsigned bytes)
 	if (!option(fd, SOL_SOCKET, rcv ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, (int)bytes))
 		option(fd, SOL_SOCKET, rcv ? SO_RCVBUF : SO_SNDBUF, (int)bytes);
 	getsockopt(fd, SOL_SOCKET, rcv ? SO_RCVBUF : SO_SNDBUF, &got, &len);
-	return (unsigned)got / 2; /* the kernel doubles it, for its own bookkeeping */
+	return (unsigned)got / 2; /* the kernel doubles it for its own bookkeeping */
 }
 
 static int socket_make(const struct udp_args *args, const struct udp_ip *bound, bool any, struct udp_socket *s)
@@ -48,13 +48,13 @@ static int socket_make(const struct udp_args *args, const struct udp_ip *bound, 
 	}
 	option(s->fd, IPPROTO_IP, IP_RECVERR, 1);
 	option(s->fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
-	/* What most packets have; those of other priorities say so themselves. */
+	/* Default TOS of the socket; other priorities set theirs by a cmsg. */
 	if (args->dscp.tos[NIC_PRIORITY_MAX]) {
 		option(s->fd, IPPROTO_IP, IP_TOS, args->dscp.tos[NIC_PRIORITY_MAX]);
 		if (s->family == AF_INET6)
 			option(s->fd, IPPROTO_IPV6, IPV6_TCLASS, args->dscp.tos[NIC_PRIORITY_MAX]);
 	}
-	/* An IPv6 address may still be under duplicate address detection: it was found on an interface. */
+	/* The address may still be under duplicate address detection: it was read from an interface. */
 	option(s->fd, IPPROTO_IP, IP_FREEBIND, 1);
 	udp_buffer_set(s->fd, true, args->rcvbuf);
 	udp_buffer_set(s->fd, false, args->sndbuf);
@@ -78,7 +78,7 @@ void udp_sockets_close(struct udp_queue *q)
 	q->sockets_n = 0;
 }
 
-/* One try: all sockets at the same port, `port`, or what the first one gets when that is 0. */
+/* Opens all sockets at the same port: `port`, or if that is 0 the one that the first socket gets. */
 static int open_all(struct udp_port *p, struct udp_queue *q, uint16_t port, struct udp_ip *at)
 {
 	struct udp_ip any = {.family = p->listen.v6 ? AF_INET6 : AF_INET};
@@ -98,7 +98,7 @@ static int open_all(struct udp_port *p, struct udp_queue *q, uint16_t port, stru
 	return 0;
 }
 
-/* The kernel was built, or booted, without IPv6: what is left is IPv4. */
+/* Falls back to IPv4 if the kernel has no IPv6. */
 static bool without_v6(struct udp_port *p)
 {
 	unsigned n = 0;
@@ -115,8 +115,8 @@ static bool without_v6(struct udp_port *p)
 static const char *open_remedy(int error)
 {
 	return error == -EMFILE       ? "; each queue needs two descriptors and one for each address (ulimit -n)"
-	       : error == -EADDRINUSE ? "; another program has that port, choose another with nic=udp:port=N"
-	       : error == -EACCES     ? "; ports below net.ipv4.ip_unprivileged_port_start are root's"
+	       : error == -EADDRINUSE ? "; another program uses that port: choose another one by nic=udp:port=N"
+	       : error == -EACCES     ? "; ports below net.ipv4.ip_unprivileged_port_start need root"
 				      : "";
 }
 
@@ -130,7 +130,7 @@ int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *er
 		if (!error)
 			return 0;
 		udp_sockets_close(q);
-		/* Sockets that were opened before the kernel said so are IPv4 already. */
+		/* the kernel has no IPv6; sockets opened before this error are IPv4 */
 		if (error == -EAFNOSUPPORT && without_v6(p))
 			continue;
 		if (port || error != -EADDRINUSE)
@@ -142,7 +142,7 @@ int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *er
 			 open_remedy(error));
 }
 
-/* A socket bound like ours and connected, which sends nothing, knows whether there is a way and how wide it is. */
+/* Queries route, source and MTU by a socket bound like ours and connected; sends nothing. */
 static int ask_from(const struct udp_ip *from, struct udp_route *route)
 {
 	const struct udp_ip *to = &route->ip;

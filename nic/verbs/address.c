@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The published address, and who can be reached from here. */
+/** The published address of a port, and the check whether a peer is reachable. Control thread; verbs_address_text() and
+ * verbs_blob_read(): any thread. */
 #include "nic/verbs/rc.h"
 
 #include <arpa/inet.h>
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ROCE_PORT 4791 /* of UDP, by the annex A17 of the InfiniBand specification */
+#define ROCE_PORT 4791 /* UDP port of RoCE v2 (annex A17 of the InfiniBand specification) */
 
 static uint64_t hash(uint64_t h, const void *bytes, size_t len)
 {
@@ -22,7 +23,7 @@ static uint64_t hash(uint64_t h, const void *bytes, size_t len)
 	return h;
 }
 
-/* The host's boot and the network namespace: loopback is one of these. */
+/* Identifies the host's boot and network namespace, which loopback belongs to. */
 static uint64_t where_loopback(void)
 {
 	char boot[64];
@@ -61,7 +62,7 @@ void verbs_address_set(struct verbs_port *p)
 	snprintf(b->name, sizeof b->name, "%.23s", p->on.device);
 }
 
-/* One that a packet can be sent to. */
+/* True for a unicast address. */
 static bool is_an_address(const uint8_t gid[16])
 {
 	static const uint8_t zero[16];
@@ -97,8 +98,10 @@ int verbs_blob_read(const struct nic_addr *addr, struct verbs_blob *out, struct 
 		return verbs_error(err, -EINVAL, "verbs: malformed address of %u bytes", addr->len);
 	memcpy(out, addr->blob, sizeof *out);
 	if (out->version != VERBS_BLOB_VERSION)
-		return verbs_error(err, -EINVAL, "verbs: an address of version %u, this Farcall knows %u", out->version,
-				   VERBS_BLOB_VERSION);
+		return verbs_error(err, -EINVAL,
+				   "verbs: address version %u is not supported, only %u: run the same version of "
+				   "farcall on all workers",
+				   out->version, VERBS_BLOB_VERSION);
 	return is_plausible(out) ? 0 : verbs_error(err, -EINVAL, "verbs: malformed address");
 }
 
@@ -116,7 +119,7 @@ void verbs_address_text(const struct nic_addr *addr, char *out, size_t cap)
 		snprintf(out, cap, "verbs lid %u:%u", b.lid, b.queue[0].qpn);
 }
 
-/* Asks the kernel's routes, from our address to theirs, without sending. */
+/* Checks that the kernel has a route from our address to the peer's; sends nothing. */
 static int has_route(const struct verbs_blob *us, const struct verbs_blob *them, unsigned ifindex)
 {
 	bool v4 = verbs_gid_is_v4(us->gid);
@@ -127,7 +130,7 @@ static int has_route(const struct verbs_blob *us, const struct verbs_blob *them,
 	memcpy(&to4.sin_addr, them->gid + 12, 4);
 	memcpy(&from6.sin6_addr, us->gid, 16);
 	memcpy(&to6.sin6_addr, them->gid, 16);
-	from6.sin6_scope_id = to6.sin6_scope_id = ifindex; /* looked at for link-local addresses only */
+	from6.sin6_scope_id = to6.sin6_scope_id = ifindex; /* evaluated for link-local addresses only */
 	const struct sockaddr *from = v4 ? (void *)&from4 : (void *)&from6, *to = v4 ? (void *)&to4 : (void *)&to6;
 	socklen_t len = v4 ? sizeof from4 : sizeof from6;
 	int fd = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -149,11 +152,11 @@ static int reach_ethernet(const struct verbs_port *p, const struct verbs_blob *u
 			err, -EHOSTUNREACH,
 			"verbs: %s here and %s there: one is IPv4, the other IPv6; see gid= and listen=", ours, theirs);
 	if (verbs_gid_is_loopback(us->gid) != verbs_gid_is_loopback(them->gid) || us->where != them->where)
-		return verbs_error(err, -EXDEV, "verbs: %s here and %s there: loopback leads nowhere else", ours,
-				   theirs);
+		return verbs_error(err, -EXDEV, "verbs: %s here and %s there: loopback does not reach another host",
+				   ours, theirs);
 	int error = has_route(us, them, p->on.gid.ndev_ifindex);
 	if (error)
-		return verbs_error(err, error, "verbs: no way from %s to %s: %s; see `ip route get %s`", ours, theirs,
+		return verbs_error(err, error, "verbs: no route from %s to %s: %s; see `ip route get %s`", ours, theirs,
 				   strerror(-error), theirs);
 	return 0;
 }
@@ -176,15 +179,16 @@ int verbs_reach(const struct nic_port *port, const struct nic_addr *addr, struct
 				   p->on.iwarp ? "iWARP" : "RoCE", them.name);
 	if (!us->service != !them.service)
 		return verbs_error(err, -EHOSTUNREACH,
-				   "verbs: %s here has %s, %s there has %s: say rc=1 on both, or on none", p->on.device,
-				   us->service ? "connections" : "datagrams", them.name,
+				   "verbs: %s here has %s, %s there has %s: give rc=1 on both sides, or on none",
+				   p->on.device, us->service ? "connections" : "datagrams", them.name,
 				   them.service ? "connections" : "datagrams");
 	if (us->ethernet)
 		return reach_ethernet(p, us, &them, err);
-	/* Another subnet takes a router's LID, which only the subnet administrator knows. */
+	/* Another subnet takes a router's LID, which only the subnet manager knows. */
 	if (memcmp(us->gid, them.gid, 8) != 0)
 		return verbs_error(err, -EHOSTUNREACH,
-				   "verbs: lid %u is of another InfiniBand subnet, and nothing is routed here; use udp",
+				   "verbs: lid %u is in another InfiniBand subnet, and routing between subnets is not "
+				   "supported; use udp",
 				   them.lid);
 	return 0;
 }

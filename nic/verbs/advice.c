@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What `farcall info` tells of RDMA devices; where there are none probe() says why. */
+/** Writes the lines of `farcall info` about RDMA devices; if there is no device, probe() gives the reason. Control
+ * thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* GIDs of a port that are told of: an interface with many addresses would fill the page. */
+/* GIDs printed of each port: an interface may have many addresses. */
 #define GIDS_TOLD 8
 
 struct page {
@@ -25,7 +26,7 @@ __attribute__((format(printf, 2, 3))) static void line(struct page *page, const 
 	int n = vsnprintf(page->at, page->left, format, list);
 	va_end(list);
 	if (n < 0 || (size_t)n + 2 > page->left) {
-		*page->at = 0; /* whole lines only */
+		*page->at = 0; /* drops an incomplete line */
 		page->left = 0;
 		return;
 	}
@@ -45,35 +46,35 @@ static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet, bool 
 		return "RoCE v1, not used";
 	if (verbs_gid_is_loopback(gid->gid.raw))
 		return "RoCE v2, this host only";
-	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2 of the link alone: only by gid=" : "RoCE v2";
+	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2, link-local: only by gid=" : "RoCE v2";
 }
 
 static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
 			  const struct ibv_gid_entry *gids, int n)
 {
-	unsigned told = 0, usable = 0;
+	unsigned printed = 0, usable = 0;
 	for (int i = 0; i < n; i++) {
 		char text[VERBS_GID_TEXT_MAX], name[IF_NAMESIZE] = "";
 		if (gids[i].port_num != port)
 			continue;
 		usable += !ethernet ||
 			  (gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !verbs_gid_is_link_local(gids[i].gid.raw));
-		if (told++ >= GIDS_TOLD)
+		if (printed++ >= GIDS_TOLD)
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
-		char index[24] = ""; /* iWARP's addresses are in no table that gid= could name */
+		char index[24] = ""; /* iWARP's addresses are in no table that gid= could refer to */
 		if (!iwarp)
 			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
 		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
 		     gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "", name);
 	}
-	if (told > GIDS_TOLD)
-		line(page, "%s port %u has %u GIDs more", device, port, told - GIDS_TOLD);
+	if (printed > GIDS_TOLD)
+		line(page, "%s port %u has %u more GIDs", device, port, printed - GIDS_TOLD);
 	return usable;
 }
 
-/* Of the first address that a port would take by itself. */
+/* Reports bulk=auto for the first address that a port would choose. */
 static void tell_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
 		      const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
 		      const struct ibv_gid_entry *gids, int n)
@@ -91,15 +92,15 @@ static void tell_bulk(struct page *page, struct ibv_context *context, const char
 		    !verbs_gid_is_link_local(gids[i].gid.raw))
 			gid = &gids[i];
 	if (attr->state != IBV_PORT_ACTIVE || (!gid && on.ethernet && !iwarp))
-		return; /* of that there are lines */
+		return; /* other lines report that */
 	snprintf(on.device, sizeof on.device, "%s", device);
 	if (gid)
 		on.gid = *gid;
 	if (verbs_bulk_auto(&on, limits, &why))
 		line(page, "%s port %u: bulk=auto is off: %s", device, port, why.text);
 	else
-		line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read where they lie", device,
-		     port, VERBS_BULK_AUTO_BYTES);
+		line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read by RDMA", device, port,
+		     VERBS_BULK_AUTO_BYTES);
 }
 
 static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
@@ -107,15 +108,15 @@ static void tell_port(struct page *page, struct ibv_context *context, const char
 {
 	struct ibv_port_attr attr;
 	if (ibv_query_port(context, (uint8_t)port, &attr)) {
-		line(page, "%s port %u: says nothing of itself", device, port);
+		line(page, "%s port %u: cannot be queried", device, port);
 		return;
 	}
 	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	line(page, "%s port %u: %s, %s, MTU %u%s", device, port, ethernet ? "Ethernet" : "InfiniBand",
 	     ibv_port_state_str(attr.state), 128u << attr.active_mtu,
 	     attr.state == IBV_PORT_ACTIVE ? ""
-	     : ethernet                    ? "; ip link set its interface up, and see its cable"
-					   : "; see its cable, and the subnet manager (opensm)");
+	     : ethernet                    ? "; ip link set its interface up, and check its cable"
+					   : "; check its cable and the subnet manager (opensm)");
 	if (tell_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
 		line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
 	tell_bulk(page, context, device, port, &attr, limits, iwarp, gids, n);
@@ -144,13 +145,13 @@ static void tell_device(struct page *page, struct ibv_device *device)
 		: iwarp                            ? verbs_rc_addresses(name, &gids, &why)
 						   : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		line(page, "%s: says nothing of its ports%s%s", name, why.text[0] ? "; " : "", why.text);
+		line(page, "%s: its ports cannot be queried%s%s", name, why.text[0] ? "; " : "", why.text);
 	} else {
 		line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
 		     limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
 		line(page,
-		     verbs_has_windows(&limits) ? "%s: memory windows of type 2; bulk= lets others read messages"
-						: "%s: no memory windows of type 2; all goes by packets",
+		     verbs_has_windows(&limits) ? "%s: memory windows of type 2; bulk= lets peers read messages by RDMA"
+						: "%s: no memory windows of type 2; messages go in packets",
 		     name);
 		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
 			tell_port(page, context, name, port, &limits, iwarp, gids, n);

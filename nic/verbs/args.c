@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** nic=verbs:DEVICE[,KEY=VALUE…] */
+/** Parses nic=verbs:DEVICE[,KEY=VALUE…]. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <ctype.h>
@@ -83,8 +83,9 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 			return bad_key(err, key, value, "connections of a queue at once, 2 to 1024");
 	} else if (strcmp(key, "bulk") == 0) {
 		if (take_bulk(a, value))
-			return bad_key(err, key, value,
-				       "auto, off, or bytes from which on messages are read, 16384 to 16777216");
+			return bad_key(
+				err, key, value,
+				"auto, off, or the size from which messages are read by RDMA, 16384 to 16777216");
 	} else if (strcmp(key, "dscp") == 0) {
 		if (nic_dscp_parse(value, strlen(value), &a->dscp))
 			return bad_key(err, key, value, NIC_DSCP_FORM);
@@ -100,14 +101,14 @@ static int take_pair(struct verbs_args *a, const char *key, const char *value, s
 	return 0;
 }
 
-/* The first word may be the device alone. */
+/* The first word may be a device name without a key. */
 static int take_word(struct verbs_args *a, char *word, bool first, struct nic_err *err)
 {
 	char *value = strchr(word, '=');
 	if (first && !value && *word && !strpbrk(word, " \t"))
 		return take_pair(a, "device", word, err);
 	if (!value || value == word)
-		return verbs_error(err, -EINVAL, "verbs: \"%.60s\" is no key=value: " FORM, word);
+		return verbs_error(err, -EINVAL, "verbs: \"%.60s\" is not key=value: " FORM, word);
 	*value++ = 0;
 	return take_pair(a, word, value, err);
 }
@@ -120,7 +121,7 @@ int verbs_args_parse(const char *text, struct verbs_args *out, struct nic_err *e
 	if (!text || !*text)
 		return 0;
 	if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
-		return verbs_error(err, -EINVAL, "verbs: arguments of more than %zu bytes", sizeof copy - 1);
+		return verbs_error(err, -EINVAL, "verbs: the arguments exceed %zu bytes", sizeof copy - 1);
 	int error = 0;
 	bool first = true;
 	for (char *word = copy, *next; word && !error; word = next, first = false) {
@@ -130,6 +131,6 @@ int verbs_args_parse(const char *text, struct verbs_args *out, struct nic_err *e
 		error = take_word(out, word, first, err);
 	}
 	if (!error && out->gid >= 0 && !out->device[0])
-		return verbs_error(err, -EINVAL, "verbs: gid=%d of which device? " FORM, out->gid);
+		return verbs_error(err, -EINVAL, "verbs: gid=%d needs a device: " FORM, out->gid);
 	return error;
 }

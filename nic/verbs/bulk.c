@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is exposed to others, and read from them. The queue's holder. */
+/** Bulk operations: exposes memory to a peer by windows, and reads a peer's memory. Poller. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* In wr_id, below the connection's life and index. */
+/* Kind of an operation in wr_id, below the connection's generation and index. */
 enum { KIND_BIND = 1, KIND_INVALIDATE, KIND_READ };
 #define KIND_SHIFT 8u
 
@@ -19,7 +19,7 @@ static uint64_t id_of(const struct verbs_bulk_op *op, unsigned kind)
 	return (uint64_t)op->conn->life << 32 | (uint32_t)op->conn->index << 16 | kind << KIND_SHIFT | index_of(op);
 }
 
-/* ---- ops ---- */
+/* ---- operations ---- */
 
 static struct verbs_bulk_op *op_take(struct verbs_conn *c, unsigned from, unsigned to)
 {
@@ -44,7 +44,7 @@ static void op_give(struct verbs_bulk_op *op)
 			      memory_order_relaxed);
 }
 
-/* A later one of the same op takes its place. */
+/* Queues an event for recv(). A later event of the same operation replaces it. */
 static void tell(struct verbs_bulk_op *op, enum nic_bulk_event event)
 {
 	struct verbs_rcq *rcq = op->conn->queue->rc;
@@ -81,7 +81,7 @@ static bool post(struct verbs_conn *c, struct ibv_send_wr *wr)
 	return false;
 }
 
-/* ---- the operations ---- */
+/* ---- nic_bulk_ops ---- */
 
 static bool has_left(const struct verbs_queue *q)
 {
@@ -114,7 +114,7 @@ static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, u
 		return error;
 	if (len == 0 || len > UINT32_MAX)
 		return -EINVAL;
-	/* Both may take long: neither waits for the other. */
+	/* Request region and connection at once, since both may take long. */
 	struct verbs_mem *mem = verbs_mem_get(q, at, len, &error);
 	struct verbs_conn *c = place->remote->conn;
 	if (!c) {
@@ -142,12 +142,12 @@ static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, u
 							   .addr = (uintptr_t)at,
 							   .length = len,
 							   .mw_access_flags = IBV_ACCESS_REMOTE_READ}}};
-	if (!post(c, &wr)) { /* nothing was handed out */
+	if (!post(c, &wr)) { /* no key was handed out */
 		verbs_mem_put(mem);
 		op_give(op);
 		return -EAGAIN;
 	}
-	op->mw->rkey = op->rkey; /* by which the next bind names it: libibverbs keeps that up for type 1 alone */
+	op->mw->rkey = op->rkey; /* the next bind uses this key; libibverbs updates it for type 1 only */
 	*handle = (uint32_t)c->life << 16 | (uint32_t)c->index << 4 | index_of(op);
 	*key = (struct nic_bulk_key){(uint64_t)c->qp->qp_num << 32 | op->rkey, (uintptr_t)at};
 	return 0;
@@ -159,11 +159,11 @@ static void bulk_withdraw(struct nic_queue *queue, uint32_t handle)
 	uint32_t index = handle >> 4 & 0xfff;
 	struct verbs_conn *c = index < q->rc->conns_n ? &q->rc->conns[index] : NULL;
 	struct verbs_bulk_op *op = c ? &c->bulk->op[handle % VERBS_WINDOWS] : NULL;
-	/* While it is one of these, its connection keeps its life. */
+	/* In these states the connection's generation cannot change. */
 	if (!op || (op->state != BULK_BINDING && op->state != BULK_BOUND) || c->life != handle >> 16)
 		return;
 	op->state = BULK_GOING;
-	/* Of one that is over: its end tells. */
+	/* The end of the connection completes the operation. */
 	if (has_left(q) || c->is_left || c->is_dead || atomic_load_explicit(&c->broken, memory_order_relaxed))
 		return;
 	struct ibv_send_wr wr = {
@@ -218,9 +218,9 @@ static int bulk_read(struct nic_queue *queue, uint32_t peer, const struct nic_bu
 
 const struct nic_bulk_ops verbs_bulk_ops = {.expose = bulk_expose, .withdraw = bulk_withdraw, .read = bulk_read};
 
-/* ---- what completes ---- */
+/* ---- completions ---- */
 
-/* What a device says is checked as well. false: it is of nothing that is under way. */
+/* Validates a device's completion, too. False: no such operation is in flight. */
 static bool completed(struct verbs_bulk_op *op, unsigned kind, bool fine)
 {
 	switch (kind) {
@@ -233,7 +233,7 @@ static bool completed(struct verbs_bulk_op *op, unsigned kind, bool fine)
 	case KIND_INVALIDATE:
 		if (op->state != BULK_GOING)
 			return false;
-		if (fine) /* else its connection's end tells */
+		if (fine) /* else the end of the connection reports it */
 			tell(op, NIC_BULK_WITHDRAWN);
 		return true;
 	case KIND_READ:
@@ -265,7 +265,7 @@ void verbs_bulk_bury(struct verbs_conn *c)
 	}
 }
 
-/* The device was let go of: with it all that was under way. */
+/* The device was closed: ends all operations. */
 static void gone(struct verbs_queue *q)
 {
 	if (!atomic_load_explicit(&q->port->is_gone, memory_order_acquire))
@@ -302,5 +302,5 @@ unsigned verbs_bulk_recv(struct verbs_queue *q, struct nic_pkt *pkts, unsigned m
 void verbs_bulk_arm(struct verbs_queue *q)
 {
 	if (q->rc->ops_n && ibv_req_notify_cq(q->rc->cq, 0))
-		verbs_signal(q->event_fd); /* it cannot wake: no sleep then */
+		verbs_signal(q->event_fd); /* the queue cannot be woken: prevent the sleep */
 }

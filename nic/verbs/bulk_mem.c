@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Regions that bulk is read from and into. They give the other end no right: windows do. Holders look for the one that
- * holds a message; where it is the engine's memory and not registered yet, the control core registers the piece. Others
- * are registered by the application's threads: what only one may do at a time is under a lock, which the kernel may
- * keep taken for as long as it takes to pin a region. The control core does not wait for it, but at the device's end.
- */
+/** Memory regions that bulk reads from and into. They grant no remote rights; windows do. A poller searches the region
+ * that contains a message. If it is engine memory that is not registered yet, the control thread registers its piece;
+ * application memory is registered by the application's threads. A lock serialises registrations; it is held while the
+ * kernel pins pages, so the control thread only tries it, except when the device is closed. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -24,7 +22,7 @@ int verbs_mems_open(struct verbs_port *p, struct nic_err *err)
 	return 0;
 }
 
-/* The windows over them are gone. */
+/* The windows over the regions are destroyed already. */
 void verbs_mems_close(struct verbs_port *p)
 {
 	if (!p->mems)
@@ -58,14 +56,13 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 {
 	struct verbs_mem *mem = free_place(p->mems);
 	if (!mem)
-		return verbs_error(err, -ENOSPC,
-				   "verbs: %s: more than %u regions of memory: register fewer, larger ones",
+		return verbs_error(err, -ENOSPC, "verbs: %s: more than %u memory regions: register fewer, larger ones",
 				   p->on.device, VERBS_MEMS_MAX);
 	errno = 0;
 	mem->mr = ibv_reg_mr(p->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	if (!mem->mr)
 		return verbs_cannot_lock(p->on.device, bytes, bytes, errno ? errno : ENOMEM,
-					 "say bulk=off: all goes by packets then", err);
+					 "give bulk=off, so that messages go in packets", err);
 	atomic_store_explicit(&mem->base, (uintptr_t)base, memory_order_relaxed);
 	atomic_store_explicit(&mem->end, (uintptr_t)base + bytes, memory_order_relaxed);
 	/* Pairs with take(). */
@@ -76,20 +73,21 @@ static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *e
 	return 0;
 }
 
-/* With the lock, or with why not. */
+/* Locks, or returns the reason why not. */
 static int begin(struct verbs_port *p, struct nic_err *err)
 {
 	if (!p->mems)
 		return verbs_error(err, -EOPNOTSUPP,
-				   "verbs: %s has no bulk, which memory is registered for: see bulk=", p->on.device);
+				   "verbs: %s has no bulk, so no memory can be registered: see bulk=", p->on.device);
 	pthread_mutex_lock(&p->mems->lock);
 	if (p->mems->open)
 		return 0;
 	pthread_mutex_unlock(&p->mems->lock);
-	return verbs_error(err, -ENODEV, "verbs: %s is gone, or failed: no memory is registered there", p->on.device);
+	return verbs_error(err, -ENODEV, "verbs: %s was removed or has failed: no memory can be registered",
+			   p->on.device);
 }
 
-/* The control core may have found it taken. */
+/* Lets the control thread retry, which may have found the lock taken. */
 static void end(struct verbs_port *p)
 {
 	pthread_mutex_unlock(&p->mems->lock);
@@ -103,7 +101,7 @@ int verbs_mem_register(struct nic_port *port, void *base, size_t bytes, struct n
 	if (error)
 		return error;
 	if (!base || !bytes || bytes > UINTPTR_MAX - (uintptr_t)base)
-		error = verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are no memory", bytes, base);
+		error = verbs_error(err, -EINVAL, "verbs: %zu bytes at %p are not a valid range", bytes, base);
 	else
 		error = add(p, base, bytes, err);
 	end(p);
@@ -120,8 +118,8 @@ static int remove_one(struct verbs_mems *mems, const void *base, size_t bytes, s
 		if (!atomic_compare_exchange_strong_explicit(&mem->users, &none, VERBS_MEM_FREE, memory_order_acquire,
 							     memory_order_relaxed))
 			return verbs_error(err, -EBUSY,
-					   "verbs: %zu bytes at %p are in use: wait for what was sent from "
-					   "there",
+					   "verbs: %zu bytes at %p are in use: wait until the messages sent from there "
+					   "are complete",
 					   bytes, base);
 		ibv_dereg_mr(mem->mr);
 		mem->mr = NULL;
@@ -141,7 +139,7 @@ int verbs_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct
 	return error;
 }
 
-/* ---- what holders ask for ---- */
+/* ---- requests of pollers ---- */
 
 static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 {
@@ -153,7 +151,7 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(&mem->users, &users, users + 1, memory_order_acquire,
 							memory_order_acquire));
-	/* Another may have come to its place in between. */
+	/* The entry may have been reused in between. */
 	if (at >= atomic_load_explicit(&mem->base, memory_order_relaxed) &&
 	    at + len <= atomic_load_explicit(&mem->end, memory_order_relaxed))
 		return true;
@@ -161,7 +159,7 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 	return false;
 }
 
-/* The application's, which is registered by itself or not at all. */
+/* True for application memory, which only the application registers. */
 static bool is_strange(const struct verbs_port *p, const void *at)
 {
 	return p->memory_bytes && (uintptr_t)at - p->memory >= p->memory_bytes;
@@ -198,13 +196,13 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 	return false;
 }
 
-/* Once: nothing fails for it, only messages go another way. */
+/* Logs the first failure; messages go in packets meanwhile. */
 static void tell(struct verbs_mems *mems)
 {
-	if (mems->why.text[0] && !mems->told)
-		fprintf(stderr, "farcall: %s; larger messages go by packets meanwhile (bulk=off: always)\n",
+	if (mems->why.text[0] && !mems->logged)
+		fprintf(stderr, "farcall: %s; larger messages go in packets meanwhile (bulk=off: always)\n",
 			mems->why.text);
-	mems->told |= mems->why.text[0] != 0;
+	mems->logged |= mems->why.text[0] != 0;
 }
 
 void verbs_mems_step(struct verbs_port *p, uint64_t now)
@@ -219,7 +217,7 @@ void verbs_mems_step(struct verbs_port *p, uint64_t now)
 			continue;
 		const void *at = rcq->mem_at;
 		uint64_t len = rcq->mem_len;
-		bool known = is_there(p->mems, at, len); /* of another queue's asking */
+		bool known = is_there(p->mems, at, len); /* requested by another queue */
 		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why))) {
 			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
 			tell(p->mems);

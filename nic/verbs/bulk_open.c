@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What queues and connections have for bulk. Control core, and threads of the port. */
+/** Allocates and frees the bulk part of queues (control thread) and connections (the port's threads). */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -17,14 +17,13 @@ int verbs_bulk_check(const struct verbs_port *p, struct nic_err *err)
 	if (p->on.rc || !p->on.ethernet)
 		return verbs_error(
 			err, -EPROTONOSUPPORT,
-			"verbs: bulk= is of RoCE v2 with datagrams, %s %s: leave bulk= out, all goes by packets",
-			p->on.device, p->on.rc ? "sends by connections" : "is InfiniBand");
+			"verbs: bulk= needs RoCE v2 with datagrams, but %s %s: leave bulk= out, messages go in packets",
+			p->on.device, p->on.rc ? "sends over connections" : "is InfiniBand");
 	if (!verbs_has_windows(&p->limits))
-		return verbs_error(
-			err, -EOPNOTSUPP,
-			"verbs: %s has no memory windows of type 2, without which nothing of ours is read by "
-			"others: leave bulk= out, all goes by packets",
-			p->on.device);
+		return verbs_error(err, -EOPNOTSUPP,
+				   "verbs: %s has no memory windows of type 2, which bulk= needs: leave bulk= out, "
+				   "messages go in packets",
+				   p->on.device);
 	return 0;
 }
 
@@ -46,8 +45,8 @@ int verbs_bulk_open(struct verbs_queue *q, struct nic_err *err)
 	q->rc->cq = ibv_create_cq(context, (int)(q->rc->conns_n * VERBS_BULK_WRS), q, q->channel, q->index % vectors);
 	if (!q->rc->cq)
 		return verbs_error(err, errno ? -errno : -ENOMEM,
-				   "verbs: %s gives queue %u no completion queue of %u for bulk: %s; say a smaller "
-				   "connections=, or leave bulk= out",
+				   "verbs: %s cannot create a completion queue for queue %u with %u entries for bulk: "
+				   "%s; give a smaller connections=, or leave bulk= out",
 				   p->on.device, q->index, q->rc->conns_n * VERBS_BULK_WRS,
 				   strerror(errno ? errno : ENOMEM));
 	return 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Loads librdmacm. Control thread, or any thread that may load libraries. */
 #include "nic/verbs/cm.h"
 
 #include <dlfcn.h>
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A test of its absence names another. */
+/* Tests set another name. */
 #ifndef VERBS_CM_LIBRARY
 #define VERBS_CM_LIBRARY "librdmacm.so.1"
 #endif
@@ -15,7 +16,7 @@ static struct verbs_cm calls;
 static bool loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ISO C has no cast from an object's pointer to a function's. */
+/* ISO C has no cast from an object pointer to a function pointer. */
 static bool find(void *handle, const char *name, void *out)
 {
 	void *at = dlsym(handle, name);
@@ -29,7 +30,7 @@ static bool load(struct nic_err *err)
 	if (!handle) {
 		const char *why = dlerror();
 		snprintf(err->text, sizeof err->text,
-			 "verbs: connections (rc=1, iWARP) take " VERBS_CM_LIBRARY ", which cannot be loaded: %.120s; "
+			 "verbs: connections (rc=1, iWARP) need " VERBS_CM_LIBRARY ", which cannot be loaded: %.120s; "
 			 "apt install librdmacm1, or use udp",
 			 why ? why : "unknown reason");
 		return false;

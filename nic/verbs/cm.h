@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * librdmacm, which sets connections up: loaded when the first port asks for connections, so that ports of datagrams do
- * without it.
- */
+/** The functions of librdmacm, which sets connections up. Loaded by dlopen() when a port first needs connections, so
+ * that ports of datagrams do without the library. */
 #ifndef NIC_VERBS_CM_H
 #define NIC_VERBS_CM_H
 
@@ -10,7 +8,7 @@
 
 #include <rdma/rdma_cma.h>
 
-/* Everything of it that is used. */
+/* All functions that are used. */
 #define VERBS_CM_CALLS(X)                                                                                              \
 	X(struct rdma_event_channel *, rdma_create_event_channel, (void))                                              \
 	X(void, rdma_destroy_event_channel, (struct rdma_event_channel * channel))                                     \
@@ -37,8 +35,8 @@ struct verbs_cm {
 	VERBS_CM_CALLS(VERBS_CM_MEMBER)
 };
 
-/** The library's calls; loaded once, and it stays. NULL: `err` says what is missing, and the remedy. Control core, or
- * any thread that may load libraries. */
+/** The library's functions; loaded once and kept. NULL: `err` states what is missing, and the remedy. Control thread,
+ * or any thread that may load libraries. */
 const struct verbs_cm *verbs_cm_load(struct nic_err *err);
 
 #endif

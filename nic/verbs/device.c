@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The choice of a device, a port of it, and a GID. */
+/** Chooses a device, a port of it and a GID. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was looked at, and why the best that was not good enough is not: what comes last is nearest to working. */
+/* Why a candidate was rejected. The later reason is nearer to a usable device, and is reported. */
 enum flaw { FLAW_NAME, FLAW_KIND, FLAW_OPEN, FLAW_DOWN, FLAW_NO_GID, FLAW_NETWORK, FLAWS };
 
 struct search {
@@ -16,7 +16,7 @@ struct search {
 	const struct nic_config *config;
 	struct verbs_choice best; /* context NULL: none yet */
 	unsigned best_rank;
-	bool iwarp; /* the device that is looked at */
+	bool iwarp; /* the device being checked */
 	enum flaw flaw;
 	int error;
 	struct nic_err why;
@@ -42,11 +42,11 @@ static const char *device_name(struct ibv_context *context)
 	return ibv_get_device_name(context->device);
 }
 
-/* RANK_NONE: not to be had, with the reason. */
+/* RANK_NONE: not usable, with the reason recorded. */
 static unsigned rank_gid(struct search *s, const char *device, const struct ibv_gid_entry *gid, bool ethernet)
 {
 	const uint8_t *raw = gid->gid.raw;
-	/* What listen= names on RoCE may be a whole subnet; iWARP has nothing else to name an address by. */
+	/* On RoCE listen= may be a whole subnet; on iWARP it is the only way to choose an address. */
 	bool named = s->args->gid >= 0 || (s->iwarp && s->config->listen), loopback = verbs_gid_is_loopback(raw);
 	char text[VERBS_GID_TEXT_MAX];
 	if (s->args->gid >= 0 && (int)gid->gid_index != s->args->gid)
@@ -63,8 +63,8 @@ static unsigned rank_gid(struct search *s, const char *device, const struct ibv_
 	}
 	if (s->config->listen && !verbs_gid_is_named(gid, s->config->listen)) {
 		flawed(s, FLAW_NETWORK, -EADDRNOTAVAIL,
-		       "verbs: %s has no address that listen=%.60s names; it has %s, for one", device,
-		       s->config->listen, verbs_gid_text(raw, text));
+		       "verbs: %s has no address in listen=%.60s; it has %s, for example", device, s->config->listen,
+		       verbs_gid_text(raw, text));
 		return RANK_NONE;
 	}
 	if (!named && ethernet && (verbs_gid_is_link_local(raw) || (loopback && s->config->beyond_host)))
@@ -89,22 +89,21 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	struct ibv_port_attr attr;
 	int error = ibv_query_port(context, port, &attr);
 	if (error) {
-		flawed(s, FLAW_OPEN, -error, "verbs: %s port %u says nothing of itself: %s", device, port,
-		       strerror(error));
+		flawed(s, FLAW_OPEN, -error, "verbs: %s port %u cannot be queried: %s", device, port, strerror(error));
 		return;
 	}
 	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	if (attr.state != IBV_PORT_ACTIVE) {
 		flawed(s, FLAW_DOWN, -ENETDOWN, "verbs: %s port %u is %s: %s", device, port,
 		       ibv_port_state_str(attr.state),
-		       ethernet ? "ip link set its interface up, and see its cable"
+		       ethernet ? "ip link set its interface up, and check its cable"
 				: "it needs a cable and a subnet manager (apt install opensm, on one host)");
 		return;
 	}
 	bool iwarp = s->iwarp;
 	if (!iwarp && s->args->rc > 0 && !ethernet) {
 		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
-		       "verbs: %s port %u is InfiniBand: connections (rc=1) are of RoCE v2 and iWARP; leave rc=1 out",
+		       "verbs: %s port %u is InfiniBand: connections (rc=1) need RoCE v2 or iWARP; leave rc=1 out",
 		       device, port);
 		return;
 	}
@@ -118,9 +117,8 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	       iwarp               ? "IP address"
 	       : s->args->gid >= 0 ? "such GID of RoCE v2"
 				   : "GID of RoCE v2 with an address",
-	       s->args->gid >= 0 && !iwarp
-		       ? "see `farcall info`, or leave gid= out"
-		       : "give its interface an IP address (ip addr add), other than of its link alone");
+	       s->args->gid >= 0 && !iwarp ? "see `farcall info`, or leave gid= out"
+					   : "give its interface an IP address (ip addr add), other than link-local");
 	for (int i = 0; i < gids_n; i++) {
 		if (gids[i].port_num != port || (!ethernet && gids[i].gid_index != 0 && s->args->gid < 0))
 			continue;
@@ -137,7 +135,7 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 	}
 }
 
-/* The context stays open when it is the best now. */
+/* The context stays open if it is the best one. */
 static void look_into(struct search *s, struct ibv_context *context)
 {
 	const char *device = device_name(context);
@@ -154,7 +152,7 @@ static void look_into(struct search *s, struct ibv_context *context)
 	}
 	int n = s->iwarp ? error : error ? -error : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		flawed(s, FLAW_OPEN, n, "verbs: %s says nothing of its ports: %s", device, strerror(-n));
+		flawed(s, FLAW_OPEN, n, "verbs: the ports of %s cannot be queried: %s", device, strerror(-n));
 		return;
 	}
 	if (s->args->port > limits.phys_port_cnt)
@@ -166,7 +164,7 @@ static void look_into(struct search *s, struct ibv_context *context)
 	free(gids);
 }
 
-/* Does what was asked for go with the kind of device? */
+/* Checks the arguments against the kind of device. */
 static bool fits(struct search *s, enum ibv_transport_type type, const char *name)
 {
 	const struct verbs_args *a = s->args;
@@ -177,11 +175,12 @@ static bool fits(struct search *s, enum ibv_transport_type type, const char *nam
 		flawed(s, FLAW_KIND, -EINVAL, "verbs: %s is iWARP, which has no datagrams: leave rc=0 out", name);
 	else if (s->iwarp && a->gid >= 0)
 		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s is iWARP, whose addresses are no GIDs: say listen= in place of gid=%d", name, a->gid);
+		       "verbs: %s is iWARP, whose addresses are not GIDs: give listen= instead of gid=%d", name,
+		       a->gid);
 	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk && a->bulk_how != VERBS_BULK_AUTO)
 		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s sends datagrams, connections=%u is of connections: say rc=1 or bulk= with it, or "
-		       "leave it out",
+		       "verbs: %s sends datagrams, but connections=%u is for connections: give rc=1 or bulk= with it, "
+		       "or leave it out",
 		       name, a->connections);
 	else
 		return true;

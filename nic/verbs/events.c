@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * What becomes of the device while it is used: its port goes down and up, its address is taken away, it is removed.
- * Sessions need not be told: they go on by another port when nothing comes back by this one (engine/transport). Here is
- * seen to it that queues work again when the device does, and that a device that is to go is let go of: the kernel
- * waits for that.
- */
+/** Device events: the port goes down and up, its address disappears, the device is removed. Control thread. Sessions
+ * fail over to another port by themselves when nothing arrives (engine/transport). Here broken queues are reset when
+ * the device works again, and a device that is being removed is closed, which the kernel waits for. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -18,7 +15,7 @@
 #include <unistd.h>
 
 #define NODES         "/dev/infiniband"
-#define EVENTS_A_STEP 64 /* of the device: it may say the same again and again */
+#define EVENTS_A_STEP 64 /* device events per step: a device may repeat the same event */
 
 bool verbs_watch(struct verbs_port *p, int fd)
 {
@@ -26,8 +23,7 @@ bool verbs_watch(struct verbs_port *p, int fd)
 	return epoll_ctl(p->fd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
-/* Of the device among the kernel's classes: which it is, by the number that the kernel gave the entry. 0: it has none.
- */
+/* Inode of the device's sysfs entry, which identifies it; 0: none. */
 static ino_t entry_of(const struct verbs_port *p)
 {
 	struct stat st;
@@ -42,10 +38,9 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 	if (p->fd < 0 || p->event_fd < 0 || flags < 0 || fcntl(async, F_SETFL, flags | O_NONBLOCK) < 0 ||
 	    !verbs_watch(p, p->event_fd) || !verbs_watch(p, async))
 		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
-	/* Not all drivers say that their device goes; its node does, first of all, and its entry among the kernel's
-	 * classes. That of a node is told at once, but a node that is not the kernel's own, as in a container, stays;
-	 * changes of entries are not told of, so they are looked at. Without either the device is let go of when the
-	 * port is closed. */
+	/* Not all drivers report the removal of their device. Its node disappears first, which inotify reports at once;
+	 * but a node that the kernel does not manage, as in a container, stays. Its sysfs entry disappears, too, which
+	 * must be polled. Without either the device is closed when the port is. */
 	p->entry = entry_of(p);
 	p->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (p->watch_fd >= 0 &&
@@ -87,7 +82,7 @@ int verbs_down_error(const struct verbs_port *p, struct nic_err *err)
 			   p->on.device);
 }
 
-/* The port's state as it is now: events tell that it may have changed. */
+/* Reads the port's state; events only report that it may have changed. */
 static void look(struct verbs_port *p)
 {
 	struct ibv_port_attr attr;
@@ -135,7 +130,7 @@ static void take_event(struct verbs_port *p, const struct ibv_async_event *event
 	case IBV_EVENT_CLIENT_REREGISTER:
 		look(p);
 		break;
-	default: /* of a queue pair: its holder finds what completed with an error */
+	default: /* about a queue pair: its poller finds the failed completion */
 		for (unsigned i = 0; i < p->queues_n; i++)
 			verbs_signal(p->queues[i]->event_fd);
 		break;
@@ -171,7 +166,7 @@ static bool node_is_gone(const struct verbs_port *p)
 	return gone;
 }
 
-/* False too where there was none to be seen. When to look again is in *next. */
+/* False also if the entry was not visible at open. *next is the time of the next check. */
 static bool entry_is_gone(struct verbs_port *p, uint64_t now, uint64_t *next)
 {
 	if (!p->entry || !p->on.context)
@@ -199,7 +194,7 @@ static uint64_t repair(struct verbs_port *p, struct verbs_queue *q, uint64_t now
 	look(p);
 	if (down_of(p) != VERBS_UP || verbs_pair_start(q))
 		return q->repair_at;
-	/* The holder does nothing to a BROKEN one. */
+	/* the poller does not touch a VERBS_BROKEN queue pair */
 	atomic_store_explicit(&q->state, VERBS_REPAIRED, memory_order_release);
 	verbs_signal(q->event_fd);
 	return UINT64_MAX;

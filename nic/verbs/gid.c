@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** GIDs: on Ethernet they are the IP addresses of the interface. */
+/** GIDs: on Ethernet they are IP addresses of the interface. Pure functions and queries of the device; control thread,
+ * verbs_gid_text(): any thread. */
 #include "nic/verbs/verbs.h"
 
 #include <arpa/inet.h>

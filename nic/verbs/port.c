@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Port operations. The device is opened here; places to send to are made and reported. */
+/** Port operations: opens and closes the device, and creates and reports destinations. Control thread; verbs_stats():
+ * any thread. */
 #include "nic/verbs/bulk.h"
 
 #include "base/text.h"
@@ -44,7 +45,7 @@ static int check(const struct nic_config *config, struct verbs_args *args, struc
 	if (config->queues == 0 || config->queues > VERBS_QUEUES_MAX)
 		return verbs_error(err, -EINVAL, "verbs: 1 to %u queues, not %u", VERBS_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no heads, but %u bytes were asked for",
+		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no packet heads, but head_bytes is %u",
 				   config->head_bytes);
 	return verbs_args_parse(config->args, args, err);
 }
@@ -68,7 +69,7 @@ void verbs_port_let_go(struct verbs_port *p)
 		ibv_close_device(p->on.context);
 	p->pd = NULL;
 	p->on.context = NULL;
-	/* Holders that wait for what was under way may tell that it is over. */
+	/* Pollers may now report operations in flight as ended. */
 	atomic_store_explicit(&p->is_gone, true, memory_order_release);
 	for (unsigned i = 0; p->mems && i < p->queues_n; i++)
 		if (p->queues[i])
@@ -95,7 +96,7 @@ static void verbs_close(struct nic_port *port)
 	free(p);
 }
 
-/* Equal priorities share handles. */
+/* Priorities with equal class values share handles. */
 static void classify(struct verbs_port *p)
 {
 	for (unsigned i = 0; i < VERBS_PRIORITIES; i++) {
@@ -118,11 +119,10 @@ static int check_connections(const struct verbs_port *p, struct nic_err *err)
 	unsigned n = p->queues_n * (p->args.connections ? p->args.connections : VERBS_CONNS);
 	if (l->max_qp >= (int)n && l->max_cq >= 2 * (int)p->queues_n)
 		return 0;
-	return verbs_error(
-		err, -ENOSPC,
-		"verbs: %s has %d queue pairs and %d completion queues, %u shards need up to %u and %u: say a "
-		"smaller connections=, or have fewer shards",
-		p->on.device, l->max_qp, l->max_cq, p->queues_n, n, 2 * p->queues_n);
+	return verbs_error(err, -ENOSPC,
+			   "verbs: %s has %d queue pairs and %d completion queues, %u shards need up to %u and %u: "
+			   "give a smaller connections=, or use fewer shards",
+			   p->on.device, l->max_qp, l->max_cq, p->queues_n, n, 2 * p->queues_n);
 }
 
 static int check_limits(struct verbs_port *p, struct nic_err *err)
@@ -130,7 +130,7 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 	const struct ibv_device_attr *l = &p->limits;
 	unsigned least = p->args.rx_slots > VERBS_TX_RING ? p->args.rx_slots : VERBS_TX_RING;
 	if (ibv_query_device(p->on.context, &p->limits))
-		return verbs_error(err, -EIO, "verbs: %s says nothing of its limits", p->on.device);
+		return verbs_error(err, -EIO, "verbs: the limits of %s cannot be queried", p->on.device);
 	if (l->max_qp_wr < (int)least || l->max_cqe < (int)least)
 		return verbs_error(err, -EINVAL,
 				   "verbs: queues of %s hold %d packets and %d completions, not %u; see rx_slots=",
@@ -140,7 +140,7 @@ static int check_limits(struct verbs_port *p, struct nic_err *err)
 	if (l->max_qp < (int)p->queues_n || l->max_cq < 2 * (int)p->queues_n)
 		return verbs_error(err, -ENOSPC,
 				   "verbs: %s has %d queue pairs and %d completion queues, %u shards need %u and %u: "
-				   "fewer shards, or another device",
+				   "use fewer shards, or another device",
 				   p->on.device, l->max_qp, l->max_cq, p->queues_n, p->queues_n, 2 * p->queues_n);
 	return 0;
 }
@@ -151,7 +151,7 @@ static int open_bulk(struct verbs_port *p, struct nic_err *err)
 	return error ? error : verbs_rc_open(p, err);
 }
 
-/* A port that was to have it goes on as one that has not. */
+/* Continues without bulk after it could not be opened. */
 static void leave_bulk_out(struct verbs_port *p)
 {
 	if (p->rc)
@@ -173,7 +173,7 @@ static bool is_automatic(const struct verbs_port *p)
 	return p->args.bulk_how == VERBS_BULK_UNSAID || p->args.bulk_how == VERBS_BULK_AUTO;
 }
 
-/* Of packets, or of bulk beside them. */
+/* Opens connections, for packets or for bulk beside datagrams. */
 static int open_connections(struct verbs_port *p, struct nic_err *err)
 {
 	struct nic_err ignored;
@@ -184,7 +184,7 @@ static int open_connections(struct verbs_port *p, struct nic_err *err)
 		return open_bulk(p, err);
 	if (p->on.rc)
 		return verbs_rc_open(p, err);
-	/* What is in the way harms nothing: packets do without. verbs_advice() says what it is. */
+	/* Not an error: packets carry everything. verbs_advice() reports the reason. */
 	if (!is_automatic(p) || verbs_bulk_auto(&p->on, &p->limits, &ignored))
 		return 0;
 	p->args.bulk = VERBS_BULK_AUTO_BYTES;
@@ -200,7 +200,7 @@ static int open_queues(struct verbs_port *p, struct nic_err *err)
 		error = verbs_queue_open(p, i, err);
 	if (!error || !is_automatic(p) || !p->args.bulk)
 		return error;
-	leave_bulk_out(p); /* which may have been too much */
+	leave_bulk_out(p); /* bulk may have exceeded the device's limits */
 	return open_queues(p, err);
 }
 
@@ -211,15 +211,15 @@ static int open_device(struct verbs_port *p, const struct nic_config *config, st
 		error = check_limits(p, err);
 	if (error)
 		return error;
-	/* iWARP has segments of its own below a message. On RoCE a message stays one packet: the buffer of one that was
-	 * cut by the end of its connection would be lost from a shared receive queue. */
+	/* iWARP segments a message itself. On RoCE a message stays one packet: if a connection ended inside a message,
+	 * its buffer would be lost from the shared receive queue. */
 	p->mtu = p->on.iwarp ? VERBS_MTU_MAX : 128u << p->on.attr.active_mtu;
 	if (p->args.mtu && p->args.mtu < p->mtu)
 		p->mtu = p->args.mtu;
 	classify(p);
 	p->pd = ibv_alloc_pd(p->on.context);
 	if (!p->pd)
-		return verbs_error(err, -ENOMEM, "verbs: %s gives no protection domain: %s", p->on.device,
+		return verbs_error(err, -ENOMEM, "verbs: %s cannot create a protection domain: %s", p->on.device,
 				   strerror(errno));
 	error = verbs_events_open(p, err);
 	if (!error)
@@ -271,7 +271,7 @@ static int verbs_probe(const struct nic_config *config, struct nic_err *err)
 	return error;
 }
 
-/* ---- facts ---- */
+/* ---- properties ---- */
 
 static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 {
@@ -279,13 +279,13 @@ static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.zero_copy_rx = true,
 		.wake = true,
-		.checksum = true, /* RoCE and InfiniBand have one of their own over all of a packet */
+		.checksum = true, /* RoCE and InfiniBand have a CRC over the whole packet */
 		.steering = NIC_STEER_QUEUE,
 		.ip = p->on.ethernet ? NIC_IP_KERNEL : NIC_IP_NONE,
 		.headroom_bytes = 0,
 		.body_align = VERBS_BODY_ALIGN,
 		.body_bytes_max = p->mtu,
-		.reap_ns = 0, /* bodies are written where they leave from */
+		.reap_ns = 0, /* bodies are written in place */
 		.slots = VERBS_TX_SLOTS,
 		.one_sided = p->args.bulk > 0,
 		.bulk_bytes_min = p->args.bulk,
@@ -331,7 +331,7 @@ static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
-/* ---- places ---- */
+/* ---- destinations ---- */
 
 static struct verbs_place *place_new(struct verbs_port *p)
 {
@@ -376,7 +376,7 @@ static void verbs_drop(struct nic_port *port, uint32_t peer)
 	free(place);
 }
 
-/* To an address handle, or a queue to be connected with; false: there is none to be had. */
+/* Sets the address handles or the remote queue of a destination; false: none available. */
 static bool lead(struct verbs_port *p, struct verbs_place *place, struct verbs_queue *q, const struct verbs_blob *to,
 		 unsigned remote_queue)
 {
@@ -419,8 +419,8 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 		if (place)
 			verbs_drop(port, place->number);
 		return verbs_error(err, -ENOSPC,
-				   "verbs: more than %u places to send to or %u address handles, or no memory for one "
-				   "more",
+				   "verbs: cannot create a destination: more than %u destinations or %u address "
+				   "handles, or out of memory",
 				   VERBS_PLACES_MAX, VERBS_DESTS_MAX);
 	}
 	place->qpn = to.queue[remote_queue].qpn;
@@ -450,7 +450,7 @@ static void report_failed(struct verbs_port *p, struct verbs_place *place, nic_e
 	int error = place->dest->error;
 	snprintf(text, sizeof text, "verbs: no address handle for %s from %s: %s%s",
 		 verbs_gid_text(place->dest->gid, gid), p->on.device, strerror(-error),
-		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": nobody answers for it on the network" : "");
+		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": no host replies for this address" : "");
 	struct nic_event ev = {
 		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .error = error, .text = text};
 	verbs_drop(&p->base, place->number);

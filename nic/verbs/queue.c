@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queue operations. */
+/** Queue operations of datagrams, with and without bulk. Poller; verbs_wake(): any thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Completion events are acknowledged when they are so many, under the queue's lock, which nobody else wants. */
+/* Completion events acknowledged at once; the call takes a lock, which nobody else uses. */
 #define EVENTS_UNACKED_MAX (1u << 20)
 
 static int verbs_attach(struct nic_queue *queue, uint32_t peer)
@@ -20,7 +20,7 @@ static int verbs_attach(struct nic_queue *queue, uint32_t peer)
 
 /* ---- transmit ---- */
 
-/* Sends are done in their order: whatever completes, all before it have. */
+/* Sends complete in order: a completion also completes all sends before it. */
 static void reap(struct verbs_queue *q)
 {
 	struct ibv_wc wc[VERBS_BURST];
@@ -40,7 +40,7 @@ static void reap(struct verbs_queue *q)
 		verbs_break(q);
 }
 
-/* false: the pair is broken, and the control core's. */
+/* False: the queue pair is broken and belongs to the control thread. */
 static bool push(struct verbs_queue *q)
 {
 	struct ibv_send_wr *bad = NULL;
@@ -54,7 +54,7 @@ static bool push(struct verbs_queue *q)
 	q->tx_first = bad ? bad : q->tx_first;
 	q->tx_posted = (uint32_t)q->tx_first->wr_id;
 	q->tx_refused = true;
-	if (error == ENOMEM || error == -ENOMEM) /* some drivers say it one way, some the other */
+	if (error == ENOMEM || error == -ENOMEM) /* drivers differ in the sign */
 		return true;
 	verbs_break(q);
 	return false;
@@ -71,7 +71,7 @@ static void verbs_flush(struct nic_queue *queue)
 		reap(q);
 }
 
-/* Address handles outlive what the device has of a place, not what it refused to take. */
+/* Posted packets may use the address handles after a detach; packets that were not posted may not. */
 static void verbs_detach(struct nic_queue *queue, uint32_t peer)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
@@ -157,7 +157,7 @@ static int verbs_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 
 /* ---- receive ---- */
 
-/* The slots of the burst before. */
+/* Posts the slots of the previous burst. */
 static bool give_back(struct verbs_queue *q)
 {
 	struct ibv_recv_wr *bad;
@@ -176,7 +176,7 @@ static bool give_back(struct verbs_queue *q)
 	return true;
 }
 
-/* What a device says is checked as well: there are many, and some are software. */
+/* Validates completions, too: there are many devices, some in software. */
 static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_pkt *pkt)
 {
 	uint32_t slot = (uint32_t)wc->wr_id;
@@ -193,7 +193,7 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 		verbs_count(&q->counters.malformed, 1);
 		return false;
 	}
-	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* we send none */
+	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* never sent by this driver */
 		verbs_count(&q->counters.foreign, 1);
 		return false;
 	}
@@ -216,7 +216,7 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 		return 0;
 	if (__builtin_expect(q->tx_refused, 0)) {
 		verbs_flush(queue);
-		if (!verbs_enter(q)) /* that broke it */
+		if (!verbs_enter(q)) /* broken by the flush */
 			return 0;
 	}
 	int got = ibv_poll_cq(q->rx_cq, (int)(max < VERBS_BURST ? max : VERBS_BURST), wc);
@@ -231,7 +231,7 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 	return n;
 }
 
-/* Of a port with bulk: what is to be told of that comes with the packets. */
+/* Ports with bulk: events of bulk follow the packets. */
 static unsigned recv_both(struct nic_queue *queue, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = verbs_recv(queue, pkts, max);
@@ -253,7 +253,7 @@ static void verbs_arm(struct nic_queue *queue)
 	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
-	/* Before a sleep: nothing tells of sends that failed, and room may be long in coming short. */
+	/* Failed sends raise no event: check before the sleep. */
 	if (q->tx_done != q->tx_posted)
 		reap(q);
 	if (verbs_enter(q) && ibv_req_notify_cq(q->rx_cq, 0))
@@ -267,7 +267,7 @@ static void arm_both(struct nic_queue *queue)
 		verbs_bulk_arm(verbs_queue_of(queue));
 }
 
-/* What is still armed makes the descriptor readable once more, for nothing. */
+/* An armed completion queue may make the descriptor readable once more, without effect. */
 void verbs_disarm(struct nic_queue *queue)
 {
 	(void)queue;
@@ -284,7 +284,7 @@ void verbs_wake_clear(struct nic_queue *queue)
 	uint64_t count;
 	struct ibv_cq *cq;
 	void *ctx;
-	/* EAGAIN: the other of the two was it. */
+	/* EAGAIN: the other descriptor was readable. */
 	if (read(q->event_fd, &count, sizeof count) < 0)
 		count = 0;
 	if (atomic_load_explicit(&q->state, memory_order_relaxed) == VERBS_LEFT)

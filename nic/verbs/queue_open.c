@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A queue's memory: all of it is taken here. Control core. */
+/** Allocates and frees all memory of a queue. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static int open_memory(struct verbs_queue *q)
 	return q->rx_held && q->rx_posted && q->rx_wr && q->rx_sge && q->memory ? 0 : -ENOMEM;
 }
 
-/* What of the work requests never changes. */
+/* Fills the constant fields of the work requests. */
 static void prepare(struct verbs_queue *q)
 {
 	uint32_t grh = q->port->on.rc ? 0 : VERBS_GRH_BYTES;
@@ -78,7 +78,7 @@ static int open_wake(struct verbs_queue *q, struct nic_err *err)
 	if (q->event_fd < 0 || q->epoll_fd < 0 || flags < 0 || fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
 	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->event_fd, &ev) < 0 ||
 	    epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->channel->fd, &ev) < 0)
-		return verbs_error(err, -errno, "verbs: no descriptor to sleep on: %s; see `ulimit -n`",
+		return verbs_error(err, -errno, "verbs: cannot create a wake-up descriptor: %s; see `ulimit -n`",
 				   strerror(errno));
 	return 0;
 }
@@ -106,7 +106,7 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 	q->rc_qpn = draw() % (VERBS_QPN_MULTICAST - 2) + 2;
 	q->repair_ns = VERBS_REPAIR_NS;
 	if (open_memory(q))
-		return verbs_error(err, -ENOMEM, "verbs: no memory for %u receive buffers; say a smaller rx_slots=",
+		return verbs_error(err, -ENOMEM, "verbs: no memory for %u receive buffers; give a smaller rx_slots=",
 				   p->args.rx_slots);
 	int error = verbs_pair_open(q, err);
 	if (!error)
@@ -119,8 +119,8 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 	atomic_init(&q->state, VERBS_RUNS);
 	error = p->on.rc && q->rc->own ? 0 : verbs_rx_fill(q);
 	if (error)
-		return verbs_error(err, error, "verbs: %s takes no %u receive buffers: %s", p->on.device, q->rx_n,
-				   strerror(-error));
+		return verbs_error(err, error, "verbs: %s does not accept %u receive buffers: %s", p->on.device,
+				   q->rx_n, strerror(-error));
 	return 0;
 }
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Raw packets on a queue's own pair and buffers: what `farcall perf` puts beside the driver as the floor. All of a
- * burst is one post, and buffers go back to the device as they are emptied; nothing is looked at that the engine would
- * need.
- */
+/** Raw packets on a queue's own queue pair and buffers, for `farcall perf`: the floor without the engine. A burst is
+ * one post, and receive buffers are reposted at once. Poller. */
 #include "nic/verbs/verbs.h"
 
 #include <errno.h>
@@ -35,7 +32,7 @@ static struct ibv_send_wr *prepare(struct verbs_queue *q, const struct verbs_pla
 	return wr;
 }
 
-/* What the device did not take is as if it had never been. */
+/* Takes back the slots of packets that the device did not take. */
 static void take_back(struct verbs_queue *q, uint32_t from)
 {
 	while (q->tx_next != from) {
@@ -75,7 +72,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 	return q->tx_posted - before;
 }
 
-/* The buffers of the completions that are ours, chained to be given back. */
+/* Chains the buffers of valid completions, to be reposted. */
 static bool read_raw(struct verbs_queue *q, const struct ibv_wc *wc, struct ibv_recv_wr **chain, uint64_t *last)
 {
 	uint32_t slot = (uint32_t)wc->wr_id;
@@ -101,7 +98,7 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 	unsigned raw = 0;
 	bool broken = false;
 	if (q->held)
-		queue->ops->recv(queue, none, 0); /* gives back what was received before */
+		queue->ops->recv(queue, none, 0); /* reposts the buffers of the previous burst */
 	if (!verbs_enter(q))
 		return 0;
 	int got = ibv_poll_cq(q->rx_cq, (int)(max < VERBS_BURST ? max : VERBS_BURST), wc);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Packets by connections, where a device has no datagrams (iWARP) or rc=1 says so. Above, a port of connections is a
- * datagram driver like any other: places can be sent to without a set-up, packets may be lost. Below, a queue has
- * connections to remote queues, made when something is to be sent, in a cache of `connections=` of them: when another
- * is wanted, the one that was used least recently is closed, and what was under way on it is lost.
+ * Packets over reliable connections (RC), for devices without datagrams (iWARP) and for rc=1. To the engine such a port
+ * is a datagram driver: destinations need no set-up, and packets may be lost. Each queue keeps up to `connections=`
+ * connections to remote queues, set up when there is something to send. When another one is needed, the least recently
+ * used one is closed, and what was in flight on it is lost.
  *
- * Who does what:
- * - The control core decides: what is made, taken, closed. It owns `state` and all that is said to be its own.
- * - Threads of the port's do what may take the kernel long: setting up, which on some devices connects a TCP socket
- *   in the call, and tearing down.
- * - The holder of a queue sends and receives. It is told of connections by notes, and answers by notes: nobody looks
- *   through all connections in a pass.
+ * Threads:
+ * - The control thread decides which connections are set up, accepted and closed. It owns `state`.
+ * - Threads of the port (pools) make the calls that may block in the kernel: setting up (some devices connect a TCP
+ *   socket in the call) and tearing down.
+ * - The poller of a queue sends and receives. Control thread and poller notify each other by mail (struct verbs_note),
+ *   so neither scans all connections.
  *
- * The life of a connection, as far as the holder knows of it (enum verbs_conn_phase):
+ * Phases of a connection as the poller sees it (enum verbs_conn_phase):
  *
- *	NONE -> READY (made here)  -> LEAVE -> LEFT -> DEAD -> NONE
- *	NONE -> MADE (taken here; may be sent on when it was heard) -> LEAVE …
+ *	CONN_NONE -> CONN_READY (connected by us), or CONN_MADE (accepted; usable after its first packet)
+ *	          -> CONN_LEAVE -> CONN_LEFT -> CONN_DEAD -> CONN_NONE
  *
- * From LEAVE the holder posts nothing more and says LEFT; the queue pair is destroyed, DEAD; the holder takes its
- * buffers back, NONE. Who made a connection sends an empty packet first, as iWARP's rule is that the other side keeps
- * silent until it has heard something.
+ * From CONN_LEAVE on the poller posts nothing more, and acknowledges by CONN_LEFT. Then the queue pair is destroyed:
+ * CONN_DEAD. The poller takes its buffers back: CONN_NONE. The connecting side sends an empty packet first, since iWARP
+ * requires that the accepting side waits for the first packet.
  */
 #ifndef NIC_VERBS_RC_H
 #define NIC_VERBS_RC_H
@@ -28,73 +28,73 @@
 #include "nic/verbs/cm.h"
 #include "nic/verbs/verbs.h"
 
-/* Connections of a queue at once, when connections= does not say otherwise. Two: a queue with itself has two ends. */
+/* Default of connections=, per queue. The minimum is 2: a queue connected with itself has two ends. */
 #define VERBS_CONNS     64u
 #define VERBS_CONNS_MIN 2u
 #define VERBS_CONNS_MAX 1024u
-/* Beside them, those that are being closed. */
+/* Additional connections that are being closed. */
 #define VERBS_CONNS_CLOSING 4u
-/* Receive buffers of a connection on devices without shared receive queues: 1 << this. */
+/* log2 of the receive buffers of a connection, on devices without shared receive queues. */
 #define VERBS_OWN_SHIFT 5u
-/* A connection is kept so long at least: what it was made for is to get through. */
+/* Minimum time that a connection is kept, so that the packets it was set up for get through. */
 #define VERBS_KEEP_NS UINT64_C(20000000)
-/* What takes longer to be made has failed. */
+/* Limit of a connection set-up. */
 #define VERBS_MAKE_NS      UINT64_C(5000000000)
 #define VERBS_RESOLVE_MS   2000
-#define VERBS_GIVE_UP_NS   UINT64_C(2000000000) /* what waits for a connection that is not made by then is dropped */
-#define VERBS_AGAIN_NS     UINT64_C(10000000)   /* the other end is busy, or makes one itself */
+#define VERBS_GIVE_UP_NS   UINT64_C(2000000000) /* limit of packets that wait for a connection; then they are dropped */
+#define VERBS_AGAIN_NS     UINT64_C(10000000)   /* the peer is busy, or connects to us */
 #define VERBS_AGAIN_NS_MAX UINT64_C(1000000000) /* after failures: doubled up to this */
-/* Threads that connect: each may be held by the kernel until the connection is given up. */
+/* Threads that connect; the kernel may block each until the connection is given up. */
 #define VERBS_CONNECTORS_MAX 4u
 #define VERBS_REMOTE_BUCKETS 1024u
 #define VERBS_SLOT_NONE      0xffffu
 #define VERBS_BACKLOG        128
 #define VERBS_VENDOR_SIW     0x626d74u /* ibv_device_attr.vendor_id of Linux' siw */
 
-/* What a connection is for. */
+/* Purpose of a connection. */
 enum verbs_kind { VERBS_KIND_PACKETS = 1, VERBS_KIND_BULK };
 
-/** Private data of a connect request, in the machine's order like the address. */
+/** Handshake payload of a connect request (private data), in host byte order like the address. */
 struct verbs_words {
 	uint32_t magic; /* VERBS_WORDS_MAGIC */
 	uint16_t body_max;
 	uint16_t kind;            /* enum verbs_kind */
-	uint32_t to_qpn, to_qkey; /* as in the address of whom it is for */
+	uint32_t to_qpn, to_qkey; /* name of the addressed queue, from its published address */
 	uint32_t from_qpn, from_qkey;
-	uint64_t number;                 /* rises with each request of the port */
-	uint8_t proof[AUTH_PROOF_BYTES]; /* security=none: 0, and not checked */
+	uint64_t number;                 /* increases with each request of the port, against replay */
+	uint8_t proof[AUTH_PROOF_BYTES]; /* 0 and not checked with security=none */
 };
 #define VERBS_WORDS_MAGIC 0x32435246u
 static_assert(sizeof(struct verbs_words) == 48, "RoCE leaves 56 bytes");
 
-/** Private data of an accept. */
+/** Handshake payload of an accept (private data). */
 struct verbs_accept {
 	uint32_t magic; /* VERBS_ACCEPT_MAGIC */
 	uint32_t zero;
-	uint8_t proof[AUTH_PROOF_BYTES]; /* likewise; covers the request */
+	uint8_t proof[AUTH_PROOF_BYTES]; /* covers the request, too; 0 and not checked with security=none */
 };
 #define VERBS_ACCEPT_MAGIC 0x32415246u
 static_assert(sizeof(struct verbs_accept) == 24, "no holes: its proof covers bytes");
 
-/* Why a connection is refused: a byte of private data. */
+/* Reason of a reject: one byte of private data. */
 enum verbs_no { VERBS_NO_STRANGER = 1, VERBS_NO_BUSY, VERBS_NO_CROSSED, VERBS_NO_PROOF };
 
 /* Why a connect request or an accept counts as refused. */
 enum verbs_refusal {
-	VERBS_REFUSED_WORDS,    /* a request of another layout */
-	VERBS_REFUSED_PROOF,    /* a request without a proof of the key */
-	VERBS_REFUSED_NAME,     /* no queue has the name that it is for */
-	VERBS_REFUSED_REPEATED, /* a copy of an earlier request */
-	VERBS_REFUSED_ACCEPT,   /* an accept without a proof of the key */
-	VERBS_REFUSED_THERE,    /* the other end refused our proof: logged, not counted here */
+	VERBS_REFUSED_WORDS,    /* request of another layout */
+	VERBS_REFUSED_PROOF,    /* request without a proof of the key */
+	VERBS_REFUSED_NAME,     /* no queue has the addressed name */
+	VERBS_REFUSED_REPEATED, /* replay of an earlier request */
+	VERBS_REFUSED_ACCEPT,   /* accept without a proof of the key */
+	VERBS_REFUSED_THERE,    /* the peer refused our proof: logged, not counted here */
 	VERBS_REFUSALS
 };
 
-/* Pairs of queues whose last request is kept, some 3 MiB. Beyond it the oldest pair is forgotten: a copy of its last
- * request would be taken. */
+/* Pairs of queues whose last request number is kept, about 3 MiB. Beyond it the oldest pair is evicted, and a replay of
+ * its last request would be accepted. */
 #define VERBS_HEARD_MAX 65536u
 
-/** The last request to a queue of ours from a remote one. */
+/** The number of the last request from a remote queue to one of ours. */
 struct verbs_heard {
 	struct verbs_heard *next, *later;
 	const struct verbs_queue *queue;
@@ -102,25 +102,26 @@ struct verbs_heard {
 	uint64_t number;
 };
 
-/** In a stack of what one side has to tell the other: once at most, whatever is to be told. */
+/** A mailbox entry: tells the other side that something of its owner has changed. Each entry is in its mailbox at most
+ * once. */
 struct verbs_note {
 	struct verbs_note *next;
-	_Atomic bool
-		queued; /* both sides exchange it: who finds it set need not push, who clears it looks afterwards */
-	bool of_conn;   /* first member of a struct verbs_conn; else of a struct verbs_remote */
+	_Atomic bool queued; /* 1: in a mailbox. Both sides exchange it: a sender that finds it set need not push; the
+				receiver clears it before it reads the owner */
+	bool of_conn;        /* first member of a struct verbs_conn; else of a struct verbs_remote */
 };
 
 enum verbs_conn_phase { CONN_NONE, CONN_MADE, CONN_READY, CONN_LEAVE, CONN_LEFT, CONN_DEAD };
 
 enum verbs_conn_state {
 	CONN_FREE,
-	CONN_RESOLVING,  /* the address and the route */
-	CONN_CONNECTING, /* by a thread, then by the network */
-	CONN_ACCEPTING,  /* likewise */
+	CONN_RESOLVING,  /* rdma_cm resolves address and route */
+	CONN_CONNECTING, /* a thread connects, then the network */
+	CONN_ACCEPTING,  /* a thread accepts, then the network */
 	CONN_UP,
-	CONN_LEAVING, /* the holder is asked to leave it */
-	CONN_CLOSING, /* by a thread */
-	CONN_BURYING  /* the holder takes back what was its */
+	CONN_LEAVING, /* the poller must acknowledge the close */
+	CONN_CLOSING, /* a thread destroys the queue pair */
+	CONN_BURYING  /* the poller takes its buffers back */
 };
 
 enum verbs_job { JOB_NONE, JOB_CONNECT, JOB_ACCEPT, JOB_CLOSE };
@@ -130,97 +131,102 @@ struct verbs_bulk;
 struct verbs_bulk_op;
 
 struct verbs_conn {
-	struct verbs_note told;  /* to the holder; first */
-	struct verbs_note asked; /* to the control core */
+	struct verbs_note told;  /* mail to the poller; must be first */
+	struct verbs_note asked; /* mail to the control thread */
 	struct verbs_queue *queue;
-	struct verbs_remote *remote; /* constant from its being told of to DEAD */
+	struct verbs_remote *remote; /* constant from the first mail to the poller until CONN_DEAD */
 	uint16_t index;
-	uint16_t life;          /* counts; in wr_id */
+	uint16_t life;          /* incremented for each use of the struct; in wr_id */
 	_Atomic uint32_t phase; /* enum verbs_conn_phase; release and acquire */
-	_Atomic bool broken;    /* the holder's finding */
-	_Atomic uint32_t used;  /* the queue's `tick` of the last packet; the holder's, read by the control core */
-	struct ibv_qp *qp;      /* written by a thread before the holder is told */
+	_Atomic bool broken;    /* written by the poller when an operation failed */
+	_Atomic uint32_t
+		used; /* the queue's `tick` at the last packet; written by the poller, read by the control thread */
+	struct ibv_qp *qp; /* written by a port's thread before the poller is notified */
 	uint32_t inline_max;
-	struct verbs_bulk *bulk; /* bulk.h; constant. NULL: it is one of packets */
+	struct verbs_bulk *bulk; /* bulk.h; constant. NULL: a connection for packets */
 
-	/* The control core's; with `job` set the thread's, but for what events tell. */
+	/* The control thread's; while `job` is set the worker thread's, except for what events report. */
 	struct rdma_cm_id *id;
 	enum verbs_conn_state state;
-	bool active; /* made here; constant while the holder knows of it */
+	bool active; /* we connect, rather than accept; constant while the poller knows the connection */
+	/* live: counts towards the queue's limit; doomed: being ended; answered: the peer has accepted; established:
+	 * rdma_cm has reported it. */
 	bool live, doomed, answered, established;
+	/* ns; 0: none */
 	uint64_t deadline, up_at;
 	enum verbs_job job;
 	int job_error;
-	struct verbs_worker *worker; /* the thread's own */
+	struct verbs_worker *worker; /* the thread that runs the job */
 	struct verbs_conn *next_job;
 
-	/* The holder's. */
-	struct ibv_send_wr *first, *last; /* chain that waits for flush() */
-	uint16_t out_first, out_last;     /* slots posted or in the chain, in order; VERBS_SLOT_NONE */
-	uint32_t qpn;                     /* of one that was taken */
+	/* The poller's. */
+	struct ibv_send_wr *first, *last; /* chain of work requests that waits for flush() */
+	uint16_t out_first, out_last;     /* slots that are posted or in the chain, in order; VERBS_SLOT_NONE: none */
+	uint32_t qpn;                     /* of an accepted connection: number of its queue pair */
+	/* dirty: in rcq.dirty; known: CONN_MADE was processed; unheard: in rcq.unheard; ready: CONN_READY was
+	 * processed; usable: in remote.conn; left, dead: that phase was processed; late: in rcq.late. */
 	bool is_dirty, is_known, is_unheard, is_ready, is_usable, is_left, is_dead, is_late;
 	struct verbs_conn *next_dirty, *next_unheard, *next_usable, *next_late;
 
-	/* The control core's, before the job that sends it; then the thread's, too, which reads it. */
-	struct verbs_words request; /* active */
-	struct verbs_accept accept; /* not active */
+	/* Written by the control thread before the job that sends it; read by the worker thread. */
+	struct verbs_words request; /* if active */
+	struct verbs_accept accept; /* if not active */
 };
 
-/** A queue of another port, as a queue of ours sees it. Lives while places, connections or notes refer to it. */
+/** A remote queue as one of our queues sees it. Kept while destinations, connections or mail refer to it. */
 struct verbs_remote {
 	struct verbs_note told, asked;
 	struct verbs_queue *queue;
 	uint32_t qpn, qkey; /* its name */
 	_Atomic bool gave_up;
 
-	/* The control core's. */
+	/* The control thread's. */
 	uint8_t gid[16];
-	uint16_t service; /* rdma_cm's port; 0: not known yet, no place leads there */
-	uint32_t refs;    /* places */
-	uint32_t conns;   /* not FREE */
-	uint32_t ups;     /* UP */
+	uint16_t service; /* rdma_cm's port; 0: unknown, no destination leads there */
+	uint32_t refs;    /* destinations */
+	uint32_t conns;   /* connections that are not CONN_FREE */
+	uint32_t ups;     /* connections that are CONN_UP */
 	struct verbs_conn *making;
 	bool wanted;
 	uint64_t again_at, again_ns, give_up_at;
 	struct verbs_remote *next_wanted, *next;
 
-	/* The holder's. */
-	struct verbs_conn *conn; /* to send by, then others that could be; NULL: packets wait */
+	/* The poller's. */
+	struct verbs_conn *conn; /* the connection to send by, then other usable ones; NULL: packets wait */
 	bool is_asked, is_waiting;
 	uint32_t attached;
 	uint16_t wait_first, wait_last;
 	struct verbs_remote *next_waiting;
 };
 
-/** What a queue of connections has beside a struct verbs_queue. */
+/** The connections of a queue; extends struct verbs_queue. */
 struct verbs_rcq {
-	struct ibv_srq *srq; /* NULL: connections have buffers of their own */
+	struct ibv_srq *srq; /* shared receive queue; NULL: connections have receive buffers of their own */
 	bool own;
 	unsigned conns_n, bound;
 	struct verbs_conn *conns; /* [conns_n] */
-	/* The control core's. */
-	unsigned live; /* connections that count: being made, or UP */
+	/* The control thread's. */
+	unsigned live; /* connections that are being set up or CONN_UP, [0, bound] */
 	struct verbs_remote *wanted_first, **wanted_last;
-	/* The holder's. */
-	struct verbs_conn *dirty, *unheard, *late; /* late: LEAVE or DEAD, not answered yet */
-	bool emptied;                              /* the receive queue, since the last was added to `late` */
+	/* The poller's. */
+	struct verbs_conn *dirty, *unheard, *late; /* late: CONN_LEAVE or CONN_DEAD, not acknowledged yet */
+	bool emptied; /* the receive queue was found empty since the last addition to `late` */
 	struct verbs_remote *waiting, **waiting_last;
-	/* Of bulk. The queue's own are for packets; the holder's but for the first. */
+	/* For bulk; the poller's, except cq. Completions of packets use the queue's own. */
 	struct ibv_cq *cq;
 	uint32_t events_unacked;
-	uint32_t ops_n;                                /* not free */
-	struct verbs_bulk_op *bulk_first, **bulk_last; /* have something to tell */
-	const void *mem_at;                            /* the holder's; the control core's while mem_asked */
+	uint32_t ops_n;                                /* operations that are not BULK_FREE */
+	struct verbs_bulk_op *bulk_first, **bulk_last; /* operations with an event */
+	const void *mem_at; /* requested memory; the poller's, the control thread's while mem_asked is set */
 	uint64_t mem_len;
 	_Atomic bool mem_asked;
 	uint16_t slot_next[VERBS_TX_RING];
-	uint16_t slot_conn[VERBS_TX_RING]; /* index of the connection, VERBS_SLOT_NONE */
-	/* A line for each direction, since the other core writes to it; then what the holder writes and the other
-	 * reads.
-	 */
+	uint16_t slot_conn[VERBS_TX_RING]; /* index of the connection; VERBS_SLOT_NONE */
+	/* Mailboxes, each on a line of its own, since the other core writes to it; then fields that the poller writes
+	 * and the control thread reads. */
 	alignas(64) _Atomic(struct verbs_note *) told;
 	alignas(64) _Atomic(struct verbs_note *) asked;
-	alignas(64) _Atomic uint32_t tick; /* counts what is sent */
+	alignas(64) _Atomic uint32_t tick; /* counts flushes; orders connections by their last use */
 	_Atomic bool in_mail;
 };
 
@@ -228,13 +234,14 @@ struct verbs_rcq {
 struct verbs_worker {
 	struct verbs_pool *pool;
 	pthread_t thread;
-	bool started; /* the control core's */
+	bool started; /* written by the control thread */
 	_Atomic bool over;
-	bool cancelled;          /* under the pool's lock */
-	struct verbs_conn *held; /* likewise; it is in a call that can be cancelled, or was when it ended */
+	bool cancelled; /* under the pool's lock */
+	struct verbs_conn
+		*held; /* the connection of a cancellable call; kept after a cancellation. Under the pool's lock */
 };
 
-/** Threads that do jobs in their order. */
+/** A pool of threads that run jobs in order. */
 struct verbs_pool {
 	struct verbs_port *port;
 	pthread_mutex_t lock;
@@ -247,167 +254,171 @@ struct verbs_pool {
 	_Atomic unsigned alive;
 };
 
-/** What a port of connections has beside a struct verbs_port. */
+/** The connections of a port; extends struct verbs_port. The control thread's, unless noted. */
 struct verbs_rc {
 	const struct verbs_cm *cm;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
 	uint16_t service;
-	unsigned conns_n; /* not FREE, of all queues */
-	uint32_t draw;    /* state of a generator, so that two ends do not try again in step */
+	unsigned conns_n; /* connections of all queues that are not CONN_FREE */
+	uint32_t draw;    /* state of a random generator, so that two ends do not retry in step */
 	struct verbs_pool connectors, porter;
 	pthread_mutex_t done_lock;
-	struct verbs_conn *done; /* jobs that are, under `done_lock` */
+	struct verbs_conn *done; /* finished jobs; under `done_lock` */
 	struct verbs_remote *remotes[VERBS_REMOTE_BUCKETS];
-	unsigned unreferred; /* remotes without places */
+	unsigned unreferred; /* remote queues without destinations */
 	/* Proofs (rc_proof.c). */
 	bool key_known;
-	struct auth_key key; /* derived from the group's, once that is known */
-	uint64_t number;     /* of the last connect request */
+	struct auth_key key; /* derived from the group's key; valid if key_known */
+	uint64_t number;     /* number of the last connect request */
 	struct verbs_heard *heard[VERBS_REMOTE_BUCKETS];
-	struct verbs_heard *heard_first, **heard_last; /* by age */
+	struct verbs_heard *heard_first, **heard_last; /* in the order of insertion */
 	unsigned heard_n;
 	_Atomic uint64_t refused[VERBS_REFUSALS]; /* counters; read by any thread */
 	bool logged[VERBS_REFUSALS];
 };
 
-/* ---- rc_address.c ---- */
+/* ---- rc_address.c: control thread ---- */
 
-/** The addresses of a device without GIDs that are such, as entries of RoCE v2; the caller frees *out. Their number or
- * -errno. */
+/** The IP addresses of a device that has no GID table (iWARP), in the form of RoCE v2 entries; the caller frees *out.
+ * Their number or -errno. */
 int verbs_rc_addresses(const char *device, struct ibv_gid_entry **out, struct nic_err *err);
 struct sockaddr_storage verbs_rc_sockaddr(const uint8_t gid[16], uint16_t service, unsigned ifindex);
 
-/* ---- rc_port.c: control core ---- */
+/* ---- rc_port.c: control thread ---- */
 
 int verbs_rc_open(struct verbs_port *p, struct nic_err *err);
 uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now);
-/** Asks the threads to end. */
+/** Asks the worker threads to end. */
 void verbs_rc_stop(struct verbs_port *p);
 bool verbs_rc_ended(const struct verbs_port *p);
-/** Waits for the threads, and gives all connections back; buffers stay. */
+/** Joins the worker threads and destroys all connections; buffers stay. */
 void verbs_rc_close(struct verbs_port *p);
-/** Frees what is left in memory. */
+/** Frees the memory. */
 void verbs_rc_free(struct verbs_port *p);
-/** Reads what rdma_cm has to say. */
+/** Processes rdma_cm's events. */
 void verbs_rc_events(struct verbs_port *p, uint64_t now);
 
-/* ---- rc_proof.c: control core ---- */
+/* ---- rc_proof.c: control thread ---- */
 
-/** Fills `c->request` in. */
+/** Fills c->request. */
 void verbs_request_make(struct verbs_conn *c);
-/** Did a member of the group make it? With security=none: true. */
+/** True if a member of the group made the request; always with security=none. */
 bool verbs_request_proven(struct verbs_port *p, const struct verbs_words *w);
-/** False: it is a copy of one that came before, or older. Of a proven one, for queue `q`; once. */
+/** False: a replay of an earlier request. For a proven request to queue `q`; call once per request. */
 bool verbs_request_fresh(const struct verbs_queue *q, const struct verbs_words *w);
-/** Fills `c->accept` in, for the request. */
+/** Fills c->accept, which answers the request. */
 void verbs_accept_make(struct verbs_conn *c, const struct verbs_words *w);
-/** Did a member of the group accept `c->request`? With security=none: true. */
+/** True if a member of the group accepted c->request; always with security=none. */
 bool verbs_accept_proven(const struct verbs_conn *c, const struct verbs_accept *a);
-/** Counts, and logs the first of each reason. */
+/** Counts a refusal, and logs the first one of each reason. */
 void verbs_refusal_count(struct verbs_port *p, enum verbs_refusal why);
-/** Logs the first time that the other end did not take our proof. */
+/** Logs, once, that the peer refused our proof. */
 void verbs_refused_there(struct verbs_port *p);
 void verbs_proofs_free(struct verbs_rc *rc);
 
-/* ---- rc_cache.c: control core ---- */
+/* ---- rc_cache.c: control thread ---- */
 
-/** Known or new, without a reference; NULL: no memory. */
+/** The remote queue, created if unknown; without a reference. NULL: out of memory. */
 struct verbs_remote *verbs_remote_find(struct verbs_queue *q, uint32_t qpn, uint32_t qkey);
-/** With one reference more; NULL: no memory. */
+/** The same with one reference more. */
 struct verbs_remote *verbs_remote_get(struct verbs_queue *q, uint32_t qpn, uint32_t qkey);
 void verbs_remote_put(struct verbs_queue *q, struct verbs_remote *r);
-/** Frees those that nobody refers to. */
+/** Frees remote queues without references. */
 void verbs_remotes_sweep(struct verbs_port *p);
-/** A connection that counts, made room for when it must be; NULL: not now, `*next` is when to ask again. */
+/** A new connection within the queue's limit, evicting another one if necessary. NULL: not now; *next is the time of
+ * the next try. */
 struct verbs_conn *verbs_conn_new(struct verbs_queue *q, struct verbs_remote *r, uint64_t now, uint64_t *next);
-/** Does what queues asked for; when to be called again. */
+/** Serves the queue's requests for connections. Returns the time of the next call. */
 uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now);
-/** Something is to be sent there. */
+/** Requests a connection: there is something to send. */
 void verbs_remote_want(struct verbs_remote *r, uint64_t now);
-/** The other end could not now: its packets wait on. */
+/** The peer could not connect now: tries again; packets keep waiting. */
 void verbs_remote_retry(struct verbs_remote *r, uint64_t now);
-/** None is to be had: what waits for one is dropped by the holder. */
+/** Gives up: the poller drops the packets that wait. */
 void verbs_remote_give_up(struct verbs_remote *r, uint64_t now);
 
-/* ---- rc_make.c: control core ---- */
+/* ---- rc_connect.c: control thread ---- */
 
-/** Starts making one: 0, or -errno with the connection ended. */
+/** Starts to connect: 0, or -errno with the connection ended. */
 int verbs_conn_make(struct verbs_conn *c, uint64_t now);
-/** It is UP from now on, if the thread and the network have both said so. */
+/** Sets the connection up when both the worker thread and rdma_cm have finished. */
 void verbs_conn_advance(struct verbs_conn *c, uint64_t now);
-/** Ends it, whatever its state; `no`: the other end's reason, 0: none. */
+/** Ends a connection in any state; `no`: the peer's reject reason, 0: none. */
 void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now);
-/** The holder's note, or the thread's, has come. */
+/** Mail of the poller has arrived, or the job has finished. */
 void verbs_conn_noted(struct verbs_conn *c, uint64_t now);
 void verbs_conn_done(struct verbs_conn *c, uint64_t now);
 
-/* ---- rc_job.c: threads ---- */
+/* ---- rc_job.c: worker threads ---- */
 
-/** Does the job; `job_error` is what came of it. */
+/** Runs the job and sets `job_error`. */
 void verbs_job_do(struct verbs_conn *c);
-/** From INIT to one that sends, where the library leaves that to us. 0 or -errno. */
+/** Moves the queue pair from INIT to RTS, where librdmacm leaves that to the caller. 0 or -errno. */
 int verbs_conn_start(struct verbs_conn *c);
-/** Destroys the queue pair and what rdma_cm has of it. */
+/** Destroys the queue pair and its rdma_cm id. */
 void verbs_conn_destroy(struct verbs_conn *c);
 
-/* ---- rc_pool.c ---- */
+/* ---- rc_pool.c: control thread, unless noted ---- */
 
 int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max);
-/** Has a thread do it; when there is none to be had, at once (closing) or never: then -errno. */
+/** Queues the job. -errno: no thread is available, and the job is not queued. */
 int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c);
-/** It is to end, whatever holds it up: it comes back as done, with an error. */
+/** Ends the job even if the kernel blocks it: it finishes with an error. */
 void verbs_pool_interrupt(struct verbs_pool *pool, struct verbs_conn *c);
-/** Joins threads that were cancelled, and starts others when jobs wait. */
+/** Joins cancelled threads, and starts others if jobs wait. */
 void verbs_pool_step(struct verbs_pool *pool);
-/** On a thread: what may be cancelled in a system call. What it returns; -ECANCELED: not called, all is to end. */
+/** Worker thread: calls a function that may be cancelled in a system call, and returns its result; -ECANCELED: not
+ * called, the pool stops. */
 int verbs_pool_held(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg);
 void verbs_pool_stop(struct verbs_pool *pool);
 void verbs_pool_close(struct verbs_pool *pool);
 
-/* ---- rc_open.c ---- */
+/* ---- rc_open.c: control thread ---- */
 
-/** Before the queue's memory is taken: how many buffers, whose. */
+/** Allocates the queue's connections and determines the number of receive buffers. Call before the queue's memory is
+ * allocated. */
 int verbs_rcq_shape(struct verbs_queue *q);
-/** The shared receive queue, if there is one. */
+/** Creates the shared receive queue, if one is used. */
 int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err);
 void verbs_rcq_close(struct verbs_queue *q);
 
-/* ---- rc_queue.c, rc_holder.c: the queue's holder ---- */
+/* ---- rc_queue.c, rc_poller.c: poller ---- */
 
 extern const struct nic_queue_ops verbs_rc_queue_ops;
-/** Takes the notes that there are; `between`: nobody reads a received packet. */
+/** Reads the mailbox. `between`: no received packet of a previous burst is in use. */
 void verbs_rc_mail(struct verbs_queue *q, bool between);
-/** Lets go of what completed. */
+/** Processes send completions. */
 void verbs_rc_reap(struct verbs_queue *q);
-/** The first packet of a connection that was taken: true when it was that. */
+/** Processes the empty packet that opens an accepted connection; false: it is none. */
 bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn);
 void verbs_rc_broken(struct verbs_conn *c);
-/** A connection is wanted, for bulk: it has been told of when there is one, or forgotten. */
+/** Requests a connection for bulk; the answer comes by mail. */
 void verbs_rc_ask(struct verbs_remote *r);
-/** Appends a slot to what its connection, if there is one, sends with the next flush; else it waits for one. */
+/** verbs_rc_chain() appends a slot to the chain that the next flush sends; verbs_rc_wait() lets it wait for a
+ * connection. */
 void verbs_rc_chain(struct verbs_conn *c, uint16_t slot);
 void verbs_rc_wait(struct verbs_remote *r, uint16_t slot);
 void verbs_rc_drop_waiting(struct verbs_remote *r);
-/** Forgets all packets: the device is to be left. */
+/** Drops all packets: the device is released. */
 void verbs_rc_leave(struct verbs_queue *q);
 
-/* ---- notes ---- */
+/* ---- mailboxes ---- */
 
-/** Says whether it was not there yet. */
+/** True if the entry was not in the mailbox. */
 static inline bool verbs_note_push(_Atomic(struct verbs_note *) *to, struct verbs_note *note)
 {
 	if (atomic_exchange_explicit(&note->queued, true, memory_order_acq_rel))
 		return false;
 	note->next = atomic_load_explicit(to, memory_order_relaxed);
-	/* Pairs with the exchange of who takes all. */
+	/* Pairs with the exchange in verbs_note_take(). */
 	while (!atomic_compare_exchange_weak_explicit(to, &note->next, note, memory_order_release,
 						      memory_order_relaxed))
 		;
 	return true;
 }
 
-/** All of them; `next` of one is to be read before verbs_note_clear(). */
+/** Takes all entries; read `next` of an entry before verbs_note_clear(). */
 static inline struct verbs_note *verbs_note_take(_Atomic(struct verbs_note *) *from)
 {
 	return atomic_exchange_explicit(from, NULL, memory_order_acquire);
@@ -428,14 +439,14 @@ static inline void verbs_phase_set(struct verbs_conn *c, enum verbs_conn_phase p
 	atomic_store_explicit(&c->phase, phase, memory_order_release);
 }
 
-/** To the holder. */
+/** Control thread and worker threads: notifies the poller. */
 static inline void verbs_tell(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_note *note)
 {
 	verbs_note_push(&rcq->told, note);
 	verbs_signal(q->event_fd);
 }
 
-/** To the control core. */
+/** Poller: notifies the control thread. */
 static inline void verbs_ask(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_note *note)
 {
 	if (verbs_note_push(&rcq->asked, note))

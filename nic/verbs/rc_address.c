@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** IP addresses of devices for which rdma_cm is asked: those of iWARP are not among its GIDs. */
+/** IP addresses of RDMA devices, found through rdma_cm: those of iWARP devices are not in a GID table. Control thread.
+ */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ bool verbs_gid_is_here(const uint8_t gid[16], unsigned ifindex)
 	return here;
 }
 
-/* An address binds to the device that it is of: the port there; 0: it is of another, or of none. */
+/* The device port that an address belongs to, by binding to it; 0: another device, or none. */
 static uint8_t port_of(const struct verbs_cm *cm, struct rdma_event_channel *channel, const char *device,
 		       const uint8_t gid[16])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Remote queues, and which of them have connections. Control core. */
+/** Remote queues, and the cache of connections to them. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static bool is_queued(struct verbs_note *note)
 	return atomic_load_explicit(&note->queued, memory_order_acquire);
 }
 
-/* The holder has no place that leads there: what it may still look at is what it was told of. */
+/* Without destinations the poller only accesses remote queues whose mail it is reading. */
 static bool is_idle(struct verbs_remote *r)
 {
 	return !r->refs && !r->conns && !r->wanted && !is_queued(&r->asked) && !is_queued(&r->told) &&
@@ -72,7 +72,7 @@ void verbs_remotes_sweep(struct verbs_port *p)
 		}
 }
 
-/* ---- who wants a connection ---- */
+/* ---- requests for connections ---- */
 
 static void list(struct verbs_remote *r)
 {
@@ -85,7 +85,7 @@ static void list(struct verbs_remote *r)
 
 void verbs_remote_want(struct verbs_remote *r, uint64_t now)
 {
-	/* With one that is UP the holder has only to look; when that goes, it asks again. */
+	/* While one is CONN_UP the poller uses that; when it ends, the poller requests again. */
 	if (r->wanted || r->making || r->ups)
 		return;
 	r->give_up_at = now + VERBS_GIVE_UP_NS;
@@ -95,7 +95,9 @@ void verbs_remote_want(struct verbs_remote *r, uint64_t now)
 void verbs_remote_retry(struct verbs_remote *r, uint64_t now)
 {
 	struct verbs_rc *rc = r->queue->port->rc;
-	rc->draw = rc->draw * 1664525u + 1013904223u; /* Numerical Recipes' generator: the upper bits are good enough */
+	rc->draw =
+		rc->draw * 1664525u +
+		1013904223u; /* linear congruential generator (Numerical Recipes); its upper bits are random enough */
 	r->again_at = now + VERBS_AGAIN_NS / 2 + (rc->draw >> 8) % VERBS_AGAIN_NS;
 	if (!r->wanted)
 		list(r);
@@ -119,7 +121,7 @@ static struct verbs_conn *least_used(struct verbs_rcq *rcq, uint64_t now, uint64
 	struct verbs_conn *best = NULL;
 	for (unsigned i = 0; i < rcq->conns_n; i++) {
 		struct verbs_conn *c = &rcq->conns[i];
-		/* What is exposed or read there is not to be cut short: its sender sees to it that it ends. */
+		/* Connections with operations in flight are not evicted; their sender ends them. */
 		if (c->state != CONN_UP || (c->bulk && atomic_load_explicit(&c->bulk->busy, memory_order_relaxed)))
 			continue;
 		if (now < c->up_at + VERBS_KEEP_NS) {
@@ -148,7 +150,7 @@ struct verbs_conn *verbs_conn_new(struct verbs_queue *q, struct verbs_remote *r,
 	struct verbs_rcq *rcq = q->rc;
 	struct verbs_conn *c = find_free(rcq);
 	if (!c)
-		return NULL; /* there will be, when one is closed: that is told */
+		return NULL; /* retried when a connection is closed */
 	if (rcq->live >= rcq->bound) {
 		struct verbs_conn *out = least_used(rcq, now, next);
 		if (!out)
@@ -196,7 +198,7 @@ static uint64_t end_late(struct verbs_queue *q, uint64_t now)
 	return next;
 }
 
-/* What is to become of one that wants a connection: true, it is no longer in the list. */
+/* Serves a request. True: it is finished and leaves the list. */
 static bool serve(struct verbs_queue *q, struct verbs_remote *r, bool *full, uint64_t now, uint64_t *next)
 {
 	if (r->ups || r->making)
@@ -223,7 +225,7 @@ uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now)
 	take_asked(q, now);
 	uint64_t next = q->port->rc->conns_n ? end_late(q, now) : UINT64_MAX;
 	bool full = false;
-	/* Those that fail at once are put at the end: they are looked at the next time. */
+	/* Requests that fail at once are appended and served in the next step. */
 	struct verbs_remote *r = rcq->wanted_first, *then;
 	rcq->wanted_first = NULL;
 	rcq->wanted_last = &rcq->wanted_first;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What threads do for connections: queue pairs are made, connected, destroyed. */
+/** Jobs of worker threads: create, connect and destroy queue pairs. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define RETRIES     7 /* of packets, until the connection is broken */
-#define RNR_RETRIES 7 /* without end: a receiver that has no buffer now gets one */
+#define RETRIES     7 /* retransmissions until the connection breaks */
+#define RNR_RETRIES 7 /* 7: no limit; a receiver without buffers gets new ones */
 
 static const struct verbs_cm *cm_of(const struct verbs_conn *c)
 {
@@ -30,13 +30,13 @@ static int modify(struct verbs_conn *c, enum ibv_qp_state state)
 
 int verbs_conn_start(struct verbs_conn *c)
 {
-	if (c->queue->port->on.iwarp) /* the kernel does */
+	if (c->queue->port->on.iwarp) /* done by the kernel */
 		return 0;
 	int error = modify(c, IBV_QPS_RTR);
 	return error ? error : modify(c, IBV_QPS_RTS);
 }
 
-/* Devices differ in what they take inline, and say so only by refusing. */
+/* The largest inline size is found by trying: devices differ, and report it only by refusing. */
 static int make_pair(struct verbs_conn *c)
 {
 	struct verbs_queue *q = c->queue;
@@ -59,7 +59,7 @@ static int make_pair(struct verbs_conn *c)
 	return modify(c, IBV_QPS_INIT);
 }
 
-/* It carries no packets. */
+/* The queue pair of a bulk connection carries no packets. */
 static int make_bulk_pair(struct verbs_conn *c)
 {
 	struct verbs_queue *q = c->queue;
@@ -96,7 +96,7 @@ static int prepare(struct verbs_conn *c)
 	return !error && c->queue->rc->own ? fill_own(c) : error;
 }
 
-/* Reads that each end may have under way. */
+/* Reads in flight in each direction. */
 static uint8_t depth_of(const struct verbs_conn *c)
 {
 	int most = c->queue->port->limits.max_qp_rd_atom;
@@ -115,7 +115,7 @@ static struct rdma_conn_param param_of(const struct verbs_conn *c, const void *w
 					.qp_num = c->qp->qp_num};
 }
 
-/* A device of iWARP connects its TCP in this call. */
+/* An iWARP device connects its TCP socket in this call. */
 static int call_connect(struct verbs_conn *c, void *arg)
 {
 	struct rdma_conn_param *param = arg;
@@ -132,7 +132,7 @@ static int do_connect(struct verbs_conn *c)
 	return verbs_pool_held(c, call_connect, &param);
 }
 
-/* The holder is told before the other end is: its first packet is then expected. */
+/* Notify the poller before the peer, so that it expects the first packet. */
 static int do_accept(struct verbs_conn *c)
 {
 	int error = prepare(c);
@@ -151,7 +151,7 @@ void verbs_conn_destroy(struct verbs_conn *c)
 {
 	verbs_bulk_forget(c);
 	if (c->id && c->qp)
-		cm_of(c)->rdma_disconnect(c->id); /* it fails when there is nobody any more */
+		cm_of(c)->rdma_disconnect(c->id); /* fails if the peer is gone */
 	if (c->qp)
 		ibv_destroy_qp(c->qp);
 	c->qp = NULL;

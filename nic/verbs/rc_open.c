@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a queue of connections has beside its memory. Control core. */
+/** Allocates the connections and the shared receive queue of a queue. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ int verbs_rcq_shape(struct verbs_queue *q)
 		c->index = (uint16_t)i;
 		c->out_first = c->out_last = VERBS_SLOT_NONE;
 	}
-	if (!p->on.rc) /* the queue has those of its datagrams */
+	if (!p->on.rc) /* datagrams have the queue's buffers */
 		rcq->own = false;
 	else
 		q->rx_n = rcq->own ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;
@@ -50,12 +50,11 @@ int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err)
 	errno = 0;
 	q->rc->srq = ibv_create_srq(q->port->pd, &attr);
 	if (!q->rc->srq)
-		return verbs_error(
-			err, errno ? -errno : -ENOMEM,
-			"verbs: %s gives queue %u no shared receive queue of %u buffers: %s; it has %d in all, "
-			"which other programs share: fewer shards, or a smaller rx_slots=",
-			q->port->on.device, q->index, q->rx_n, strerror(errno ? errno : ENOMEM),
-			q->port->limits.max_srq);
+		return verbs_error(err, errno ? -errno : -ENOMEM,
+				   "verbs: %s gives queue %u no shared receive queue of %u buffers: %s; it has %d in "
+				   "total, which other programs share: use fewer shards, or a smaller rx_slots=",
+				   q->port->on.device, q->index, q->rx_n, strerror(errno ? errno : ENOMEM),
+				   q->port->limits.max_srq);
 	return 0;
 }
 

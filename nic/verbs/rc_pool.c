@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Threads for what the kernel may take its time with: started as jobs come, never more than were allowed. A thread that
- * connects may be held by the kernel for two minutes: it is cancelled there, in a system call, when the connection is
- * given up. It ends then, and another takes its place. Everywhere else cancelling is off.
- */
+/** Thread pools for calls that may block in the kernel. Threads start as jobs arrive, up to a maximum. The kernel may
+ * block a connecting thread for two minutes; if its connection is given up the thread is cancelled in that system call,
+ * ends, and is replaced. Cancellation is disabled everywhere else. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -19,7 +17,7 @@ static void done(struct verbs_port *p, struct verbs_conn *c)
 	verbs_signal(p->event_fd);
 }
 
-/* ---- threads ---- */
+/* ---- worker threads ---- */
 
 static void end(struct verbs_worker *w)
 {
@@ -29,7 +27,7 @@ static void end(struct verbs_worker *w)
 	verbs_signal(pool->port->event_fd);
 }
 
-/* Cancelled while it connected: what it held is the control core's when it has been joined. */
+/* Cleanup handler: after the join the connection belongs to the control thread. */
 static void is_cancelled(void *arg)
 {
 	end(arg);
@@ -62,7 +60,7 @@ static void *pool_main(void *arg)
 	int ignored;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
 	pthread_mutex_lock(&pool->lock);
-	/* One that was cancelled too late to notice is of no more use: it would be the next time. */
+	/* A thread that was cancelled too late ends, too: its cancellation is still pending. */
 	while (!pool->stop && !w->cancelled) {
 		struct verbs_conn *c = pool->first;
 		if (!c) {
@@ -85,7 +83,7 @@ static void *pool_main(void *arg)
 	return NULL;
 }
 
-/* ---- the control core ---- */
+/* ---- control thread ---- */
 
 int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max)
 {
@@ -156,7 +154,7 @@ int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c)
 	return 0;
 }
 
-/* With the lock. */
+/* Under the lock. */
 static void cancel(struct verbs_worker *w)
 {
 	if (!w->held || w->cancelled)
@@ -165,7 +163,7 @@ static void cancel(struct verbs_worker *w)
 	pthread_cancel(w->thread);
 }
 
-/* With the lock: false, no thread has it any more, or had it ever. */
+/* Under the lock. False: a thread has taken the job. */
 static bool take_back(struct verbs_pool *pool, struct verbs_conn *c)
 {
 	for (struct verbs_conn **at = &pool->first; *at; at = &(*at)->next_job)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A port of connections: it listens, and hears what rdma_cm has to say. Control core. */
+/** The rdma_cm side of a port: listens, and processes rdma_cm's events. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -24,11 +24,11 @@ static int listen_at(struct verbs_port *p, struct nic_err *err)
 	}
 	if (rc->cm->rdma_bind_addr(rc->listener, (struct sockaddr *)&at) ||
 	    rc->cm->rdma_listen(rc->listener, VERBS_BACKLOG))
-		return verbs_error(
-			err, errno ? -errno : -EIO,
-			"verbs: %s cannot take connections at %s: %s; see `ip addr` and `rdma link`, or another "
-			"address by listen=",
-			p->on.device, verbs_gid_text(p->on.gid.gid.raw, text), strerror(errno ? errno : EIO));
+		return verbs_error(err, errno ? -errno : -EIO,
+				   "verbs: %s cannot listen for connections at %s: %s; check `ip addr` and `rdma "
+				   "link`, or choose another address by listen=",
+				   p->on.device, verbs_gid_text(p->on.gid.gid.raw, text),
+				   strerror(errno ? errno : EIO));
 	rc->service = ntohs(rc->cm->rdma_get_src_port(rc->listener));
 	return 0;
 }
@@ -107,7 +107,7 @@ void verbs_rc_free(struct verbs_port *p)
 	p->rc = NULL;
 }
 
-/* ---- who wants to connect ---- */
+/* ---- connect requests ---- */
 
 static void refuse(struct verbs_port *p, struct rdma_cm_id *id, enum verbs_no no)
 {
@@ -124,7 +124,7 @@ static struct verbs_queue *named(struct verbs_port *p, const struct verbs_words 
 	return NULL;
 }
 
-/* Of two that are made at once, one by each end, that of the greater name is. */
+/* Two queues may connect to each other at once: the request of the greater name wins. */
 static bool ours_is_first(const struct verbs_queue *q, const struct verbs_words *w)
 {
 	return q->rc_qpn != w->from_qpn ? q->rc_qpn > w->from_qpn : q->qkey > w->from_qkey;
@@ -136,8 +136,8 @@ static bool is_sound(const struct verbs_port *p, const struct verbs_words *w)
 	       w->kind == (p->on.rc ? VERBS_KIND_PACKETS : VERBS_KIND_BULK);
 }
 
-/* The queue that a member of the group asks for. NULL: refused, and counted. Without the key nobody learns whether a
- * queue has a name. */
+/* Authenticates a request and returns the addressed queue. NULL: rejected and counted. A sender without the key does
+ * not learn whether a queue exists. */
 static struct verbs_queue *admit(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w)
 {
 	struct verbs_queue *q = named(p, w);
@@ -185,7 +185,7 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 	}
 }
 
-/* ---- what became of ours ---- */
+/* ---- our connections ---- */
 
 static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_event_type type, uint64_t now)
 {
@@ -206,17 +206,17 @@ static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_ev
 		verbs_conn_end(c, 0, now);
 }
 
-struct heard {
+struct cm_event {
 	enum rdma_cm_event_type type;
-	struct rdma_cm_id *id;   /* of a request, which is ours; others may be gone by now */
-	struct verbs_conn *conn; /* NULL: of the listener */
+	struct rdma_cm_id *id;   /* valid for a connect request; other ids may be destroyed already */
+	struct verbs_conn *conn; /* NULL: an event of the listener */
 	struct verbs_words words;
 	struct verbs_accept accept;
 	uint8_t no;
 };
 
-/* The network has set it up. Who asked for it is told so by the accept, and checks that first. */
-static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct heard *h, uint64_t now)
+/* The connection is established. The connecting side first checks the proof in the accept. */
+static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct cm_event *h, uint64_t now)
 {
 	if (c->active && !c->answered && !verbs_accept_proven(c, &h->accept)) {
 		if (c->state == CONN_CONNECTING && !c->doomed)
@@ -229,7 +229,7 @@ static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct hea
 	verbs_conn_advance(c, now);
 }
 
-static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now)
+static void take_event(struct verbs_port *p, const struct cm_event *h, uint64_t now)
 {
 	struct verbs_conn *c = h->conn;
 	switch (h->type) {
@@ -260,10 +260,10 @@ static void take_event(struct verbs_port *p, const struct heard *h, uint64_t now
 	}
 }
 
-/* What there is to be read of an event: when it is acknowledged it is gone, and a thread may destroy the id. */
-static struct heard hear(const struct rdma_cm_event *event)
+/* Copies an event out: once it is acknowledged, a worker thread may destroy its id. */
+static struct cm_event copy_event(const struct rdma_cm_event *event)
 {
-	struct heard h = {.type = event->event, .id = event->id, .conn = event->id->context};
+	struct cm_event h = {.type = event->event, .id = event->id, .conn = event->id->context};
 	const struct rdma_conn_param *said = &event->param.conn;
 	bool request = h.type == RDMA_CM_EVENT_CONNECT_REQUEST;
 	bool accept = h.type == RDMA_CM_EVENT_CONNECT_RESPONSE || h.type == RDMA_CM_EVENT_ESTABLISHED;
@@ -282,7 +282,7 @@ void verbs_rc_events(struct verbs_port *p, uint64_t now)
 	for (unsigned i = 0; i < EVENTS_A_STEP && p->rc->channel; i++) {
 		if (p->rc->cm->rdma_get_cm_event(p->rc->channel, &event))
 			return;
-		struct heard h = hear(event);
+		struct cm_event h = copy_event(event);
 		p->rc->cm->rdma_ack_cm_event(event);
 		take_event(p, &h, now);
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Proofs of the group's key in the private data of connections. Control core.
+ * Proofs of the group's key in the private data of connections. Control thread.
  *
- * The proof of a connect request covers the names of both queues, so a copy is of no use at another queue, and a
- * number that rises: the acceptor keeps the last one of each pair of queues, so a copy is of no use at the same queue.
- * The proof of an accept covers the request. The two have labels of their own: none stands for the other.
+ * The proof of a connect request covers the names of both queues, so a replay fails at another queue, and an increasing
+ * number, whose last value the acceptor keeps for each pair of queues, so a replay fails at the same queue. The proof
+ * of an accept covers the request. The two proofs use different labels, so neither can replace the other.
  */
 #include "nic/verbs/rc.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- proofs ---- */
 
-/* NULL: there is none, or not yet. */
+/* NULL: no key, or not known yet. */
 static const struct auth_key *key_of(struct verbs_port *p)
 {
 	struct verbs_rc *rc = p->rc;
@@ -50,15 +50,15 @@ static const char *const reasons[VERBS_REFUSALS] = {
 	[VERBS_REFUSED_WORDS] = "refused a connect request of another version of farcall, or of another program",
 	[VERBS_REFUSED_PROOF] = "refused a connect request that does not prove this group's key: its sender has "
 				"another key or none; give all members the same FAR_KEY_FILE",
-	[VERBS_REFUSED_REPEATED] = "refused a copy of an earlier connect request: somebody on the network repeats "
-				   "requests",
-	[VERBS_REFUSED_ACCEPT] = "ended a connection whose accept does not prove this group's key: the other end has "
+	[VERBS_REFUSED_REPEATED] =
+		"refused a replay of an earlier connect request: someone on the network replays requests",
+	[VERBS_REFUSED_ACCEPT] = "ended a connection whose accept does not prove this group's key: the peer has "
 				 "another key or none; give all members the same FAR_KEY_FILE",
-	[VERBS_REFUSED_THERE] = "the other end refused our connect request: its group has another key; give all "
-				"members the same FAR_KEY_FILE",
+	[VERBS_REFUSED_THERE] = "the peer rejected our connect request: its group has another key; give all members "
+				"the same FAR_KEY_FILE",
 };
 
-/* Once for each reason: who sends without the key must not fill the log. */
+/* Logs each reason once, so that a sender without the key cannot fill the log. */
 static void log_once(struct verbs_port *p, enum verbs_refusal why)
 {
 	if (!reasons[why] || p->rc->logged[why])
@@ -73,7 +73,7 @@ void verbs_refusal_count(struct verbs_port *p, enum verbs_refusal why)
 	log_once(p, why);
 }
 
-/* ---- copies ---- */
+/* ---- replays ---- */
 
 static struct verbs_heard **bucket(struct verbs_rc *rc, const struct verbs_words *w)
 {
@@ -95,7 +95,7 @@ static void forget_oldest(struct verbs_rc *rc)
 	free(h);
 }
 
-/* The last number from there; new: 0. NULL: no memory. */
+/* The entry of the pair of queues; a new one has number 0. NULL: out of memory. */
 static struct verbs_heard *heard_of(const struct verbs_queue *q, const struct verbs_words *w)
 {
 	struct verbs_rc *rc = q->port->rc;
@@ -126,7 +126,7 @@ void verbs_request_make(struct verbs_conn *c)
 	struct verbs_rc *rc = q->port->rc;
 	const struct auth_key *key = key_of(q->port);
 	uint64_t now = verbs_now();
-	/* Higher, too, than those of a former process that happened to have the same names. */
+	/* Exceeds the numbers of an earlier process with the same queue names. */
 	rc->number = now > rc->number ? now : rc->number + 1;
 	c->request = (struct verbs_words){.magic = VERBS_WORDS_MAGIC,
 					  .body_max = (uint16_t)q->port->mtu,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queue operations of a port of connections. */
+/** Queue operations of a port that sends packets over connections. Poller. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -24,8 +24,7 @@ static int rc_attach(struct nic_queue *queue, uint32_t peer)
 
 /* ---- transmit ---- */
 
-/* siw sends on its TCP socket in this call, by the caller's thread, which is sent SIGPIPE when the other end is gone.
- */
+/* siw writes to its TCP socket in this call, on the calling thread, which gets SIGPIPE if the peer is gone. */
 __attribute__((cold, noinline)) static int post_unharmed(struct ibv_qp *qp, struct ibv_send_wr *first,
 							 struct ibv_send_wr **bad)
 {
@@ -53,9 +52,9 @@ static void push(struct verbs_queue *q, struct verbs_conn *c)
 {
 	struct ibv_send_wr *first = c->first, *bad;
 	uint32_t tick = atomic_load_explicit(&q->rc->tick, memory_order_relaxed) + 1;
-	c->last->send_flags |= IBV_SEND_SIGNALED; /* it lets go of all before it */
+	c->last->send_flags |= IBV_SEND_SIGNALED; /* completes all sends before it */
 	c->first = c->last = NULL;
-	/* Their slots come back when the connection is DEAD. */
+	/* The slots come back in phase CONN_DEAD. */
 	if (__builtin_expect(post(q, c->qp, first, &bad), 0))
 		verbs_rc_broken(c);
 	atomic_store_explicit(&q->rc->tick, tick, memory_order_relaxed);
@@ -75,8 +74,7 @@ static void rc_flush(struct nic_queue *queue)
 		push(q, c);
 	}
 	q->rc->dirty = NULL;
-	/* Always, as a queue may do nothing else: what completed with an error is how a broken connection is noticed.
-	 */
+	/* Always poll completions: a failed one is the only sign of a broken connection. */
 	if (q->tx_free_n < VERBS_TX_RING)
 		verbs_rc_reap(q);
 }
@@ -91,7 +89,7 @@ static void rc_detach(struct nic_queue *queue, uint32_t peer)
 		verbs_rc_drop_waiting(place->remote);
 }
 
-/* Packets that wait for connections give way to those of others: who waits longest loses first. */
+/* Drops the packets that have waited longest for a connection. */
 static bool make_room(struct verbs_queue *q)
 {
 	rc_flush(&q->base);
@@ -138,7 +136,7 @@ static int rc_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 
 /* ---- receive ---- */
 
-/* Those of [from, held) stay: they are tried again. */
+/* Keeps rx_held[from, held) for the next try. */
 static void keep_held(struct verbs_queue *q, uint32_t from)
 {
 	q->held -= from;
@@ -166,7 +164,8 @@ static void give_back_shared(struct verbs_queue *q)
 	keep_held(q, from);
 }
 
-/* Each to its own connection; those of one that is not used any more are given anew to the next of its number. */
+/* Posts each slot to its own connection. Slots of a closed connection are posted again with the next one of the same
+ * index. */
 static void give_back_own(struct verbs_queue *q)
 {
 	struct ibv_recv_wr *bad;
@@ -187,7 +186,7 @@ static void give_back_own(struct verbs_queue *q)
 	q->held = 0;
 }
 
-/* What a device says is checked as well: there are many, and some are software. */
+/* Validates completions, too: there are many devices, some in software. */
 static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_pkt *pkt)
 {
 	uint32_t slot = (uint32_t)wc->wr_id;
@@ -197,7 +196,8 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 		return false;
 	}
 	q->rx_posted[slot] = false;
-	if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0)) { /* the connection is over: one's own stays with it */
+	if (__builtin_expect(wc->status != IBV_WC_SUCCESS,
+			     0)) { /* the connection has ended; its own buffers stay with it */
 		if (q->rc->own)
 			verbs_rc_broken(&q->rc->conns[slot >> VERBS_OWN_SHIFT]);
 		else
@@ -209,7 +209,7 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 		verbs_count(&q->counters.malformed, 1);
 		return false;
 	}
-	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* we send none */
+	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* never sent by this driver */
 		verbs_count(&q->counters.foreign, 1);
 		return false;
 	}
@@ -233,14 +233,14 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 		give_back_own(q);
 	else if (q->held)
 		give_back_shared(q);
-	const struct verbs_conn *dirty = q->rc->dirty; /* the caller's, who flushes it */
+	const struct verbs_conn *dirty = q->rc->dirty; /* not empty: the caller flushes */
 	if (__builtin_expect(has_mail(q) || q->rc->late, 0))
 		verbs_rc_mail(q, true);
 	int most = (int)(max < VERBS_BURST ? max : VERBS_BURST), got = ibv_poll_cq(q->rx_cq, most, wc);
 	q->rc->emptied = got < most;
 	for (int i = 0; i < got; i++)
 		n += read_one(q, &wc[i], &pkts[n]);
-	/* What waited for a connection that there is now: no flush of the caller's need follow. */
+	/* Sends packets that waited for a connection, since the caller may not flush. */
 	if (__builtin_expect(q->rc->dirty && !dirty, 0))
 		rc_flush(queue);
 	if (n) {
@@ -249,7 +249,7 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 	}
 	if (q->tx_free_n < VERBS_TX_RING)
 		verbs_rc_reap(q);
-	/* What was not handed out may hide more behind it, and what was told of late takes another look. */
+	/* More may lie behind packets that were not handed out, and deferred mail needs another pass. */
 	if (__builtin_expect(got > 0 || q->rc->late, 0))
 		verbs_signal(q->event_fd);
 	return 0;
@@ -262,11 +262,11 @@ static void rc_arm(struct nic_queue *queue)
 	struct verbs_queue *q = verbs_queue_of(queue);
 	if (!verbs_enter(q))
 		return;
-	/* Before a sleep: nothing tells of sends that failed, and what failed is to be sent by another connection. */
+	/* Failed sends raise no event: check before the sleep, so that they are sent by another connection. */
 	if (q->tx_free_n < VERBS_TX_RING)
 		verbs_rc_reap(q);
 	if (ibv_req_notify_cq(q->rx_cq, 0))
-		verbs_signal(q->event_fd); /* it cannot wake: no sleep then */
+		verbs_signal(q->event_fd); /* the queue cannot be woken: prevent the sleep */
 }
 
 static uint64_t rc_deadline(const struct nic_queue *queue)

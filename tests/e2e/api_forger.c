@@ -11,8 +11,8 @@
 #include "check.h"
 #include "core/head.h"
 #include "handlers.h"
+#include "nic/shm/shm_control.h"
 #include "nic/shm/shm_layout.h"
-#include "nic/shm/shm_note.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

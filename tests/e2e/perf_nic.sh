@@ -135,7 +135,7 @@ else
 	bounded env FAR_RUNTIME_DIR="$dir/runtime" "$farcall" perf latency --nic memif --seconds 0.2
 	[ $rc -eq 0 ] && [ -z "$(ls -A "$dir/runtime")" ]
 	ok "memif: nothing is left in the runtime directory" $?
-	fails "floor: no device" "dpdk: no device is named" floor --nic dpdk
+	fails "floor: no device" "dpdk: no device given" floor --nic dpdk
 	fails "latency: both are clients" 'nic "dpdk" cannot be opened' latency --nic dpdk:net_memif0,role=client
 fi
 

@@ -7,9 +7,9 @@
  * answered by it. What it says of a narrow way is of a packet that is larger, and leaves room for the engine's.
  */
 #include "base/must.h"
-#include "nic/dpdk/ask.h"
 #include "nic/dpdk/frame.h"
-#include "nic/dpdk/narrow.h"
+#include "nic/dpdk/pmtu.h"
+#include "nic/dpdk/resolver.h"
 
 #include <stdlib.h>
 

@@ -419,7 +419,7 @@ pair_cases() { # device
 	fi
 	refusals "$1"
 	case $1 in
-	net_af_xdp*) twice "$1: two processes on one interface" "$1" 'already serves af_xdp of another process' ;;
+	net_af_xdp*) twice "$1: two processes on one interface" "$1" 'is used by net_af_xdp of another process' ;;
 	esac
 	exchange "$1: IPv4" "$1"
 	exchange "$1: IPv6" "$1" --listen fd91::/16

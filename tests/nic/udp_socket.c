@@ -540,7 +540,7 @@ static void case_refused(void)
 		driver->stats(ends[0].port, &s);
 		REQUIRE(s.tx_dropped == 0);
 		REQUIRE(driver->reach(ends[0].port, &gone, &err) == 0);
-		REQUIRE(strstr(err.text, "nobody has that port"));
+		REQUIRE(strstr(err.text, "no process has that port"));
 		/* The errors are all taken: nothing keeps the queue awake. */
 		struct nic_pkt pkts[BURST];
 		struct pollfd p = {.fd = ends[0].ops->wake_fd(ends[0].q), .events = POLLIN};

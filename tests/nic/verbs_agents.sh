@@ -60,7 +60,7 @@ over fake0,gid=2,bulk=off 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0 && no_keys 2
 ok "with bulk=off nothing is read" $?
 FAKE_VERBS_LOCK=4194304 over fake0,gid=2 2 1 1000000
-[ "$rc" -eq 0 ] && read_it 100000 0 && [ "$(cat "$dir/out" "$dir/err" | grep -c 'farcall: verbs: fake0: .*larger messages go by packets')" -eq 2 ]
+[ "$rc" -eq 0 ] && read_it 100000 0 && [ "$(cat "$dir/out" "$dir/err" | grep -c 'farcall: verbs: fake0: .*larger messages go in packets')" -eq 2 ]
 ok "memory cannot be locked: by packets, and said once" $?
 FAKE_VERBS_LOOSE=1 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Attaches and detaches the XDP filter, by netlink and bpf(). Control thread. */
 #include "nic/dpdk/host_error.h"
 #include "nic/dpdk/xdp/xdp.h"
 
@@ -15,13 +16,13 @@
 #include <unistd.h>
 
 #define RIGHTS "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (root of the machine has them, root of a user namespace has not)"
-/* The kernel answers these requests at once. */
+/* The kernel replies to these requests at once. */
 #define ANSWER_MS 1000
 
-/** What the interface says of its XDP program. */
+/** The XDP program that is attached to the interface. */
 struct attached {
 	uint32_t id;   /* 0: none */
-	uint32_t mode; /* XDP_FLAGS_… to name it by */
+	uint32_t mode; /* XDP_FLAGS_… of its attach mode */
 };
 
 static int bpf(int command, union bpf_attr *attr, size_t bytes)
@@ -58,7 +59,7 @@ static struct request about(int index, unsigned type, unsigned flags)
 	return r;
 }
 
-/* Sends it and reads the kernel's one answer: its bytes, or -errno, which an answer may be as well. */
+/* Sends a request and receives the kernel's reply: its length, or -errno, which the reply may carry. */
 static ssize_t ask(const struct request *r, void *answer, size_t cap)
 {
 	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -114,7 +115,7 @@ static void read_attached(const struct rtattr *xdp, struct attached *out)
 
 static int query(int index, struct attached *out)
 {
-	static _Alignas(8) uint8_t answer[16384]; /* control core only */
+	static _Alignas(8) uint8_t answer[16384]; /* control thread only */
 	struct request r = about(index, RTM_GETLINK, 0);
 	*out = (struct attached){0};
 	ssize_t got = ask(&r, answer, sizeof answer);
@@ -129,7 +130,7 @@ static int query(int index, struct attached *out)
 	return 0;
 }
 
-/* Takes off program `fd`, if that is what is attached in this mode. */
+/* Detaches program `fd`, if it is the one attached in this mode. */
 static int detach(int index, uint32_t mode, int fd)
 {
 	struct {
@@ -172,7 +173,7 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err)
 	char name[BPF_OBJ_NAME_LEN] = "?";
 	int rc = query(index, &at);
 	if (rc < 0)
-		return host_error(err, rc, "dpdk: cannot ask for the XDP program of interface %s: %s", iface,
+		return host_error(err, rc, "dpdk: cannot read the XDP program of interface %s: %s", iface,
 				  strerror(-rc));
 	if (at.id == 0)
 		return 0;
@@ -181,24 +182,24 @@ int xdp_sweep(int index, const char *iface, struct nic_err *err)
 	if (fd >= 0) {
 		rc = program_name(fd, name);
 		bool ours = rc >= 0 && strcmp(name, XDP_NAME) == 0;
-		/* A live process' is attached by a link, which only that process can take off: -EBUSY. */
+		/* The program of a live process is attached by a link, which only that process can detach: -EBUSY. */
 		rc = ours ? detach(index, at.mode, fd) : -EBUSY;
 		close(fd);
 		if (rc == 0)
 			return 0;
 		if (ours)
 			return host_error(err, -EBUSY,
-					  "dpdk: interface %s already serves af_xdp of another process; give this one "
-					  "an interface of its own, or net_af_packet",
+					  "dpdk: interface %s is used by net_af_xdp of another process; use another "
+					  "interface, or net_af_packet",
 					  iface);
 	}
 	return host_error(err, -EBUSY,
-			  "dpdk: interface %s has an XDP program already (\"%s\", id %u); `ip link set dev %s xdp off` "
-			  "takes it off, or use net_af_packet",
+			  "dpdk: interface %s has an XDP program already (\"%s\", id %u); detach it by `ip link set "
+			  "dev %s xdp off`, or use net_af_packet",
 			  iface, name, at.id, iface);
 }
 
-/* Whether the descriptor is of the program or map of that number, as its entry under fdinfo says. */
+/* True if the descriptor refers to the program or map with this id, according to its fdinfo. */
 static bool is_object(const char *fd, const char *kind, uint32_t id)
 {
 	char path[64], line[128], format[32];
@@ -214,8 +215,8 @@ static bool is_object(const char *fd, const char *kind, uint32_t id)
 	return got == id;
 }
 
-/* The program was loaded by DPDK in this process, whose descriptor of it is not shown to us; getting another one by its
- * number takes CAP_SYS_ADMIN, which nothing else here needs. A descriptor of ours, or -errno. */
+/* A descriptor of the program that DPDK loaded in this process, duplicated from DPDK's own: opening one by id takes
+ * CAP_SYS_ADMIN, which nothing else here needs. Or -errno. */
 static int own_program(uint32_t id)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -250,11 +251,11 @@ int xdp_keep(int index, const char *iface, uint32_t *program_id, struct nic_err 
 	int program = rc < 0 ? rc : at.id ? own_program(at.id) : -ENOENT;
 	if (program < 0)
 		return host_error(err, program,
-				  "dpdk: the XDP filter of interface %s is not there (%s): was it taken off, or "
-				  "replaced?",
+				  "dpdk: the XDP filter of interface %s cannot be found (%s): it was detached or "
+				  "replaced by another program",
 				  iface, strerror(-program));
 	*program_id = at.id;
-	/* A kernel without links says so whatever the flags are, before it looks at what is attached. */
+	/* A kernel without links returns -EINVAL whatever the flags, before it checks what is attached. */
 	int link = link_create(index, at.mode, program);
 	if (link == -EBUSY) {
 		rc = detach(index, at.mode, program);
@@ -285,8 +286,8 @@ static void close_all(const char *kind, uint32_t id)
 		closedir(d);
 }
 
-/* Types have no number that leads to them from a map of sockets: those that are like ours are of a port of ours, and
- * nobody needs the descriptor once they were loaded. */
+/* Closes descriptors of our BTF types. No id leads to them from a socket map; equal types belong to a port of ours, and
+ * need no descriptor once loaded. */
 static void close_types(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -342,7 +343,7 @@ int xdp_probe(struct nic_err *err)
 		return host_error(err, map,
 				  map == -EPERM ? "dpdk: net_af_xdp needs " RIGHTS
 						  ", and may not create a map for XDP: %s"
-						: "dpdk: the kernel makes no map for XDP: %s",
+						: "dpdk: the kernel cannot create an XDP map: %s",
 				  strerror(-map));
 	close(map);
 	return 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The filter as an object file, as a compiler for BPF would write it:
+ * Writes the XDP filter as an ELF object file, as a BPF compiler would. Control thread.
  *
- *	.strtab   the names of sections and symbols
+ *	.strtab   names of sections and symbols
  *	.symtab   the program and the map
  *	xdp       the instructions
- *	.relxdp   which of them names the map
+ *	.relxdp   the instruction that refers to the map
  *	license
- *	.maps     a struct of pointers, all zero: what the map is like is in the types that they have …
- *	.BTF      … which are described here
+ *	.maps     a struct of null pointers, whose types describe the map
+ *	.BTF      these types
  */
 #include "nic/dpdk/host_error.h"
 #include "nic/dpdk/xdp/xdp.h"
@@ -31,7 +31,7 @@
 
 enum { NONE, STRTAB, SYMTAB, PROGRAM, RELOCATION, LICENSE, MAPS, BTF, SECTIONS };
 
-/* Offsets of names are those of the characters in here. */
+/* Offsets of names are offsets into this string. */
 static const char names[] = "\0.strtab\0.symtab\0xdp\0.relxdp\0license\0.maps\0.BTF\0" XDP_NAME "\0xsks_map";
 static const char license[] = "Dual BSD/GPL";
 static const char type_names[] = "\0int\0type\0max_entries\0key_size\0value_size\0xsks_map\0.maps";
@@ -54,13 +54,13 @@ static uint32_t type_name(const char *text)
 	return find(type_names, sizeof type_names, text);
 }
 
-/* What an object may need: instructions and types are the most of it. */
+/* Bound of an object; instructions and types are most of it. */
 struct image {
 	uint8_t bytes[4096];
 	size_t len;
 };
 
-/* Appends, aligned to 8; the offset. */
+/* Appends, aligned to 8; returns the offset. */
 static size_t append(struct image *image, const void *bytes, size_t len)
 {
 	size_t at = (image->len + 7) & ~(size_t)7;
@@ -70,7 +70,7 @@ static size_t append(struct image *image, const void *bytes, size_t len)
 	return at;
 }
 
-/* A section of these bytes. */
+/* Appends a section with these bytes. */
 static void section(struct image *image, Elf64_Shdr *header, const char *text, const void *bytes, size_t len)
 {
 	header->sh_name = name(text);
@@ -82,7 +82,8 @@ static void section(struct image *image, Elf64_Shdr *header, const char *text, c
 #define ATTRIBUTES       4
 #define INFO(kind, vlen) ((uint32_t)(kind) << 24 | (vlen))
 
-/** Type numbers, as they follow each other. Each of the map's attributes is a pointer to an array of so many ints. */
+/** BTF types in the order of their ids. Each attribute of the map is a pointer to an int array whose length is the
+ * value. */
 struct map_types {
 	struct {
 		struct btf_type type;
@@ -101,7 +102,7 @@ struct map_types {
 	struct btf_var_secinfo in_section;
 };
 
-/** The section .BTF. */
+/** Contents of the section .BTF. */
 struct map_btf {
 	struct btf_header header;
 	struct map_types types;
@@ -169,7 +170,7 @@ static void add_program(struct image *image, Elf64_Shdr *headers, const struct f
 	section(image, &headers[SYMTAB], ".symtab", symbols, sizeof symbols);
 	headers[SYMTAB].sh_type = SHT_SYMTAB;
 	headers[SYMTAB].sh_link = STRTAB;
-	headers[SYMTAB].sh_info = 1; /* the first that is global */
+	headers[SYMTAB].sh_info = 1; /* index of the first global symbol */
 	headers[SYMTAB].sh_entsize = sizeof symbols[0];
 	section(image, &headers[PROGRAM], "xdp", insns, n * sizeof insns[0]);
 	headers[PROGRAM].sh_type = SHT_PROGBITS;

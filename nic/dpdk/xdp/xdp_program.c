@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Generates the instructions of the XDP filter. Control thread. */
 #include "nic/dpdk/xdp/xdp.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Registers: r6 the context, r2 the frame, r3 its end, r0 what is compared. */
+/* Registers: r6 the context, r2 the frame, r3 its end, r0 the compared value. */
 
 struct code {
 	struct bpf_insn *out;
@@ -17,7 +18,7 @@ static void emit(struct code *c, unsigned op, unsigned dst, unsigned src, int of
 		.code = (uint8_t)op, .dst_reg = dst & 15u, .src_reg = src & 15u, .off = (int16_t)off, .imm = imm};
 }
 
-/* Jumps that leave for the end of the program, whose place is not known yet. */
+/* Jumps to the end of the program, whose offset is set later. */
 #define TO_PASS 0
 
 static void load(struct code *c, unsigned size, unsigned offset)
@@ -25,7 +26,7 @@ static void load(struct code *c, unsigned size, unsigned offset)
 	emit(c, BPF_LDX | BPF_MEM | size, BPF_REG_0, BPF_REG_2, (int)offset, 0);
 }
 
-/* Passes unless the bytes [offset, offset + len) of the frame are these; len is even. */
+/* Passes the frame to the kernel unless its bytes [offset, offset + len) equal `bytes`; len is even. */
 static void match(struct code *c, unsigned offset, const uint8_t *bytes, unsigned len)
 {
 	for (unsigned i = 0; i < len;) {
@@ -49,7 +50,7 @@ static void match_byte(struct code *c, unsigned offset, uint8_t mask, uint8_t va
 	emit(c, BPF_JMP32 | BPF_JNE | BPF_K, BPF_REG_0, 0, TO_PASS, value);
 }
 
-/* The frame's bounds, without which the verifier lets nobody look into it. */
+/* Checks the frame's bounds, as the verifier requires. */
 static void begin(struct code *c, unsigned bytes)
 {
 	emit(c, BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_6, BPF_REG_1, 0, 0);
@@ -62,9 +63,9 @@ static void begin(struct code *c, unsigned bytes)
 
 static void match_v4(struct code *c, const struct frame_addr *me)
 {
-	uint16_t fragment = frame_be16(0x3fff); /* More Fragments, and the offset */
+	uint16_t fragment = frame_be16(0x3fff); /* More Fragments flag and offset */
 	match(c, 12, (const uint8_t[2]){0x08, 0x00}, 2);
-	match_byte(c, 14, 0xff, 0x45); /* no options: they go to the kernel, as fragments do */
+	match_byte(c, 14, 0xff, 0x45); /* packets with options go to the kernel, as fragments do */
 	load(c, BPF_H, 20);
 	emit(c, BPF_ALU | BPF_AND | BPF_K, BPF_REG_0, 0, 0, fragment);
 	emit(c, BPF_JMP32 | BPF_JNE | BPF_K, BPF_REG_0, 0, TO_PASS, 0);
@@ -88,12 +89,12 @@ static void match_ports(struct code *c, unsigned offset, uint16_t first, unsigne
 	emit(c, BPF_JMP32 | BPF_JGE | BPF_K, BPF_REG_0, 0, TO_PASS, (int32_t)n);
 }
 
-/* To the socket of the queue that the frame came by; where there is none it passes. */
+/* Redirects to the socket of the receiving queue; passes if there is none. */
 static unsigned redirect(struct code *c)
 {
 	unsigned map = c->n;
 	emit(c, BPF_LD | BPF_IMM | BPF_DW, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, 0);
-	emit(c, 0, 0, 0, 0, 0); /* its second half */
+	emit(c, 0, 0, 0, 0, 0); /* second half of the 64-bit load */
 	emit(c, BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_6, offsetof(struct xdp_md, rx_queue_index), 0);
 	emit(c, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, 0, 0, XDP_PASS);
 	emit(c, BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map);

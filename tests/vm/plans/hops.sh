@@ -5,7 +5,7 @@
 . "$VM_TOP/tests/vm/guest.sh"
 modprobe -a veth 8021q af_packet
 guard_s=400
-bounded sh "$VM_TOP/tests/nic/dpdk_hops.sh" "$VM_BUILD/tests/nic/agents_net" "$VM_BUILD/tests/nic/calls_on" \
+bounded sh "$VM_TOP/tests/nic/dpdk_nexthops.sh" "$VM_BUILD/tests/nic/agents_net" "$VM_BUILD/tests/nic/calls_on" \
 	"$VM_BUILD/tests/vm/card_calls" vlan
 sed 's/^/  /' "$dir/out"
 [ "$rc" -eq 0 ] && ! has out '^SKIP'

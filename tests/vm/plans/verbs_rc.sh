@@ -46,9 +46,9 @@ workers() {
 	info
 	shows "info: the address" out "$device port 1.*: 10.9.0.1 (.*, veth0)"
 	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
-	[ "$kind" != siw ] || shows "info: no bulk" out 'siw0: no memory windows of type 2; all goes by packets'
+	[ "$kind" != siw ] || shows "info: no bulk" out 'siw0: no memory windows of type 2; messages go in packets'
 	FAR_NIC="$FAR_NIC,bulk=65536" info
-	shows "no bulk by these, and what to say" out 'bulk= is of RoCE v2 with datagrams, .*leave bulk= out'
+	shows "no bulk by these, and what to say" out 'bulk= needs RoCE v2 with datagrams, .*leave bulk= out'
 	export FAR_NIC="verbs:$device$keys"
 	together "two workers of two shards" 2 2 1000000 400
 	shows "by verbs" out 'by verbs at verbs 10.9.0.1:'
@@ -72,7 +72,7 @@ errors() {
 		shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it'
 	else
 		FAR_NIC="verbs:$device,connections=2" info
-		shows "connections, and datagrams" out 'sends datagrams, connections=2 is of connections: say rc=1 or bulk= with it'
+		shows "connections, and datagrams" out 'sends datagrams, but connections=2 is for connections: give rc=1 or bulk= with it'
 	fi
 	mv /dev/infiniband/rdma_cm "$dir/rdma_cm"
 	info

@@ -175,7 +175,7 @@ Test(host, no_address_yet, .init = setup)
 	run("ip addr add fd79::1/64 dev far6"); /* without a carrier it stays tentative */
 	cr_assert_eq(host_iface_read("far6", &iface, NULL), 0);
 	cr_assert_eq(host_iface_ip(&iface, NULL, &ip, &err), -EADDRNOTAVAIL);
-	cr_assert(strstr(err.text, "duplicates"), "%s", err.text);
+	cr_assert(strstr(err.text, "duplicate"), "%s", err.text);
 	run("ip link set far6 down");
 	cr_assert_eq(host_iface_read("far6", &iface, NULL), 0);
 	cr_assert_eq(host_iface_ip(&iface, NULL, &ip, &err), -ENETDOWN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Next hops by a clock of the test's own: when they are asked, and when they are given up. */
-#include "nic/dpdk/hop.h"
+#include "nic/dpdk/nexthop.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What routers say of narrow ways, built by hand; and what others make up. */
-#include "nic/dpdk/narrow.h"
+#include "nic/dpdk/pmtu.h"
 
 #include <criterion/criterion.h>
 

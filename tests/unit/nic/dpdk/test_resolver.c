@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Questions for the MAC addresses of routers, and what is heard of them, built by hand. */
-#include "nic/dpdk/ask.h"
+#include "nic/dpdk/resolver.h"
 
 #include <criterion/criterion.h>
 

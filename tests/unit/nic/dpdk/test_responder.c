@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Questions of neighbours, built by hand, and their answers. */
-#include "nic/dpdk/answer.h"
+#include "nic/dpdk/responder.h"
 
 #include <criterion/criterion.h>
 

@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The message of the set-up, as nic/shm/shm_note.h has it. */
+/* The message of the set-up, as nic/shm/shm_control.h has it. */
 struct note {
 	uint64_t magic;
 	uint32_t version;

@@ -91,14 +91,14 @@ Test(udp_route, next_when_there_is_no_route)
 Test(udp_route, bridges_are_of_one_host)
 {
 	cr_assert_str_eq(way(THERE, 1, IPS("!172.17.0.1", "203.0.113.5"), false), "203.0.113.5");
-	cr_assert(strstr(way(THERE, 1, IPS("!172.18.0.1"), false), "a bridge of another host"));
+	cr_assert(strstr(way(THERE, 1, IPS("!172.18.0.1"), false), "an address of a bridge on another host"));
 	cr_assert_str_eq(way(HERE, OTHER_NETNS, IPS("!172.17.0.2"), false), "172.17.0.2");
 }
 
 Test(udp_route, what_is_ours_is_not_theirs)
 {
-	cr_assert(strstr(way(THERE, 1, IPS("10.1.0.7"), false), "an address of ours too"));
-	cr_assert(strstr(way(HERE, OTHER_NETNS, IPS("10.1.0.7"), false), "an address of ours too"));
+	cr_assert(strstr(way(THERE, 1, IPS("10.1.0.7"), false), "also an address of this host"));
+	cr_assert(strstr(way(HERE, OTHER_NETNS, IPS("10.1.0.7"), false), "also an address of this host"));
 	cr_assert_str_eq(way(THERE, 1, IPS("10.1.0.7", "203.0.113.5"), false), "203.0.113.5");
 }
 

@@ -31,7 +31,7 @@ Test(verbs_port, args_wrong)
 	} wrong[] = {{"rxe0,port=0", "port=0"},
 		     {"rxe0,port=256", "port=256"},
 		     {"rxe0,gid=-1", "gid=-1"},
-		     {"gid=1", "of which device"},
+		     {"gid=1", "needs a device"},
 		     {"rxe0,rx_slots=63", "rx_slots=63"},
 		     {"rxe0,rx_slots=16385", "16384"},
 		     {"rxe0,mtu=1023", "mtu=1023"},
@@ -40,10 +40,10 @@ Test(verbs_port, args_wrong)
 		     {"rxe0,sl=0/1/2/3/4/5/6", "[0, 15]"},
 		     {"rxe0,sl=0/1/2/3/4/5/6/7/8", "[0, 15]"},
 		     {"rxe0,colour=red", "\"colour\""},
-		     {"rxe0,", "is no key=value"},
-		     {",", "is no key=value"},
-		     {"rxe0,=1", "is no key=value"},
-		     {"rxe0,rxe1", "is no key=value"},
+		     {"rxe0,", "is not key=value"},
+		     {",", "is not key=value"},
+		     {"rxe0,=1", "is not key=value"},
+		     {"rxe0,rxe1", "is not key=value"},
 		     {"device=", "device="}};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		cr_assert_eq(verbs_args_parse(wrong[i].text, &args, &err), -EINVAL, "%s", wrong[i].text);
@@ -169,7 +169,7 @@ Test(verbs_port, open_refused)
 
 Test(verbs_port, memory_limit_text_names_what_is_needed)
 {
-	verbs_cannot_lock("rxe0", 1 << 20, 4 << 20, ENOMEM, "say a smaller rx_slots=", &err);
+	verbs_cannot_lock("rxe0", 1 << 20, 4 << 20, ENOMEM, "give a smaller rx_slots=", &err);
 	cr_assert(strstr(err.text, "1024 KiB of the 4096"), "%s", err.text);
 }
 
@@ -185,7 +185,7 @@ Test(verbs_port, advice)
 	cr_assert_eq(text[strlen(text) - 1], '\n');
 	fake_verbs.limits.max_mw = 0;
 	verbs_advice(text, sizeof text);
-	cr_assert(strstr(text, "fake0: no memory windows of type 2; all goes by packets"));
+	cr_assert(strstr(text, "fake0: no memory windows of type 2; messages go in packets"));
 	verbs_advice(small, sizeof small);
 	cr_assert(strlen(small) == 0 || small[strlen(small) - 1] == '\n');
 	fake_verbs.open_error = EACCES;
@@ -321,7 +321,7 @@ Test(verbs_port, neighbour_that_is_not_there)
 	fake_verbs.ah_error = ETIMEDOUT;
 	connect_self(p, 0);
 	cr_assert(bench_until(p, &fails, 1));
-	cr_assert(strstr(failed_text, "127.0.0.1") && strstr(failed_text, "nobody answers"), "%s", failed_text);
+	cr_assert(strstr(failed_text, "127.0.0.1") && strstr(failed_text, "no host replies"), "%s", failed_text);
 	fake_verbs.ah_error = 0;
 	connect_self(p, 0);
 	cr_assert(bench_until(p, &ups, 1)); /* it is asked again */

@@ -556,8 +556,8 @@ static void refused(const char *text, int error, const char *why, const char *re
 
 Test(verbs_rc, refused)
 {
-	refused("fake0,connections=8", -EINVAL, "sends datagrams", "say rc=1");
-	refused("fake0,rc=0,connections=8", -EINVAL, "sends datagrams", "say rc=1");
+	refused("fake0,connections=8", -EINVAL, "sends datagrams", "give rc=1");
+	refused("fake0,rc=0,connections=8", -EINVAL, "sends datagrams", "give rc=1");
 	refused("fake0,rc=2", -EINVAL, "rc=2", "1 for connections");
 	refused("fake0,rc=1,connections=1", -EINVAL, "connections=1", "2 to 1024");
 	fake_cm.channel_error = ENOENT;
@@ -577,7 +577,7 @@ Test(verbs_rc, refused)
 	fake_verbs.port.link_layer = IBV_LINK_LAYER_ETHERNET;
 	fake_verbs.transport = IBV_TRANSPORT_IWARP;
 	refused("fake0,rc=0", -EINVAL, "iWARP, which has no datagrams", "leave rc=0 out");
-	refused("fake0,gid=1", -EINVAL, "whose addresses are no GIDs", "listen=");
+	refused("fake0,gid=1", -EINVAL, "whose addresses are not GIDs", "listen=");
 }
 
 /* Datagrams here and connections there do not go together. */
@@ -588,7 +588,7 @@ Test(verbs_rc, reach)
 	struct verbs_port *a = open_one(RC), *b = open_one("fake0,gid=2");
 	verbs_port_ops.address(&b->base, &addr);
 	cr_assert_eq(verbs_port_ops.reach(&a->base, &addr, &err), -EHOSTUNREACH);
-	cr_assert(strstr(err.text, "say rc=1 on both"), "%s", err.text);
+	cr_assert(strstr(err.text, "give rc=1 on both"), "%s", err.text);
 	verbs_port_ops.address(&a->base, &addr);
 	cr_assert_eq(verbs_port_ops.reach(&b->base, &addr, &err), -EHOSTUNREACH);
 	cr_assert_eq(verbs_port_ops.reach(&a->base, &addr, &err), 0);

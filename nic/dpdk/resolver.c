@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/ask.h"
+/** ARP requests and neighbour solicitations, and parsing of their replies. ask_wanted(): poller; the rest: control
+ * thread. */
+#include "nic/dpdk/resolver.h"
 
 #define TYPE_ARP  0x0806u
 #define TYPE_V6   0x86ddu
 #define ARP_BYTES 28u
 #define V6_BYTES  40u
 #define ICMP6     58u
-/* A solicitation or an advertisement without options: type to checksum, flags, the target. */
+/* Neighbour solicitation or advertisement without options: type to checksum, flags, target. */
 #define ND_BYTES 24u
-/* An option with a MAC address. */
+/* An option with a link-layer address. */
 #define OPTION_BYTES   8u
 #define OPTION_SOURCE  1u
 #define OPTION_TARGET  2u
@@ -17,7 +19,7 @@
 
 enum { REQUEST = 1, REPLY = 2, SOLICITATION = 135, ADVERTISEMENT = 136 };
 
-/* Ethernet, IPv4, their lengths; what it is follows. */
+/* Ethernet, IPv4, their lengths; the operation follows. */
 static const uint8_t arp_head[7] = {0, 1, 8, 0, 6, 4, 0};
 static const uint8_t nobody[16] = {0};
 
@@ -77,7 +79,7 @@ static unsigned write_solicitation(const struct frame_addr *me, const uint8_t *t
 	icmp[0] = SOLICITATION;
 	memcpy(icmp + 8, target, 16);
 	icmp[ND_BYTES] = OPTION_SOURCE;
-	icmp[ND_BYTES + 1] = 1; /* times 8 bytes */
+	icmp[ND_BYTES + 1] = 1; /* in units of 8 bytes */
 	memcpy(icmp + ND_BYTES + 2, me->mac, 6);
 	frame_store16(icmp + 2, (uint16_t)~sum_v6(ip, icmp_len));
 	return FRAME_MAC_BYTES + V6_BYTES + icmp_len;
@@ -88,9 +90,9 @@ unsigned ask_write(const struct frame_addr *me, const uint8_t *ip, const uint8_t
 	return me->v6 ? write_solicitation(me, ip, mac, out) : write_arp(me, ip, mac, out);
 }
 
-/* ---- what is heard ---- */
+/* ---- parsing ---- */
 
-/* Of one station, and somebody's. */
+/* A unicast address other than 0. */
 static bool is_station(const uint8_t *mac)
 {
 	return !(mac[0] & 1) && memcmp(mac, nobody, 6) != 0;
@@ -127,7 +129,7 @@ static bool read_arp(const struct frame_addr *me, const uint8_t *arp, struct ask
 	return true;
 }
 
-/* The MAC address that an option of the kind has. False: some option is broken, so nothing of it holds. */
+/* Reads the link-layer address from the option of this kind. False: malformed options, the whole message is invalid. */
 static bool read_options(const uint8_t *at, unsigned len, unsigned kind, struct ask_news *out)
 {
 	while (len) {
@@ -144,7 +146,7 @@ static bool read_options(const uint8_t *at, unsigned len, unsigned kind, struct 
 	return true;
 }
 
-/* As RFC 4861, 7.1, has them checked. */
+/* Validated as RFC 4861, 7.1, requires. */
 static bool read_nd(const struct frame_addr *me, const uint8_t *ip, unsigned room, struct ask_news *out)
 {
 	const uint8_t *icmp = ip + V6_BYTES, *from = ip + 8, *target = icmp + 8;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/hop.h"
+/** The next-hop table. Control thread. */
+#include "nic/dpdk/nexthop.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ struct hop *hops_take(struct hops *hops, const uint8_t ip[16])
 		}
 	if (!h)
 		return NULL;
-	/* Who comes anew finds out for itself. */
+	/* A new user starts resolution afresh. */
 	if (hop_is_silent(h)) {
 		h->unanswered = 0;
 		h->ask_at = 0;
@@ -46,7 +47,7 @@ enum hop_question hop_ask(struct hop *h, uint64_t now, bool busy)
 	bool known = hop_is_known(h) && h->unanswered == 0;
 	h->ask_at = now + HOP_ASK_NS;
 	if (known && !busy && now < h->heard_at + HOP_IDLE_NS)
-		return HOP_ASK_NOBODY; /* nobody relies on it just now */
+		return HOP_ASK_NOBODY; /* confirmed recently, and no packets are sent */
 	if (hop_is_silent(h))
 		h->ask_at = now + HOP_SILENT_NS;
 	else

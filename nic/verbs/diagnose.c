@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Why there is no device, or no memory for one, and what helps. */
+/** Error texts with remedies: no device, no permission, too little lockable memory. Control thread. */
 #include "nic/verbs/verbs.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ static bool has_entries(const char *path)
 	return any;
 }
 
-/* The first device that the kernel gives to programs, but whose node is not there: libibverbs leaves it out. */
+/* Finds the first device that the kernel exports but whose node is missing; libibverbs does not list it. */
 static bool node_missing(char *name, size_t cap)
 {
 	DIR *d = opendir("/sys/class/infiniband_verbs");
@@ -47,11 +47,11 @@ int verbs_no_devices(struct nic_err *err)
 			err, -ENODEV,
 			"verbs: this machine shows no RDMA device (/sys/class/infiniband is empty): load the NIC's "
 			"driver (mlx5_ib, irdma), or make a soft one: modprobe rdma_rxe && rdma link add rxe0 type rxe "
-			"netdev eth0 (apt install iproute2); in a container they are the host's");
+			"netdev eth0 (apt install iproute2); in a container use the host's devices");
 	if (!has_entries("/sys/class/infiniband_verbs"))
 		return verbs_error(err, -ENODEV,
-				   "verbs: there are RDMA devices, but not for programs: modprobe ib_uverbs (on the "
-				   "host, for containers)");
+				   "verbs: there are RDMA devices, but none is accessible to programs: modprobe "
+				   "ib_uverbs (on the host, for containers)");
 	if (node_missing(node, sizeof node))
 		return verbs_cannot_open("there is an RDMA device", node, ENOENT, err);
 	return verbs_error(err, -ENODEV,
@@ -65,8 +65,8 @@ int verbs_cannot_open(const char *device, const char *node, int error, struct ni
 	snprintf(path, sizeof path, "/dev/infiniband/%s", node);
 	if (access(path, F_OK) != 0)
 		return verbs_error(err, -ENODEV,
-				   "verbs: %s: %s is not here: udev makes it; a container needs --device %s", device,
-				   path, path);
+				   "verbs: %s: %s does not exist: udev creates it; a container needs --device %s",
+				   device, path, path);
 	if (access(path, R_OK | W_OK) != 0)
 		return verbs_error(err, -EACCES,
 				   "verbs: %s: no permission to open %s: chmod 666 it, as rdma-core's udev rules do "

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Kernel sockets of a port: they reserve UDP ports, receive and send kicks, and wake queues. Control thread; any thread
+ * for host_kick_send() and host_wake_signal(), the poller for host_wake_look() and host_wake_clear().
+ */
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_error.h"
 
@@ -15,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Where the kernel chose the first of several ports and a later one was taken: so often, then it is no accident. */
+/* Tries when the kernel chose the first port of a range and a later one was taken. */
 #define PORT_TRIES 64
 
 static socklen_t address_of(struct sockaddr_storage *out, bool v6, const uint8_t *ip, uint16_t port, int index)
@@ -32,11 +36,11 @@ static socklen_t address_of(struct sockaddr_storage *out, bool v6, const uint8_t
 	in6->sin6_family = AF_INET6;
 	in6->sin6_port = htons(port);
 	memcpy(&in6->sin6_addr, ip, 16);
-	in6->sin6_scope_id = (uint32_t)index; /* looked at for link-local addresses only */
+	in6->sin6_scope_id = (uint32_t)index; /* evaluated for link-local addresses only */
 	return sizeof *in6;
 }
 
-/* The kernel drops what it gets for such a socket, before it takes memory for it. */
+/* Makes the kernel discard packets of this socket before it allocates memory for them. */
 static int drop_all(int fd)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
@@ -57,7 +61,7 @@ static uint16_t port_of(int fd)
 					     : ((struct sockaddr_in6 *)(void *)&at)->sin6_port);
 }
 
-/** What a run of sockets is bound to. */
+/** What a range of sockets is bound to. */
 struct run {
 	const struct host_iface *iface;
 	const struct host_ip *ip;
@@ -87,7 +91,7 @@ void host_socks_close(struct host_socks *socks)
 		close(socks->fds[--socks->n]);
 }
 
-/* All n or none; on failure *failed is the port that it was. */
+/* Binds all n or none; on failure *failed is the port. */
 static int bind_run(struct host_socks *out, const struct run *run, uint16_t first, unsigned n, unsigned *failed)
 {
 	out->n = 0;
@@ -113,7 +117,7 @@ static int open_run(struct host_socks *out, const struct run *run, uint16_t firs
 	unsigned failed = 0;
 	*out = (struct host_socks){.n = 0};
 	if (n == 0 || n > FAR_SHARDS_MAX || (first && first + n > 65536u))
-		return host_error(err, -EINVAL, "dpdk: %u UDP ports from %u on: there are 1 to %u of them, up to 65535",
+		return host_error(err, -EINVAL, "dpdk: cannot use %u UDP ports from %u on: 1 to %u ports, up to 65535",
 				  n, first, FAR_SHARDS_MAX);
 	int error = -EADDRINUSE;
 	for (int i = 0; error == -EADDRINUSE && i < (first ? 1 : PORT_TRIES); i++)
@@ -123,12 +127,12 @@ static int open_run(struct host_socks *out, const struct run *run, uint16_t firs
 	host_ip_text(run->ip->v6, run->ip->bytes, text);
 	if (error == -EADDRINUSE && first)
 		return host_error(err, error,
-				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` says whose. Choose "
-				  "others, or none",
+				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` shows by which "
+				  "process; give another port=, or none",
 				  failed, text);
 	if (error == -EADDRINUSE)
-		return host_error(err, error, "dpdk: there are no %u free UDP ports in a row at %s", n, text);
-	return host_error(err, error, "dpdk: UDP port %u of %s (interface %s) cannot be had: %s", failed, text,
+		return host_error(err, error, "dpdk: no %u consecutive free UDP ports at %s", n, text);
+	return host_error(err, error, "dpdk: cannot bind UDP port %u of %s (interface %s): %s", failed, text,
 			  run->iface->name, strerror(-error));
 }
 
@@ -162,7 +166,7 @@ int host_kick_unix(struct host_kick *out, const char *path)
 	return 0;
 }
 
-/* Whether nobody receives at the path any more. */
+/* True if no process receives at the path any more. */
 static bool is_dead(int fd, const struct host_kick *at)
 {
 	return connect(fd, (const struct sockaddr *)&at->to, at->len) < 0 && errno == ECONNREFUSED;
@@ -177,8 +181,8 @@ int host_kick_open_unix(const char *path, struct nic_err *err)
 				  path);
 	int fd = host_kick_sender(&at);
 	if (fd < 0)
-		return host_error(err, fd, "dpdk: no unix socket: %s", strerror(-fd));
-	/* The file gets this mode: another user may not wake us. */
+		return host_error(err, fd, "dpdk: cannot create a unix socket: %s", strerror(-fd));
+	/* The mode applies to the socket file: other users may not wake us. */
 	int rc = fchmod(fd, 0600) < 0 ? -1 : bind(fd, (const struct sockaddr *)&at.to, at.len);
 	if (rc < 0 && errno == EADDRINUSE) {
 		struct stat st;
@@ -208,7 +212,7 @@ void host_kick_send(int sender, const struct host_kick *to)
 	static const char kick = 'k';
 	if (to->len == 0)
 		return;
-	/* It may fail: the receiver is gone, or has kicks enough. */
+	/* It fails if the receiver is gone, or has enough kicks pending. */
 	if (sendto(sender, &kick, 1, MSG_NOSIGNAL, (const struct sockaddr *)&to->to, to->len) < 0)
 		return;
 }
@@ -227,7 +231,7 @@ int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 		int error = errno;
 		wake.kick = -1;
 		host_wake_close(&wake);
-		return host_error(err, -error, "dpdk: no descriptor to sleep on: %s%s", strerror(error),
+		return host_error(err, -error, "dpdk: cannot create a wake-up descriptor: %s%s", strerror(error),
 				  error == EMFILE ? "; raise `ulimit -n`" : "");
 	}
 	*out = wake;
@@ -247,7 +251,7 @@ int host_wake_look_open(struct host_wake *wake)
 
 void host_wake_look(const struct host_wake *wake, long ns)
 {
-	/* Setting it also forgets what it counted, so the descriptor is quiet. */
+	/* Setting the timer also clears its expirations, so that the descriptor is not readable. */
 	timerfd_settime(wake->timer, 0, &(struct itimerspec){.it_value.tv_nsec = ns}, NULL);
 }
 
@@ -264,7 +268,7 @@ void host_wake_close(struct host_wake *wake)
 void host_wake_signal(const struct host_wake *wake)
 {
 	uint64_t one = 1;
-	/* It fails only when the counter is full: readable then. */
+	/* It fails only if the counter is at its maximum; then the descriptor is readable. */
 	if (write(wake->event, &one, sizeof one) < 0)
 		return;
 }
@@ -274,7 +278,7 @@ bool host_wake_clear(const struct host_wake *wake)
 	uint64_t count;
 	char kick;
 	int kicks = 0;
-	/* EAGAIN: it was another of them. */
+	/* EAGAIN: another descriptor was readable. */
 	ssize_t got = read(wake->event, &count, sizeof count);
 	if (wake->timer >= 0)
 		got = read(wake->timer, &count, sizeof count);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Does a device keep to the bounds of windows? There are some that do not, and none says so: it is tried, by a pair of
- * queue pairs of the device's own that are connected with each other. What is in the window must be readable, what is
- * beside it in the same region must not, on either side. All of it is given back. Control core.
- */
+/** Probes whether a device checks the bounds of memory windows: some do not, and no capability reports it. Two queue
+ * pairs of the device are connected with each other. Reading inside the window must succeed; reading beside it, in the
+ * same region, must fail, on either side. Everything is freed again. Control thread; sleeps for milliseconds. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -11,12 +9,12 @@
 #include <string.h>
 #include <time.h>
 
-/* The region: a part before the window, the window, one behind it, and where what is read goes. */
+/* Parts of the region: before the window, the window, behind it, and the target of reads. */
 #define PART     4096u
 #define PARTS    4u
-#define BEYOND   8 /* bytes that the second read begins before the window, or ends behind it */
+#define BEYOND   8 /* bytes by which the second read exceeds the window */
 #define LOOK_NS  20000
-#define TIMEOUT  14 /* 67 ms, until the device asks again */
+#define TIMEOUT  14 /* 67 ms between retransmissions of the device */
 #define RETRIES  3
 #define RNR_WAIT 12
 #define HOPS     64
@@ -27,7 +25,7 @@ struct trial {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct ibv_mw *mw;
-	struct ibv_qp *qp[2]; /* of the window; of who reads */
+	struct ibv_qp *qp[2]; /* [0] owns the window, [1] reads */
 	uint8_t *memory;
 	uint64_t limit; /* ns */
 	struct nic_err *why;
@@ -121,7 +119,7 @@ static void trial_close(struct trial *t)
 		ibv_dealloc_pd(t->pd);
 }
 
-/* What becomes of one: its status, or -errno. */
+/* Posts a work request and waits: its completion status, or -errno. */
 static int post(struct trial *t, unsigned i, struct ibv_send_wr *wr)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
@@ -140,7 +138,7 @@ static int post(struct trial *t, unsigned i, struct ibv_send_wr *wr)
 	return (int)wc.status;
 }
 
-/* One part from there on. */
+/* Reads one part from `addr` on. */
 static int read_at(struct trial *t, uint32_t rkey, uint64_t addr)
 {
 	uint8_t *to = t->memory + (size_t)(PARTS - 1) * PART;
@@ -172,17 +170,17 @@ static int look(struct trial *t, int beyond)
 	if (status < 0)
 		return status;
 	if (status != IBV_WC_SUCCESS || memcmp(window, window + (size_t)(PARTS - 2) * PART, PART) != 0)
-		return verbs_error(t->why, -EIO, "what is in a memory window of it cannot be read (status %d)", status);
+		return verbs_error(t->why, -EIO, "a memory window of the device cannot be read (status %d)", status);
 	status = read_at(t, rkey, (uintptr_t)window + (uintptr_t)(intptr_t)beyond);
 	if (status < 0 || status == IBV_WC_REM_ACCESS_ERR)
 		return status < 0 ? status : 0;
 	if (status != IBV_WC_SUCCESS)
-		return verbs_error(t->why, -EIO, "a read beyond a memory window of it ended with status %d, not %d",
-				   status, IBV_WC_REM_ACCESS_ERR);
+		return verbs_error(t->why, -EIO,
+				   "a read beyond a memory window of the device ended with status %d, not %d", status,
+				   IBV_WC_REM_ACCESS_ERR);
 	return verbs_error(
 		t->why, -EPERM,
-		"it does not check the bounds of memory windows: who is handed one message could read what is "
-		"beside it");
+		"the device does not check the bounds of memory windows: a peer could read memory beside a message");
 }
 
 static int bounds_check(const struct verbs_choice *on, struct nic_err *why)
@@ -203,7 +201,7 @@ static int bounds_check(const struct verbs_choice *on, struct nic_err *why)
 	return error;
 }
 
-/* Without the kernel's part of it nothing is to be had, though the library is there. */
+/* Checks that the kernel's rdma_cm is available; the library alone is not enough. */
 static int cm_check(const struct verbs_choice *on, struct nic_err *why)
 {
 	const struct verbs_cm *cm = verbs_cm_load(why);
@@ -220,7 +218,7 @@ static int cm_check(const struct verbs_choice *on, struct nic_err *why)
 int verbs_bulk_auto(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why)
 {
 	if (on->rc)
-		return verbs_error(why, -EPROTONOSUPPORT, "packets go by connections there, not by datagrams");
+		return verbs_error(why, -EPROTONOSUPPORT, "packets go over connections, not as datagrams");
 	if (!on->ethernet)
 		return verbs_error(why, -EPROTONOSUPPORT, "it is InfiniBand, not RoCE v2");
 	if (!verbs_has_windows(limits))

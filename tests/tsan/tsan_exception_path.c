@@ -4,7 +4,7 @@
  * put are answered, in order and whole; what found a full ring never was.
  */
 #include "../e2e/check.h"
-#include "nic/dpdk/aside.h"
+#include "nic/dpdk/exception_path.h"
 
 #include <pthread.h>
 #include <sched.h>

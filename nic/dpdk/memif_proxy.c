@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/relay.h"
+/** The proxy in front of a memif server's control socket. Control thread; non-blocking. */
+#include "nic/dpdk/memif_proxy.h"
 
 #include "nic/dpdk/host_error.h"
 
@@ -13,20 +14,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX 256 /* memif's have 128 bytes */
-#define FDS_MAX     4   /* and one descriptor */
+#define MESSAGE_MAX 256 /* memif's messages have 128 bytes */
+#define FDS_MAX     4   /* and at most one descriptor */
 
 struct pair {
-	int client, server; /* −1: gone, or not there yet */
+	int client, server; /* −1: closed, or not connected yet */
 	bool used;
-	bool greeted; /* the server has said something */
+	bool greeted; /* the server has sent its first message */
 };
 
 struct relay {
 	struct relay_at front, back;
 	int listener, epoll;
 	bool any_user;
-	bool full; /* nobody is accepted, so the listener is not looked at */
+	bool full; /* no entry is free; the listener is not polled */
 	struct pair pairs[RELAY_CLIENTS_MAX];
 };
 
@@ -43,7 +44,7 @@ static void watch(const struct relay *r, int fd)
 	epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* ---- handing on ---- */
+/* ---- forwarding ---- */
 
 struct message {
 	struct msghdr head;
@@ -77,8 +78,8 @@ static void close_received(struct message *m)
 	}
 }
 
-/* One message: 1; nothing there: 0; that was the end: −1. One that cannot be delivered is dropped, since its receiver's
- * end is seen in time. */
+/* Forwards one message: 1; nothing to read: 0; end of the stream: −1. A message that cannot be delivered is dropped;
+ * the end of its receiver is noticed later. */
 static int hand_on(int from, int to)
 {
 	struct message m;
@@ -168,7 +169,7 @@ static bool pump(struct relay *r, struct pair *p)
 		if (n < 0)
 			close_fd(&p->client);
 	}
-	/* A server that has not greeted yet would not survive that nobody is there. */
+	/* A server that has not sent its first message would abort on a disconnect. */
 	if (p->client < 0 && p->server >= 0 && p->greeted) {
 		close_fd(&p->server);
 		moved = true;
@@ -187,7 +188,7 @@ bool relay_pump(struct relay *r)
 	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
 		if (r->pairs[i].used)
 			moved = pump(r, &r->pairs[i]) || moved;
-	accept_all(r); /* where somebody left */
+	accept_all(r); /* entries may have become free */
 	return moved;
 }
 
@@ -212,17 +213,16 @@ static int make_way(const struct relay_at *at, struct nic_err *err)
 	const char *path = at->un.sun_path;
 	if (at->abstract || lstat(path, &st) < 0)
 		return 0;
-	/* Of another type, so that a server that lives does not notice: EPROTOTYPE. */
+	/* A socket of another type, so that a live server does not notice the connect: EPROTOTYPE. */
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool dead = S_ISSOCK(st.st_mode) && fd >= 0 && connect(fd, (const struct sockaddr *)&at->un, at->len) < 0 &&
 		    errno == ECONNREFUSED;
 	close_fd(&fd);
 	if (dead && unlink(path) == 0)
 		return 0;
-	return host_error(err, -EADDRINUSE, "dpdk: %s is there already: %s", path,
-			  S_ISSOCK(st.st_mode)
-				  ? "another process is memif's server on it; give this one another socket="
-				  : "it is no socket; choose another socket=");
+	return host_error(err, -EADDRINUSE, "dpdk: %s exists already: %s", path,
+			  S_ISSOCK(st.st_mode) ? "another process is memif's server there; use another socket= here"
+					       : "it is not a socket; use another socket=");
 }
 
 int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
@@ -241,11 +241,11 @@ int relay_open(const struct relay_at *front, const struct relay_at *back, bool a
 		     bind(r->listener, (const struct sockaddr *)&front->un, front->len) == 0;
 	if (!bound || listen(r->listener, (int)RELAY_CLIENTS_MAX) < 0) {
 		error = errno;
-		r->front.abstract = r->front.abstract || !bound; /* whose file it is */
+		r->front.abstract = r->front.abstract || !bound; /* not bound: the file is not ours to remove */
 		relay_close(r);
 		return host_error(err, -error, "dpdk: memif's server cannot listen at %s%s: %s%s",
 				  front->abstract ? "@" : "", front->un.sun_path + front->abstract, strerror(error),
-				  error == EADDRINUSE ? "; another process does" : "");
+				  error == EADDRINUSE ? "; another process listens there" : "");
 	}
 	watch(r, r->listener);
 	*out = r;

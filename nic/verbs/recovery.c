@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * A queue pair that the device put into the error state: whatever cannot be sent does that on some devices, soft-RoCE
- * among them. The holder of the queue leaves it alone from then on, the control core sets it up again, and the holder
- * goes on with empty rings. What was under way is lost, as packets may be.
- */
+/** Recovery of a queue pair in the error state: some devices, soft-RoCE among them, enter it when a packet cannot be
+ * sent. Poller, off the fast path. The poller stops using it, the control thread resets it (events.c), and the poller
+ * continues with empty rings. Packets in flight are lost. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -13,12 +11,12 @@
 void verbs_signal(int event_fd)
 {
 	uint64_t one = 1;
-	/* It fails only when the counter is full: readable then. */
+	/* It fails only if the counter is at its maximum; then the descriptor is readable. */
 	if (write(event_fd, &one, sizeof one) < 0)
 		return;
 }
 
-/* Those that wait for flush(). */
+/* Drops the packets that wait for flush(). */
 static void drop_waiting(struct verbs_queue *q)
 {
 	verbs_count(&q->counters.dropped, q->tx_next - q->tx_posted);
@@ -28,7 +26,7 @@ static void drop_waiting(struct verbs_queue *q)
 	q->tx_refused = false;
 }
 
-/* Those that were the device's, which has let go of them. */
+/* Drops the packets that the device had. */
 static void drop_posted(struct verbs_queue *q)
 {
 	while (q->tx_done != q->tx_posted)
@@ -40,7 +38,7 @@ void verbs_break(struct verbs_queue *q)
 {
 	uint32_t runs = VERBS_RUNS;
 	drop_waiting(q);
-	/* Otherwise the control core asks for it already. */
+	/* Otherwise the control thread releases the device already. */
 	if (atomic_compare_exchange_strong_explicit(&q->state, &runs, VERBS_BROKEN, memory_order_release,
 						    memory_order_relaxed))
 		verbs_signal(q->port->event_fd);
@@ -72,7 +70,7 @@ static void drain(struct ibv_cq *cq)
 		;
 }
 
-/* The pair sends again: with empty rings. */
+/* Continues after the reset with empty rings. */
 static bool go_on(struct verbs_queue *q)
 {
 	uint32_t repaired = VERBS_REPAIRED;
@@ -84,7 +82,7 @@ static bool go_on(struct verbs_queue *q)
 	bool filled = verbs_rx_fill(q) == 0;
 	if (!atomic_compare_exchange_strong_explicit(&q->state, &repaired, VERBS_RUNS, memory_order_release,
 						     memory_order_relaxed))
-		return false; /* LEAVING: the next look does it */
+		return false; /* VERBS_LEAVING: processed by the next call */
 	if (!filled)
 		verbs_break(q);
 	return filled;

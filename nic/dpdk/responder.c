@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/answer.h"
+/** Replies to ARP, neighbour solicitations and pings. answer_wanted(): poller; the rest: control thread. */
+#include "nic/dpdk/responder.h"
 
 #define TYPE_ARP  0x0806u
 #define TYPE_V4   0x0800u
@@ -9,13 +10,13 @@
 #define V6_BYTES  40u
 #define ICMP      1u
 #define ICMP6     58u
-/* Of the smallest message, type to checksum and four bytes more. */
+/* The smallest message: type to checksum, and four bytes. */
 #define ICMP_BYTES 8u
 #define TTL        64u
 
 enum { ECHO = 8, ECHO_REPLY = 0, ECHO6 = 128, ECHO6_REPLY = 129, SOLICITATION = 135, ADVERTISEMENT = 136 };
 
-/* An advertisement: flags, the target, and one option with our MAC address. */
+/* A neighbour advertisement: flags, target, and one option with our link-layer address. */
 #define ADVERTISEMENT_BYTES 32u
 #define FLAG_SOLICITED      0x40u
 #define FLAG_OVERRIDE       0x20u
@@ -26,7 +27,7 @@ static unsigned type_of(const uint8_t *frame)
 	return frame_be16(frame_load16(frame + 12));
 }
 
-/* ff02::1:ffXX:XXXX, where neighbours ask for an address that ends in XX:XXXX. */
+/* ff02::1:ffXX:XXXX, the solicited-node multicast address of `me`. */
 static bool is_solicited_node(const uint8_t *ip, const struct frame_addr *me)
 {
 	static const uint8_t prefix[13] = {0xff, 2, [11] = 1, [12] = 0xff};
@@ -84,7 +85,7 @@ static unsigned answer_v4(const struct frame_addr *me, const uint8_t *frame, uns
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *icmp = ip + V4_BYTES;
 	unsigned total = frame_be16(frame_load16(ip + 2));
 	unsigned fragment = frame_be16(frame_load16(ip + 6)) & 0x3fffu;
-	/* Neither options, nor fragments, nor from a group or nobody, nor to one. */
+	/* Neither options, nor fragments, nor from a multicast or unspecified source, nor to multicast. */
 	if (ip[0] != 0x45 || fragment || total < V4_BYTES + ICMP_BYTES || total > len - FRAME_MAC_BYTES ||
 	    ip[12] >= 224 || ip[12] == 0 || frame[0] & 1 || frame[6] & 1)
 		return 0;
@@ -107,21 +108,22 @@ static unsigned answer_v4(const struct frame_addr *me, const uint8_t *frame, uns
 	return padded(out, FRAME_MAC_BYTES + total);
 }
 
-/* Of the message at ip + V6_BYTES, with the addresses in front of it. */
+/* The ICMPv6 checksum of the message at ip + V6_BYTES, pseudo header included. */
 static uint16_t sum_v6(const uint8_t *ip, unsigned len)
 {
 	return frame_fold((uint64_t)frame_sum(ip + 8, 32) + frame_be16((uint16_t)len) + frame_be16(ICMP6) +
 			  frame_sum(ip + V6_BYTES, len));
 }
 
-static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_t hops, unsigned icmp_len, uint8_t *out)
+static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_t hop_limit, unsigned icmp_len,
+			  uint8_t *out)
 {
 	uint8_t *ip = out + FRAME_MAC_BYTES;
 	memset(ip, 0, 8);
 	ip[0] = 0x60;
 	frame_store16(ip + 4, frame_be16((uint16_t)icmp_len));
 	ip[6] = ICMP6;
-	ip[7] = hops;
+	ip[7] = hop_limit;
 	memcpy(ip + 8, me->ip, 16);
 	memcpy(ip + 24, to, 16);
 	frame_store16(ip + V6_BYTES + 2, 0);
@@ -129,22 +131,23 @@ static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_
 	return padded(out, FRAME_MAC_BYTES + V6_BYTES + icmp_len);
 }
 
-/* Who asks from no address yet wants to know whether he may take ours: everybody is told. */
+/* Writes a neighbour advertisement. A solicitation from the unspecified address is duplicate address detection: the
+ * reply goes to all nodes. */
 static unsigned advertise(const struct frame_addr *me, const uint8_t *frame, uint8_t *out)
 {
 	static const uint8_t nobody[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
 	const uint8_t *from = frame + FRAME_MAC_BYTES + 8;
-	bool told = memcmp(from, nobody, sizeof nobody) != 0;
+	bool solicited = memcmp(from, nobody, sizeof nobody) != 0;
 	uint8_t *icmp = out + FRAME_MAC_BYTES + V6_BYTES;
-	write_macs(out, told ? frame + 6 : all_mac, me, TYPE_V6);
+	write_macs(out, solicited ? frame + 6 : all_mac, me, TYPE_V6);
 	memset(icmp, 0, ADVERTISEMENT_BYTES);
 	icmp[0] = ADVERTISEMENT;
-	icmp[4] = FLAG_OVERRIDE | (told ? FLAG_SOLICITED : 0);
+	icmp[4] = FLAG_OVERRIDE | (solicited ? FLAG_SOLICITED : 0);
 	memcpy(icmp + 8, me->ip, 16);
 	icmp[24] = OPTION_TARGET;
-	icmp[25] = 1; /* times 8 bytes */
+	icmp[25] = 1; /* in units of 8 bytes */
 	memcpy(icmp + 26, me->mac, 6);
-	return finish_v6(me, told ? from : all, 255, ADVERTISEMENT_BYTES, out);
+	return finish_v6(me, solicited ? from : all, 255, ADVERTISEMENT_BYTES, out);
 }
 
 static unsigned answer_v6(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
@@ -155,7 +158,7 @@ static unsigned answer_v6(const struct frame_addr *me, const uint8_t *frame, uns
 	    frame[6] & 1 || icmp[1] != 0 || sum_v6(ip, icmp_len) != 0xffff)
 		return 0;
 	if (icmp[0] == SOLICITATION)
-		/* 255 hops: it comes from this link. */
+		/* A hop limit of 255: the sender is on this link. */
 		return ip[7] == 255 && icmp_len >= 24 && memcmp(icmp + 8, me->ip, 16) == 0 ? advertise(me, frame, out)
 											   : 0;
 	if (icmp[0] != ECHO6 || memcmp(ip + 24, me->ip, 16) != 0)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/park.h"
+/** Pauses EAL's interrupt thread inside an alarm callback. Control thread; the callback runs on the interrupt thread.
+ */
+#include "nic/dpdk/eal_pause.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +40,7 @@ int park_interrupts(void)
 	bool already = gate.wanted;
 	gate.wanted = true;
 	pthread_mutex_unlock(&gate.mutex);
-	/* Alarms run on that thread. */
+	/* Alarm callbacks run on the interrupt thread. */
 	if (!already)
 		error = rte_eal_alarm_set(1, stay, NULL);
 	pthread_mutex_lock(&gate.mutex);

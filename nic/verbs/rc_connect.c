@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The steps of a connection's making and ending. Control core. */
+/** The state machine of a connection: set-up and end. Control thread. */
 #include "nic/verbs/rc.h"
 
 #include <errno.h>
@@ -43,7 +43,9 @@ static void is_up(struct verbs_conn *c, uint64_t now)
 		verbs_phase_set(c, CONN_READY);
 		verbs_tell(c->queue, c->queue->rc, &c->told);
 	}
-	if (atomic_load_explicit(&c->broken, memory_order_acquire)) /* the holder has seen a completion of it before */
+	if (atomic_load_explicit(
+		    &c->broken,
+		    memory_order_acquire)) /* the poller saw a failed completion before the connection was CONN_UP */
 		verbs_conn_end(c, 0, now);
 }
 
@@ -62,7 +64,7 @@ void verbs_conn_advance(struct verbs_conn *c, uint64_t now)
 		is_up(c, now);
 }
 
-/* ---- the end ---- */
+/* ---- end ---- */
 
 static void set_free(struct verbs_conn *c)
 {
@@ -96,7 +98,7 @@ static void close_it(struct verbs_conn *c)
 
 static void leave(struct verbs_conn *c)
 {
-	/* Buffers of its own may have completed already, though the holder was not told of it. */
+	/* Its own receive buffers may have completed already, though the poller was not notified of it. */
 	if (verbs_phase(c) == CONN_NONE && !(c->queue->rc->own && c->qp)) {
 		close_it(c);
 		return;
@@ -124,7 +126,7 @@ void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
 		else
 			verbs_remote_give_up(r, now);
 	}
-	c->doomed = true; /* with a job, when that is done */
+	c->doomed = true; /* if a job is running: when it has finished */
 	if (!c->job)
 		leave(c);
 	else if (c->job == JOB_CONNECT)

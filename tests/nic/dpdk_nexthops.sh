@@ -3,13 +3,13 @@
 # Ways of the dpdk driver beyond its own subnet: two workers in network namespaces of their own, and the kernel of a third
 # that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) ask for the router
 # themselves; net_af_packet follows the kernel's routes. VLANs, against the kernel's interfaces of them.
-# usage: dpdk_hops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
+# usage: dpdk_nexthops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
 # vlan: in an emulated machine (tests/vm/plans/hops.sh), as the host's kernel may know none
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 if [ "$(id -u)" -ne 0 ] && [ -z "${FAR_TEST_INSIDE:-}" ]; then
 	if ! unshare -Urn true 2>/dev/null; then
-		echo "SKIP: dpdk_hops: missing right: user namespaces for an unprivileged user"
+		echo "SKIP: dpdk_nexthops: missing right: user namespaces for an unprivileged user"
 		echo "0 passed, 0 failed, 1 skipped"
 		exit 0
 	fi
@@ -208,13 +208,13 @@ own_cases() {
 	ok "a router that answers nobody, with neighbour=" $?
 	both "$(own ip=10.92.0.1/24,gw=10.92.0.8)" "$(own ip=10.92.1.1/24,gw=10.92.1.8)" "$agents_net" 1 1000
 	finished
-	[ "$rc" -ne 0 ] && says '.8 has not answered 12 questions by ARP on net_pcap0' &&
-		says '.8/MAC asks nobody'
+	[ "$rc" -ne 0 ] && says '.8 has not replied to 12 solicitations (ARP) on net_pcap0' &&
+		says '.8/MAC'
 	ok "without it, it is said who does not answer, and what helps" $?
 	export ROUTER="$r"
 	both "$nic0" "$nic1" "$card_calls" lost "$down" "$up"
 	finished
-	[ "$rc" -eq 0 ] && says 'router 10.92.1.9 has not answered'
+	[ "$rc" -eq 0 ] && says 'router 10.92.1.9 has not replied'
 	ok "a router that goes away under calls is named" $?
 	both "$(own ip=10.92.0.1/24)" "$(own ip=10.92.1.1/24)" "$agents_net" 1 1000
 	finished
@@ -224,14 +224,14 @@ own_cases() {
 	ok "a malformed neighbour= is named" $?
 	refused 'gw=10.93.0.9 is not in the subnet of ip=' ip=10.92.0.1/24,gw=10.93.0.9
 	ok "a router that is elsewhere is refused" $?
-	refused 'name a router twice' ip=10.92.0.1/24,gw=10.92.0.9,router=02:00:00:00:00:01
+	refused 'both name a router' ip=10.92.0.1/24,gw=10.92.0.9,router=02:00:00:00:00:01
 	ok "two routers are refused" $?
 }
 
 # The kernel's interface of a VLAN: at a VLAN's own subnet, with the same addresses that are elsewhere untagged.
 vlan_cases() {
 	if ! at "$r" ip link add link far0 name far0.5 type vlan id 5 2>"$dir/err"; then
-		skip_data "dpdk_hops: VLANs" "the kernel's module 8021q"
+		skip_data "dpdk_nexthops: VLANs" "the kernel's module 8021q"
 		return
 	fi
 	at "$r" ip addr add 10.92.5.9/24 dev far0.5
@@ -310,7 +310,7 @@ wired || exit 1
 case $part in
 own | vlan)
 	if ! has_rights "$(own ip=10.92.0.1/24)"; then
-		skip "dpdk_hops: $part" "$(tail -n 1 "$dir/err")"
+		skip "dpdk_nexthops: $part" "$(tail -n 1 "$dir/err")"
 		finish
 		exit
 	fi

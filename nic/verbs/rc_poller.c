@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The holder's part of a connection's life, off the fast path, and the lists that packets are in: each slot is free,
- * reserved, waits for a connection to its remote queue, or is in the list `out` of a connection until the device, or
- * the connection's death, lets go of it.
- */
+/** The poller's part of a connection, off the fast path, and the lists of transmit slots: each slot is free, reserved,
+ * waits for a connection to its remote queue, or is in a connection's list `out` until it completes or the queue pair
+ * is destroyed. Poller. */
 #include "nic/verbs/bulk.h"
 
 #include <string.h>
@@ -14,7 +12,7 @@ static void slot_free(struct verbs_queue *q, uint16_t slot)
 	q->tx_free[q->tx_free_n++] = slot;
 }
 
-/* ---- what waits ---- */
+/* ---- packets that wait for a connection ---- */
 
 static void ask(struct verbs_remote *r)
 {
@@ -46,7 +44,7 @@ void verbs_rc_wait(struct verbs_remote *r, uint16_t slot)
 		ask(r);
 }
 
-/* Out of the list; its packets are the caller's, from `wait_first` on. */
+/* Takes the remote queue off the list; its packets, from wait_first on, belong to the caller. */
 static bool stop_waiting(struct verbs_remote *r)
 {
 	struct verbs_rcq *rcq = r->queue->rc;
@@ -88,9 +86,9 @@ static void send_waiting(struct verbs_remote *r)
 	}
 }
 
-/* ---- by which it is sent ---- */
+/* ---- usable connections ---- */
 
-/* From now on, until it is put out of use; what was sent by before is kept for when this one goes. */
+/* Sends by this connection from now on; earlier ones stay usable for when it ends. */
 static void put_to_use(struct verbs_conn *c)
 {
 	c->is_usable = true;
@@ -98,7 +96,7 @@ static void put_to_use(struct verbs_conn *c)
 	c->remote->conn = c;
 }
 
-/* The control core counts all that are up, and makes none while there is one: another takes its place. */
+/* The control thread sets up no connection while one is CONN_UP, so another usable one takes over. */
 static void put_out_of_use(struct verbs_conn *c)
 {
 	if (!c->is_usable)
@@ -111,7 +109,7 @@ static void put_out_of_use(struct verbs_conn *c)
 		}
 }
 
-/* No connection came of it, or it is gone again: whatever waits must be asked for anew. */
+/* The connection failed or has ended: requests another one for the packets that wait. */
 static void ask_again(struct verbs_remote *r)
 {
 	r->is_asked = false;
@@ -119,7 +117,7 @@ static void ask_again(struct verbs_remote *r)
 		ask(r);
 }
 
-/* ---- what leaves ---- */
+/* ---- transmit ---- */
 
 void verbs_rc_chain(struct verbs_conn *c, uint16_t slot)
 {
@@ -148,7 +146,7 @@ void verbs_rc_chain(struct verbs_conn *c, uint16_t slot)
 	}
 }
 
-/* Those up to `slot`; VERBS_SLOT_NONE: all. */
+/* Frees the slots up to `slot`; VERBS_SLOT_NONE: all. */
 static void let_go(struct verbs_queue *q, struct verbs_conn *c, uint16_t slot)
 {
 	while (c->out_first != VERBS_SLOT_NONE) {
@@ -199,7 +197,7 @@ static void reap_all(struct verbs_queue *q)
 			take_completion(q, &wc[i]);
 }
 
-/* ---- a connection's life ---- */
+/* ---- phases ---- */
 
 void verbs_rc_broken(struct verbs_conn *c)
 {
@@ -212,7 +210,7 @@ void verbs_rc_broken(struct verbs_conn *c)
 
 bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 {
-	/* The control core told of it before the other end could send. */
+	/* The mail was sent before the peer could send. */
 	if (atomic_load_explicit(&q->rc->told, memory_order_acquire))
 		verbs_rc_mail(q, false);
 	for (struct verbs_conn **at = &q->rc->unheard; *at; at = &(*at)->next_unheard) {
@@ -230,18 +228,19 @@ bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 	return false;
 }
 
-/* Of one that was taken, when it is first told of, be it that it is to be left: its first packet may have come. */
+/* Expects the first packet of an accepted connection. Called for its first mail, even if it is to be closed at once:
+ * the packet may have arrived. */
 static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
 {
 	if (c->active || c->is_known || c->bulk)
 		return;
 	c->is_known = c->is_unheard = true;
-	c->qpn = c->qp->qp_num; /* the pair itself is gone before its last completion is taken */
+	c->qpn = c->qp->qp_num; /* the queue pair is destroyed before its last completion is processed */
 	c->next_unheard = q->rc->unheard;
 	q->rc->unheard = c;
 }
 
-/* The other end is not heard before: an empty packet tells it that it may send. */
+/* The accepting side must not send first: an empty packet tells it that it may send. */
 static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 {
 	if (c->is_ready || atomic_load_explicit(&c->broken, memory_order_relaxed))
@@ -261,10 +260,10 @@ static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 	if (q->tx_free_n) {
 		slot = q->tx_free[--q->tx_free_n];
 	} else if (c->remote->is_waiting && c->remote->wait_first != c->remote->wait_last) {
-		slot = c->remote->wait_first; /* one of its own is lost for it */
+		slot = c->remote->wait_first; /* drops one of its own packets */
 		c->remote->wait_first = q->rc->slot_next[slot];
 		verbs_count(&q->counters.dropped, 1);
-	} else { /* all are elsewhere: without a word it is of no use */
+	} else { /* no slot: without the first packet the connection is useless */
 		verbs_rc_broken(c);
 		return;
 	}
@@ -295,7 +294,7 @@ static void unlist_unheard(struct verbs_rcq *rcq, struct verbs_conn *c)
 		}
 }
 
-/* false: a buffer of its own may be being read. */
+/* Acknowledges the close. False: a packet in one of its buffers may still be in use. */
 static bool leave(struct verbs_queue *q, struct verbs_conn *c, bool between)
 {
 	if (!c->is_left) {
@@ -312,13 +311,13 @@ static bool leave(struct verbs_queue *q, struct verbs_conn *c, bool between)
 	return true;
 }
 
-/* false: completions of its own receive buffers may be left, or one is being read; or its first packet, which is nobody
- * else's, is still to be taken. */
+/* Reclaims the buffers. False: completions of its own buffers may be pending, one may be in use, or its first packet is
+ * still to be received. */
 static bool bury(struct verbs_queue *q, struct verbs_conn *c, bool between)
 {
 	if (!c->is_dead) {
 		c->is_dead = true;
-		reap_all(q); /* what is still there has its number */
+		reap_all(q); /* pending completions carry its index */
 		let_go(q, c, VERBS_SLOT_NONE);
 		if (c->bulk)
 			verbs_bulk_bury(c);
@@ -334,7 +333,7 @@ static bool bury(struct verbs_queue *q, struct verbs_conn *c, bool between)
 	return true;
 }
 
-/* `between`: since it was told of, the receive queue was found empty, and the burst from it has been read. */
+/* `between`: since the mail was read the receive queue was found empty, and its packets have been read. */
 static void take_conn(struct verbs_queue *q, struct verbs_conn *c, bool between)
 {
 	bool done = true;
@@ -360,7 +359,7 @@ static void take_conn(struct verbs_queue *q, struct verbs_conn *c, bool between)
 		break;
 	}
 	if (!done &&
-	    !c->is_late) { /* one phase may be told of twice: a note may be taken between the phase and its own */
+	    !c->is_late) { /* a phase may be notified twice: mail can be read between the change and its notification */
 		c->is_late = true;
 		c->next_late = q->rc->late;
 		q->rc->late = c;
@@ -387,7 +386,7 @@ void verbs_rc_mail(struct verbs_queue *q, bool between)
 		late->is_late = false;
 		take_conn(q, late, true);
 	}
-	/* What is cleared may be freed by the control core unless this is seen. */
+	/* The control thread may free an entry that was cleared, unless it sees this flag. */
 	atomic_store_explicit(&rcq->in_mail, true, memory_order_relaxed);
 	for (struct verbs_note *n = verbs_note_take(&rcq->told), *next; n; n = next) {
 		next = n->next;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/dpdk/narrow.h"
+/** Parses path MTU reports. narrow_wanted(): poller; the rest: control thread. */
+#include "nic/dpdk/pmtu.h"
 
 #define TYPE_V4  0x0800u
 #define TYPE_V6  0x86ddu
@@ -8,7 +9,7 @@
 #define ICMP     1u
 #define ICMP6    58u
 #define UDP      17u
-/* Type, code, checksum, MTU; what follows is the beginning of the packet, with its UDP header at least. */
+/* Type, code, checksum, MTU; behind them the quoted packet, at least up to its UDP header. */
 #define ICMP_BYTES 8u
 
 enum { UNREACHABLE = 3, FRAGMENTATION_NEEDED = 4, TOO_BIG = 2 };
@@ -36,11 +37,11 @@ bool narrow_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned l
 	       icmp[0] == UNREACHABLE && icmp[1] == FRAGMENTATION_NEEDED;
 }
 
-/* The headers of the packet that is quoted, quoted[0, V4_BYTES + FRAME_UDP_BYTES): as frame.h writes them, but for what
+/* Parses the quoted headers, quoted[0, V4_BYTES + FRAME_UDP_BYTES): as frame.h writes them, except for fields that
  * routers change. */
 static bool read_quoted_v4(const struct frame_addr *me, const uint8_t *quoted, struct narrow_news *out)
 {
-	/* Whole, and not to be cut. */
+	/* not a fragment, Don't Fragment set */
 	if (quoted[0] != 0x45 || quoted[9] != UDP || be16_at(quoted + 6) != 0x4000 ||
 	    memcmp(quoted + 12, me->ip, 4) != 0)
 		return false;
@@ -58,7 +59,7 @@ static bool read_quoted_v6(const struct frame_addr *me, const uint8_t *quoted, s
 	return true;
 }
 
-/* The message around it: who sent it may be any station, the sums are right, all that is looked at is there. */
+/* Validates the message around the quote: any sender, correct checksums, long enough. */
 static bool is_sound_v4(const uint8_t *ip, unsigned room)
 {
 	unsigned total = be16_at(ip + 2);
@@ -91,7 +92,7 @@ bool narrow_read(const struct frame_addr *me, const uint8_t *frame, unsigned len
 		.v6 = me->v6, .from_port = (uint16_t)be16_at(udp), .to_port = (uint16_t)be16_at(udp + 2)};
 	if (!(me->v6 ? read_quoted_v6(me, quoted, &news) : read_quoted_v4(me, quoted, &news)))
 		return false;
-	/* Routers from before RFC 1191 say 0. */
+	/* Routers older than RFC 1191 report 0. */
 	uint32_t mtu = be16_at(icmp + 6);
 	if (me->v6)
 		mtu |= (uint32_t)be16_at(icmp + 4) << 16;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * From one queue of a port to another, or to itself: no device sends to itself, so these packets are copied into a ring
- * of one producer and one consumer. Made on the control core, never taken away before the port.
- */
-#ifndef NIC_DPDK_LOOP_H
-#define NIC_DPDK_LOOP_H
+/** Rings that carry packets from one queue of a port to another, or to itself: devices do not loop frames back, and a
+ * ring may deliver packets of another queue. One producer and one consumer, both pollers; the packet is copied. The
+ * control thread creates a ring; it lives as long as the port. */
+#ifndef NIC_DPDK_QUEUE_FORWARD_H
+#define NIC_DPDK_QUEUE_FORWARD_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -14,11 +13,11 @@
 #define LOOP_SLOTS 256u /* a power of two */
 
 struct loop {
-	alignas(64) _Atomic uint32_t tail; /* next to be written; partner: the consumer's load */
-	alignas(64) _Atomic uint32_t head; /* next to be read; partner: the producer's load */
-	uint32_t held;                     /* slots that the last burst was read from: the consumer's */
+	alignas(64) _Atomic uint32_t tail; /* next slot to write; partner: the consumer's load */
+	alignas(64) _Atomic uint32_t head; /* next slot to read; partner: the producer's load */
+	uint32_t held;                     /* slots that the last burst was read from; the consumer's */
 	uint32_t slot_bytes;               /* a multiple of 64 */
-	uint32_t body_at;                  /* in a slot, which begins with the length */
+	uint32_t body_at;                  /* offset of the body in a slot; a slot begins with the length */
 	alignas(64) uint8_t slots[];
 };
 
@@ -33,7 +32,7 @@ static inline uint8_t *loop_slot(struct loop *l, uint32_t i)
 	return l->slots + (size_t)(i % LOOP_SLOTS) * l->slot_bytes;
 }
 
-/** Producer; there is room. */
+/** Producer: copies a body in. The caller has checked loop_room(). */
 static inline void loop_put(struct loop *l, const uint8_t *body, uint32_t len)
 {
 	uint32_t tail = atomic_load_explicit(&l->tail, memory_order_relaxed);
@@ -43,7 +42,7 @@ static inline void loop_put(struct loop *l, const uint8_t *body, uint32_t len)
 	atomic_store_explicit(&l->tail, tail + 1, memory_order_release);
 }
 
-/** Consumer: gives back what the last burst was read from. */
+/** Consumer: releases the slots of the last burst. */
 static inline void loop_give(struct loop *l)
 {
 	if (l->held)
@@ -52,7 +51,7 @@ static inline void loop_give(struct loop *l)
 	l->held = 0;
 }
 
-/** Consumer: the next body, or NULL; it stays until loop_give(). */
+/** Consumer: the next body, valid until loop_give(); NULL: none. */
 static inline const uint8_t *loop_next(struct loop *l, uint32_t *len)
 {
 	uint32_t at = atomic_load_explicit(&l->head, memory_order_relaxed) + l->held;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Destinations and their address handles. To make one, the kernel resolves the neighbour's hardware address, and waits
- * for it up to a second: so a thread of the port's own does that, and the control core goes on.
- */
+/** Address handles of destinations. Creating one makes the kernel resolve the neighbour's hardware address, which
+ * blocks for up to a second: the resolver thread of the port does that, so that the control thread does not block. */
 #include "nic/verbs/verbs.h"
 
 #include <errno.h>
@@ -27,7 +25,7 @@ static struct ibv_ah_attr attr_of(const struct verbs_port *p, const struct verbs
 	return attr;
 }
 
-/* A handle for each class: without the first nothing can be sent, in place of the others it will do. */
+/* Creates a handle for each class. The first is required; it replaces others that fail. */
 static void resolve(struct verbs_port *p, struct verbs_dest *dest)
 {
 	for (unsigned c = 0; c < p->classes_n; c++) {
@@ -44,7 +42,7 @@ static void resolve(struct verbs_port *p, struct verbs_dest *dest)
 	atomic_store_explicit(&dest->state, VERBS_DEST_READY, memory_order_release);
 }
 
-/* Nobody waits for it any more: the kernel's second is for others. */
+/* Cancels a set without destinations, so that the blocking call is spent on others. */
 static void skip(struct verbs_dest *dest)
 {
 	dest->error = -ECANCELED;
@@ -59,7 +57,7 @@ static void *resolver_main(void *arg)
 	while (!r->stop) {
 		struct verbs_dest *dest = r->first;
 		if (!dest) {
-			pthread_cond_wait(&r->asked, &r->lock);
+			pthread_cond_wait(&r->queued, &r->lock);
 			continue;
 		}
 		r->first = dest->next_asked;
@@ -86,15 +84,15 @@ int verbs_resolver_open(struct verbs_port *p, struct nic_err *err)
 	sigset_t all, before;
 	r->last = &r->first;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->asked, NULL);
+	pthread_cond_init(&r->queued, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int error = pthread_create(&r->thread, NULL, resolver_main, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error) {
-		pthread_cond_destroy(&r->asked);
+		pthread_cond_destroy(&r->queued);
 		pthread_mutex_destroy(&r->lock);
-		return verbs_error(err, -error, "verbs: no thread for address handles: %s; see `ulimit -u`",
+		return verbs_error(err, -error, "verbs: cannot start the resolver thread: %s; see `ulimit -u`",
 				   strerror(error));
 	}
 	r->started = true;
@@ -108,7 +106,7 @@ void verbs_resolver_stop(struct verbs_port *p)
 		return;
 	pthread_mutex_lock(&r->lock);
 	r->stop = true;
-	pthread_cond_signal(&r->asked);
+	pthread_cond_signal(&r->queued);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -120,13 +118,13 @@ void verbs_resolver_close(struct verbs_port *p)
 	verbs_resolver_stop(p);
 	pthread_join(r->thread, NULL);
 	r->started = false;
-	/* Those that were asked for and never begun. */
+	/* sets that were queued and not resolved */
 	for (struct verbs_dest *dest = r->first; dest; dest = dest->next_asked) {
 		dest->error = -ENODEV;
 		atomic_store_explicit(&dest->state, VERBS_DEST_FAILED, memory_order_release);
 	}
 	r->first = NULL;
-	pthread_cond_destroy(&r->asked);
+	pthread_cond_destroy(&r->queued);
 	pthread_mutex_destroy(&r->lock);
 }
 
@@ -135,7 +133,7 @@ static void ask(struct verbs_resolver *r, struct verbs_dest *dest)
 	pthread_mutex_lock(&r->lock);
 	*r->last = dest;
 	r->last = &dest->next_asked;
-	pthread_cond_signal(&r->asked);
+	pthread_cond_signal(&r->queued);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -165,7 +163,7 @@ uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now)
 		if (dest->refs || state == VERBS_DEST_ASKED) {
 			i++;
 		} else if (state == VERBS_DEST_FAILED || at <= now) {
-			remove_at(p, i); /* another comes to its place */
+			remove_at(p, i); /* moves the last entry here */
 		} else {
 			next = at < next ? at : next;
 			i++;
@@ -174,7 +172,7 @@ uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now)
 	return next;
 }
 
-/* One that leads there and is being resolved, or was of late; NULL: none. */
+/* A set towards `to` that is being resolved, or was recently; NULL: none. */
 static struct verbs_dest *find(const struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
 {
 	for (unsigned i = 0; i < p->dests_n; i++) {
@@ -190,7 +188,7 @@ static struct verbs_dest *find(const struct verbs_port *p, const struct verbs_bl
 
 struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now)
 {
-	/* Under the lock, as the resolver skips those that nobody refers to. */
+	/* Under the lock, since the resolver cancels sets without references. */
 	pthread_mutex_lock(&p->resolver.lock);
 	struct verbs_dest *known = find(p, to, now);
 	if (known)

@@ -3,7 +3,7 @@
  * What comes to a port of the dpdk driver beside the engine's packets, and what several queues on one ring owe each
  * other, with frames from a file by DPDK's net_pcap.
  *
- * usage: dpdk_aside CASE, each in a process of its own: MAC addresses are by the number of the device
+ * usage: dpdk_exception_path CASE, each in a process of its own: MAC addresses are by the number of the device
  * - narrow4, narrow6: a router says what it has room for; others make it up
  * - events: the control core is woken once for all that waits
  * - rooms: answers do not take the room of packets that are reserved

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The queue pair, its completion queues, and its way through their states. Control core. */
+/** A queue's UD queue pair and completion queues, and the state changes of the queue pair. Control thread. */
 #include "nic/verbs/bulk.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 static int out_of(const struct verbs_queue *q, const char *what, int limit, int error, struct nic_err *err)
 {
 	return verbs_error(err, -error,
-			   "verbs: %s gives queue %u no %s: %s; it has %d in all, which other programs share: fewer "
-			   "shards, or another device",
+			   "verbs: %s gives queue %u no %s: %s; it has %d in total, which other programs share: use "
+			   "fewer shards, or another device",
 			   q->port->on.device, q->index, what, strerror(error), limit);
 }
 
@@ -35,7 +35,7 @@ static int open_cqs(struct verbs_queue *q, struct nic_err *err)
 	return 0;
 }
 
-/* Devices differ in what they take inline, and say so only by refusing. */
+/* The largest inline size is found by trying: devices differ, and report it only by refusing. */
 static int open_qp(struct verbs_queue *q, struct nic_err *err)
 {
 	struct verbs_port *p = q->port;
@@ -88,7 +88,7 @@ int verbs_pair_open(struct verbs_queue *q, struct nic_err *err)
 	q->mr = ibv_reg_mr(p->pd, q->memory, q->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (!q->mr)
 		return verbs_cannot_lock(p->on.device, q->memory_bytes, p->queues_n * q->memory_bytes,
-					 errno ? errno : ENOMEM, "say a smaller rx_slots=", err);
+					 errno ? errno : ENOMEM, "give a smaller rx_slots=", err);
 	error = p->on.rc ? 0 : verbs_pair_start(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s: queue pair %u cannot be set up: %s", p->on.device,
@@ -106,7 +106,7 @@ void verbs_pair_close(struct verbs_queue *q)
 	if (q->tx_cq)
 		ibv_destroy_cq(q->tx_cq);
 	if (q->rx_cq && q->events_unacked)
-		ibv_ack_cq_events(q->rx_cq, q->events_unacked); /* it waits for them */
+		ibv_ack_cq_events(q->rx_cq, q->events_unacked); /* destroying it waits for the acknowledgements */
 	if (q->rx_cq)
 		ibv_destroy_cq(q->rx_cq);
 	if (q->channel)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "nic/shm/shm_note.h"
+/** Sends and receives the control messages of a connection set-up. Control thread; non-blocking. */
+#include "nic/shm/shm_control.h"
 
 #include "nic/shm/shm_layout.h"
 
@@ -72,7 +73,7 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[SHM_NOTE_FDS])
 		shm_note_close(fds);
 		return -EPROTO;
 	}
-	if (msg.msg_flags & MSG_CTRUNC) { /* more than belong to a note, or more than we may open */
+	if (msg.msg_flags & MSG_CTRUNC) { /* more descriptors than a message may carry, or than we may open */
 		shm_note_close(fds);
 		return -EMFILE;
 	}
