@@ -89,22 +89,7 @@ struct nic_stats {
 	uint64_t rx_missed;    /* the device or kernel had no room */
 	uint64_t tx_dropped;   /* committed and not sent: the device or kernel would not */
 	uint64_t kicks;        /* sent to sleepers */
-	/* engine/transport */
-	uint64_t link_resent;     /* packets sent again, by evidence or time; probes are not among them */
-	uint64_t link_timeouts;   /* that nothing was acknowledged for so long */
-	uint64_t link_probes;     /* last packets sent once more, before a time-out */
-	uint64_t link_needless;   /* packets sent again that had arrived, as the receiver says */
-	uint64_t link_regrants;   /* times that grants were said again, since nothing had come of them */
-	uint64_t link_moves;      /* connections that went on by another way */
-	uint64_t link_read_bytes; /* of messages, read where the peer has them (nic_bulk_ops) */
-	/* Arrived and dropped: */
-	uint64_t link_duplicates; /* it was there already */
-	uint64_t link_crc_errors;
-	uint64_t link_refused;   /* set-ups by strangers, and words of a set-up that cannot be */
-	uint64_t link_unknown;   /* of no connection that there is: the token, or another life of the port */
-	uint64_t link_ended;     /* of a connection that is over */
-	uint64_t link_no_memory; /* there was none for its message, or it was a part out of turn: it comes again */
-	uint64_t link_crowded;   /* of a set-up, while too many wait for the control core: it comes again */
+	uint64_t refused;      /* set-ups of peers that the driver does not authenticate, and malformed ones */
 };
 
 /** Where a driver reports: `text` is filled on every failure that has more to say than its errno. */
@@ -151,7 +136,6 @@ enum nic_event_type {
 	NIC_EVENT_UP, /* `peer` can be attached to its queue; for the connecting side `hello` is the acceptor's reply */
 	NIC_EVENT_DOWN,   /* the peer's process or link is gone; what had arrived can still be received */
 	NIC_EVENT_FAILED, /* a connect() failed; `error` and `text` say why */
-	NIC_EVENT_MOVED,  /* links only: what is sent to `peer` leaves by another way: link_way_taken() */
 	NIC_EVENT_REFUSED /* the host that `peer` is sent to answers that nobody has that port. Anybody may have sent
 			     such an answer: it proves nothing. Links: of a connect() under way, `peer` is NIC_PEER_NONE
 			   */
@@ -159,10 +143,10 @@ enum nic_event_type {
 
 struct nic_event {
 	enum nic_event_type type;
-	uint32_t peer;  /* UP, DOWN, MOVED: [0, caps.peers_max), the only one of this number until drop(); NIC_PEER_NONE
-			   otherwise */
-	uint32_t queue; /* HELLO, UP, DOWN, MOVED: this port's, that the peer belongs to */
-	void *user;     /* connect()'s, NULL on the accepting side */
+	uint32_t peer;     /* UP, DOWN: [0, caps.peers_max), the only one of this number until drop(); NIC_PEER_NONE
+			      otherwise */
+	uint32_t queue;    /* HELLO, UP, DOWN: this port's, that the peer belongs to */
+	void *user;        /* connect()'s, NULL on the accepting side */
 	const void *hello; /* HELLO, UP */
 	size_t hello_len;
 	void *reply; /* HELLO: room of NIC_HELLO_BYTES_MAX for the acceptor's words */
@@ -275,13 +259,12 @@ struct nic_tx {
 
 struct nic_raw_ops;
 struct nic_bulk_ops;
-struct far_buf;
 
 /** Where a part of a larger message goes, of which one packet arrives: `at` is in `buf`, of which a reference is given.
  */
 struct nic_place {
 	uint8_t *at;
-	struct far_buf *buf;
+	void *owner;
 };
 /** Asked by recv() about a packet of which a part has arrived, `head` being its own; false: it goes anywhere. The same
  * packet comes by recv() when all of it is there, unless the peer goes first, and its body is at `at` then. */
@@ -313,7 +296,7 @@ struct nic_queue_ops {
 	 * must not change until `owner`, of which this takes a reference, is given back; tx_cancel() gives it back at
 	 * once. tx->body is not to be written to. NULL: the driver copies.
 	 */
-	int (*tx_lend)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+	int (*tx_lend)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 		       struct nic_tx *tx);
 	/** Packets that could be committed now towards this peer, 0 when it is not attached; it may be too low. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);

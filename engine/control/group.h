@@ -327,6 +327,8 @@ void session_probe(struct peer *p);
 bool session_probe_silent(struct peer *p);
 /** Ports, mails; READY when all sessions are up. Returns when to be called again. */
 uint64_t session_step(struct group *g);
+/** transport_migrated_fn of a struct group_port. */
+void session_migrated(void *ctx, uint32_t handle);
 
 /** Sets a session up that nobody waits for. */
 void session_want(struct peer *p, unsigned local, unsigned remote);

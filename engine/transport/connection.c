@@ -347,8 +347,8 @@ void link_report_up(struct link_port *p, struct link_peer *peer)
 
 void link_report_moved(struct link_port *p, struct link_peer *peer)
 {
-	struct nic_event ev = {.type = NIC_EVENT_MOVED, .peer = peer->index, .queue = peer->owner, .user = peer->user};
-	p->event(p->ctx, &ev);
+	if (p->migrated)
+		p->migrated(p->migrated_ctx, peer->index);
 }
 
 void link_report_down(struct link_port *p, struct link_peer *peer, int error)

@@ -5,7 +5,7 @@
 #define FAR_TRANSPORT_GRANT_H
 
 #include "base/limits.h"
-#include "core/head.h"
+#include "transport/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>

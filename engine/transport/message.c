@@ -120,7 +120,7 @@ static bool is_placed(const struct link_queue *q, const struct link_peer *p, con
 	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
 		return false;
 	m->body = place.at;
-	m->buf = place.buf;
+	m->buf = place.owner;
 	return true;
 }
 

@@ -12,12 +12,12 @@
 #define FAR_TRANSPORT_PEER_H
 
 #include "base/limits.h"
-#include "core/head.h"
 #include "memory/buf.h"
 #include "transport/grant.h"
 #include "transport/mail.h"
 #include "transport/rtt.h"
 #include "transport/transport.h"
+#include "transport/wire.h"
 
 #define LINK_HEAD ((uint32_t)sizeof(struct wire_head))
 /* A message of 16 MiB and what the engine adds to it. */

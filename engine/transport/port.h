@@ -133,6 +133,8 @@ struct link_port {
 	struct link_queue *queues[FAR_LINK_QUEUES_MAX];
 	struct link_peer *peers[FAR_LINK_PEERS_MAX]; /* made once and used again: a late look at one is harmless */
 	struct link_secret *secrets[FAR_LINK_PEERS_MAX / LINK_SLAB_PEERS]; /* of the peers of each slab */
+	transport_migrated_fn *migrated;                                   /* NULL: nobody is notified */
+	void *migrated_ctx;
 };
 
 /* port.c */

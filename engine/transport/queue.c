@@ -292,7 +292,7 @@ static void link_placing(struct nic_queue *nq, nic_place_fn *place, void *ctx)
 
 /* ---- room ---- */
 
-static int link_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+static int link_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			struct nic_tx *tx)
 {
 	struct link_queue *q = queue_of(nq);

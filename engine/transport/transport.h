@@ -15,6 +15,26 @@
 #include "base/random.h"
 #include "nic/nic.h"
 
+/** Counters of a transport's port since it was opened, all its queues together. */
+struct transport_stats {
+	uint64_t resent;     /* packets sent again, by evidence or time; probes are not among them */
+	uint64_t timeouts;   /* retransmission timers that expired */
+	uint64_t probes;     /* tail loss probes: last packets sent once more, before a time-out */
+	uint64_t needless;   /* packets sent again that had arrived, as the receiver reports */
+	uint64_t regrants;   /* grants sent again, since no bytes had come of them */
+	uint64_t moves;      /* connections that migrated to another path */
+	uint64_t read_bytes; /* of messages, read from the peer's memory (nic_bulk_ops) */
+	/* Packets that arrived and were dropped: */
+	uint64_t duplicates; /* received before */
+	uint64_t crc_errors;
+	uint64_t malformed; /* they break the wire format */
+	uint64_t refused;   /* connect requests of unauthenticated peers, and set-up packets out of state */
+	uint64_t unknown;   /* of no connection: unknown token, or another incarnation of the port */
+	uint64_t ended;     /* of a closed connection */
+	uint64_t no_memory; /* no memory for the message, or a fragment out of turn; the sender retransmits */
+	uint64_t crowded;   /* set-up packets while too many wait for the control thread; the sender retransmits */
+};
+
 struct link_config {
 	unsigned queues;     /* of the lower port, all of them */
 	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
@@ -56,6 +76,16 @@ void link_join(struct nic_port *const ports[], unsigned n);
  */
 int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
 		 uint32_t name, struct nic_err *err);
+
+/** Control thread, from step(): packets to `peer` leave by another path from now on; link_way_taken() names it. */
+typedef void transport_migrated_fn(void *ctx, uint32_t peer);
+
+/** Sets the function that is called when a connection migrates; `migrated` NULL: none. Control thread, before the first
+ * step(). No effect on a port that is no transport's. */
+void transport_migration_callback(struct nic_port *port, transport_migrated_fn *migrated, void *ctx);
+
+/** Reads the counters. Any thread; they may be a moment old. All 0 for a port that is no transport's. */
+void transport_stats_read(const struct nic_port *port, struct transport_stats *out);
 
 /** The `name` of the way by which what is sent to this peer, UP at `port`, leaves now; LINK_WAY_OWN: its own. Control
  * core. */

@@ -163,7 +163,7 @@ static void fake_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 	of(nq)->open_tx--;
 }
 
-static int fake_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+static int fake_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			struct nic_tx *tx)
 {
 	struct fake_queue *q = of(nq);

@@ -84,8 +84,6 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		e->error = ev->error;
 		snprintf(e->text, sizeof e->text, "%s", ev->text);
 		break;
-	case NIC_EVENT_MOVED:
-		break;
 	case NIC_EVENT_REFUSED:
 		e->refusals++;
 		e->refused = ev->peer;

@@ -126,9 +126,9 @@ bool line_call(uint32_t at_0, uint32_t at_1, uint64_t seq, uint64_t len, uint64_
 	       bench_send(1, at_1, seq, len) == 0 && line_until_got(0, seq + 1, until - bench.now);
 }
 
-struct nic_stats line_stats(unsigned e)
+struct transport_stats line_stats(unsigned e)
 {
-	struct nic_stats stats;
-	bench.ends[e].port->ops->stats(bench.ends[e].port, &stats);
+	struct transport_stats stats;
+	transport_stats_read(bench.ends[e].port, &stats);
 	return stats;
 }

@@ -41,6 +41,6 @@ bool line_call(uint32_t at_0, uint32_t at_1, uint64_t seq, uint64_t len, uint64_
 /** Turns until end `e` has got so many messages; false: it took longer. */
 bool line_until_got(unsigned e, uint64_t got, uint64_t within_ns);
 /** Of the port of end `e`. */
-struct nic_stats line_stats(unsigned e);
+struct transport_stats line_stats(unsigned e);
 
 #endif

@@ -48,10 +48,10 @@ static void turns(unsigned n)
 		bench_turn();
 }
 
-struct nic_stats states_stats(void)
+struct transport_stats states_stats(void)
 {
-	struct nic_stats st;
-	bench.ends[1].port->ops->stats(bench.ends[1].port, &st);
+	struct transport_stats st;
+	transport_stats_read(bench.ends[1].port, &st);
 	return st;
 }
 
@@ -291,21 +291,21 @@ void build(struct packet *k, enum wire_kind kind, enum auth auth)
 	}
 }
 
-static void check(const struct expect *want, const struct nic_stats *before, const struct link_end *was,
+static void check(const struct expect *want, const struct transport_stats *before, const struct link_end *was,
 		  const char *what)
 {
-	struct nic_stats now = states_stats();
+	struct transport_stats now = states_stats();
 	const struct link_end *is = &bench.ends[1];
 	cr_expect_eq(sent, want->sent, "%s: sent %#x, not %#x", what, sent, want->sent);
 #define COUNTED(field, counter_)                                                                                       \
 	cr_expect_eq(now.field - before->field, want->counter == (counter_), "%s: " #field " counts %u more", what,    \
 		     (unsigned)(now.field - before->field))
-	COUNTED(link_unknown, UNKNOWN);
-	COUNTED(link_refused, REFUSED);
-	COUNTED(link_ended, ENDED);
-	COUNTED(link_duplicates, DUPLICATE);
-	COUNTED(link_no_memory, NO_MEMORY);
-	COUNTED(rx_malformed, MALFORMED);
+	COUNTED(unknown, UNKNOWN);
+	COUNTED(refused, REFUSED);
+	COUNTED(ended, ENDED);
+	COUNTED(duplicates, DUPLICATE);
+	COUNTED(no_memory, NO_MEMORY);
+	COUNTED(malformed, MALFORMED);
 #undef COUNTED
 	cr_expect_eq(is->ups - was->ups, want->ups, "%s: %u up", what, is->ups - was->ups);
 	cr_expect_eq(is->downs - was->downs, want->downs, "%s: %u down", what, is->downs - was->downs);
@@ -315,7 +315,7 @@ static void check(const struct expect *want, const struct nic_stats *before, con
 
 void run(struct packet *k, const struct expect *want, const char *what)
 {
-	struct nic_stats before = states_stats();
+	struct transport_stats before = states_stats();
 	struct link_end was = bench.ends[1];
 	enum link_state inner = peer ? peer->state : LINK_FREE;
 	receive(k);

@@ -57,7 +57,7 @@ void put_data(struct packet *k, enum data data, uint32_t number);
 /** A packet of any kind that fits the state but for `auth`; HELLO is of a new set-up. */
 void build(struct packet *k, enum wire_kind kind, enum auth auth);
 void receive(struct packet *k);
-struct nic_stats states_stats(void);
+struct transport_stats states_stats(void);
 /** And what follows is `want`, and nothing else. */
 void run(struct packet *k, const struct expect *want, const char *what);
 
