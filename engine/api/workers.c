@@ -171,7 +171,7 @@ unsigned far_shard_of_thread(struct far_agent *a)
 static void counters_add(const struct shard *s, struct far_counters *out)
 {
 	const struct shard_counters *c = &s->counters;
-	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
+	uint64_t calls_ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
 	uint64_t waiting = atomic_load_explicit(&c->calls_waiting, memory_order_relaxed);
 #define READ(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed)
 	READ(calls_sent);
@@ -198,7 +198,7 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	READ(hedges_sent);
 	READ(hedges_won);
 #undef READ
-	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
 }
 
 void far_counters_read(struct far_agent *a, struct far_counters *out)
