@@ -33,7 +33,7 @@ struct link_onesided {
 	void *owner;             /* the message; NULL: it has ended */
 	struct far_buf *buf;     /* one reference */
 	uint32_t handle;         /* the driver's, of what is exposed */
-	uint32_t life;           /* of the entry: events of an earlier one are not its */
+	uint32_t generation;     /* of the entry: events of an earlier one are not its */
 	uint32_t offset, len;    /* of what is read, in the message */
 	struct nic_bulk_key key; /* of what is exposed */
 	uint64_t since;

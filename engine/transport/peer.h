@@ -83,13 +83,13 @@ struct link_message {
 	uint8_t priority; /* of larger ones, nic_tx.priority: out, of the next packet; in, as was said */
 	bool begun;       /* in: part of it has come in turn; it is among its queue's `in` */
 	bool stalled;     /* in: nothing came of its grants for long; they do not count */
-	bool loose;       /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
+	bool unordered;   /* in: the first of a WIRE_LOOSE packet that waits for the one that it may not pass */
 	bool unbound;     /* in: a larger one, WIRE_LOOSE: it goes up when all of its bytes have come */
 	uint32_t after;   /* out, of larger ones: rings->small_n at its commit */
 	struct link_message *in_next, *in_prev;
 	uint32_t early; /* in: bytes of its packets that came before their turn */
 	/* expose.c and read.c; 0 in one without a buffer */
-	uint8_t side;     /* enum link_message_side */
+	uint8_t transfer; /* enum link_message_side */
 	uint8_t onesided; /* place + 1, out: of what is exposed, in: of what is read; 0: none */
 	bool lent;        /* out: its body is a part of something larger, that has a reference of `buf` */
 	struct shm_head head;
@@ -111,7 +111,7 @@ struct link_sent {
 	bool arrived;                 /* by the bitmap */
 	bool last;                    /* of its message */
 	uint8_t priority;             /* nic_tx.priority: where the network has such, more urgent ones overtake it */
-	uint8_t again;                /* enum link_again */
+	uint8_t retransmit;           /* enum link_again */
 };
 
 /** A packet that arrived before its turn, at its number modulo FAR_LINK_WINDOW; no message: none did. */
@@ -167,10 +167,10 @@ struct link_rings {
 	struct link_rtt rtt;
 	struct link_peer *next_backlog;
 	/* in */
-	uint32_t regrants;                        /* in a row */
-	uint32_t loose_n;                         /* of the early packets: `loose` */
-	uint32_t again[LINK_AGAIN_KEPT], again_n; /* came as sent again, and not before */
-	uint64_t grant_at;                        /* when grants that nothing came of are said again; 0: to be set */
+	uint32_t regrants;                                /* in a row */
+	uint32_t loose_n;                                 /* of the early packets: `loose` */
+	uint32_t retransmitted[LINK_AGAIN_KEPT], again_n; /* came as sent again, and not before */
+	uint64_t grant_at; /* when grants that nothing came of are said again; 0: to be set */
 	struct link_message *assembling[FAR_LINK_ASSEMBLIES];
 	struct link_message *held_first, **held_last; /* whole, but not attached yet */
 	struct link_rings *next_free;
@@ -230,11 +230,11 @@ struct link_way {
 /** The same as the control core knows it. */
 struct link_side {
 	struct link_peer *peer;
-	struct link_port *port; /* NULL: there is none */
-	uint32_t number;        /* the caller's */
-	bool pending;           /* connect() of the driver below `port` is under way */
-	uint32_t path, old;     /* of lower_peer; the place of the path before, until the shard holds it no more */
-	struct nic_addr addr;   /* for the driver below `port` */
+	struct link_port *port;  /* NULL: there is none */
+	uint32_t number;         /* the caller's */
+	bool pending;            /* connect() of the driver below `port` is under way */
+	uint32_t flow, replaced; /* of lower_peer; the place of the path before, until the shard holds it no more */
+	struct nic_addr addr;    /* for the driver below `port` */
 	uint8_t to[AUTH_PROOF_BYTES]; /* link_auth_address() of it */
 	_Atomic uint32_t lower_peer;
 	_Atomic uint32_t held; /* the shard's: the lower_peer that it uses */
@@ -243,16 +243,16 @@ struct link_side {
 /** All of them; made with the first beside its own, there until the connection's end. */
 struct link_ways {
 	/* The shard. */
-	struct link_way way[1 + FAR_LINK_WAYS_MAX]; /* [0]: its own */
-	uint64_t decide_at;                         /* `asked`: who has not answered by then does not count */
+	struct link_way path[1 + FAR_LINK_WAYS_MAX]; /* [0]: its own */
+	uint64_t decide_at;                          /* `asked`: who has not answered by then does not count */
 	uint64_t ask_at, back_at; /* not to be asked before, for having heard by another way; for the better ones */
 	/* The control core. [0] is not used. */
-	struct link_side side[1 + FAR_LINK_WAYS_MAX];
+	struct link_side setup[1 + FAR_LINK_WAYS_MAX];
 	/* Numbers of PINGs about way k. The shard writes, the control core takes: ours, not answered WRONG_QUEUE yet.
 	 */
-	_Atomic uint32_t asked[1 + FAR_LINK_WAYS_MAX];
+	_Atomic uint32_t probe[1 + FAR_LINK_WAYS_MAX];
 	/* The control core writes, the shard reads: theirs, to be answered so: DUE_ASTRAY. */
-	_Atomic uint32_t astray[1 + FAR_LINK_WAYS_MAX];
+	_Atomic uint32_t misrouted[1 + FAR_LINK_WAYS_MAX];
 };
 
 /** What a set-up packet has to prove that it belongs to its connect request. */
@@ -278,21 +278,21 @@ static_assert(sizeof(struct link_secret) == 72, "an idle session is small");
 
 /** What the control core needs of a connection until it is settled. */
 struct link_setup {
-	struct link_side side;          /* of `way` of the peer: only `peer` is set */
+	struct link_side primary;       /* of `way` of the peer: only `peer` is set */
 	struct link_setup *next, *prev; /* all of the port */
 	int refuse;                     /* REFUSING: -errno; CONNECTING: why it cannot be */
 	uint32_t want;                  /* CONNECTING: their queue */
-	uint32_t path, paths_tried;
-	uint32_t came_to, came_by; /* ACCEPTING: queue and path of the first HELLO */
-	uint8_t answer;            /* REFUSING: enum wire_kind: REFUSED, RESET or CHALLENGE */
+	uint32_t flow, flows_tried;
+	uint32_t request_queue, request_flow; /* ACCEPTING: queue and path of the first HELLO */
+	uint8_t reply_kind;                   /* REFUSING: enum wire_kind: REFUSED, RESET or CHALLENGE */
 	uint64_t named;            /* identity that the packet named that is answered: ours, or a former one's */
 	struct auth_pair pair;     /* of this session; zeros without a key */
-	struct link_proofs says;   /* what the next packet of words has */
+	struct link_proofs proofs; /* what the next packet of words has */
 	uint8_t public_there[AUTH_PUBLIC_BYTES];
-	uint32_t hellos;
+	uint32_t sent_n;
 	uint64_t deadline, repeat_at, repeat_ns;
 	uint16_t words_len;
-	uint8_t words[NIC_HELLO_BYTES_MAX]; /* what we say: hello, or reply */
+	uint8_t payload[NIC_HELLO_BYTES_MAX]; /* what we say: hello, or reply */
 	uint16_t hello_len;
 	uint8_t hello[NIC_HELLO_BYTES_MAX]; /* what they said */
 	struct nic_addr addr;               /* for the driver below */
@@ -311,7 +311,7 @@ struct link_peer {
 	struct link_queue *via;     /* the way that is used: whose lower driver, and lower_peer of it */
 	uint32_t una, next;         /* packet numbers: oldest that is not acknowledged, next to be given */
 	uint32_t rx_next;           /* packet number that is due */
-	uint32_t rx_told;           /* the same as it was told last */
+	uint32_t rx_acked;          /* the same as it was told last */
 	bool started;
 	bool loop;         /* a queue to itself: nothing below is used */
 	bool dead;         /* nothing is sent or taken any more */
@@ -331,37 +331,37 @@ struct link_peer {
 	uint32_t owed_bytes; /* and the bytes of their packets */
 	uint64_t ack_at;     /* 0: to be set */
 	uint32_t active_at;
-	uint16_t early_n;   /* packets that arrived before their turn */
-	bool pieces;        /* of the packet that is due some came */
-	bool attached;      /* by the engine */
-	bool opened;        /* lower_peer is attached */
-	bool confirmed;     /* something came with our token: messages may leave */
-	bool told_asleep;   /* it was told that we sleep, and nothing else since; false: in the queue's awake */
-	bool kick;          /* in the queue's kicks */
-	bool backlogged;    /* in the queue's backlog */
-	bool ack_now;       /* in the queue's acks */
-	bool unchecked : 1; /* both ends said so: no CRC */
-	bool bulk : 1;      /* both ends said so: larger messages may be read by the other */
-	bool fresh : 1;     /* not looked at since it became active */
-	bool visited : 1;   /* something came by another queue since the last look */
-	bool wanted;        /* the next packet is to be timed: RTT_WANTED of the next set */
-	uint8_t others;     /* bits of ways beyond the first that can be used */
-	uint8_t ack_every;  /* of `owed` one acknowledgement at least, so that its window stays open */
-	uint8_t begun_n;    /* of rings->assembling: begun */
-	uint8_t twice; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
-	uint8_t pings; /* since it was heard */
-	uint8_t taken; /* the way that is used */
-	bool abroad;   /* counted in the queue's abroad_n: not all of it goes by its own way */
+	uint16_t early_n;      /* packets that arrived before their turn */
+	bool fragments;        /* of the packet that is due some came */
+	bool attached;         /* by the engine */
+	bool opened;           /* lower_peer is attached */
+	bool confirmed;        /* something came with our token: messages may leave */
+	bool told_asleep;      /* it was told that we sleep, and nothing else since; false: in the queue's awake */
+	bool kick;             /* in the queue's kicks */
+	bool backlogged;       /* in the queue's backlog */
+	bool ack_now;          /* in the queue's acks */
+	bool unchecked : 1;    /* both ends said so: no CRC */
+	bool bulk : 1;         /* both ends said so: larger messages may be read by the other */
+	bool fresh : 1;        /* not looked at since it became active */
+	bool rx_elsewhere : 1; /* something came by another queue since the last look */
+	bool wanted;           /* the next packet is to be timed: RTT_WANTED of the next set */
+	uint8_t secondary;     /* bits of ways beyond the first that can be used */
+	uint8_t ack_every;     /* of `owed` one acknowledgement at least, so that its window stays open */
+	uint8_t begun_n;       /* of rings->assembling: begun */
+	uint8_t duplicate; /* WIRE_TWICE: packet `twice_number` came as sent first and again, to be told; WIRE_UNTOLD */
+	uint8_t pings;     /* since it was heard */
+	uint8_t current_path; /* the way that is used */
+	bool abroad;          /* counted in the queue's abroad_n: not all of it goes by its own way */
 
 	struct link_queue *queue;
-	struct link_ways *ways; /* NULL: there is only its own */
-	uint64_t silent_ns;     /* that somebody listened and heard nothing, though there was something to be heard */
-	struct link_path path;  /* its round trip as it was known when there was a set the last time */
-	uint32_t unasked;       /* bytes of a message that leave without a grant, as the other side says */
-	uint32_t out_bytes;     /* of messages that have buffers */
+	struct link_ways *paths; /* NULL: there is only its own */
+	uint64_t silent_ns;      /* that somebody listened and heard nothing, though there was something to be heard */
+	struct link_path path;   /* its round trip as it was known when there was a set the last time */
+	uint32_t unasked;        /* bytes of a message that leave without a grant, as the other side says */
+	uint32_t out_bytes;      /* of messages that have buffers */
 	uint32_t twice_number;
-	uint32_t again_first;    /* of packets before it nobody knows any more how they came */
-	uint8_t asked, answered; /* bits of ways: PING left by it; its answer came back by it */
+	uint32_t again_first;                 /* of packets before it nobody knows any more how they came */
+	uint8_t probed_paths, answered_paths; /* bits of ways: PING left by it; its answer came back by it */
 
 	/* Both. `due` and `news` are zero between two lives, and never written as a whole: a late look at a board may
 	 * come to them. */
@@ -376,17 +376,17 @@ struct link_peer {
 	uint8_t state; /* enum link_state */
 	uint8_t owner; /* queue */
 	uint8_t their_queue;
-	bool lower_pending;       /* connect() of the driver below is under way */
-	bool closed;              /* CLOSING: the shard has let go of it */
-	bool half_open, stranger; /* counted as such */
-	bool accepted;            /* by HELLO */
-	bool settled;             /* nothing of the set-up is to be repeated */
-	bool reserved : 1;        /* it has a share in the segments */
-	bool listed : 1;          /* in the port\'s `accepted` */
-	uint32_t way, way_old;    /* peers of the driver below: the one that is used, the one before */
+	bool lower_pending;        /* connect() of the driver below is under way */
+	bool closed;               /* CLOSING: the shard has let go of it */
+	bool half_open, stranger;  /* counted as such */
+	bool accepted;             /* by HELLO */
+	bool settled;              /* nothing of the set-up is to be repeated */
+	bool reserved : 1;         /* it has a share in the segments */
+	bool listed : 1;           /* in the port\'s `accepted` */
+	uint32_t address, way_old; /* peers of the driver below: the one that is used, the one before */
 	uint32_t packet_max_there;
-	struct link_setup *setup; /* NULL: it is settled */
-	struct link_ways *sides;  /* the same as `ways`, before the shard knows of it */
+	struct link_setup *setup;     /* NULL: it is settled */
+	struct link_ways *paths_made; /* the same as `ways`, before the shard knows of it */
 	void *user;
 };
 static_assert(sizeof(struct link_peer) == 256, "an idle session is small");

@@ -38,7 +38,7 @@ struct link_queue {
 	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
 	uint32_t scratch_used, heads_n;
-	uint32_t abroad_n, visits_empty;
+	uint32_t abroad_n, empty_polls;
 	uint32_t siblings_n;
 	struct link_queue *siblings[FAR_PORTS_MAX - 1]; /* of the agent's other ports, that the same shard holds */
 	uint64_t in_bytes;
@@ -495,7 +495,7 @@ bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *
 /** It is to have, or had, the key in its first packet, and still lies open. */
 static inline bool link_offered(const struct link_message *m)
 {
-	return m->onesided && m->side >= LINK_OUT_EXPOSED;
+	return m->onesided && m->transfer >= LINK_OUT_EXPOSED;
 }
 void link_offer_write(const struct link_queue *q, const struct link_message *m, uint8_t *out);
 /** The other side grants packets of it below `offset`, or says WIRE_HERE. false: it cannot. */

@@ -45,21 +45,21 @@ static void peer_open(struct link_queue *q, struct link_peer *p)
 	if (p->index >= q->peers_end)
 		q->peers_end = p->index + 1;
 	if (!p->opened && !p->loop) {
-		p->lower_peer = p->way;
+		p->lower_peer = p->address;
 		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
 	}
 }
 
-static void peer_move(struct link_queue *q, struct link_peer *p)
+static void peer_reroute(struct link_queue *q, struct link_peer *p)
 {
-	uint32_t own = p->taken ? p->ways->way[0].lower_peer : p->lower_peer;
-	if (p->opened && own != p->way) {
+	uint32_t own = p->current_path ? p->paths->path[0].lower_peer : p->lower_peer;
+	if (p->opened && own != p->address) {
 		q->ops->detach(q->lower, own);
-		bool attached = q->ops->attach(q->lower, p->way) == 0;
-		if (p->ways)
-			p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->way, .attached = attached};
-		if (p->taken == 0) {
-			p->lower_peer = p->way;
+		bool attached = q->ops->attach(q->lower, p->address) == 0;
+		if (p->paths)
+			p->paths->path[0] = (struct link_way){.via = q, .lower_peer = p->address, .attached = attached};
+		if (p->current_path == 0) {
+			p->lower_peer = p->address;
 			p->opened = attached;
 		}
 	}
@@ -109,7 +109,7 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	if (p->started)
 		return;
 	p->started = true;
-	p->rx_told = p->again_first = p->rx_next;
+	p->rx_acked = p->again_first = p->rx_next;
 	p->una = p->next = q->port->config.first_packet;
 	p->path.reorder = FAR_LINK_REORDER;
 	link_bulk_window(p, p->window ? p->window : FAR_LINK_WINDOW);
@@ -191,7 +191,7 @@ static void order_serve(struct link_queue *q, struct link_peer *p, uint32_t due)
 	if (due & LINK_DUE_OPEN)
 		peer_open(q, p);
 	if (due & LINK_DUE_MOVE)
-		peer_move(q, p);
+		peer_reroute(q, p);
 	if (due & LINK_DUE_START)
 		peer_start(q, p);
 	if (due & LINK_DUE_SETUP)
@@ -219,7 +219,7 @@ void link_orders_serve(struct link_queue *q)
 	}
 }
 
-static inline void orders_look(struct link_queue *q)
+static inline void orders_check(struct link_queue *q)
 {
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
@@ -235,7 +235,7 @@ void link_queue_end(struct link_queue *q, struct link_peer *p)
 static int link_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct link_queue *q = queue_of(nq);
-	orders_look(q);
+	orders_check(q);
 	struct link_peer *p = peer < FAR_LINK_PEERS_MAX ? q->peers[peer] : NULL;
 	if (!p || !p->started || p->attached || p->detached)
 		return -EINVAL;
@@ -386,7 +386,7 @@ static void link_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 /* ---- sleep ---- */
 
 /* Those who believe that we are awake. Who is not told, or does not hear it, kicks when it resends. */
-static void tell_asleep(struct link_queue *q)
+static void announce_sleep(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->awake_n; i++) {
 		struct link_peer *p = q->awake[i];
@@ -409,7 +409,7 @@ static void link_arm(struct nic_queue *nq)
 	if (!q->port->lower_caps.wake)
 		q->asleep_mark = WIRE_ASLEEP;
 	link_send_acks(q);
-	tell_asleep(q);
+	announce_sleep(q);
 	link_flush(nq);
 	q->ops->arm(q->lower);
 }
@@ -445,7 +445,7 @@ static unsigned link_raw_tx(struct nic_queue *nq, uint32_t peer, uint64_t first,
 {
 	struct link_queue *q = queue_of(nq);
 	const struct link_peer *p = attached_peer(q, peer);
-	return p && p->opened && p->taken == 0 ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
+	return p && p->opened && p->current_path == 0 ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
 }
 
 static unsigned link_raw_rx(struct nic_queue *nq, unsigned max, uint64_t *last)

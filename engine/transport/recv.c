@@ -162,14 +162,14 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 static void confirm(struct link_queue *q, struct link_peer *p)
 {
 	p->confirmed = true;
-	p->special = p->taken != 0;
+	p->special = p->current_path != 0;
 	link_news_post(q, p, LINK_NEWS_CONFIRMED);
 	link_ways_probe(p); /* after it: see there */
 	link_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct link_queue *via,
-						const struct wire_head *h)
+__attribute__((noinline)) static void receive_marks(struct link_queue *q, struct link_peer *p,
+						    const struct link_queue *via, const struct wire_head *h)
 {
 	if (p->via != via)
 		link_way_heard(q, p);
@@ -270,7 +270,7 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
 	if (__builtin_expect(
 		    f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n || !p->attached ||
-			    p->pieces || f->len > LINK_BODY_MAX ||
+			    p->fragments || f->len > LINK_BODY_MAX ||
 			    (odd ? odd != WIRE_LOOSE || f->offset - batch > FAR_LINK_WINDOW - batch : f->offset != 0),
 		    0))
 		return false;
@@ -310,7 +310,7 @@ static inline __attribute__((always_inline)) void take_head(struct link_queue *q
 	p->heard = true;
 	p->asleep_there = h->marks & WIRE_ASLEEP;
 	if (__builtin_expect(p->special || h->marks & (WIRE_TWICE | WIRE_AGAIN), 0))
-		take_news(q, p, via, h);
+		receive_marks(q, p, via, h);
 	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
 	/* It went to sleep before it saw what is under way. */
 	if (__builtin_expect(p->asleep_there && (p->una != p->next || (p->begun_n && link_grants_open(p))), 0))
@@ -328,9 +328,10 @@ static inline struct link_fragment fragment_of(const struct wire_head *h, const 
 }
 
 /* What an ACK says beside that. */
-static void take_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
+static void receive_grants(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			   const struct nic_pkt *lp)
 {
-	if (__builtin_expect(p->asked, 0))
+	if (__builtin_expect(p->probed_paths, 0))
 		link_way_answered(p, be32_get(h->call));
 	link_bulk_told(q, p, h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
 }
@@ -338,16 +339,16 @@ static void take_told(struct link_queue *q, struct link_peer *p, const struct wi
 /* ---- other ways ---- */
 
 /* MESSAGE or ACK: as to its own queue, but that what it brings is copied. */
-static void take_abroad(struct link_queue *q, struct link_queue *via, struct link_peer *p, const struct wire_head *h,
-			const struct nic_pkt *lp)
+static void receive_elsewhere(struct link_queue *q, struct link_queue *via, struct link_peer *p,
+			      const struct wire_head *h, const struct nic_pkt *lp)
 {
-	p->special |= p->others != 0;
+	p->special |= p->secondary != 0;
 	take_head(q, via, p, h);
 	/* What it says is true of its own port; where nobody can be woken but by us, it is. */
-	p->asleep_there |= p->taken && p->via->ops->kick;
-	p->visited = true;
+	p->asleep_there |= p->current_path && p->via->ops->kick;
+	p->rx_elsewhere = true;
 	if (h->kind == WIRE_ACK) {
-		take_told(q, p, h, lp);
+		receive_grants(q, p, h, lp);
 		if (!p->active && !p->dead) /* the looks end its being abroad */
 			link_peer_activate(q, p);
 		return;
@@ -365,8 +366,8 @@ static void take_abroad(struct link_queue *q, struct link_queue *via, struct lin
 }
 
 /* It came to `via` for a connection of `q`, both of one shard. */
-static void take_visitor(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
-			 const struct nic_pkt *lp)
+static void receive_for_sibling(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
+				const struct nic_pkt *lp)
 {
 	struct link_peer *p = peer_of(q, h);
 	if (!p) {
@@ -388,8 +389,8 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 		counter_bump(&q->ended);
 	} else {
 		q->now = 0; /* of the last recv() */
-		link_abroad(q, p, p->others != 0);
-		take_abroad(q, via, p, h, lp);
+		link_abroad(q, p, p->secondary != 0);
+		receive_elsewhere(q, via, p, h, lp);
 	}
 	/* What it brought leaves, and goes up, though nobody may look at this queue soon. */
 	if (q->grants.due)
@@ -408,7 +409,7 @@ __attribute__((noinline)) static void take_rest(struct link_queue *q, struct lin
 	uint64_t id = be64_get(h->incarnation);
 	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
 		if (q->siblings[i]->id == id) {
-			take_visitor(q->siblings[i], q, h, lp);
+			receive_for_sibling(q->siblings[i], q, h, lp);
 			return;
 		}
 	link_take_other(q, p, h, lp);
@@ -452,7 +453,7 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 	}
 	take_head(q, q, p, &h);
 	if (h.kind == WIRE_ACK) {
-		take_told(q, p, &h, lp);
+		receive_grants(q, p, &h, lp);
 		return 0;
 	}
 	struct link_fragment f = fragment_of(&h, lp);
@@ -515,7 +516,7 @@ static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsi
 }
 
 /* What has come by a sibling's port, whose own burst is over: all of it is put together. */
-static void visit(struct link_queue *s)
+static void poll_sibling(struct link_queue *s)
 {
 	bool kept = false;
 	unsigned n = s->ops->recv(s->lower, s->lower_pkts, LINK_BURST);
@@ -526,7 +527,7 @@ static void visit(struct link_queue *s)
 		if (lp->cookie)
 			s->ops->release(s->lower, lp->peer, lp->cookie);
 	}
-	s->visits_empty = n ? 0 : s->visits_empty + 1;
+	s->empty_polls = n ? 0 : s->empty_polls + 1;
 	if (s->acks_n)
 		link_send_acks(s);
 	if (s->unflushed && n)
@@ -536,17 +537,17 @@ static void visit(struct link_queue *s)
 		s->ops->wake(s->lower);
 }
 
-__attribute__((noinline)) static void visit_siblings(struct link_queue *q)
+__attribute__((noinline)) static void poll_siblings(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->siblings_n; i++) {
 		struct link_queue *s = q->siblings[i];
 		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
 			continue;
-		if (s->port->lower_caps.poll_costs && s->visits_empty > FAR_LINK_VISITS_EMPTY &&
-		    s->visits_empty % 16 != 0)
-			s->visits_empty++;
+		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_LINK_VISITS_EMPTY &&
+		    s->empty_polls % 16 != 0)
+			s->empty_polls++;
 		else
-			visit(s);
+			poll_sibling(s);
 	}
 }
 
@@ -561,7 +562,7 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	give_back(q);
 	uint32_t abroad_n = q->abroad_n;
 	if (__builtin_expect(abroad_n, 0) && !q->batch.peer)
-		visit_siblings(q);
+		poll_siblings(q);
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
 	if (n < max) {

@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	} else {
 		memset(&h->type, 0, 4);
 		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
-		h->first = be32_of(p->twice ? p->twice_number : 0);
+		h->first = be32_of(p->duplicate ? p->twice_number : 0);
 	}
 	h->crc = be32_of(0);
 	memset(h->tag, 0, sizeof h->tag);
@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *via, 
 		return error;
 	}
 	via->unflushed = true;
-	p->rx_told = p->rx_next;
+	p->rx_acked = p->rx_next;
 	p->owed = 0;
 	p->owed_bytes = 0;
 	p->ack_at = 0;
@@ -184,9 +184,9 @@ static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, uns
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	int error = put_ack(q, p, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	int error = put_ack(q, p, 0, p->duplicate | (p->rx_acked == p->rx_next ? WIRE_AGAIN : 0u));
 	if (!error)
-		p->twice = 0;
+		p->duplicate = 0;
 	if (!error && p->told_asleep)
 		awake_add(q, p);
 	return error;
@@ -273,8 +273,8 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 }
 
 /* The next number is that of `len` bytes from `m`, where it is done to; `last`: of the last of its message. */
-static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last,
-			     unsigned priority)
+static inline void sent_record(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len,
+			       bool last, unsigned priority)
 {
 	struct link_rings *r = p->rings;
 	uint32_t number = p->next;
@@ -284,7 +284,7 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->len = len;
 	e->order = ++r->order;
 	e->arrived = false;
-	e->again = 0;
+	e->retransmit = 0;
 	e->last = last;
 	e->priority = (uint8_t)priority;
 	p->next = number + 1;
@@ -321,7 +321,7 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 {
 	uint32_t number = p->next;
 	m->first = number;
-	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, LINK_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	if (p->una == number)
 		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
@@ -356,7 +356,7 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 		end->next = behind;
 	}
 	if (__builtin_expect(!error, 1)) {
-		sent_note(q, p, m, len, true, LINK_URGENT);
+		sent_record(q, p, m, len, true, LINK_URGENT);
 		if (__builtin_expect(marks, 0))
 			p->rings->sent[m->first % FAR_LINK_WINDOW].offset = offset;
 		small_sent(p, m, end, n, len);
@@ -392,13 +392,13 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	if (error)
 		return error;
 	link_bulk_note(p, m->order);
-	sent_note(q, p, m, len, len == left, priority);
+	sent_record(q, p, m, len, len == left, priority);
 	p->rings->bulk_turn++;
 	p->rings->small_bytes = 0;
 	if (m->done == 0) /* one that leaves altogether unasked waits for no other's grants */
 		m->granted = (p->rings->bulk_open++ && m->len > p->unasked) || offer ? 0 : p->unasked;
 	if (offer)
-		m->side = LINK_OUT_ANNOUNCED;
+		m->transfer = LINK_OUT_ANNOUNCED;
 	m->done += len;
 	if (len == left)
 		link_bulk_done(p, m);
@@ -507,7 +507,7 @@ static inline bool send_lone(struct link_queue *q)
 	m->first = p->next;
 	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, LINK_URGENT), 0))
 		return false;
-	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, LINK_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	q->backlog_first = q->backlog_last = NULL;
 	p->backlogged = q->stalled = false;

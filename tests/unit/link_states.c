@@ -226,7 +226,7 @@ static void put_words(struct packet *k, uint64_t id, uint64_t token)
 	else if (k->head.kind == WIRE_HELLO || !peer || !peer->setup)
 		memset(w.nonce, 0x5a, sizeof w.nonce);
 	else
-		memcpy(w.nonce, peer->setup->says.nonce, sizeof w.nonce);
+		memcpy(w.nonce, peer->setup->proofs.nonce, sizeof w.nonce);
 	memcpy(k->rest, &w, sizeof w);
 	memcpy(k->rest + sizeof w, "hi", 2);
 	memcpy(k->rest + sizeof w + 2, addr.blob, addr.len);
@@ -238,12 +238,12 @@ static void put_words(struct packet *k, uint64_t id, uint64_t token)
 static void put_no(struct packet *k, int error)
 {
 	struct wire_no no = {.error = be32_of((uint32_t)-error),
-			     .path = be32_of(peer && peer->setup ? peer->setup->path : 0)};
+			     .path = be32_of(peer && peer->setup ? peer->setup->flow : 0)};
 	if (peer && k->head.kind == WIRE_RESET) { /* in answer to a PING */
 		atomic_store(&link_secret_of(peer)->pings, 3);
 		link_ping_nonce(2, no.nonce);
 	} else if (peer && peer->setup) {
-		memcpy(no.nonce, peer->setup->says.nonce, sizeof no.nonce);
+		memcpy(no.nonce, peer->setup->proofs.nonce, sizeof no.nonce);
 	}
 	memcpy(k->rest, &no, sizeof no);
 	k->len += (uint32_t)sizeof no;
