@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Ways. Whom a packet is from is told by the token in it, never by where it came from: so a connection may use any
- * place from which its peer can be reached, and its numbers, windows and messages know nothing of it. Beside its own it
- * has ways through the agent's other ports, whose queues are held by the same shard. Each end chooses for what it
- * sends, and takes what comes by any.
+ * Multipath: failover of a connection to secondary paths, and back. The poller, and the control thread in the second
+ * half of the file.
  *
- * Evidence is what comes back. When nothing is acknowledged for two time-outs in a row, when the peer is silent, or
- * when it is heard by another way than it is sent to by, a PING with the way's number leaves by each of them, and is
- * answered by the way that it came: an answer shows that both directions work. Who does not get one by the present way
- * within a time-out, but by another, goes on by that, with all that is not acknowledged; a better way that answers is
- * taken back. So an interface that is down here, there or between is one case, and no driver has to report it; and a
- * peer that is merely slow answers by no way, and none changes. It is dead when it is not heard by any.
+ * The token in a packet names its connection, not the address that it came from. So a connection may use any address
+ * that reaches its peer; packet numbers, windows and messages do not depend on the path. Besides the primary path there
+ * are secondary paths through the agent's other ports, whose queues the same shard holds. Each end selects the path for
+ * what it sends, and receives by all.
+ *
+ * A path works if a PING by it is answered by it: that tests both directions. When two time-outs follow each other,
+ * when the peer is silent, or when a packet arrives by another path than the one in use, a PING with the path's number
+ * leaves by each path. If no answer arrives by the path in use within a time-out, but one by another, the connection
+ * migrates to the best of those, and retransmits what is not acknowledged. It fails back when a better path answers. So
+ * all failures of interfaces, here, there or between, are one case, and no driver has to report them. A peer that is
+ * merely slow answers by no path, and none changes. The peer is DOWN when nothing arrives by any path.
  */
 #include "transport/port.h"
 
@@ -18,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the shard knows of them ---- */
+/* ---- address handles ---- */
 
 void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 {
@@ -28,7 +31,7 @@ void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 	q->abroad_n += is ? 1u : UINT32_MAX;
 }
 
-/* The place of way k, or that of its next path. */
+/* Attaches the address handle of path k: its first, or one of its next flow. */
 static void path_attach(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t lower)
 {
 	struct link_way *w = &p->paths->path[k];
@@ -48,7 +51,7 @@ static void path_attach(struct link_queue *q, struct link_peer *p, unsigned k, u
 void link_ways_attach(struct link_queue *q, struct link_peer *p)
 {
 	if (!p->paths) {
-		p->paths = p->paths_made; /* an order has told of it: seen as it was made */
+		p->paths = p->paths_made; /* visible by the order's acquire */
 		p->paths->path[0] = (struct link_way){.via = q, .lower_peer = p->lower_peer, .attached = p->opened};
 	}
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
@@ -76,7 +79,7 @@ void link_ways_detach(struct link_queue *q, struct link_peer *p)
 	link_abroad(q, p, false);
 }
 
-/* ---- packets by a way that may not be the one that is used ---- */
+/* ---- packets by a path that may not be the one in use ---- */
 
 static void path_select(struct link_peer *p, unsigned k)
 {
@@ -86,7 +89,7 @@ static void path_select(struct link_peer *p, unsigned k)
 	p->lower_peer = p->paths->path[k].lower_peer;
 }
 
-/* What was sent by it leaves at once, and the one that is used is that again. */
+/* Flushes the packets of the selected path and selects the path in use again. */
 static void path_restore(struct link_peer *p)
 {
 	struct link_queue *via = p->via;
@@ -108,7 +111,7 @@ static void path_probe(struct link_peer *p, unsigned k)
 
 void link_ways_probe(struct link_peer *p)
 {
-	/* Until it is confirmed, WRONG_QUEUE is about the set-up. */
+	/* Until then WRONG_QUEUE refers to the set-up. */
 	if (!p->paths || !p->confirmed || p->dead || LINK_ID_QUEUES(p->id_there) == 1)
 		return;
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
@@ -117,7 +120,7 @@ void link_ways_probe(struct link_peer *p)
 			continue;
 		path_probe(p, k);
 		w->probed = true;
-		/* The answer is no sign that the present one fails. */
+		/* The answer arrives by another path than the one in use, which is no sign of a failure. */
 		p->paths->ask_at = clock_now(p->queue->clock) + FAR_LINK_ASK_NS;
 	}
 }
@@ -128,7 +131,7 @@ void link_way_astray(struct link_peer *p, uint32_t due)
 	struct link_secret *s = link_secret_of(p);
 	struct link_ways *ways = p->paths_made; /* an order has told of it: seen as it was made */
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
-		/* Pairs with on_ping(): by the order that tells of it. */
+		/* Pairs with on_ping(): visible by the order's acquire. */
 		uint32_t number = atomic_load_explicit(&ways->misrouted[k], memory_order_relaxed);
 		if (!(due / LINK_DUE_ASTRAY >> k & 1) || !link_ping_fresh(s, number))
 			continue;
@@ -148,9 +151,9 @@ static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, u
 	path_restore(p);
 }
 
-/* ---- questions and answers ---- */
+/* ---- probes and decisions ---- */
 
-/* As long as somebody whom nothing keeps would take to answer, however often nothing came back before. */
+/* Time-out of an answer: without the back-off, which the failing path may have caused. */
 static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
 {
 	struct link_rtt r = link_rtt_of(p);
@@ -205,7 +208,7 @@ bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct lin
 	return any;
 }
 
-/* Nothing is known of the new way; what was under way on the old one may have arrived or not. */
+/* Migrates to path k. RTT state and path MTU start anew; packets in flight may have arrived or not. */
 static void take(struct link_queue *q, struct link_peer *p, unsigned k)
 {
 	const struct link_way *w = &p->paths->path[k];
@@ -260,7 +263,7 @@ void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool
 	p->rx_elsewhere = false;
 }
 
-/* ---- the control core ---- */
+/* ---- control thread ---- */
 
 static struct link_port *link_of(struct nic_port *port)
 {
@@ -297,7 +300,7 @@ static void path_setup_init(struct link_side *side)
 	atomic_init(&side->held, NIC_PEER_NONE);
 }
 
-/* A place by the side's path. */
+/* Makes an address handle with the present flow. */
 static int path_setup_connect(struct link_side *side, uint64_t now, struct nic_err *err)
 {
 	struct nic_port *lower = side->port->lower;
@@ -328,20 +331,20 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 	struct nic_addr lower;
 	uint64_t id;
 	if (!p || !via || !is_sibling(p, via))
-		return link_error(err, -EINVAL, "%s: no other way leads through %s, which is no link beside it",
+		return link_error(err, -EINVAL,
+				  "%s: no secondary path through %s: it is no transport of the same agent",
 				  port->ops->name, through->ops->name);
 	if (!peer || peer->state != LINK_UP || peer->loop)
-		return link_error(err, -EINVAL, "%s: there is no connection %u to have another way", port->ops->name,
-				  number);
+		return link_error(err, -EINVAL, "%s: no connection %u for a secondary path", port->ops->name, number);
 	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
 	if (!link_sides_make(peer))
-		return link_error(err, -ENOMEM, "%s: no memory for another way", via->ops.name);
+		return link_error(err, -ENOMEM, "%s: no memory for a secondary path", via->ops.name);
 	unsigned k = 1;
 	while (k <= FAR_LINK_WAYS_MAX && peer->paths_made->setup[k].port)
 		k++;
 	if (k > FAR_LINK_WAYS_MAX)
-		return link_error(err, -ENOSPC, "%s: a connection has %u ways beside its own at most", port->ops->name,
+		return link_error(err, -ENOSPC, "%s: a connection has at most %u secondary paths", port->ops->name,
 				  FAR_LINK_WAYS_MAX);
 	struct link_side *side = &peer->paths_made->setup[k];
 	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
@@ -361,13 +364,13 @@ void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k)
 {
 	struct link_side *side = peer->paths_made ? &peer->paths_made->setup[k] : NULL;
 	struct nic_err err = {""};
-	/* What an earlier path is told, and that of one that is being replaced, costs a path at most. */
+	/* A late answer about an earlier flow costs one flow at most. */
 	if (!side || !side->port || side->pending || side->replaced != NIC_PEER_NONE ||
 	    atomic_load_explicit(&side->lower_peer, memory_order_relaxed) == NIC_PEER_NONE ||
 	    side->flow + 1 >= FAR_LINK_PATHS_MAX)
 		return;
 	side->flow++;
-	path_setup_connect(side, p->now, &err); /* an error: the way stays as useless as it is */
+	path_setup_connect(side, p->now, &err); /* on error the path stays unusable */
 }
 
 void link_sides_moved(struct link_peer *peer)
@@ -431,7 +434,7 @@ void link_sides_drop(struct link_peer *peer)
 		path_setup_drop(&peer->paths_made->setup[k]);
 }
 
-/* The shard's part is done here too: nobody drives the queues any more. */
+/* Does the poller's part, too: no poller runs any more. */
 static void peer_paths_remove(struct link_peer *peer, const struct link_port *p)
 {
 	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table of a queue: peers, room for messages, sleep; and what the control core asks for. */
+/**
+ * Operations of a queue except sending and receiving: attached peers, room for messages, sleep; and the orders of the
+ * control thread. Poller.
+ */
 #include "transport/port.h"
 
 #include <errno.h>
@@ -17,11 +20,11 @@ static inline struct link_peer *attached_peer(const struct link_queue *q, uint32
 	return p && p->attached ? p : NULL;
 }
 
-/* ---- to the control core ---- */
+/* ---- reports to the control thread ---- */
 
 void link_news_post(struct link_queue *q, struct link_peer *p, enum link_news news)
 {
-	/* Pairs with news_take() in setup.c: the board's bit is set last and taken first. */
+	/* Pairs with news_take() in setup.c: the bit of the set is added last and taken first. */
 	atomic_fetch_or_explicit(&p->news, news, memory_order_release);
 	if (link_board_set(&q->news, p->index))
 		link_port_signal(q->port);
@@ -37,7 +40,7 @@ void link_peer_dead(struct link_queue *q, struct link_peer *p, int error)
 	link_news_post(q, p, LINK_NEWS_DOWN);
 }
 
-/* ---- from the control core ---- */
+/* ---- orders of the control thread ---- */
 
 static void peer_open(struct link_queue *q, struct link_peer *p)
 {
@@ -66,8 +69,7 @@ static void peer_reroute(struct link_queue *q, struct link_peer *p)
 	link_news_post(q, p, LINK_NEWS_MOVED);
 }
 
-/* Where the driver below cannot wake: the peer is asleep, or may be. Kicked by the flush, after what is for it: some of
- * that may not be with the driver below yet, and its sender may be in the midst of it. */
+/* The kick waits for the flush: packets for the peer may not be committed below yet. */
 void link_kick(struct link_queue *q, struct link_peer *p)
 {
 	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
@@ -152,7 +154,7 @@ static void backlog_remove(struct link_queue *q, struct link_peer *p)
 	p->backlogged = false;
 }
 
-/* The last the shard has to do with it. */
+/* Sends BYE and releases everything that the poller has of the peer. */
 static void peer_close(struct link_queue *q, struct link_peer *p)
 {
 	if (p->opened) {
@@ -166,7 +168,7 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 			if (p->via->ops->kick && p->asleep_there)
 				p->via->ops->kick(p->via->lower, p->lower_peer);
 		}
-		if (p->via->unflushed) /* a refusal, that detach() might lose */
+		if (p->via->unflushed) /* a reject that detach() might lose */
 			link_flush(&q->base);
 	}
 	link_ways_detach(q, p);
@@ -241,7 +243,7 @@ static int link_attach(struct nic_queue *nq, uint32_t peer)
 		return -EINVAL;
 	struct link_rings *r = p->rings;
 	p->attached = true;
-	/* What came before, in its order. */
+	/* Messages that arrived before. */
 	while (r && r->held_first) {
 		struct link_message *m = r->held_first;
 		r->held_first = m->next;
@@ -263,7 +265,7 @@ static void link_detach(struct nic_queue *nq, uint32_t peer)
 		return;
 	p->attached = false;
 	link_messages_drop(q, p);
-	/* Whatever comes until drop() has nobody to go to; BYE ends the connection then. */
+	/* What arrives until drop() is discarded; BYE ends the connection then. */
 	p->detached = true;
 }
 
@@ -332,7 +334,7 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	if (__builtin_expect(p->out_n >= FAR_LINK_SLOTS, 0))
 		return -EAGAIN;
 	struct link_message *m = link_message_out(q, p, (uint32_t)body_len);
-	if (__builtin_expect(!m, 0)) /* what is under way gives memory back */
+	if (__builtin_expect(!m, 0)) /* acknowledgements will free memory */
 		return body_len <= LINK_ROOM ? -EAGAIN : p->out_bytes ? -ENOBUFS : -ENOMEM;
 	tx->head = (uint8_t *)&m->head;
 	tx->body = m->body;
@@ -385,7 +387,7 @@ static void link_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 
 /* ---- sleep ---- */
 
-/* Those who believe that we are awake. Who is not told, or does not hear it, kicks when it resends. */
+/* Sends an ACK with ASLEEP to the peers in queue->awake. A peer that misses it kicks when it retransmits. */
 static void announce_sleep(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->awake_n; i++) {
@@ -401,7 +403,7 @@ static void link_arm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
 	q->look = q->armed = true;
-	/* Nobody is to wake us for what we can say now. */
+	/* Send pending ACKs now: a timer would have to wake the queue for them. */
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		if (q->actives[i]->owed)
 			link_ack_soon(q, q->actives[i]);
@@ -439,7 +441,7 @@ static void link_wake(struct nic_queue *nq)
 	queue_of(nq)->ops->wake(queue_of(nq)->lower);
 }
 
-/* ---- the device below ---- */
+/* ---- raw packets of the device below ---- */
 
 static unsigned link_raw_tx(struct nic_queue *nq, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
