@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Each structure of engine/core/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
+/** Each structure of engine/transport/wire.h and engine/core/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
 #include "decode_fields.h"
 #include "base/rref.h"
 #include "core/head.h"

@@ -4,6 +4,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "transport/transport.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -174,7 +175,7 @@ unsigned far_shard_of_thread(struct far_agent *a)
 static void counters_add(const struct shard *s, struct far_counters *out)
 {
 	const struct shard_counters *c = &s->counters;
-	uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
+	uint64_t calls_ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
 	uint64_t waiting = atomic_load_explicit(&c->calls_waiting, memory_order_relaxed);
 #define READ(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed)
 	READ(calls_sent);
@@ -201,7 +202,7 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	READ(hedges_sent);
 	READ(hedges_won);
 #undef READ
-	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
 }
 
 void far_counters_read(struct far_agent *a, struct far_counters *out)
@@ -230,12 +231,14 @@ unsigned far_nic_ports(struct far_agent *a)
 enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct far_nic_stats *out, struct far_err *err)
 {
 	struct nic_stats st = {0};
+	struct transport_stats tr;
 	struct nic_addr addr;
 	if (port >= a->ports.n)
 		return err_set(err, FAR_INVALID, "worker \"%s\" has %u ports, numbered from 0; there is no port %u",
 			       a->name, a->ports.n, port);
 	const struct nic_port *p = a->ports.at[port];
 	p->ops->stats(p, &st);
+	transport_stats_read(p, &tr);
 	p->ops->address(p, &addr);
 	*out = (struct far_nic_stats){.only_self = port >= a->ports.published,
 				      .rx_packets = st.rx_packets,
@@ -243,24 +246,24 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .rx_bytes = st.rx_bytes,
 				      .tx_bytes = st.tx_bytes,
 				      .rx_foreign = st.rx_foreign,
-				      .rx_malformed = st.rx_malformed,
+				      .rx_malformed = st.rx_malformed + tr.malformed,
 				      .rx_missed = st.rx_missed,
 				      .tx_dropped = st.tx_dropped,
 				      .kicks = st.kicks,
-				      .resent = st.link_resent,
-				      .duplicates = st.link_duplicates,
-				      .crc_errors = st.link_crc_errors,
-				      .refused = st.link_refused,
-				      .timeouts = st.link_timeouts,
-				      .probes = st.link_probes,
-				      .needless = st.link_needless,
-				      .unknown = st.link_unknown,
-				      .ended = st.link_ended,
-				      .no_memory = st.link_no_memory,
-				      .crowded = st.link_crowded,
-				      .regrants = st.link_regrants,
-				      .moves = st.link_moves,
-				      .read_bytes = st.link_read_bytes};
+				      .resent = tr.resent,
+				      .duplicates = tr.duplicates,
+				      .crc_errors = tr.crc_errors,
+				      .refused = st.refused + tr.refused,
+				      .timeouts = tr.timeouts,
+				      .probes = tr.probes,
+				      .needless = tr.needless,
+				      .unknown = tr.unknown,
+				      .ended = tr.ended,
+				      .no_memory = tr.no_memory,
+				      .crowded = tr.crowded,
+				      .regrants = tr.regrants,
+				      .moves = tr.moves,
+				      .read_bytes = tr.read_bytes};
 	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
 	p->ops->address_text(&addr, out->address, sizeof out->address);
 	return FAR_OK;

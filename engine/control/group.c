@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,8 +51,10 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->members[url->rank].shards = config->shards;
 	g->members[url->rank].incarnation = config->incarnation;
 	g->members[url->rank].message_bytes_max = config->message_bytes_max;
-	for (unsigned i = 0; i < config->ports_n; i++)
+	for (unsigned i = 0; i < config->ports_n; i++) {
 		g->ports[i] = (struct group_port){.group = g, .index = i, .next = TIME_NEVER};
+		transport_migration_callback(config->ports[i], session_migrated, &g->ports[i]);
+	}
 	return 0;
 }
 

@@ -352,6 +352,8 @@ void session_probe(struct peer *p);
 bool session_probe_silent(struct peer *p);
 /** Steps ports and mails; enters READY when all sessions are up. Returns the absolute time of the next step. */
 uint64_t session_step(struct group *g);
+/** transport_migrated_fn of a struct group_port. */
+void session_migrated(void *ctx, uint32_t handle);
 
 /** Sets up a session that no shard waits for. */
 void session_request(struct peer *p, unsigned local, unsigned remote);

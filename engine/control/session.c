@@ -499,13 +499,18 @@ static int port_event(void *ctx, const struct nic_event *ev)
 		if (pair && !pair->is_retired && !peer_is_self(pair->peer))
 			peer_suspect(pair->peer, "its process is gone: its host refuses the port");
 		break;
-	case NIC_EVENT_MOVED:
-		pair = pair_of_handle(g, port->index, ev->peer);
-		if (pair && !pair->is_retired && pair->state == PAIR_UP)
-			pair_path_changed(pair);
-		break;
 	}
 	return 0;
+}
+
+/* transport_migrated_fn: from port_event()'s step(). */
+void session_migrated(void *ctx, uint32_t handle)
+{
+	struct group_port *port = ctx;
+	struct pair *pair = pair_of_handle(port->group, port->index, handle);
+	port->group->busy = true;
+	if (pair && !pair->is_retired && pair->state == PAIR_UP)
+		pair_path_changed(pair);
 }
 
 /* ---- joining ---- */

@@ -78,7 +78,7 @@ static bool early_forget(struct link_queue *q, struct link_peer *p)
 	}
 	p->early_n = handed_up;
 	p->rings->loose_n = 0;
-	p->pieces = false;
+	p->fragments = false;
 	return handed_up < before;
 }
 
@@ -174,7 +174,7 @@ static bool hand_up_whole(struct link_queue *q, struct link_peer *p, struct link
 static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t end)
 {
 	p->rx_next++;
-	p->pieces = false;
+	p->fragments = false;
 	if (end != m->len && has_come(m, end)) {
 		link_grants_progress(q, m, end);
 		return hand_up_whole(q, p, m);
@@ -207,13 +207,13 @@ static void hand_up_early(struct link_queue *q, struct link_peer *p, struct link
 }
 
 /* Those that waited for one that has gone up. */
-static void loose_run(struct link_queue *q, struct link_peer *p)
+static void unordered_run(struct link_queue *q, struct link_peer *p)
 {
 	for (uint32_t i = 1; p->rings->loose_n && i < FAR_LINK_WINDOW; i++) {
 		struct link_arrived *a = &p->rings->arrived[(p->rx_next + i) % FAR_LINK_WINDOW];
-		if (!a->message || !a->message->loose || !may_go_up(p, p->rx_next + i, a->offset))
+		if (!a->message || !a->message->unordered || !may_go_up(p, p->rx_next + i, a->offset))
 			continue;
-		a->message->loose = false;
+		a->message->unordered = false;
 		p->rings->loose_n--;
 		hand_up_early(q, p, a);
 	}
@@ -226,7 +226,7 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 	while ((a = &p->rings->arrived[p->rx_next % FAR_LINK_WINDOW])->message) {
 		struct link_message *m = a->message;
 		uint32_t end = a->offset + a->len;
-		bool whole = m->next || m->loose;
+		bool whole = m->next || m->unordered;
 		/* More than is missing may come: pieces of the packet came before it. */
 		if (!whole && m != &link_handed_up && (a->offset > m->done || end < m->done))
 			return false;
@@ -236,8 +236,8 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 			p->rx_next++;
 		} else if (whole) {
 			p->rx_next++;
-			p->rings->loose_n -= m->loose;
-			m->loose = false;
+			p->rings->loose_n -= m->unordered;
+			m->unordered = false;
 			deliver_all(q, p, m);
 		} else {
 			m->early -= a->len;
@@ -246,11 +246,11 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 		}
 	}
 	if (p->rings->loose_n)
-		loose_run(q, p);
+		unordered_run(q, p);
 	return true;
 }
 
-static bool fragment_sane(const struct link_fragment *f, bool piece)
+static bool span_valid(const struct link_fragment *f, bool piece)
 {
 	uint64_t end = (uint64_t)f->offset + f->len;
 	if (f->length > LINK_BODY_MAX || end > f->length || (f->len == 0 && f->length != 0))
@@ -269,8 +269,8 @@ static void fragment_put(struct link_message *m, const struct wire_head *h, cons
 }
 
 /* A part of the packet that is due; its parts are taken in order. */
-static void take_piece(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-		       const struct link_fragment *f)
+static void take_fragment(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			  const struct link_fragment *f)
 {
 	struct link_message *m = assembling(p, f->first);
 	link_ack_soon(q, p);
@@ -281,7 +281,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 		counter_bump(&q->no_memory);
 		return;
 	}
-	if (m->len != f->length || m->side == LINK_IN_READ || (f->first != f->number && !m->begun)) {
+	if (m->len != f->length || m->transfer == LINK_IN_READ || (f->first != f->number && !m->begun)) {
 		link_broken(q, p);
 		return;
 	}
@@ -292,7 +292,7 @@ static void take_piece(struct link_queue *q, struct link_peer *p, const struct w
 	fragment_put(m, h, f);
 	if (f->offset + f->len > m->done)
 		link_grants_progress(q, m, f->offset + f->len);
-	p->pieces = true;
+	p->fragments = true;
 	if (!(h->marks & WIRE_MORE) && (!packet_end(q, p, m, m->done) || !advance_rx(q, p)))
 		link_broken(q, p);
 }
@@ -326,21 +326,22 @@ static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p
 
 /* Of a packet that is there: was it sent again for nothing? Not when the first one was lost, and only the copy came
  * twice; and what the network repeats is not marked. */
-static void came_twice(struct link_peer *p, const struct wire_head *h, uint32_t number)
+static void note_duplicate(struct link_peer *p, const struct wire_head *h, uint32_t number)
 {
-	if (p->twice || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN || (int32_t)(number - p->again_first) < 0)
+	if (p->duplicate || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN ||
+	    (int32_t)(number - p->again_first) < 0)
 		return;
 	for (uint32_t i = 0; i < p->rings->again_n && i < LINK_AGAIN_KEPT; i++)
-		if (p->rings->again[i] == number)
+		if (p->rings->retransmitted[i] == number)
 			return;
-	p->twice = WIRE_TWICE | ((int32_t)(number - p->rx_told) >= 0 ? WIRE_UNTOLD : 0);
+	p->duplicate = WIRE_TWICE | ((int32_t)(number - p->rx_acked) >= 0 ? WIRE_UNTOLD : 0);
 	p->twice_number = number;
 }
 
-static void note_again(struct link_peer *p, const struct wire_head *h, uint32_t number)
+static void note_retransmitted(struct link_peer *p, const struct wire_head *h, uint32_t number)
 {
 	if (h->marks & WIRE_AGAIN)
-		p->rings->again[p->rings->again_n++ % LINK_AGAIN_KEPT] = number;
+		p->rings->retransmitted[p->rings->again_n++ % LINK_AGAIN_KEPT] = number;
 }
 
 /* One of several messages that cannot be handed up from where it lies. */
@@ -349,7 +350,7 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 {
 	bool malformed, kept = false;
 	struct link_message *m = batch_copy(q, p, h, f, ahead == 0, &malformed);
-	if (malformed || (m && !ahead && p->pieces)) {
+	if (malformed || (m && !ahead && p->fragments)) {
 		link_messages_in_free(q, m);
 		link_broken(q, p);
 		return;
@@ -357,7 +358,7 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 	if (!m)
 		counter_bump(&q->no_memory);
 	if (m) {
-		note_again(p, h, f->number);
+		note_retransmitted(p, h, f->number);
 		p->rings->arrived[f->number % FAR_LINK_WINDOW] = (struct link_arrived){m, 0, f->len};
 		p->early_n++;
 		for (; m; m = m->next)
@@ -371,8 +372,8 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 }
 
 /* A WIRE_LOOSE packet before its turn: it goes up when the one that it may not pass has. */
-static void take_loose(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-		       const struct link_fragment *f)
+static void take_unordered(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			   const struct link_fragment *f)
 {
 	struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
 	bool malformed;
@@ -386,22 +387,22 @@ static void take_loose(struct link_queue *q, struct link_peer *p, const struct w
 		link_ack_soon(q, p);
 		return;
 	}
-	note_again(p, h, f->number);
+	note_retransmitted(p, h, f->number);
 	*a = (struct link_arrived){m, f->offset, f->len};
 	p->early_n++;
 	for (; m; m = m->next)
 		p->owed++;
 	if (may_go_up(p, f->number, f->offset)) {
 		hand_up_early(q, p, a);
-		loose_run(q, p);
+		unordered_run(q, p);
 	} else {
-		a->message->loose = true;
+		a->message->unordered = true;
 		p->rings->loose_n++;
 		link_ack_soon(q, p);
 	}
 }
 
-static bool loose_sane(const struct link_fragment *f, unsigned marks)
+static bool unordered_valid(const struct link_fragment *f, unsigned marks)
 {
 	if (f->offset - 1 >= FAR_LINK_WINDOW || f->number != f->first || marks & WIRE_PIECE)
 		return false;
@@ -409,7 +410,7 @@ static bool loose_sane(const struct link_fragment *f, unsigned marks)
 }
 
 /* A WIRE_LOOSE packet of small messages, not of a larger one. */
-static bool small_loose(const struct link_fragment *f)
+static bool is_small_unordered(const struct link_fragment *f)
 {
 	return f->number == f->first && f->offset != 0;
 }
@@ -445,18 +446,18 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 			return;
 		}
 		counter_bump(&q->duplicates);
-		came_twice(p, h, f->number);
+		note_duplicate(p, h, f->number);
 		link_ack_soon(q, p);
 		return;
 	}
 	if (!(h->marks & WIRE_LOOSE)) {
 		take_any(q, p, h, f, ahead);
-	} else if (small_loose(f) ? !loose_sane(f, h->marks) : h->marks & (WIRE_BATCH | WIRE_PIECE)) {
+	} else if (is_small_unordered(f) ? !unordered_valid(f, h->marks) : h->marks & (WIRE_BATCH | WIRE_PIECE)) {
 		link_broken(q, p);
-	} else if (!small_loose(f)) {
+	} else if (!is_small_unordered(f)) {
 		take_any(q, p, h, f, ahead);
 	} else if (ahead) {
-		take_loose(q, p, h, f);
+		take_unordered(q, p, h, f);
 	} else {
 		struct link_fragment due = *f;
 		due.offset = 0;
@@ -473,16 +474,16 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 		take_batch(q, p, h, f, ahead);
 		return;
 	}
-	if (h->marks & WIRE_BATCH || !fragment_sane(f, piece)) {
+	if (h->marks & WIRE_BATCH || !span_valid(f, piece)) {
 		link_broken(q, p);
 		return;
 	}
 	if (piece) {
-		take_piece(q, p, h, f);
+		take_fragment(q, p, h, f);
 		return;
 	}
 	bool whole = f->len == f->length;
-	struct link_message *m = whole && !p->pieces ? NULL : assembling(p, f->first);
+	struct link_message *m = whole && !p->fragments ? NULL : assembling(p, f->first);
 	if (!m)
 		m = message_begin(q, p, f->first, f->length, whole, ahead == 0,
 				  !ahead && !whole && f->offset == 0 ? h : NULL);
@@ -491,12 +492,12 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
 		return;
 	}
-	if (m->len != f->length || m->side == LINK_IN_READ ||
+	if (m->len != f->length || m->transfer == LINK_IN_READ ||
 	    (f->offset >= FAR_LINK_UNASKED_MAX && f->offset >= m->granted)) {
 		link_broken(q, p);
 		return;
 	}
-	note_again(p, h, f->number);
+	note_retransmitted(p, h, f->number);
 	fragment_put(m, h, f);
 	if (h->lane_phase & WIRE_EXPOSED && m->early == 0)
 		link_read_begin(q, m, f->bytes + f->len);
@@ -511,7 +512,7 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 		return;
 	}
 	if (whole_early && p->rings->loose_n) /* whose sender has them wait for a packet of this one */
-		loose_run(q, p);
+		unordered_run(q, p);
 	if (ahead)
 		link_ack_soon(q, p);
 }

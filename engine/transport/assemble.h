@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A packet with bytes of messages, as the files that receive see it. */
+/** A received packet with bytes of messages: decoding (recv.c, assemble.c), and reassembly. Poller. */
 #ifndef FAR_TRANSPORT_ASSEMBLE_H
 #define FAR_TRANSPORT_ASSEMBLE_H
 
@@ -7,12 +7,17 @@
 
 #include <string.h>
 
-/** What a packet says of its bytes, copied out of it. */
+/** Fields of a MESSAGE packet, copied out of it. */
 struct link_fragment {
-	uint32_t number, first, length, offset, len;
+	uint32_t number; /* of the packet */
+	uint32_t first;  /* of the message's first packet */
+	uint32_t length; /* of the message, bytes */
+	uint32_t offset; /* of this packet's bytes; with WIRE_LOOSE of small messages, see there */
+	uint32_t len;    /* of this packet's bytes */
 	const uint8_t *bytes;
 };
 
+/** Converts the call header to that of nic.h. */
 static inline void link_head_read(const struct wire_head *h, struct shm_head *out)
 {
 	uint64_t time = be64_get(h->time);
@@ -27,15 +32,15 @@ static inline void link_head_read(const struct wire_head *h, struct shm_head *ou
 	out->reserved = be32_get(h->reserved);
 }
 
-/** Of a packet of several messages: its first one, and that there are others. Those are checked as they are taken. */
+/** Checks the first message of a WIRE_BATCH packet, and that others follow. link_batch_next() checks those. */
 static inline bool link_batch_sane(const struct link_fragment *f, unsigned marks)
 {
 	return f->number == f->first && (f->offset == 0 || marks & WIRE_LOOSE) && f->length < f->len &&
 	       f->len <= LINK_BATCH_BYTES && !(marks & WIRE_PIECE);
 }
 
-/** The next message of such a packet: 1, its head, and its bytes, the `len` before b->at; 0: there is none; -1: it is
- * malformed. */
+/** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.
+ * -1: malformed. */
 static inline int link_batch_next(struct link_batch *b, struct shm_head *head, uint32_t *len)
 {
 	struct wire_sub s;
@@ -63,11 +68,11 @@ static inline int link_batch_next(struct link_batch *b, struct shm_head *head, u
 	return 1;
 }
 
-/* assemble.c: the shard */
+/* ---- assemble.c ---- */
 
-/** A packet that does not go up as it came. */
+/** Processes a MESSAGE packet that cannot be delivered in place. */
 void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f);
-/** Whose packets have our token and say what cannot be: the connection ends. */
+/** Ends the connection of a peer that violates the protocol. */
 void link_broken(struct link_queue *q, struct link_peer *p);
 
 #endif

@@ -189,7 +189,7 @@ static void audit_reading(struct link_auditor *a, uint32_t i)
 		return;
 	for (uint32_t k = 0; k < FAR_LINK_ONESIDED; k++)
 		out += o->entry[k].state == LINK_ONESIDED_READING && o->entry[k].owner == m;
-	fits(m->onesided == i + 1 && m->side == LINK_IN_READ, "an entry of what is read is of another message");
+	fits(m->onesided == i + 1 && m->transfer == LINK_IN_READ, "an entry of what is read is of another message");
 	same("reads of a message that are under way", r->out, out);
 }
 

@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A walk over a queue of the transport: every counter, list and flag of its peers against what it counts. It knows
- * nothing that the structures do not say. For the simulator and debug builds.
+ * Audit of the transport's state: compares every counter, list and flag of a queue's peers with what it counts. Only
+ * reads. For the simulator and debug builds. Poller, or any thread while no poller runs.
  */
 #ifndef FAR_TRANSPORT_AUDIT_H
 #define FAR_TRANSPORT_AUDIT_H
 
 #include "transport/port.h"
 
-/** What does not agree, in words. */
+/** Receives a description of each inconsistency. */
 typedef void link_audit_report(void *ctx, const char *text);
 
-/** Called by the holder of the queue's shard, between two operations of the queue: nothing is reserved. */
+/** Audits a queue. Poller, between two operations of the queue, with no packet reserved. */
 void link_audit_queue(const struct link_queue *q, link_audit_report *report, void *ctx);
-/** The same of all queues of a port; nothing when there is no transport in it. No shard of it runs. */
+/** Audits all queues of a port; no effect on other ports. No poller of it runs. */
 void link_audit_port(const struct nic_port *port, link_audit_report *report, void *ctx);
-/** Compares the connections of a port with their other ends, which are at `ports`: what is taken for arrived here has
- * arrived there. No shard of any of them runs. */
+/** Compares the connections of a port with their other ends, which are at `ports`: what counts as arrived here has
+ * arrived there. No poller of any of them runs. */
 void link_audit_ends(const struct nic_port *port, const struct nic_port *const *ports, unsigned n,
 		     link_audit_report *report, void *ctx);
-/** link_audit_queue() for debug_must(): writes what it finds to stderr. */
+/** link_audit_queue() for debug_must(): prints inconsistencies to stderr. true: none. */
 bool link_audit_agrees(const struct link_queue *q);
-/** Makes link_audit_agrees() return true: for a test that plants a wrong count, or that looks while messages are
- * reserved, which are in no list. */
+/** Makes link_audit_agrees() return true: for tests that plant a wrong count, or that audit while packets are reserved,
+ * which are in no list. */
 extern bool link_audit_paused;
 
-/* audit_peer.c */
+/* ---- audit_peer.c ---- */
 
+/** State of an audit. */
 struct link_auditor {
 	const struct link_queue *q;
 	link_audit_report *report;
 	void *ctx;
 	uint64_t found; /* reports */
-	/* Of all peers so far. */
-	uint32_t out_n;    /* messages that are to be sent or acknowledged */
+	/* Sums over the peers so far. */
+	uint32_t out_n;    /* messages to be sent or acknowledged */
 	uint64_t in_bytes; /* of messages that arrived */
 	uint32_t begun_n, senders_n, abroad_n, rings_n;
 	uint32_t active_n, backlogged_n, acks_n, kicks_n, awake_n;
@@ -41,14 +42,17 @@ struct link_auditor {
 	bool loops;      /* a queue is connected to itself */
 };
 
-/** `p` NULL: of the queue. */
+/** Reports an inconsistency. `p` NULL: of the queue. */
 __attribute__((format(printf, 3, 4))) void link_audit_say(struct link_auditor *a, const struct link_peer *p,
 							  const char *format, ...);
+/** Reports a count that differs from what was found. */
 void link_audit_same(struct link_auditor *a, const struct link_peer *p, const char *what, uint64_t count,
 		     uint64_t found);
+/** Reports `what` unless `fits`. */
 void link_audit_fits(struct link_auditor *a, const struct link_peer *p, bool fits, const char *what);
-/** It is owed an acknowledgement that only the queue's `owing` remembers. */
+/** Returns true for a peer whose only pending work is a delayed acknowledgement. */
 bool link_audit_owed(const struct link_peer *p);
+/** Audits a peer. */
 void link_audit_peer(struct link_auditor *a, const struct link_peer *p);
 
 #endif

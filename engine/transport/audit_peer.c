@@ -129,7 +129,7 @@ static void audit_arrived(struct link_auditor *a, const struct link_peer *p)
 		fits(i != 0 || p->dead, "the packet that is due has come and was not taken");
 		if (m == &link_handed_up)
 			continue;
-		loose += m->loose;
+		loose += m->unordered;
 		if (!is_assembled(r, m))
 			in_list(a, p, m);
 	}
@@ -154,7 +154,8 @@ static void audit_assembling(struct link_auditor *a, const struct link_peer *p)
 			early += r->arrived[k].message == m ? r->arrived[k].len : 0;
 		same("bytes of a message before their turn", m->early, early);
 		fits(m->done <= m->len && m->granted <= m->len, "more of a message came or was granted than there is");
-		fits(m->side != LINK_IN_READ || (m->onesided && a->q->onesided.reading[m->onesided - 1].message == m),
+		fits(m->transfer != LINK_IN_READ ||
+			     (m->onesided && a->q->onesided.reading[m->onesided - 1].message == m),
 		     "a message that is read has no entry");
 	}
 	same("messages that have begun", p->begun_n, begun);
@@ -205,15 +206,16 @@ static void audit_timers(struct link_auditor *a, const struct link_peer *p)
 
 static void audit_ways(struct link_auditor *a, const struct link_peer *p)
 {
-	const struct link_ways *ways = p->ways;
+	const struct link_ways *ways = p->paths;
 	if (!ways) {
-		fits(p->via == p->queue && !p->others && !p->taken, "it goes by a path that it does not have");
+		fits(p->via == p->queue && !p->secondary && !p->current_path,
+		     "it goes by a path that it does not have");
 		return;
 	}
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++)
-		fits((p->others >> k & 1) == (ways->way[k].via && ways->way[k].attached),
+		fits((p->secondary >> k & 1) == (ways->path[k].via && ways->path[k].attached),
 		     "a path is among those that can be used and is not attached, or the reverse");
-	fits(p->via == ways->way[p->taken].via && p->lower_peer == ways->way[p->taken].lower_peer,
+	fits(p->via == ways->path[p->current_path].via && p->lower_peer == ways->path[p->current_path].lower_peer,
 	     "what it is sent by is not the path that is taken");
 }
 
@@ -240,7 +242,7 @@ void link_audit_peer(struct link_auditor *a, const struct link_peer *p)
 		audit_assembling(a, p);
 		audit_held(a, p);
 	} else {
-		fits(p->una == p->next && !p->out_n && !p->out_bytes && !p->early_n && !p->begun_n && !p->pieces,
+		fits(p->una == p->next && !p->out_n && !p->out_bytes && !p->early_n && !p->begun_n && !p->fragments,
 		     "something is under way, and it has no set");
 	}
 }

@@ -129,11 +129,11 @@ static void transcript(const struct link_port *p, const struct link_peer *peer, 
 		      be64_of(to_us ? peer->token : peer->token_there)};
 	auth_mac_begin(&m, &p->transport, "farcall transcript");
 	auth_mac_add(&m, ids, sizeof ids);
-	auth_mac_add(&m, s->says.nonce, sizeof s->says.nonce);
+	auth_mac_add(&m, s->proofs.nonce, sizeof s->proofs.nonce);
 	auth_mac_add(&m, to_us ? secret->to : p->own_proof, AUTH_PROOF_BYTES);
 	auth_mac_add(&m, to_us ? p->own_proof : secret->to, AUTH_PROOF_BYTES);
-	auth_mac_add(&m, to_us ? s->hello : s->words, to_us ? s->hello_len : s->words_len);
-	auth_mac_add(&m, to_us ? s->words : s->hello, to_us ? s->words_len : s->hello_len);
+	auth_mac_add(&m, to_us ? s->hello : s->payload, to_us ? s->hello_len : s->words_len);
+	auth_mac_add(&m, to_us ? s->payload : s->hello, to_us ? s->words_len : s->hello_len);
 	auth_mac_end(&m, out);
 }
 
@@ -184,7 +184,7 @@ uint32_t link_ping_write(uint8_t *out, struct link_peer *p, const struct link_qu
 		number = 1;
 	atomic_store_explicit(&s->pings, number, memory_order_relaxed);
 	if (path > 1)
-		atomic_store_explicit(&p->ways->asked[path - 1], number, memory_order_relaxed);
+		atomic_store_explicit(&p->paths->probe[path - 1], number, memory_order_relaxed);
 	link_ping_nonce(number, says.nonce);
 	uint32_t len = link_words_write(out, p, via, WIRE_PING, 0, path, NULL, 0, &says);
 	const struct auth_key *key = link_session_key(p);

@@ -59,11 +59,11 @@ struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_s
 	peer->state = state;
 	peer->owner = (uint8_t)queue;
 	peer->queue = peer->via = p->queues[queue];
-	peer->lower_peer = peer->way = peer->way_old = NIC_PEER_NONE;
+	peer->lower_peer = peer->address = peer->way_old = NIC_PEER_NONE;
 	peer->setup = setup;
 	memset(link_secret_of(peer), 0, sizeof(struct link_secret));
-	setup->side.peer = peer;
-	setup->answer = WIRE_REFUSED;
+	setup->primary.peer = peer;
+	setup->reply_kind = WIRE_REFUSED;
 	setup->named = p->id;
 	setup->deadline = setup->repeat_at = UINT64_MAX;
 	setup->repeat_ns = FAR_LINK_HELLO_NS;
@@ -177,8 +177,8 @@ void link_peer_free(struct link_port *p, struct link_peer *peer)
 	link_rings_unreserve(peer->queue, peer);
 	setup_free(p, peer);
 	auth_erase(&link_secret_of(peer)->key, sizeof(struct auth_key));
-	free(peer->sides);
-	peer->sides = NULL;
+	free(peer->paths_made);
+	peer->paths_made = NULL;
 	peer->state = LINK_FREE;
 	if (peer->index < p->peers_free)
 		p->peers_free = peer->index;
@@ -198,7 +198,7 @@ void link_peer_let_go(struct link_port *p, struct link_peer *peer)
 		return;
 	link_sides_drop(peer);
 	link_way_drop(p, &peer->way_old);
-	link_way_drop(p, &peer->way);
+	link_way_drop(p, &peer->address);
 	link_peer_free(p, peer);
 }
 
@@ -225,7 +225,7 @@ void link_peer_end(struct link_port *p, struct link_peer *peer)
 	if (peer->setup)
 		peer->setup->deadline = peer->setup->repeat_at = UINT64_MAX;
 	peer->state = LINK_CLOSING;
-	peer->closed = peer->way == NIC_PEER_NONE && !peer->loop;
+	peer->closed = peer->address == NIC_PEER_NONE && !peer->loop;
 	if (!peer->closed)
 		link_order(peer, LINK_DUE_CLOSE);
 	link_peer_let_go(p, peer);
@@ -266,7 +266,8 @@ void link_say_words(struct link_peer *peer, enum wire_kind kind)
 	 * queue, and have the path be given up that was never tried. */
 	if (!s || peer->lower_pending || !setup_begin(peer))
 		return;
-	uint32_t len = link_words_write(s->packet, peer, q, kind, s->want, s->path, s->words, s->words_len, &s->says);
+	uint32_t len =
+		link_words_write(s->packet, peer, q, kind, s->want, s->flow, s->payload, s->words_len, &s->proofs);
 	link_seal(link_key(q->port), s->packet, len, q->port->id, link_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
@@ -277,7 +278,7 @@ void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_
 	const struct link_queue *q = peer->queue;
 	if (!s || !setup_begin(peer))
 		return;
-	uint32_t len = link_no_write(s->packet, kind, peer->id_there, peer->token_there, error, path, s->says.nonce);
+	uint32_t len = link_no_write(s->packet, kind, peer->id_there, peer->token_there, error, path, s->proofs.nonce);
 	link_seal(link_key(q->port), s->packet, len, s->named, link_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
@@ -287,7 +288,7 @@ void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
 	struct link_setup *s = peer->setup;
 	link_say_words(peer, peer->accepted ? WIRE_WELCOME : WIRE_HELLO);
-	s->hellos++;
+	s->sent_n++;
 	s->repeat_at = now + s->repeat_ns;
 	s->repeat_ns += s->repeat_ns / 2;
 	if (s->repeat_ns > FAR_LINK_HELLO_NS_MAX)
@@ -317,16 +318,16 @@ void link_failed(struct link_port *p, struct link_peer *peer, int error)
 		snprintf(text, sizeof text, "%s: the set-up was refused by %s: it has no queue %u", p->ops.name, at,
 			 s->want);
 	else if (error == -ETIMEDOUT && p->lower->ops->reach(p->lower, &s->addr, &remark) == 0 && remark.text[0])
-		snprintf(text, sizeof text, "%s: no answer from %s to %u packets: %s", p->ops.name, at, s->hellos,
+		snprintf(text, sizeof text, "%s: no answer from %s to %u packets: %s", p->ops.name, at, s->sent_n,
 			 remark.text);
 	else if (error == -ETIMEDOUT)
 		snprintf(text, sizeof text,
 			 "%s: no answer from %s to %u packets; is the worker alive, %sand is the path to it open both "
 			 "ways (firewall, address translation)?",
-			 p->ops.name, at, s->hellos, p->config.key ? "does it have the same key, " : "");
+			 p->ops.name, at, s->sent_n, p->config.key ? "does it have the same key, " : "");
 	else if (error == -EHOSTUNREACH)
 		snprintf(text, sizeof text, "%s: none of %u paths to %s leads to its queue %u", p->ops.name,
-			 s->paths_tried, at, s->want);
+			 s->flows_tried, at, s->want);
 	else
 		snprintf(text, sizeof text, "%s: the set-up was refused by %s: %s", p->ops.name, at, strerror(-error));
 	link_report_failed(p, peer, error, text);
@@ -347,8 +348,8 @@ void link_report_up(struct link_port *p, struct link_peer *peer)
 
 void link_report_moved(struct link_port *p, struct link_peer *peer)
 {
-	struct nic_event ev = {.type = NIC_EVENT_MOVED, .peer = peer->index, .queue = peer->owner, .user = peer->user};
-	p->event(p->ctx, &ev);
+	if (p->migrated)
+		p->migrated(p->migrated_ctx, peer->index);
 }
 
 void link_report_down(struct link_port *p, struct link_peer *peer, int error)

@@ -37,7 +37,7 @@ void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link
 		return;
 	}
 	p->heard = true;
-	if (p->others && w.path && link_way_answer(q, p, via, w.path))
+	if (p->secondary && w.path && link_way_answer(q, p, via, w.path))
 		return;
 	link_ack_soon(q, p);
 }
@@ -117,7 +117,7 @@ int link_send_raw(struct link_peer *p, const uint8_t *bytes, uint32_t len)
 void link_send_ping(struct link_queue *q, struct link_peer *p)
 {
 	uint8_t bytes[LINK_MAIL_BYTES];
-	const uint8_t *to = p->taken ? p->ways->side[p->taken].to : link_secret_of(p)->to;
+	const uint8_t *to = p->current_path ? p->paths->setup[p->current_path].to : link_secret_of(p)->to;
 	uint32_t len = link_ping_write(bytes, p, p->via, 0, to);
 	link_send_raw(p, bytes, len);
 	link_kick(q, p);

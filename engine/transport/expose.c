@@ -15,16 +15,16 @@
 static void plain(struct link_message *m, struct link_queue *q)
 {
 	m->onesided = 0;
-	m->side = LINK_OUT_PLAIN;
+	m->transfer = LINK_OUT_PLAIN;
 	link_backlog_add(q, m->peer);
 }
 
 bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	uint32_t entry;
-	if (!m->buf || m->side != LINK_OUT_NEW)
+	if (!m->buf || m->transfer != LINK_OUT_NEW)
 		return false;
-	m->side = LINK_OUT_PLAIN;
+	m->transfer = LINK_OUT_PLAIN;
 	/* What is lent is a part of something larger. */
 	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) || m->len < 2 * p->payload_max + LINK_REST ||
 	    p->via != q)
@@ -35,7 +35,7 @@ bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *
 		return false;
 	m->peer = p;
 	m->onesided = (uint8_t)(entry + 1);
-	m->side = LINK_OUT_WAITS;
+	m->transfer = LINK_OUT_WAITS;
 	if (!p->active)
 		link_peer_activate(q, p);
 	return true;
@@ -58,18 +58,18 @@ static void withdraw(struct link_queue *q, struct link_message *m)
 bool link_offer_granted(struct link_queue *q, struct link_message *m, uint32_t offset, bool here)
 {
 	if (!here) {
-		if (m->side == LINK_OUT_ANNOUNCED) {
+		if (m->transfer == LINK_OUT_ANNOUNCED) {
 			withdraw(q, m);
-			m->side = LINK_OUT_PLAIN;
+			m->transfer = LINK_OUT_PLAIN;
 		}
 		return true;
 	}
-	if ((m->side != LINK_OUT_ANNOUNCED && m->side != LINK_OUT_TOLD) || offset >= m->len)
+	if ((m->transfer != LINK_OUT_ANNOUNCED && m->transfer != LINK_OUT_TOLD) || offset >= m->len)
 		return false;
-	if (m->side == LINK_OUT_TOLD) /* said again */
+	if (m->transfer == LINK_OUT_TOLD) /* said again */
 		return offset <= m->done;
 	withdraw(q, m);
-	m->side = LINK_OUT_TOLD;
+	m->transfer = LINK_OUT_TOLD;
 	if (offset > m->done)
 		m->done = offset;
 	return true;
@@ -90,12 +90,12 @@ void link_onesided_take(struct link_queue *q, const struct nic_pkt *lp)
 		return;
 	switch (news.event) {
 	case NIC_BULK_EXPOSED:
-		m->side = LINK_OUT_EXPOSED;
+		m->transfer = LINK_OUT_EXPOSED;
 		link_backlog_add(q, m->peer);
 		break;
 	case NIC_BULK_WITHDRAWN: /* its connection broke; what was announced hears of that from who was to read */
 		m->onesided = 0;
-		if (m->side == LINK_OUT_WAITS || m->side == LINK_OUT_EXPOSED)
+		if (m->transfer == LINK_OUT_WAITS || m->transfer == LINK_OUT_EXPOSED)
 			plain(m, q);
 		break;
 	case NIC_BULK_READ:

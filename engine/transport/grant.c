@@ -112,7 +112,7 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 	/* What comes unasked is on its way, too; of a longer message behind another there is only the first packet. */
 	uint32_t coming = p->begun_n > 1 && m->len > FAR_LINK_UNASKED ? 0 : unasked(g);
 	coming = coming < FAR_LINK_UNASKED ? coming : FAR_LINK_UNASKED;
-	if (m->side == LINK_IN_READ) /* nothing comes that is not read */
+	if (m->transfer == LINK_IN_READ) /* nothing comes that is not read */
 		coming = 0;
 	m->granted = coming < m->len ? coming : m->len;
 	g->out += out_of(m);
@@ -125,8 +125,8 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 	struct link_grants *g = &q->grants;
 	uint32_t out = m->begun && !m->stalled ? out_of(m) : 0;
 	g->came += done - m->done;
-	if (m->side == LINK_IN_HERE && done > m->done)
-		m->side = LINK_IN_PLAIN;
+	if (m->transfer == LINK_IN_HERE && done > m->done)
+		m->transfer = LINK_IN_PLAIN;
 	m->done = done;
 	if (!m->begun)
 		return;
@@ -145,7 +145,7 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 void link_grants_here(struct link_queue *q, struct link_message *m)
 {
 	struct link_grants *g = &q->grants;
-	m->side = LINK_IN_HERE;
+	m->transfer = LINK_IN_HERE;
 	if (!m->begun)
 		return;
 	if (!m->stalled)
@@ -226,11 +226,11 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 {
 	struct link_grants *g = &q->grants;
 	uint32_t from = m->granted > m->done ? m->granted : m->done;
-	uint32_t left = (m->side == LINK_IN_READ ? link_read_end(m) : m->len) - from;
+	uint32_t left = (m->transfer == LINK_IN_READ ? link_read_end(m) : m->len) - from;
 	uint64_t more = m->done + share > from ? m->done + share - from : 0;
-	if (m->side == LINK_IN_READ && left == 0)
+	if (m->transfer == LINK_IN_READ && left == 0)
 		link_read_look(q, m);
-	if (g->out >= most || left == 0 || m->side == LINK_IN_HERE)
+	if (g->out >= most || left == 0 || m->transfer == LINK_IN_HERE)
 		return;
 	if (more > most - g->out)
 		more = most - g->out;
@@ -238,7 +238,7 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 		more = left;
 	else if (more == 0 || more < share / 4)
 		return;
-	if (m->side == LINK_IN_READ && !link_read_more(q, m, from, (uint32_t)more))
+	if (m->transfer == LINK_IN_READ && !link_read_more(q, m, from, (uint32_t)more))
 		return;
 	if (m->granted <= m->done && !g->timed) {
 		g->timed = m;
@@ -249,7 +249,7 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 	m->granted = from + (uint32_t)more;
 	g->choose |= m->granted == m->len;
 	m->peer->rings->grant_at = 0;
-	if (m->side == LINK_IN_READ)
+	if (m->transfer == LINK_IN_READ)
 		return;
 	link_ack_soon(q, m->peer);
 	if (__builtin_expect(m->peer->asleep_there, 0))
@@ -305,9 +305,9 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		return;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
 		struct link_message *m = p->rings->assembling[i];
-		if (m && m->side == LINK_IN_READ) /* its driver says when it ends, or could not begin with it yet */
+		if (m && m->transfer == LINK_IN_READ) /* its driver says when it ends, or could not begin with it yet */
 			g->due = true;
-		if (!m || !m->begun || out_of(m) == 0 || m->side == LINK_IN_READ)
+		if (!m || !m->begun || out_of(m) == 0 || m->transfer == LINK_IN_READ)
 			continue;
 		waits = true;
 		if (m->stalled)
@@ -328,7 +328,7 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 /* In packets: its sender has been told. */
 static inline bool told(const struct link_message *m)
 {
-	return m && m->begun && m->granted && m->side != LINK_IN_READ;
+	return m && m->begun && m->granted && m->transfer != LINK_IN_READ;
 }
 
 bool link_grants_open(const struct link_peer *p)
@@ -371,7 +371,7 @@ void link_grants_write(const struct link_queue *q, struct link_peer *p, struct w
 		const struct link_message *m = p->rings->assembling[i];
 		if (!told(m))
 			continue;
-		bool here = m->side == LINK_IN_HERE;
+		bool here = m->transfer == LINK_IN_HERE;
 		struct wire_grant grant = {be32_of(m->first), be32_of(here ? m->done : m->granted),
 					   be32_of(m->priority | (here ? WIRE_HERE : 0))};
 		memcpy(body, &grant, sizeof grant);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages that come in fragments: which of them leaves (schedule.c), and what is granted (grant.c). The
- * shard's. */
+/** Messages of several packets: which one sends next (schedule.c), and how many bytes are granted (grant.c). Poller. */
 #ifndef FAR_TRANSPORT_GRANT_H
 #define FAR_TRANSPORT_GRANT_H
 
 #include "base/limits.h"
-#include "core/head.h"
+#include "transport/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,76 +13,74 @@ struct link_message;
 struct link_peer;
 struct link_queue;
 
-/** What a queue has granted for the messages that come in fragments, of all peers. */
+/** Grants of a queue for received messages of several packets, of all its peers. Times in ns. */
 struct link_grants {
-	struct link_message *first, *last; /* begun and not whole, oldest first */
-	uint32_t n;
-	uint32_t senders_n; /* peers that have some among them */
-	uint32_t chosen_n;  /* the shortest first */
-	struct link_message *chosen[FAR_LINK_GRANTED_MAX];
-	uint64_t out; /* granted and not arrived, of those that are not stalled */
-	bool choose;  /* they are to be chosen anew */
-	bool due;     /* something is to be granted, perhaps */
-	/* The path: how long from a grant to what came of it, at least, and how many bytes come in a second, at most.
-	 */
-	const struct link_message *timed; /* NULL: none is */
-	uint32_t timed_offset;
-	uint64_t timed_at;
-	uint64_t rtt_ns, rtt_at; /* 0: not measured */
-	uint64_t rate;           /* bytes per second, sinking slowly */
-	uint64_t came, came_at;  /* bytes since then */
+	struct link_message *first, *last;                 /* begun and incomplete, oldest first */
+	uint32_t n;                                        /* of them */
+	uint32_t senders_n;                                /* peers with a message among them */
+	uint32_t chosen_n;                                 /* of `chosen` */
+	struct link_message *chosen[FAR_LINK_GRANTED_MAX]; /* the ones with the fewest bytes left, fewest first */
+	uint64_t out; /* bytes granted and not arrived, of messages that are not stalled */
+	bool choose;  /* `chosen` is out of date */
+	bool due;     /* link_grants_run() may have something to grant */
+	/* Estimate of the path: least time from a grant to its bytes, and highest rate. */
+	const struct link_message *timed; /* message of the present sample. NULL: none */
+	uint32_t timed_offset;            /* a byte beyond it ends the sample */
+	uint64_t timed_at;                /* time of the grant */
+	uint64_t rtt_ns, rtt_at;          /* least time, and when it was measured. 0: not measured */
+	uint64_t rate;                    /* bytes per second; decays slowly */
+	uint64_t came, came_at;           /* bytes that arrived since came_at */
 };
 
-/* schedule.c */
+/* ---- schedule.c ---- */
 
-/** Of the second list, the message of which a packet may leave now; NULL: none. */
+/** Selects the message of the second list that sends the next packet. NULL: none may. */
 struct link_message *link_bulk_pick(const struct link_peer *p);
 /**
- * May a packet of a larger message, of so many bytes at most, be given to the driver below, which has tx_waiting: what
- * lies in its ring is in front of all small ones that come. As much as is on the wire before we look again: twice as
- * much when the ring was found dry, less while it is not; two packets at least.
+ * Returns true if the ring of the driver below, which has tx_waiting, has room for a packet of a larger message. Bytes
+ * in that ring delay small messages that are sent later. So it gets as many as the wire takes until the next check: the
+ * limit doubles when the ring was found empty, shrinks while it is not, and is two packets at least.
  */
 bool link_ring_room(struct link_queue *via, uint32_t payload_max);
-/**
- * Takes a peer out of the backlog, which is not empty: the first, or the one with the least left of a message, among
- * the first FAR_LINK_LOOK.
- */
+/** Removes a peer from the backlog, which is not empty: the first, or, of the first FAR_LINK_LOOK, the one with the
+ * fewest bytes left of a message. */
 struct link_peer *link_backlog_take(struct link_queue *q, bool shortest);
-/** All of it has packet numbers. */
+/** Removes a message from the second list: all its packets have numbers. */
 void link_bulk_done(struct link_peer *p, struct link_message *m);
-/** The next packet is of the second list: until it is acknowledged small ones say which packets they may pass. */
+/** Called when the next packet is of the second list. Until it is acknowledged, packets of small messages state which
+ * packets they may pass. */
 void link_bulk_note(struct link_peer *p, unsigned order);
-/** Of a packet of the messages from `m` to `end` of the first list, while p->bulk_out: WIRE_LOOSE and its offset; or
- * 0, and none. */
+/** Returns the mark of a packet of the messages from `m` to `end` of the first list, while rings->bulk_out: WIRE_LOOSE,
+ * with its offset; or 0. */
 unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, const struct link_message *end,
 			  uint32_t *offset) __attribute__((cold));
-/** nic_tx.priority of the packets of a message of `len` bytes that leave unasked. */
+/** Returns nic_tx.priority of the unscheduled packets of a message of `len` bytes. */
 uint8_t link_bulk_priority(uint32_t len);
-/** So many packets may be unacknowledged, as the other side says; 0: it does not say. */
+/** Sets the windows of a peer to what it states in packets; 0: no change. */
 void link_bulk_window(struct link_peer *p, uint32_t packets);
-/** What an ACK says of grants and windows. */
+/** Processes grants and window of an ACK. */
 void link_bulk_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const uint8_t *body,
 		    uint64_t len);
 
-/* grant.c */
+/* ---- grant.c ---- */
 
-/** A message of which the first packet, and not the last, has come in turn; false: the peer has too many. */
+/** Begins a message: its first packet arrived in order, and it is not the only one. false: the peer has too many. */
 bool link_grants_begin(struct link_queue *q, struct link_message *m);
-/** All bytes of a message below `done` have come in turn. */
+/** All bytes of a message below `done` have arrived in order. */
 void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t done);
-/** All bytes of an exposed message below `done` are here, and the rest is to come in packets. */
+/** Reading of an exposed message has ended: sends WIRE_HERE; the rest arrives in packets. */
 void link_grants_here(struct link_queue *q, struct link_message *m);
-/** It is whole, or dropped. No effect when it was not begun. */
+/** Ends a message that is complete or dropped. No effect if it was not begun. */
 void link_grants_end(struct link_queue *q, struct link_message *m);
-/** The same of all of a peer. */
+/** The same for all messages of a peer. */
 void link_grants_end_all(struct link_queue *q, struct link_peer *p);
-/** Grants what may be granted now; acknowledgements carry it. */
+/** Grants what may be granted now. Acknowledgements carry the grants. */
 void link_grants_run(struct link_queue *q);
-/** When nothing came of a peer's grants for long, says them again. */
+/** Timer scan: repeats the grants of a peer when no granted byte arrived for long. */
 void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now);
-/** Of a peer with messages that are begun: may it send some of what was granted. */
+/** Returns true if the peer may send granted bytes of a message. */
 bool link_grants_open(const struct link_peer *p);
-/** Bytes of the body of an ACK, and what is in it; `h` has its length and offset from this. */
+/** Return the length of an ACK's body; write the body, and `length` and `offset` of its head. */
 uint32_t link_grants_bytes(const struct link_peer *p);
 void link_grants_write(const struct link_queue *q, struct link_peer *p, struct wire_head *h, uint8_t *body);
 

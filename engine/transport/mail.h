@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What passes between a queue's shard and the control core: boards of peers to be looked at, and a ring of packets. */
+/** Channels between the poller of a queue and the control thread: sets of peers with orders or reports, and a ring of
+ * packets. */
 #ifndef FAR_TRANSPORT_MAIL_H
 #define FAR_TRANSPORT_MAIL_H
 
@@ -11,20 +12,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LINK_MAIL_BYTES 576u /* of a set-up packet: head, words of both kinds, an address */
-#define LINK_MAIL_SLOTS 64u  /* a burst of HELLOs; a power of two */
+#define LINK_MAIL_BYTES 576u /* of a set-up packet: head, body, handshake payload, address */
+#define LINK_MAIL_SLOTS 64u  /* a burst of HELLO packets; a power of two */
 
-/** A set of peers, with one writer of bits and one reader that takes them. */
+/** A set of peers as three levels of bitmaps. One thread adds, another takes. */
 struct link_board {
-	alignas(64) _Atomic uint64_t any;                       /* bit i: look at summary i */
-	_Atomic uint64_t summary[FAR_LINK_PEERS_MAX / 64 / 64]; /* bit i of number n: look at word n * 64 + i */
+	alignas(64) _Atomic uint64_t any;                       /* bit i: summary i is not 0 */
+	_Atomic uint64_t summary[FAR_LINK_PEERS_MAX / 64 / 64]; /* bit i of number n: word n * 64 + i is not 0 */
 	_Atomic uint64_t word[FAR_LINK_PEERS_MAX / 64];
 };
 static_assert(FAR_LINK_PEERS_MAX % (64 * 64) == 0 && FAR_LINK_PEERS_MAX / 64 / 64 <= 64, "three levels");
 
-/** true when the board was empty. The writer; what it wrote before is seen by who takes the bit. */
+/** Adds a peer. true: the set was empty. What this thread wrote before is visible to the thread that takes the peer. */
 bool link_board_set(struct link_board *b, uint32_t i);
-/** Takes one that is set, UINT32_MAX: none. The reader. */
+/** Removes a peer and returns its index. UINT32_MAX: the set is empty. */
 uint32_t link_board_take(struct link_board *b);
 
 static inline bool link_board_any(const struct link_board *b)
@@ -34,23 +35,25 @@ static inline bool link_board_any(const struct link_board *b)
 
 struct link_port;
 
+/** A packet in the ring. */
 struct link_mail {
-	const struct link_port *via; /* that it came to: one of the agent's, not always the mailbox's */
+	const struct link_port *via; /* port that received it: the mailbox's, or a sibling */
 	uint32_t len;
 	uint8_t bytes[LINK_MAIL_BYTES];
 };
 
-/** Packets from a queue's shard to the control core. */
+/** Ring of packets from the poller to the control thread. Indices grow without wrap. */
 struct link_mailbox {
-	alignas(64) _Atomic uint32_t written;
-	alignas(64) _Atomic uint32_t read;
+	alignas(64) _Atomic uint32_t written; /* poller */
+	alignas(64) _Atomic uint32_t read;    /* control */
 	struct link_mail slots[LINK_MAIL_SLOTS];
 };
 
-/** false: it is full, or the packet is longer than any of a set-up. The shard. */
+/** Poller: adds a packet. false: the ring is full, or the packet is longer than LINK_MAIL_BYTES. */
 bool link_mail_put(struct link_mailbox *m, const struct link_port *via, const void *bytes, uint32_t len);
-/** The oldest one, NULL: none; its memory is the reader's until link_mail_done(). The control core. */
+/** Control: returns the oldest packet, valid until link_mail_done(). NULL: none. */
 const struct link_mail *link_mail_get(struct link_mailbox *m);
+/** Control: removes the oldest packet. */
 void link_mail_done(struct link_mailbox *m);
 
 #endif

@@ -86,7 +86,7 @@ void link_message_out_drop(struct link_peer *p, struct link_message *m)
 		p->out_bytes -= m->charged;
 	if (m->onesided)
 		link_offer_end(p->queue, m);
-	m->side = LINK_OUT_NEW;
+	m->transfer = LINK_OUT_NEW;
 	m->lent = false;
 	body_drop(m);
 }
@@ -120,7 +120,7 @@ static bool is_placed(const struct link_queue *q, const struct link_peer *p, con
 	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
 		return false;
 	m->body = place.at;
-	m->buf = place.buf;
+	m->buf = place.owner;
 	return true;
 }
 
@@ -150,9 +150,9 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	m->charged = charge;
 	m->granted = 0;
 	m->priority = 0;
-	m->side = LINK_IN_PLAIN;
+	m->transfer = LINK_IN_PLAIN;
 	m->onesided = 0;
-	m->begun = m->stalled = m->loose = m->unbound = false;
+	m->begun = m->stalled = m->unordered = m->unbound = false;
 	m->early = 0;
 	q->in_bytes += charge;
 	return m;
@@ -249,7 +249,7 @@ static void drop_in(struct link_queue *q, struct link_peer *p)
 			link_messages_in_free(q, m);
 	}
 	p->early_n = 0;
-	p->pieces = false;
+	p->fragments = false;
 }
 
 void link_messages_drop(struct link_queue *q, struct link_peer *p)

@@ -6,7 +6,7 @@
 
 static uint64_t user_of(const struct link_onesideds *o, const struct link_onesided *e)
 {
-	return (uint64_t)e->life << 32 | (uint32_t)(e - o->entry);
+	return (uint64_t)e->generation << 32 | (uint32_t)(e - o->entry);
 }
 
 static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf *buf, void *owner, unsigned state)
@@ -21,7 +21,7 @@ static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf
 	e->buf = buf;
 	e->owner = owner;
 	e->state = (uint8_t)state;
-	e->life++;
+	e->generation++;
 	o->n++;
 	o->exposed_n += !reads;
 	return e;
@@ -113,7 +113,7 @@ void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, s
 {
 	uint32_t i = (uint32_t)pkt->cookie;
 	struct link_onesided *e = i < FAR_LINK_ONESIDED ? &o->entry[i] : NULL;
-	if (!e || e->life != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
+	if (!e || e->generation != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
 		o->stray++;
 		return NULL;
 	}

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Ways. Whom a packet is from is told by the token in it, never by where it came from: so a connection may use any
- * place from which its peer can be reached, and its numbers, windows and messages know nothing of it. Beside its own it
- * has ways through the agent's other ports, whose queues are held by the same shard. Each end chooses for what it
- * sends, and takes what comes by any.
+ * Multipath: failover of a connection to secondary paths, and back. The poller, and the control thread in the second
+ * half of the file.
  *
- * Evidence is what comes back. When nothing is acknowledged for two time-outs in a row, when the peer is silent, or
- * when it is heard by another way than it is sent to by, a PING with the way's number leaves by each of them, and is
- * answered by the way that it came: an answer shows that both directions work. Who does not get one by the present way
- * within a time-out, but by another, goes on by that, with all that is not acknowledged; a better way that answers is
- * taken back. So an interface that is down here, there or between is one case, and no driver has to report it; and a
- * peer that is merely slow answers by no way, and none changes. It is dead when it is not heard by any.
+ * The token in a packet names its connection, not the address that it came from. So a connection may use any address
+ * that reaches its peer; packet numbers, windows and messages do not depend on the path. Besides the primary path there
+ * are secondary paths through the agent's other ports, whose queues the same shard holds. Each end selects the path for
+ * what it sends, and receives by all.
+ *
+ * A path works if a PING by it is answered by it: that tests both directions. When two time-outs follow each other,
+ * when the peer is silent, or when a packet arrives by another path than the one in use, a PING with the path's number
+ * leaves by each path. If no answer arrives by the path in use within a time-out, but one by another, the connection
+ * migrates to the best of those, and retransmits what is not acknowledged. It fails back when a better path answers. So
+ * all failures of interfaces, here, there or between, are one case, and no driver has to report them. A peer that is
+ * merely slow answers by no path, and none changes. The peer is DOWN when nothing arrives by any path.
  */
 #include "transport/port.h"
 
@@ -18,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the shard knows of them ---- */
+/* ---- address handles ---- */
 
 void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 {
@@ -28,97 +31,97 @@ void link_abroad(struct link_queue *q, struct link_peer *p, bool is)
 	q->abroad_n += is ? 1u : UINT32_MAX;
 }
 
-/* The place of way k, or that of its next path. */
-static void way_hold(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t lower)
+/* Attaches the address handle of path k: its first, or one of its next flow. */
+static void path_attach(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t lower)
 {
-	struct link_way *w = &p->ways->way[k];
-	struct link_queue *via = p->ways->side[k].port->queues[q->index];
+	struct link_way *w = &p->paths->path[k];
+	struct link_queue *via = p->paths->setup[k].port->queues[q->index];
 	if (w->attached)
 		w->via->ops->detach(w->via->lower, w->lower_peer);
 	*w = (struct link_way){.via = via, .lower_peer = lower, .attached = via->ops->attach(via->lower, lower) == 0};
-	p->others = (uint8_t)((p->others & ~(1u << k)) | (unsigned)w->attached << k);
-	if (p->taken == k)
+	p->secondary = (uint8_t)((p->secondary & ~(1u << k)) | (unsigned)w->attached << k);
+	if (p->current_path == k)
 		p->lower_peer = lower;
 	/* Pairs with link_sides_moved(). */
-	atomic_store_explicit(&p->ways->side[k].held, lower, memory_order_release);
+	atomic_store_explicit(&p->paths->setup[k].held, lower, memory_order_release);
 	if (LINK_ID_QUEUES(p->id_there) > 1)
 		link_news_post(q, p, LINK_NEWS_SIDE);
 }
 
 void link_ways_attach(struct link_queue *q, struct link_peer *p)
 {
-	if (!p->ways) {
-		p->ways = p->sides; /* an order has told of it: seen as it was made */
-		p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->lower_peer, .attached = p->opened};
+	if (!p->paths) {
+		p->paths = p->paths_made; /* visible by the order's acquire */
+		p->paths->path[0] = (struct link_way){.via = q, .lower_peer = p->lower_peer, .attached = p->opened};
 	}
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
 		/* Pairs with link_side_event(). */
-		uint32_t lower = atomic_load_explicit(&p->ways->side[k].lower_peer, memory_order_acquire);
-		struct link_way *w = &p->ways->way[k];
+		uint32_t lower = atomic_load_explicit(&p->paths->setup[k].lower_peer, memory_order_acquire);
+		struct link_way *w = &p->paths->path[k];
 		if (lower == NIC_PEER_NONE || (w->attached && w->lower_peer == lower))
 			continue;
-		way_hold(q, p, k, lower);
+		path_attach(q, p, k, lower);
 	}
 	link_ways_probe(p);
 }
 
 void link_ways_detach(struct link_queue *q, struct link_peer *p)
 {
-	if (!p->ways && p->opened)
+	if (!p->paths && p->opened)
 		q->ops->detach(q->lower, p->lower_peer);
-	for (unsigned k = 0; p->ways && k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_way *w = &p->ways->way[k];
+	for (unsigned k = 0; p->paths && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &p->paths->path[k];
 		if (w->attached)
 			w->via->ops->detach(w->via->lower, w->lower_peer);
 		w->attached = false;
 	}
-	p->others = p->asked = p->answered = 0;
+	p->secondary = p->probed_paths = p->answered_paths = 0;
 	link_abroad(q, p, false);
 }
 
-/* ---- packets by a way that may not be the one that is used ---- */
+/* ---- packets by a path that may not be the one in use ---- */
 
-static void way_use(struct link_peer *p, unsigned k)
+static void path_select(struct link_peer *p, unsigned k)
 {
-	if (!p->ways)
+	if (!p->paths)
 		return;
-	p->via = p->ways->way[k].via;
-	p->lower_peer = p->ways->way[k].lower_peer;
+	p->via = p->paths->path[k].via;
+	p->lower_peer = p->paths->path[k].lower_peer;
 }
 
-/* What was sent by it leaves at once, and the one that is used is that again. */
-static void way_used(struct link_peer *p)
+/* Flushes the packets of the selected path and selects the path in use again. */
+static void path_restore(struct link_peer *p)
 {
 	struct link_queue *via = p->via;
 	via->unflushed = false;
 	via->ops->flush(via->lower);
 	if (via->ops->kick && !via->port->lower_caps.wake)
 		via->ops->kick(via->lower, p->lower_peer);
-	way_use(p, p->taken);
+	path_select(p, p->current_path);
 }
 
-static void send_ask(struct link_peer *p, unsigned k)
+static void path_probe(struct link_peer *p, unsigned k)
 {
 	uint8_t bytes[LINK_MAIL_BYTES];
-	way_use(p, k);
-	const uint8_t *to = k ? p->ways->side[k].to : link_secret_of(p)->to;
+	path_select(p, k);
+	const uint8_t *to = k ? p->paths->setup[k].to : link_secret_of(p)->to;
 	link_send_raw(p, bytes, link_ping_write(bytes, p, p->via, k + 1, to));
-	way_used(p);
+	path_restore(p);
 }
 
 void link_ways_probe(struct link_peer *p)
 {
-	/* Until it is confirmed, WRONG_QUEUE is about the set-up. */
-	if (!p->ways || !p->confirmed || p->dead || LINK_ID_QUEUES(p->id_there) == 1)
+	/* Until then WRONG_QUEUE refers to the set-up. */
+	if (!p->paths || !p->confirmed || p->dead || LINK_ID_QUEUES(p->id_there) == 1)
 		return;
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_way *w = &p->ways->way[k];
+		struct link_way *w = &p->paths->path[k];
 		if (!w->attached || w->probed)
 			continue;
-		send_ask(p, k);
+		path_probe(p, k);
 		w->probed = true;
-		/* The answer is no sign that the present one fails. */
-		p->ways->ask_at = clock_now(p->queue->clock) + FAR_LINK_ASK_NS;
+		/* The answer arrives by another path than the one in use, which is no sign of a failure. */
+		p->paths->ask_at = clock_now(p->queue->clock) + FAR_LINK_ASK_NS;
 	}
 }
 
@@ -126,10 +129,10 @@ void link_way_astray(struct link_peer *p, uint32_t due)
 {
 	uint8_t bytes[LINK_HEAD + sizeof(struct wire_no)], nonce[AUTH_NONCE_BYTES];
 	struct link_secret *s = link_secret_of(p);
-	struct link_ways *ways = p->sides; /* an order has told of it: seen as it was made */
+	struct link_ways *ways = p->paths_made; /* an order has told of it: seen as it was made */
 	for (unsigned k = 1; k <= FAR_LINK_WAYS_MAX; k++) {
-		/* Pairs with on_ping(): by the order that tells of it. */
-		uint32_t number = atomic_load_explicit(&ways->astray[k], memory_order_relaxed);
+		/* Pairs with on_ping(): visible by the order's acquire. */
+		uint32_t number = atomic_load_explicit(&ways->misrouted[k], memory_order_relaxed);
 		if (!(due / LINK_DUE_ASTRAY >> k & 1) || !link_ping_fresh(s, number))
 			continue;
 		link_ping_nonce(number, nonce);
@@ -138,19 +141,19 @@ void link_way_astray(struct link_peer *p, uint32_t due)
 		link_seal(link_session_key(p), bytes, len, p->queue->port->id, NULL, p->via->crc);
 		link_send_raw(p, bytes, len);
 	}
-	way_used(p);
+	path_restore(p);
 }
 
 static void send_answer(struct link_queue *q, struct link_peer *p, unsigned k, uint32_t path)
 {
-	way_use(p, k);
+	path_select(p, k);
 	link_send_answer(q, p, path);
-	way_used(p);
+	path_restore(p);
 }
 
-/* ---- questions and answers ---- */
+/* ---- probes and decisions ---- */
 
-/* As long as somebody whom nothing keeps would take to answer, however often nothing came back before. */
+/* Time-out of an answer: without the back-off, which the failing path may have caused. */
 static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
 {
 	struct link_rtt r = link_rtt_of(p);
@@ -160,19 +163,19 @@ static uint64_t answer_ns(const struct link_peer *p, uint64_t now)
 
 void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
-	struct link_ways *ways = p->ways;
-	if (p->asked || p->dead || !ways || !p->confirmed)
+	struct link_ways *ways = p->paths;
+	if (p->probed_paths || p->dead || !ways || !p->confirmed)
 		return;
-	p->answered = 0;
+	p->answered_paths = 0;
 	ways->decide_at = now + answer_ns(p, now);
 	ways->ask_at = now + FAR_LINK_ASK_NS;
 	ways->back_at = now + FAR_LINK_BACK_NS;
 	link_abroad(q, p, true);
 	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX; k++) {
-		if (!ways->way[k].attached)
+		if (!ways->path[k].attached)
 			continue;
-		p->asked |= (uint8_t)(1u << k);
-		send_ask(p, k);
+		p->probed_paths |= (uint8_t)(1u << k);
+		path_probe(p, k);
 	}
 	if (!p->active)
 		link_peer_activate(q, p);
@@ -181,23 +184,23 @@ void link_way_ask(struct link_queue *q, struct link_peer *p, uint64_t now)
 void link_way_answered(struct link_peer *p, uint32_t path)
 {
 	if (path > 0 && path <= 1 + FAR_LINK_WAYS_MAX)
-		p->answered |= (uint8_t)(p->asked & 1u << (path - 1));
+		p->answered_paths |= (uint8_t)(p->probed_paths & 1u << (path - 1));
 }
 
 void link_way_heard(struct link_queue *q, struct link_peer *p)
 {
-	if (!p->others || p->asked)
+	if (!p->secondary || p->probed_paths)
 		return;
 	uint64_t now = clock_now(q->clock);
-	if (now >= p->ways->ask_at)
+	if (now >= p->paths->ask_at)
 		link_way_ask(q, p, now);
 }
 
 bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct link_queue *via, uint32_t path)
 {
 	bool any = false;
-	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started && p->ways; k++) {
-		if (!p->ways->way[k].attached || p->ways->way[k].via != via)
+	for (unsigned k = 0; k <= FAR_LINK_WAYS_MAX && p->started && p->paths; k++) {
+		if (!p->paths->path[k].attached || p->paths->path[k].via != via)
 			continue;
 		send_answer(q, p, k, path);
 		any = true;
@@ -205,12 +208,12 @@ bool link_way_answer(struct link_queue *q, struct link_peer *p, const struct lin
 	return any;
 }
 
-/* Nothing is known of the new way; what was under way on the old one may have arrived or not. */
+/* Migrates to path k. RTT state and path MTU start anew; packets in flight may have arrived or not. */
 static void take(struct link_queue *q, struct link_peer *p, unsigned k)
 {
-	const struct link_way *w = &p->ways->way[k];
+	const struct link_way *w = &p->paths->path[k];
 	struct link_rings *r = p->rings;
-	p->taken = (uint8_t)k;
+	p->current_path = (uint8_t)k;
 	p->special = k || !p->confirmed;
 	p->via = w->via;
 	p->lower_peer = w->lower_peer;
@@ -240,27 +243,27 @@ static void take(struct link_queue *q, struct link_peer *p, unsigned k)
 
 static void decide(struct link_queue *q, struct link_peer *p)
 {
-	unsigned answered = p->answered;
-	p->asked = p->answered = 0;
+	unsigned answered = p->answered_paths;
+	p->probed_paths = p->answered_paths = 0;
 	if (!answered)
 		return;
 	unsigned best = (unsigned)__builtin_ctz(answered);
-	if (best < p->taken || !(answered >> p->taken & 1))
+	if (best < p->current_path || !(answered >> p->current_path & 1))
 		take(q, p, best);
 }
 
 void link_way_look(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
 {
-	if (p->asked && now >= p->ways->decide_at && !paused)
+	if (p->probed_paths && now >= p->paths->decide_at && !paused)
 		decide(q, p);
-	else if (!p->asked && p->taken && now >= p->ways->back_at)
+	else if (!p->probed_paths && p->current_path && now >= p->paths->back_at)
 		link_way_ask(q, p, now);
-	link_abroad(q, p, p->taken || p->asked || p->visited);
+	link_abroad(q, p, p->current_path || p->probed_paths || p->rx_elsewhere);
 	p->special = p->abroad || !p->confirmed;
-	p->visited = false;
+	p->rx_elsewhere = false;
 }
 
-/* ---- the control core ---- */
+/* ---- control thread ---- */
 
 static struct link_port *link_of(struct nic_port *port)
 {
@@ -290,20 +293,20 @@ void link_join(struct nic_port *const ports[], unsigned n)
 	}
 }
 
-static void side_init(struct link_side *side)
+static void path_setup_init(struct link_side *side)
 {
-	side->old = NIC_PEER_NONE;
+	side->replaced = NIC_PEER_NONE;
 	atomic_init(&side->lower_peer, NIC_PEER_NONE);
 	atomic_init(&side->held, NIC_PEER_NONE);
 }
 
-/* A place by the side's path. */
-static int side_connect(struct link_side *side, uint64_t now, struct nic_err *err)
+/* Makes an address handle with the present flow. */
+static int path_setup_connect(struct link_side *side, uint64_t now, struct nic_err *err)
 {
 	struct nic_port *lower = side->port->lower;
 	side->pending = true;
 	int error = lower->ops->connect(lower, side->peer->owner, &side->addr,
-					NIC_ROUTE((uint32_t)side->peer->their_queue, side->path), NULL, 0,
+					NIC_ROUTE((uint32_t)side->peer->their_queue, side->flow), NULL, 0,
 					now + FAR_LINK_HALF_OPEN_NS, side, err);
 	if (error)
 		side->pending = false;
@@ -312,12 +315,12 @@ static int side_connect(struct link_side *side, uint64_t now, struct nic_err *er
 
 bool link_sides_make(struct link_peer *peer)
 {
-	if (peer->sides)
+	if (peer->paths_made)
 		return true;
-	peer->sides = calloc(1, sizeof *peer->sides);
-	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
-		side_init(&peer->sides->side[k]);
-	return peer->sides != NULL;
+	peer->paths_made = calloc(1, sizeof *peer->paths_made);
+	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++)
+		path_setup_init(&peer->paths_made->setup[k]);
+	return peer->paths_made != NULL;
 }
 
 int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
@@ -328,30 +331,30 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 	struct nic_addr lower;
 	uint64_t id;
 	if (!p || !via || !is_sibling(p, via))
-		return link_error(err, -EINVAL, "%s: no other way leads through %s, which is no link beside it",
+		return link_error(err, -EINVAL,
+				  "%s: no secondary path through %s: it is no transport of the same agent",
 				  port->ops->name, through->ops->name);
 	if (!peer || peer->state != LINK_UP || peer->loop)
-		return link_error(err, -EINVAL, "%s: there is no connection %u to have another way", port->ops->name,
-				  number);
+		return link_error(err, -EINVAL, "%s: no connection %u for a secondary path", port->ops->name, number);
 	if (!link_addr_split(addr, &lower, &id) || strcmp(addr->driver, via->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", via->ops.name);
 	if (!link_sides_make(peer))
-		return link_error(err, -ENOMEM, "%s: no memory for another way", via->ops.name);
+		return link_error(err, -ENOMEM, "%s: no memory for a secondary path", via->ops.name);
 	unsigned k = 1;
-	while (k <= FAR_LINK_WAYS_MAX && peer->sides->side[k].port)
+	while (k <= FAR_LINK_WAYS_MAX && peer->paths_made->setup[k].port)
 		k++;
 	if (k > FAR_LINK_WAYS_MAX)
-		return link_error(err, -ENOSPC, "%s: a connection has %u ways beside its own at most", port->ops->name,
+		return link_error(err, -ENOSPC, "%s: a connection has at most %u secondary paths", port->ops->name,
 				  FAR_LINK_WAYS_MAX);
-	struct link_side *side = &peer->sides->side[k];
+	struct link_side *side = &peer->paths_made->setup[k];
 	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
 	side->peer = peer;
 	side->port = via;
 	side->number = name;
 	side->addr = lower;
 	link_auth_address(via, lower.blob, lower.len, side->to);
-	side->path = 0;
-	int error = side_connect(side, clock_now(p->config.clock), err);
+	side->flow = 0;
+	int error = path_setup_connect(side, clock_now(p->config.clock), err);
 	if (error)
 		side->port = NULL;
 	return error;
@@ -359,28 +362,28 @@ int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *throug
 
 void link_side_astray(struct link_port *p, struct link_peer *peer, uint32_t k)
 {
-	struct link_side *side = peer->sides ? &peer->sides->side[k] : NULL;
+	struct link_side *side = peer->paths_made ? &peer->paths_made->setup[k] : NULL;
 	struct nic_err err = {""};
-	/* What an earlier path is told, and that of one that is being replaced, costs a path at most. */
-	if (!side || !side->port || side->pending || side->old != NIC_PEER_NONE ||
+	/* A late answer about an earlier flow costs one flow at most. */
+	if (!side || !side->port || side->pending || side->replaced != NIC_PEER_NONE ||
 	    atomic_load_explicit(&side->lower_peer, memory_order_relaxed) == NIC_PEER_NONE ||
-	    side->path + 1 >= FAR_LINK_PATHS_MAX)
+	    side->flow + 1 >= FAR_LINK_PATHS_MAX)
 		return;
-	side->path++;
-	side_connect(side, p->now, &err); /* an error: the way stays as useless as it is */
+	side->flow++;
+	path_setup_connect(side, p->now, &err); /* on error the path stays unusable */
 }
 
 void link_sides_moved(struct link_peer *peer)
 {
-	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_side *side = &peer->sides->side[k];
-		/* Pairs with way_hold(). */
-		if (side->old == NIC_PEER_NONE || !side->port ||
+	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_side *side = &peer->paths_made->setup[k];
+		/* Pairs with path_attach(). */
+		if (side->replaced == NIC_PEER_NONE || !side->port ||
 		    atomic_load_explicit(&side->held, memory_order_acquire) !=
 			    atomic_load_explicit(&side->lower_peer, memory_order_relaxed))
 			continue;
-		side->port->lower->ops->drop(side->port->lower, side->old);
-		side->old = NIC_PEER_NONE;
+		side->port->lower->ops->drop(side->port->lower, side->replaced);
+		side->replaced = NIC_PEER_NONE;
 	}
 }
 
@@ -398,7 +401,7 @@ void link_side_event(struct link_port *via, struct link_side *side, const struct
 			link_peer_let_go(peer->queue->port, peer);
 		return;
 	}
-	side->old = before;
+	side->replaced = before;
 	/* Pairs with link_ways_attach(). */
 	atomic_store_explicit(&side->lower_peer, ev->peer, memory_order_release);
 	link_order(peer, LINK_DUE_WAY);
@@ -407,19 +410,19 @@ void link_side_event(struct link_port *via, struct link_side *side, const struct
 bool link_sides_pending(const struct link_peer *peer)
 {
 	bool pending = false;
-	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
-		pending |= peer->sides->side[k].pending;
+	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++)
+		pending |= peer->paths_made->setup[k].pending;
 	return pending;
 }
 
-static void side_drop(struct link_side *side)
+static void path_setup_drop(struct link_side *side)
 {
 	uint32_t lower = atomic_load_explicit(&side->lower_peer, memory_order_relaxed);
 	if (side->port && lower != NIC_PEER_NONE)
 		side->port->lower->ops->drop(side->port->lower, lower);
-	if (side->port && side->old != NIC_PEER_NONE)
-		side->port->lower->ops->drop(side->port->lower, side->old);
-	side->old = NIC_PEER_NONE;
+	if (side->port && side->replaced != NIC_PEER_NONE)
+		side->port->lower->ops->drop(side->port->lower, side->replaced);
+	side->replaced = NIC_PEER_NONE;
 	side->port = NULL;
 	side->pending = false;
 	atomic_store_explicit(&side->lower_peer, NIC_PEER_NONE, memory_order_relaxed);
@@ -427,27 +430,27 @@ static void side_drop(struct link_side *side)
 
 void link_sides_drop(struct link_peer *peer)
 {
-	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++)
-		side_drop(&peer->sides->side[k]);
+	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++)
+		path_setup_drop(&peer->paths_made->setup[k]);
 }
 
-/* The shard's part is done here too: nobody drives the queues any more. */
-static void peer_part(struct link_peer *peer, const struct link_port *p)
+/* Does the poller's part, too: no poller runs any more. */
+static void peer_paths_remove(struct link_peer *peer, const struct link_port *p)
 {
-	for (unsigned k = 1; peer->sides && k <= FAR_LINK_WAYS_MAX; k++) {
-		struct link_way *w = &peer->sides->way[k];
-		if (peer->sides->side[k].port != p)
+	for (unsigned k = 1; peer->paths_made && k <= FAR_LINK_WAYS_MAX; k++) {
+		struct link_way *w = &peer->paths_made->path[k];
+		if (peer->paths_made->setup[k].port != p)
 			continue;
 		if (w->attached)
 			w->via->ops->detach(w->via->lower, w->lower_peer);
 		w->attached = false;
-		peer->others &= (uint8_t) ~(1u << k);
-		if (peer->taken == k) {
-			peer->taken = 0;
-			peer->via = peer->sides->way[0].via;
-			peer->lower_peer = peer->sides->way[0].lower_peer;
+		peer->secondary &= (uint8_t) ~(1u << k);
+		if (peer->current_path == k) {
+			peer->current_path = 0;
+			peer->via = peer->paths_made->path[0].via;
+			peer->lower_peer = peer->paths_made->path[0].lower_peer;
 		}
-		side_drop(&peer->sides->side[k]);
+		path_setup_drop(&peer->paths_made->setup[k]);
 	}
 }
 
@@ -457,7 +460,7 @@ void link_part(struct link_port *p)
 		struct link_port *s = p->siblings[i];
 		for (uint32_t k = 0; k < s->peers_n; k++)
 			if (s->peers[k]->state != LINK_FREE)
-				peer_part(s->peers[k], p);
+				peer_paths_remove(s->peers[k], p);
 		for (uint32_t k = 0; k < s->siblings_n; k++) {
 			if (s->siblings[k] != p)
 				continue;
@@ -475,5 +478,5 @@ uint32_t link_way_taken(struct nic_port *port, uint32_t number)
 	struct link_port *p = link_of(port);
 	struct link_peer *peer = p && number < p->peers_n ? p->peers[number] : NULL;
 	uint32_t k = peer ? atomic_load_explicit(&peer->way_taken, memory_order_relaxed) : 0;
-	return k && peer->sides->side[k].port ? peer->sides->side[k].number : LINK_WAY_OWN;
+	return k && peer->paths_made->setup[k].port ? peer->paths_made->setup[k].number : LINK_WAY_OWN;
 }

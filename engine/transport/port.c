@@ -15,9 +15,16 @@
 
 #define DRIVERS_MAX 8
 
+static void link_close(struct nic_port *port);
+
 static struct link_port *port_of(const struct nic_port *port)
 {
 	return (struct link_port *)port;
+}
+
+static bool is_transport(const struct nic_port *port)
+{
+	return port->ops->close == link_close;
 }
 
 int link_error(struct nic_err *err, int error, const char *format, ...)
@@ -155,30 +162,37 @@ static uint64_t counted(_Atomic uint64_t *c)
 
 static void link_stats(const struct nic_port *port, struct nic_stats *out)
 {
+	port_of(port)->lower->ops->stats(port_of(port)->lower, out);
+}
+
+void transport_stats_read(const struct nic_port *port, struct transport_stats *out)
+{
+	*out = (struct transport_stats){.resent = 0};
+	if (!is_transport(port))
+		return;
 	struct link_port *p = port_of(port);
-	p->lower->ops->stats(p->lower, out);
 	for (uint32_t i = 0; i < p->queues_n; i++) {
 		struct link_queue *q = p->queues[i];
-		out->link_resent += counted(&q->resent);
-		out->link_duplicates += counted(&q->duplicates);
-		out->link_crc_errors += counted(&q->crc_errors);
-		out->link_timeouts += counted(&q->timeouts);
-		out->link_probes += counted(&q->probes);
-		out->link_needless += counted(&q->needless);
-		out->link_regrants += counted(&q->regrants);
-		out->link_moves += counted(&q->moves);
-		out->link_read_bytes += counted(&q->read_bytes);
-		out->link_unknown += counted(&q->unknown);
-		out->link_ended += counted(&q->ended);
-		out->link_no_memory += counted(&q->no_memory);
-		out->link_crowded += counted(&q->crowded);
-		out->link_refused += counted(&q->unproven);
-		out->rx_malformed += counted(&q->malformed);
+		out->resent += counted(&q->resent);
+		out->duplicates += counted(&q->duplicates);
+		out->crc_errors += counted(&q->crc_errors);
+		out->malformed += counted(&q->malformed);
+		out->timeouts += counted(&q->timeouts);
+		out->probes += counted(&q->probes);
+		out->needless += counted(&q->needless);
+		out->regrants += counted(&q->regrants);
+		out->moves += counted(&q->moves);
+		out->read_bytes += counted(&q->read_bytes);
+		out->unknown += counted(&q->unknown);
+		out->ended += counted(&q->ended);
+		out->no_memory += counted(&q->no_memory);
+		out->crowded += counted(&q->crowded);
+		out->refused += counted(&q->unproven);
 	}
-	out->link_refused += counted(&p->refused_n);
-	out->link_crowded += counted(&p->crowded_n);
-	out->link_unknown += counted(&p->unknown_n);
-	out->link_duplicates += counted(&p->repeated_n);
+	out->refused += counted(&p->refused_n);
+	out->crowded += counted(&p->crowded_n);
+	out->unknown += counted(&p->unknown_n);
+	out->duplicates += counted(&p->repeated_n);
 }
 
 static struct nic_queue *link_queue_at(struct nic_port *port, unsigned i)
@@ -384,7 +398,15 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	return 0;
 }
 
+void transport_migration_callback(struct nic_port *port, transport_migrated_fn *migrated, void *ctx)
+{
+	if (!is_transport(port))
+		return;
+	port_of(port)->migrated = migrated;
+	port_of(port)->migrated_ctx = ctx;
+}
+
 struct nic_port *link_lower(struct nic_port *port)
 {
-	return port->ops->close == link_close ? port_of(port)->lower : port;
+	return is_transport(port) ? port_of(port)->lower : port;
 }

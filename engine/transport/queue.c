@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table of a queue: peers, room for messages, sleep; and what the control core asks for. */
+/**
+ * Operations of a queue except sending and receiving: attached peers, room for messages, sleep; and the orders of the
+ * control thread. Poller.
+ */
 #include "transport/port.h"
 
 #include <errno.h>
@@ -17,11 +20,11 @@ static inline struct link_peer *attached_peer(const struct link_queue *q, uint32
 	return p && p->attached ? p : NULL;
 }
 
-/* ---- to the control core ---- */
+/* ---- reports to the control thread ---- */
 
 void link_news_post(struct link_queue *q, struct link_peer *p, enum link_news news)
 {
-	/* Pairs with news_take() in setup.c: the board's bit is set last and taken first. */
+	/* Pairs with news_take() in setup.c: the bit of the set is added last and taken first. */
 	atomic_fetch_or_explicit(&p->news, news, memory_order_release);
 	if (link_board_set(&q->news, p->index))
 		link_port_signal(q->port);
@@ -37,7 +40,7 @@ void link_peer_dead(struct link_queue *q, struct link_peer *p, int error)
 	link_news_post(q, p, LINK_NEWS_DOWN);
 }
 
-/* ---- from the control core ---- */
+/* ---- orders of the control thread ---- */
 
 static void peer_open(struct link_queue *q, struct link_peer *p)
 {
@@ -45,29 +48,28 @@ static void peer_open(struct link_queue *q, struct link_peer *p)
 	if (p->index >= q->peers_end)
 		q->peers_end = p->index + 1;
 	if (!p->opened && !p->loop) {
-		p->lower_peer = p->way;
+		p->lower_peer = p->address;
 		p->opened = q->ops->attach(q->lower, p->lower_peer) == 0;
 	}
 }
 
-static void peer_move(struct link_queue *q, struct link_peer *p)
+static void peer_reroute(struct link_queue *q, struct link_peer *p)
 {
-	uint32_t own = p->taken ? p->ways->way[0].lower_peer : p->lower_peer;
-	if (p->opened && own != p->way) {
+	uint32_t own = p->current_path ? p->paths->path[0].lower_peer : p->lower_peer;
+	if (p->opened && own != p->address) {
 		q->ops->detach(q->lower, own);
-		bool attached = q->ops->attach(q->lower, p->way) == 0;
-		if (p->ways)
-			p->ways->way[0] = (struct link_way){.via = q, .lower_peer = p->way, .attached = attached};
-		if (p->taken == 0) {
-			p->lower_peer = p->way;
+		bool attached = q->ops->attach(q->lower, p->address) == 0;
+		if (p->paths)
+			p->paths->path[0] = (struct link_way){.via = q, .lower_peer = p->address, .attached = attached};
+		if (p->current_path == 0) {
+			p->lower_peer = p->address;
 			p->opened = attached;
 		}
 	}
 	link_news_post(q, p, LINK_NEWS_MOVED);
 }
 
-/* Where the driver below cannot wake: the peer is asleep, or may be. Kicked by the flush, after what is for it: some of
- * that may not be with the driver below yet, and its sender may be in the midst of it. */
+/* The kick waits for the flush: packets for the peer may not be committed below yet. */
 void link_kick(struct link_queue *q, struct link_peer *p)
 {
 	if (!p->via->ops->kick || p->via->port->lower_caps.wake || p->kick || !p->opened)
@@ -109,7 +111,7 @@ static void peer_start(struct link_queue *q, struct link_peer *p)
 	if (p->started)
 		return;
 	p->started = true;
-	p->rx_told = p->again_first = p->rx_next;
+	p->rx_acked = p->again_first = p->rx_next;
 	p->una = p->next = q->port->config.first_packet;
 	p->path.reorder = FAR_LINK_REORDER;
 	link_bulk_window(p, p->window ? p->window : FAR_LINK_WINDOW);
@@ -152,7 +154,7 @@ static void backlog_remove(struct link_queue *q, struct link_peer *p)
 	p->backlogged = false;
 }
 
-/* The last the shard has to do with it. */
+/* Sends BYE and releases everything that the poller has of the peer. */
 static void peer_close(struct link_queue *q, struct link_peer *p)
 {
 	if (p->opened) {
@@ -166,7 +168,7 @@ static void peer_close(struct link_queue *q, struct link_peer *p)
 			if (p->via->ops->kick && p->asleep_there)
 				p->via->ops->kick(p->via->lower, p->lower_peer);
 		}
-		if (p->via->unflushed) /* a refusal, that detach() might lose */
+		if (p->via->unflushed) /* a reject that detach() might lose */
 			link_flush(&q->base);
 	}
 	link_ways_detach(q, p);
@@ -191,7 +193,7 @@ static void order_serve(struct link_queue *q, struct link_peer *p, uint32_t due)
 	if (due & LINK_DUE_OPEN)
 		peer_open(q, p);
 	if (due & LINK_DUE_MOVE)
-		peer_move(q, p);
+		peer_reroute(q, p);
 	if (due & LINK_DUE_START)
 		peer_start(q, p);
 	if (due & LINK_DUE_SETUP)
@@ -219,7 +221,7 @@ void link_orders_serve(struct link_queue *q)
 	}
 }
 
-static inline void orders_look(struct link_queue *q)
+static inline void orders_check(struct link_queue *q)
 {
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
@@ -235,13 +237,13 @@ void link_queue_end(struct link_queue *q, struct link_peer *p)
 static int link_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct link_queue *q = queue_of(nq);
-	orders_look(q);
+	orders_check(q);
 	struct link_peer *p = peer < FAR_LINK_PEERS_MAX ? q->peers[peer] : NULL;
 	if (!p || !p->started || p->attached || p->detached)
 		return -EINVAL;
 	struct link_rings *r = p->rings;
 	p->attached = true;
-	/* What came before, in its order. */
+	/* Messages that arrived before. */
 	while (r && r->held_first) {
 		struct link_message *m = r->held_first;
 		r->held_first = m->next;
@@ -263,7 +265,7 @@ static void link_detach(struct nic_queue *nq, uint32_t peer)
 		return;
 	p->attached = false;
 	link_messages_drop(q, p);
-	/* Whatever comes until drop() has nobody to go to; BYE ends the connection then. */
+	/* What arrives until drop() is discarded; BYE ends the connection then. */
 	p->detached = true;
 }
 
@@ -292,7 +294,7 @@ static void link_placing(struct nic_queue *nq, nic_place_fn *place, void *ctx)
 
 /* ---- room ---- */
 
-static int link_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct far_buf *owner,
+static int link_tx_lend(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			struct nic_tx *tx)
 {
 	struct link_queue *q = queue_of(nq);
@@ -332,7 +334,7 @@ static int link_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_le
 	if (__builtin_expect(p->out_n >= FAR_LINK_SLOTS, 0))
 		return -EAGAIN;
 	struct link_message *m = link_message_out(q, p, (uint32_t)body_len);
-	if (__builtin_expect(!m, 0)) /* what is under way gives memory back */
+	if (__builtin_expect(!m, 0)) /* acknowledgements will free memory */
 		return body_len <= LINK_ROOM ? -EAGAIN : p->out_bytes ? -ENOBUFS : -ENOMEM;
 	tx->head = (uint8_t *)&m->head;
 	tx->body = m->body;
@@ -385,8 +387,8 @@ static void link_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 
 /* ---- sleep ---- */
 
-/* Those who believe that we are awake. Who is not told, or does not hear it, kicks when it resends. */
-static void tell_asleep(struct link_queue *q)
+/* Sends an ACK with ASLEEP to the peers in queue->awake. A peer that misses it kicks when it retransmits. */
+static void announce_sleep(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->awake_n; i++) {
 		struct link_peer *p = q->awake[i];
@@ -401,7 +403,7 @@ static void link_arm(struct nic_queue *nq)
 {
 	struct link_queue *q = queue_of(nq);
 	q->look = q->armed = true;
-	/* Nobody is to wake us for what we can say now. */
+	/* Send pending ACKs now: a timer would have to wake the queue for them. */
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		if (q->actives[i]->owed)
 			link_ack_soon(q, q->actives[i]);
@@ -409,7 +411,7 @@ static void link_arm(struct nic_queue *nq)
 	if (!q->port->lower_caps.wake)
 		q->asleep_mark = WIRE_ASLEEP;
 	link_send_acks(q);
-	tell_asleep(q);
+	announce_sleep(q);
 	link_flush(nq);
 	q->ops->arm(q->lower);
 }
@@ -439,13 +441,13 @@ static void link_wake(struct nic_queue *nq)
 	queue_of(nq)->ops->wake(queue_of(nq)->lower);
 }
 
-/* ---- the device below ---- */
+/* ---- raw packets of the device below ---- */
 
 static unsigned link_raw_tx(struct nic_queue *nq, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
 	struct link_queue *q = queue_of(nq);
 	const struct link_peer *p = attached_peer(q, peer);
-	return p && p->opened && p->taken == 0 ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
+	return p && p->opened && p->current_path == 0 ? q->ops->raw->tx(q->lower, p->lower_peer, first, n, bytes) : 0;
 }
 
 static unsigned link_raw_rx(struct nic_queue *nq, unsigned max, uint64_t *last)

@@ -33,7 +33,7 @@ void link_read_begin(struct link_queue *q, struct link_message *m, const uint8_t
 	memcpy(&k, key, sizeof k);
 	*r = (struct link_reading){.message = m, .key = {be64_get(k.key), be64_get(k.addr)}};
 	m->onesided = (uint8_t)(r - q->onesided.reading + 1);
-	m->side = LINK_IN_READ;
+	m->transfer = LINK_IN_READ;
 }
 
 static void end(struct link_queue *q, struct link_message *m)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What arrives. A packet that is due and is a whole message goes up from where it lies, when it lies aligned. So do
- * the messages of a packet of several, as many in one recv() as it has room for. All others are put together in
- * assemble.c.
+ * Receiving: checks packets, processes acknowledgements, delivers messages. Poller.
  *
- * Whom a packet is from is told by the token in it: its number finds the peer, the rest of its bits, and the port's
- * identity, are what a stranger would have to guess. What has no token of ours and belongs to a set-up goes to the
- * control core; anything else is dropped and counted.
+ * A packet in order that is a complete message is delivered in place if it is aligned; so are the messages of a packet
+ * of several, as many in one recv() as the caller has room for. assemble.c copies all others.
+ *
+ * The token in a packet names its connection: its index finds the peer; its other bits and the identity of the port are
+ * what an attacker off the path would have to guess. Set-up packets without a valid token go to the control thread. All
+ * others are dropped and counted.
  */
 #include "transport/assemble.h"
 
@@ -16,13 +17,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Empty passes, and others, between two readings of the clock. */
+/* Calls of recv() between two readings of the clock: without packets, and with. */
 #define LULL_PASSES 8u
 #define BUSY_PASSES 64u
 
 /* ---- acknowledgements ---- */
 
-/* The driver below may have moved us on by itself: what is narrower goes in pieces, one packet at a time. */
+/* The path MTU may have shrunk: the oldest packet, if it is too large, leaves in fragments, one packet at a time. */
 static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 {
 	if (p->una != p->next && p->rings->sent[p->una % FAR_LINK_WINDOW].len > p->payload_max) {
@@ -32,7 +33,7 @@ static void send_due_pieces(struct link_queue *q, struct link_peer *p)
 	}
 }
 
-/* More urgent ones, too, should have come before it. */
+/* Packets of higher priority should have arrived before it, too. */
 __attribute__((cold, noinline)) static void order_note_below(struct link_rings *r, const struct link_sent *e)
 {
 	for (unsigned i = e->priority; i < LINK_URGENT; i++)
@@ -94,7 +95,7 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 	uint32_t step = ack - p->una;
 	if (step) {
 		if (__builtin_expect(step > p->next - p->una, 0)) {
-			if ((int32_t)step > 0) /* of packets that were never sent; else an old one */
+			if ((int32_t)step > 0) /* it acknowledges packets that were never sent; else it is an old ACK */
 				counter_bump(&q->malformed);
 			return;
 		}
@@ -108,9 +109,9 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 		take_bits(q, p, bits);
 }
 
-/* ---- whole messages ---- */
+/* ---- complete messages ---- */
 
-/* To the queue itself: from here on it is the engine's, which may keep it longer than the peer is there. */
+/* Loopback: the caller owns the message now, and may keep it after the peer has ended. */
 static void hand_up_own(struct link_peer *p, struct link_message *m)
 {
 	p->out_n--;
@@ -162,14 +163,14 @@ void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 static void confirm(struct link_queue *q, struct link_peer *p)
 {
 	p->confirmed = true;
-	p->special = p->taken != 0;
+	p->special = p->current_path != 0;
 	link_news_post(q, p, LINK_NEWS_CONFIRMED);
-	link_ways_probe(p); /* after it: see there */
+	link_ways_probe(p); /* it requires `confirmed` */
 	link_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void take_news(struct link_queue *q, struct link_peer *p, const struct link_queue *via,
-						const struct wire_head *h)
+__attribute__((noinline)) static void receive_marks(struct link_queue *q, struct link_peer *p,
+						    const struct link_queue *via, const struct wire_head *h)
 {
 	if (p->via != via)
 		link_way_heard(q, p);
@@ -177,14 +178,14 @@ __attribute__((noinline)) static void take_news(struct link_queue *q, struct lin
 		confirm(q, p);
 	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
 		link_sent_twice(q, p, be32_get(h->first), h->marks & WIRE_UNTOLD);
-	/* It acknowledges what was acknowledged before, and that was lost: no measure. */
+	/* The first ACK of these packets may have been lost: this one is no RTT sample. */
 	if (h->marks & WIRE_AGAIN && p->rings) {
 		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
 		p->rings->rtt.late_known = false;
 	}
 }
 
-/* Many that came and were not acknowledged, or large ones: their sender may be out of window. */
+/* Acknowledges early when many packets or bytes are not acknowledged: the sender may be out of window. */
 static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
 {
 	p->owed_bytes += bytes;
@@ -202,8 +203,8 @@ static inline void give(struct link_queue *q, const struct nic_pkt *lp)
 
 enum lies { LIES_NOWHERE, LIES_BELOW, LIES_HERE };
 
-/* A whole message that is due, whose head is in q->heads[heads_n]: `pkt` is filled, but for LIES_NOWHERE: it could not
- * lie where it is, and there was no room for a copy. */
+/* Delivers a complete message in order, whose head is in q->heads[heads_n]: fills `pkt`. LIES_NOWHERE: its bytes are
+ * not aligned, and there is no room for a copy; `pkt` is not filled. */
 static inline enum lies hand_in_place(struct link_queue *q, const struct link_peer *p, const uint8_t *body,
 				      uint32_t len, struct nic_pkt *pkt)
 {
@@ -228,7 +229,7 @@ static inline enum lies hand_in_place(struct link_queue *q, const struct link_pe
 	return where;
 }
 
-/* Hands up more of the packet that is under way, as far as there is room: how many. */
+/* Delivers more messages of q->batch, up to `max`. Returns their number. */
 __attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	struct link_batch *b = &q->batch;
@@ -244,13 +245,13 @@ __attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struc
 			break;
 		}
 		if (!hand_in_place(q, p, b->bytes + b->at - len, len, &pkts[n])) {
-			b->at = before; /* there is room in the next recv() */
+			b->at = before; /* retried by the next recv(), which has room */
 			break;
 		}
 		n++;
 	}
 	p->owed += n;
-	if (__builtin_expect(!p->active, 0)) /* its first messages were acknowledged long ago */
+	if (__builtin_expect(!p->active, 0)) /* a timer scan may have deactivated it since its first messages */
 		link_peer_activate(q, p);
 	ack_many(q, p, 0);
 	return n;
@@ -262,7 +263,7 @@ void link_batch_end(struct link_queue *q)
 	q->batch.peer = NULL;
 }
 
-/* A packet that is due, of whole messages: the first of them. false: it cannot go up from where it lies. */
+/* Delivers the first message of a packet in order of complete messages, in place. false: not possible. */
 static inline bool hand_now(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 			    const struct link_fragment *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
@@ -270,7 +271,7 @@ static inline bool hand_now(struct link_queue *q, struct link_peer *p, const str
 	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
 	if (__builtin_expect(
 		    f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n || !p->attached ||
-			    p->pieces || f->len > LINK_BODY_MAX ||
+			    p->fragments || f->len > LINK_BODY_MAX ||
 			    (odd ? odd != WIRE_LOOSE || f->offset - batch > FAR_LINK_WINDOW - batch : f->offset != 0),
 		    0))
 		return false;
@@ -303,16 +304,16 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
 }
 
-/* What the head of a MESSAGE or ACK says of the connection. */
+/* Processes the head of a MESSAGE or ACK. */
 static inline __attribute__((always_inline)) void take_head(struct link_queue *q, const struct link_queue *via,
 							    struct link_peer *p, const struct wire_head *h)
 {
 	p->heard = true;
 	p->asleep_there = h->marks & WIRE_ASLEEP;
 	if (__builtin_expect(p->special || h->marks & (WIRE_TWICE | WIRE_AGAIN), 0))
-		take_news(q, p, via, h);
+		receive_marks(q, p, via, h);
 	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
-	/* It went to sleep before it saw what is under way. */
+	/* It went to sleep before it received what is in flight. */
 	if (__builtin_expect(p->asleep_there && (p->una != p->next || (p->begun_n && link_grants_open(p))), 0))
 		link_kick(q, p);
 }
@@ -327,32 +328,33 @@ static inline struct link_fragment fragment_of(const struct wire_head *h, const 
 				      lp->body + LINK_HEAD};
 }
 
-/* What an ACK says beside that. */
-static void take_told(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct nic_pkt *lp)
+/* Processes the body of an ACK. */
+static void receive_grants(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+			   const struct nic_pkt *lp)
 {
-	if (__builtin_expect(p->asked, 0))
+	if (__builtin_expect(p->probed_paths, 0))
 		link_way_answered(p, be32_get(h->call));
 	link_bulk_told(q, p, h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
 }
 
-/* ---- other ways ---- */
+/* ---- packets that a sibling queue received ---- */
 
-/* MESSAGE or ACK: as to its own queue, but that what it brings is copied. */
-static void take_abroad(struct link_queue *q, struct link_queue *via, struct link_peer *p, const struct wire_head *h,
-			const struct nic_pkt *lp)
+/* Processes a MESSAGE or ACK like one of the peer's own queue, except that it is always copied. */
+static void receive_elsewhere(struct link_queue *q, struct link_queue *via, struct link_peer *p,
+			      const struct wire_head *h, const struct nic_pkt *lp)
 {
-	p->special |= p->others != 0;
+	p->special |= p->secondary != 0;
 	take_head(q, via, p, h);
-	/* What it says is true of its own port; where nobody can be woken but by us, it is. */
-	p->asleep_there |= p->taken && p->via->ops->kick;
-	p->visited = true;
+	/* ASLEEP refers to the sending port. If the path in use can only be woken by kicks, assume that it sleeps. */
+	p->asleep_there |= p->current_path && p->via->ops->kick;
+	p->rx_elsewhere = true;
 	if (h->kind == WIRE_ACK) {
-		take_told(q, p, h, lp);
-		if (!p->active && !p->dead) /* the looks end its being abroad */
+		receive_grants(q, p, h, lp);
+		if (!p->active && !p->dead) /* the timer scan resets `abroad` */
 			link_peer_activate(q, p);
 		return;
 	}
-	/* One that came before it is not all handed up: it comes again. */
+	/* An earlier packet is not delivered completely: drop this one, the sender retransmits. */
 	if (q->batch.peer == p) {
 		counter_bump(&q->no_memory);
 		return;
@@ -364,9 +366,9 @@ static void take_abroad(struct link_queue *q, struct link_queue *via, struct lin
 	ack_many(q, p, f.len);
 }
 
-/* It came to `via` for a connection of `q`, both of one shard. */
-static void take_visitor(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
-			 const struct nic_pkt *lp)
+/* Processes a packet that `via` received for a connection of `q`; both belong to one shard. */
+static void receive_for_sibling(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
+				const struct nic_pkt *lp)
 {
 	struct link_peer *p = peer_of(q, h);
 	if (!p) {
@@ -387,11 +389,11 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 	} else if (p->dead || p->detached) {
 		counter_bump(&q->ended);
 	} else {
-		q->now = 0; /* of the last recv() */
-		link_abroad(q, p, p->others != 0);
-		take_abroad(q, via, p, h, lp);
+		q->now = 0; /* it is of the last recv() */
+		link_abroad(q, p, p->secondary != 0);
+		receive_elsewhere(q, via, p, h, lp);
 	}
-	/* What it brought leaves, and goes up, though nobody may look at this queue soon. */
+	/* Send and deliver the results now: this queue may not be polled soon. */
 	if (q->grants.due)
 		link_grants_run(q);
 	if (q->acks_n)
@@ -401,14 +403,14 @@ static void take_visitor(struct link_queue *q, struct link_queue *via, const str
 		q->ops->wake(q->lower);
 }
 
-/* No connection of this queue is named, or its kind is none of theirs. */
+/* Processes a packet that names no connection of this queue, or is no MESSAGE or ACK. */
 __attribute__((noinline)) static void take_rest(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 						const struct nic_pkt *lp)
 {
 	uint64_t id = be64_get(h->incarnation);
 	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
 		if (q->siblings[i]->id == id) {
-			take_visitor(q->siblings[i], q, h, lp);
+			receive_for_sibling(q->siblings[i], q, h, lp);
 			return;
 		}
 	link_take_other(q, p, h, lp);
@@ -422,7 +424,7 @@ __attribute__((cold, noinline)) static void take_headless(struct link_queue *q, 
 		counter_bump(&q->malformed);
 }
 
-/* 1 when `pkt` was filled; NULL: all are to be put together. */
+/* Processes a packet. Returns 1 if `pkt` was filled. `pkt` NULL: copy all messages. */
 static inline __attribute__((always_inline)) unsigned take(struct link_queue *q, const struct nic_pkt *lp,
 							   struct nic_pkt *pkt, bool *kept)
 {
@@ -452,7 +454,7 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 	}
 	take_head(q, q, p, &h);
 	if (h.kind == WIRE_ACK) {
-		take_told(q, p, &h, lp);
+		receive_grants(q, p, &h, lp);
 		return 0;
 	}
 	struct link_fragment f = fragment_of(&h, lp);
@@ -473,7 +475,7 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 	return 0;
 }
 
-/* What the burst before was lent. */
+/* Releases the packets and copies of the last burst. */
 static inline void give_back(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->given_n; i++)
@@ -488,13 +490,13 @@ static inline void give_back(struct link_queue *q)
 	}
 }
 
-/* `got`: packets that were looked at. */
+/* `got`: number of packets processed. */
 static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsigned max, unsigned *got)
 {
 	unsigned n = q->batch.peer ? hand_batch(q, pkts, max) : 0;
 	if (__builtin_expect(q->batch.peer != NULL, 0))
 		return n;
-	/* What lies below is there until it is asked for more. */
+	/* recv() below ends the validity of its last burst: only when all of that is processed and delivered. */
 	if (q->lower_at == q->lower_n && q->heads_n == 0) {
 		q->lower_at = 0;
 		q->lower_n = q->ops->recv(q->lower, q->lower_pkts, max - n < LINK_BURST ? max - n : LINK_BURST);
@@ -514,8 +516,8 @@ static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsi
 	return n;
 }
 
-/* What has come by a sibling's port, whose own burst is over: all of it is put together. */
-static void visit(struct link_queue *s)
+/* Polls a sibling queue whose own burst is processed. All messages are copied. */
+static void poll_sibling(struct link_queue *s)
 {
 	bool kept = false;
 	unsigned n = s->ops->recv(s->lower, s->lower_pkts, LINK_BURST);
@@ -526,27 +528,27 @@ static void visit(struct link_queue *s)
 		if (lp->cookie)
 			s->ops->release(s->lower, lp->peer, lp->cookie);
 	}
-	s->visits_empty = n ? 0 : s->visits_empty + 1;
+	s->empty_polls = n ? 0 : s->empty_polls + 1;
 	if (s->acks_n)
 		link_send_acks(s);
 	if (s->unflushed && n)
 		link_flush(&s->base);
-	/* For its own, which are handed up in its own time. */
+	/* Its own messages are delivered by its own recv(). */
 	if (s->ready_first && s->armed)
 		s->ops->wake(s->lower);
 }
 
-__attribute__((noinline)) static void visit_siblings(struct link_queue *q)
+__attribute__((noinline)) static void poll_siblings(struct link_queue *q)
 {
 	for (uint32_t i = 0; i < q->siblings_n; i++) {
 		struct link_queue *s = q->siblings[i];
 		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
 			continue;
-		if (s->port->lower_caps.poll_costs && s->visits_empty > FAR_LINK_VISITS_EMPTY &&
-		    s->visits_empty % 16 != 0)
-			s->visits_empty++;
+		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_LINK_VISITS_EMPTY &&
+		    s->empty_polls % 16 != 0)
+			s->empty_polls++;
 		else
-			visit(s);
+			poll_sibling(s);
 	}
 }
 
@@ -555,13 +557,13 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	struct link_queue *q = (struct link_queue *)nq;
 	unsigned n = 0, got = 0;
 	q->now = 0;
-	bool unflushed = q->unflushed; /* the caller's, who may have more for the same flush */
+	bool unflushed = q->unflushed; /* commits of the caller, who will flush them */
 	if (__builtin_expect(link_board_any(&q->orders), 0))
 		link_orders_serve(q);
 	give_back(q);
 	uint32_t abroad_n = q->abroad_n;
 	if (__builtin_expect(abroad_n, 0) && !q->batch.peer)
-		visit_siblings(q);
+		poll_siblings(q);
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
 	if (n < max) {
@@ -577,7 +579,8 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 		link_timers_run(q);
 	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || abroad_n, 0))
 		link_flush(nq);
-	/* Nothing for the caller, who is about to sleep, and there may be more below, which nobody wakes for again. */
+	/* No message for a caller that is about to sleep, but there may be more packets below, for which no wake-up
+	 * follows. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))
 		q->ops->wake(q->lower);
 	return n;

@@ -69,7 +69,7 @@ void link_probe(struct link_queue *q, struct link_peer *p)
 	if (link_put_again(q, p, e, number))
 		return;
 	e->order = ++r->order;
-	e->again |= LINK_BY_TIME;
+	e->retransmit |= LINK_BY_TIME;
 	r->resent = true;
 	r->probe_out = true;
 	r->probe_order = e->order;
@@ -111,7 +111,7 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		}
 		e->order = ++p->rings->order;
 		p->rings->resent = true;
-		e->again |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
+		e->retransmit |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
 		counter_bump(&q->resent);
 		/* A peer that is silent gets one at a time. */
 		if (all && p->rings->resends > 1)

@@ -50,7 +50,7 @@ void link_segments_free(struct link_queue *q)
 
 static bool is_idle(const struct link_peer *p, const struct link_rings *r)
 {
-	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->pieces &&
+	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->fragments &&
 	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What is known of the round trip to a peer, and the time-outs that follow from it. The shape is RFC 6298's: a smoothed
- * round trip and its mean deviation, Karn's rule (a packet that was sent twice is no sample), and a back-off that stays
- * until there is a fresh sample. But where much is lost, as at a receiver whose ring is small, the timed packet may be
- * among the lost ones for ever: so it is halved by what is acknowledged as soon after a time-out as the network, as it
- * was measured, can answer what was sent then. Two things are added.
+ * Round-trip estimate of a peer, and the retransmission time-outs that follow from it. Poller; pure computation.
  *
- * The margin above the round trip is FAR_LINK_MARGIN_NS at least, not a second: the network is measured in
- * microseconds. What is longer is the peer's host, which may run something else for milliseconds, rarely, so that the
- * deviation forgets it at once. So the longest delay that made a time-out too short is remembered beside it, and halves
- * with each FAR_LINK_PEAK_NS: a busy host costs a needless packet about once in that time. That the time-out was too
- * short, and not the acknowledgement lost, is told by the receiver: it says which packet it had already, and whether it
- * had acknowledged it.
+ * It follows RFC 6298: a smoothed round trip and its mean deviation, Karn's rule (a retransmitted packet is no sample),
+ * and a back-off that ends with the next sample. At high loss, as with a small receive ring, the timed packet may be
+ * lost every time. So the back-off is also halved when an acknowledgement arrives as soon after a time-out as the
+ * measured network can answer the retransmission. Two things differ from the RFC.
+ *
+ * The margin above the round trip is FAR_LINK_MARGIN_NS at least, not a second: the network answers in microseconds.
+ *
+ * Longer delays come from the peer's host, which rarely runs something else for milliseconds; the mean deviation
+ * forgets that at once. So the longest delay that made a time-out too short is kept beside it, and halves with each
+ * FAR_LINK_PEAK_NS: a busy host costs one spurious retransmission in about that time. The receiver reports that a
+ * time-out was too short, as opposed to a lost acknowledgement: which packet arrived twice, and whether it had
+ * acknowledged the first copy.
  */
 #ifndef FAR_TRANSPORT_RTT_H
 #define FAR_TRANSPORT_RTT_H
@@ -19,55 +21,56 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What the path of a packet looks at, by one bit test each way. */
+/** Bits that the fast path tests, one test when sending and one when receiving. */
 enum rtt_watch {
-	RTT_WANTED = 1, /* the next packet that is sent first is timed */
-	RTT_TIMING = 2, /* packet `number` is on its way since sent_at */
-	RTT_LATE = 4,   /* packet `late` was sent again by time; its acknowledgement is awaited */
-	RTT_BACKED = 8, /* there is a back-off */
+	RTT_WANTED = 1, /* the next new packet is a sample */
+	RTT_TIMING = 2, /* packet `number`, sent at sent_at, is a sample */
+	RTT_LATE = 4,   /* packet `late` was retransmitted by time-out and is not acknowledged */
+	RTT_BACKED = 8, /* backoff is not 0 */
 };
 
-/** All times in ns. */
+/** RTT state of a ring set. All times in ns. */
 struct link_rtt {
 	uint8_t watch;      /* enum rtt_watch */
-	uint8_t backoff;    /* the time-out is doubled so often */
-	bool late_known;    /* late_ns is of packet `late` */
-	uint32_t number;    /* TIMING */
-	uint32_t late;      /* packet that was sent again by time, the last such */
-	uint64_t smooth_ns; /* 0: nothing was measured */
+	uint8_t backoff;    /* the time-out is shifted left by it */
+	bool late_known;    /* late_ns belongs to packet `late` */
+	uint32_t number;    /* TIMING: packet number of the sample */
+	uint32_t late;      /* number of the last packet retransmitted by time-out */
+	uint64_t smooth_ns; /* smoothed round trip. 0: not measured */
 	uint64_t var_ns;    /* mean deviation */
-	uint64_t peak_ns;   /* longest delay that was mended, as it was at peak_at */
+	uint64_t peak_ns;   /* longest delay that caused a spurious retransmission, as of peak_at */
 	uint64_t peak_at;
 	uint64_t sent_at;    /* TIMING */
-	uint64_t sampled_at; /* last sample, or its beginning */
-	uint64_t backed_at;  /* last time-out */
-	uint64_t late_from;  /* when `late` was sent first, or a little later */
+	uint64_t sampled_at; /* last sample, or start of the present one */
+	uint64_t backed_at;  /* last time-out, valid with BACKED */
+	uint64_t late_from;  /* first transmission of `late`, or a little later */
 	uint64_t late_ns;    /* from then to its acknowledgement */
 };
 
-/** What of it outlasts that nothing is under way. Times in ns. */
+/** What a peer keeps of it without a ring set. Times in ns. */
 struct link_path {
 	uint64_t peak_at;
 	uint32_t smooth_ns, var_ns, peak_ns; /* FAR_LINK_RTT_NS_MAX at most */
 	uint8_t backoff;
-	uint8_t reorder; /* FAR_LINK_REORDER, or more: it has reordered so many. The owner's; rtt_keep() leaves it */
+	uint8_t reorder; /* packets that may overtake another before it counts as lost: FAR_LINK_REORDER to
+ FAR_LINK_REORDER_MAX. rtt_keep() does not write it */
 };
+/** Saves the state. */
 void rtt_keep(const struct link_rtt *r, struct link_path *path);
-/** As it was, nothing being timed. */
+/** Restores a saved state, without a sample in progress. */
 void rtt_resume(struct link_rtt *r, const struct link_path *path);
 
-/** A packet that was sent once came back after `ns`. */
+/** Adds a sample: a packet that was sent once was acknowledged after `ns`. */
 void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now);
-/** A packet was sent again for nothing: it was acknowledged `ns` after it had been sent first. */
+/** Records a spurious retransmission: the packet was acknowledged `ns` after its first transmission. */
 void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now);
-/** A time-out: the next one is twice as long. */
+/** Records a time-out: doubles the next one. */
 void rtt_back_off(struct link_rtt *r, uint64_t now);
-/** Something was acknowledged after that. */
+/** Records an acknowledgement during a back-off. */
 void rtt_progress(struct link_rtt *r, uint64_t now);
-/** Unacknowledged for so long, packets are sent again: [FAR_LINK_MARGIN_NS, FAR_LINK_RTT_NS_MAX]. */
+/** Returns the retransmission time-out, in [FAR_LINK_MARGIN_NS, FAR_LINK_RTT_NS_MAX]. */
 uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now);
-/** Unacknowledged for so long, the last packet is sent once more, to ask what is missing; 0: the time-out is as soon,
- * or nothing is known. */
+/** Returns the delay of a tail loss probe. 0: no probe, since the time-out is as early or nothing was measured. */
 uint64_t rtt_probe(const struct link_rtt *r, uint64_t now);
 
 #endif

@@ -34,7 +34,7 @@ bool link_ring_room(struct link_queue *via, uint32_t payload_max)
 /* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
 static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
 {
-	if (m->side == LINK_OUT_WAITS || (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN))
+	if (m->transfer == LINK_OUT_WAITS || (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN))
 		return false;
 	if (m->order == NIC_ORDER_NONE)
 		return true;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages become packets as the window opens: FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES that are not
- * acknowledged. A message waits in its order, and the peer in the queue's backlog, until the flush, so that small ones
- * that follow each other share a packet; or longer, while the window is closed or the driver below full. Every packet
- * carries the acknowledgement.
+ * Sending: turns messages into packets while the window is open. Poller.
+ *
+ * The window is FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES in flight. A committed message waits in a list of its
+ * peer, and the peer in the backlog of its queue, until the flush, so that consecutive small messages share a packet;
+ * or longer, while the window is closed or the driver below is full. Every packet carries an acknowledgement.
  */
 #include "transport/port.h"
 
@@ -12,13 +13,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Bytes of the backlog that a flush sends: some 25 us of copying, then the shard receives again. */
+/* Bytes of the backlog that one flush sends: some 25 us of copying, then the shard receives again. */
 #define PUMP_BYTES (256u << 10)
-#define TURN_BYTES (64u << 10) /* of them, in a row to one peer */
+#define TURN_BYTES (64u << 10) /* of them, to one peer at a time */
 
 /* ---- one packet ---- */
 
-/* Whoever is sent something believes that we are awake, unless it says otherwise. */
+/* A peer that is sent a packet without ASLEEP takes this queue for awake. */
 __attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
 {
 	if (q->asleep_mark || q->awake_n == FAR_LINK_TOLD_MAX)
@@ -27,7 +28,7 @@ __attribute__((noinline)) static void awake_add(struct link_queue *q, struct lin
 	q->awake[q->awake_n++] = p;
 }
 
-/* `m` NULL: of a bare acknowledgement. */
+/* `m` NULL: head of an ACK. */
 static inline __attribute__((always_inline)) void head_write(const struct link_queue *q, const struct link_peer *p,
 							     struct wire_head *h, const struct link_message *m,
 							     uint32_t number, uint32_t offset, unsigned marks)
@@ -56,7 +57,7 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	} else {
 		memset(&h->type, 0, 4);
 		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
-		h->first = be32_of(p->twice ? p->twice_number : 0);
+		h->first = be32_of(p->duplicate ? p->twice_number : 0);
 	}
 	h->crc = be32_of(0);
 	memset(h->tag, 0, sizeof h->tag);
@@ -74,14 +75,14 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *via, 
 		return error;
 	}
 	via->unflushed = true;
-	p->rx_told = p->rx_next;
+	p->rx_acked = p->rx_next;
 	p->owed = 0;
 	p->owed_bytes = 0;
 	p->ack_at = 0;
 	return 0;
 }
 
-/* 0 or -errno of the driver below. */
+/* Sends one packet of a message. 0 or -errno of the driver below. */
 static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
 						     const struct link_message *m, uint32_t number, uint32_t offset,
 						     uint32_t len, unsigned marks, unsigned priority)
@@ -99,7 +100,7 @@ static inline __attribute__((always_inline)) int put(struct link_queue *q, struc
 	return commit(via, p, &tx, len);
 }
 
-/* The first packet of one that is exposed: its key is behind its bytes. */
+/* Sends the first packet of an exposed message: the key follows the bytes. */
 static int put_offer(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
 		     uint32_t len, unsigned marks, unsigned priority)
 {
@@ -139,7 +140,7 @@ static inline void body_write(uint8_t *to, const struct link_message *m)
 		memcpy(to, m->body, m->len);
 }
 
-/* All messages from `m` on, which together are `len` bytes behind the head. */
+/* Sends all messages from `m` on in one packet of `len` bytes behind the head. */
 static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
 		     uint32_t offset, uint32_t len, unsigned marks)
 {
@@ -184,9 +185,9 @@ static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, uns
 
 int link_send_ack(struct link_queue *q, struct link_peer *p)
 {
-	int error = put_ack(q, p, 0, p->twice | (p->rx_told == p->rx_next ? WIRE_AGAIN : 0u));
+	int error = put_ack(q, p, 0, p->duplicate | (p->rx_acked == p->rx_next ? WIRE_AGAIN : 0u));
 	if (!error)
-		p->twice = 0;
+		p->duplicate = 0;
 	if (!error && p->told_asleep)
 		awake_add(q, p);
 	return error;
@@ -197,7 +198,7 @@ void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
 	put_ack(q, p, path, WIRE_AGAIN);
 }
 
-/* ---- acknowledgements and kicks that wait for the end of a burst ---- */
+/* ---- acknowledgements at the end of a burst ---- */
 
 void link_ack_soon(struct link_queue *q, struct link_peer *p)
 {
@@ -227,7 +228,7 @@ void link_send_acks(struct link_queue *q)
 
 /* ---- messages ---- */
 
-/* Part of it is for small ones alone. */
+/* `bulk`: for the second list; the rest of the window is reserved for small messages. */
 static inline bool window_open(const struct link_peer *p, uint32_t len, bool bulk)
 {
 	uint32_t packets = bulk ? p->window_bulk : p->window;
@@ -254,7 +255,8 @@ void link_backlog_add(struct link_queue *q, struct link_peer *p)
 	q->stalled = true;
 }
 
-/* Messages from `first` on that fit one packet: the last of them, how many, and the bytes that they take together. */
+/* Finds the messages from `first` on that fit one packet. Returns the last, their number, and their bytes with padding.
+ */
 static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *n,
 					  uint32_t *len)
 {
@@ -272,9 +274,9 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 	return last;
 }
 
-/* The next number is that of `len` bytes from `m`, where it is done to; `last`: of the last of its message. */
-static inline void sent_note(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len, bool last,
-			     unsigned priority)
+/* Records the packet just sent under the next number: `len` bytes of `m` from m->done on. `last`: up to its end. */
+static inline void sent_record(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len,
+			       bool last, unsigned priority)
 {
 	struct link_rings *r = p->rings;
 	uint32_t number = p->next;
@@ -284,7 +286,7 @@ static inline void sent_note(struct link_queue *q, struct link_peer *p, struct l
 	e->len = len;
 	e->order = ++r->order;
 	e->arrived = false;
-	e->again = 0;
+	e->retransmit = 0;
 	e->last = last;
 	e->priority = (uint8_t)priority;
 	p->next = number + 1;
@@ -316,21 +318,23 @@ static inline void small_sent(struct link_peer *p, const struct link_message *m,
 		r->small_bytes += LINK_HEAD + len;
 }
 
-/* The path has become narrower than a small message: it gets a number, and goes in pieces when that is the oldest. */
+/* A small message exceeds the path MTU, which has shrunk: it gets a number, and leaves in fragments once that is the
+ * oldest. */
 __attribute__((noinline)) static void send_wide(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	uint32_t number = p->next;
 	m->first = number;
-	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, LINK_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	if (p->una == number)
 		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
 }
 
-/* 0; SHUT: the window is; FULL: the ring below is, for larger ones; or -errno of the driver below. */
+/* Results of send_small() and send_bulk() besides 0 and -errno of the driver below: window closed; ring below too full
+ * for larger messages. */
 enum { SHUT = 1, FULL };
 
-/* A packet of small messages. */
+/* Sends a packet of the first list. */
 static inline int send_small(struct link_queue *q, struct link_peer *p)
 {
 	struct link_message *m = p->rings->out_next, *end = m;
@@ -356,7 +360,7 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 		end->next = behind;
 	}
 	if (__builtin_expect(!error, 1)) {
-		sent_note(q, p, m, len, true, LINK_URGENT);
+		sent_record(q, p, m, len, true, LINK_URGENT);
 		if (__builtin_expect(marks, 0))
 			p->rings->sent[m->first % FAR_LINK_WINDOW].offset = offset;
 		small_sent(p, m, end, n, len);
@@ -364,7 +368,7 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 	return error;
 }
 
-/* The next packet of one of the others. */
+/* Sends a packet of the second list. */
 static int send_bulk(struct link_queue *q, struct link_peer *p)
 {
 	struct link_message *m;
@@ -392,13 +396,13 @@ static int send_bulk(struct link_queue *q, struct link_peer *p)
 	if (error)
 		return error;
 	link_bulk_note(p, m->order);
-	sent_note(q, p, m, len, len == left, priority);
+	sent_record(q, p, m, len, len == left, priority);
 	p->rings->bulk_turn++;
 	p->rings->small_bytes = 0;
-	if (m->done == 0) /* one that leaves altogether unasked waits for no other's grants */
+	if (m->done == 0) /* a message that is unscheduled altogether does not wait for grants of others */
 		m->granted = (p->rings->bulk_open++ && m->len > p->unasked) || offer ? 0 : p->unasked;
 	if (offer)
-		m->side = LINK_OUT_ANNOUNCED;
+		m->transfer = LINK_OUT_ANNOUNCED;
 	m->done += len;
 	if (len == left)
 		link_bulk_done(p, m);
@@ -434,7 +438,7 @@ static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_
 	p->out_n++;
 }
 
-/* The first, nothing being under way; or to nobody, or to a queue itself, which has no set. */
+/* A peer without ring set: idle so far, dead, or loopback, which needs none. */
 __attribute__((noinline)) static void send_unusual(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	if (p->dead) {
@@ -455,7 +459,7 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 		send_unusual(q, p, m);
 		return;
 	}
-	/* Small ones pass the others, as far as their order allows. */
+	/* Small messages pass larger ones, as far as their order allows. */
 	if (__builtin_expect(m->len <= FAR_LINK_SMALL_BYTES && m->len <= p->payload_max &&
 				     (!r->bulk_next || m->order == NIC_ORDER_NONE ||
 				      (m->order == NIC_ORDER_STREAM && !r->bulk_strict)),
@@ -472,7 +476,7 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 		backlog_append(q, p);
 }
 
-/* As far as it may, `most` bytes at most; true: it is to have another turn. */
+/* Sends messages of one peer, `most` bytes at most. true: the peer has more to send and may. */
 static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool small_only, uint32_t *left)
 {
 	uint32_t sent = 0;
@@ -484,8 +488,8 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 		int error = send_next(q, p);
 		if (error == -EMSGSIZE && link_narrower(p))
 			continue;
-		/* Shut: its opening puts the peer back. Anything else: the driver below is full, or does not know the
-		 * way now. */
+		/* SHUT: the ACK that opens the window puts the peer back. Otherwise the driver below is full or has no
+		 * route now. */
 		if (error)
 			return error != SHUT;
 		uint32_t bytes = r->flying - before + LINK_HEAD;
@@ -495,7 +499,7 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 	return false;
 }
 
-/* The usual case at low load: one message, that fits. false: it is still there. */
+/* The usual case at low load: the backlog is one small message. false: not so, or not sent. */
 static inline bool send_lone(struct link_queue *q)
 {
 	struct link_peer *p = q->backlog_first;
@@ -507,15 +511,15 @@ static inline bool send_lone(struct link_queue *q)
 	m->first = p->next;
 	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, LINK_URGENT), 0))
 		return false;
-	sent_note(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, LINK_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	q->backlog_first = q->backlog_last = NULL;
 	p->backlogged = q->stalled = false;
 	return true;
 }
 
-/* Small messages of all first. Then the one with the least left; and once that got nowhere each has its turn, until a
- * whole round of them changes nothing. */
+/* Sends small messages of all peers first. Then larger ones, of the peer with the fewest bytes left; once that makes no
+ * progress, of each peer in turn, until a whole round makes none. */
 static void send_backlog(struct link_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
@@ -530,7 +534,7 @@ static void send_backlog(struct link_queue *q)
 		bool first = !shortest || q->backlog_turn % FAR_LINK_GRANT_SHARE == 0;
 		p = link_backlog_take(q, !first);
 		bool more = pump(q, p, TURN_BYTES, false, &left);
-		if (more && first && q->ring_full && left == before) { /* it had no turn */
+		if (more && first && q->ring_full && left == before) { /* it keeps its turn */
 			p->backlogged = true;
 			p->rings->next_backlog = q->backlog_first;
 			q->backlog_first = p;
@@ -547,7 +551,7 @@ static void send_backlog(struct link_queue *q)
 		shortest &= left != before || !p->backlogged;
 	}
 	q->stalled = q->backlog_first != NULL;
-	q->ring_watched &= q->ring_full; /* a ring that nobody had anything for is not dry */
+	q->ring_watched &= q->ring_full; /* a ring for which there was nothing to send is not empty by its own speed */
 }
 
 int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
@@ -557,8 +561,7 @@ int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_
 		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
 	if (e->len > p->payload_max)
 		return -EMSGSIZE;
-	/* Without its key, when that does not fit any more, or is none any more: the bytes behind it come in packets.
-	 */
+	/* Without the key if that does not fit any more or is withdrawn: the message continues in packets. */
 	if (e->offset == 0 && link_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
 		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
 	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);

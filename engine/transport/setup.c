@@ -30,30 +30,30 @@ static struct link_port *port_of(struct nic_port *port)
 
 /* ---- the way there ---- */
 
-static int way_begin(struct link_port *p, struct link_peer *peer, uint64_t deadline, struct nic_err *err)
+static int address_make(struct link_port *p, struct link_peer *peer, uint64_t deadline, struct nic_err *err)
 {
 	struct link_setup *s = peer->setup;
 	peer->lower_pending = true;
-	s->paths_tried++;
-	int error = p->lower->ops->connect(p->lower, peer->owner, &s->addr, NIC_ROUTE(peer->their_queue, s->path), NULL,
-					   0, deadline, &s->side, err);
+	s->flows_tried++;
+	int error = p->lower->ops->connect(p->lower, peer->owner, &s->addr, NIC_ROUTE(peer->their_queue, s->flow), NULL,
+					   0, deadline, &s->primary, err);
 	if (error)
 		peer->lower_pending = false;
 	return error;
 }
 
 /* The packet came to another queue: the next path. */
-static void way_next(struct link_port *p, struct link_peer *peer, uint32_t path, uint64_t now)
+static void flow_next(struct link_port *p, struct link_peer *peer, uint32_t path, uint64_t now)
 {
 	struct nic_err err = {""};
 	/* Of a path that is not tried any more, or already being replaced. */
 	struct link_setup *s = peer->setup;
-	if (!s || path != s->path || peer->lower_pending || peer->way_old != NIC_PEER_NONE)
+	if (!s || path != s->flow || peer->lower_pending || peer->way_old != NIC_PEER_NONE)
 		return;
 	int error = -EHOSTUNREACH;
-	if (s->paths_tried < FAR_LINK_PATHS_MAX) {
-		s->path++;
-		error = way_begin(p, peer, now + FAR_LINK_HALF_OPEN_NS, &err);
+	if (s->flows_tried < FAR_LINK_PATHS_MAX) {
+		s->flow++;
+		error = address_make(p, peer, now + FAR_LINK_HALF_OPEN_NS, &err);
 	}
 	if (!error)
 		return;
@@ -70,12 +70,12 @@ static void request_begin(struct link_port *p, struct link_peer *peer)
 {
 	struct link_setup *s = peer->setup;
 	link_key_look(p);
-	auth_random(s->says.nonce, sizeof s->says.nonce, p->config.random);
+	auth_random(s->proofs.nonce, sizeof s->proofs.nonce, p->config.random);
 	link_auth_address(p, s->addr.blob, s->addr.len, link_secret_of(peer)->to);
 	if (!p->config.key)
 		return;
 	auth_pair_make(&s->pair, p->config.random);
-	memcpy(s->says.public, s->pair.public, sizeof s->says.public);
+	memcpy(s->proofs.public, s->pair.public, sizeof s->proofs.public);
 }
 
 int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
@@ -108,7 +108,7 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 	s->deadline = deadline;
 	s->words_len = (uint16_t)hello_len;
 	if (hello_len)
-		memcpy(s->words, hello, hello_len);
+		memcpy(s->payload, hello, hello_len);
 	peer->id_there = id;
 	peer->their_queue = (uint8_t)remote_queue;
 	peer->user = user;
@@ -118,7 +118,7 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 		peer->loop = true;
 		peer->state = LINK_LOOPING;
 		s->hello_len = s->words_len;
-		memcpy(s->hello, s->words, hello_len);
+		memcpy(s->hello, s->payload, hello_len);
 		link_order(peer, LINK_DUE_OPEN | LINK_DUE_START);
 		link_step_soon(p, 0);
 		link_port_signal(p);
@@ -131,7 +131,7 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 		link_step_soon(p, 0);
 		link_port_signal(p);
 	} else {
-		error = way_begin(p, peer, deadline, err);
+		error = address_make(p, peer, deadline, err);
 	}
 	if (error)
 		link_peer_free(p, peer);
@@ -155,12 +155,12 @@ static void refuse(struct link_port *p, struct link_peer *peer, int error, uint6
 	peer->state = LINK_REFUSING;
 	peer->setup->refuse = error;
 	peer->setup->deadline = now + FAR_LINK_HALF_OPEN_NS;
-	if (peer->way == NIC_PEER_NONE)
+	if (peer->address == NIC_PEER_NONE)
 		return;
-	if (peer->setup->answer == WIRE_CHALLENGE)
+	if (peer->setup->reply_kind == WIRE_CHALLENGE)
 		link_say_words(peer, WIRE_CHALLENGE);
 	else
-		link_say_no(peer, peer->setup->answer, error, 0);
+		link_say_no(peer, peer->setup->reply_kind, error, 0);
 	/* Orders are served in this sequence: the packet goes before the end. */
 	link_peer_end(p, peer);
 }
@@ -175,14 +175,14 @@ static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 			       .queue = peer->owner,
 			       .hello = s->hello,
 			       .hello_len = s->hello_len,
-			       .reply = s->words,
+			       .reply = s->payload,
 			       .reply_len = &len};
 	int error = link_rings_reserve(peer->queue, peer) ? p->event(p->ctx, &ev) : -ENOMEM;
 	s->words_len = (uint16_t)(len < NIC_HELLO_BYTES_MAX ? len : NIC_HELLO_BYTES_MAX);
 	if (!error && p->config.key) {
 		auth_pair_make(&s->pair, p->config.random);
-		memcpy(s->says.public, s->pair.public, sizeof s->says.public);
-		error = link_session_begin(p, peer, s->says.proof) ? 0 : -EPROTO;
+		memcpy(s->proofs.public, s->pair.public, sizeof s->proofs.public);
+		error = link_session_begin(p, peer, s->proofs.proof) ? 0 : -EPROTO;
 	}
 	if (error) {
 		refuse(p, peer, error, now);
@@ -195,7 +195,7 @@ static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 	link_report_up(p, peer);
 }
 
-static void stranger_counted(struct link_port *p)
+static void count_refused(struct link_port *p)
 {
 	counter_bump(&p->refused_n);
 }
@@ -229,7 +229,7 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 	snprintf(s->addr.driver, sizeof s->addr.driver, "%s", p->lower->ops->name);
 	s->addr.len = (uint16_t)w->addr_len;
 	memcpy(s->addr.blob, w->addr, w->addr_len);
-	memcpy(s->says.nonce, w->nonce, sizeof s->says.nonce);
+	memcpy(s->proofs.nonce, w->nonce, sizeof s->proofs.nonce);
 	memcpy(s->public_there, w->public, sizeof s->public_there);
 	link_auth_address(p, w->addr, w->addr_len, link_secret_of(peer)->to);
 	s->deadline = now + FAR_LINK_HALF_OPEN_NS;
@@ -240,7 +240,7 @@ static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enu
 static void answer_begin(struct link_port *p, struct link_peer *peer)
 {
 	struct nic_err err = {""};
-	if (way_begin(p, peer, peer->setup->deadline, &err))
+	if (address_make(p, peer, peer->setup->deadline, &err))
 		link_peer_end(p, peer);
 }
 
@@ -250,7 +250,7 @@ static struct link_peer *answer_once(struct link_port *p, unsigned queue, const 
 {
 	struct link_peer *peer = peer_answering(p, queue, LINK_REFUSING, w, false, p->now);
 	if (peer)
-		peer->setup->answer = (uint8_t)answer;
+		peer->setup->reply_kind = (uint8_t)answer;
 	return peer;
 }
 
@@ -258,7 +258,7 @@ static struct link_peer *answer_once(struct link_port *p, unsigned queue, const 
 static void answer_no(struct link_port *p, unsigned queue, const struct link_words *w, enum wire_kind answer,
 		      uint64_t named)
 {
-	stranger_counted(p);
+	count_refused(p);
 	struct link_peer *peer = answer_once(p, queue, w, answer);
 	if (!peer)
 		return;
@@ -274,18 +274,19 @@ static void challenge(struct link_port *p, unsigned queue, const struct link_wor
 	if (!peer)
 		return;
 	struct link_setup *s = peer->setup;
-	s->says.issued = now;
-	link_cookie(p, w, now, s->says.proof);
+	s->proofs.issued = now;
+	link_cookie(p, w, now, s->proofs.proof);
 	s->hello_len = 0;
 	answer_begin(p, peer);
 }
 
-static void hello_again(struct link_port *p, struct link_peer *peer, unsigned queue, uint32_t path, uint64_t now)
+static void on_repeated_connect(struct link_port *p, struct link_peer *peer, unsigned queue, uint32_t path,
+				uint64_t now)
 {
 	counter_bump(&p->repeated_n);
 	if (peer->state == LINK_UP && !peer->settled)
 		link_say_words(peer, WIRE_WELCOME);
-	if (peer->state != LINK_ACCEPTING || peer->way == NIC_PEER_NONE || peer->lower_pending)
+	if (peer->state != LINK_ACCEPTING || peer->address == NIC_PEER_NONE || peer->lower_pending)
 		return;
 	if (queue == peer->owner)
 		decide(p, peer, now);
@@ -303,8 +304,8 @@ static void first_words(struct link_peer *peer, const struct wire_head *h)
 	peer->window = (uint16_t)(window < FAR_LINK_WINDOW ? window : FAR_LINK_WINDOW);
 }
 
-static void on_hello(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
-		     uint64_t now)
+static void on_connect(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
+		       uint64_t now)
 {
 	if (be64_get(h->incarnation) != p->id) {
 		answer_no(p, queue, w, WIRE_REFUSED, be64_get(h->incarnation));
@@ -312,12 +313,12 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 	}
 	struct link_peer *peer = link_accepted_find(p, w->id, w->token);
 	if (peer) {
-		hello_again(p, peer, queue, w->path, now);
+		on_repeated_connect(p, peer, queue, w->path, now);
 		return;
 	}
 	int error = refused_before(p, w->id, w->token);
 	if (error) {
-		stranger_counted(p);
+		count_refused(p);
 	} else if (!link_cookie_holds(p, w, now)) {
 		challenge(p, queue, w, now);
 		return;
@@ -333,8 +334,8 @@ static void on_hello(struct link_port *p, unsigned queue, const struct wire_head
 	first_words(peer, h);
 	/* What to say of this HELLO when the way is there. */
 	peer->setup->refuse = error;
-	peer->setup->came_to = queue;
-	peer->setup->came_by = w->path;
+	peer->setup->request_queue = queue;
+	peer->setup->request_flow = w->path;
 	answer_begin(p, peer);
 }
 
@@ -354,18 +355,18 @@ static void on_challenge(struct link_port *p, const struct wire_head *h, const s
 {
 	struct link_peer *peer = peer_named(p, h);
 	struct link_setup *s = peer ? peer->setup : NULL;
-	if (!s || peer->state != LINK_CONNECTING || w->id != peer->id_there || w->issued <= s->says.issued ||
-	    memcmp(w->nonce, s->says.nonce, sizeof s->says.nonce) != 0) {
+	if (!s || peer->state != LINK_CONNECTING || w->id != peer->id_there || w->issued <= s->proofs.issued ||
+	    memcmp(w->nonce, s->proofs.nonce, sizeof s->proofs.nonce) != 0) {
 		counter_bump(peer ? &p->repeated_n : &p->unknown_n);
 		return;
 	}
-	s->says.issued = w->issued;
-	memcpy(s->says.proof, w->proof, sizeof s->says.proof);
+	s->proofs.issued = w->issued;
+	memcpy(s->proofs.proof, w->proof, sizeof s->proofs.proof);
 	link_repeat(p, peer, now);
 }
 
 /* By the session's key, which only its other end has. */
-static bool welcome_proven(struct link_port *p, struct link_peer *peer, const struct link_words *w)
+static bool accept_authentic(struct link_port *p, struct link_peer *peer, const struct link_words *w)
 {
 	struct link_setup *s = peer->setup;
 	uint8_t confirm[AUTH_PROOF_BYTES];
@@ -376,7 +377,7 @@ static bool welcome_proven(struct link_port *p, struct link_peer *peer, const st
 	return link_session_begin(p, peer, confirm) && (!p->config.key || auth_equal(confirm, w->proof));
 }
 
-static void on_welcome(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w)
+static void on_accept(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w)
 {
 	struct link_peer *peer = peer_named(p, h);
 	if (!peer || peer->state == LINK_CLOSING || w->id != peer->id_there) {
@@ -390,8 +391,8 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 		counter_bump(&p->repeated_n);
 		return;
 	}
-	if (memcmp(w->nonce, peer->setup->says.nonce, sizeof peer->setup->says.nonce) != 0) {
-		stranger_counted(p);
+	if (memcmp(w->nonce, peer->setup->proofs.nonce, sizeof peer->setup->proofs.nonce) != 0) {
+		count_refused(p);
 		return;
 	}
 	peer->token_there = w->token;
@@ -400,8 +401,8 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 		return;
 	}
 	struct link_setup *s = peer->setup;
-	if (!welcome_proven(p, peer, w)) {
-		stranger_counted(p);
+	if (!accept_authentic(p, peer, w)) {
+		count_refused(p);
 		return;
 	}
 	peer->packet_max_there = w->packet_max;
@@ -415,9 +416,9 @@ static void on_welcome(struct link_port *p, unsigned queue, const struct wire_he
 }
 
 /* About a set-up: it answers a packet of it. */
-static bool no_proven(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
+static bool reject_authentic(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
 {
-	return peer->setup && memcmp(no->nonce, peer->setup->says.nonce, AUTH_NONCE_BYTES) == 0 &&
+	return peer->setup && memcmp(no->nonce, peer->setup->proofs.nonce, AUTH_NONCE_BYTES) == 0 &&
 	       link_sealed(link_key(mail->via), mail->bytes, mail->len, peer->id_there, mail->via->own_proof);
 }
 
@@ -425,9 +426,9 @@ static bool no_proven(const struct link_peer *peer, const struct link_mail *mail
 static bool astray_proven(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
 {
 	uint32_t number = link_ping_number(no->nonce);
-	return number && peer->sides &&
+	return number && peer->paths_made &&
 	       link_sealed(link_session_key(peer), mail->bytes, mail->len, peer->id_there, NULL) &&
-	       atomic_compare_exchange_strong_explicit(&peer->sides->asked[no->path - 1], &number, 0,
+	       atomic_compare_exchange_strong_explicit(&peer->paths_made->probe[no->path - 1], &number, 0,
 						       memory_order_relaxed, memory_order_relaxed);
 }
 
@@ -442,13 +443,13 @@ static void on_no(struct link_port *p, const struct wire_head *h, const struct l
 	bool up = peer->state == LINK_UP, of_way = no->path > 1 && no->path <= 1 + FAR_LINK_WAYS_MAX;
 	bool setting_up = peer->state == LINK_CONNECTING || (up && !peer->settled), proven = false;
 	if (h->kind == WIRE_REFUSED && peer->state == LINK_CONNECTING) {
-		proven = no_proven(peer, mail, no);
+		proven = reject_authentic(peer, mail, no);
 		if (proven)
 			link_failed(p, peer, no->error);
 	} else if (h->kind == WIRE_WRONG_QUEUE && setting_up) {
-		proven = no_proven(peer, mail, no);
+		proven = reject_authentic(peer, mail, no);
 		if (proven)
-			way_next(p, peer, no->path, now);
+			flow_next(p, peer, no->path, now);
 	} else if (h->kind == WIRE_WRONG_QUEUE && up && of_way) {
 		proven = astray_proven(peer, mail, no);
 		if (proven)
@@ -456,7 +457,7 @@ static void on_no(struct link_port *p, const struct wire_head *h, const struct l
 	} else if ((h->kind == WIRE_RESET || h->kind == WIRE_BYE) && up) {
 		/* At another queue than its own, or in answer to WELCOME. */
 		proven = link_end_proven(peer, mail->via, mail->bytes, mail->len) ||
-			 (h->kind == WIRE_RESET && no_proven(peer, mail, no));
+			 (h->kind == WIRE_RESET && reject_authentic(peer, mail, no));
 		if (proven)
 			link_peer_kill(peer, h->kind == WIRE_BYE ? -ECONNRESET : -ESTALE);
 	} else {
@@ -464,7 +465,7 @@ static void on_no(struct link_port *p, const struct wire_head *h, const struct l
 		return;
 	}
 	if (!proven)
-		stranger_counted(p);
+		count_refused(p);
 }
 
 /* To another queue than its own, or of no connection that the queue serves. What comes to another queue is not
@@ -479,7 +480,7 @@ static void on_ping(struct link_port *p, unsigned queue, const struct wire_head 
 		link_order(peer, LINK_DUE_ACK);
 	} else if (peer->state == LINK_UP && w->path > 1 && w->path <= 1 + FAR_LINK_WAYS_MAX && link_sides_make(peer)) {
 		/* Pairs with link_way_astray(). */
-		atomic_store_explicit(&peer->sides->astray[w->path - 1], link_ping_number(w->nonce),
+		atomic_store_explicit(&peer->paths_made->misrouted[w->path - 1], link_ping_number(w->nonce),
 				      memory_order_relaxed);
 		link_order(peer, (uint32_t)LINK_DUE_ASTRAY << (w->path - 1));
 	} else {
@@ -493,13 +494,13 @@ static void on_words(struct link_port *p, unsigned queue, const struct wire_head
 {
 	switch (h->kind) {
 	case WIRE_HELLO:
-		on_hello(p, queue, h, w, now);
+		on_connect(p, queue, h, w, now);
 		break;
 	case WIRE_CHALLENGE:
 		on_challenge(p, h, w, now);
 		break;
 	case WIRE_WELCOME:
-		on_welcome(p, queue, h, w);
+		on_accept(p, queue, h, w);
 		break;
 	default:
 		on_ping(p, queue, h, w);
@@ -529,25 +530,25 @@ static void on_mail(struct link_port *p, unsigned queue, const struct link_mail 
 	else if (!has_words(h.kind) && link_no_read(body, len, &no))
 		on_no(p, &h, mail, &no, now);
 	else
-		stranger_counted(p);
+		count_refused(p);
 }
 
 /* ---- the driver below ---- */
 
 static void way_up(struct link_port *p, struct link_peer *peer, uint32_t lower_peer, uint64_t now)
 {
-	bool another = peer->way != NIC_PEER_NONE;
-	peer->way_old = peer->way;
-	peer->way = lower_peer;
+	bool another = peer->address != NIC_PEER_NONE;
+	peer->way_old = peer->address;
+	peer->address = lower_peer;
 	link_order(peer, another ? LINK_DUE_MOVE : LINK_DUE_OPEN);
 	if (peer->state == LINK_CONNECTING || (peer->state == LINK_UP && !peer->settled))
 		link_repeat(p, peer, now);
 	else if (peer->state == LINK_REFUSING)
 		refuse(p, peer, peer->setup->refuse, now);
-	else if (peer->state == LINK_ACCEPTING && peer->setup->came_to == peer->owner)
+	else if (peer->state == LINK_ACCEPTING && peer->setup->request_queue == peer->owner)
 		decide(p, peer, now);
 	else if (peer->state == LINK_ACCEPTING)
-		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->setup->came_by);
+		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->setup->request_flow);
 }
 
 /* By its place, since the connection's set-up, which is what connect() was told, may be over. Whose is a way beside the
@@ -557,7 +558,7 @@ static void lower_refused(struct link_port *p, uint32_t lower_peer)
 	for (uint32_t i = 0; i < p->peers_n; i++) {
 		struct link_peer *peer = p->peers[i];
 		bool up = peer->state == LINK_UP;
-		if (peer->way != lower_peer || !(up || peer->state == LINK_CONNECTING))
+		if (peer->address != lower_peer || !(up || peer->state == LINK_CONNECTING))
 			continue;
 		struct nic_event ev = {.type = NIC_EVENT_REFUSED,
 				       .peer = up ? peer->index : NIC_PEER_NONE,
@@ -579,7 +580,7 @@ static int lower_event(void *ctx, const struct nic_event *ev)
 	if (!side || (ev->type != NIC_EVENT_UP && ev->type != NIC_EVENT_FAILED))
 		return -EPROTO;
 	struct link_peer *peer = side->peer;
-	if (!peer->setup || side != &peer->setup->side) {
+	if (!peer->setup || side != &peer->setup->primary) {
 		link_side_event(p, side, ev);
 		return 0;
 	}
@@ -653,7 +654,7 @@ static void setup_due(struct link_port *p, struct link_peer *peer)
 /* May free it. */
 static void setup_step(struct link_port *p, struct link_setup *s, uint64_t now)
 {
-	struct link_peer *peer = s->side.peer;
+	struct link_peer *peer = s->primary.peer;
 	if (peer->state == LINK_LOOPING) {
 		peer->settled = true;
 		link_report_up(p, peer);
@@ -723,6 +724,6 @@ void link_leave(struct link_port *p)
 			link_queue_end(peer->queue, peer);
 		link_sides_drop(peer);
 		link_way_drop(p, &peer->way_old);
-		link_way_drop(p, &peer->way);
+		link_way_drop(p, &peer->address);
 	}
 }

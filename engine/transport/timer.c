@@ -44,7 +44,7 @@ static void sample(struct link_queue *q, struct link_peer *p)
 	const struct link_sent *e = &r->sent[r->rtt.number % FAR_LINK_WINDOW];
 	r->rtt.watch &= (uint8_t)~RTT_TIMING;
 	/* Which of two copies is acknowledged nobody knows: Karn's rule. */
-	if (!e->arrived && !e->again)
+	if (!e->arrived && !e->retransmit)
 		rtt_sample(&r->rtt, now_of(q) - r->rtt.sent_at, now_of(q));
 }
 
@@ -82,22 +82,22 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 	if (p->next - number - 1 >= FAR_LINK_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
 		return; /* of long ago */
 	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
-	if (!e->again)
+	if (!e->retransmit)
 		return;
 	counter_bump(&q->needless);
-	if (e->again & LINK_BY_EVIDENCE) {
+	if (e->retransmit & LINK_BY_EVIDENCE) {
 		p->path.reorder *= 2;
 		if (p->path.reorder > FAR_LINK_REORDER_MAX)
 			p->path.reorder = FAR_LINK_REORDER_MAX;
 	}
 	/* It was late, or its acknowledgement was. Else that was lost: then this one says nothing of the time. */
-	if (number == r->rtt.late && e->again & LINK_BY_TIME) {
+	if (number == r->rtt.late && e->retransmit & LINK_BY_TIME) {
 		if (untold && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
 		if (r->rtt.late_known)
 			rtt_mend(&r->rtt, r->rtt.late_ns, now_of(q));
 	}
-	e->again = 0;
+	e->retransmit = 0;
 }
 
 /* The last packet that was sent again by time: should that prove needless, how long it took is known. */
@@ -164,7 +164,7 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	rtt_back_off(&r->rtt, now);
 	r->resend_at = now + rtt_timeout(&r->rtt, now);
 	link_resend(q, p, true);
-	if (p->others && r->resends > 1)
+	if (p->secondary && r->resends > 1)
 		link_way_ask(q, p, now);
 	/* With our address in it, so that one who does not know us can say so. */
 	if (p->silent_ns)
@@ -197,7 +197,7 @@ static uint64_t ping_after(const struct link_queue *q, const struct link_peer *p
 	return q->limit_ns / 4 + p->pings * (q->limit_ns / 8);
 }
 
-static void listen_to(struct link_queue *q, struct link_peer *p, uint64_t gap)
+static void count_silence(struct link_queue *q, struct link_peer *p, uint64_t gap)
 {
 	uint64_t most = q->limit_ns / 4;
 	if (p->heard || p->fresh) {
@@ -221,28 +221,28 @@ static void idle(struct link_peer *p)
 
 /* ---- those that are only owed something ---- */
 
-static struct link_owing *owing_at(struct link_queue *q, uint32_t i)
+static struct link_owing *delayed_ack_at(struct link_queue *q, uint32_t i)
 {
 	return &q->owing[(q->owing_first + i) % FAR_LINK_PEERS_MAX];
 }
 
 /* false: there is no room, or it would have to be before others: it is looked at as before. */
-static bool owing_add(struct link_queue *q, struct link_peer *p)
+static bool delayed_ack_add(struct link_queue *q, struct link_peer *p)
 {
 	uint32_t n = q->owing_n;
-	if (n == FAR_LINK_PEERS_MAX || (n && owing_at(q, n - 1)->at > p->ack_at))
+	if (n == FAR_LINK_PEERS_MAX || (n && delayed_ack_at(q, n - 1)->at > p->ack_at))
 		return false;
-	*owing_at(q, n) = (struct link_owing){p, p->ack_at};
+	*delayed_ack_at(q, n) = (struct link_owing){p, p->ack_at};
 	q->owing_n = n + 1;
 	return true;
 }
 
 void link_owing_run(struct link_queue *q, uint64_t until)
 {
-	while (q->owing_n && owing_at(q, 0)->at <= until) {
-		struct link_owing o = *owing_at(q, 0);
+	while (q->owing_n && delayed_ack_at(q, 0)->at <= until) {
+		struct link_owing o = *delayed_ack_at(q, 0);
 		if (q->owing_n > AHEAD)
-			link_peer_fetch(owing_at(q, AHEAD)->peer);
+			link_peer_fetch(delayed_ack_at(q, AHEAD)->peer);
 		q->owing_first++;
 		q->owing_n--;
 		if (o.peer->ack_at != o.at || !o.peer->owed || !o.peer->started || o.peer->dead)
@@ -269,11 +269,11 @@ static bool look_at_rings(struct link_queue *q, struct link_peer *p, uint64_t no
 }
 
 /* false: nothing is to be done for it any more. */
-static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
+static bool peer_scan(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
 {
 	if (p->dead || !p->started)
 		return false;
-	listen_to(q, p, gap);
+	count_silence(q, p, gap);
 	if (p->owed && p->ack_at == 0)
 		p->ack_at = now + ACK_AFTER_NS;
 	else if (p->owed && now >= p->ack_at)
@@ -282,15 +282,15 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 		look_at_unacked(q, p, now, paused);
 	if (p->begun_n)
 		link_grants_look(q, p, now);
-	if (__builtin_expect(p->others, 0))
+	if (__builtin_expect(p->secondary, 0))
 		link_way_look(q, p, now, paused);
 	link_backlog_add(q, p);
 	bool kept = p->rings && look_at_rings(q, p, now);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
 		/* A failure to send what is in `acks` makes it active again. */
-		return (p->owed && !p->ack_now && !owing_add(q, p)) || p->asked != 0 || (p->abroad && !p->taken) ||
-		       kept;
+		return (p->owed && !p->ack_now && !delayed_ack_add(q, p)) || p->probed_paths != 0 ||
+		       (p->abroad && !p->current_path) || kept;
 	}
 	if (p->silent_ns >= q->limit_ns) {
 		link_peer_dead(q, p, -ETIMEDOUT);
@@ -299,7 +299,7 @@ static bool look_at(struct link_queue *q, struct link_peer *p, uint64_t now, uin
 	if (p->silent_ns >= ping_after(q, p)) {
 		p->pings++;
 		link_send_ping(q, p);
-		if (p->others)
+		if (p->secondary)
 			link_way_ask(q, p, now);
 	}
 	return true;
@@ -320,7 +320,7 @@ void link_timers_run(struct link_queue *q)
 		struct link_peer *p = q->actives[i];
 		if (i >= AHEAD)
 			link_peer_fetch(q->actives[i - AHEAD]);
-		if (look_at(q, p, now, gap, q->paused))
+		if (peer_scan(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
 		if (!p->owed || p->ack_now)
@@ -354,7 +354,7 @@ uint64_t link_deadline(const struct nic_queue *nq)
 	if (q->backlog_first || q->acks_n)
 		next = earlier(next, now + FULL_NS);
 	if (q->owing_n)
-		next = earlier(next, owing_at(q, 0)->at);
+		next = earlier(next, delayed_ack_at(q, 0)->at);
 	if (q->onesided.n)
 		next = earlier(next, now + FAR_LINK_ONESIDED_NS / 8);
 	for (uint32_t i = 0; i < q->actives_n; i++) {
@@ -368,8 +368,8 @@ uint64_t link_deadline(const struct nic_queue *nq)
 			next = earlier(next, p->rings->resend_at);
 		if (p->begun_n)
 			next = earlier(next, p->rings->grant_at ? p->rings->grant_at : now + FAR_LINK_MARGIN_NS);
-		if (p->asked)
-			next = earlier(next, p->ways->decide_at);
+		if (p->probed_paths)
+			next = earlier(next, p->paths->decide_at);
 		next = earlier(next, heard + ping_after(q, p));
 	}
 	return next;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Enough reliability for datagram drivers: a port over a port. Below is a driver whose packets may be lost, repeated,
- * reordered or damaged and that knows only places to send to; above is what the engine expects of every port:
- * connected peers, reliable and ordered, bodies of any size up to 16 MiB, and an end that is reported.
+ * Public interface of the transport: a connected, reliable port over the port of a datagram driver. Called by the
+ * control thread, except where noted.
  *
- * Packets are a struct wire_head (engine/core/head.h) and bytes of a message; engine/PROTOCOL.md tables them. All of it
- * is behind nic/nic.h, so the shard and the control core see no difference.
+ * The port below may lose, duplicate, reorder or damage packets and has address handles only. The port above has what
+ * the engine requires of every port: connected peers, reliable and ordered delivery, bodies up to 16 MiB, and a report
+ * when a peer ends. The shard and the control core use both kinds by nic/nic.h alone; this header has what nic.h lacks.
+ * Packets are a struct wire_head (transport/wire.h) and bytes of messages.
+ *
+ * Owners of memory (nic_queue_ops.tx_lend, nic_place.owner) are struct far_buf (memory/buf.h).
  */
 #ifndef FAR_TRANSPORT_TRANSPORT_H
 #define FAR_TRANSPORT_TRANSPORT_H
@@ -15,57 +18,86 @@
 #include "base/random.h"
 #include "nic/nic.h"
 
+/** Counters of a transport's port since it was opened, all its queues together. */
+struct transport_stats {
+	uint64_t resent;     /* retransmitted packets: loss detected or time-out; tail loss probes not counted */
+	uint64_t timeouts;   /* retransmission timers that expired */
+	uint64_t probes;     /* tail loss probes: last packets sent once more before a time-out */
+	uint64_t needless;   /* retransmitted packets that had arrived, as the receiver reports */
+	uint64_t regrants;   /* grants sent again after no granted byte arrived */
+	uint64_t moves;      /* connections that migrated to another path */
+	uint64_t read_bytes; /* bytes of messages read from the peer's memory (nic_bulk_ops) */
+	/* Packets that arrived and were dropped: */
+	uint64_t duplicates; /* received before */
+	uint64_t crc_errors;
+	uint64_t malformed; /* they violate the wire format */
+	uint64_t refused;   /* set-up packets that are not authenticated, and connect requests that were rejected */
+	uint64_t unknown;   /* unknown connection: wrong token, or another incarnation of the port */
+	uint64_t ended;     /* closed connection */
+	uint64_t no_memory; /* no memory for the message, or a fragment out of turn; the sender retransmits */
+	uint64_t crowded;   /* set-up packets beyond what waits for the control thread; the sender retransmits */
+};
+
 struct link_config {
-	unsigned queues;     /* of the lower port, all of them */
-	unsigned head_bytes; /* of the packets above: sizeof(struct shm_head) */
-	bool unchecked; /* where the driver below does not check, packets of and to those that say the same have no CRC
-			 */
-	uint64_t limit_ns;                /* a peer that owes something and is not heard for so long is DOWN; 0: 1 s */
-	const struct clock_source *clock; /* NULL: the machine's */
-	const struct random_source *random; /* of identity and tokens; NULL: the kernel's */
-	const struct group_key *key; /* to be proven by both ends of a set-up; NULL: security=none. Outlives the port */
-	uint32_t first_packet;       /* number of the first packet of each connection */
-	/* Called when step() has work, instead of making fd() readable, which is −1 then: for who steps it himself.
-	 * Any thread. NULL: there is a descriptor. */
+	unsigned queues;     /* all queues of the port below */
+	unsigned head_bytes; /* of packets above: sizeof(struct shm_head) */
+	bool unchecked;      /* omit the CRC between peers that both set this, if the driver below does not check */
+	uint64_t limit_ns;   /* a silent peer that owes an answer is DOWN after this. 0: FAR_PEER_LIMIT_NS */
+	const struct clock_source *clock;   /* NULL: the system's */
+	const struct random_source *random; /* of identity and tokens. NULL: the kernel's */
+	const struct group_key *key; /* both ends prove it in each set-up. NULL: security=none. Outlives the port */
+	uint32_t first_packet;       /* number of the first packet of each connection, for tests of wrap-around */
+	/* Called when step() has work, on any thread, for callers that drive step() themselves; fd() is −1 then. NULL:
+	 * fd() becomes readable instead. */
 	void (*signal)(void *ctx);
 	void *signal_ctx;
 };
 
-/** Does a port with these capabilities need a link between it and the engine? */
+/** Returns true if a port with these capabilities needs a transport above it. */
 bool link_wanted(const struct nic_caps *caps);
 
 /**
- * Makes a port over `lower`, which belongs to it from then on (close() closes both). Its ops->name is lower's, its
- * address is lower's with the link's own words added. Control core or before it runs. On failure `lower` is still the
- * caller's. -ENOMEM; -EINVAL: lower's packets are too small, or its address leaves no room.
+ * Opens a port over `lower` and takes ownership of it: close() closes both. Its ops->name is lower's; its address is
+ * lower's and the port's identity. On failure `lower` still belongs to the caller. -ENOMEM; -EINVAL: lower's packets
+ * are too small, or its address leaves no room.
  */
 int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err);
 
 /**
- * Makes the links among these ports siblings: those of one agent, whose queues of the same number are held by one
- * shard; other ports are left out. Before any is stepped. They are closed together: none is stepped once one is closed.
+ * Makes the transports among these ports siblings: ports of one agent whose queues of one number belong to one shard.
+ * Skips other ports. Called before any of them is stepped. Once one sibling is closed, none is stepped any more.
  */
 void link_join(struct nic_port *const ports[], unsigned n);
 
 /**
- * Another way to peer `number`, which is UP at `port`: to the address `addr` of the driver below `through`, a sibling.
- * It is used when the better ones, which are its own and those that were added before, do not lead there any more; the
- * peer has to add a way of its own through the port at that address. `name` is the caller's. Control core, which steps
- * both ports. -EINVAL: no siblings, no such peer, malformed; -ENOSPC: FAR_LINK_WAYS_MAX; or the driver's, with its
+ * Adds a secondary path to peer `number`, UP at `port`: to address `addr` of the driver below `through`, a sibling. The
+ * connection fails over to it when neither its primary path nor a path added before reaches the peer. The peer must add
+ * a path through its port at that address. `name` is returned by link_way_taken(). The caller steps both ports.
+ * -EINVAL: no siblings, no such peer, or malformed; -ENOSPC: FAR_LINK_WAYS_MAX; or -errno of the driver, with its
  * reason.
  */
 int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
 		 uint32_t name, struct nic_err *err);
 
-/** The `name` of the way by which what is sent to this peer, UP at `port`, leaves now; LINK_WAY_OWN: its own. Control
- * core. */
+/** Called by step() when a connection has migrated: packets to `peer` leave by another path from now on, which
+ * link_way_taken() returns. */
+typedef void transport_migrated_fn(void *ctx, uint32_t peer);
+
+/** Sets the callback for migrations. Called before the first step(). NULL: no callback. No effect on other ports. */
+void transport_migration_callback(struct nic_port *port, transport_migrated_fn *migrated, void *ctx);
+
+/** Returns the `name` of the path by which packets to this peer, UP at `port`, leave now; LINK_WAY_OWN: the primary
+ * path. */
 uint32_t link_way_taken(struct nic_port *port, uint32_t peer);
 #define LINK_WAY_OWN UINT32_MAX
 
-/** The address_text of all of them: an address of a driver that need not be open here. Any thread. */
+/** Reads the counters, which may be a moment old. All 0 for other ports. Any thread. */
+void transport_stats_read(const struct nic_port *port, struct transport_stats *out);
+
+/** address_text() of every transport: formats an address, also of a driver that is not open here. Any thread. */
 void link_address_text(const struct nic_addr *addr, char *out, size_t cap);
 
-/** The port below one of link_open(), or the port itself when it is none. */
+/** Returns the port below a transport's port, or `port` itself if it is another. */
 struct nic_port *link_lower(struct nic_port *port);
 
 #endif

@@ -323,7 +323,7 @@ static void verbs_stats(const struct nic_port *port, struct nic_stats *out)
 		out->tx_dropped += count(&c->dropped);
 	}
 	for (unsigned i = 0; p->rc && i < VERBS_REFUSALS; i++)
-		out->link_refused += count(&p->rc->refused[i]);
+		out->refused += count(&p->rc->refused[i]);
 }
 
 static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)

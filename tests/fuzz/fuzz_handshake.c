@@ -179,7 +179,7 @@ static void make_no(unsigned e, const struct link_peer *peer, unsigned how)
 	if (!peer)
 		return;
 	if (which == 1 && peer->setup)
-		memcpy(nonce, peer->setup->says.nonce, sizeof nonce);
+		memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
 	else if (which > 1)
 		link_ping_nonce(link_secret_of(peer)->pings - (which - 2), nonce);
 	hand.len = link_no_write(hand.bytes, kinds[how % 4], port_at(e)->id, peer->token, -EALREADY, how / 16, nonce);

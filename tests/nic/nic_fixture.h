@@ -134,8 +134,6 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		e->downs++;
 		e->last_down = ev->peer;
 		break;
-	case NIC_EVENT_MOVED:
-		break;
 	case NIC_EVENT_REFUSED:
 		e->refusals++;
 		e->refused = ev->peer;

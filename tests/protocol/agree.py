@@ -185,7 +185,8 @@ def frames():
 # ---- the engine's own constants ----
 
 # Of the tables, the enums that they list: where, and what their names begin with.
-ENUMS = {"kind": ("engine/core/head.h", "wire_kind", "WIRE_"), "mark": ("engine/core/head.h", "wire_mark", "WIRE_"),
+ENUMS = {"kind": ("engine/transport/wire.h", "wire_kind", "WIRE_"),
+         "mark": ("engine/transport/wire.h", "wire_mark", "WIRE_"),
          "type": ("engine/core/head.h", "head_type", "HEAD_"), "flag": ("engine/core/head.h", "head_flag", "HEAD_"),
          "large_kind": ("engine/core/head.h", "large_kind", "LARGE_"),
          "value_type": ("engine/value/encoding_layout.h", "wire_type", "WIRE_"),

@@ -127,7 +127,7 @@ static void run(const char *args)
 	for (unsigned i = 0; i < PORTS; i++) { /* no honest request is taken for a copy */
 		struct nic_stats stats;
 		verbs_port_ops.stats(ports[i], &stats);
-		REQUIRE(stats.link_refused == 0);
+		REQUIRE(stats.refused == 0);
 	}
 	REQUIRE(fake_cm.connecting_most > 1 && fake_cm.connecting_most <= PORTS * VERBS_CONNECTORS_MAX);
 	struct verbs_port *gone = (struct verbs_port *)ports[0];

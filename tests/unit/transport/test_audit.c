@@ -179,7 +179,7 @@ Test(link_audit, what_has_come)
 	PLANT(m->early, m->early + 1, "bytes of a message before their turn");
 	PLANT(m->granted, m->len + 1, "more of a message came or was granted than there is");
 	PLANT(m->peer, NULL, "a message that is not whole is of another peer");
-	PLANT(m->side, LINK_IN_READ, "a message that is read has no entry");
+	PLANT(m->transfer, LINK_IN_READ, "a message that is read has no entry");
 	PLANT(q->in_bytes, q->in_bytes + 1, "bytes of messages that arrived");
 	PLANT(q->handed_bytes, 1, "bytes of messages that arrived");
 	PLANT(m->charged, m->charged - 1, "bytes of messages that arrived");
@@ -223,8 +223,8 @@ Test(link_audit, lists_and_timers)
 	PLANT(p->kick, true, "peers that are to be kicked");
 	PLANT(q->abroad_n, 1, "peers that go by other paths");
 	PLANT(p->abroad, true, "peers that go by other paths");
-	PLANT(p->others, 2, "a path that it does not have");
-	PLANT(p->taken, 1, "a path that it does not have");
+	PLANT(p->secondary, 2, "a path that it does not have");
+	PLANT(p->current_path, 1, "a path that it does not have");
 	PLANT(p->queue, NULL, "it is another queue's");
 	PLANT(q->rings_n, q->rings_n + 1, "sets that are taken");
 	PLANT(q->rings_carved, q->rings_carved + 1, "sets that were ever used");
@@ -302,7 +302,7 @@ Test(link_audit, free_sets)
 	PLANT(p->owed, 1, "an acknowledgement is owed, and nobody sends it");
 	PLANT(p->out_n, 1, "something is under way, and it has no set");
 	PLANT(p->out_bytes, 1, "something is under way, and it has no set");
-	PLANT(p->pieces, true, "something is under way, and it has no set");
+	PLANT(p->fragments, true, "something is under way, and it has no set");
 	q->owing[q->owing_first % FAR_LINK_PEERS_MAX] = (struct link_owing){p, 2};
 	q->owing[(q->owing_first + 1) % FAR_LINK_PEERS_MAX] = (struct link_owing){p, 1};
 	PLANT(q->owing_n, 2, "not in the order of time");
@@ -321,7 +321,7 @@ Test(link_audit, what_is_read_or_exposed)
 	PLANT(o->entry[3].owner, &stray, "a free entry of what is exposed or read has memory");
 	PLANT(o->reading[2].message, &stray, "an entry of what is read is of another message");
 	stray.onesided = 3;
-	stray.side = LINK_IN_READ;
+	stray.transfer = LINK_IN_READ;
 	o->reading[2].message = &stray;
 	o->reading[2].out = 1;
 	expect_found("reads of a message that are under way");

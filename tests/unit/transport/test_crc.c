@@ -32,9 +32,9 @@ static uint64_t length(uint64_t seq)
 
 static uint64_t crc_errors(unsigned e)
 {
-	struct nic_stats st;
-	bench.ends[e].port->ops->stats(bench.ends[e].port, &st);
-	return st.link_crc_errors;
+	struct transport_stats st;
+	transport_stats_read(bench.ends[e].port, &st);
+	return st.crc_errors;
 }
 
 static void begin(bool unchecked_0, bool unchecked_1)

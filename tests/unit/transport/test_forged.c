@@ -213,7 +213,7 @@ Test(link_forged, refused_by_another_member)
 	const struct link_peer *peer = port_at(0)->peers[0];
 	cr_assert(peer->state == LINK_CONNECTING && kinds[0] >> WIRE_HELLO & 1);
 	uint8_t nonce[AUTH_NONCE_BYTES];
-	memcpy(nonce, peer->setup->says.nonce, sizeof nonce);
+	memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
 	uint32_t len = link_no_write(packet, WIRE_REFUSED, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
 	drawn(2, 0, packet, len);
 	cr_expect_eq(bench.ends[0].fails, 0u, "of another member");

@@ -41,10 +41,10 @@ static void inject(void)
 	turns(3);
 }
 
-static struct nic_stats stats_of_1(void)
+static struct transport_stats stats_of_1(void)
 {
-	struct nic_stats stats;
-	bench.ends[1].port->ops->stats(bench.ends[1].port, &stats);
+	struct transport_stats stats;
+	transport_stats_read(bench.ends[1].port, &stats);
 	return stats;
 }
 
@@ -75,11 +75,11 @@ Test(link_hostile, checksum)
 	head()->packet = be32_of(1);
 	head()->first = be32_of(1);
 	for (uint32_t bit = 8; bit < caught_len * 8; bit++) { /* but for the version */
-		uint64_t errors = stats_of_1().link_crc_errors;
+		uint64_t errors = stats_of_1().crc_errors;
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		inject();
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		cr_assert_eq(stats_of_1().link_crc_errors, errors + 1, "bit %u", bit);
+		cr_assert_eq(stats_of_1().crc_errors, errors + 1, "bit %u", bit);
 	}
 	cr_assert_eq(bench.ends[1].got, 1);
 	bench_fini();
@@ -91,11 +91,11 @@ Test(link_hostile, guessed_token)
 	begin(WIRE_MESSAGE);
 	head()->packet = head()->first = be32_of(1);
 	for (unsigned bit = 64; bit < 192; bit++) {
-		uint64_t unknown = stats_of_1().link_unknown;
+		uint64_t unknown = stats_of_1().unknown;
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		inject();
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		cr_assert_eq(stats_of_1().link_unknown, unknown + 1);
+		cr_assert_eq(stats_of_1().unknown, unknown + 1);
 	}
 	cr_assert_eq(bench.ends[1].got, 1);
 	cr_assert_eq(bench.ends[1].downs, 0);
@@ -107,11 +107,11 @@ Test(link_hostile, guessed_token)
 Test(link_hostile, replay)
 {
 	begin(WIRE_MESSAGE);
-	uint64_t before = stats_of_1().link_duplicates;
+	uint64_t before = stats_of_1().duplicates;
 	for (unsigned i = 0; i < 100; i++)
 		inject();
 	cr_assert_eq(bench.ends[1].got, 1);
-	cr_assert_eq(stats_of_1().link_duplicates - before, 100);
+	cr_assert_eq(stats_of_1().duplicates - before, 100);
 	cr_assert_eq(bench.ends[1].downs, 0);
 	bench_fini();
 }
@@ -181,7 +181,7 @@ Test(link_hostile, impossible_fragments)
 		cr_assert_eq(bench.ends[1].got, 1, "case %u", i);
 		cr_assert_eq(bench.ends[1].downs, 1, "case %u", i);
 		cr_assert_eq(bench.ends[1].error, -EPROTO, "case %u", i);
-		cr_assert_geq(stats_of_1().rx_malformed, 1);
+		cr_assert_geq(stats_of_1().malformed, 1);
 		bench_fini();
 	}
 }
@@ -246,9 +246,9 @@ Test(link_hostile, pieces_within_a_message)
 	head()->offset = be32_of(0);
 	memcpy(caught + 96, bytes, 100);
 	caught_len = 196;
-	uint64_t duplicates = stats_of_1().link_duplicates;
+	uint64_t duplicates = stats_of_1().duplicates;
 	inject();
-	cr_assert_eq(stats_of_1().link_duplicates, duplicates + 1);
+	cr_assert_eq(stats_of_1().duplicates, duplicates + 1);
 	/* A piece, and then the whole, often: nothing of the piece stays behind. At last a piece and the rest. */
 	for (uint32_t packet = 3; packet <= 9; packet++) {
 		bench.ends[1].got = 0;
@@ -344,7 +344,7 @@ Test(link_hostile, flood_of_hellos)
 		}
 		cr_assert_eq(bench.ends[1].ups, ups);
 		if (!knows)
-			cr_assert_geq(stats_of_1().link_refused, 1000);
+			cr_assert_geq(stats_of_1().refused, 1000);
 		bench.ends[1].refuse = 0;
 		end_open(2, 1);
 		uint32_t at_2, at_1_of_2;

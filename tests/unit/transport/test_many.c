@@ -80,7 +80,7 @@ static void expect_idle(unsigned n)
 		cr_assert_eq(used, q->rings_carved);
 		for (unsigned i = 0; i < n; i++) {
 			const struct link_peer *p = port_of(e)->peers[at[e][i]];
-			cr_assert(p->state == LINK_UP && !p->rings && !p->setup && !p->sides && !p->dead);
+			cr_assert(p->state == LINK_UP && !p->rings && !p->setup && !p->paths_made && !p->dead);
 			cr_assert(p->out_n == 0 && p->out_bytes == 0 && p->ready_n == 0 && p->early_n == 0 && !p->owed);
 		}
 	}

@@ -90,9 +90,9 @@ static void two_rails(void)
 
 static uint64_t moves(unsigned e)
 {
-	struct nic_stats s;
-	bench.ends[e].port->ops->stats(bench.ends[e].port, &s);
-	return s.link_moves;
+	struct transport_stats s;
+	transport_stats_read(bench.ends[e].port, &s);
+	return s.moves;
 }
 
 static bool is_at(unsigned e, unsigned via)
@@ -464,7 +464,7 @@ Test(link_ways, a_question_at_another_queue_ends_nothing)
 	open_hashed(2);
 	cr_assert_eq(add_way(0, net.at_0, 2, 3), 0);
 	turns(4);
-	struct nic_stats s;
+	struct transport_stats s;
 	for (unsigned k = 0; k < 20; k++) {
 		struct link_queue *q = (struct link_queue *)bench.ends[0].q;
 		q->now = 0;
@@ -472,8 +472,8 @@ Test(link_ways, a_question_at_another_queue_ends_nothing)
 		turns(200);
 	}
 	all_alive();
-	bench.ends[3].port->ops->stats(bench.ends[3].port, &s);
-	cr_assert_eq(s.link_refused, 0, "nobody is told that there is no such connection");
+	transport_stats_read(bench.ends[3].port, &s);
+	cr_assert_eq(s.refused, 0, "nobody is told that there is no such connection");
 	cr_assert(both_ways(50, small, 1000, NULL));
 	cr_assert(is_at(0, 0) && is_at(1, 1));
 }
@@ -514,7 +514,7 @@ static const struct link_peer *peer_at(unsigned e)
 
 Test(link_ways, answers_that_nobody_asked_for_move_nothing)
 {
-	struct nic_stats s;
+	struct transport_stats s;
 	two_rails();
 	const struct link_peer *p = peer_at(0);
 	for (uint32_t k = 0; k < 300; k++) {
@@ -524,10 +524,9 @@ Test(link_ways, answers_that_nobody_asked_for_move_nothing)
 		inject(2, WIRE_ACK, p->queue->id, p->token, k % 2 ? k + 2 : UINT32_MAX - k);
 		bench_turn();
 	}
-	bench.ends[0].port->ops->stats(bench.ends[0].port, &s);
-	cr_assert(s.link_unknown == 0 && s.link_crc_errors == 0 && s.rx_malformed == 0,
-		  "%u unknown, %u damaged, %u malformed", (unsigned)s.link_unknown, (unsigned)s.link_crc_errors,
-		  (unsigned)s.rx_malformed);
+	transport_stats_read(bench.ends[0].port, &s);
+	cr_assert(s.unknown == 0 && s.crc_errors == 0 && s.malformed == 0, "%u unknown, %u damaged, %u malformed",
+		  (unsigned)s.unknown, (unsigned)s.crc_errors, (unsigned)s.malformed);
 	cr_assert(both_ways(50, small, 1000, NULL));
 	cr_assert(is_at(0, 0) && moves(0) == 0);
 	all_alive();
@@ -535,7 +534,7 @@ Test(link_ways, answers_that_nobody_asked_for_move_nothing)
 
 Test(link_ways, a_token_is_needed_at_the_other_port_too)
 {
-	struct nic_stats s;
+	struct transport_stats s;
 	two_rails();
 	const struct link_peer *p = peer_at(0);
 	inject(2, WIRE_BYE, p->queue->id, p->token ^ UINT64_C(1) << 40, 0);
@@ -545,7 +544,7 @@ Test(link_ways, a_token_is_needed_at_the_other_port_too)
 	inject(2, WIRE_PING, p->queue->id, p->token ^ UINT64_C(1) << 50, 0);
 	turns(100);
 	all_alive();
-	bench.ends[0].port->ops->stats(bench.ends[0].port, &s);
-	cr_assert_geq(s.link_unknown + s.link_refused, 3);
+	transport_stats_read(bench.ends[0].port, &s);
+	cr_assert_geq(s.unknown + s.refused, 3);
 	cr_assert(both_ways(50, small, 1000, NULL));
 }

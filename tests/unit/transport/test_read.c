@@ -201,7 +201,7 @@ Test(link_bulk, told_when_none_is_under_way)
 		bench_turn();
 	cr_assert(first->state == FAKE_FREE && second->state == FAKE_READING);
 	cr_assert_eq(bench.ends[1].got, 0);
-	cr_assert_eq(link_of(1)->grants.first->side, LINK_IN_READ);
+	cr_assert_eq(link_of(1)->grants.first->transfer, LINK_IN_READ);
 	for (unsigned i = 0; i < 3000 && bench.ends[1].got == 0; i++)
 		bench_turn();
 	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);

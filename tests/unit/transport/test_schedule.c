@@ -381,7 +381,7 @@ static bool overtaken(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t
  */
 Test(link_order, priorities)
 {
-	struct nic_stats stats;
+	struct transport_stats stats;
 	begin();
 	memset(&behind, 0, sizeof behind);
 	bench.fabric.crc = true;
@@ -397,8 +397,8 @@ Test(link_order, priorities)
 	}
 	run_until(31, 100);
 	cr_assert_eq(behind.overtook, 30);
-	bench.ends[0].port->ops->stats(bench.ends[0].port, &stats);
-	cr_assert_eq(stats.link_resent, 0);
+	transport_stats_read(bench.ends[0].port, &stats);
+	cr_assert_eq(stats.resent, 0);
 	bench_fini();
 }
 

@@ -285,9 +285,9 @@ Test(link_setup, reset_by_another_life)
 	end_open(0, 1);
 	cr_assert_eq(bench_send(1, at_1, 0, 5), 0);
 	cr_assert(bench_until(&bench.ends[1].downs, 1, 300));
-	struct nic_stats stats;
-	bench.ends[0].port->ops->stats(bench.ends[0].port, &stats);
-	cr_assert(stats.link_refused > 0);
+	struct transport_stats stats;
+	transport_stats_read(bench.ends[0].port, &stats);
+	cr_assert(stats.refused > 0);
 	bench_fini();
 }
 
@@ -327,10 +327,10 @@ static void hash_pairs(unsigned slow)
 			bench.ends[1].q = q1;
 		}
 	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
-	struct nic_stats stats;
+	struct transport_stats stats;
 	for (unsigned e = 0; e < 2; e++) {
-		bench.ends[e].port->ops->stats(bench.ends[e].port, &stats);
-		cr_assert_eq(stats.link_unknown, 0, "%u", e);
+		transport_stats_read(bench.ends[e].port, &stats);
+		cr_assert_eq(stats.unknown, 0, "%u", e);
 	}
 	bench_fini();
 }

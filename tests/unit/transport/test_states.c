@@ -353,7 +353,7 @@ Test(link_states, twice_of_anything)
 		k.head.first = be32_of(FIRST + i % 9);
 		receive(&k);
 	}
-	cr_assert_eq(states_stats().link_needless, 0);
+	cr_assert_eq(states_stats().needless, 0);
 	cr_assert_eq(peer->path.reorder, FAR_LINK_REORDER);
 	struct link_rtt rtt = link_rtt_of(peer);
 	cr_assert_eq(rtt_timeout(&rtt, bench.now), FAR_LINK_RESEND_NS);

@@ -92,7 +92,7 @@ Test(link_time, times_of_sending)
 											 : FAR_LINK_RESEND_NS_MAX);
 			timeout = next;
 		}
-		cr_assert_eq(line_stats(0).link_probes, 1);
+		cr_assert_eq(line_stats(0).probes, 1);
 		line.lose = NULL;
 		cr_assert(line_until_got(1, 301, S));
 		line_run(S / 10);
@@ -105,12 +105,12 @@ Test(link_time, times_of_sending)
 Test(link_time, slow_network)
 {
 	begin(15 * MS, 10 * S, 5);
-	struct nic_stats before = line_stats(0);
-	cr_assert_leq(before.link_resent, 6);
-	cr_assert_geq(before.link_needless, 1);
+	struct transport_stats before = line_stats(0);
+	cr_assert_leq(before.resent, 6);
+	cr_assert_geq(before.needless, 1);
 	for (unsigned i = 5; i < 60; i++)
 		cr_assert(line_call(at_0, at_1, i, 32, S));
-	cr_assert_eq(line_stats(0).link_resent + line_stats(0).link_probes, before.link_resent + before.link_probes);
+	cr_assert_eq(line_stats(0).resent + line_stats(0).probes, before.resent + before.probes);
 	line_run(S / 10);
 	end();
 }
@@ -145,9 +145,9 @@ Test(link_time, busy_peer)
 		cr_assert_eq(bench_send(1, at_1, seq, 32), 0);
 		cr_assert(line_until_got(0, ++seq, S));
 	}
-	struct nic_stats stats = line_stats(0);
-	cr_assert_leq(stats.link_needless, 3 * SECONDS, "%u", (unsigned)stats.link_needless);
-	cr_assert_leq(stats.link_resent + stats.link_probes, 3 * SECONDS);
+	struct transport_stats stats = line_stats(0);
+	cr_assert_leq(stats.needless, 3 * SECONDS, "%u", (unsigned)stats.needless);
+	cr_assert_leq(stats.resent + stats.probes, 3 * SECONDS);
 	line_run(S / 10);
 	end();
 }
@@ -156,7 +156,7 @@ Test(link_time, busy_peer)
 Test(link_time, own_pause)
 {
 	begin(20 * US, S, 1000);
-	struct nic_stats before = line_stats(0);
+	struct transport_stats before = line_stats(0);
 	for (unsigned i = 0; i < 100; i++) {
 		struct nic_port *port = bench.ends[0].port;
 		uint64_t until = bench.now + 5 * MS;
@@ -170,7 +170,7 @@ Test(link_time, own_pause)
 		cr_assert(line_until_got(1, 1000 + (i + 1) * 40, S));
 		line_run(MS);
 	}
-	cr_assert_eq(line_stats(0).link_timeouts, before.link_timeouts);
+	cr_assert_eq(line_stats(0).timeouts, before.timeouts);
 	line_run(S / 10);
 	end();
 }
@@ -198,7 +198,7 @@ Test(link_time, delayed_acknowledgement)
 		cr_assert_leq(ack_delay(from), FAR_LINK_ACK_NS, "%u ns", (unsigned)ack_delay(from));
 		cr_assert_geq(ack_delay(from), FAR_LINK_ACK_NS / 2);
 	}
-	cr_assert_eq(line_stats(0).link_resent + line_stats(0).link_probes, 0);
+	cr_assert_eq(line_stats(0).resent + line_stats(0).probes, 0);
 	end();
 }
 
@@ -228,7 +228,7 @@ Test(link_time, acknowledged_at_once)
 	cr_assert(line_until_got(1, 102, S));
 	line_run(S / 10);
 	/* The acknowledgement of one is lost, so that its probe is a duplicate. */
-	struct nic_stats before = line_stats(0);
+	struct transport_stats before = line_stats(0);
 	line_forget();
 	lose_n = 1;
 	line.lose = lose_one_ack;
@@ -239,7 +239,7 @@ Test(link_time, acknowledged_at_once)
 	cr_assert_leq(line.seen[3].at - sending(1), bench.step_ns);
 	cr_assert(line.seen[3].kind == WIRE_ACK && line.seen[3].first == 102);
 	cr_assert_eq(line.seen[3].marks & (WIRE_TWICE | WIRE_UNTOLD), WIRE_TWICE);
-	cr_assert_eq(line_stats(0).link_needless, before.link_needless + 1);
+	cr_assert_eq(line_stats(0).needless, before.needless + 1);
 	end();
 }
 
@@ -248,7 +248,7 @@ Test(link_time, acknowledged_at_once)
 Test(link_time, answer_after_ten_seconds)
 {
 	begin(20 * US, S, 1000);
-	struct nic_stats before = line_stats(0);
+	struct transport_stats before = line_stats(0);
 	owing = true;
 	cr_assert_eq(bench_send(0, at_0, 1000, 32), 0);
 	line_run(MS);
@@ -260,7 +260,7 @@ Test(link_time, answer_after_ten_seconds)
 	cr_assert_eq(bench_send(1, at_1, 1000, 32), 0);
 	cr_assert(line_until_got(0, 1001, S));
 	owing = false;
-	cr_assert_eq(line_stats(0).link_timeouts, before.link_timeouts);
+	cr_assert_eq(line_stats(0).timeouts, before.timeouts);
 	line_run(S / 10);
 	end();
 }
@@ -285,7 +285,7 @@ Test(link_time, tail_probe)
 	enum { BURST = 20 };
 	for (unsigned lost = 1; lost <= 6; lost++) {
 		begin(200 * US, S, 200);
-		struct nic_stats before = line_stats(0);
+		struct transport_stats before = line_stats(0);
 		uint64_t from = bench.now, rtt = 400 * US;
 		lose_from = 200 + BURST - lost;
 		lose_to = 200 + BURST;
@@ -298,11 +298,11 @@ Test(link_time, tail_probe)
 		 * that too; one for the evidence, and half of one. */
 		cr_assert_leq(bench.now - from, 9 * rtt / 2 + 2 * (FAR_LINK_ACK_NS + LOOKS), "%u lost: %u us", lost,
 			      (unsigned)((bench.now - from) / US));
-		struct nic_stats after = line_stats(0);
-		cr_assert_eq(after.link_timeouts, before.link_timeouts, "%u lost", lost);
-		cr_assert_eq(after.link_probes, before.link_probes + 1, "%u lost", lost);
-		cr_assert_eq(after.link_resent, before.link_resent + lost - 1, "%u lost", lost);
-		cr_assert_eq(after.link_needless, before.link_needless);
+		struct transport_stats after = line_stats(0);
+		cr_assert_eq(after.timeouts, before.timeouts, "%u lost", lost);
+		cr_assert_eq(after.probes, before.probes + 1, "%u lost", lost);
+		cr_assert_eq(after.resent, before.resent + lost - 1, "%u lost", lost);
+		cr_assert_eq(after.needless, before.needless);
 		line_run(S / 10);
 		end();
 	}
@@ -312,14 +312,14 @@ Test(link_time, tail_probe)
 Test(link_time, probe_lost)
 {
 	begin(200 * US, S, 200);
-	struct nic_stats before = line_stats(0);
+	struct transport_stats before = line_stats(0);
 	line.lose = lose_from_0;
 	cr_assert_eq(bench_send(0, at_0, 200, 32), 0);
-	while (line_stats(0).link_probes == before.link_probes)
+	while (line_stats(0).probes == before.probes)
 		bench_turn();
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 201, 10 * MS));
-	cr_assert_eq(line_stats(0).link_timeouts, before.link_timeouts + 1);
+	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 1);
 	line_run(S / 10);
 	end();
 }
@@ -374,7 +374,7 @@ Test(link_time, reordering)
 	for (unsigned from = 0; from < 2; from++)
 		for (unsigned n = 1; n <= 5; n++) {
 			begin(20 * US, S, 1000);
-			uint64_t seq = 1000, sent = line_stats(from).link_resent + line_stats(from).link_probes;
+			uint64_t seq = 1000, sent = line_stats(from).resent + line_stats(from).probes;
 			through = bench.fabric.hook;
 			bench.fabric.hook = overtake;
 			for (unsigned round = 0; round < 3; round++) {
@@ -387,10 +387,10 @@ Test(link_time, reordering)
 				line_run(MS);
 				cr_assert(swap.done);
 			}
-			struct nic_stats after = line_stats(from);
-			uint64_t again = after.link_resent + after.link_probes - sent;
+			struct transport_stats after = line_stats(from);
+			uint64_t again = after.resent + after.probes - sent;
 			cr_assert_eq(again, n >= FAR_LINK_REORDER, "%u: by %u: %u", from, n, (unsigned)again);
-			cr_assert_eq(after.link_needless, again);
+			cr_assert_eq(after.needless, again);
 			line_run(S / 10);
 			end();
 		}
@@ -432,7 +432,7 @@ Test(link_time, a_tenth_lost)
 		}
 		/* Time-outs that grow with each other's losses would show here. */
 		cr_assert_geq(seq, nets[i].calls, "net %u: %u calls", i, (unsigned)seq);
-		cr_assert_geq(line_stats(0).link_timeouts + line_stats(0).link_probes, seq / 20);
+		cr_assert_geq(line_stats(0).timeouts + line_stats(0).probes, seq / 20);
 		owing = false;
 		line.drop = 0;
 		line_run(S);
@@ -478,7 +478,7 @@ Test(link_time, no_death_by_count)
 	cr_assert_eq(bench_send(0, at_0, 200, 32), 0);
 	line_run(30 * S);
 	cr_assert_eq(bench.ends[0].downs, 0);
-	cr_assert_geq(line_stats(0).link_timeouts, 250);
+	cr_assert_geq(line_stats(0).timeouts, 250);
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 201, S));
 	line_run(S / 10);
@@ -519,10 +519,10 @@ Test(link_time, heard_just_in_time)
 Test(link_time, back_off_is_kept)
 {
 	begin(20 * US, 10 * S, 1000);
-	struct nic_stats before = line_stats(0);
+	struct transport_stats before = line_stats(0);
 	line.lose = lose_from_0;
 	cr_assert_eq(bench_send(0, at_0, 1000, 32), 0);
-	while (line_stats(0).link_timeouts < before.link_timeouts + 5)
+	while (line_stats(0).timeouts < before.timeouts + 5)
 		bench_turn();
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 1001, S)); /* by the sixth copy: no sample */
@@ -530,7 +530,7 @@ Test(link_time, back_off_is_kept)
 	line.lose = lose_from_0;
 	cr_assert_eq(bench_send(0, at_0, 1001, 32), 0);
 	line_run(16 * MS);
-	cr_assert_eq(line_stats(0).link_timeouts, before.link_timeouts + 7); /* 8 ms; not 64, nor 1, 2, 4 and 8 */
+	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 7); /* 8 ms; not 64, nor 1, 2, 4 and 8 */
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 1002, S));
 	line_run(MS);
@@ -541,7 +541,7 @@ Test(link_time, back_off_is_kept)
 	line.lose = lose_from_0;
 	cr_assert_eq(bench_send(0, at_0, 1003, 32), 0);
 	line_run(2 * MS);
-	cr_assert_eq(line_stats(0).link_timeouts, before.link_timeouts + 1);
+	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 1);
 	line.lose = NULL;
 	line_run(S / 10);
 	cr_assert_eq(bench.ends[1].got, 1004);

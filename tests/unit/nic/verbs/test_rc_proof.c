@@ -119,7 +119,7 @@ static bool connects(struct verbs_port *a, uint32_t to, struct verbs_port *b)
 /* Asks until `p` has refused one more for this reason; nothing comes up at `a`. */
 static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, enum verbs_refusal why)
 {
-	uint64_t before = refused(p, why), all = bench_stats(p).link_refused, others = 0;
+	uint64_t before = refused(p, why), all = bench_stats(p).refused, others = 0;
 	for (unsigned i = 0; i < PATIENCE && refused(p, why) == before; i++) {
 		if (i % 100 == 0)
 			want(a, to);
@@ -129,8 +129,8 @@ static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, 
 	for (unsigned i = 0; i < VERBS_REFUSALS; i++)
 		others += refused(p, i);
 	cr_assert_gt(refused(p, why), before, "reason %d", (int)why);
-	cr_assert_gt(bench_stats(p).link_refused, all);
-	cr_assert_eq(bench_stats(p).link_refused, others);
+	cr_assert_gt(bench_stats(p).refused, all);
+	cr_assert_eq(bench_stats(p).refused, others);
 	for (unsigned i = 0; i < PATIENCE && (a->rc->conns_n || p->rc->conns_n || a->queues[0]->rc->wanted_first); i++)
 		turn();
 	cr_assert(a->rc->conns_n == 0 && p->rc->conns_n == 0 && ups_of(a) == 0);
@@ -181,7 +181,7 @@ static void same_key(void)
 	cr_assert(connects(a, bench_place(a, b, 0), b));
 	cr_assert(seen_len[1] == REQUEST_BYTES && seen_len[0] == sizeof(struct verbs_accept));
 	cr_assert(memcmp(seen_request().proof, none, sizeof none) != 0);
-	cr_assert(bench_stats(a).link_refused == 0 && bench_stats(b).link_refused == 0);
+	cr_assert(bench_stats(a).refused == 0 && bench_stats(b).refused == 0);
 	cr_assert_eq(fake_cm.connects, 1);
 	close_all();
 	/* security=none: no proofs, and none looked at. */
