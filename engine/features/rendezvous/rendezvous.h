@@ -192,7 +192,7 @@ void large_finish_oneways(struct shard *s, struct large_peer *p);
 void large_in_on_timer(struct shard *s, struct large_in *in);
 void large_in_close(struct shard *s, struct large_peer *p);
 
-/* ---- core/oneway.c ---- */
+/* ---- oneway.c ---- */
 
 /** Any thread. A record of a one-way message with its bytes, or of one in fragments, of which it takes a reference. */
 struct post *post_new(const struct call_start *start, struct large_out *large);
