@@ -8,7 +8,6 @@
 #include "features/fanout/fanout.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -53,8 +52,8 @@ static struct call *call_take(struct shard *s)
 
 static void call_give(struct shard *s, struct call *c)
 {
-	if (unlikely(c->retry))
-		retry_over(s, c);
+	if (unlikely(c->features))
+		features_call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
 	c->next_free = s->calls_free;
@@ -133,7 +132,8 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	c->session = se->index;
 	c->fn = start->fn;
 	c->typed = start->typed != 0;
-	c->retry = false;
+	c->retry = 0;
+	c->features = 0;
 	c->state = CALL_LARGE;
 	c->timer.at = start->deadline;
 	se->calls_active++;
@@ -170,28 +170,29 @@ int shard_call(struct shard *s, const struct call_start *start)
 			fn = 0;
 		}
 	}
-	struct retry *retry = NULL;
+	void *copy = NULL;
 	struct head_retry repeat;
 	int error;
 	if (unlikely(start->retry_ns)) {
-		error = retry_begin(s, se, start, &retry, &repeat);
+		error = s->hooks.call_keep(s, se, start, &copy, &repeat);
 		if (error)
 			return error;
 		flags |= HEAD_RETRY;
 	}
 	struct nic_tx tx;
-	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
+	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (copy ? sizeof repeat : 0), &tx);
 	if (unlikely(error)) {
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		return reserve_error(error);
 	}
 	struct call *c = call_take(s);
 	if (unlikely(!c)) {
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;
 	}
-	c->retry = false;
+	c->retry = 0;
+	c->features = 0;
 	c->done = start->done;
 	c->user = start->user;
 	c->app = start->app;
@@ -216,7 +217,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		copy_body(tx.body, start->data, start->len);
 	if (unlikely(trailer))
 		call_write_hash(s, start->fn, tx.body + start->len);
-	if (unlikely(retry != NULL))
+	if (unlikely(copy != NULL))
 		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
@@ -224,12 +225,12 @@ int shard_call(struct shard *s, const struct call_start *start)
 	tx.order = NIC_ORDER_NONE;
 	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
 		se->q->ops->tx_cancel(se->q, &tx);
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		call_give(s, c);
 		return -EAGAIN;
 	}
-	if (unlikely(retry != NULL))
-		retry_sent(s, retry, c);
+	if (unlikely(copy != NULL))
+		s->hooks.call_sent(s, copy, c);
 	if (unlikely(start->left < 2 * SWEEP_NS))
 		timer_arm(&s->wheel, &c->timer, start->deadline);
 	return 0;
@@ -432,9 +433,8 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	timer_disarm(&s->wheel, &c->timer);
 	c->state = CALL_ENDED;
 	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
-	if (unlikely(c->retry))
-		retry_ended(s, c);
 	struct ending ending = ending_of(c);
+	features_call_ended(s, c);
 	rref_call_early(&c->done, &c->user);
 	finish_apart(s, &ending, &o);
 }

@@ -20,10 +20,11 @@ struct call {
 	void (*app)(void);
 	uint32_t gen;
 	uint32_t session;   /* index */
-	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: place in the window of retry.c */
+	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: the place of its copy */
 	uint16_t fn;
-	uint8_t state; /* enum call_state */
-	bool typed : 1, retry : 1;
+	uint8_t state;                         /* enum call_state */
+	uint8_t typed : 1, retry : 1;          /* retry: the request may be sent again */
+	uint8_t features : SHARD_FEATURES_MAX; /* bits of those that hear of its end */
 	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");

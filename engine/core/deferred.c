@@ -10,7 +10,6 @@
 #include "base/mutant.h"
 #include "core/fiber.h"
 #include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <stdio.h>
@@ -35,6 +34,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->shard = s;
 	d->fiber = NULL;
 	d->retry_seq = 0;
+	d->features = 0;
 	d->session = session_index(s, se->worker, se->shard);
 	d->call = call;
 	d->gen = gen;
@@ -77,8 +77,8 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 {
 	timer_disarm(&s->wheel, &d->timer);
 	unlink_open(s, d);
-	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->session], d);
+	if (unlikely(d->features))
+		features_record_over(s, d);
 	if (unlikely(d->pins))
 		rref_pins_sent(s, d);
 	if (unlikely(d->held))
@@ -100,11 +100,10 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 	/* A thread that has just answered finds its answer dropped by the drain. */
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,
 						memory_order_relaxed);
-	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->session], d);
-	d->retry_seq = 0; /* a number of this session: the next one begins anew */
 	if (d->fiber)
 		fiber_cancel(d->fiber);
+	if (unlikely(d->features))
+		features_record_gone(s, d);
 	if (unlikely(d->rref))
 		rref_gone(s, d);
 }

@@ -5,7 +5,6 @@
 #include "core/blocking.h"
 #include "core/fiber.h"
 #include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "value/tree.h"
 
 #include <errno.h>
@@ -375,7 +374,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);
-	else if (unlikely(h->flags & HEAD_RETRY) && !retry_admit(&req, body, &len))
+	else if (unlikely(h->flags & HEAD_RETRY) && !s->hooks.request_admit(&req, body, &len))
 		;
 	else if (h->flags & HEAD_TYPED)
 		run_typed(&req, h, body, len);

@@ -10,7 +10,6 @@
 #include "base/must.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -303,9 +302,9 @@ static void parked_compact(struct session *se)
 }
 
 /* Repeats have no credit, and come again. */
-static bool parked_repeat(const struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
-	if (retry_seen(se, pkt->body, pkt->body_len))
+	if (s->hooks.request_seen(se, pkt->body, pkt->body_len))
 		return true;
 	for (uint32_t i = 0; i < se->parked_n; i++) {
 		const struct parked_request *p = parked_at(se, i);
@@ -321,7 +320,7 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 		dispatch_slowly(s, se, h, pkt->body, pkt->body_len, 0);
 		return;
 	}
-	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(se, h, pkt)) {
+	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(s, se, h, pkt)) {
 		counter_add(&s->counters.requests_repeated, 1);
 		return;
 	}

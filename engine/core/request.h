@@ -40,6 +40,7 @@ struct far_deferred {
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t session, call, gen;
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
+	uint8_t features;          /* bits of those that hear of its end */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
 	uint64_t limit;                              /* bytes that the caller takes */

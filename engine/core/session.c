@@ -7,7 +7,6 @@
 #include "features/fanout/fanout.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
-#include "features/retry/retry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -212,7 +211,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		session_lost(s, se, text);
 	else
 		session_over(s, se, text);
-	retry_drop(se);
+	features_session_down(s, se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
 }
@@ -301,7 +300,7 @@ void session_close_all(struct shard *s)
 	fault_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
 	for (struct session *se = s->known; se; se = se->next_known) {
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
-		retry_drop(se);
+		features_session_down(s, se);
 	}
 	rref_close(s);
 	fanout_end_all(s);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "core/context.h"
+#include "core/feature.h"
 #include "core/head.h"
 #include "core/queues.h"
 #include "core/request.h"
@@ -208,8 +209,9 @@ struct shard_config {
 	const struct registry *registry;
 	enum far_driver driver;
 	enum far_idle idle;
-	_Atomic(struct blocking_pool *) *blocking; /* of blocking handlers; made when the first is registered */
-	uint64_t message_bytes_max;                /* what is taken in fragments; 0: no limit */
+	const struct shard_feature *const *features; /* NULL ends them */
+	_Atomic(struct blocking_pool *) *blocking;   /* of blocking handlers; made when the first is registered */
+	uint64_t message_bytes_max;                  /* what is taken in fragments; 0: no limit */
 	struct shard_limits limits;
 	void (*ctl_wake)(void *ctx); /* the control core has mail */
 	void *ctl_ctx;
@@ -275,6 +277,7 @@ struct shard {
 	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena; /* the same strings, and what else those arguments need */
 	struct shard_config config;
+	struct feature_hooks hooks; /* of config.features */
 	struct call_cancel_note
 		*cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */

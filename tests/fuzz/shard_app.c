@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "core/audit.h"
 #include "core/fiber.h"
+#include "features/features.h"
 #include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -246,6 +247,7 @@ void app_start(void)
 		.name = "me",
 		.clock = &fake_clock,
 		.registry = &app.registry,
+		.features = engine_features,
 		.message_bytes_max = APP_MESSAGE_MAX,
 		.limits = {.submit_slots = 64, .mailbox_slots = 16, .calls = 256, .deferred = 256, .peer_calls = 32},
 		.ctl_wake = ctl_wake,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shard_bench.h"
+#include "features/features.h"
 #include "value/encoding.h"
 
 #include <criterion/criterion.h>
@@ -198,6 +199,7 @@ static void setup(unsigned ports, bool costs)
 				      .name = "me",
 				      .clock = &fake_clock,
 				      .registry = &registry,
+				      .features = engine_features,
 				      .limits = bench_limits,
 				      .ctl_wake = ctl_wake,
 				      .complete = complete,

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * What a feature registers with the core. The core calls a feature through these functions only and names none; the
+ * table is constant, assembled in features/features.c and given to shard_create(). Shard thread, but for init and fini
+ * (start and stop only).
+ *
+ * A feature is known by its place in the table. It sets its bit, 1 << place, in `features` of a call or of a record
+ * that it is to hear of, and in shard.poll_due or shard.poll_idle when a pass is to run its poll function: in the usual
+ * case the core tests one word.
+ */
+#ifndef FAR_CORE_FEATURE_H
+#define FAR_CORE_FEATURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct call;
+struct call_start;
+struct far_deferred;
+struct far_req;
+struct head_retry;
+struct session;
+struct shard;
+
+#define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
+
+/** Functions of which exactly one feature has each. */
+struct feature_hooks {
+	/* ---- a call that may be sent again ---- */
+
+	/** Keeps a copy of a call that is about to be sent, and fills in its trailer. 0, -EAGAIN, -ENOMEM. */
+	int (*call_keep)(const struct shard *s, struct session *se, const struct call_start *start, void **copy,
+			 struct head_retry *trailer);
+	/** The call could not be sent. `copy` may be NULL. */
+	void (*call_abandon)(void *copy);
+	/** The call has left, in slot `c`. */
+	void (*call_sent)(struct shard *s, void *copy, struct call *c);
+
+	/* ---- a request that may come again ---- */
+
+	/** Takes the trailer off a request's body. true: it is new, is to be run, and has a record. */
+	bool (*request_admit)(struct far_req *req, const uint8_t *body, uint64_t *len);
+	/** True if the request, its trailer included, was admitted before. */
+	bool (*request_seen)(const struct session *se, const uint8_t *body, uint64_t len);
+};
+
+/** Any function may be NULL, but for those of `only` that another feature does not have. Those of all features are
+ * called in the order of the table. */
+struct shard_feature {
+	const char *name;
+	/** false: no memory. What was made is fini's. */
+	bool (*init)(struct shard *s);
+	void (*fini)(struct shard *s);
+
+	/* ---- a session ---- */
+
+	/** The session has ended, and its calls with it. */
+	void (*session_down)(struct shard *s, struct session *se);
+
+	/* ---- a call ---- */
+
+	/** The call has ended here before its answer: a deadline, a cancel. Its slot waits for the peer's last packet.
+	 */
+	void (*call_ended)(struct shard *s, struct call *c);
+	/** The slot is about to be given back. For calls with the feature's bit. */
+	void (*call_over)(struct shard *s, struct call *c);
+
+	/* ---- a record, with the feature's bit ---- */
+
+	/** Nobody waits for its answer any more. */
+	void (*record_gone)(struct shard *s, struct far_deferred *d);
+	/** It is about to be given back: its answer has left, or never will. */
+	void (*record_over)(struct shard *s, struct far_deferred *d);
+
+	struct feature_hooks only;
+};
+
+bool features_init(struct shard *s);
+void features_fini(struct shard *s);
+void features_session_down(struct shard *s, struct session *se);
+void features_call_ended(struct shard *s, struct call *c);
+void features_call_over(struct shard *s, struct call *c);
+void features_record_gone(struct shard *s, struct far_deferred *d);
+void features_record_over(struct shard *s, struct far_deferred *d);
+
+#endif

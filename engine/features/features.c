@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of features, constant. */
+#include "features/features.h"
+
+const struct shard_feature *const engine_features[] = {
+	[FEATURE_RETRY] = &retry_feature,
+	NULL,
+};
