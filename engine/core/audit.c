@@ -229,7 +229,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	struct auditor a = {s, report, ctx};
 	const struct fiber_pool *pool = fiber_pool_of(s);
 	uint64_t active = 0, waiting = 0;
-	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+	for (const struct fault_late *l = fault_shard(s)->late; l; l = l->next)
 		waiting += !l->answer;
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		audit_session(&a, se);

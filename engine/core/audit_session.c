@@ -159,7 +159,7 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 		listed++;
 	for (const struct session *se = s->unposted; se && unposted <= t->unposted; se = se->next_unposted)
 		unposted++;
-	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+	for (const struct fault_late *l = fault_shard(s)->late; l; l = l->next)
 		held_back += !l->answer;
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
 		ins += s->large_ins[i].peer != NULL;
@@ -167,7 +167,7 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 	same(a, NULL, "sessions with mail for the control core", t->unposted, unposted);
 	same(a, NULL, "sessions that may not open again yet", s->undetached_n, t->undetached);
 	same(a, NULL, "peers whose fragments are seen to", t->listed, listed);
-	same(a, NULL, "calls that are held back", s->fault_late_n, held_back);
+	same(a, NULL, "calls that are held back", fault_shard(s)->late_calls_n, held_back);
 	same(a, NULL, "long messages under way", counter(&s->counters.large_active), t->large + ins);
 	same(a, NULL, "sends that are begun and not ended",
 	     counter(&s->counters.sends_begun) - counter(&s->counters.sends_ended),

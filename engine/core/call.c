@@ -6,7 +6,6 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "features/fanout/fanout.h"
-#include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "memory/budget.h"
 
@@ -104,7 +103,7 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 		return -ESHUTDOWN;
 	if (se->state == SESSION_DEAD)
 		return -EPIPE;
-	int error = s->fault_calls ? fault_call(s, se, start) : 1;
+	int error = s->hold_calls ? s->hooks.call_hold(s, se, start) : 1;
 	if (error <= 0)
 		return error;
 	return waiting_put(s, se, start);
@@ -454,7 +453,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
 	}
-	return waiting_cancel(s, done, user) || fault_cancel(s, done, user);
+	return waiting_cancel(s, done, user) || features_call_cancel(s, done, user);
 }
 
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user)

@@ -75,6 +75,11 @@ void call_end_large(struct shard *s, struct session *se, const struct shm_head *
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
 void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
+/** Credits of a session that is up and keeps no calls waiting. */
+static inline uint16_t call_credits(const struct shard *s)
+{
+	return s->hold_calls ? 0 : (uint16_t)s->config.limits.peer_calls;
+}
 /** Ends every call of a session (NULL: of all). */
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text);
 /** Ends a call that was never sent: with a status, or with what shard_call() returned. */

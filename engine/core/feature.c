@@ -51,6 +51,20 @@ void features_session_down(struct shard *s, struct session *se)
 	(*f)->session_down(s, se);
 }
 
+void features_session_fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
+{
+	EACH(f, s, session_fail)
+	(*f)->session_fail(s, se, status, text);
+}
+
+bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user)
+{
+	EACH(f, s, call_cancel)
+	if ((*f)->call_cancel(s, done, user))
+		return true;
+	return false;
+}
+
 __attribute__((noinline, cold)) void features_call_ended(struct shard *s, struct call *c)
 {
 	EACH(f, s, call_ended)

@@ -11,16 +11,21 @@
 #ifndef FAR_CORE_FEATURE_H
 #define FAR_CORE_FEATURE_H
 
+#include "sync/submit.h"
+
+#include <farcall/rpc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct call;
-struct call_start;
 struct far_deferred;
 struct far_req;
 struct head_retry;
+struct nic_place;
+struct nic_pkt;
 struct session;
+struct shm_head;
 struct shard;
 
 #define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
@@ -43,6 +48,17 @@ struct feature_hooks {
 	bool (*request_admit)(struct far_req *req, const uint8_t *body, uint64_t *len);
 	/** True if the request, its trailer included, was admitted before. */
 	bool (*request_seen)(const struct session *se, const uint8_t *body, uint64_t len);
+
+	/* ---- what is held back: shard.hold_calls, shard.hold_answers ---- */
+
+	/** A call of a session without credits: 0: it was sent or is held back; 1: it waits as any other; or why not.
+	 */
+	int (*call_hold)(struct shard *s, struct session *se, const struct call_start *start);
+	/** dispatch() of a request whose answer may be held back. */
+	void (*request_hold)(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+			     uint64_t len, uint64_t waited);
+	/** A record's answer is about to be sent. true: it is held back. */
+	bool (*answer_hold)(struct shard *s, struct far_deferred *d);
 };
 
 /** Any function may be NULL, but for those of `only` that another feature does not have. Those of all features are
@@ -58,7 +74,13 @@ struct shard_feature {
 	/** The session has ended, and its calls with it. */
 	void (*session_down)(struct shard *s, struct session *se);
 
+	/** The session (NULL: all) ends: ends the calls to it that are held back, executed NO, and the answers. */
+	void (*session_fail)(struct shard *s, const struct session *se, enum far_status status, const char *text);
+
 	/* ---- a call ---- */
+
+	/** Ends the call with this completion, CANCELLED, executed NO. false: it is not held back. */
+	bool (*call_cancel)(struct shard *s, call_done_fn *done, const void *user);
 
 	/** The call has ended here before its answer: a deadline, a cancel. Its slot waits for the peer's last packet.
 	 */
@@ -79,6 +101,8 @@ struct shard_feature {
 bool features_init(struct shard *s);
 void features_fini(struct shard *s);
 void features_session_down(struct shard *s, struct session *se);
+void features_session_fail(struct shard *s, const struct session *se, enum far_status status, const char *text);
+bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user);
 void features_call_ended(struct shard *s, struct call *c);
 void features_call_over(struct shard *s, struct call *c);
 void features_record_gone(struct shard *s, struct far_deferred *d);

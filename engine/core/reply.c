@@ -8,7 +8,6 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
-#include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "memory/budget.h"
 
@@ -199,7 +198,7 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 	int error = 0;
 	if (unlikely(d->rref))
 		rref_answered(s, d);
-	if (unlikely(se->blocked & SESSION_KEPT) && fault_answer(s, d))
+	if (unlikely(se->blocked & SESSION_KEPT) && s->hooks.answer_hold(s, d))
 		return;
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer);
@@ -302,7 +301,8 @@ static void parked_compact(struct session *se)
 }
 
 /* Repeats have no credit, and come again. */
-static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
+			  const struct nic_pkt *pkt)
 {
 	if (s->hooks.request_seen(se, pkt->body, pkt->body_len))
 		return true;

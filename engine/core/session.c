@@ -5,7 +5,6 @@
 #include "base/mutant.h"
 #include "base/text.h"
 #include "features/fanout/fanout.h"
-#include "features/faults/fault.h"
 #include "features/references/rref.h"
 
 #include <stdio.h>
@@ -139,7 +138,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
-	se->blocked = s->fault_answers ? SESSION_KEPT : 0;
+	se->blocked = s->hold_answers ? SESSION_KEPT : 0;
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_flush(s, se);
 	post_early(s, se);
@@ -166,7 +165,7 @@ static void session_close(struct shard *s, struct session *se)
 static void session_lost(struct shard *s, struct session *se, const char *text)
 {
 	waiting_fail(s, se, FAR_PEER_LOST, text);
-	fault_fail(s, se, FAR_PEER_LOST, text);
+	features_session_fail(s, se, FAR_PEER_LOST, text);
 	/* Completion callbacks may call the worker again. */
 	se->state = SESSION_CLOSED;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
@@ -178,7 +177,7 @@ static void session_over(struct shard *s, struct session *se, const char *text)
 	se->life_open = false;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
-	fault_fail(s, se, FAR_PEER_LOST, text);
+	features_session_fail(s, se, FAR_PEER_LOST, text);
 	rref_session_down(s, se);
 }
 
@@ -297,7 +296,7 @@ void session_close_all(struct shard *s)
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_close(s, se);
 	call_fail_all(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
-	fault_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
+	features_session_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
 	for (struct session *se = s->known; se; se = se->next_known) {
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
 		features_session_down(s, se);

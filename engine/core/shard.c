@@ -127,7 +127,8 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
 	       s->strings && s->large_ins && s->posts_queued && s->calls_queued && s->functions && s->lives &&
 	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
-	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s) && features_init(s);
+	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s) &&
+	       features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)

@@ -37,7 +37,6 @@ struct fiber;
 struct fiber_pool;
 struct fiber_wait;
 struct fanout;
-struct fault_late;
 struct faults;
 struct rref_fork;
 struct rref_note;
@@ -68,7 +67,7 @@ enum session_state {
 
 enum session_block {
 	SESSION_BLOCKED = 1, /* answers wait for bulk memory: requests are parked meanwhile */
-	SESSION_KEPT = 2     /* answers are to fail or to be late, fault.h: each request gets a record */
+	SESSION_KEPT = 2     /* answers may be held back: each request gets a record */
 };
 
 /** Requests that wait, of a session whose answers are blocked. */
@@ -270,12 +269,12 @@ struct shard {
 	struct far_deferred *deferred;
 	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
-	struct fault_late *fault_late; /* fault.h: calls and answers that are held back */
-	uint32_t fault_late_n;         /* calls among them */
-	bool fault_calls, fault_answers, fault_bypassed, fault_admits;
-	uint32_t deferred_n;       /* records */
-	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
-	struct values_arena arena; /* the same strings, and what else those arguments need */
+	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
+	bool hold_calls;                 /* a feature may hold calls back: no session has credits */
+	bool hold_answers;               /* likewise answers: sessions are marked SESSION_KEPT */
+	uint32_t deferred_n;             /* records */
+	char *strings;                   /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	struct values_arena arena;       /* the same strings, and what else those arguments need */
 	struct shard_config config;
 	struct feature_hooks hooks; /* of config.features */
 	struct call_cancel_note
@@ -449,7 +448,7 @@ const struct function *dispatch_find(struct far_req *req, const struct head_hash
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
-/** The same where answers may be made to fail or to be late, SESSION_KEPT. fault.c */
+/** The same, of any session: where answers may be held back, too. */
 void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited);
 

@@ -7,7 +7,6 @@
 #include "core/shard.h"
 
 #include "base/must.h"
-#include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 
@@ -182,7 +181,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		n++;
 	}
 	set_flushing(s, se, se->waiting != NULL);
-	se->calls_max = se->waiting ? 0 : fault_calls_max(s);
+	se->calls_max = se->waiting ? 0 : call_credits(s);
 	return n;
 }
 

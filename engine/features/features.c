@@ -3,6 +3,7 @@
 #include "features/features.h"
 
 const struct shard_feature *const engine_features[] = {
+	[FEATURE_FAULTS] = &faults_feature,
 	[FEATURE_RETRY] = &retry_feature,
 	NULL,
 };

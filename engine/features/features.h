@@ -6,11 +6,11 @@
 #include "core/feature.h"
 
 /** The order in which the core calls them. */
-enum feature_place { FEATURE_RETRY };
+enum feature_place { FEATURE_FAULTS, FEATURE_RETRY };
 
 #define FEATURE_BIT(place) (1u << (place))
 
-extern const struct shard_feature retry_feature;
+extern const struct shard_feature faults_feature, retry_feature;
 
 /** All of them, and NULL: shard_config.features. */
 extern const struct shard_feature *const engine_features[];

@@ -97,7 +97,7 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	struct far_to to = attempt_to(fo, at);
 	const struct session *se = &s->sessions[session_index(s, (uint32_t)to.worker, (uint32_t)to.shard)];
 	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
-	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->fault_calls)
+	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->hold_calls)
 		return -EAGAIN;
 	start.worker = (uint32_t)to.worker;
 	start.shard = (uint8_t)to.shard;

@@ -301,7 +301,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	struct shard *s = req->shard;
 	struct session *se = req->session;
 	struct head_retry h;
-	if (unlikely(s->fault_admits))
+	if (unlikely(fault_shard(s)->admits))
 		return fault_admit(req);
 	if (unlikely(*len < sizeof h))
 		return malformed(req);
