@@ -5,8 +5,6 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
-#include "features/fanout/fanout.h"
-#include "features/references/rref.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -160,7 +158,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
-		if (unlikely(flags & HEAD_NAMED) && !rref_call_reaches(start, se->life))
+		if (unlikely(flags & HEAD_NAMED) && !s->hooks.call_reaches(start, se->life))
 			return -EPIPE;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
@@ -250,7 +248,7 @@ __attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct
 							 struct outcome *o)
 {
 	struct far_err err;
-	rref_adopt_result(s, se, o->data, o->len, o, &err);
+	s->hooks.result_read(s, se, o->data, o->len, o, &err);
 	struct far_buf *tree = o->tree;
 	finish(s, e, o);
 	buf_unref(tree);
@@ -270,17 +268,15 @@ static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body,
 {
 	struct far_err err;
 	struct outcome o = {.status = FAR_OK};
-	rref_adopt_result(s, se, body, len, &o, &err);
+	s->hooks.result_read(s, se, body, len, &o, &err);
 	buf_unref(o.tree);
 }
 
 /* The last word to a call that ended here before. */
 static void ended_answered(struct shard *s, struct call *c)
 {
-	struct ending ending = ending_of(c);
 	if (!MUTANT(SLOT_LEAKED))
 		call_give(s, c);
-	rref_call_over(s, ending.done, ending.user);
 }
 
 /* An answer to a call that ended here before, or whose message is still under way. */
@@ -434,7 +430,6 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
 	struct ending ending = ending_of(c);
 	features_call_ended(s, c);
-	rref_call_early(&c->done, &c->user);
 	finish_apart(s, &ending, &o);
 }
 
@@ -448,7 +443,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (!call_is(c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
+		if (!call_is(s, c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
 			continue;
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
@@ -458,7 +453,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
-	return call_cancel_one(s, done, user) || fanout_cancel(s, user);
+	return call_cancel_one(s, done, user) || features_group_cancel(s, user);
 }
 
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
@@ -549,8 +544,6 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		call_give(s, c);
 		if (due)
 			finish_apart(s, &ending, &o);
-		else
-			rref_call_over(s, ending.done, ending.user);
 	}
 }
 

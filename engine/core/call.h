@@ -75,6 +75,12 @@ void call_end_large(struct shard *s, struct session *se, const struct shm_head *
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
 void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
+/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
+static inline bool call_is(const struct shard *s, call_done_fn *done, const void *user, call_done_fn *wanted,
+			   const void *whom)
+{
+	return (user == whom && done == wanted) || s->hooks.call_stands_for(done, user, whom);
+}
 /** Credits of a session that is up and keeps no calls waiting. */
 static inline uint16_t call_credits(const struct shard *s)
 {

@@ -9,7 +9,6 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
 #include "memory/budget.h"
 
 #include <stdio.h>
@@ -77,12 +76,8 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 {
 	timer_disarm(&s->wheel, &d->timer);
 	unlink_open(s, d);
-	if (unlikely(d->features))
+	if (unlikely(d->features || d->rrefs))
 		features_record_over(s, d);
-	if (unlikely(d->pins))
-		rref_pins_sent(s, d);
-	if (unlikely(d->held))
-		rref_let_go(d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -104,8 +99,6 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 		fiber_cancel(d->fiber);
 	if (unlikely(d->features))
 		features_record_gone(s, d);
-	if (unlikely(d->rref))
-		rref_gone(s, d);
 }
 
 void deferred_on_timer(struct shard *s, struct far_deferred *d)

@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "core/blocking.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
 #include "value/tree.h"
 
 #include <errno.h>
@@ -28,7 +27,7 @@ void dispatch_finish(struct far_req *req)
 	bool here = d->here;
 	dispatch_part(req);
 	if (here)
-		d->shard->rrefs->answered = d;
+		d->shard->answered = d;
 	else
 		deferred_finish(d);
 }
@@ -212,7 +211,7 @@ __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum fa
 	else if (kind == FAR_KIND_BLOCKING)
 		blocking_start(req, m, body, len);
 	else
-		object_request(req, body, len);
+		req->shard->hooks.request_object(req, body, len);
 }
 
 /** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
@@ -306,7 +305,7 @@ __attribute__((noinline)) static void run_typed_apart(struct far_req *req, const
 		req->record->fn = fn;
 		req->record->hashed = req->hashed;
 	}
-	rref_serve_named(req, h->flags & HEAD_METHOD, body, len);
+	req->shard->hooks.request_named(req, h->flags & HEAD_METHOD, body, len);
 }
 
 static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
@@ -323,10 +322,8 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 {
 	struct shard *s = req->shard;
 	const struct message_handler *m = registry_message(s->registry, h->fn);
-	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_LAST) {
-		rref_serve(req, h->fn, body, len);
+	if (unlikely(!m) && s->hooks.request_message(req, h->fn, body, len))
 		return;
-	}
 	if (unlikely(!m)) {
 		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
 		       s->config.name, h->fn);

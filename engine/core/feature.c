@@ -45,6 +45,32 @@ void features_fini(struct shard *s)
 	(*f)->fini(s);
 }
 
+void features_stop(struct shard *s)
+{
+	EACH(f, s, stop)
+	(*f)->stop(s);
+}
+
+unsigned features_poll_idle(struct shard *s)
+{
+	unsigned n = 0;
+	EACH_OF(f, s, s->poll_idle, poll_idle)
+	n += (*f)->poll_idle(s);
+	return n;
+}
+
+void features_session_lost(struct shard *s, struct session *se)
+{
+	EACH(f, s, session_lost)
+	(*f)->session_lost(s, se);
+}
+
+void features_worker_lost(struct shard *s, struct session *se)
+{
+	EACH(f, s, worker_lost)
+	(*f)->worker_lost(s, se);
+}
+
 void features_session_down(struct shard *s, struct session *se)
 {
 	EACH(f, s, session_down)
@@ -65,6 +91,14 @@ bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user)
 	return false;
 }
 
+bool features_group_cancel(struct shard *s, const void *future)
+{
+	EACH(f, s, group_cancel)
+	if ((*f)->group_cancel(s, future))
+		return true;
+	return false;
+}
+
 __attribute__((noinline, cold)) void features_call_ended(struct shard *s, struct call *c)
 {
 	EACH(f, s, call_ended)
@@ -77,14 +111,20 @@ __attribute__((noinline, cold)) void features_call_over(struct shard *s, struct 
 	(*f)->call_over(s, c);
 }
 
+__attribute__((noinline)) void features_record_answered(struct shard *s, struct far_deferred *d)
+{
+	EACH_OF(f, s, d->features, record_answered)
+	(*f)->record_answered(s, d);
+}
+
 __attribute__((noinline, cold)) void features_record_gone(struct shard *s, struct far_deferred *d)
 {
 	EACH_OF(f, s, d->features, record_gone)
 	(*f)->record_gone(s, d);
 }
 
-__attribute__((noinline, cold)) void features_record_over(struct shard *s, struct far_deferred *d)
+__attribute__((noinline)) void features_record_over(struct shard *s, struct far_deferred *d)
 {
-	EACH_OF(f, s, d->features, record_over)
+	EACH(f, s, record_over)
 	(*f)->record_over(s, d);
 }

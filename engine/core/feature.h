@@ -59,6 +59,23 @@ struct feature_hooks {
 			     uint64_t len, uint64_t waited);
 	/** A record's answer is about to be sent. true: it is held back. */
 	bool (*answer_hold)(struct shard *s, struct far_deferred *d);
+
+	/* ---- references ---- */
+
+	/** Reads a reply that holds references: o->tree, which is the caller's to give back, or the error in `o` and
+	 * `err`. */
+	void (*result_read)(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+			    struct far_err *err);
+	/** True if a request with HEAD_NAMED reaches the worker that it is about: `life` is the session's. */
+	bool (*call_reaches)(const struct call_start *start, uint64_t life);
+	/** True if a call with this completion was made for a caller that knows it by `whom`. */
+	bool (*call_stands_for)(call_done_fn *done, const void *user, const void *whom);
+	/** Serves a request that has no handler: a message of the engine's own. false: it is none. */
+	bool (*request_message)(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
+	/** Serves a typed request with HEAD_NAMED. */
+	void (*request_named)(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
+	/** Serves a typed request of a method, or of a function that makes objects. */
+	void (*request_object)(struct far_req *req, const uint8_t *body, uint64_t len);
 };
 
 /** Any function may be NULL, but for those of `only` that another feature does not have. Those of all features are
@@ -68,12 +85,21 @@ struct shard_feature {
 	/** false: no memory. What was made is fini's. */
 	bool (*init)(struct shard *s);
 	void (*fini)(struct shard *s);
+	/** The shard ends: no session is up, and no call is left. */
+	void (*stop)(struct shard *s);
+	/** A pass that has found nothing else to do, or one of PASSES_PER_IDLE, while the feature's bit is in
+	 * shard.poll_idle. Returns how many things it did. */
+	unsigned (*poll_idle)(struct shard *s);
 
 	/* ---- a session ---- */
 
 	/** The session has ended, and its calls with it. */
 	void (*session_down)(struct shard *s, struct session *se);
 
+	/** The session is lost, and its worker still a member of the group. Calls to it have ended. */
+	void (*session_lost)(struct shard *s, struct session *se);
+	/** The worker's incarnation is lost, and its session with it. */
+	void (*worker_lost)(struct shard *s, struct session *se);
 	/** The session (NULL: all) ends: ends the calls to it that are held back, executed NO, and the answers. */
 	void (*session_fail)(struct shard *s, const struct session *se, enum far_status status, const char *text);
 
@@ -82,6 +108,8 @@ struct shard_feature {
 	/** Ends the call with this completion, CANCELLED, executed NO. false: it is not held back. */
 	bool (*call_cancel)(struct shard *s, call_done_fn *done, const void *user);
 
+	/** Ends the group of calls that completes `future`, CANCELLED. false: there is none. */
+	bool (*group_cancel)(struct shard *s, const void *future);
 	/** The call has ended here before its answer: a deadline, a cancel. Its slot waits for the peer's last packet.
 	 */
 	void (*call_ended)(struct shard *s, struct call *c);
@@ -90,9 +118,12 @@ struct shard_feature {
 
 	/* ---- a record, with the feature's bit ---- */
 
+	/** Its answer is about to be sent. */
+	void (*record_answered)(struct shard *s, struct far_deferred *d);
 	/** Nobody waits for its answer any more. */
 	void (*record_gone)(struct shard *s, struct far_deferred *d);
-	/** It is about to be given back: its answer has left, or never will. */
+	/** It is about to be given back: its answer has left, or never will. Of all features, for a record with any bit
+	 * or with references in its answer. */
 	void (*record_over)(struct shard *s, struct far_deferred *d);
 
 	struct feature_hooks only;
@@ -100,11 +131,17 @@ struct shard_feature {
 
 bool features_init(struct shard *s);
 void features_fini(struct shard *s);
+void features_stop(struct shard *s);
+unsigned features_poll_idle(struct shard *s);
 void features_session_down(struct shard *s, struct session *se);
+void features_session_lost(struct shard *s, struct session *se);
+void features_worker_lost(struct shard *s, struct session *se);
 void features_session_fail(struct shard *s, const struct session *se, enum far_status status, const char *text);
 bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user);
+bool features_group_cancel(struct shard *s, const void *future);
 void features_call_ended(struct shard *s, struct call *c);
 void features_call_over(struct shard *s, struct call *c);
+void features_record_answered(struct shard *s, struct far_deferred *d);
 void features_record_gone(struct shard *s, struct far_deferred *d);
 void features_record_over(struct shard *s, struct far_deferred *d);
 

@@ -12,8 +12,8 @@
 /* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven,
  * by some tens where the first queue's recv() is a system call. */
 #define PASSES_PER_CLOCK 64u
-/* The same between two looks at the references that nobody holds any more, while there is something to do in each. */
-#define PASSES_PER_PART 16u
+/* The same between two rounds of shard.poll_idle, while there is something else to do in each. */
+#define PASSES_PER_IDLE 16u
 /* Bytes of a message after which what the burst has to say so far is sent. */
 #define ANSWER_AT_ONCE 16384u
 
@@ -315,8 +315,8 @@ unsigned shard_pass(struct shard *s)
 			queues_trim(s);
 		shard_idle(s);
 	}
-	if (unlikely(s->parting != NULL) && (n == 0 || s->passes % PASSES_PER_PART == 0))
-		n += rref_part(s);
+	if (unlikely(s->poll_idle) && (n == 0 || s->passes % PASSES_PER_IDLE == 0))
+		n += features_poll_idle(s);
 	shard_flush(s);
 	return n;
 }

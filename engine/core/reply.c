@@ -8,7 +8,6 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
-#include "features/references/rref.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -196,8 +195,8 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 {
 	struct session *se = &s->sessions[d->session];
 	int error = 0;
-	if (unlikely(d->rref))
-		rref_answered(s, d);
+	if (unlikely(d->features))
+		features_record_answered(s, d);
 	if (unlikely(se->blocked & SESSION_KEPT) && s->hooks.answer_hold(s, d))
 		return;
 	if (!d->gone) {

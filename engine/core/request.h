@@ -53,8 +53,8 @@ struct far_deferred {
 	int32_t code;
 	struct far_buf *buf;
 	size_t len;
-	/* rref.h: what else the answer is to; what keeps the references in it until they are known to have come; does
-	 * it hold any; is `buf` a tree */
+	/* of references: what else the answer is to; what keeps the references in it until they are known to have come;
+	 * does it hold any; is `buf` a tree */
 	struct rref_open *rref;
 	struct rref_pins *pins;
 	bool rrefs, tree;

@@ -3,9 +3,8 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "base/rref.h"
 #include "base/text.h"
-#include "features/fanout/fanout.h"
-#include "features/references/rref.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +122,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->q = sq->q;
 	se->poisoned = false;
 	if (se->life_open && se->life != rref_life(se->worker, mail->incarnation))
-		rref_session_down(s, se);
+		features_worker_lost(s, se);
 	life_begins(s, se->worker, mail->incarnation);
 	se->life = rref_life(se->worker, mail->incarnation);
 	se->life_open = true;
@@ -169,7 +168,7 @@ static void session_lost(struct shard *s, struct session *se, const char *text)
 	/* Completion callbacks may call the worker again. */
 	se->state = SESSION_CLOSED;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
-	rref_session_lost(s, se);
+	features_session_lost(s, se);
 }
 
 static void session_over(struct shard *s, struct session *se, const char *text)
@@ -178,7 +177,7 @@ static void session_over(struct shard *s, struct session *se, const char *text)
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
 	features_session_fail(s, se, FAR_PEER_LOST, text);
-	rref_session_down(s, se);
+	features_worker_lost(s, se);
 }
 
 /* True if the mail is about the session that is up. The peer's handle may be that of a former incarnation, which the
@@ -229,7 +228,7 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 		     mail->text);
 	waiting_fail(s, se, status, text);
 	if (over)
-		rref_session_down(s, se);
+		features_worker_lost(s, se);
 }
 
 static void session_back(struct shard *s, const struct mail *mail)
@@ -301,7 +300,6 @@ void session_close_all(struct shard *s)
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
 		features_session_down(s, se);
 	}
-	rref_close(s);
-	fanout_end_all(s);
+	features_stop(s);
 	large_lent_look(s);
 }

@@ -4,7 +4,6 @@
 
 #include "base/must.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
 #include "value/tree.h"
 
 #include <stdlib.h>
@@ -127,8 +126,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
 	       s->strings && s->large_ins && s->posts_queued && s->calls_queued && s->functions && s->lives &&
 	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
-	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s) &&
-	       features_init(s);
+	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -179,7 +177,6 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);
 	shard_zeroed_free(s->large_ins);
-	rref_shard_free(s);
 	features_fini(s);
 	shard_zeroed_free(s->posts_queued);
 	shard_zeroed_free(s->calls_queued);
@@ -239,8 +236,8 @@ void shard_leave(struct shard *s)
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)
 			shard_pass(s);
-		if (unlikely(s->parting != NULL)) /* nobody would look for them */
-			rref_part(s);
+		if (unlikely(s->poll_idle)) /* no pass may follow */
+			features_poll_idle(s);
 		shard_flush(s);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
@@ -260,13 +257,13 @@ __attribute__((noinline)) static bool take_quietly(struct shard *s)
 {
 	unsigned n = shard_take_calls(s) + deferred_drain_quietly(s);
 	/* A message in fragments has been begun, and is sent by passes. */
-	return s->ready_head || s->parting || shard_has_cancels(s) || has_work(s) || (n && s->large_first);
+	return s->ready_head || s->poll_idle || shard_has_cancels(s) || has_work(s) || (n && s->large_first);
 }
 
 void shard_give(struct shard *s, bool left)
 {
 	for (;;) {
-		if (unlikely(s->ready_head || s->parting || s->cancels_taken || has_work(s)))
+		if (unlikely(s->ready_head || s->poll_idle || s->cancels_taken || has_work(s)))
 			left |= take_quietly(s);
 		shard_flush(s);
 		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)

@@ -36,7 +36,6 @@ struct call_cancel_note;
 struct fiber;
 struct fiber_pool;
 struct fiber_wait;
-struct fanout;
 struct faults;
 struct rref_fork;
 struct rref_note;
@@ -244,8 +243,7 @@ struct shard {
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
-	/* References that nobody holds any more, in order, until a pass finds nothing else to do; looked at in each. */
-	struct shard_errand *parting, **parting_last;
+	uint32_t poll_idle;             /* bits of the features that have something to do when nothing else is */
 	uint32_t blocked_n;             /* sessions whose answers or calls wait for room, once for each */
 	uint32_t flushing_n;            /* of those, for calls */
 	struct session *known;          /* every session that was ever used */
@@ -265,9 +263,9 @@ struct shard {
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
 	struct large_in *whole; /* whose body is dispatched: its memory need not be copied; NULL: none */
 	struct shard_counters counters;
+	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
-	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
 	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
 	bool hold_calls;                 /* a feature may hold calls back: no session has credits */
@@ -364,8 +362,6 @@ unsigned shard_take_errands(struct shard *s);
 /** Starts the calls that others handed over, in order, up to the first that cannot be started or is none. Runs nothing
  * of the application. */
 unsigned shard_take_calls(struct shard *s);
-/** Ends the references in `parting`; returns how many. rref.c */
-unsigned rref_part(struct shard *s);
 static inline bool shard_has_cancels(const struct shard *s)
 {
 	return s->cancels_taken || atomic_load_explicit(&s->cancels, memory_order_relaxed);

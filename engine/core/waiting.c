@@ -7,7 +7,6 @@
 #include "core/shard.h"
 
 #include "base/must.h"
-#include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -198,7 +197,7 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct waiting_call *before = NULL;
 		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
-			if (!call_is(w->start.done, w->start.user, done, user))
+			if (!call_is(s, w->start.done, w->start.user, done, user))
 				continue;
 			if (before) {
 				before->next = w->next;

@@ -179,7 +179,7 @@ static int hold(struct shard *s, struct session *se, const struct call_start *st
 static bool cancel(struct shard *s, call_done_fn *done, const void *user)
 {
 	for (struct fault_late *l = fault_shard(s)->late; l; l = l->next) {
-		if (l->answer || !call_is(l->start.done, l->start.user, done, user))
+		if (l->answer || !call_is(s, l->start.done, l->start.user, done, user))
 			continue;
 		late_out(s, l);
 		call_unsent(s, &l->start, FAR_CANCELLED, "the call was cancelled here before it was sent");

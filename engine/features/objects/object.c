@@ -299,3 +299,8 @@ enum far_status far_deferred_return_object(struct far_deferred *d, void *object)
 	deferred_finish(d);
 	return status ? status : FAR_RESOURCE;
 }
+
+const struct shard_feature objects_feature = {
+	.name = "objects",
+	.only = {.request_object = object_request},
+};

@@ -126,6 +126,7 @@ static void answers_later(struct far_req *req, struct far_deferred *d, struct fa
 				   .rref = r,
 				   .fork = fork};
 	d->rref = open;
+	d->features |= FEATURE_BIT(FEATURE_REFERENCES);
 	if (req->time_left == FAR_FOREVER)
 		return;
 	open->deadline = time_after(clock_now(s->config.clock), req->time_left);

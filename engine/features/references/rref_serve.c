@@ -82,6 +82,7 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 	d->owned = true;
 	d->fn = req->fn;
 	d->rref = open;
+	d->features |= FEATURE_BIT(FEATURE_REFERENCES);
 	if (!req->record && req->time_left != FAR_FOREVER) {
 		open->deadline = time_after(clock_now(s->config.clock), req->time_left);
 		timer_arm(&s->wheel, &d->timer, open->deadline);

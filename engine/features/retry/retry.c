@@ -356,6 +356,8 @@ static bool seen(const struct session *se, const uint8_t *body, uint64_t len)
 
 static void answered(struct shard *s, struct far_deferred *d)
 {
+	if (!d->retry_seq)
+		return;
 	struct retry_callee *w = s->sessions[d->session].retry_callee;
 	struct retry_entry *e = w ? &w->at[d->retry_seq % FAR_RETRY_WINDOW] : NULL;
 	if (!e || e->seq != d->retry_seq || e->state != ENTRY_RUNNING)
