@@ -111,7 +111,7 @@ static uint32_t fibers_used(const struct shard *s)
 static uint32_t large_ins_used(const struct shard *s)
 {
 	uint32_t idle = 0;
-	for (const struct large_in *in = s->large_free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
+	for (const struct large_in *in = rendezvous_of(s)->free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
 		idle++;
 	return FAR_LARGE_IN_MAX - (idle <= FAR_LARGE_IN_MAX ? idle : 0);
 }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/signals.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 #include "sync/futex.h"
 
 #include <errno.h>
@@ -293,7 +293,7 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	struct shard *s = req->shard;
 	struct blocking_pool *w = atomic_load_explicit(s->config.blocking, memory_order_acquire);
 	/* A message that came in fragments lies in memory that is private already. */
-	struct large_in *whole = s->whole && body == s->whole->at ? s->whole : NULL;
+	struct private_body *whole = s->body && body == s->body->at ? s->body : NULL;
 	size_t strings = len + FAR_ARGS_MAX < FAR_STRINGS_BYTES_MAX ? len + FAR_ARGS_MAX : FAR_STRINGS_BYTES_MAX;
 	bool oneway = req->answer == ANSWER_ONEWAY;
 	struct far_buf *buf = w ? buf_alloc(sizeof(struct job) + (whole ? 0 : len + strings)) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
  * end. */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
@@ -119,7 +119,6 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 {
 	if (start->len > se->message_max || !start->ready)
 		return -EMSGSIZE;
-	struct large_out *o = large_out_in(start->ready);
 	struct call *c = call_take(s);
 	if (!c)
 		return -EAGAIN;
@@ -135,11 +134,9 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	c->timer.at = start->deadline;
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
-	o->kind = LARGE_REQUEST;
-	o->deadline = start->deadline;
-	o->head = (struct shm_head){
+	struct shm_head head = {
 		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
-	large_send(s, se, o);
+	s->hooks.request_send(s, se, start, &head);
 	if (start->left < 2 * SWEEP_NS)
 		timer_arm(&s->wheel, &c->timer, start->deadline);
 	return 0;
@@ -291,7 +288,7 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 			drop_rrefs(s, se, body, len);
 		return;
 	}
-	large_detach(s, se, c);
+	s->hooks.call_detach(s, se, c);
 	call_on_answer(s, se, h, body, len);
 }
 
@@ -337,26 +334,26 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	finish(s, &ending, &o);
 }
 
-/* The early end of a call whose request or reply is under way in fragments. Other than LARGE_PART_SENT: the peer owes
+/* The early end of a call whose request or reply is under way in fragments. Other than CALL_PART_SENT: the peer owes
  * nothing more for its slot. */
 __attribute__((noinline, cold)) static void end_large_early(struct shard *s, struct call *c, enum far_status status,
 							    const char *text)
 {
-	static const char *const when[] = {[LARGE_NOT_SENT] = " before the message was begun",
-					   [LARGE_PART_SENT] = " while the message was being sent",
-					   [LARGE_PART_RECEIVED] = " while the reply was being received"};
+	static const char *const when[] = {[CALL_NOT_BEGUN] = " before the message was begun",
+					   [CALL_PART_SENT] = " while the message was being sent",
+					   [CALL_PART_RECEIVED] = " while the reply was being received"};
 	char whole[128];
 	struct session *se = &s->sessions[c->session];
-	enum large_progress progress = large_detach(s, se, c);
+	enum call_progress progress = s->hooks.call_detach(s, se, c);
 	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
 	struct outcome o = {.status = status,
-			    .executed = progress == LARGE_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
+			    .executed = progress == CALL_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
 			    .origin = -1,
 			    .data = whole,
 			    .len = (size_t)len};
 	struct ending ending = ending_of(c);
 	timer_disarm(&s->wheel, &c->timer);
-	if (progress == LARGE_PART_SENT) {
+	if (progress == CALL_PART_SENT) {
 		c->state = CALL_ENDED;
 		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
 	} else {
@@ -380,7 +377,7 @@ bool call_await_large(struct shard *s, struct session *se, const struct shm_head
 		return false;
 	}
 	if (c->state == CALL_LARGE)
-		large_detach(s, se, c);
+		s->hooks.call_detach(s, se, c);
 	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
 		session_learn(s, se, c->fn, h->fn);
 	c->state = CALL_LARGE;

@@ -94,8 +94,8 @@ void call_unsent_error(struct shard *s, const struct call_start *start, int erro
 
 /* waiting.c: calls that wait for a credit, or whose session is not up yet */
 /** A copy with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
-int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
-		 struct call_start *copy);
+int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
+		 struct far_buf **large, struct call_start *copy);
 /** Its end, but for `buf`. */
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
 /** Changes the number of calls that are neither sent nor ended. */

@@ -4,7 +4,7 @@
  * answers. A record whose caller no longer waits is marked gone and stays until the application's answer comes back for
  * it.
  */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
@@ -124,9 +124,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	}
-	bool announced;
-	return se->large && (large_in_cancel(s, se->large, call, gen) ||
-			     large_out_of_call(s, se->large, call, gen, LARGE_REPLY, &announced));
+	return se->has_large && s->hooks.request_cancel(s, se, call, gen);
 }
 
 void deferred_all_gone(struct shard *s, struct session *se)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "core/blocking.h"
@@ -85,7 +85,7 @@ __attribute__((noinline, cold)) static void settle_large(struct far_req *req)
 			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
 			     .call = req->call,
 			     .gen = req->gen};
-	large_reply(req->shard, req->session, &h, req->buf, req->len);
+	req->shard->hooks.reply_send(req->shard, req->session, &h, req->buf, req->len);
 	buf_unref(req->buf);
 }
 

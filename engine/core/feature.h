@@ -30,6 +30,9 @@ struct shard;
 
 #define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
 
+/** How far the message of a call in fragments has come when the call ends early. */
+enum call_progress { CALL_NOT_BEGUN, CALL_PART_SENT, CALL_PART_RECEIVED };
+
 /** Functions of which exactly one feature has each. */
 struct feature_hooks {
 	/* ---- a call that may be sent again ---- */
@@ -60,6 +63,34 @@ struct feature_hooks {
 	/** A record's answer is about to be sent. true: it is held back. */
 	bool (*answer_hold)(struct shard *s, struct far_deferred *d);
 
+	/* ---- messages in fragments, one-way messages ---- */
+
+	/** Sends a request whose bytes lie ready in start->ready, in fragments. */
+	void (*request_send)(struct shard *s, struct session *se, const struct call_start *start,
+			     const struct shm_head *head);
+	/** Sends a reply in fragments: a reference of `buf` is taken. */
+	void (*reply_send)(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf,
+			   size_t len);
+	/** Drops the message of a call in CALL_LARGE, which is CALL_SENT again. */
+	enum call_progress (*call_detach)(struct shard *s, struct session *se, struct call *c);
+	/** Cancels a request that arrives, or a reply that has not begun to leave. false: there is none. */
+	bool (*request_cancel)(struct shard *s, struct session *se, uint32_t call, uint32_t gen);
+	/** A reference of call_start.ready; its end, as a callback in the application's eyes. */
+	void (*ready_hold)(struct far_buf *ready);
+	void (*ready_drop)(struct shard *s, struct far_buf *ready);
+	/** A packet that is not about a call. true: it is kept, and is released by the feature. */
+	bool (*packet)(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+	/** nic_place_fn of a session that is up and has_large. */
+	bool (*receive_place)(const struct session *se, const struct shm_head *h, uint64_t len, struct nic_place *out);
+	/** True if an acknowledgement of the peer is due, or a message between the two is under way: of a session that
+	 * has_large. */
+	bool (*session_owes)(const struct session *se);
+	/** Queues a one-way message that a thread has handed over. */
+	void (*oneway_queue)(struct shard *s, uint32_t worker, uint32_t shard, struct far_buf *message);
+	/** Requests an acknowledgement of what has been sent: of one session, of all that await one. */
+	void (*ack_request)(struct shard *s, struct session *se);
+	void (*ack_request_all)(struct shard *s);
+
 	/* ---- references ---- */
 
 	/** Reads a reply that holds references: o->tree, which is the caller's to give back, or the error in `o` and
@@ -87,12 +118,20 @@ struct shard_feature {
 	void (*fini)(struct shard *s);
 	/** The shard ends: no session is up, and no call is left. */
 	void (*stop)(struct shard *s);
+	/** A pass while the feature's bit is in shard.poll_due, which it takes out. Returns how many things it did. */
+	unsigned (*poll)(struct shard *s);
 	/** A pass that has found nothing else to do, or one of PASSES_PER_IDLE, while the feature's bit is in
 	 * shard.poll_idle. Returns how many things it did. */
 	unsigned (*poll_idle)(struct shard *s);
 
 	/* ---- a session ---- */
 
+	/** The session is up. Nothing has been sent or received. */
+	void (*session_up)(struct shard *s, struct session *se);
+	/** The session's set-up has succeeded, and the calls that waited for it have left; or it has failed. */
+	void (*session_settled)(struct shard *s, struct session *se);
+	/** The session has ended: gives back what lies in its queue, which is still attached. */
+	void (*session_detach)(struct shard *s, struct session *se);
 	/** The session has ended, and its calls with it. */
 	void (*session_down)(struct shard *s, struct session *se);
 
@@ -132,7 +171,11 @@ struct shard_feature {
 bool features_init(struct shard *s);
 void features_fini(struct shard *s);
 void features_stop(struct shard *s);
+unsigned features_poll(struct shard *s);
 unsigned features_poll_idle(struct shard *s);
+void features_session_up(struct shard *s, struct session *se);
+void features_session_settled(struct shard *s, struct session *se);
+void features_session_detach(struct shard *s, struct session *se);
 void features_session_down(struct shard *s, struct session *se);
 void features_session_lost(struct shard *s, struct session *se);
 void features_worker_lost(struct shard *s, struct session *se);

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/mutant.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -194,7 +194,7 @@ static void resume(struct fiber *fb)
 /* A message that came in fragments lies in memory that is private already: it is not copied, and texts stay in it. */
 static bool body_kept(struct fiber *fb, const uint8_t *body)
 {
-	struct large_in *whole = fb->shard->whole;
+	const struct private_body *whole = fb->shard->body;
 	if (likely(!whole) || body != whole->at)
 		return false;
 	fb->buf = whole->buf;
@@ -251,8 +251,8 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	struct shard *s = req->shard;
 	struct fiber *fb = fiber_take(s);
 	if (unlikely(!fb)) {
-		if (s->whole)
-			s->whole->refused = true;
+		if (s->body)
+			s->body->refused = true;
 		refuse(req, "too many handlers are waiting on the worker; try later, or raise its opts.fibers");
 		return;
 	}

@@ -104,7 +104,7 @@ static uint64_t next_wake(struct shard *s)
 	uint64_t nic = queues_deadline(s);
 	if (nic < next)
 		next = nic;
-	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->large_stalled) {
+	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->send_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The one loop of a shard: what a pass looks at, in its order. */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "core/fiber.h"
@@ -62,7 +62,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
 		break;
 	default:
-		if (large_receive(s, se, &h, pkt))
+		if (s->hooks.packet(s, se, &h, pkt))
 			return;
 	}
 release:
@@ -159,7 +159,7 @@ static inline void expect_submitted(const struct shard *s)
 static void submission_taken(struct shard *s, struct submit_cell *cell)
 {
 	if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
-		large_out_drop(s, large_out_in(cell->buf));
+		s->hooks.ready_drop(s, cell->buf);
 	submit_pop(&s->submit, cell);
 }
 
@@ -172,7 +172,7 @@ static unsigned take_submissions(struct shard *s)
 		if (likely(cell->done))
 			start_submitted(s, cell);
 		else
-			post_queue(s, cell->worker, cell->shard, buf_data(cell->buf));
+			s->hooks.oneway_queue(s, cell->worker, cell->shard, cell->buf);
 		submission_taken(s, cell);
 		n++;
 	}
@@ -259,15 +259,11 @@ static void on_timer(void *ctx, struct timer *t)
 	struct shard *s = ctx;
 	struct call *c = (struct call *)(void *)t;
 	struct far_deferred *d = (struct far_deferred *)(void *)t;
-	struct large_in *in = (struct large_in *)(void *)t;
-	/* All kinds begin with their timer; calls, records, fibers and messages that arrive in fragments are one array
-	 * each. */
+	/* All kinds begin with their timer; calls, records and fibers are one array each. */
 	if (c >= s->calls && c < s->calls + s->calls_n)
 		call_on_timer(s, c);
 	else if (d >= s->deferred && d < s->deferred + s->deferred_n)
 		deferred_on_timer(s, d);
-	else if (in >= s->large_ins && in < s->large_ins + FAR_LARGE_IN_MAX)
-		large_in_on_timer(s, in);
 	else if (fiber_of_timer(s, t))
 		fiber_on_timer((struct fiber *)(void *)t);
 	else
@@ -301,14 +297,14 @@ unsigned shard_pass(struct shard *s)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
 		n += session_unblock(s);
-	if (unlikely((uintptr_t)s->large_first | (uintptr_t)s->large_lent))
-		n += large_pump(s);
+	if (unlikely(s->poll_due))
+		n += features_poll(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
 		if (unlikely(shard_has_cancels(s)))
 			n += shard_take_cancels(s);
 		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
-			post_ask_all(s);
+			s->hooks.ack_request_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 		if (unlikely(budget_is_short()))

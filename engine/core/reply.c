@@ -5,7 +5,7 @@
  * requests of that session are parked in the order they came, and everything else goes on: the peer's answers are
  * received, so it gets on and gives memory back.
  */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "memory/budget.h"
@@ -118,7 +118,7 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 			.fn = d->hashed ? (uint16_t)d->fn->index : 0,
 			.call = d->call,
 			.gen = d->gen};
-		large_reply(s, se, &h, d->buf, d->len);
+		s->hooks.reply_send(s, se, &h, d->buf, d->len);
 		return 0;
 	}
 	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0),

@@ -95,6 +95,13 @@ struct far_req {
 	alignas(64) uint8_t scratch[64];
 };
 
+/** The body of a message that came in fragments: it lies in memory of its own, which a handler may keep. */
+struct private_body {
+	const uint8_t *at;
+	struct far_buf *buf; /* NULL: the application's memory */
+	bool refused;        /* no handler has seen it: written by who was to run one */
+};
+
 /** A request that arrived while its session's answers were blocked. Bounded by the caller's credits. */
 struct parked_request {
 	struct shm_head head;

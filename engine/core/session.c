@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
@@ -72,19 +72,9 @@ void session_connect(struct shard *s, struct session *se)
 	post_to_ctl(s, MAIL_CONNECT, se);
 }
 
-bool session_owes(const struct session *se)
+bool session_owes(const struct shard *s, const struct session *se)
 {
-	if (se->calls_active || !se->has_large)
-		return se->calls_active;
-	const struct large_peer *p = se->large;
-	/* What is acknowledged in batches is not owed before the batch is full. */
-	if (p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
-	    p->units_sent - p->units_acked >= FAR_LARGE_BATCH)
-		return true;
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		if (p->out[lane].out || p->out[lane].aborting || p->in[lane].open)
-			return true;
-	return false;
+	return se->calls_active || (se->has_large && s->hooks.session_owes(se));
 }
 
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
@@ -128,10 +118,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->life_open = true;
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
-	if (se->large) { /* of the life before: others may still have it in a list */
-		large_clear(se->large);
-		large_open(se);
-	}
+	features_session_up(s, se);
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
 	if (se->port)
@@ -140,7 +127,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->blocked = s->hold_answers ? SESSION_KEPT : 0;
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_flush(s, se);
-	post_early(s, se);
+	features_session_settled(s, se);
 }
 
 static void session_close(struct shard *s, struct session *se)
@@ -150,8 +137,7 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
-	if (se->large)
-		large_close(s, se);
+	features_session_detach(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
 	struct shard_queue *sq = &s->queues[se->port];
@@ -242,7 +228,7 @@ static void session_ask(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (is_about(se, mail))
-		post_ask(s, large_of(s, se));
+		s->hooks.ack_request(s, se);
 }
 
 void session_on_mail(struct shard *s, const struct mail *mail)
@@ -301,5 +287,4 @@ void session_close_all(struct shard *s)
 		features_session_down(s, se);
 	}
 	features_stop(s);
-	large_lent_look(s);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/shard.h"
-#include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "core/call.h"
 #include "core/fiber.h"
 #include "value/tree.h"
 
@@ -86,7 +86,7 @@ static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 }
 
 /* Nothing of it is memory before it is used, however many sessions there may be. */
-static bool pool_init(struct shard_pool *pool, size_t n, size_t size)
+bool shard_pool_init(struct shard_pool *pool, size_t n, size_t size)
 {
 	void *at = mmap(NULL, n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
@@ -95,7 +95,7 @@ static bool pool_init(struct shard_pool *pool, size_t n, size_t size)
 	return true;
 }
 
-static void pool_fini(struct shard_pool *pool)
+void shard_pool_fini(struct shard_pool *pool)
 {
 	if (pool->base)
 		munmap(pool->base, pool->bytes);
@@ -120,13 +120,11 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
-	s->large_ins = shard_zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = shard_zeroed(sessions, sizeof *s->posts_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->large_ins && s->posts_queued && s->calls_queued && s->functions && s->lives &&
-	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
-	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && features_init(s);
+	       s->strings && s->posts_queued && s->calls_queued && s->functions && s->lives &&
+	       shard_pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -153,11 +151,6 @@ struct shard *shard_create(const struct shard_config *config)
 	s->calls_free = 1;
 	s->deferred_free = s->deferred;
 	s->ready_tail = &s->ready_head;
-	s->large_last = &s->large_first;
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
-		s->large_ins[i].next = s->large_free;
-		s->large_free = &s->large_ins[i];
-	}
 	return s;
 }
 
@@ -170,13 +163,11 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->sessions);
 	shard_zeroed_free(s->functions);
 	shard_zeroed_free(s->lives);
-	pool_fini(&s->large_peers);
-	pool_fini(&s->parked);
+	shard_pool_fini(&s->parked);
 	queues_free(s);
 	shard_zeroed_free(s->calls);
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);
-	shard_zeroed_free(s->large_ins);
 	features_fini(s);
 	shard_zeroed_free(s->posts_queued);
 	shard_zeroed_free(s->calls_queued);
@@ -257,7 +248,7 @@ __attribute__((noinline)) static bool take_quietly(struct shard *s)
 {
 	unsigned n = shard_take_calls(s) + deferred_drain_quietly(s);
 	/* A message in fragments has been begun, and is sent by passes. */
-	return s->ready_head || s->poll_idle || shard_has_cancels(s) || has_work(s) || (n && s->large_first);
+	return s->ready_head || s->poll_idle || shard_has_cancels(s) || has_work(s) || (n && s->poll_due);
 }
 
 void shard_give(struct shard *s, bool left)

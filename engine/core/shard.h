@@ -243,6 +243,7 @@ struct shard {
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
+	uint32_t poll_due;              /* bits of the features that have something to do in the next pass */
 	uint32_t poll_idle;             /* bits of the features that have something to do when nothing else is */
 	uint32_t blocked_n;             /* sessions whose answers or calls wait for room, once for each */
 	uint32_t flushing_n;            /* of those, for calls */
@@ -256,12 +257,10 @@ struct shard {
 	uint64_t waiting_until;         /* no waiting call's deadline comes before; TIME_NEVER: none */
 	uint64_t now;                   /* last reading of the clock */
 	uint32_t now_pass;              /* the pass it was made in */
-	struct large_peer *large_first, **large_last; /* peers with fragments or one-ways to be seen to */
-	struct large_out *large_lent;                 /* see large_lent_look() */
 	const struct registry *registry;
 	struct shard_context context;
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
-	struct large_in *whole; /* whose body is dispatched: its memory need not be copied; NULL: none */
+	struct private_body *body;              /* that is dispatched: its memory need not be copied; NULL: none */
 	struct shard_counters counters;
 	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
@@ -279,9 +278,8 @@ struct shard {
 		*cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
 	bool stopped;
-	bool large_stalled; /* a fragment found no bulk memory */
-	struct large_in *large_ins, *large_free;
-	struct shard_pool large_peers, parked;
+	bool send_stalled; /* a fragment found no bulk memory */
+	struct shard_pool parked;
 	struct parked_requests *parked_free;
 	struct timer_wheel wheel;
 
@@ -528,7 +526,7 @@ static inline int session_commit(struct shard *s, const struct session *se, stru
 	return se->q->ops->tx_commit(se->q, tx);
 }
 /** Is an answer of the peer awaited: to a call, a one-way message, a fragment. */
-bool session_owes(const struct session *se);
+bool session_owes(const struct shard *s, const struct session *se);
 /** Asks the control core to set it up. */
 void session_connect(struct shard *s, struct session *se);
 /** Mails that found the mailbox full. */
@@ -540,6 +538,9 @@ static inline uint16_t *session_functions(const struct shard *s, const struct se
 }
 /** A reply has told how the worker calls a function of ours. */
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there);
+/** A pool of `n` things: address space alone. false: none is left. */
+bool shard_pool_init(struct shard_pool *pool, size_t n, size_t size);
+void shard_pool_fini(struct shard_pool *pool);
 /** Another one of the pool. There is one for each session. */
 void *shard_pool_carve(struct shard_pool *pool, size_t size);
 /** Answers and calls that wait for room. */

@@ -7,7 +7,7 @@
 #include "core/shard.h"
 
 #include "base/must.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,8 +30,8 @@ void waiting_count(struct shard *s, uint64_t n)
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_release);
 }
 
-int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
-		 struct call_start *copy)
+int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
+		 struct far_buf **large, struct call_start *copy)
 {
 	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
 		return -EMSGSIZE;
@@ -49,7 +49,7 @@ int waiting_copy(const struct call_start *start, size_t offset, struct far_buf *
 	copy->data = payload;
 	copy->write = NULL;
 	if (start->ready) /* a long message lies ready: a reference of our own */
-		large_out_ref(large_out_in(start->ready));
+		s->hooks.ready_hold(start->ready);
 	else if (start->write)
 		start->write(start->data, payload, len);
 	else if (len)
@@ -60,7 +60,7 @@ int waiting_copy(const struct call_start *start, size_t offset, struct far_buf *
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large)
 {
 	if (copy->ready)
-		large_out_drop(s, large_out_in(copy->ready));
+		s->hooks.ready_drop(s, copy->ready);
 	buf_unref(large);
 }
 
@@ -106,7 +106,7 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 	uint32_t session = session_index(s, start->worker, start->shard);
 	if (!s->place_held && !waiting_reserve(s, session))
 		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
-	int error = waiting_copy(start, sizeof(struct waiting_call), &buf, &large, &copy);
+	int error = waiting_copy(s, start, sizeof(struct waiting_call), &buf, &large, &copy);
 	if (error) {
 		if (!s->place_held)
 			waiting_unreserve(s, session);
@@ -226,7 +226,7 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 		end(s, w, status, text);
 		w = next;
 	}
-	post_early(s, se);
+	features_session_settled(s, se);
 }
 
 /* Those of a session that are due, out of its list, in order; `*until` becomes the earliest deadline of the rest, if

@@ -29,7 +29,7 @@ static inline void teardown(void)
 {
 	session_close_all(shard);
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		cr_assert_null(shard->large_ins[i].peer, "memory of a message was left behind");
+		cr_assert_null(rendezvous_of(shard)->ins[i].peer, "memory of a message was left behind");
 	cr_assert_eq(shard->counters.large_active, 0u);
 	cr_assert_eq(shard->counters.sends_begun, shard->counters.sends_ended);
 	const struct large_peer *p = shard->sessions[PEER].large;

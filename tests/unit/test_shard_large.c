@@ -232,11 +232,11 @@ Test(shard_large, no_bulk_memory_for_a_fragment)
 	queue->no_bulk = true;
 	passes(3);
 	expect_nothing();
-	cr_assert(shard->large_stalled, "it must look again by itself");
+	cr_assert(shard->send_stalled, "it must look again by itself");
 	queue->no_bulk = false;
 	passes(1);
 	cr_assert_eq(take_data(&a, 0), (uint64_t)TOTAL);
-	cr_assert_not(shard->large_stalled);
+	cr_assert_not(shard->send_stalled);
 }
 
 /* Revoked memory is not read again. */

@@ -140,7 +140,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 {
 	struct far_buf *buf, *payload;
 	struct call_start copy;
-	int error = waiting_copy(start, sizeof(struct fault_late), &buf, &payload, &copy);
+	int error = waiting_copy(s, start, sizeof(struct fault_late), &buf, &payload, &copy);
 	if (error)
 		return error;
 	struct fault_late *l = buf_data(buf);

@@ -41,11 +41,11 @@ static uint8_t *placed(struct shard *s, struct large_peer *p, const struct large
 
 static void in_free(struct shard *s, struct large_in *in)
 {
-	timer_disarm(&s->wheel, &in->timer);
+	timer_disarm(&s->wheel, &in->timer.timer);
 	in->peer->oneways_n -= in->kind == LARGE_ONEWAY;
 	in->peer = NULL;
-	in->next = s->large_free;
-	s->large_free = in;
+	in->next = rendezvous_of(s)->free;
+	rendezvous_of(s)->free = in;
 	counter_add(&s->counters.large_active, (uint64_t)-1);
 }
 
@@ -119,11 +119,13 @@ static bool lane_expired(struct shard *s, const struct large_lane *l)
 	return l->kind != LARGE_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
 }
 
+static void on_timer(struct shard *s, struct shard_timer *t);
+
 /* Gives the lane memory for its whole message; without a free record it waits for one. */
 static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 {
 	struct large_lane *l = &p->in[lane];
-	struct large_in *in = s->large_free;
+	struct large_in *in = rendezvous_of(s)->free;
 	l->waiting = !in;
 	if (!in) {
 		large_list(s, p);
@@ -133,8 +135,13 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 		lane_refuse(s, p, lane, FAR_TIMEOUT, "the deadline passed before the message was received");
 		return;
 	}
-	s->large_free = in->next;
-	*in = (struct large_in){.peer = p, .kind = l->kind, .head = l->head, .total = l->total, .arrived = l->arrived};
+	rendezvous_of(s)->free = in->next;
+	*in = (struct large_in){.timer.fn = on_timer,
+				.peer = p,
+				.kind = l->kind,
+				.head = l->head,
+				.total = l->total,
+				.arrived = l->arrived};
 	counter_add(&s->counters.large_active, 1);
 	p->oneways_n += l->kind == LARGE_ONEWAY;
 	l->in = in;
@@ -151,7 +158,7 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 	}
 	uint64_t left = head_time(&l->head);
 	if (l->kind != LARGE_REPLY && left != UINT64_MAX)
-		timer_arm(&s->wheel, &in->timer, time_after(l->arrived, left));
+		timer_arm(&s->wheel, &in->timer.timer, time_after(l->arrived, left));
 	lane_grant(s, p, lane);
 }
 
@@ -264,11 +271,11 @@ static void run(struct shard *s, struct large_in *in)
 		abandon_memory(s, &whole);
 		return;
 	}
-	struct large_in *outer = s->whole;
-	s->whole = &whole;
+	struct private_body body = {.at = whole.at, .buf = whole.buf}, *outer = s->body;
+	s->body = &body;
 	dispatch_slowly(s, se, &whole.head, whole.at, whole.total, waited);
-	s->whole = outer;
-	if (whole.refused)
+	s->body = outer;
+	if (body.refused)
 		abandon_memory(s, &whole);
 	else
 		buf_unref(whole.buf);
@@ -405,8 +412,8 @@ unsigned large_admit(struct shard *s, struct large_peer *p)
 {
 	unsigned n = 0;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		if (p->in[lane].waiting && (s->large_free || lane_expired(s, &p->in[lane]))) {
-			if (s->large_free) {
+		if (p->in[lane].waiting && (rendezvous_of(s)->free || lane_expired(s, &p->in[lane]))) {
+			if (rendezvous_of(s)->free) {
 				lane_admit(s, p, lane);
 			} else {
 				p->in[lane].waiting = false;
@@ -439,7 +446,7 @@ bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint3
 		}
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
-		struct large_in *in = &s->large_ins[i];
+		struct large_in *in = &rendezvous_of(s)->ins[i];
 		if (in->peer == p && in->kind == LARGE_REQUEST && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
@@ -462,7 +469,7 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 		return true;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) { /* its last fragment is there and not copied yet */
-		struct large_in *in = &s->large_ins[i];
+		struct large_in *in = &rendezvous_of(s)->ins[i];
 		if (in->peer == p && in->kind == LARGE_REPLY && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
@@ -471,8 +478,9 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 	return false;
 }
 
-void large_in_on_timer(struct shard *s, struct large_in *in)
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
+	struct large_in *in = (struct large_in *)(void *)t;
 	struct large_peer *p = in->peer;
 	struct shm_head h = in->head;
 	enum large_kind kind = in->kind;
@@ -494,9 +502,9 @@ void large_in_close(struct shard *s, struct large_peer *p)
 		p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		if (s->large_ins[i].peer == p) {
-			counter_add(&s->counters.posts_dropped, s->large_ins[i].kind == LARGE_ONEWAY);
-			in_drop(s, &s->large_ins[i]);
+		if (rendezvous_of(s)->ins[i].peer == p) {
+			counter_add(&s->counters.posts_dropped, rendezvous_of(s)->ins[i].kind == LARGE_ONEWAY);
+			in_drop(s, &rendezvous_of(s)->ins[i]);
 		}
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
 		p->in[lane] = (struct large_lane){0};

@@ -74,8 +74,9 @@ static void disown(struct shard *s, struct large_out *o)
 	counter_add(&s->counters.large_active, (uint64_t)-1);
 	counter_add(&s->counters.sends_ended, 1);
 	if (o->lent) {
-		o->next = s->large_lent;
-		s->large_lent = o;
+		o->next = rendezvous_of(s)->lent;
+		rendezvous_of(s)->lent = o;
+		s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 		return;
 	}
 	large_out_drop(s, o);
@@ -83,7 +84,7 @@ static void disown(struct shard *s, struct large_out *o)
 
 void large_lent_look(struct shard *s)
 {
-	struct large_out **at = &s->large_lent;
+	struct large_out **at = &rendezvous_of(s)->lent;
 	while (*at) {
 		struct large_out *o = *at;
 		/* Whoever gave the last one back has read its last byte. */
@@ -93,18 +94,18 @@ void large_lent_look(struct shard *s)
 		}
 		*at = o->next;
 		large_out_drop(s, o);
-		at = &s->large_lent; /* its callback may have sent */
+		at = &rendezvous_of(s)->lent; /* its callback may have sent */
 	}
 }
 
 struct large_out *large_lent_leave(struct shard *s, struct large_out *others)
 {
-	struct large_out **end = &s->large_lent;
+	struct large_out **end = &rendezvous_of(s)->lent;
 	while (*end)
 		end = &(*end)->next;
 	*end = others;
-	others = s->large_lent;
-	s->large_lent = NULL;
+	others = rendezvous_of(s)->lent;
+	rendezvous_of(s)->lent = NULL;
 	return others;
 }
 
@@ -442,7 +443,7 @@ bool large_send_one(struct shard *s, struct large_peer *p)
 			continue;
 		int error = send_chunk(s, p, o);
 		if (error == -ENOBUFS)
-			s->large_stalled = true; /* what the peer gives back wakes nobody */
+			s->send_stalled = true; /* what the peer gives back wakes nobody */
 		return error == 0;
 	}
 	return false;
@@ -506,15 +507,15 @@ bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uin
 	return true;
 }
 
-enum large_progress large_detach(struct shard *s, struct session *se, struct call *c)
+enum call_progress large_detach(struct shard *s, struct session *se, struct call *c)
 {
 	bool announced;
 	uint32_t slot = (uint32_t)(c - s->calls);
 	c->state = CALL_SENT;
 	if (large_out_of_call(s, se->large, slot, c->gen, LARGE_REQUEST, &announced))
-		return announced ? LARGE_PART_SENT : LARGE_NOT_SENT;
+		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;
 	large_in_of_call(s, se->large, slot, c->gen);
-	return LARGE_PART_RECEIVED;
+	return CALL_PART_RECEIVED;
 }
 
 void large_out_close(struct shard *s, struct large_peer *p)
