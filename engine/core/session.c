@@ -86,11 +86,11 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 /* Another life of the worker has other functions; the sessions of the one before have ended. */
 static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
-	struct worker_life *life = &s->lives[worker];
-	if (life->learned && life->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
+	struct worker_life *w = &s->lives[worker];
+	if (w->learned && w->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
 		memset(&s->functions[worker], 0, sizeof s->functions[worker]);
-	life->learned &= life->incarnation == incarnation;
-	life->incarnation = incarnation;
+	w->learned &= w->incarnation == incarnation;
+	w->incarnation = incarnation;
 }
 
 static void session_open(struct shard *s, const struct mail *mail)
