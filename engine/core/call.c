@@ -155,7 +155,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
-		if (unlikely(flags & HEAD_NAMED) && !s->hooks.call_reaches(start, se->life))
+		if (unlikely(flags & HEAD_NAMED) && !s->hooks.call_reaches(start, se->incarnation))
 			return -EPIPE;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {

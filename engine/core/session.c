@@ -111,10 +111,10 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
 	se->poisoned = false;
-	if (se->life_open && se->life != rref_life(se->worker, mail->incarnation))
+	if (se->life_open && se->incarnation != rref_life(se->worker, mail->incarnation))
 		features_worker_lost(s, se);
 	life_begins(s, se->worker, mail->incarnation);
-	se->life = rref_life(se->worker, mail->incarnation);
+	se->incarnation = rref_life(se->worker, mail->incarnation);
 	se->life_open = true;
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
@@ -170,7 +170,7 @@ static void session_over(struct shard *s, struct session *se, const char *text)
  * port uses again. */
 static bool is_about(const struct session *se, const struct mail *mail)
 {
-	bool is_life = se->life == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
+	bool is_life = se->incarnation == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
 	return se->state == SESSION_UP && se->peer == mail->peer && is_life;
 }
 

@@ -105,13 +105,13 @@ struct session {
 	bool known : 1;            /* it is in the shard's list */
 	bool has_large : 1;        /* `large` is not NULL */
 	bool flushing : 1;         /* up, and calls wait for room */
-	bool life_open : 1;    /* it was up in the incarnation `life` of the worker, which is not known to be lost */
-	uint16_t calls_active; /* slots in use, [0, limits.peer_calls] */
-	uint16_t calls_max;    /* limits.peer_calls, or 0: not up, or calls wait that came before */
-	uint32_t peer;         /* the NIC's */
-	uint32_t worker;       /* rank */
-	uint8_t shard;         /* the worker's */
-	uint8_t port;          /* the NIC's: place in the shard's `queues` */
+	bool life_open : 1;        /* it was up in the incarnation of the worker, which is not known to be lost */
+	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
+	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
+	uint32_t peer;             /* the NIC's */
+	uint32_t worker;           /* rank */
+	uint8_t shard;             /* the worker's */
+	uint8_t port;              /* the NIC's: place in the shard's `queues` */
 	uint8_t parked_head, parked_n;
 	uint32_t index;      /* in the shard's table */
 	struct nic_queue *q; /* that leads to it */
@@ -136,8 +136,8 @@ struct session {
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
 	struct rref_note *notes, **notes_tail, *notes_out;
-	struct shard *home; /* of whoever is told of the end of those */
-	uint64_t life;      /* of the worker, as in the names that it gives; of the last session, while none is up */
+	struct shard *home;   /* of whoever is told of the end of those */
+	uint64_t incarnation; /* of the worker, as in the names that it gives; of the last session, while none is up */
 	struct rref_note *rref_recall; /* rref_recall.c: not answered yet; NULL: there is none */
 };
 

@@ -490,7 +490,7 @@ static void put_anything(void)
 	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	unsigned lane = roll(FAR_LARGE_LANES + (roll(50) == 0));
 	const struct large_lane *l = &p->in[lane % FAR_LARGE_LANES];
-	uint32_t life = l->life + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].life;
+	uint32_t life = l->epoch + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].epoch;
 	uint64_t units = p->units_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {

@@ -276,7 +276,7 @@ static bool giver_lost(const struct shard *s, struct rref_id id)
 	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
 		return false;
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	return se->life == id.life && !se->life_open;
+	return se->incarnation == id.life && !se->life_open;
 }
 
 static void settle_lost(struct shard *s, struct far_rref *r)
@@ -426,7 +426,7 @@ static void end_expected(struct shard *s, const struct session *se)
 {
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
-		if (r->owned && r->expected && r->base.id.life == se->life)
+		if (r->owned && r->expected && r->base.id.life == se->incarnation)
 			settle_lost(s, r);
 	}
 }

@@ -180,8 +180,8 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 		rref_malformed(req);
 		return;
 	}
-	struct rref_remote m = {.id = rref_name(se->life, se->shard, s->config.index, named.count),
-				.fork = rref_name(se->life, se->shard, 0, (uint64_t)named.count + 1)};
+	struct rref_remote m = {.id = rref_name(se->incarnation, se->shard, s->config.index, named.count),
+				.fork = rref_name(se->incarnation, se->shard, 0, (uint64_t)named.count + 1)};
 	if (method)
 		object_called(req, m.id, body, len);
 	else if (req->fn->own_kind == FAR_KIND_INLINE && !req->fn->method && !req->record)

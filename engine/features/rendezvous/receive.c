@@ -91,7 +91,7 @@ static void lane_grant(struct shard *s, struct large_peer *p, unsigned lane)
 	uint64_t ahead = l->in->copied + FAR_LARGE_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
 	uint64_t told = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	large_tell(s, p, HEAD_GRANT, lane, l->life, told);
+	large_tell(s, p, HEAD_GRANT, lane, l->epoch, told);
 }
 
 /* The lane's message will not be delivered: its sender is told, and who awaits it. Executed NO; a reply was. */
@@ -104,7 +104,7 @@ static void lane_refuse(struct shard *s, struct large_peer *p, unsigned lane, en
 	if (l->in)
 		in_drop(s, l->in);
 	if (l->open)
-		large_tell(s, p, HEAD_REFUSE, lane, l->life, 0);
+		large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
 	if (l->kind == LARGE_REQUEST)
 		answer_error(s, p->session, l->head.call, l->head.gen, status, FAR_EXECUTED_NO, 0, text, strlen(text));
 	else if (l->kind == LARGE_REPLY)
@@ -187,7 +187,7 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 static void tell_units(struct shard *s, struct large_peer *p, unsigned lane)
 {
 	if (p->units_received - p->units_told >= FAR_LARGE_BATCH)
-		large_tell(s, p, HEAD_GRANT, lane, p->in[lane].life, p->in[lane].granted);
+		large_tell(s, p, HEAD_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
 static bool announcement_fits(const struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
@@ -210,7 +210,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 		return false;
 	struct large_lane *l = &p->in[body.lane];
 	*l = (struct large_lane){.open = true,
-				 .life = body.life,
+				 .epoch = body.life,
 				 .kind = (enum large_kind)body.kind,
 				 .head = *h,
 				 .total = body.total,
@@ -220,7 +220,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 	if (body.kind == LARGE_ONEWAY)
 		post_received(s, p);
 	if (body.kind == LARGE_REPLY && !call_await_large(s, p->session, h)) {
-		large_tell(s, p, HEAD_REFUSE, body.lane, l->life, 0);
+		large_tell(s, p, HEAD_REFUSE, body.lane, l->epoch, 0);
 		return true;
 	}
 	if (!refused_early(s, p, body.lane))
@@ -232,7 +232,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head *h)
 {
 	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->life != h->gen)
+	if (!l || !l->open || l->epoch != h->gen)
 		return false;
 	p->units_received++;
 	l->open = false;
@@ -352,7 +352,7 @@ bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, s
 {
 	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
 	uint64_t offset = head_time(h);
-	if (!l || !l->open || l->life != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
+	if (!l || !l->open || l->epoch != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
 	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
 		return false;
 	buf_ref(l->in->buf);
@@ -366,7 +366,7 @@ bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head 
 		   bool *held)
 {
 	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->life != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
+	if (!l || !l->open || l->epoch != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
 	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_LARGE_UNITS)
 		return false;
 	struct large_held f = {l->in, h->call, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
@@ -465,7 +465,7 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 		if (l->in)
 			in_drop(s, l->in);
 		if (l->open)
-			large_tell(s, p, HEAD_REFUSE, lane, l->life, 0);
+			large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
 		return true;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) { /* its last fragment is there and not copied yet */
@@ -486,7 +486,7 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 	enum large_kind kind = in->kind;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
 		if (p->in[lane].in == in && p->in[lane].open)
-			large_tell(s, p, HEAD_REFUSE, lane, p->in[lane].life, 0);
+			large_tell(s, p, HEAD_REFUSE, lane, p->in[lane].epoch, 0);
 	in_drop(s, in);
 	if (kind == LARGE_REQUEST)
 		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, h.call, h.gen);

@@ -175,7 +175,7 @@ void large_open(struct session *se)
 	p->posts_sent = p->posts_acked = p->posts_received = p->posts_told = 0;
 	p->asked = false;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		p->out[lane].life = 0;
+		p->out[lane].epoch = 0;
 }
 
 void large_close(struct shard *s, struct session *se)

@@ -70,9 +70,9 @@ struct large_in {
 
 /** A sender's lane as the receiver sees it. */
 struct large_lane {
-	bool open;    /* announced, and no last word yet */
-	bool waiting; /* for a large_in */
-	uint32_t life;
+	bool open;      /* announced, and no last word yet */
+	bool waiting;   /* for a large_in */
+	uint32_t epoch; /* of the lane: its messages are counted */
 	enum large_kind kind;
 	struct shm_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
@@ -108,7 +108,7 @@ struct large_peer {
 	struct {
 		struct large_out *out; /* NULL: free, or to be aborted */
 		bool aborting;
-		uint32_t life;
+		uint32_t epoch; /* of the lane: its messages are counted */
 	} out[FAR_LARGE_LANES];
 	unsigned turn; /* the lane that sends next */
 	uint64_t units_sent, units_acked;

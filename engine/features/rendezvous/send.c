@@ -248,7 +248,7 @@ static int announce(struct shard *s, struct large_peer *p, struct large_out *o, 
 	bool hashed = o->kind == LARGE_REQUEST && h.flags & HEAD_HASHED;
 	struct head_large body = {.total = o->total + (hashed ? sizeof o->hash : 0),
 				  .lane = lane,
-				  .life = p->out[lane].life + 1,
+				  .life = p->out[lane].epoch + 1,
 				  .kind = o->kind};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
@@ -266,7 +266,7 @@ static int announce(struct shard *s, struct large_peer *p, struct large_out *o, 
 	}
 	unit_sent(s, p);
 	p->out[lane].out = o;
-	p->out[lane].life++;
+	p->out[lane].epoch++;
 	o->lane = lane;
 	if (o->kind == LARGE_ONEWAY)
 		p->posts_sent++;
@@ -286,7 +286,7 @@ unsigned large_announce(struct shard *s, struct large_peer *p)
 	unsigned n = 0, lane;
 	for (lane = 0; lane < FAR_LARGE_LANES && units_room(p); lane++)
 		if (p->out[lane].aborting) {
-			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].life};
+			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].epoch};
 			if (answer_packet(s, p->session, &h, NULL, 0))
 				return n;
 			unit_sent(s, p);
@@ -414,7 +414,7 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 	struct shm_head *h = head_at(tx.head);
 	*h = (struct shm_head){.type = HEAD_DATA,
 			       .call = o->lane,
-			       .gen = p->out[o->lane].life,
+			       .gen = p->out[o->lane].epoch,
 			       .time_low = (uint32_t)o->sent,
 			       .time_high = (uint32_t)(o->sent >> 32)};
 	tx.order = NIC_ORDER_STREAM;
@@ -467,7 +467,7 @@ bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head
 	if (h->call >= FAR_LARGE_LANES)
 		return false;
 	struct large_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].life != h->gen)
+	if (!o || p->out[h->call].epoch != h->gen)
 		return true; /* it crossed the last word */
 	if (granted < o->granted || granted > o->total)
 		return false;
@@ -481,7 +481,7 @@ bool large_on_refuse(struct shard *s, struct large_peer *p, const struct shm_hea
 	if (h->call >= FAR_LARGE_LANES)
 		return false;
 	struct large_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].life != h->gen)
+	if (!o || p->out[h->call].epoch != h->gen)
 		return true;
 	if (o->kind == LARGE_REQUEST) /* the call has its answer, or gets it */
 		call_sent_whole(s, o->head.call, o->head.gen);
