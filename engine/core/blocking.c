@@ -331,7 +331,7 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	if (!req->record && req->time_left != FAR_FOREVER) {
 		job->deadline = time_after(clock_now(s->config.clock), req->time_left);
 		if (d)
-			timer_arm(&s->wheel, &d->timer, job->deadline);
+			timer_arm(&s->wheel, &d->timer.timer, job->deadline);
 	}
 	if (oneway) /* its thread may be done with it at once */
 		atomic_fetch_add_explicit(&s->oneways_n, 1, memory_order_relaxed);

@@ -19,7 +19,7 @@ uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
 		struct call *c = &s->calls[slot];
 		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
 		    c->timer.at < now + 2 * SWEEP_NS)
-			timer_arm(&s->wheel, &c->timer, c->timer.at);
+			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
 	}
 	return now + SWEEP_NS;
 }
@@ -138,7 +138,7 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
 	s->hooks.request_send(s, se, start, &head);
 	if (start->left < 2 * SWEEP_NS)
-		timer_arm(&s->wheel, &c->timer, start->deadline);
+		timer_arm(&s->call_wheel, &c->timer, start->deadline);
 	return 0;
 }
 
@@ -226,7 +226,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	if (unlikely(copy != NULL))
 		s->hooks.call_sent(s, copy, c);
 	if (unlikely(start->left < 2 * SWEEP_NS))
-		timer_arm(&s->wheel, &c->timer, start->deadline);
+		timer_arm(&s->call_wheel, &c->timer, start->deadline);
 	return 0;
 }
 
@@ -255,7 +255,7 @@ __attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, stru
 							   struct outcome *o)
 {
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish_rrefs(s, se, &ending, o);
 }
@@ -329,7 +329,7 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 				     .data = text,
 				     .len = sizeof text - 1};
 	}
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish(s, &ending, &o);
 }
@@ -352,7 +352,7 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 			    .data = whole,
 			    .len = (size_t)len};
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	if (progress == CALL_PART_SENT) {
 		c->state = CALL_ENDED;
 		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
@@ -395,7 +395,7 @@ void call_end_large(struct shard *s, struct session *se, const struct shm_head *
 	struct call *c = &s->calls[h->call];
 	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
 		finish_rrefs(s, se, &ending, o);
@@ -422,7 +422,7 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	struct session *se = &s->sessions[c->session];
 	struct outcome o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	c->state = CALL_ENDED;
 	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
 	struct ending ending = ending_of(c);
@@ -537,7 +537,7 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 			continue;
 		bool due = c->state >= CALL_SENT;
 		struct ending ending = ending_of(c);
-		timer_disarm(&s->wheel, &c->timer);
+		timer_disarm(&s->call_wheel, &c->timer);
 		call_give(s, c);
 		if (due)
 			finish_apart(s, &ending, &o);

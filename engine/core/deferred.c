@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static void on_timer(struct shard *s, struct shard_timer *t);
+
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed)
 {
@@ -31,6 +33,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	else
 		s->deferred_free = d + 1 < s->deferred + s->deferred_n && !d[1].shard ? d + 1 : NULL;
 	d->shard = s;
+	d->timer.fn = on_timer;
 	d->fiber = NULL;
 	d->retry_seq = 0;
 	d->features = 0;
@@ -74,7 +77,7 @@ static void unlink_open(struct shard *s, struct far_deferred *d)
 
 void deferred_free(struct shard *s, struct far_deferred *d)
 {
-	timer_disarm(&s->wheel, &d->timer);
+	timer_disarm(&s->wheel, &d->timer.timer);
 	unlink_open(s, d);
 	if (unlikely(d->features || d->rrefs))
 		features_record_over(s, d);
@@ -89,7 +92,7 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 static void mark_gone(struct shard *s, struct far_deferred *d)
 {
 	uint32_t open = DEFERRED_OPEN;
-	timer_disarm(&s->wheel, &d->timer);
+	timer_disarm(&s->wheel, &d->timer.timer);
 	unlink_open(s, d);
 	d->gone = true;
 	/* A thread that has just answered finds its answer dropped by the drain. */
@@ -101,8 +104,10 @@ static void mark_gone(struct shard *s, struct far_deferred *d)
 		features_record_gone(s, d);
 }
 
-void deferred_on_timer(struct shard *s, struct far_deferred *d)
+/* The caller's deadline has come. */
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
+	struct far_deferred *d = (struct far_deferred *)(void *)t;
 	struct session *se = &s->sessions[d->session];
 	mark_gone(s, d);
 	answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, d->call, d->gen);

@@ -108,6 +108,7 @@ void fiber_pool_free(struct shard *s)
 }
 
 static void fiber_main(void *arg);
+static void on_timer(struct shard *s, struct shard_timer *t);
 
 static struct fiber *fiber_take(struct shard *s)
 {
@@ -124,6 +125,7 @@ static struct fiber *fiber_take(struct shard *s)
 		budget_force(FAR_STACK_COUNTED);
 		fb = &p->fibers[i];
 		fb->shard = s;
+		fb->timer.fn = on_timer;
 		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),
 				   p->stack_bytes - i % COLOURS * COLOUR_BYTES, fiber_main, fb);
 	}
@@ -296,7 +298,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 static void make_ready(struct fiber *fb)
 {
 	struct shard *s = fb->shard;
-	timer_disarm(&s->wheel, &fb->timer);
+	timer_disarm(&s->wheel, &fb->timer.timer);
 	fb->wait = NULL;
 	fb->state = FIBER_READY;
 	fb->next = NULL;
@@ -346,7 +348,7 @@ static int keep_request(struct fiber *fb)
 	req->deadline = TIME_NEVER;
 	if (req->time_left != FAR_FOREVER) {
 		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, req->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
 	}
 	return 0;
 }
@@ -481,7 +483,7 @@ int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until)
 	fb->wait = w;
 	fb->state = FIBER_PARKED; /* now, since the future may be done already */
 	if (until != TIME_NEVER)
-		timer_arm(&fb->shard->wheel, &fb->timer, until);
+		timer_arm(&fb->shard->wheel, &fb->timer.timer, until);
 	if (likely(!listens)) {
 		w->listener.fn = on_future;
 		future_listen(f, &w->listener);
@@ -502,7 +504,7 @@ int fiber_pause(struct fiber *fb, uint64_t ns)
 		make_ready(fb);
 	} else {
 		fb->state = FIBER_PARKED;
-		timer_arm(&fb->shard->wheel, &fb->timer, time_after(clock_now(fb->shard->config.clock), ns));
+		timer_arm(&fb->shard->wheel, &fb->timer.timer, time_after(clock_now(fb->shard->config.clock), ns));
 	}
 	leave(fb);
 	return fb->cancelled ? -ECANCELED : 0;
@@ -524,16 +526,10 @@ static void wait_over(struct fiber *fb)
 	make_ready(fb);
 }
 
-bool fiber_of_timer(const struct shard *s, const struct timer *t)
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
-	const struct fiber_pool *p = fiber_pool_of(s);
-	const struct fiber *fb = (const struct fiber *)(const void *)t;
-	return p && fb >= p->fibers && fb < p->fibers + p->n;
-}
-
-void fiber_on_timer(struct fiber *fb)
-{
-	wait_over(fb);
+	(void)s;
+	wait_over((struct fiber *)(void *)t);
 }
 
 void fiber_cancel(struct fiber *fb)

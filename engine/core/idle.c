@@ -95,7 +95,8 @@ static bool go_to_sleep(struct shard *s)
 /* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
 static uint64_t next_wake(struct shard *s)
 {
-	uint64_t next = timer_next(&s->wheel), far_off = call_next_deadline(s);
+	uint64_t next = timer_next(&s->wheel), calls = timer_next(&s->call_wheel), far_off = call_next_deadline(s);
+	next = calls < next ? calls : next;
 	/* A deadline that is not armed yet: the sweep that arms it must come first. */
 	if (far_off < next)
 		next = far_off;

@@ -256,18 +256,13 @@ unsigned shard_take_mail(struct shard *s)
 
 static void on_timer(void *ctx, struct timer *t)
 {
-	struct shard *s = ctx;
-	struct call *c = (struct call *)(void *)t;
-	struct far_deferred *d = (struct far_deferred *)(void *)t;
-	/* All kinds begin with their timer; calls, records and fibers are one array each. */
-	if (c >= s->calls && c < s->calls + s->calls_n)
-		call_on_timer(s, c);
-	else if (d >= s->deferred && d < s->deferred + s->deferred_n)
-		deferred_on_timer(s, d);
-	else if (fiber_of_timer(s, t))
-		fiber_on_timer((struct fiber *)(void *)t);
-	else
-		((struct shard_timer *)(void *)t)->fn(s, (struct shard_timer *)(void *)t);
+	struct shard_timer *timer = (struct shard_timer *)(void *)t;
+	timer->fn(ctx, timer);
+}
+
+static void on_call_timer(void *ctx, struct timer *t)
+{
+	call_on_timer(ctx, (struct call *)(void *)t);
 }
 
 unsigned shard_run_timers(struct shard *s, uint64_t now)
@@ -277,7 +272,8 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 	if (now >= s->sweep_at)
 		s->sweep_at = call_sweep_deadlines(s, now);
 	unsigned n = unlikely(now >= s->waiting_until) ? waiting_expire(s, now) : 0;
-	return n + timer_run(&s->wheel, now, on_timer, s);
+	n += timer_run(&s->wheel, now, on_timer, s);
+	return n + timer_run(&s->call_wheel, now, on_call_timer, s);
 }
 
 unsigned shard_pass(struct shard *s)

@@ -200,7 +200,7 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 	if (unlikely(se->blocked & SESSION_KEPT) && s->hooks.answer_hold(s, d))
 		return;
 	if (!d->gone) {
-		timer_disarm(&s->wheel, &d->timer);
+		timer_disarm(&s->wheel, &d->timer.timer);
 		error = se->blocked & SESSION_BLOCKED ? -ENOBUFS : answer_kept(s, se, d, 0);
 	}
 	if (error == -ENOBUFS) {

@@ -33,7 +33,7 @@ enum deferred_state {
  * waits for bulk memory.
  */
 struct far_deferred {
-	struct timer timer; /* the caller's deadline */
+	struct shard_timer timer; /* the caller's deadline */
 	struct shard *shard;
 	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
 	_Atomic uint32_t

@@ -145,7 +145,7 @@ struct shard *shard_create(const struct shard_config *config)
 	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL, NULL, false};
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
-	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
+	s->wheel.tick = s->call_wheel.tick = s->now >> TIMER_TICK_SHIFT;
 	/* Free lists are chained on first use (next_free 0 means "the slot after me"), so that idle memory is not
 	 * touched. */
 	s->calls_free = 1;

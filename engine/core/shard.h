@@ -49,12 +49,6 @@ struct shard_errand {
 	void (*run)(struct shard *s, struct shard_errand *errand);
 };
 
-/** Any other thing with a timer begins with this. */
-struct shard_timer {
-	struct timer timer;
-	void (*fn)(struct shard *s, struct shard_timer *t);
-};
-
 /* ---- sessions ---- */
 
 enum session_state {
@@ -281,7 +275,8 @@ struct shard {
 	bool send_stalled; /* a fragment found no bulk memory */
 	struct shard_pool parked;
 	struct parked_requests *parked_free;
-	struct timer_wheel wheel;
+	struct timer_wheel wheel;      /* of struct shard_timer */
+	struct timer_wheel call_wheel; /* of struct call, which has no room for a function: its slot is one line */
 
 	/* other threads */
 	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
@@ -493,7 +488,6 @@ void deferred_push(struct shard *s, struct far_deferred *d);
 unsigned deferred_drain(struct shard *s);
 /** The same, but for those whose end runs something of the application: they stay. */
 unsigned deferred_drain_quietly(struct shard *s);
-void deferred_on_timer(struct shard *s, struct far_deferred *d);
 /** Was there an open request (deferred or parked) to cancel. */
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen);
 void deferred_all_gone(struct shard *s, struct session *se);

@@ -293,7 +293,7 @@ void app_end(void)
 	must(l.calls + l.waiting + l.deferred + l.fibers + l.parked + l.blocked == 0);
 	must(l.large_in + l.large_out + l.posts + l.fanouts + l.submitted == 0);
 	must(l.rrefs == 0 && l.rref_words == 0);
-	must(app.calls_done == app.calls_begun && s->wheel.armed_n == 0);
+	must(app.calls_done == app.calls_begun && s->wheel.armed_n + s->call_wheel.armed_n == 0);
 	must(s->counters.sends_begun == s->counters.sends_ended && s->oneways_n == 0);
 	must(app.queue->open_tx == 0 && app.queue->in_held == 0 && app.queue->out_flushed == app.queue->out_n);
 	shard_leave(s);

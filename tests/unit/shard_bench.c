@@ -236,7 +236,7 @@ void shard_teardown(void)
 	cr_assert_eq(shard->rrefs->forks.n, 0u);
 	cr_assert_null(shard->rrefs->list);
 	cr_assert_eq(shard->rrefs->notes_n, 0u);
-	cr_assert_eq(shard->wheel.armed_n, 0u);
+	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
 	cr_assert_eq(queue->open_tx, 0u, "a reservation was neither committed nor cancelled");
 	cr_assert_eq(queue->in_held, 0u, "a packet was not released");
 	cr_assert_eq(queue->out_flushed, queue->out_n, "a packet was not flushed");

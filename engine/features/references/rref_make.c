@@ -130,7 +130,7 @@ static void answers_later(struct far_req *req, struct far_deferred *d, struct fa
 	if (req->time_left == FAR_FOREVER)
 		return;
 	open->deadline = time_after(clock_now(s->config.clock), req->time_left);
-	timer_arm(&s->wheel, &d->timer, open->deadline);
+	timer_arm(&s->wheel, &d->timer.timer, open->deadline);
 }
 
 /* Its arguments hold no references, and are read where they came. */

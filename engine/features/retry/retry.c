@@ -336,7 +336,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	req->deadline = TIME_NEVER;
 	if (req->time_left != FAR_FOREVER) {
 		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, req->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
 	}
 	return true;
 }
