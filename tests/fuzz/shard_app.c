@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/must.h"
-#include "core/audit.h"
+#include "features/audit/audit.h"
 #include "core/fiber.h"
 #include "features/features.h"
 #include "features/rendezvous/rendezvous.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
-#include "core/audit.h"
+#include "features/audit/audit.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "large_bench.h"

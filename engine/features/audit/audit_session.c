@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The part of the audit that looks at sessions: their lists, what those that have ended left behind, and the shard's
  * totals over all of them. */
-#include "core/audit.h"
+#include "features/audit/audit.h"
 
 #include "features/faults/fault.h"
 #include "features/references/rref.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "core/audit.h"
+#include "features/audit/audit.h"
 
 #include "core/fiber.h"
 #include "features/faults/fault.h"
