@@ -290,6 +290,7 @@ static void refuse(struct far_req *req, const char *text)
 
 void blocking_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
+	shard_own(req->shard);
 	struct shard *s = req->shard;
 	struct blocking_pool *w = atomic_load_explicit(s->config.blocking, memory_order_acquire);
 	/* A message that came in fragments lies in memory that is private already. */

@@ -144,6 +144,7 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 
 int shard_call(struct shard *s, const struct call_start *start)
 {
+	shard_own(s);
 	uint32_t session = session_index(s, start->worker, start->shard);
 	struct session *se = &s->sessions[session];
 	if (unlikely(se->calls_active >= se->calls_max))
@@ -294,6 +295,7 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
+	shard_own(s);
 	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
 		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
@@ -366,6 +368,7 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 
 bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
 {
+	shard_own(s);
 	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
 		counter_add(&s->counters.packets_dropped, 1);
@@ -392,6 +395,7 @@ void *call_place(struct shard *s, uint32_t slot, size_t len)
 
 void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o)
 {
+	shard_own(s);
 	struct call *c = &s->calls[h->call];
 	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
 	struct ending ending = ending_of(c);
@@ -450,11 +454,13 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
+	shard_own(s);
 	return call_cancel_one(s, done, user) || features_group_cancel(s, user);
 }
 
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
 {
+	shard_own(s);
 	struct call *c = &s->calls[slot < s->calls_n ? slot : 0];
 	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
 		return call_cancel_one(s, done, user);
@@ -485,6 +491,7 @@ static struct far_future *take_note(struct shard *s, call_done_fn **done)
 
 unsigned call_run_cancels(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	for (; s->cancels_taken; n++) {
 		call_done_fn *done;
@@ -526,6 +533,7 @@ int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
 
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
+	shard_own(s);
 	struct outcome o = {.status = status,
 			    .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
 			    .origin = se ? (int16_t)se->worker : -1,
@@ -546,6 +554,7 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 
 void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
 {
+	shard_own(s);
 	const char *outer = s->context.handler;
 	struct outcome o = {.status = status,
 			    .executed = FAR_EXECUTED_NO,

@@ -19,6 +19,7 @@ static void on_timer(struct shard *s, struct shard_timer *t);
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed)
 {
+	shard_own(s);
 	struct far_deferred *d = s->deferred_free;
 	if (se->open_n == FAR_SESSION_REQUESTS_MAX) { /* more than the caller's credits allow */
 		answer_no_room(s, se);
@@ -77,6 +78,7 @@ static void unlink_open(struct shard *s, struct far_deferred *d)
 
 void deferred_free(struct shard *s, struct far_deferred *d)
 {
+	shard_own(s);
 	timer_disarm(&s->wheel, &d->timer.timer);
 	unlink_open(s, d);
 	if (unlikely(d->features || d->rrefs))
@@ -115,6 +117,7 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
 {
+	shard_own(s);
 	for (struct far_deferred *d = se->open; d; d = d->open_next)
 		if (d->call == call && d->gen == gen) {
 			mark_gone(s, d);
@@ -134,6 +137,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 
 void deferred_all_gone(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	while (se->open && !MUTANT(DEAD_CALLER_SERVED))
 		mark_gone(s, se->open);
 }

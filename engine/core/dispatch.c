@@ -350,6 +350,7 @@ __attribute__((noinline, cold)) static void refuse_late(struct far_req *req, con
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited)
 {
+	shard_own(s);
 	struct far_req req;
 	uint64_t left = head_time(h);
 	req.shard = s;
@@ -384,6 +385,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited)
 {
+	shard_own(s);
 	if (unlikely(se->blocked & SESSION_KEPT))
 		s->hooks.request_hold(s, se, h, body, len, waited);
 	else

@@ -250,6 +250,7 @@ static void oneway_begin(struct fiber *fb)
 
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
+	shard_own(req->shard);
 	struct shard *s = req->shard;
 	struct fiber *fb = fiber_take(s);
 	if (unlikely(!fb)) {
@@ -310,6 +311,7 @@ static void make_ready(struct fiber *fb)
 
 unsigned fiber_run_ready(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	struct fiber *fb;
 	/* Those that become ready meanwhile come to the end: bounded, so that a pair that plays ping-pong does not keep
@@ -534,6 +536,7 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 
 void fiber_cancel(struct fiber *fb)
 {
+	shard_own(fb->shard);
 	fb->cancelled = true;
 	wait_over(fb);
 }

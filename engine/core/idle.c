@@ -56,6 +56,7 @@ static struct patience patience_of(const struct shard *s, bool awaiting)
 
 bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 {
+	shard_own(s);
 	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
 		return false;
 	uint64_t now = clock_now(s->config.clock);
@@ -114,6 +115,7 @@ static uint64_t next_wake(struct shard *s)
 
 void shard_sleep(struct shard *s, uint64_t until)
 {
+	shard_own(s);
 	if (!go_to_sleep(s))
 		return;
 	uint64_t next = next_wake(s);

@@ -181,6 +181,7 @@ static unsigned take_submissions(struct shard *s)
 
 unsigned shard_take_calls(struct shard *s)
 {
+	shard_own(s);
 	struct submit_cell *cell;
 	struct call_start start;
 	unsigned n = 0;
@@ -206,6 +207,7 @@ static void take_older_submissions(struct shard *s)
 
 unsigned shard_take_errands(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	struct shard_errand *e = atomic_exchange_explicit(&s->errands, NULL, memory_order_acquire), *in_order = NULL;
 	while (e) {
@@ -227,6 +229,7 @@ unsigned shard_take_errands(struct shard *s)
 
 unsigned shard_take_cancels(struct shard *s)
 {
+	shard_own(s);
 	/* The call that is to end may have been handed over just before its cancel, so the ring is looked at after the
 	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it nudges when it has. */
 	call_gather_cancels(s);
@@ -238,6 +241,7 @@ unsigned shard_take_cancels(struct shard *s)
 
 unsigned shard_take_mail(struct shard *s)
 {
+	shard_own(s);
 	struct mail mail;
 	unsigned n = 0;
 	if (unlikely(s->unposted != NULL)) {
@@ -267,6 +271,7 @@ static void on_call_timer(void *ctx, struct timer *t)
 
 unsigned shard_run_timers(struct shard *s, uint64_t now)
 {
+	shard_own(s);
 	s->now = now;
 	s->now_pass = s->passes;
 	if (now >= s->sweep_at)
@@ -278,6 +283,7 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 
 unsigned shard_pass(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = receive(s, &s->queues[0]);
 	if (unlikely(--s->others_left == 0))
 		n += queues_receive(s);

@@ -73,12 +73,14 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 
 int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len)
 {
+	shard_own(s);
 	return send_now(s, se, (enum head_type)h->type, h->flags, h->fn, h->call, h->gen, head_time(h), data, len);
 }
 
 void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
 		 uint32_t gen)
 {
+	shard_own(s);
 	if (se->state != SESSION_UP)
 		return;
 	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
@@ -87,6 +89,7 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 
 void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags)
 {
+	shard_own(s);
 	/* It may be lost: the callee has the deadline too. */
 	if (se->state == SESSION_UP)
 		send_now(s, se, HEAD_CANCEL, flags, 0, call, gen, 0, NULL, 0);
@@ -128,6 +131,7 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
 		  enum far_executed executed, int32_t code, const char *text, size_t len)
 {
+	shard_own(s);
 	unsigned flags = (unsigned)executed << HEAD_EXECUTED_SHIFT;
 	if (len >= FAR_ERR_TEXT_MAX)
 		len = FAR_ERR_TEXT_MAX - 1;
@@ -147,6 +151,7 @@ size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
 
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
+	shard_own(req->shard);
 	if (unlikely(req->session->blocked & SESSION_BLOCKED))
 		return -ENOBUFS;
 	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
@@ -162,6 +167,7 @@ static void answer_resource(struct shard *s, struct session *se, uint32_t call, 
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
 		 bool hashed, const void *data, size_t len)
 {
+	shard_own(s);
 	int error = se->blocked & SESSION_BLOCKED ? -ENOBUFS
 						  : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0,
 							     hashed ? fn->index : 0, call, gen, 0, data, len);
@@ -193,6 +199,7 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 
 void answer_deferred(struct shard *s, struct far_deferred *d)
 {
+	shard_own(s);
 	struct session *se = &s->sessions[d->session];
 	int error = 0;
 	if (unlikely(d->features))
@@ -229,6 +236,7 @@ static struct far_deferred *take_answers(struct shard *s)
 
 unsigned deferred_drain_quietly(struct shard *s)
 {
+	shard_own(s);
 	struct far_deferred *d, *in_order = take_answers(s);
 	unsigned n = 0;
 	while ((d = in_order)) {
@@ -246,6 +254,7 @@ unsigned deferred_drain_quietly(struct shard *s)
 
 unsigned deferred_drain(struct shard *s)
 {
+	shard_own(s);
 	struct far_deferred *d, *in_order = take_answers(s);
 	unsigned n = 0;
 	while ((d = in_order)) {
@@ -315,6 +324,7 @@ static bool parked_repeat(const struct shard *s, const struct session *se, const
 
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
+	shard_own(s);
 	if (!(se->blocked & SESSION_BLOCKED)) {
 		dispatch_slowly(s, se, h, pkt->body, pkt->body_len, 0);
 		return;
@@ -389,6 +399,7 @@ static unsigned unblock(struct shard *s, struct session *se)
 
 unsigned answer_unblock(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	for (struct session *se = s->known; se; se = se->next_known)
 		if (se->blocked & SESSION_BLOCKED)
@@ -398,6 +409,7 @@ unsigned answer_unblock(struct shard *s)
 
 void answer_drop_all(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	struct far_deferred *d;
 	while ((d = se->blocked_head)) {
 		se->blocked_head = d->next;

@@ -18,6 +18,7 @@ static bool post(struct shard *s, struct session *se, enum mail_type type)
 
 void session_post_again(struct shard *s)
 {
+	shard_own(s);
 	bool posted = false;
 	while (s->unposted) {
 		struct session *se = s->unposted;
@@ -57,6 +58,7 @@ static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se
 
 void session_know(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	if (se->known)
 		return;
 	se->known = true;
@@ -67,6 +69,7 @@ void session_know(struct shard *s, struct session *se)
 
 void session_connect(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	session_know(s, se);
 	se->state = SESSION_CONNECTING;
 	post_to_ctl(s, MAIL_CONNECT, se);
@@ -233,6 +236,7 @@ static void session_ask(struct shard *s, const struct mail *mail)
 
 void session_on_mail(struct shard *s, const struct mail *mail)
 {
+	shard_own(s);
 	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
 	switch (mail->type) {
 	case MAIL_PEER_UP:
@@ -258,6 +262,7 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 
 unsigned session_unblock(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = answer_unblock(s);
 	for (struct session *se = s->known; se; se = se->next_known)
 		if (se->flushing)
@@ -267,6 +272,7 @@ unsigned session_unblock(struct shard *s)
 
 void session_poisoned(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	if (se->poisoned)
 		return;
 	se->poisoned = true;
@@ -275,6 +281,7 @@ void session_poisoned(struct shard *s, struct session *se)
 
 void session_close_all(struct shard *s)
 {
+	shard_own(s);
 	if (s->config.closing)
 		s->config.closing(s);
 	s->stopped = true;

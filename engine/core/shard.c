@@ -220,6 +220,7 @@ static bool has_work(struct shard *s)
 
 void shard_leave(struct shard *s)
 {
+	shard_own(s);
 	for (;;) {
 		if (unlikely(shard_has_cancels(s)))
 			shard_take_cancels(s);
@@ -253,6 +254,7 @@ __attribute__((noinline)) static bool take_quietly(struct shard *s)
 
 void shard_give(struct shard *s, bool left)
 {
+	shard_own(s);
 	for (;;) {
 		if (unlikely(s->ready_head || s->poll_idle || s->cancels_taken || has_work(s)))
 			left |= take_quietly(s);

@@ -591,6 +591,13 @@ static inline bool shard_held(const struct shard *s)
 	return false;
 }
 
+/** In debug builds: ends the process unless the calling thread holds the shard. First in the functions that only such a
+ * thread may call. */
+static inline void shard_own(const struct shard *s)
+{
+	debug_must(shard_held(s));
+}
+
 static inline uint64_t head_time(const struct shm_head *h)
 {
 	return (uint64_t)h->time_high << 32 | h->time_low;

@@ -101,6 +101,7 @@ int waiting_hand_over(struct shard *s, const struct call_start *start)
 
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
 {
+	shard_own(s);
 	struct far_buf *buf, *large;
 	struct call_start copy;
 	uint32_t session = session_index(s, start->worker, start->shard);
@@ -158,6 +159,7 @@ static void end(struct shard *s, struct waiting_call *w, enum far_status status,
 
 unsigned waiting_flush(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	unsigned n = 0;
 	const uint16_t max = (uint16_t)s->config.limits.peer_calls;
 	while (se->waiting && se->calls_active < max) {
@@ -194,6 +196,7 @@ bool waiting_stalled(const struct shard *s)
 
 bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
+	shard_own(s);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct waiting_call *before = NULL;
 		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
@@ -216,6 +219,7 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 
 void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text)
 {
+	shard_own(s);
 	/* Off the list at once: callbacks may call again. */
 	struct waiting_call *w = se->waiting;
 	se->waiting = NULL;
@@ -255,6 +259,7 @@ static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t 
 
 unsigned waiting_expire(struct shard *s, uint64_t now)
 {
+	shard_own(s);
 	unsigned n = 0;
 	/* Callbacks may add calls, to this list and to others: waiting_put() sees to theirs. */
 	s->waiting_until = TIME_NEVER;
