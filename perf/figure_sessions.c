@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/must.h"
 #include "core/call.h"
+#include "features/features.h"
 #include "floor_table.h"
 #include "idle_usage.h"
 #include "transport/port.h"
@@ -158,6 +159,7 @@ static int sessions_open(struct sessions *s)
 		.name = "caller",
 		.clock = &clock_monotonic,
 		.registry = &s->registry,
+		.features = engine_features,
 		.ctl_wake = no_ctl};
 	s->shard = shard_create(&config);
 	if (!s->shard || !s->table) {

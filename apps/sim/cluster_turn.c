@@ -64,7 +64,7 @@ static bool has_hand_overs(const struct core *core)
 	struct shard *s = core->worker->agent->shards[core->index];
 	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->resumed, memory_order_relaxed) ||
-	       atomic_load_explicit(&s->errands, memory_order_relaxed) || s->parting ||
+	       atomic_load_explicit(&s->errands, memory_order_relaxed) || s->poll_idle ||
 	       atomic_load_explicit(&s->cancels, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->mail_in.tail, memory_order_relaxed) !=
 		       atomic_load_explicit(&s->mail_in.head, memory_order_relaxed);

@@ -7,7 +7,7 @@
 #include "agent/agent.h"
 #include "apps/sim/cluster.h"
 #include "base/must.h"
-#include "core/audit.h"
+#include "features/audit/audit.h"
 #include "memory/buf.h"
 #include "sim/disturb.h"
 #include "sim/load.h"

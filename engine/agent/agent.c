@@ -18,6 +18,7 @@
 #include "builtin/gather.h"
 #include "core/blocking.h"
 #include "core/fiber.h"
+#include "features/features.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/physical.h"
@@ -464,6 +465,7 @@ static enum far_status init_shards(struct init *in)
 		.name = a->name,
 		.clock = a->clock,
 		.registry = &a->registry,
+		.features = engine_features,
 		.driver = in->opts.driver,
 		.idle = in->opts.idle,
 		.cpu_scarce = a->cpu_scarce,

@@ -201,9 +201,11 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 		return FAR_RESOURCE;
 	}
 	d->held = held;
+	if (unlikely(held != NULL))
+		d->features |= FEATURE_BIT(FEATURE_REFERENCES);
 	d->owned = true;
 	if (req->time_left != FAR_FOREVER)
-		timer_arm(&s->wheel, &d->timer, time_after(clock_now(s->config.clock), req->time_left));
+		timer_arm(&s->wheel, &d->timer.timer, time_after(clock_now(s->config.clock), req->time_left));
 	req->answer = ANSWER_DEFERRED;
 	*out = d;
 	return FAR_OK;

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/signals.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 #include "sync/futex.h"
 
 #include <errno.h>
@@ -290,10 +290,11 @@ static void refuse(struct far_req *req, const char *text)
 
 void blocking_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
+	shard_own(req->shard);
 	struct shard *s = req->shard;
 	struct blocking_pool *w = atomic_load_explicit(s->config.blocking, memory_order_acquire);
 	/* A message that came in fragments lies in memory that is private already. */
-	struct large_in *whole = s->whole && body == s->whole->at ? s->whole : NULL;
+	struct private_body *whole = s->body && body == s->body->at ? s->body : NULL;
 	size_t strings = len + FAR_ARGS_MAX < FAR_STRINGS_BYTES_MAX ? len + FAR_ARGS_MAX : FAR_STRINGS_BYTES_MAX;
 	bool oneway = req->answer == ANSWER_ONEWAY;
 	struct far_buf *buf = w ? buf_alloc(sizeof(struct job) + (whole ? 0 : len + strings)) : NULL;
@@ -331,7 +332,7 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	if (!req->record && req->time_left != FAR_FOREVER) {
 		job->deadline = time_after(clock_now(s->config.clock), req->time_left);
 		if (d)
-			timer_arm(&s->wheel, &d->timer, job->deadline);
+			timer_arm(&s->wheel, &d->timer.timer, job->deadline);
 	}
 	if (oneway) /* its thread may be done with it at once */
 		atomic_fetch_add_explicit(&s->oneways_n, 1, memory_order_relaxed);

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
  * end. */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
-#include "features/fanout/fanout.h"
-#include "features/faults/fault.h"
-#include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -23,7 +19,7 @@ uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
 		struct call *c = &s->calls[slot];
 		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
 		    c->timer.at < now + 2 * SWEEP_NS)
-			timer_arm(&s->wheel, &c->timer, c->timer.at);
+			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
 	}
 	return now + SWEEP_NS;
 }
@@ -53,8 +49,8 @@ static struct call *call_take(struct shard *s)
 
 static void call_give(struct shard *s, struct call *c)
 {
-	if (unlikely(c->retry))
-		retry_over(s, c);
+	if (unlikely(c->features))
+		features_call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
 	c->next_free = s->calls_free;
@@ -105,7 +101,7 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 		return -ESHUTDOWN;
 	if (se->state == SESSION_DEAD)
 		return -EPIPE;
-	int error = s->fault_calls ? fault_call(s, se, start) : 1;
+	int error = s->hold_calls ? s->hooks.call_hold(s, se, start) : 1;
 	if (error <= 0)
 		return error;
 	return waiting_put(s, se, start);
@@ -123,7 +119,6 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 {
 	if (start->len > se->message_max || !start->ready)
 		return -EMSGSIZE;
-	struct large_out *o = large_out_in(start->ready);
 	struct call *c = call_take(s);
 	if (!c)
 		return -EAGAIN;
@@ -133,23 +128,23 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	c->session = se->index;
 	c->fn = start->fn;
 	c->typed = start->typed != 0;
-	c->retry = false;
+	c->retry = 0;
+	c->features = 0;
 	c->state = CALL_LARGE;
 	c->timer.at = start->deadline;
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
-	o->kind = LARGE_REQUEST;
-	o->deadline = start->deadline;
-	o->head = (struct shm_head){
+	struct shm_head head = {
 		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
-	large_send(s, se, o);
+	s->hooks.request_send(s, se, start, &head);
 	if (start->left < 2 * SWEEP_NS)
-		timer_arm(&s->wheel, &c->timer, start->deadline);
+		timer_arm(&s->call_wheel, &c->timer, start->deadline);
 	return 0;
 }
 
 int shard_call(struct shard *s, const struct call_start *start)
 {
+	shard_own(s);
 	uint32_t session = session_index(s, start->worker, start->shard);
 	struct session *se = &s->sessions[session];
 	if (unlikely(se->calls_active >= se->calls_max))
@@ -161,7 +156,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
-		if (unlikely(flags & HEAD_NAMED) && !rref_call_reaches(start, se->life))
+		if (unlikely(flags & HEAD_NAMED) && !s->hooks.call_reaches(start, se->incarnation))
 			return -EPIPE;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
@@ -170,28 +165,29 @@ int shard_call(struct shard *s, const struct call_start *start)
 			fn = 0;
 		}
 	}
-	struct retry *retry = NULL;
+	void *copy = NULL;
 	struct head_retry repeat;
 	int error;
 	if (unlikely(start->retry_ns)) {
-		error = retry_begin(s, se, start, &retry, &repeat);
+		error = s->hooks.call_keep(s, se, start, &copy, &repeat);
 		if (error)
 			return error;
 		flags |= HEAD_RETRY;
 	}
 	struct nic_tx tx;
-	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (retry ? sizeof repeat : 0), &tx);
+	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (copy ? sizeof repeat : 0), &tx);
 	if (unlikely(error)) {
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		return reserve_error(error);
 	}
 	struct call *c = call_take(s);
 	if (unlikely(!c)) {
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;
 	}
-	c->retry = false;
+	c->retry = 0;
+	c->features = 0;
 	c->done = start->done;
 	c->user = start->user;
 	c->app = start->app;
@@ -216,7 +212,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		copy_body(tx.body, start->data, start->len);
 	if (unlikely(trailer))
 		call_write_hash(s, start->fn, tx.body + start->len);
-	if (unlikely(retry != NULL))
+	if (unlikely(copy != NULL))
 		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
@@ -224,14 +220,14 @@ int shard_call(struct shard *s, const struct call_start *start)
 	tx.order = NIC_ORDER_NONE;
 	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
 		se->q->ops->tx_cancel(se->q, &tx);
-		retry_abandon(retry);
+		s->hooks.call_abandon(copy);
 		call_give(s, c);
 		return -EAGAIN;
 	}
-	if (unlikely(retry != NULL))
-		retry_sent(s, retry, c);
+	if (unlikely(copy != NULL))
+		s->hooks.call_sent(s, copy, c);
 	if (unlikely(start->left < 2 * SWEEP_NS))
-		timer_arm(&s->wheel, &c->timer, start->deadline);
+		timer_arm(&s->call_wheel, &c->timer, start->deadline);
 	return 0;
 }
 
@@ -250,7 +246,7 @@ __attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct
 							 struct outcome *o)
 {
 	struct far_err err;
-	rref_adopt_result(s, se, o->data, o->len, o, &err);
+	s->hooks.result_read(s, se, o->data, o->len, o, &err);
 	struct far_buf *tree = o->tree;
 	finish(s, e, o);
 	buf_unref(tree);
@@ -260,7 +256,7 @@ __attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, stru
 							   struct outcome *o)
 {
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish_rrefs(s, se, &ending, o);
 }
@@ -270,17 +266,15 @@ static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body,
 {
 	struct far_err err;
 	struct outcome o = {.status = FAR_OK};
-	rref_adopt_result(s, se, body, len, &o, &err);
+	s->hooks.result_read(s, se, body, len, &o, &err);
 	buf_unref(o.tree);
 }
 
 /* The last word to a call that ended here before. */
 static void ended_answered(struct shard *s, struct call *c)
 {
-	struct ending ending = ending_of(c);
 	if (!MUTANT(SLOT_LEAKED))
 		call_give(s, c);
-	rref_call_over(s, ending.done, ending.user);
 }
 
 /* An answer to a call that ended here before, or whose message is still under way. */
@@ -295,12 +289,13 @@ __attribute__((noinline, cold)) static void answered_apart(struct shard *s, stru
 			drop_rrefs(s, se, body, len);
 		return;
 	}
-	large_detach(s, se, c);
+	s->hooks.call_detach(s, se, c);
 	call_on_answer(s, se, h, body, len);
 }
 
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
+	shard_own(s);
 	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
 		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
@@ -336,31 +331,31 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 				     .data = text,
 				     .len = sizeof text - 1};
 	}
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish(s, &ending, &o);
 }
 
-/* The early end of a call whose request or reply is under way in fragments. Other than LARGE_PART_SENT: the peer owes
+/* The early end of a call whose request or reply is under way in fragments. Other than CALL_PART_SENT: the peer owes
  * nothing more for its slot. */
 __attribute__((noinline, cold)) static void end_large_early(struct shard *s, struct call *c, enum far_status status,
 							    const char *text)
 {
-	static const char *const when[] = {[LARGE_NOT_SENT] = " before the message was begun",
-					   [LARGE_PART_SENT] = " while the message was being sent",
-					   [LARGE_PART_RECEIVED] = " while the reply was being received"};
+	static const char *const when[] = {[CALL_NOT_BEGUN] = " before the message was begun",
+					   [CALL_PART_SENT] = " while the message was being sent",
+					   [CALL_PART_RECEIVED] = " while the reply was being received"};
 	char whole[128];
 	struct session *se = &s->sessions[c->session];
-	enum large_progress progress = large_detach(s, se, c);
+	enum call_progress progress = s->hooks.call_detach(s, se, c);
 	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
 	struct outcome o = {.status = status,
-			    .executed = progress == LARGE_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
+			    .executed = progress == CALL_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
 			    .origin = -1,
 			    .data = whole,
 			    .len = (size_t)len};
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
-	if (progress == LARGE_PART_SENT) {
+	timer_disarm(&s->call_wheel, &c->timer);
+	if (progress == CALL_PART_SENT) {
 		c->state = CALL_ENDED;
 		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
 	} else {
@@ -373,6 +368,7 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 
 bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
 {
+	shard_own(s);
 	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
 	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
 		counter_add(&s->counters.packets_dropped, 1);
@@ -384,7 +380,7 @@ bool call_await_large(struct shard *s, struct session *se, const struct shm_head
 		return false;
 	}
 	if (c->state == CALL_LARGE)
-		large_detach(s, se, c);
+		s->hooks.call_detach(s, se, c);
 	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
 		session_learn(s, se, c->fn, h->fn);
 	c->state = CALL_LARGE;
@@ -399,10 +395,11 @@ void *call_place(struct shard *s, uint32_t slot, size_t len)
 
 void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o)
 {
+	shard_own(s);
 	struct call *c = &s->calls[h->call];
 	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
 	struct ending ending = ending_of(c);
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
 		finish_rrefs(s, se, &ending, o);
@@ -429,13 +426,11 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 	struct session *se = &s->sessions[c->session];
 	struct outcome o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
-	timer_disarm(&s->wheel, &c->timer);
+	timer_disarm(&s->call_wheel, &c->timer);
 	c->state = CALL_ENDED;
 	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
-	if (unlikely(c->retry))
-		retry_ended(s, c);
 	struct ending ending = ending_of(c);
-	rref_call_early(&c->done, &c->user);
+	features_call_ended(s, c);
 	finish_apart(s, &ending, &o);
 }
 
@@ -449,21 +444,23 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (!call_is(c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
+		if (!call_is(s, c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
 			continue;
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
 	}
-	return waiting_cancel(s, done, user) || fault_cancel(s, done, user);
+	return waiting_cancel(s, done, user) || features_call_cancel(s, done, user);
 }
 
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
-	return call_cancel_one(s, done, user) || fanout_cancel(s, user);
+	shard_own(s);
+	return call_cancel_one(s, done, user) || features_group_cancel(s, user);
 }
 
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
 {
+	shard_own(s);
 	struct call *c = &s->calls[slot < s->calls_n ? slot : 0];
 	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
 		return call_cancel_one(s, done, user);
@@ -494,6 +491,7 @@ static struct far_future *take_note(struct shard *s, call_done_fn **done)
 
 unsigned call_run_cancels(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	for (; s->cancels_taken; n++) {
 		call_done_fn *done;
@@ -535,6 +533,7 @@ int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
 
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
+	shard_own(s);
 	struct outcome o = {.status = status,
 			    .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
 			    .origin = se ? (int16_t)se->worker : -1,
@@ -546,17 +545,16 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 			continue;
 		bool due = c->state >= CALL_SENT;
 		struct ending ending = ending_of(c);
-		timer_disarm(&s->wheel, &c->timer);
+		timer_disarm(&s->call_wheel, &c->timer);
 		call_give(s, c);
 		if (due)
 			finish_apart(s, &ending, &o);
-		else
-			rref_call_over(s, ending.done, ending.user);
 	}
 }
 
 void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
 {
+	shard_own(s);
 	const char *outer = s->context.handler;
 	struct outcome o = {.status = status,
 			    .executed = FAR_EXECUTED_NO,

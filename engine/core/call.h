@@ -20,10 +20,11 @@ struct call {
 	void (*app)(void);
 	uint32_t gen;
 	uint32_t session;   /* index */
-	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: place in the window of retry.c */
+	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: the place of its copy */
 	uint16_t fn;
-	uint8_t state; /* enum call_state */
-	bool typed : 1, retry : 1;
+	uint8_t state;                         /* enum call_state */
+	uint8_t typed : 1, retry : 1;          /* retry: the request may be sent again */
+	uint8_t features : SHARD_FEATURES_MAX; /* bits of those that hear of its end */
 	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
@@ -74,6 +75,17 @@ void call_end_large(struct shard *s, struct session *se, const struct shm_head *
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
 void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
+/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
+static inline bool call_is(const struct shard *s, call_done_fn *done, const void *user, call_done_fn *wanted,
+			   const void *whom)
+{
+	return (user == whom && done == wanted) || s->hooks.call_stands_for(done, user, whom);
+}
+/** Credits of a session that is up and keeps no calls waiting. */
+static inline uint16_t call_credits(const struct shard *s)
+{
+	return s->hold_calls ? 0 : (uint16_t)s->config.limits.peer_calls;
+}
 /** Ends every call of a session (NULL: of all). */
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text);
 /** Ends a call that was never sent: with a status, or with what shard_call() returned. */
@@ -82,8 +94,8 @@ void call_unsent_error(struct shard *s, const struct call_start *start, int erro
 
 /* waiting.c: calls that wait for a credit, or whose session is not up yet */
 /** A copy with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
-int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
-		 struct call_start *copy);
+int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
+		 struct far_buf **large, struct call_start *copy);
 /** Its end, but for `buf`. */
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
 /** Changes the number of calls that are neither sent nor ended. */

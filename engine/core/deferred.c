@@ -4,21 +4,22 @@
  * answers. A record whose caller no longer waits is marked gone and stays until the application's answer comes back for
  * it.
  */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <stdio.h>
 #include <string.h>
 
+static void on_timer(struct shard *s, struct shard_timer *t);
+
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed)
 {
+	shard_own(s);
 	struct far_deferred *d = s->deferred_free;
 	if (se->open_n == FAR_SESSION_REQUESTS_MAX) { /* more than the caller's credits allow */
 		answer_no_room(s, se);
@@ -33,8 +34,10 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	else
 		s->deferred_free = d + 1 < s->deferred + s->deferred_n && !d[1].shard ? d + 1 : NULL;
 	d->shard = s;
+	d->timer.fn = on_timer;
 	d->fiber = NULL;
 	d->retry_seq = 0;
+	d->features = 0;
 	d->session = session_index(s, se->worker, se->shard);
 	d->call = call;
 	d->gen = gen;
@@ -75,14 +78,11 @@ static void unlink_open(struct shard *s, struct far_deferred *d)
 
 void deferred_free(struct shard *s, struct far_deferred *d)
 {
-	timer_disarm(&s->wheel, &d->timer);
+	shard_own(s);
+	timer_disarm(&s->wheel, &d->timer.timer);
 	unlink_open(s, d);
-	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->session], d);
-	if (unlikely(d->pins))
-		rref_pins_sent(s, d);
-	if (unlikely(d->held))
-		rref_let_go(d);
+	if (unlikely(d->features || d->rrefs))
+		features_record_over(s, d);
 	buf_unref(d->buf);
 	d->buf = NULL;
 	d->next = s->deferred_free;
@@ -94,23 +94,22 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 static void mark_gone(struct shard *s, struct far_deferred *d)
 {
 	uint32_t open = DEFERRED_OPEN;
-	timer_disarm(&s->wheel, &d->timer);
+	timer_disarm(&s->wheel, &d->timer.timer);
 	unlink_open(s, d);
 	d->gone = true;
 	/* A thread that has just answered finds its answer dropped by the drain. */
 	atomic_compare_exchange_strong_explicit(&d->state, &open, DEFERRED_GONE, memory_order_acq_rel,
 						memory_order_relaxed);
-	if (unlikely(d->retry_seq))
-		retry_answered(&s->sessions[d->session], d);
-	d->retry_seq = 0; /* a number of this session: the next one begins anew */
 	if (d->fiber)
 		fiber_cancel(d->fiber);
-	if (unlikely(d->rref))
-		rref_gone(s, d);
+	if (unlikely(d->features))
+		features_record_gone(s, d);
 }
 
-void deferred_on_timer(struct shard *s, struct far_deferred *d)
+/* The caller's deadline has come. */
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
+	struct far_deferred *d = (struct far_deferred *)(void *)t;
 	struct session *se = &s->sessions[d->session];
 	mark_gone(s, d);
 	answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, d->call, d->gen);
@@ -118,6 +117,7 @@ void deferred_on_timer(struct shard *s, struct far_deferred *d)
 
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
 {
+	shard_own(s);
 	for (struct far_deferred *d = se->open; d; d = d->open_next)
 		if (d->call == call && d->gen == gen) {
 			mark_gone(s, d);
@@ -132,13 +132,12 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	}
-	bool announced;
-	return se->large && (large_in_cancel(s, se->large, call, gen) ||
-			     large_out_of_call(s, se->large, call, gen, LARGE_REPLY, &announced));
+	return se->has_large && s->hooks.request_cancel(s, se, call, gen);
 }
 
 void deferred_all_gone(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	while (se->open && !MUTANT(DEAD_CALLER_SERVED))
 		mark_gone(s, se->open);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "core/blocking.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "value/tree.h"
 
 #include <errno.h>
@@ -29,7 +27,7 @@ void dispatch_finish(struct far_req *req)
 	bool here = d->here;
 	dispatch_part(req);
 	if (here)
-		d->shard->rrefs->answered = d;
+		d->shard->answered = d;
 	else
 		deferred_finish(d);
 }
@@ -87,7 +85,7 @@ __attribute__((noinline, cold)) static void settle_large(struct far_req *req)
 			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
 			     .call = req->call,
 			     .gen = req->gen};
-	large_reply(req->shard, req->session, &h, req->buf, req->len);
+	req->shard->hooks.reply_send(req->shard, req->session, &h, req->buf, req->len);
 	buf_unref(req->buf);
 }
 
@@ -213,7 +211,7 @@ __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum fa
 	else if (kind == FAR_KIND_BLOCKING)
 		blocking_start(req, m, body, len);
 	else
-		object_request(req, body, len);
+		req->shard->hooks.request_object(req, body, len);
 }
 
 /** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
@@ -307,7 +305,7 @@ __attribute__((noinline)) static void run_typed_apart(struct far_req *req, const
 		req->record->fn = fn;
 		req->record->hashed = req->hashed;
 	}
-	rref_serve_named(req, h->flags & HEAD_METHOD, body, len);
+	req->shard->hooks.request_named(req, h->flags & HEAD_METHOD, body, len);
 }
 
 static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
@@ -324,10 +322,8 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 {
 	struct shard *s = req->shard;
 	const struct message_handler *m = registry_message(s->registry, h->fn);
-	if (unlikely(!m) && h->fn >= RREF_CALL && h->fn <= RREF_LAST) {
-		rref_serve(req, h->fn, body, len);
+	if (unlikely(!m) && s->hooks.request_message(req, h->fn, body, len))
 		return;
-	}
 	if (unlikely(!m)) {
 		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
 		       s->config.name, h->fn);
@@ -354,6 +350,7 @@ __attribute__((noinline, cold)) static void refuse_late(struct far_req *req, con
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited)
 {
+	shard_own(s);
 	struct far_req req;
 	uint64_t left = head_time(h);
 	req.shard = s;
@@ -375,7 +372,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);
-	else if (unlikely(h->flags & HEAD_RETRY) && !retry_admit(&req, body, &len))
+	else if (unlikely(h->flags & HEAD_RETRY) && !s->hooks.request_admit(&req, body, &len))
 		;
 	else if (h->flags & HEAD_TYPED)
 		run_typed(&req, h, body, len);
@@ -383,4 +380,14 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 		run_message(&req, h, body, len);
 	s->context.handler = outer;
 	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
+}
+
+void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		     uint64_t waited)
+{
+	shard_own(s);
+	if (unlikely(se->blocked & SESSION_KEPT))
+		s->hooks.request_hold(s, se, h, body, len, waited);
+	else
+		dispatch(s, se, h, body, len, waited);
 }

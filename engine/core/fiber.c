@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/mutant.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -108,6 +108,7 @@ void fiber_pool_free(struct shard *s)
 }
 
 static void fiber_main(void *arg);
+static void on_timer(struct shard *s, struct shard_timer *t);
 
 static struct fiber *fiber_take(struct shard *s)
 {
@@ -124,6 +125,7 @@ static struct fiber *fiber_take(struct shard *s)
 		budget_force(FAR_STACK_COUNTED);
 		fb = &p->fibers[i];
 		fb->shard = s;
+		fb->timer.fn = on_timer;
 		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),
 				   p->stack_bytes - i % COLOURS * COLOUR_BYTES, fiber_main, fb);
 	}
@@ -194,7 +196,7 @@ static void resume(struct fiber *fb)
 /* A message that came in fragments lies in memory that is private already: it is not copied, and texts stay in it. */
 static bool body_kept(struct fiber *fb, const uint8_t *body)
 {
-	struct large_in *whole = fb->shard->whole;
+	const struct private_body *whole = fb->shard->body;
 	if (likely(!whole) || body != whole->at)
 		return false;
 	fb->buf = whole->buf;
@@ -248,11 +250,12 @@ static void oneway_begin(struct fiber *fb)
 
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
+	shard_own(req->shard);
 	struct shard *s = req->shard;
 	struct fiber *fb = fiber_take(s);
 	if (unlikely(!fb)) {
-		if (s->whole)
-			s->whole->refused = true;
+		if (s->body)
+			s->body->refused = true;
 		refuse(req, "too many handlers are waiting on the worker; try later, or raise its opts.fibers");
 		return;
 	}
@@ -296,7 +299,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 static void make_ready(struct fiber *fb)
 {
 	struct shard *s = fb->shard;
-	timer_disarm(&s->wheel, &fb->timer);
+	timer_disarm(&s->wheel, &fb->timer.timer);
 	fb->wait = NULL;
 	fb->state = FIBER_READY;
 	fb->next = NULL;
@@ -308,6 +311,7 @@ static void make_ready(struct fiber *fb)
 
 unsigned fiber_run_ready(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	struct fiber *fb;
 	/* Those that become ready meanwhile come to the end: bounded, so that a pair that plays ping-pong does not keep
@@ -346,7 +350,7 @@ static int keep_request(struct fiber *fb)
 	req->deadline = TIME_NEVER;
 	if (req->time_left != FAR_FOREVER) {
 		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, req->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
 	}
 	return 0;
 }
@@ -481,7 +485,7 @@ int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until)
 	fb->wait = w;
 	fb->state = FIBER_PARKED; /* now, since the future may be done already */
 	if (until != TIME_NEVER)
-		timer_arm(&fb->shard->wheel, &fb->timer, until);
+		timer_arm(&fb->shard->wheel, &fb->timer.timer, until);
 	if (likely(!listens)) {
 		w->listener.fn = on_future;
 		future_listen(f, &w->listener);
@@ -502,7 +506,7 @@ int fiber_pause(struct fiber *fb, uint64_t ns)
 		make_ready(fb);
 	} else {
 		fb->state = FIBER_PARKED;
-		timer_arm(&fb->shard->wheel, &fb->timer, time_after(clock_now(fb->shard->config.clock), ns));
+		timer_arm(&fb->shard->wheel, &fb->timer.timer, time_after(clock_now(fb->shard->config.clock), ns));
 	}
 	leave(fb);
 	return fb->cancelled ? -ECANCELED : 0;
@@ -524,20 +528,15 @@ static void wait_over(struct fiber *fb)
 	make_ready(fb);
 }
 
-bool fiber_of_timer(const struct shard *s, const struct timer *t)
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
-	const struct fiber_pool *p = fiber_pool_of(s);
-	const struct fiber *fb = (const struct fiber *)(const void *)t;
-	return p && fb >= p->fibers && fb < p->fibers + p->n;
-}
-
-void fiber_on_timer(struct fiber *fb)
-{
-	wait_over(fb);
+	(void)s;
+	wait_over((struct fiber *)(void *)t);
 }
 
 void fiber_cancel(struct fiber *fb)
 {
+	shard_own(fb->shard);
 	fb->cancelled = true;
 	wait_over(fb);
 }

@@ -44,8 +44,8 @@ struct fiber_wait {
 };
 
 struct fiber {
-	struct timer timer; /* of a wait with a limit */
-	struct fiber *next; /* free list, ready list */
+	struct shard_timer timer; /* of a wait with a limit */
+	struct fiber *next;       /* free list, ready list */
 	struct shard *shard;
 	uint8_t state;             /* enum fiber_state */
 	bool cancelled;            /* waits end at once from now on */
@@ -98,7 +98,6 @@ unsigned fiber_run_ready(struct shard *s);
 unsigned fiber_take_resumed(struct shard *s);
 /** Nobody waits for its answer any more: its wait ends, and so will those that follow. */
 void fiber_cancel(struct fiber *fb);
-void fiber_on_timer(struct fiber *fb);
 /** shard_wait() on a fiber. */
 int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until);
 /** Parks for `ns`; 0: until other work has had its turn. */
@@ -106,8 +105,6 @@ int fiber_pause(struct fiber *fb, uint64_t ns);
 /** Cancels all and runs them until they have ended, at most until `give_up`. Returns how many have not. */
 uint32_t fiber_end_all(struct shard *s, uint64_t give_up);
 
-/** Is it a fiber's. */
-bool fiber_of_timer(const struct shard *s, const struct timer *t);
 /** Bytes of its stack; does the address lie in the guard page below. Async-signal-safe, on the thread that runs it. */
 size_t fiber_stack_bytes(const struct fiber *fb);
 bool fiber_in_guard(const struct fiber *fb, const void *address);

@@ -56,6 +56,7 @@ static struct patience patience_of(const struct shard *s, bool awaiting)
 
 bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 {
+	shard_own(s);
 	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
 		return false;
 	uint64_t now = clock_now(s->config.clock);
@@ -95,7 +96,8 @@ static bool go_to_sleep(struct shard *s)
 /* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
 static uint64_t next_wake(struct shard *s)
 {
-	uint64_t next = timer_next(&s->wheel), far_off = call_next_deadline(s);
+	uint64_t next = timer_next(&s->wheel), calls = timer_next(&s->call_wheel), far_off = call_next_deadline(s);
+	next = calls < next ? calls : next;
 	/* A deadline that is not armed yet: the sweep that arms it must come first. */
 	if (far_off < next)
 		next = far_off;
@@ -104,7 +106,7 @@ static uint64_t next_wake(struct shard *s)
 	uint64_t nic = queues_deadline(s);
 	if (nic < next)
 		next = nic;
-	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->large_stalled) {
+	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->send_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}
@@ -113,6 +115,7 @@ static uint64_t next_wake(struct shard *s)
 
 void shard_sleep(struct shard *s, uint64_t until)
 {
+	shard_own(s);
 	if (!go_to_sleep(s))
 		return;
 	uint64_t next = next_wake(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The one loop of a shard: what a pass looks at, in its order. */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "core/fiber.h"
@@ -12,8 +12,8 @@
 /* Passes between two readings of the clock: deadlines are late by a few microseconds at most while the shard is driven,
  * by some tens where the first queue's recv() is a system call. */
 #define PASSES_PER_CLOCK 64u
-/* The same between two looks at the references that nobody holds any more, while there is something to do in each. */
-#define PASSES_PER_PART 16u
+/* The same between two rounds of shard.poll_idle, while there is something else to do in each. */
+#define PASSES_PER_IDLE 16u
 /* Bytes of a message after which what the burst has to say so far is sent. */
 #define ANSWER_AT_ONCE 16384u
 
@@ -62,7 +62,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
 		break;
 	default:
-		if (large_receive(s, se, &h, pkt))
+		if (s->hooks.packet(s, se, &h, pkt))
 			return;
 	}
 release:
@@ -159,7 +159,7 @@ static inline void expect_submitted(const struct shard *s)
 static void submission_taken(struct shard *s, struct submit_cell *cell)
 {
 	if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
-		large_out_drop(s, large_out_in(cell->buf));
+		s->hooks.ready_drop(s, cell->buf);
 	submit_pop(&s->submit, cell);
 }
 
@@ -172,7 +172,7 @@ static unsigned take_submissions(struct shard *s)
 		if (likely(cell->done))
 			start_submitted(s, cell);
 		else
-			post_queue(s, cell->worker, cell->shard, buf_data(cell->buf));
+			s->hooks.oneway_queue(s, cell->worker, cell->shard, cell->buf);
 		submission_taken(s, cell);
 		n++;
 	}
@@ -181,6 +181,7 @@ static unsigned take_submissions(struct shard *s)
 
 unsigned shard_take_calls(struct shard *s)
 {
+	shard_own(s);
 	struct submit_cell *cell;
 	struct call_start start;
 	unsigned n = 0;
@@ -206,6 +207,7 @@ static void take_older_submissions(struct shard *s)
 
 unsigned shard_take_errands(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	struct shard_errand *e = atomic_exchange_explicit(&s->errands, NULL, memory_order_acquire), *in_order = NULL;
 	while (e) {
@@ -227,6 +229,7 @@ unsigned shard_take_errands(struct shard *s)
 
 unsigned shard_take_cancels(struct shard *s)
 {
+	shard_own(s);
 	/* The call that is to end may have been handed over just before its cancel, so the ring is looked at after the
 	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it nudges when it has. */
 	call_gather_cancels(s);
@@ -238,6 +241,7 @@ unsigned shard_take_cancels(struct shard *s)
 
 unsigned shard_take_mail(struct shard *s)
 {
+	shard_own(s);
 	struct mail mail;
 	unsigned n = 0;
 	if (unlikely(s->unposted != NULL)) {
@@ -256,36 +260,30 @@ unsigned shard_take_mail(struct shard *s)
 
 static void on_timer(void *ctx, struct timer *t)
 {
-	struct shard *s = ctx;
-	struct call *c = (struct call *)(void *)t;
-	struct far_deferred *d = (struct far_deferred *)(void *)t;
-	struct large_in *in = (struct large_in *)(void *)t;
-	/* All kinds begin with their timer; calls, records, fibers and messages that arrive in fragments are one array
-	 * each. */
-	if (c >= s->calls && c < s->calls + s->calls_n)
-		call_on_timer(s, c);
-	else if (d >= s->deferred && d < s->deferred + s->deferred_n)
-		deferred_on_timer(s, d);
-	else if (in >= s->large_ins && in < s->large_ins + FAR_LARGE_IN_MAX)
-		large_in_on_timer(s, in);
-	else if (fiber_of_timer(s, t))
-		fiber_on_timer((struct fiber *)(void *)t);
-	else
-		((struct shard_timer *)(void *)t)->fn(s, (struct shard_timer *)(void *)t);
+	struct shard_timer *timer = (struct shard_timer *)(void *)t;
+	timer->fn(ctx, timer);
+}
+
+static void on_call_timer(void *ctx, struct timer *t)
+{
+	call_on_timer(ctx, (struct call *)(void *)t);
 }
 
 unsigned shard_run_timers(struct shard *s, uint64_t now)
 {
+	shard_own(s);
 	s->now = now;
 	s->now_pass = s->passes;
 	if (now >= s->sweep_at)
 		s->sweep_at = call_sweep_deadlines(s, now);
 	unsigned n = unlikely(now >= s->waiting_until) ? waiting_expire(s, now) : 0;
-	return n + timer_run(&s->wheel, now, on_timer, s);
+	n += timer_run(&s->wheel, now, on_timer, s);
+	return n + timer_run(&s->call_wheel, now, on_call_timer, s);
 }
 
 unsigned shard_pass(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = receive(s, &s->queues[0]);
 	if (unlikely(--s->others_left == 0))
 		n += queues_receive(s);
@@ -301,22 +299,22 @@ unsigned shard_pass(struct shard *s)
 		n += fiber_run_ready(s);
 	if (unlikely(s->blocked_n))
 		n += session_unblock(s);
-	if (unlikely((uintptr_t)s->large_first | (uintptr_t)s->large_lent))
-		n += large_pump(s);
+	if (unlikely(s->poll_due))
+		n += features_poll(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {
 		n += shard_take_mail(s);
 		if (unlikely(shard_has_cancels(s)))
 			n += shard_take_cancels(s);
 		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
-			post_ask_all(s);
+			s->hooks.ack_request_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));
 		if (unlikely(budget_is_short()))
 			queues_trim(s);
 		shard_idle(s);
 	}
-	if (unlikely(s->parting != NULL) && (n == 0 || s->passes % PASSES_PER_PART == 0))
-		n += rref_part(s);
+	if (unlikely(s->poll_idle) && (n == 0 || s->passes % PASSES_PER_IDLE == 0))
+		n += features_poll_idle(s);
 	shard_flush(s);
 	return n;
 }

@@ -2,7 +2,7 @@
 #include "core/queues.h"
 
 #include "base/must.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 #include "memory/budget.h"
 
 #include <poll.h>
@@ -13,7 +13,7 @@
 static bool queue_awaits(const struct shard *s, const struct shard_queue *sq)
 {
 	for (const struct session *se = s->known; se; se = se->next_known)
-		if (se->state == SESSION_UP && se->q == sq->q && session_owes(se))
+		if (se->state == SESSION_UP && se->q == sq->q && session_owes(s, se))
 			return true;
 	return false;
 }
@@ -25,7 +25,7 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
 	/* Who called and died leaves handlers behind that are to be told. */
-	return se && se->state == SESSION_UP && (session_owes(se) || se->open_n || se->parked_n);
+	return se && se->state == SESSION_UP && (session_owes(sq->shard, se) || se->open_n || se->parked_n);
 }
 
 /* nic_queue_ops.placing */
@@ -37,7 +37,7 @@ static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, s
 	struct shm_head h;
 	memcpy(&h, head, sizeof h);
 	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_large &&
-	       large_place(se->large, &h, len, out);
+	       sq->shard->hooks.receive_place(se, &h, len, out);
 }
 
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)

@@ -5,12 +5,9 @@
  * requests of that session are parked in the order they came, and everything else goes on: the peer's answers are
  * received, so it gets on and gives memory back.
  */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
-#include "features/faults/fault.h"
-#include "features/references/rref.h"
-#include "features/retry/retry.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -76,12 +73,14 @@ static int send_now(struct shard *s, struct session *se, enum head_type type, un
 
 int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len)
 {
+	shard_own(s);
 	return send_now(s, se, (enum head_type)h->type, h->flags, h->fn, h->call, h->gen, head_time(h), data, len);
 }
 
 void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
 		 uint32_t gen)
 {
+	shard_own(s);
 	if (se->state != SESSION_UP)
 		return;
 	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
@@ -90,6 +89,7 @@ void answer_bare(struct shard *s, struct session *se, enum head_type type, enum 
 
 void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags)
 {
+	shard_own(s);
 	/* It may be lost: the callee has the deadline too. */
 	if (se->state == SESSION_UP)
 		send_now(s, se, HEAD_CANCEL, flags, 0, call, gen, 0, NULL, 0);
@@ -121,7 +121,7 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 			.fn = d->hashed ? (uint16_t)d->fn->index : 0,
 			.call = d->call,
 			.gen = d->gen};
-		large_reply(s, se, &h, d->buf, d->len);
+		s->hooks.reply_send(s, se, &h, d->buf, d->len);
 		return 0;
 	}
 	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0),
@@ -131,6 +131,7 @@ int answer_kept(struct shard *s, struct session *se, const struct far_deferred *
 void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
 		  enum far_executed executed, int32_t code, const char *text, size_t len)
 {
+	shard_own(s);
 	unsigned flags = (unsigned)executed << HEAD_EXECUTED_SHIFT;
 	if (len >= FAR_ERR_TEXT_MAX)
 		len = FAR_ERR_TEXT_MAX - 1;
@@ -150,6 +151,7 @@ size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
 
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
+	shard_own(req->shard);
 	if (unlikely(req->session->blocked & SESSION_BLOCKED))
 		return -ENOBUFS;
 	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
@@ -165,6 +167,7 @@ static void answer_resource(struct shard *s, struct session *se, uint32_t call, 
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
 		 bool hashed, const void *data, size_t len)
 {
+	shard_own(s);
 	int error = se->blocked & SESSION_BLOCKED ? -ENOBUFS
 						  : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0,
 							     hashed ? fn->index : 0, call, gen, 0, data, len);
@@ -196,14 +199,15 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 
 void answer_deferred(struct shard *s, struct far_deferred *d)
 {
+	shard_own(s);
 	struct session *se = &s->sessions[d->session];
 	int error = 0;
-	if (unlikely(d->rref))
-		rref_answered(s, d);
-	if (unlikely(se->blocked & SESSION_KEPT) && fault_answer(s, d))
+	if (unlikely(d->features))
+		features_record_answered(s, d);
+	if (unlikely(se->blocked & SESSION_KEPT) && s->hooks.answer_hold(s, d))
 		return;
 	if (!d->gone) {
-		timer_disarm(&s->wheel, &d->timer);
+		timer_disarm(&s->wheel, &d->timer.timer);
 		error = se->blocked & SESSION_BLOCKED ? -ENOBUFS : answer_kept(s, se, d, 0);
 	}
 	if (error == -ENOBUFS) {
@@ -232,6 +236,7 @@ static struct far_deferred *take_answers(struct shard *s)
 
 unsigned deferred_drain_quietly(struct shard *s)
 {
+	shard_own(s);
 	struct far_deferred *d, *in_order = take_answers(s);
 	unsigned n = 0;
 	while ((d = in_order)) {
@@ -249,6 +254,7 @@ unsigned deferred_drain_quietly(struct shard *s)
 
 unsigned deferred_drain(struct shard *s)
 {
+	shard_own(s);
 	struct far_deferred *d, *in_order = take_answers(s);
 	unsigned n = 0;
 	while ((d = in_order)) {
@@ -303,9 +309,10 @@ static void parked_compact(struct session *se)
 }
 
 /* Repeats have no credit, and come again. */
-static bool parked_repeat(const struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
+			  const struct nic_pkt *pkt)
 {
-	if (retry_seen(se, pkt->body, pkt->body_len))
+	if (s->hooks.request_seen(se, pkt->body, pkt->body_len))
 		return true;
 	for (uint32_t i = 0; i < se->parked_n; i++) {
 		const struct parked_request *p = parked_at(se, i);
@@ -317,11 +324,12 @@ static bool parked_repeat(const struct session *se, const struct shm_head *h, co
 
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
+	shard_own(s);
 	if (!(se->blocked & SESSION_BLOCKED)) {
 		dispatch_slowly(s, se, h, pkt->body, pkt->body_len, 0);
 		return;
 	}
-	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(se, h, pkt)) {
+	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(s, se, h, pkt)) {
 		counter_add(&s->counters.requests_repeated, 1);
 		return;
 	}
@@ -391,6 +399,7 @@ static unsigned unblock(struct shard *s, struct session *se)
 
 unsigned answer_unblock(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = 0;
 	for (struct session *se = s->known; se; se = se->next_known)
 		if (se->blocked & SESSION_BLOCKED)
@@ -400,6 +409,7 @@ unsigned answer_unblock(struct shard *s)
 
 void answer_drop_all(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	struct far_deferred *d;
 	while ((d = se->blocked_head)) {
 		se->blocked_head = d->next;

@@ -33,13 +33,14 @@ enum deferred_state {
  * waits for bulk memory.
  */
 struct far_deferred {
-	struct timer timer; /* the caller's deadline */
+	struct shard_timer timer; /* the caller's deadline */
 	struct shard *shard;
 	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t session, call, gen;
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
+	uint8_t features;          /* bits of those that hear of its end */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
 	uint64_t limit;                              /* bytes that the caller takes */
@@ -52,8 +53,8 @@ struct far_deferred {
 	int32_t code;
 	struct far_buf *buf;
 	size_t len;
-	/* rref.h: what else the answer is to; what keeps the references in it until they are known to have come; does
-	 * it hold any; is `buf` a tree */
+	/* of references: what else the answer is to; what keeps the references in it until they are known to have come;
+	 * does it hold any; is `buf` a tree */
 	struct rref_open *rref;
 	struct rref_pins *pins;
 	bool rrefs, tree;
@@ -92,6 +93,13 @@ struct far_req {
 	struct far_buf *buf; /* BUFFER, LARGE */
 	struct nic_tx tx;
 	alignas(64) uint8_t scratch[64];
+};
+
+/** The body of a message that came in fragments: it lies in memory of its own, which a handler may keep. */
+struct private_body {
+	const uint8_t *at;
+	struct far_buf *buf; /* NULL: the application's memory */
+	bool refused;        /* no handler has seen it: written by who was to run one */
 };
 
 /** A request that arrived while its session's answers were blocked. Bounded by the caller's credits. */

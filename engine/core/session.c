@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "base/rref.h"
 #include "base/text.h"
-#include "features/fanout/fanout.h"
-#include "features/faults/fault.h"
-#include "features/references/rref.h"
-#include "features/retry/retry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +18,7 @@ static bool post(struct shard *s, struct session *se, enum mail_type type)
 
 void session_post_again(struct shard *s)
 {
+	shard_own(s);
 	bool posted = false;
 	while (s->unposted) {
 		struct session *se = s->unposted;
@@ -60,6 +58,7 @@ static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se
 
 void session_know(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	if (se->known)
 		return;
 	se->known = true;
@@ -70,24 +69,15 @@ void session_know(struct shard *s, struct session *se)
 
 void session_connect(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	session_know(s, se);
 	se->state = SESSION_CONNECTING;
 	post_to_ctl(s, MAIL_CONNECT, se);
 }
 
-bool session_owes(const struct session *se)
+bool session_owes(const struct shard *s, const struct session *se)
 {
-	if (se->calls_active || !se->has_large)
-		return se->calls_active;
-	const struct large_peer *p = se->large;
-	/* What is acknowledged in batches is not owed before the batch is full. */
-	if (p->asked || p->posts_sent - p->posts_acked >= FAR_POSTS_BATCH ||
-	    p->units_sent - p->units_acked >= FAR_LARGE_BATCH)
-		return true;
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		if (p->out[lane].out || p->out[lane].aborting || p->in[lane].open)
-			return true;
-	return false;
+	return se->calls_active || (se->has_large && s->hooks.session_owes(se));
 }
 
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
@@ -99,11 +89,11 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 /* Another life of the worker has other functions; the sessions of the one before have ended. */
 static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
-	struct worker_life *life = &s->lives[worker];
-	if (life->learned && life->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
+	struct worker_life *w = &s->lives[worker];
+	if (w->learned && w->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
 		memset(&s->functions[worker], 0, sizeof s->functions[worker]);
-	life->learned &= life->incarnation == incarnation;
-	life->incarnation = incarnation;
+	w->learned &= w->incarnation == incarnation;
+	w->incarnation = incarnation;
 }
 
 static void session_open(struct shard *s, const struct mail *mail)
@@ -124,26 +114,23 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
 	se->poisoned = false;
-	if (se->life_open && se->life != rref_life(se->worker, mail->incarnation))
-		rref_session_down(s, se);
+	if (se->life_open && se->incarnation != rref_life(se->worker, mail->incarnation))
+		features_worker_lost(s, se);
 	life_begins(s, se->worker, mail->incarnation);
-	se->life = rref_life(se->worker, mail->incarnation);
+	se->incarnation = rref_life(se->worker, mail->incarnation);
 	se->life_open = true;
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
 	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
-	if (se->large) { /* of the life before: others may still have it in a list */
-		large_clear(se->large);
-		large_open(se);
-	}
+	features_session_up(s, se);
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
-	se->blocked = s->fault_answers ? SESSION_KEPT : 0;
+	se->blocked = s->hold_answers ? SESSION_KEPT : 0;
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_flush(s, se);
-	post_early(s, se);
+	features_session_settled(s, se);
 }
 
 static void session_close(struct shard *s, struct session *se)
@@ -153,8 +140,7 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
-	if (se->large)
-		large_close(s, se);
+	features_session_detach(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);
 	struct shard_queue *sq = &s->queues[se->port];
@@ -167,11 +153,11 @@ static void session_close(struct shard *s, struct session *se)
 static void session_lost(struct shard *s, struct session *se, const char *text)
 {
 	waiting_fail(s, se, FAR_PEER_LOST, text);
-	fault_fail(s, se, FAR_PEER_LOST, text);
+	features_session_fail(s, se, FAR_PEER_LOST, text);
 	/* Completion callbacks may call the worker again. */
 	se->state = SESSION_CLOSED;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
-	rref_session_lost(s, se);
+	features_session_lost(s, se);
 }
 
 static void session_over(struct shard *s, struct session *se, const char *text)
@@ -179,15 +165,15 @@ static void session_over(struct shard *s, struct session *se, const char *text)
 	se->life_open = false;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
-	fault_fail(s, se, FAR_PEER_LOST, text);
-	rref_session_down(s, se);
+	features_session_fail(s, se, FAR_PEER_LOST, text);
+	features_worker_lost(s, se);
 }
 
 /* True if the mail is about the session that is up. The peer's handle may be that of a former incarnation, which the
  * port uses again. */
 static bool is_about(const struct session *se, const struct mail *mail)
 {
-	bool is_life = se->life == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
+	bool is_life = se->incarnation == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
 	return se->state == SESSION_UP && se->peer == mail->peer && is_life;
 }
 
@@ -212,7 +198,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		session_lost(s, se, text);
 	else
 		session_over(s, se, text);
-	retry_drop(se);
+	features_session_down(s, se);
 	post_to_ctl(s, MAIL_DETACHED, se);
 	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
 }
@@ -231,7 +217,7 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 		     mail->text);
 	waiting_fail(s, se, status, text);
 	if (over)
-		rref_session_down(s, se);
+		features_worker_lost(s, se);
 }
 
 static void session_back(struct shard *s, const struct mail *mail)
@@ -245,11 +231,12 @@ static void session_ask(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (is_about(se, mail))
-		post_ask(s, large_of(s, se));
+		s->hooks.ack_request(s, se);
 }
 
 void session_on_mail(struct shard *s, const struct mail *mail)
 {
+	shard_own(s);
 	must(mail->worker < s->world && mail->shard < FAR_SHARDS_MAX);
 	switch (mail->type) {
 	case MAIL_PEER_UP:
@@ -275,6 +262,7 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 
 unsigned session_unblock(struct shard *s)
 {
+	shard_own(s);
 	unsigned n = answer_unblock(s);
 	for (struct session *se = s->known; se; se = se->next_known)
 		if (se->flushing)
@@ -284,6 +272,7 @@ unsigned session_unblock(struct shard *s)
 
 void session_poisoned(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	if (se->poisoned)
 		return;
 	se->poisoned = true;
@@ -292,18 +281,17 @@ void session_poisoned(struct shard *s, struct session *se)
 
 void session_close_all(struct shard *s)
 {
+	shard_own(s);
 	if (s->config.closing)
 		s->config.closing(s);
 	s->stopped = true;
 	for (struct session *se = s->known; se; se = se->next_known)
 		session_close(s, se);
 	call_fail_all(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
-	fault_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
+	features_session_fail(s, NULL, FAR_SHUTDOWN, "the agent was shut down");
 	for (struct session *se = s->known; se; se = se->next_known) {
 		waiting_fail(s, se, FAR_SHUTDOWN, "the agent was shut down");
-		retry_drop(se);
+		features_session_down(s, se);
 	}
-	rref_close(s);
-	fanout_end_all(s);
-	large_lent_look(s);
+	features_stop(s);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "core/shard.h"
-#include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "core/call.h"
 #include "core/fiber.h"
-#include "features/references/rref.h"
 #include "value/tree.h"
 
 #include <stdlib.h>
@@ -87,7 +86,7 @@ static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 }
 
 /* Nothing of it is memory before it is used, however many sessions there may be. */
-static bool pool_init(struct shard_pool *pool, size_t n, size_t size)
+bool shard_pool_init(struct shard_pool *pool, size_t n, size_t size)
 {
 	void *at = mmap(NULL, n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
@@ -96,7 +95,7 @@ static bool pool_init(struct shard_pool *pool, size_t n, size_t size)
 	return true;
 }
 
-static void pool_fini(struct shard_pool *pool)
+void shard_pool_fini(struct shard_pool *pool)
 {
 	if (pool->base)
 		munmap(pool->base, pool->bytes);
@@ -121,13 +120,11 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
-	s->large_ins = shard_zeroed(FAR_LARGE_IN_MAX, sizeof *s->large_ins);
 	s->posts_queued = shard_zeroed(sessions, sizeof *s->posts_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->large_ins && s->posts_queued && s->calls_queued && s->functions && s->lives &&
-	       pool_init(&s->large_peers, sessions, sizeof(struct large_peer)) &&
-	       pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && rref_shard_init(s);
+	       s->strings && s->posts_queued && s->calls_queued && s->functions && s->lives &&
+	       shard_pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -148,17 +145,12 @@ struct shard *shard_create(const struct shard_config *config)
 	s->arena = (struct values_arena){s->strings, FAR_STRINGS_BYTES_MAX, tree_more, NULL, NULL, false};
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
-	s->wheel.tick = s->now >> TIMER_TICK_SHIFT;
+	s->wheel.tick = s->call_wheel.tick = s->now >> TIMER_TICK_SHIFT;
 	/* Free lists are chained on first use (next_free 0 means "the slot after me"), so that idle memory is not
 	 * touched. */
 	s->calls_free = 1;
 	s->deferred_free = s->deferred;
 	s->ready_tail = &s->ready_head;
-	s->large_last = &s->large_first;
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
-		s->large_ins[i].next = s->large_free;
-		s->large_free = &s->large_ins[i];
-	}
 	return s;
 }
 
@@ -171,14 +163,12 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->sessions);
 	shard_zeroed_free(s->functions);
 	shard_zeroed_free(s->lives);
-	pool_fini(&s->large_peers);
-	pool_fini(&s->parked);
+	shard_pool_fini(&s->parked);
 	queues_free(s);
 	shard_zeroed_free(s->calls);
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);
-	shard_zeroed_free(s->large_ins);
-	rref_shard_free(s);
+	features_fini(s);
 	shard_zeroed_free(s->posts_queued);
 	shard_zeroed_free(s->calls_queued);
 	shard_zeroed_free(s->submit.cells);
@@ -230,6 +220,7 @@ static bool has_work(struct shard *s)
 
 void shard_leave(struct shard *s)
 {
+	shard_own(s);
 	for (;;) {
 		if (unlikely(shard_has_cancels(s)))
 			shard_take_cancels(s);
@@ -237,8 +228,8 @@ void shard_leave(struct shard *s)
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)
 			shard_pass(s);
-		if (unlikely(s->parting != NULL)) /* nobody would look for them */
-			rref_part(s);
+		if (unlikely(s->poll_idle)) /* no pass may follow */
+			features_poll_idle(s);
 		shard_flush(s);
 		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
@@ -258,13 +249,14 @@ __attribute__((noinline)) static bool take_quietly(struct shard *s)
 {
 	unsigned n = shard_take_calls(s) + deferred_drain_quietly(s);
 	/* A message in fragments has been begun, and is sent by passes. */
-	return s->ready_head || s->parting || shard_has_cancels(s) || has_work(s) || (n && s->large_first);
+	return s->ready_head || s->poll_idle || shard_has_cancels(s) || has_work(s) || (n && s->poll_due);
 }
 
 void shard_give(struct shard *s, bool left)
 {
+	shard_own(s);
 	for (;;) {
-		if (unlikely(s->ready_head || s->parting || s->cancels_taken || has_work(s)))
+		if (unlikely(s->ready_head || s->poll_idle || s->cancels_taken || has_work(s)))
 			left |= take_quietly(s);
 		shard_flush(s);
 		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "core/context.h"
+#include "core/feature.h"
 #include "core/head.h"
 #include "core/queues.h"
 #include "core/request.h"
@@ -35,8 +36,6 @@ struct call_cancel_note;
 struct fiber;
 struct fiber_pool;
 struct fiber_wait;
-struct fanout;
-struct fault_late;
 struct faults;
 struct rref_fork;
 struct rref_note;
@@ -50,12 +49,6 @@ struct shard_errand {
 	void (*run)(struct shard *s, struct shard_errand *errand);
 };
 
-/** Any other thing with a timer begins with this. */
-struct shard_timer {
-	struct timer timer;
-	void (*fn)(struct shard *s, struct shard_timer *t);
-};
-
 /* ---- sessions ---- */
 
 enum session_state {
@@ -67,7 +60,7 @@ enum session_state {
 
 enum session_block {
 	SESSION_BLOCKED = 1, /* answers wait for bulk memory: requests are parked meanwhile */
-	SESSION_KEPT = 2     /* answers are to fail or to be late, fault.h: each request gets a record */
+	SESSION_KEPT = 2     /* answers may be held back: each request gets a record */
 };
 
 /** Requests that wait, of a session whose answers are blocked. */
@@ -106,13 +99,13 @@ struct session {
 	bool known : 1;            /* it is in the shard's list */
 	bool has_large : 1;        /* `large` is not NULL */
 	bool flushing : 1;         /* up, and calls wait for room */
-	bool life_open : 1;    /* it was up in the incarnation `life` of the worker, which is not known to be lost */
-	uint16_t calls_active; /* slots in use, [0, limits.peer_calls] */
-	uint16_t calls_max;    /* limits.peer_calls, or 0: not up, or calls wait that came before */
-	uint32_t peer;         /* the NIC's */
-	uint32_t worker;       /* rank */
-	uint8_t shard;         /* the worker's */
-	uint8_t port;          /* the NIC's: place in the shard's `queues` */
+	bool life_open : 1;        /* it was up in the incarnation of the worker, which is not known to be lost */
+	uint16_t calls_active;     /* slots in use, [0, limits.peer_calls] */
+	uint16_t calls_max;        /* limits.peer_calls, or 0: not up, or calls wait that came before */
+	uint32_t peer;             /* the NIC's */
+	uint32_t worker;           /* rank */
+	uint8_t shard;             /* the worker's */
+	uint8_t port;              /* the NIC's: place in the shard's `queues` */
 	uint8_t parked_head, parked_n;
 	uint32_t index;      /* in the shard's table */
 	struct nic_queue *q; /* that leads to it */
@@ -137,8 +130,8 @@ struct session {
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
 	struct rref_note *notes, **notes_tail, *notes_out;
-	struct shard *home; /* of whoever is told of the end of those */
-	uint64_t life;      /* of the worker, as in the names that it gives; of the last session, while none is up */
+	struct shard *home;   /* of whoever is told of the end of those */
+	uint64_t incarnation; /* of the worker, as in the names that it gives; of the last session, while none is up */
 	struct rref_note *rref_recall; /* rref_recall.c: not answered yet; NULL: there is none */
 };
 
@@ -208,8 +201,9 @@ struct shard_config {
 	const struct registry *registry;
 	enum far_driver driver;
 	enum far_idle idle;
-	_Atomic(struct blocking_pool *) *blocking; /* of blocking handlers; made when the first is registered */
-	uint64_t message_bytes_max;                /* what is taken in fragments; 0: no limit */
+	const struct shard_feature *const *features; /* NULL ends them */
+	_Atomic(struct blocking_pool *) *blocking;   /* of blocking handlers; made when the first is registered */
+	uint64_t message_bytes_max;                  /* what is taken in fragments; 0: no limit */
 	struct shard_limits limits;
 	void (*ctl_wake)(void *ctx); /* the control core has mail */
 	void *ctl_ctx;
@@ -243,8 +237,8 @@ struct shard {
 	uint64_t sweep_at;   /* when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 */
 	uint32_t passes;
-	/* References that nobody holds any more, in order, until a pass finds nothing else to do; looked at in each. */
-	struct shard_errand *parting, **parting_last;
+	uint32_t poll_due;              /* bits of the features that have something to do in the next pass */
+	uint32_t poll_idle;             /* bits of the features that have something to do when nothing else is */
 	uint32_t blocked_n;             /* sessions whose answers or calls wait for room, once for each */
 	uint32_t flushing_n;            /* of those, for calls */
 	struct session *known;          /* every session that was ever used */
@@ -257,33 +251,32 @@ struct shard {
 	uint64_t waiting_until;         /* no waiting call's deadline comes before; TIME_NEVER: none */
 	uint64_t now;                   /* last reading of the clock */
 	uint32_t now_pass;              /* the pass it was made in */
-	struct large_peer *large_first, **large_last; /* peers with fragments or one-ways to be seen to */
-	struct large_out *large_lent;                 /* see large_lent_look() */
 	const struct registry *registry;
 	struct shard_context context;
 	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
-	struct large_in *whole; /* whose body is dispatched: its memory need not be copied; NULL: none */
+	struct private_body *body;              /* that is dispatched: its memory need not be copied; NULL: none */
 	struct shard_counters counters;
+	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred;
-	struct fanout *fanouts; /* those under way */
 	struct rref_shard *rrefs;
-	struct fault_late *fault_late; /* fault.h: calls and answers that are held back */
-	uint32_t fault_late_n;         /* calls among them */
-	bool fault_calls, fault_answers, fault_bypassed, fault_admits;
-	uint32_t deferred_n;       /* records */
-	char *strings;             /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
-	struct values_arena arena; /* the same strings, and what else those arguments need */
+	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
+	bool hold_calls;                 /* a feature may hold calls back: no session has credits */
+	bool hold_answers;               /* likewise answers: sessions are marked SESSION_KEPT */
+	uint32_t deferred_n;             /* records */
+	char *strings;                   /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	struct values_arena arena;       /* the same strings, and what else those arguments need */
 	struct shard_config config;
+	struct feature_hooks hooks; /* of config.features */
 	struct call_cancel_note
 		*cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	bool armed; /* the queue's wake-up is armed and the keeper sleeps on it, though nobody holds the token */
 	bool stopped;
-	bool large_stalled; /* a fragment found no bulk memory */
-	struct large_in *large_ins, *large_free;
-	struct shard_pool large_peers, parked;
+	bool send_stalled; /* a fragment found no bulk memory */
+	struct shard_pool parked;
 	struct parked_requests *parked_free;
-	struct timer_wheel wheel;
+	struct timer_wheel wheel;      /* of struct shard_timer */
+	struct timer_wheel call_wheel; /* of struct call, which has no room for a function: its slot is one line */
 
 	/* other threads */
 	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
@@ -362,8 +355,6 @@ unsigned shard_take_errands(struct shard *s);
 /** Starts the calls that others handed over, in order, up to the first that cannot be started or is none. Runs nothing
  * of the application. */
 unsigned shard_take_calls(struct shard *s);
-/** Ends the references in `parting`; returns how many. rref.c */
-unsigned rref_part(struct shard *s);
 static inline bool shard_has_cancels(const struct shard *s)
 {
 	return s->cancels_taken || atomic_load_explicit(&s->cancels, memory_order_relaxed);
@@ -446,7 +437,7 @@ const struct function *dispatch_find(struct far_req *req, const struct head_hash
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
-/** The same where answers may be made to fail or to be late, SESSION_KEPT. fault.c */
+/** The same, of any session: where answers may be held back, too. */
 void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited);
 
@@ -497,7 +488,6 @@ void deferred_push(struct shard *s, struct far_deferred *d);
 unsigned deferred_drain(struct shard *s);
 /** The same, but for those whose end runs something of the application: they stay. */
 unsigned deferred_drain_quietly(struct shard *s);
-void deferred_on_timer(struct shard *s, struct far_deferred *d);
 /** Was there an open request (deferred or parked) to cancel. */
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen);
 void deferred_all_gone(struct shard *s, struct session *se);
@@ -530,7 +520,7 @@ static inline int session_commit(struct shard *s, const struct session *se, stru
 	return se->q->ops->tx_commit(se->q, tx);
 }
 /** Is an answer of the peer awaited: to a call, a one-way message, a fragment. */
-bool session_owes(const struct session *se);
+bool session_owes(const struct shard *s, const struct session *se);
 /** Asks the control core to set it up. */
 void session_connect(struct shard *s, struct session *se);
 /** Mails that found the mailbox full. */
@@ -542,6 +532,9 @@ static inline uint16_t *session_functions(const struct shard *s, const struct se
 }
 /** A reply has told how the worker calls a function of ours. */
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there);
+/** A pool of `n` things: address space alone. false: none is left. */
+bool shard_pool_init(struct shard_pool *pool, size_t n, size_t size);
+void shard_pool_fini(struct shard_pool *pool);
 /** Another one of the pool. There is one for each session. */
 void *shard_pool_carve(struct shard_pool *pool, size_t size);
 /** Answers and calls that wait for room. */
@@ -596,6 +589,13 @@ static inline bool shard_held(const struct shard *s)
 		if (c->shard == s)
 			return true;
 	return false;
+}
+
+/** In debug builds: ends the process unless the calling thread holds the shard. First in the functions that only such a
+ * thread may call. */
+static inline void shard_own(const struct shard *s)
+{
+	debug_must(shard_held(s));
 }
 
 static inline uint64_t head_time(const struct shm_head *h)

@@ -28,7 +28,8 @@ int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg)
 	const struct fiber_pool *p = fiber_pool_of(s);
 	const struct spawned spawned = {fn, arg};
 	struct far_req req = {.shard = s, .name = handler.name, .time_left = FAR_FOREVER, .answer = ANSWER_ONEWAY};
-	debug_must(shard_held(s) && !shard_in_fiber());
+	shard_own(s);
+	debug_must(!shard_in_fiber());
 	if (!p || s->stopped || (!p->free && p->used == p->n))
 		return -EAGAIN;
 	fiber_start(&req, &handler, (const uint8_t *)(const void *)&spawned, sizeof spawned);

@@ -50,6 +50,14 @@ static inline void timer_disarm(struct timer_wheel *w, struct timer *t)
 	w->armed_n--;
 }
 
+struct shard;
+
+/** What begins with this has a timer in shard.wheel. `fn` is called once it is due; set before it is armed. */
+struct shard_timer {
+	struct timer timer;
+	void (*fn)(struct shard *s, struct shard_timer *t);
+};
+
 typedef void timer_fn(void *ctx, struct timer *t);
 
 /** Disarms and hands over every timer that is due at `now`. The callback may arm and disarm. Returns how

@@ -7,9 +7,7 @@
 #include "core/shard.h"
 
 #include "base/must.h"
-#include "features/faults/fault.h"
-#include "features/references/rref.h"
-#include "features/rendezvous/rendezvous.h"
+#include "core/call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,8 +30,8 @@ void waiting_count(struct shard *s, uint64_t n)
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_release);
 }
 
-int waiting_copy(const struct call_start *start, size_t offset, struct far_buf **buf, struct far_buf **large,
-		 struct call_start *copy)
+int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
+		 struct far_buf **large, struct call_start *copy)
 {
 	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
 		return -EMSGSIZE;
@@ -51,7 +49,7 @@ int waiting_copy(const struct call_start *start, size_t offset, struct far_buf *
 	copy->data = payload;
 	copy->write = NULL;
 	if (start->ready) /* a long message lies ready: a reference of our own */
-		large_out_ref(large_out_in(start->ready));
+		s->hooks.ready_hold(start->ready);
 	else if (start->write)
 		start->write(start->data, payload, len);
 	else if (len)
@@ -62,7 +60,7 @@ int waiting_copy(const struct call_start *start, size_t offset, struct far_buf *
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large)
 {
 	if (copy->ready)
-		large_out_drop(s, large_out_in(copy->ready));
+		s->hooks.ready_drop(s, copy->ready);
 	buf_unref(large);
 }
 
@@ -103,12 +101,13 @@ int waiting_hand_over(struct shard *s, const struct call_start *start)
 
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
 {
+	shard_own(s);
 	struct far_buf *buf, *large;
 	struct call_start copy;
 	uint32_t session = session_index(s, start->worker, start->shard);
 	if (!s->place_held && !waiting_reserve(s, session))
 		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
-	int error = waiting_copy(start, sizeof(struct waiting_call), &buf, &large, &copy);
+	int error = waiting_copy(s, start, sizeof(struct waiting_call), &buf, &large, &copy);
 	if (error) {
 		if (!s->place_held)
 			waiting_unreserve(s, session);
@@ -160,6 +159,7 @@ static void end(struct shard *s, struct waiting_call *w, enum far_status status,
 
 unsigned waiting_flush(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	unsigned n = 0;
 	const uint16_t max = (uint16_t)s->config.limits.peer_calls;
 	while (se->waiting && se->calls_active < max) {
@@ -182,7 +182,7 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		n++;
 	}
 	set_flushing(s, se, se->waiting != NULL);
-	se->calls_max = se->waiting ? 0 : fault_calls_max(s);
+	se->calls_max = se->waiting ? 0 : call_credits(s);
 	return n;
 }
 
@@ -196,10 +196,11 @@ bool waiting_stalled(const struct shard *s)
 
 bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 {
+	shard_own(s);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct waiting_call *before = NULL;
 		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
-			if (!call_is(w->start.done, w->start.user, done, user))
+			if (!call_is(s, w->start.done, w->start.user, done, user))
 				continue;
 			if (before) {
 				before->next = w->next;
@@ -218,6 +219,7 @@ bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
 
 void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text)
 {
+	shard_own(s);
 	/* Off the list at once: callbacks may call again. */
 	struct waiting_call *w = se->waiting;
 	se->waiting = NULL;
@@ -228,7 +230,7 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 		end(s, w, status, text);
 		w = next;
 	}
-	post_early(s, se);
+	features_session_settled(s, se);
 }
 
 /* Those of a session that are due, out of its list, in order; `*until` becomes the earliest deadline of the rest, if
@@ -257,6 +259,7 @@ static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t 
 
 unsigned waiting_expire(struct shard *s, uint64_t now)
 {
+	shard_own(s);
 	unsigned n = 0;
 	/* Callbacks may add calls, to this list and to others: waiting_put() sees to theirs. */
 	s->waiting_until = TIME_NEVER;

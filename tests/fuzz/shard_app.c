@@ -4,8 +4,9 @@
 
 #include "base/hash.h"
 #include "base/must.h"
-#include "core/audit.h"
+#include "features/audit/audit.h"
 #include "core/fiber.h"
+#include "features/features.h"
 #include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -233,6 +234,7 @@ void app_start(void)
 		.name = "me",
 		.clock = &fake_clock,
 		.registry = &app.registry,
+		.features = engine_features,
 		.message_bytes_max = APP_MESSAGE_MAX,
 		.limits = {.submit_slots = 64, .mailbox_slots = 16, .calls = 256, .deferred = 256, .peer_calls = 32},
 		.ctl_wake = ctl_wake,
@@ -277,7 +279,7 @@ void app_end(void)
 	must(l.calls + l.waiting + l.deferred + l.fibers + l.parked + l.blocked == 0);
 	must(l.large_in + l.large_out + l.posts + l.fanouts + l.submitted == 0);
 	must(l.rrefs == 0 && l.rref_words == 0);
-	must(app.calls_done == app.calls_begun && s->wheel.armed_n == 0);
+	must(app.calls_done == app.calls_begun && s->wheel.armed_n + s->call_wheel.armed_n == 0);
 	must(s->counters.sends_begun == s->counters.sends_ended && s->oneways_n == 0);
 	must(app.queue->open_tx == 0 && app.queue->in_held == 0 && app.queue->out_flushed == app.queue->out_n);
 	shard_leave(s);

@@ -11,6 +11,7 @@
 #include "core/shard.h"
 #include "fake_bulk.h"
 #include "fake_dgram.h"
+#include "features/features.h"
 #include "features/references/wire.h"
 #include "features/rendezvous/rendezvous.h"
 #include "sync/future.h"
@@ -234,6 +235,7 @@ static void shard_open(struct end *e)
 				      .name = e->index ? "callee" : "caller",
 				      .clock = &fake_clock,
 				      .registry = &e->registry,
+				      .features = engine_features,
 				      .complete = future_complete,
 				      .ctl_wake = ctl_wake};
 	e->shard = shard_create(&config);

@@ -3,6 +3,7 @@
 
 #include "base/must.h"
 #include "features/fanout/scatter.h"
+#include "features/features.h"
 #include "features/references/rref.h"
 
 #include <errno.h>
@@ -28,6 +29,12 @@ static void request_done(struct fanout_target *t)
 {
 	buf_unref(t->request);
 	t->request = NULL;
+}
+
+/* The list of those under way: all that the shard keeps of them. */
+static struct fanout **fanouts_of(struct shard *s)
+{
+	return (struct fanout **)(void *)&s->state[FEATURE_FANOUT];
 }
 
 /* ---- those that wait for room ---- */
@@ -97,7 +104,7 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	struct far_to to = attempt_to(fo, at);
 	const struct session *se = &s->sessions[session_index(s, (uint32_t)to.worker, (uint32_t)to.shard)];
 	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
-	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->fault_calls)
+	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->hold_calls)
 		return -EAGAIN;
 	start.worker = (uint32_t)to.worker;
 	start.shard = (uint8_t)to.shard;
@@ -478,11 +485,11 @@ void fanout_begin(struct fanout *fo)
 	fo->start.done = on_answer;
 	fo->retry_ns = RETRY_NS_MIN;
 	fo->alarm.fn = on_alarm;
-	fo->next = s->fanouts;
-	fo->prev = &s->fanouts;
+	fo->next = *fanouts_of(s);
+	fo->prev = fanouts_of(s);
 	if (fo->next)
 		fo->next->prev = &fo->next;
-	s->fanouts = fo;
+	*fanouts_of(s) = fo;
 }
 
 void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start, bool common)
@@ -550,10 +557,10 @@ void fanout_hand_over(struct fanout *fo)
 	shard_post(fo->shard, &fo->errand);
 }
 
-bool fanout_cancel(struct shard *s, const void *f)
+static bool cancel(struct shard *s, const void *f)
 {
 	shard_take_errands(s); /* it may have been handed over just before */
-	struct fanout *fo = s->fanouts;
+	struct fanout *fo = *fanouts_of(s);
 	while (fo && fo->future != f)
 		fo = fo->next;
 	if (fo)
@@ -561,8 +568,14 @@ bool fanout_cancel(struct shard *s, const void *f)
 	return fo != NULL;
 }
 
-void fanout_end_all(struct shard *s)
+static void stop(struct shard *s)
 {
-	while (s->fanouts)
-		conclude(s->fanouts, true, FAR_SHUTDOWN);
+	while (*fanouts_of(s))
+		conclude(*fanouts_of(s), true, FAR_SHUTDOWN);
 }
+
+const struct shard_feature fanout_feature = {
+	.name = "fanout",
+	.stop = stop,
+	.group_cancel = cancel,
+};

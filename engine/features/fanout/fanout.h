@@ -100,11 +100,6 @@ void fanout_launched(struct fanout *fo);
 /** Hands a record whose requests are all kept over to the shard, from a thread that does not hold it. */
 void fanout_hand_over(struct fanout *fo);
 
-/** Cancels the fan-out that completes `f`. false: there is none. */
-bool fanout_cancel(struct shard *s, const void *f);
-/** Ends all with SHUTDOWN. */
-void fanout_end_all(struct shard *s);
-
 /* fanout_report.c */
 /** The failure of target `i` is the first. */
 void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o);

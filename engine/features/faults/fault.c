@@ -7,6 +7,7 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind)
@@ -31,14 +32,14 @@ void fault_apply(struct shard *s)
 	bool calls = false;
 	for (int kind = FAR_FAULT_CALL; kind <= FAR_FAULT_METHOD; kind++)
 		calls |= fault_set_for(f, (enum far_fault_kind)kind);
-	s->fault_calls = calls;
-	s->fault_answers = fault_set_for(f, FAR_FAULT_REPLY);
+	s->hold_calls = calls;
+	s->hold_answers = fault_set_for(f, FAR_FAULT_REPLY);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		if (se->state != SESSION_UP)
 			continue;
-		se->blocked = (uint8_t)((se->blocked & SESSION_BLOCKED) | (s->fault_answers ? SESSION_KEPT : 0));
+		se->blocked = (uint8_t)((se->blocked & SESSION_BLOCKED) | (s->hold_answers ? SESSION_KEPT : 0));
 		if (!se->waiting_n)
-			se->calls_max = fault_calls_max(s);
+			se->calls_max = call_credits(s);
 	}
 }
 
@@ -46,11 +47,11 @@ void fault_apply(struct shard *s)
 
 static void late_in(struct shard *s, struct fault_late *l)
 {
-	l->next = s->fault_late;
-	l->prev = &s->fault_late;
+	l->next = fault_shard(s)->late;
+	l->prev = &fault_shard(s)->late;
 	if (l->next)
 		l->next->prev = &l->next;
-	s->fault_late = l;
+	fault_shard(s)->late = l;
 }
 
 static void late_out(struct shard *s, struct fault_late *l)
@@ -64,7 +65,7 @@ static void late_out(struct shard *s, struct fault_late *l)
 static void late_free(struct shard *s, struct fault_late *l)
 {
 	if (!l->answer) {
-		s->fault_late_n--;
+		fault_shard(s)->late_calls_n--;
 		waiting_uncopy(s, &l->start, l->payload);
 	}
 	buf_unref(l->buf);
@@ -116,9 +117,9 @@ static void on_late_call(struct shard *s, struct shard_timer *t)
 	int error = 0;
 	if (!l->fail && start->deadline > now) {
 		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
-		s->fault_bypassed = true;
+		fault_shard(s)->bypassed = true;
 		error = shard_call(s, start);
-		s->fault_bypassed = false;
+		fault_shard(s)->bypassed = false;
 		if (error == -EAGAIN) { /* others have all the room */
 			timer_arm(&s->wheel, &l->timer.timer, time_after(now, FAR_RREF_AGAIN_NS));
 			return;
@@ -139,7 +140,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 {
 	struct far_buf *buf, *payload;
 	struct call_start copy;
-	int error = waiting_copy(start, sizeof(struct fault_late), &buf, &payload, &copy);
+	int error = waiting_copy(s, start, sizeof(struct fault_late), &buf, &payload, &copy);
 	if (error)
 		return error;
 	struct fault_late *l = buf_data(buf);
@@ -150,7 +151,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 				 .start = copy,
 				 .fail = fault->fail_sends != 0};
 	late_in(s, l);
-	s->fault_late_n++;
+	fault_shard(s)->late_calls_n++;
 	waiting_count(s, 1);
 	if (l->fail)
 		at = now;
@@ -158,14 +159,15 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 	return 0;
 }
 
-int fault_call(struct shard *s, struct session *se, const struct call_start *start)
+static int hold(struct shard *s, struct session *se, const struct call_start *start)
 {
 	enum far_fault_kind kind = fault_kind(start);
 	struct faults *f = s->config.faults;
 	/* They hold no slot, but are as many at most. */
-	if (s->fault_late_n >= s->calls_n && !s->fault_bypassed && !is_words(start) && fault_set_for(f, kind))
+	if (fault_shard(s)->late_calls_n >= s->calls_n && !fault_shard(s)->bypassed && !is_words(start) &&
+	    fault_set_for(f, kind))
 		return -EAGAIN;
-	const struct fault *fault = s->fault_bypassed || is_words(start) ? NULL : fault_of(f, kind);
+	const struct fault *fault = fault_shard(s)->bypassed || is_words(start) ? NULL : fault_of(f, kind);
 	if (!fault || (!fault->fail_sends && !fault->delay_ns))
 		return send(s, se, start);
 	int error = hold_call(s, start, fault);
@@ -174,10 +176,10 @@ int fault_call(struct shard *s, struct session *se, const struct call_start *sta
 	return error;
 }
 
-bool fault_cancel(struct shard *s, call_done_fn *done, const void *user)
+static bool cancel(struct shard *s, call_done_fn *done, const void *user)
 {
-	for (struct fault_late *l = s->fault_late; l; l = l->next) {
-		if (l->answer || !call_is(l->start.done, l->start.user, done, user))
+	for (struct fault_late *l = fault_shard(s)->late; l; l = l->next) {
+		if (l->answer || !call_is(s, l->start.done, l->start.user, done, user))
 			continue;
 		late_out(s, l);
 		call_unsent(s, &l->start, FAR_CANCELLED, "the call was cancelled here before it was sent");
@@ -192,15 +194,15 @@ bool fault_cancel(struct shard *s, call_done_fn *done, const void *user)
 
 /* The branch of dispatch() that only repeats take leads to fault_admit() too. Those have a record anyway. Words about
  * references are not answers that anybody asked to fail. */
-void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		     uint64_t waited)
+static void request(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		    uint64_t waited)
 {
 	struct shm_head marked = *h;
 	uint64_t left = head_time(h);
 	bool words = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
-	s->fault_admits =
-		se->blocked & SESSION_KEPT && h->type != HEAD_ONEWAY && !words && !late && !(h->flags & HEAD_RETRY);
-	if (s->fault_admits)
+	bool admits = h->type != HEAD_ONEWAY && !words && !late && !(h->flags & HEAD_RETRY);
+	fault_shard(s)->admits = admits;
+	if (admits)
 		marked.flags |= HEAD_RETRY;
 	dispatch(s, se, &marked, body, len, waited);
 }
@@ -210,7 +212,7 @@ bool fault_admit(struct far_req *req)
 	static const char text[] = "the callee keeps too many requests open to hold back this one's answer";
 	struct shard *s = req->shard;
 	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, NULL, false);
-	s->fault_admits = false;
+	fault_shard(s)->admits = false;
 	if (!d) {
 		dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
 		return false;
@@ -220,7 +222,7 @@ bool fault_admit(struct far_req *req)
 	req->deadline = TIME_NEVER;
 	if (req->time_left != FAR_FOREVER) {
 		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, req->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
 	}
 	return true;
 }
@@ -244,7 +246,7 @@ static void spoil(struct far_deferred *d)
 	deferred_error(d, FAR_INJECTED, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
 }
 
-bool fault_answer(struct shard *s, struct far_deferred *d)
+static bool answer(struct shard *s, struct far_deferred *d)
 {
 	struct faults *f = s->config.faults;
 	const struct fault *fault = d->gone || d->faulted ? NULL : fault_of(f, FAR_FAULT_REPLY);
@@ -270,14 +272,14 @@ bool fault_answer(struct shard *s, struct far_deferred *d)
 /* Those that are held back are in the list that callbacks may add to: each time from the beginning. */
 static struct fault_late *next_of(struct shard *s, const struct session *se)
 {
-	struct fault_late *l = s->fault_late;
+	struct fault_late *l = fault_shard(s)->late;
 	while (l && se &&
 	       (l->answer ? l->answer->session : session_index(s, l->start.worker, l->start.shard)) != se->index)
 		l = l->next;
 	return l;
 }
 
-void fault_fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
+static void fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
 	struct fault_late *l;
 	while ((l = next_of(s, se))) {
@@ -291,3 +293,22 @@ void fault_fail(struct shard *s, const struct session *se, enum far_status statu
 		late_free(s, l);
 	}
 }
+
+static bool init(struct shard *s)
+{
+	return (s->state[FEATURE_FAULTS] = calloc(1, sizeof(struct fault_shard))) != NULL;
+}
+
+static void fini(struct shard *s)
+{
+	free(fault_shard(s));
+}
+
+const struct shard_feature faults_feature = {
+	.name = "faults",
+	.init = init,
+	.fini = fini,
+	.session_fail = fail,
+	.call_cancel = cancel,
+	.only = {.call_hold = hold, .request_hold = request, .answer_hold = answer},
+};

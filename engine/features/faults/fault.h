@@ -9,6 +9,7 @@
 #define FAR_FAULTS_FAULT_H
 
 #include "core/call.h"
+#include "features/features.h"
 
 #include <farcall/testing.h>
 
@@ -38,6 +39,19 @@ struct fault_late {
 	bool fail;
 };
 
+/** Of a shard. */
+struct fault_shard {
+	struct fault_late *late; /* calls and answers that are held back */
+	uint32_t late_calls_n;   /* calls among them */
+	bool bypassed;           /* the call that is being started was held back, and is not again */
+	bool admits;             /* the request that is being dispatched gets a record: fault_admit() */
+};
+
+static inline struct fault_shard *fault_shard(const struct shard *s)
+{
+	return s->state[FEATURE_FAULTS];
+}
+
 /** Is there a fault for this kind, for one message more. Any thread. */
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind);
 static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kind)
@@ -47,23 +61,7 @@ static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kin
 
 /** The settings have changed: sessions take the slow ways, or no longer. */
 void fault_apply(struct shard *s);
-/** Credits of a session that is up and keeps no calls waiting. */
-static inline uint16_t fault_calls_max(const struct shard *s)
-{
-	return s->fault_calls ? 0 : (uint16_t)s->config.limits.peer_calls;
-}
-
-/** A call while `fault_calls`: 0, it was sent or is held back; 1: it waits as any other, for its session or a credit;
- * or why not. */
-int fault_call(struct shard *s, struct session *se, const struct call_start *start);
-/** Ends the one with this completion, CANCELLED, executed NO. false: it is not held back. */
-bool fault_cancel(struct shard *s, call_done_fn *done, const void *user);
-/** Ends the calls towards a session (NULL: all), executed NO, and the answers to its requests. */
-void fault_fail(struct shard *s, const struct session *se, enum far_status status, const char *text);
-
 /** A request while answers are to fail or to be late: a record for it. false: it was refused. */
 bool fault_admit(struct far_req *req);
-/** Its answer, which is to be sent now. true: it is held back. */
-bool fault_answer(struct shard *s, struct far_deferred *d);
 
 #endif

@@ -237,8 +237,11 @@ enum far_status object_enter(struct far_req *req, const struct far_val *args, si
 {
 	const struct method *m = user;
 	struct far_rref *r = object_of(req);
-	if (unlikely(!r))
-		return far_fail(req, FAR_PROTOCOL, 0, "a method was called without its object");
+	if (unlikely(!r)) {
+		static const char text[] = "a method was called without its object";
+		dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+		return FAR_OK;
+	}
 	if (likely(m->kind == FAR_KIND_INLINE)) /* nothing that ends it is looked at meanwhile */
 		return m->fn(req, r->object, args, n, m->user);
 	rref_ref(&r->base);
@@ -299,3 +302,8 @@ enum far_status far_deferred_return_object(struct far_deferred *d, void *object)
 	deferred_finish(d);
 	return status ? status : FAR_RESOURCE;
 }
+
+const struct shard_feature objects_feature = {
+	.name = "objects",
+	.only = {.request_object = object_request},
+};

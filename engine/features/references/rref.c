@@ -152,10 +152,11 @@ static void on_last(struct rref_base *base)
 		return;
 	}
 	r->enter.next = NULL;
-	if (!s->parting)
-		s->parting_last = &s->parting;
-	*s->parting_last = &r->enter;
-	s->parting_last = &r->enter.next;
+	if (!s->rrefs->parting)
+		s->rrefs->parting_last = &s->rrefs->parting;
+	*s->rrefs->parting_last = &r->enter;
+	s->rrefs->parting_last = &r->enter.next;
+	s->poll_idle |= FEATURE_BIT(FEATURE_REFERENCES);
 	counter_add(&s->rrefs->parting_n, 1);
 }
 
@@ -163,10 +164,10 @@ unsigned rref_part(struct shard *s)
 {
 	struct shard_errand *e;
 	unsigned n = 0;
-	while ((e = s->parting)) {
-		s->parting = e->next;
-		if (s->parting_last == &e->next)
-			s->parting_last = &s->parting;
+	while ((e = s->rrefs->parting)) {
+		s->rrefs->parting = e->next;
+		if (s->rrefs->parting_last == &e->next)
+			s->rrefs->parting_last = &s->rrefs->parting;
 		e->run(s, e);
 		/* What it sent is counted before; pairs with outstanding(). */
 		atomic_store_explicit(&s->rrefs->parting_n,
@@ -174,6 +175,7 @@ unsigned rref_part(struct shard *s)
 				      memory_order_release);
 		n++;
 	}
+	s->poll_idle &= ~FEATURE_BIT(FEATURE_REFERENCES);
 	return n;
 }
 
@@ -274,7 +276,7 @@ static bool giver_lost(const struct shard *s, struct rref_id id)
 	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
 		return false;
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	return se->life == id.life && !se->life_open;
+	return se->incarnation == id.life && !se->life_open;
 }
 
 static void settle_lost(struct shard *s, struct far_rref *r)
@@ -424,7 +426,7 @@ static void end_expected(struct shard *s, const struct session *se)
 {
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
-		if (r->owned && r->expected && r->base.id.life == se->life)
+		if (r->owned && r->expected && r->base.id.life == se->incarnation)
 			settle_lost(s, r);
 	}
 }

@@ -12,6 +12,7 @@
 #define FAR_REFERENCES_RREF_H
 
 #include "core/shard.h"
+#include "features/features.h"
 #include "features/references/wire.h"
 #include "sync/future.h"
 #include "value/classes.h"
@@ -184,19 +185,19 @@ struct rref_late {
 
 struct rref_shard {
 	struct rref_table records, forks;
-	struct far_rref *list;         /* all that have their home here */
-	struct far_rref *last;         /* of the end: records of objects, held, until no handler runs any more */
-	struct far_rref *calling;      /* whose inline method runs */
-	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
-	struct far_buf *spare;         /* for a struct rref_open without a body */
-	_Atomic uint64_t count;        /* names given; any thread */
+	struct far_rref *list;    /* all that have their home here */
+	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
+	struct far_rref *calling; /* whose inline method runs */
+	struct shard_errand *parting, **parting_last; /* those that nobody holds any more, in order */
+	struct far_buf *spare;                        /* for a struct rref_open without a body */
+	_Atomic uint64_t count;                       /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
 	_Atomic(struct rref_leaks *) leaks;
 	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
 	struct rref_left *left; /* that */
 	uint32_t left_n;
 	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
-	_Atomic uint64_t parting_n; /* in the shard's `parting`, or being run */
+	_Atomic uint64_t parting_n; /* in `parting`, or being run */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
 	struct shard_timer again;                            /* notes found no room */
 	bool again_armed;
@@ -268,6 +269,8 @@ void rref_leaks_keep(struct shard *s, const struct session *se);
 void rref_leaks_left(struct shard *s, struct rref_leaks *leaks);
 /** The end of the shard: what it holds of others and others of it is told on stderr. */
 void rref_close(struct shard *s);
+/** Ends the references in `parting`; returns how many. */
+unsigned rref_part(struct shard *s);
 
 /* rref_control.c: what the engines say to each other */
 /** Sends it with the next batch. */
@@ -348,8 +351,8 @@ void rref_malformed(struct far_req *req);
  */
 static inline struct far_deferred *rref_take_answered(struct shard *s)
 {
-	struct far_deferred *d = s->rrefs->answered;
-	s->rrefs->answered = NULL;
+	struct far_deferred *d = s->answered;
+	s->answered = NULL;
 	if (d) {
 		d->owned = false;
 		atomic_store_explicit(&d->state, DEFERRED_ANSWERED, memory_order_relaxed);
@@ -396,19 +399,15 @@ bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**
  * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
  * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
- * that nobody has. Before done(); both are the slot's from now on.
+ * that nobody has. The slot's completion is another from now on.
  */
-void rref_call_early(call_done_fn **done, void **user);
+void rref_call_early(struct shard *s, struct call *c);
 /** The owner's last word has come, or never will. */
-void rref_call_over(struct shard *s, call_done_fn *done, void *user);
+void rref_call_over(struct shard *s, struct call *c);
 /** Making has failed: the owner keeps that in place of the value, for whoever has heard of it, until the last hold is
  * given back. */
 void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
-/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
-static inline bool call_is(call_done_fn *done, const void *user, call_done_fn *wanted, const void *whom)
-{
-	return (user == whom && done == wanted) ||
-	       (done == rref_call_done && ((const struct rref_call *)user)->user == whom);
-}
+/** True if a call with this completion is one of these that a caller knows as `whom`. */
+bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom);
 
 #endif

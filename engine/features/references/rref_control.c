@@ -142,7 +142,7 @@ static void batch_done(void *user, const struct outcome *o)
 /* One request more than calls may take, and before those that wait for a credit: what they wait for may need it. */
 static int call_over(struct shard *s, struct session *se, const struct call_start *start)
 {
-	if (se->state != SESSION_UP || s->fault_calls) /* fault.c does the same */
+	if (se->state != SESSION_UP || s->hold_calls) /* fault.c does the same */
 		return shard_call(s, start);
 	uint16_t max = se->calls_max;
 	se->calls_max = (uint16_t)(s->config.limits.peer_calls + 1);

@@ -126,10 +126,11 @@ static void answers_later(struct far_req *req, struct far_deferred *d, struct fa
 				   .rref = r,
 				   .fork = fork};
 	d->rref = open;
+	d->features |= FEATURE_BIT(FEATURE_REFERENCES);
 	if (req->time_left == FAR_FOREVER)
 		return;
 	open->deadline = time_after(clock_now(s->config.clock), req->time_left);
-	timer_arm(&s->wheel, &d->timer, open->deadline);
+	timer_arm(&s->wheel, &d->timer.timer, open->deadline);
 }
 
 /* Its arguments hold no references, and are read where they came. */
@@ -179,8 +180,8 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 		rref_malformed(req);
 		return;
 	}
-	struct rref_remote m = {.id = rref_name(se->life, se->shard, s->config.index, named.count),
-				.fork = rref_name(se->life, se->shard, 0, (uint64_t)named.count + 1)};
+	struct rref_remote m = {.id = rref_name(se->incarnation, se->shard, s->config.index, named.count),
+				.fork = rref_name(se->incarnation, se->shard, 0, (uint64_t)named.count + 1)};
 	if (method)
 		object_called(req, m.id, body, len);
 	else if (req->fn->own_kind == FAR_KIND_INLINE && !req->fn->method && !req->record)

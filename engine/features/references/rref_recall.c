@@ -73,7 +73,7 @@ void rref_recalled(struct shard *s, struct rref_note *note, enum far_status stat
 /* The session that they came by is closed, and what came by it was taken in before: none is added. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op)
 {
-	if (op->fork.life != se->life || rref_giver_shard(op->fork) != se->shard)
+	if (op->fork.life != se->incarnation || rref_giver_shard(op->fork) != se->shard)
 		return FAR_PROTOCOL;
 	uint64_t before = op->fork.number & RREF_COUNT_MASK;
 	for (const struct far_rref *r = s->rrefs->list; r; r = r->list_next)

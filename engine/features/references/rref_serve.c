@@ -82,9 +82,10 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 	d->owned = true;
 	d->fn = req->fn;
 	d->rref = open;
+	d->features |= FEATURE_BIT(FEATURE_REFERENCES);
 	if (!req->record && req->time_left != FAR_FOREVER) {
 		open->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, open->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, open->deadline);
 	}
 	req->record = NULL;
 	req->answer = ANSWER_DEFERRED;

@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/call.h"
 
 #include <errno.h>
 #include <string.h>
@@ -117,22 +118,27 @@ static void owed(void *user, const struct outcome *o)
 	(void)user, (void)o;
 }
 
-void rref_call_early(call_done_fn **done, void **user)
+bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom)
 {
-	struct far_rref *r = *done == rref_call_done ? ((struct rref_call *)*user)->makes : NULL;
+	return done == rref_call_done && ((const struct rref_call *)user)->user == whom;
+}
+
+void rref_call_early(struct shard *s, struct call *c)
+{
+	struct far_rref *r = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;
 	if (!r)
 		return;
 	rref_ref(&r->base);
-	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
 	counter_add_shared(&s->rrefs->unknown_n, 1);
-	*done = owed;
-	*user = r;
+	c->done = owed;
+	c->user = r;
+	c->features |= FEATURE_BIT(FEATURE_REFERENCES);
 }
 
-void rref_call_over(struct shard *s, call_done_fn *done, void *user)
+void rref_call_over(struct shard *s, struct call *c)
 {
-	struct far_rref *r = user;
-	if (done != owed)
+	struct far_rref *r = c->user;
+	if (c->done != owed)
 		return;
 	counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
 	rref_unref(&r->base);

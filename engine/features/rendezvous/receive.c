@@ -41,11 +41,11 @@ static uint8_t *placed(struct shard *s, struct large_peer *p, const struct large
 
 static void in_free(struct shard *s, struct large_in *in)
 {
-	timer_disarm(&s->wheel, &in->timer);
+	timer_disarm(&s->wheel, &in->timer.timer);
 	in->peer->oneways_n -= in->kind == LARGE_ONEWAY;
 	in->peer = NULL;
-	in->next = s->large_free;
-	s->large_free = in;
+	in->next = rendezvous_of(s)->free;
+	rendezvous_of(s)->free = in;
 	counter_add(&s->counters.large_active, (uint64_t)-1);
 }
 
@@ -91,7 +91,7 @@ static void lane_grant(struct shard *s, struct large_peer *p, unsigned lane)
 	uint64_t ahead = l->in->copied + FAR_LARGE_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
 	uint64_t told = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	large_tell(s, p, HEAD_GRANT, lane, l->life, told);
+	large_tell(s, p, HEAD_GRANT, lane, l->epoch, told);
 }
 
 /* The lane's message will not be delivered: its sender is told, and who awaits it. Executed NO; a reply was. */
@@ -104,7 +104,7 @@ static void lane_refuse(struct shard *s, struct large_peer *p, unsigned lane, en
 	if (l->in)
 		in_drop(s, l->in);
 	if (l->open)
-		large_tell(s, p, HEAD_REFUSE, lane, l->life, 0);
+		large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
 	if (l->kind == LARGE_REQUEST)
 		answer_error(s, p->session, l->head.call, l->head.gen, status, FAR_EXECUTED_NO, 0, text, strlen(text));
 	else if (l->kind == LARGE_REPLY)
@@ -119,11 +119,13 @@ static bool lane_expired(struct shard *s, const struct large_lane *l)
 	return l->kind != LARGE_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
 }
 
+static void on_timer(struct shard *s, struct shard_timer *t);
+
 /* Gives the lane memory for its whole message; without a free record it waits for one. */
 static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 {
 	struct large_lane *l = &p->in[lane];
-	struct large_in *in = s->large_free;
+	struct large_in *in = rendezvous_of(s)->free;
 	l->waiting = !in;
 	if (!in) {
 		large_list(s, p);
@@ -133,8 +135,13 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 		lane_refuse(s, p, lane, FAR_TIMEOUT, "the deadline passed before the message was received");
 		return;
 	}
-	s->large_free = in->next;
-	*in = (struct large_in){.peer = p, .kind = l->kind, .head = l->head, .total = l->total, .arrived = l->arrived};
+	rendezvous_of(s)->free = in->next;
+	*in = (struct large_in){.timer.fn = on_timer,
+				.peer = p,
+				.kind = l->kind,
+				.head = l->head,
+				.total = l->total,
+				.arrived = l->arrived};
 	counter_add(&s->counters.large_active, 1);
 	p->oneways_n += l->kind == LARGE_ONEWAY;
 	l->in = in;
@@ -151,7 +158,7 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 	}
 	uint64_t left = head_time(&l->head);
 	if (l->kind != LARGE_REPLY && left != UINT64_MAX)
-		timer_arm(&s->wheel, &in->timer, time_after(l->arrived, left));
+		timer_arm(&s->wheel, &in->timer.timer, time_after(l->arrived, left));
 	lane_grant(s, p, lane);
 }
 
@@ -180,7 +187,7 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 static void tell_units(struct shard *s, struct large_peer *p, unsigned lane)
 {
 	if (p->units_received - p->units_told >= FAR_LARGE_BATCH)
-		large_tell(s, p, HEAD_GRANT, lane, p->in[lane].life, p->in[lane].granted);
+		large_tell(s, p, HEAD_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
 static bool announcement_fits(const struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
@@ -203,7 +210,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 		return false;
 	struct large_lane *l = &p->in[body.lane];
 	*l = (struct large_lane){.open = true,
-				 .life = body.life,
+				 .epoch = body.life,
 				 .kind = (enum large_kind)body.kind,
 				 .head = *h,
 				 .total = body.total,
@@ -213,7 +220,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 	if (body.kind == LARGE_ONEWAY)
 		post_received(s, p);
 	if (body.kind == LARGE_REPLY && !call_await_large(s, p->session, h)) {
-		large_tell(s, p, HEAD_REFUSE, body.lane, l->life, 0);
+		large_tell(s, p, HEAD_REFUSE, body.lane, l->epoch, 0);
 		return true;
 	}
 	if (!refused_early(s, p, body.lane))
@@ -225,7 +232,7 @@ bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_h
 bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head *h)
 {
 	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->life != h->gen)
+	if (!l || !l->open || l->epoch != h->gen)
 		return false;
 	p->units_received++;
 	l->open = false;
@@ -264,11 +271,11 @@ static void run(struct shard *s, struct large_in *in)
 		abandon_memory(s, &whole);
 		return;
 	}
-	struct large_in *outer = s->whole;
-	s->whole = &whole;
+	struct private_body body = {.at = whole.at, .buf = whole.buf}, *outer = s->body;
+	s->body = &body;
 	dispatch_slowly(s, se, &whole.head, whole.at, whole.total, waited);
-	s->whole = outer;
-	if (whole.refused)
+	s->body = outer;
+	if (body.refused)
 		abandon_memory(s, &whole);
 	else
 		buf_unref(whole.buf);
@@ -345,7 +352,7 @@ bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, s
 {
 	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
 	uint64_t offset = head_time(h);
-	if (!l || !l->open || l->life != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
+	if (!l || !l->open || l->epoch != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
 	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
 		return false;
 	buf_ref(l->in->buf);
@@ -359,7 +366,7 @@ bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head 
 		   bool *held)
 {
 	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->life != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
+	if (!l || !l->open || l->epoch != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
 	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_LARGE_UNITS)
 		return false;
 	struct large_held f = {l->in, h->call, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
@@ -405,8 +412,8 @@ unsigned large_admit(struct shard *s, struct large_peer *p)
 {
 	unsigned n = 0;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		if (p->in[lane].waiting && (s->large_free || lane_expired(s, &p->in[lane]))) {
-			if (s->large_free) {
+		if (p->in[lane].waiting && (rendezvous_of(s)->free || lane_expired(s, &p->in[lane]))) {
+			if (rendezvous_of(s)->free) {
 				lane_admit(s, p, lane);
 			} else {
 				p->in[lane].waiting = false;
@@ -439,7 +446,7 @@ bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint3
 		}
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
-		struct large_in *in = &s->large_ins[i];
+		struct large_in *in = &rendezvous_of(s)->ins[i];
 		if (in->peer == p && in->kind == LARGE_REQUEST && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
@@ -458,11 +465,11 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 		if (l->in)
 			in_drop(s, l->in);
 		if (l->open)
-			large_tell(s, p, HEAD_REFUSE, lane, l->life, 0);
+			large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
 		return true;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) { /* its last fragment is there and not copied yet */
-		struct large_in *in = &s->large_ins[i];
+		struct large_in *in = &rendezvous_of(s)->ins[i];
 		if (in->peer == p && in->kind == LARGE_REPLY && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
@@ -471,14 +478,15 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 	return false;
 }
 
-void large_in_on_timer(struct shard *s, struct large_in *in)
+static void on_timer(struct shard *s, struct shard_timer *t)
 {
+	struct large_in *in = (struct large_in *)(void *)t;
 	struct large_peer *p = in->peer;
 	struct shm_head h = in->head;
 	enum large_kind kind = in->kind;
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
 		if (p->in[lane].in == in && p->in[lane].open)
-			large_tell(s, p, HEAD_REFUSE, lane, p->in[lane].life, 0);
+			large_tell(s, p, HEAD_REFUSE, lane, p->in[lane].epoch, 0);
 	in_drop(s, in);
 	if (kind == LARGE_REQUEST)
 		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, h.call, h.gen);
@@ -494,9 +502,9 @@ void large_in_close(struct shard *s, struct large_peer *p)
 		p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
 	}
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		if (s->large_ins[i].peer == p) {
-			counter_add(&s->counters.posts_dropped, s->large_ins[i].kind == LARGE_ONEWAY);
-			in_drop(s, &s->large_ins[i]);
+		if (rendezvous_of(s)->ins[i].peer == p) {
+			counter_add(&s->counters.posts_dropped, rendezvous_of(s)->ins[i].kind == LARGE_ONEWAY);
+			in_drop(s, &rendezvous_of(s)->ins[i]);
 		}
 	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
 		p->in[lane] = (struct large_lane){0};

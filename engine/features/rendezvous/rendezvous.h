@@ -16,6 +16,7 @@
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
 
 #include "core/call.h"
+#include "features/features.h"
 
 /* `source` of a large_out. */
 enum large_source {
@@ -52,12 +53,11 @@ struct large_out {
 
 /** A message arriving in fragments, with its memory. One of FAR_LARGE_IN_MAX of the shard. */
 struct large_in {
-	struct timer timer;      /* the deadline of a request or one-way message */
-	struct large_peer *peer; /* NULL: free */
-	struct large_in *next;   /* free list; ready list */
+	struct shard_timer timer; /* the deadline of a request or one-way message */
+	struct large_peer *peer;  /* NULL: free */
+	struct large_in *next;    /* free list; ready list */
 	enum large_kind kind;
-	bool ready;   /* complete; its session's answers are blocked */
-	bool refused; /* no handler has seen it */
+	bool ready; /* complete; its session's answers are blocked */
 	struct shm_head head;
 	uint64_t total, copied;
 	uint64_t given;   /* end of the last fragment that was given a place here before it was whole */
@@ -70,9 +70,9 @@ struct large_in {
 
 /** A sender's lane as the receiver sees it. */
 struct large_lane {
-	bool open;    /* announced, and no last word yet */
-	bool waiting; /* for a large_in */
-	uint32_t life;
+	bool open;      /* announced, and no last word yet */
+	bool waiting;   /* for a large_in */
+	uint32_t epoch; /* of the lane: its messages are counted */
 	enum large_kind kind;
 	struct shm_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
@@ -108,7 +108,7 @@ struct large_peer {
 	struct {
 		struct large_out *out; /* NULL: free, or to be aborted */
 		bool aborting;
-		uint32_t life;
+		uint32_t epoch; /* of the lane: its messages are counted */
 	} out[FAR_LARGE_LANES];
 	unsigned turn; /* the lane that sends next */
 	uint64_t units_sent, units_acked;
@@ -126,6 +126,19 @@ struct large_peer {
 	uint64_t posts_sent, posts_acked, posts_received, posts_told;
 	bool asked;
 };
+
+/** Of a shard. */
+struct rendezvous_shard {
+	struct large_peer *first, **last; /* peers with fragments or one-ways to be seen to */
+	struct large_out *lent;           /* see large_lent_look() */
+	struct large_in *ins, *free;      /* FAR_LARGE_IN_MAX; those that are free */
+	struct shard_pool peers;
+};
+
+static inline struct rendezvous_shard *rendezvous_of(const struct shard *s)
+{
+	return s->state[FEATURE_RENDEZVOUS];
+}
 
 /* ---- send.c ---- */
 
@@ -161,8 +174,7 @@ unsigned large_announce(struct shard *s, struct large_peer *p);
 /** At most one fragment. */
 bool large_send_one(struct shard *s, struct large_peer *p);
 /** What happened to the message of a call in CALL_LARGE; it is dropped, and the call is CALL_SENT again. */
-enum large_progress { LARGE_NOT_SENT, LARGE_PART_SENT, LARGE_PART_RECEIVED };
-enum large_progress large_detach(struct shard *s, struct session *se, struct call *c);
+enum call_progress large_detach(struct shard *s, struct session *se, struct call *c);
 bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen, enum large_kind kind,
 		       bool *announced);
 bool large_units_acked(struct shard *s, struct large_peer *p, uint64_t done);
@@ -189,10 +201,9 @@ bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint3
 bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen);
 /** Puts together and runs the one-way messages whose fragments are all there: a later one is about to run. */
 void large_finish_oneways(struct shard *s, struct large_peer *p);
-void large_in_on_timer(struct shard *s, struct large_in *in);
 void large_in_close(struct shard *s, struct large_peer *p);
 
-/* ---- core/oneway.c ---- */
+/* ---- oneway.c ---- */
 
 /** Any thread. A record of a one-way message with its bytes, or of one in fragments, of which it takes a reference. */
 struct post *post_new(const struct call_start *start, struct large_out *large);

@@ -74,8 +74,9 @@ static void disown(struct shard *s, struct large_out *o)
 	counter_add(&s->counters.large_active, (uint64_t)-1);
 	counter_add(&s->counters.sends_ended, 1);
 	if (o->lent) {
-		o->next = s->large_lent;
-		s->large_lent = o;
+		o->next = rendezvous_of(s)->lent;
+		rendezvous_of(s)->lent = o;
+		s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 		return;
 	}
 	large_out_drop(s, o);
@@ -83,7 +84,7 @@ static void disown(struct shard *s, struct large_out *o)
 
 void large_lent_look(struct shard *s)
 {
-	struct large_out **at = &s->large_lent;
+	struct large_out **at = &rendezvous_of(s)->lent;
 	while (*at) {
 		struct large_out *o = *at;
 		/* Whoever gave the last one back has read its last byte. */
@@ -93,18 +94,18 @@ void large_lent_look(struct shard *s)
 		}
 		*at = o->next;
 		large_out_drop(s, o);
-		at = &s->large_lent; /* its callback may have sent */
+		at = &rendezvous_of(s)->lent; /* its callback may have sent */
 	}
 }
 
 struct large_out *large_lent_leave(struct shard *s, struct large_out *others)
 {
-	struct large_out **end = &s->large_lent;
+	struct large_out **end = &rendezvous_of(s)->lent;
 	while (*end)
 		end = &(*end)->next;
 	*end = others;
-	others = s->large_lent;
-	s->large_lent = NULL;
+	others = rendezvous_of(s)->lent;
+	rendezvous_of(s)->lent = NULL;
 	return others;
 }
 
@@ -247,7 +248,7 @@ static int announce(struct shard *s, struct large_peer *p, struct large_out *o, 
 	bool hashed = o->kind == LARGE_REQUEST && h.flags & HEAD_HASHED;
 	struct head_large body = {.total = o->total + (hashed ? sizeof o->hash : 0),
 				  .lane = lane,
-				  .life = p->out[lane].life + 1,
+				  .life = p->out[lane].epoch + 1,
 				  .kind = o->kind};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
@@ -265,7 +266,7 @@ static int announce(struct shard *s, struct large_peer *p, struct large_out *o, 
 	}
 	unit_sent(s, p);
 	p->out[lane].out = o;
-	p->out[lane].life++;
+	p->out[lane].epoch++;
 	o->lane = lane;
 	if (o->kind == LARGE_ONEWAY)
 		p->posts_sent++;
@@ -285,7 +286,7 @@ unsigned large_announce(struct shard *s, struct large_peer *p)
 	unsigned n = 0, lane;
 	for (lane = 0; lane < FAR_LARGE_LANES && units_room(p); lane++)
 		if (p->out[lane].aborting) {
-			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].life};
+			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].epoch};
 			if (answer_packet(s, p->session, &h, NULL, 0))
 				return n;
 			unit_sent(s, p);
@@ -413,7 +414,7 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 	struct shm_head *h = head_at(tx.head);
 	*h = (struct shm_head){.type = HEAD_DATA,
 			       .call = o->lane,
-			       .gen = p->out[o->lane].life,
+			       .gen = p->out[o->lane].epoch,
 			       .time_low = (uint32_t)o->sent,
 			       .time_high = (uint32_t)(o->sent >> 32)};
 	tx.order = NIC_ORDER_STREAM;
@@ -442,7 +443,7 @@ bool large_send_one(struct shard *s, struct large_peer *p)
 			continue;
 		int error = send_chunk(s, p, o);
 		if (error == -ENOBUFS)
-			s->large_stalled = true; /* what the peer gives back wakes nobody */
+			s->send_stalled = true; /* what the peer gives back wakes nobody */
 		return error == 0;
 	}
 	return false;
@@ -466,7 +467,7 @@ bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head
 	if (h->call >= FAR_LARGE_LANES)
 		return false;
 	struct large_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].life != h->gen)
+	if (!o || p->out[h->call].epoch != h->gen)
 		return true; /* it crossed the last word */
 	if (granted < o->granted || granted > o->total)
 		return false;
@@ -480,7 +481,7 @@ bool large_on_refuse(struct shard *s, struct large_peer *p, const struct shm_hea
 	if (h->call >= FAR_LARGE_LANES)
 		return false;
 	struct large_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].life != h->gen)
+	if (!o || p->out[h->call].epoch != h->gen)
 		return true;
 	if (o->kind == LARGE_REQUEST) /* the call has its answer, or gets it */
 		call_sent_whole(s, o->head.call, o->head.gen);
@@ -506,15 +507,15 @@ bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uin
 	return true;
 }
 
-enum large_progress large_detach(struct shard *s, struct session *se, struct call *c)
+enum call_progress large_detach(struct shard *s, struct session *se, struct call *c)
 {
 	bool announced;
 	uint32_t slot = (uint32_t)(c - s->calls);
 	c->state = CALL_SENT;
 	if (large_out_of_call(s, se->large, slot, c->gen, LARGE_REQUEST, &announced))
-		return announced ? LARGE_PART_SENT : LARGE_NOT_SENT;
+		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;
 	large_in_of_call(s, se->large, slot, c->gen);
-	return LARGE_PART_RECEIVED;
+	return CALL_PART_RECEIVED;
 }
 
 void large_out_close(struct shard *s, struct large_peer *p)

@@ -1,8 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "features/retry/retry.h"
+/**
+ * Calls that are sent again until their answer comes, and that run once all the same.
+ *
+ * The caller numbers such calls per session (`seq`) and keeps a copy of each; a request carries its number and the
+ * lowest number that has not ended (`floor`), never FAR_RETRY_WINDOW or more apart. The callee keeps an entry for each
+ * number from the floor on: RUNNING, or ANSWERED with the answer itself. A number that it knows is not run again: while
+ * it runs nothing is said, afterwards the same answer goes out once more. What lies below the floor has ended at the
+ * caller: its entries are gone, and a late repeat is dropped. So both sides' memory is bounded by the window, and the
+ * kept answers by FAR_RETRY_BYTES: an answer beyond that is sent once, and a repeat gets RESOURCE, executed YES.
+ *
+ * Repeats come on top of the ring slots that calls are counted by, so they are sent only while the ring has room to
+ * spare for all that is counted (tx_room), and later otherwise.
+ *
+ * Shard thread.
+ */
+#include "features/features.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/call.h"
 #include "features/faults/fault.h"
 
 #include <errno.h>
@@ -112,7 +128,7 @@ static void on_retry(struct shard *s, struct shard_timer *t)
 	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
 }
 
-int retry_begin(const struct shard *s, struct session *se, const struct call_start *start, struct retry **out,
+static int keep(const struct shard *s, struct session *se, const struct call_start *start, void **out,
 		struct head_retry *trailer)
 {
 	struct retry_caller *w = caller_of(se);
@@ -141,19 +157,22 @@ int retry_begin(const struct shard *s, struct session *se, const struct call_sta
 	return 0;
 }
 
-void retry_abandon(struct retry *r)
+static void abandon(void *copy)
 {
+	struct retry *r = copy;
 	if (r)
 		buf_unref(r->buf);
 }
 
-void retry_sent(struct shard *s, struct retry *r, struct call *c)
+static void sent(struct shard *s, void *copy, struct call *c)
 {
+	struct retry *r = copy;
 	struct retry_caller *w = r->session->retry_caller;
 	uint32_t place = (uint32_t)(r->seq % FAR_RETRY_WINDOW);
 	w->at[place] = r;
 	w->next++;
-	c->retry = true;
+	c->retry = 1;
+	c->features |= FEATURE_BIT(FEATURE_RETRY);
 	c->next_free = place; /* unused while the slot is taken */
 	r->slot = (uint32_t)(c - s->calls);
 	r->gen = c->gen;
@@ -161,12 +180,14 @@ void retry_sent(struct shard *s, struct retry *r, struct call *c)
 	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
 }
 
-void retry_ended(struct shard *s, const struct call *c)
+/* It waits for nothing but the peer's last packet, which a repeated cancel asks for. */
+static void ended(struct shard *s, struct call *c)
 {
-	s->sessions[c->session].retry_caller->at[c->next_free]->ended = true;
+	if (c->retry)
+		s->sessions[c->session].retry_caller->at[c->next_free]->ended = true;
 }
 
-void retry_over(struct shard *s, const struct call *c)
+static void over(struct shard *s, struct call *c)
 {
 	struct retry_caller *w = s->sessions[c->session].retry_caller;
 	struct retry *r = w->at[c->next_free];
@@ -275,12 +296,12 @@ __attribute__((cold)) static bool malformed(struct far_req *req)
 	return false;
 }
 
-bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
+static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
 	struct shard *s = req->shard;
 	struct session *se = req->session;
 	struct head_retry h;
-	if (unlikely(s->fault_admits))
+	if (unlikely(fault_shard(s)->admits))
 		return fault_admit(req);
 	if (unlikely(*len < sizeof h))
 		return malformed(req);
@@ -310,16 +331,17 @@ bool retry_admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	*e = (struct retry_entry){.seq = h.seq, .call = req->call, .gen = req->gen, .state = ENTRY_RUNNING};
 	d->owned = true;
 	d->retry_seq = h.seq;
+	d->features |= FEATURE_BIT(FEATURE_RETRY);
 	req->record = d;
 	req->deadline = TIME_NEVER;
 	if (req->time_left != FAR_FOREVER) {
 		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer, req->deadline);
+		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
 	}
 	return true;
 }
 
-bool retry_seen(const struct session *se, const uint8_t *body, uint64_t len)
+static bool seen(const struct session *se, const uint8_t *body, uint64_t len)
 {
 	const struct retry_callee *w = se->retry_callee;
 	struct head_retry h;
@@ -332,9 +354,11 @@ bool retry_seen(const struct session *se, const uint8_t *body, uint64_t len)
 	return h.seq < w->floor || (e->state != ENTRY_NONE && e->seq == h.seq);
 }
 
-void retry_answered(struct session *se, const struct far_deferred *d)
+static void answered(struct shard *s, struct far_deferred *d)
 {
-	struct retry_callee *w = se->retry_callee;
+	if (!d->retry_seq)
+		return;
+	struct retry_callee *w = s->sessions[d->session].retry_callee;
 	struct retry_entry *e = w ? &w->at[d->retry_seq % FAR_RETRY_WINDOW] : NULL;
 	if (!e || e->seq != d->retry_seq || e->state != ENTRY_RUNNING)
 		return;
@@ -361,8 +385,17 @@ void retry_answered(struct session *se, const struct far_deferred *d)
 	}
 }
 
-void retry_drop(struct session *se)
+static void gone(struct shard *s, struct far_deferred *d)
 {
+	answered(s, d);
+	d->retry_seq = 0; /* a number of this session: the next one begins anew */
+	d->features &= (uint8_t)~FEATURE_BIT(FEATURE_RETRY);
+}
+
+/* Its calls have been given back. */
+static void session_down(struct shard *s, struct session *se)
+{
+	(void)s;
 	struct retry_callee *w = se->retry_callee;
 	if (w) {
 		for (uint32_t i = 0; i < FAR_RETRY_WINDOW; i++)
@@ -370,9 +403,22 @@ void retry_drop(struct session *se)
 		buf_unref(w->buf);
 		se->retry_callee = NULL;
 	}
-	/* The calls have been given back. */
 	if (se->retry_caller) {
 		buf_unref(se->retry_caller->buf);
 		se->retry_caller = NULL;
 	}
 }
+
+const struct shard_feature retry_feature = {
+	.name = "retry",
+	.session_down = session_down,
+	.call_ended = ended,
+	.call_over = over,
+	.record_gone = gone,
+	.record_over = answered,
+	.only = {.call_keep = keep,
+		 .call_abandon = abandon,
+		 .call_sent = sent,
+		 .request_admit = admit,
+		 .request_seen = seen},
+};

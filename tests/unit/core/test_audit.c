@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
-#include "core/audit.h"
+#include "features/audit/audit.h"
+#include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "rendezvous_fixture.h"
 
@@ -220,7 +221,7 @@ Test(shard_audit, lists_of_sessions)
 	PLANT(p->units_sent, 1, "sends that are begun and not ended: counted 0, found 1");
 	PLANT(shard->blocked_n, 1, "sessions that wait for room: counted 1, found 0");
 	PLANT(shard->undetached_n, 1, "sessions that may not open again yet: counted 1, found 0");
-	PLANT(shard->fault_late_n, 1, "calls that are held back");
+	PLANT(fault_shard(shard)->late_calls_n, 1, "calls that are held back");
 	PLANT(shard->queues[0].peers, 0, "sessions of a queue");
 	PLANT(c->large_active, 1, "long messages under way: counted 1, found 0");
 	PLANT(c->sends_ended, c->sends_ended + 1, "sends that are begun and not ended");

@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <farcall/message.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 TestSuite(core_dispatch, .init = shard_setup, .fini = shard_teardown);
@@ -273,3 +275,22 @@ Test(core_dispatch, status_and_result_of_a_handler)
 	expect_error(1, FAR_BUSY, FAR_EXECUTED_YES, "t::busy failed");
 	expect_error(1, FAR_SIGNATURE, FAR_EXECUTED_YES, "returned a str");
 }
+
+#ifndef NDEBUG
+static void *call_from_elsewhere(void *user)
+{
+	struct call_start start = {
+		.worker = PEER, .deadline = UINT64_MAX, .left = UINT64_MAX, .done = take_result, .user = user};
+	shard_call(shard, &start);
+	return NULL;
+}
+
+/* Call the shard on a thread that does not hold it. Expect the end of the process, in debug builds. */
+Test(shard, another_thread_ends_the_process, .signal = SIGABRT)
+{
+	struct result r = {0};
+	pthread_t thread;
+	cr_assert_eq(pthread_create(&thread, NULL, call_from_elsewhere, &r), 0);
+	pthread_join(thread, NULL);
+}
+#endif

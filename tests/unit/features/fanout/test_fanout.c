@@ -140,8 +140,8 @@ Test(shard_fanout, replies_in_any_order_fill_their_slices)
 	size_t n;
 	cr_assert_eq(values_read(end.bytes, end.len, &v, 1, &n, NULL), 0);
 	cr_assert(v.type == FAR_TYPE_INT && v.u.i == TARGETS);
-	cr_assert_null(shard->fanouts);
-	cr_assert_eq(shard->wheel.armed_n, 0);
+	cr_assert_null(shard->state[FEATURE_FANOUT]);
+	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
 }
 
 Test(shard_fanout, one_byte_beyond_the_slice_is_refused_and_not_written)

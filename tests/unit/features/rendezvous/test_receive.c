@@ -183,8 +183,8 @@ Test(shard_large_in, its_deadline_passes_in_the_middle)
 Test(shard_large_in, lanes_wait_for_memory)
 {
 	struct shm_head h;
-	struct large_in *all = shard->large_free;
-	shard->large_free = NULL;
+	struct large_in *all = rendezvous_of(shard)->free;
+	rendezvous_of(shard)->free = NULL;
 	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 1, 100);
 	announce(LARGE_REQUEST, MSG_SILENT, 4, 1, 1, 100);
 	announce_as(request(MSG_SILENT, 5, FAR_MS), LARGE_REQUEST, 2, 1, 100);
@@ -196,7 +196,7 @@ Test(shard_large_in, lanes_wait_for_memory)
 	sent(&h, HEAD_CANCELLED);
 	sent(&h, HEAD_REFUSE);
 	expect_error(5, FAR_TIMEOUT, FAR_EXECUTED_NO, "deadline");
-	shard->large_free = all;
+	rendezvous_of(shard)->free = all;
 	passes(1);
 	expect_grant(0, 1, 100);
 	put_data(0, 1, 0, bytes, 100);
@@ -239,7 +239,7 @@ Test(shard_large_in, the_peer_dies_in_the_middle)
 	put_data(0, 1, 0, bytes, 1000);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(shard->counters.large_active, 0u);
-	cr_assert_eq(shard->wheel.armed_n, 0u);
+	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
 	/* Another life of it begins anew. */
 	cr_assert(posted(MAIL_DETACHED));
 	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
@@ -318,7 +318,7 @@ Test(shard_large_in, fragments_that_break_the_rules)
 	uint64_t at = 10;
 	for (; at + sizeof chunk <= FAR_LARGE_WINDOW; at += sizeof chunk) {
 		put_data(0, 1, at, chunk, sizeof chunk);
-		shard->large_ins[0].copied = 0;
+		rendezvous_of(shard)->ins[0].copied = 0;
 	}
 	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	passes(1);

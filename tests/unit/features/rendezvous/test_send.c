@@ -232,11 +232,11 @@ Test(shard_large, no_bulk_memory_for_a_fragment)
 	queue->no_bulk = true;
 	passes(3);
 	expect_nothing();
-	cr_assert(shard->large_stalled, "it must look again by itself");
+	cr_assert(shard->send_stalled, "it must look again by itself");
 	queue->no_bulk = false;
 	passes(1);
 	cr_assert_eq(take_data(&a, 0), (uint64_t)TOTAL);
-	cr_assert_not(shard->large_stalled);
+	cr_assert_not(shard->send_stalled);
 }
 
 /* Revoked memory is not read again. */
@@ -490,7 +490,7 @@ static void put_anything(void)
 	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
 	unsigned lane = roll(FAR_LARGE_LANES + (roll(50) == 0));
 	const struct large_lane *l = &p->in[lane % FAR_LARGE_LANES];
-	uint32_t life = l->life + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].life;
+	uint32_t life = l->epoch + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].epoch;
 	uint64_t units = p->units_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {

@@ -20,7 +20,7 @@ static void teardown_lend(void)
 	session_close_all(shard);
 	fake_queue_let_go(queue);
 	large_lent_look(shard);
-	cr_assert_null(shard->large_lent);
+	cr_assert_null(rendezvous_of(shard)->lent);
 	teardown();
 }
 
@@ -230,7 +230,7 @@ Test(shard_lend, left_behind)
 	take_all(&h);
 	session_close_all(shard);
 	struct large_out *lent = large_lent_leave(shard, NULL);
-	cr_assert(lent && !shard->large_lent && released == 0);
+	cr_assert(lent && !rendezvous_of(shard)->lent && released == 0);
 	fake_queue_let_go(queue);
 	large_lent_end(lent);
 	cr_assert_eq(released, 1);
@@ -261,8 +261,8 @@ Test(shard_lend, put_where_it_belongs)
 	announce_big();
 	uint8_t *memory = NULL;
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		if (shard->large_ins[i].peer)
-			memory = shard->large_ins[i].at;
+		if (rendezvous_of(shard)->ins[i].peer)
+			memory = rendezvous_of(shard)->ins[i].at;
 	cr_assert(place_at(0, 400000));
 	put_data(0, 7, 400000, big + 400000, 1000); /* another one, which was not */
 	cr_assert(place_at(401000, BIG - 401000));
@@ -319,10 +319,10 @@ Test(shard_lend, not_into_placements)
 {
 	announce_big();
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		if (shard->large_ins[i].peer) {
-			buf_unref(shard->large_ins[i].buf);
-			shard->large_ins[i].buf = NULL;
-			shard->large_ins[i].at = big;
+		if (rendezvous_of(shard)->ins[i].peer) {
+			buf_unref(rendezvous_of(shard)->ins[i].buf);
+			rendezvous_of(shard)->ins[i].buf = NULL;
+			rendezvous_of(shard)->ins[i].at = big;
 		}
 	cr_assert(!place_at(0, 1000));
 }

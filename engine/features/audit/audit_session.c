@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The part of the audit that looks at sessions: their lists, what those that have ended left behind, and the shard's
  * totals over all of them. */
-#include "core/audit.h"
+#include "features/audit/audit.h"
 
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
@@ -86,7 +86,7 @@ static void audit_large(const struct auditor *a, const struct session *se, struc
 	fits(a, se, p->queue_tail == queue_end && p->ready_tail == ready_end && p->posts_tail == posts_end,
 	     "a list of long or one-way messages ends elsewhere");
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		oneways += a->s->large_ins[i].peer == p && a->s->large_ins[i].kind == LARGE_ONEWAY;
+		oneways += rendezvous_of(a->s)->ins[i].peer == p && rendezvous_of(a->s)->ins[i].kind == LARGE_ONEWAY;
 	same(a, se, "one-way messages that arrive in fragments", p->oneways_n, oneways);
 	fits(a, se, p->session == se, "what is kept of its fragments is another session's");
 	fits(a, se, se->state != SESSION_UP || p->listed || !has_more(p),
@@ -155,19 +155,19 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 {
 	const struct shard *s = a->s;
 	uint32_t listed = 0, unposted = 0, held_back = 0, ins = 0;
-	for (const struct large_peer *p = s->large_first; p && listed <= t->listed; p = p->next)
+	for (const struct large_peer *p = rendezvous_of(s)->first; p && listed <= t->listed; p = p->next)
 		listed++;
 	for (const struct session *se = s->unposted; se && unposted <= t->unposted; se = se->next_unposted)
 		unposted++;
-	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+	for (const struct fault_late *l = fault_shard(s)->late; l; l = l->next)
 		held_back += !l->answer;
 	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
-		ins += s->large_ins[i].peer != NULL;
+		ins += rendezvous_of(s)->ins[i].peer != NULL;
 	same(a, NULL, "sessions that wait for room", s->blocked_n, t->blocked);
 	same(a, NULL, "sessions with mail for the control core", t->unposted, unposted);
 	same(a, NULL, "sessions that may not open again yet", s->undetached_n, t->undetached);
 	same(a, NULL, "peers whose fragments are seen to", t->listed, listed);
-	same(a, NULL, "calls that are held back", s->fault_late_n, held_back);
+	same(a, NULL, "calls that are held back", fault_shard(s)->late_calls_n, held_back);
 	same(a, NULL, "long messages under way", counter(&s->counters.large_active), t->large + ins);
 	same(a, NULL, "sends that are begun and not ended",
 	     counter(&s->counters.sends_begun) - counter(&s->counters.sends_ended),

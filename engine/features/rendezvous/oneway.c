@@ -195,7 +195,7 @@ unsigned post_send_queued(struct shard *s, struct large_peer *p)
 		if (post->large) {
 			begin_large(s, p, post);
 		} else if (send_post(s, p, &start)) {
-			s->large_stalled = true;
+			s->send_stalled = true;
 			return n - 1;
 		}
 		unqueued(s, p->session, next_post(p));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "core/audit.h"
+#include "features/audit/audit.h"
 
 #include "core/fiber.h"
 #include "features/faults/fault.h"
@@ -111,7 +111,7 @@ static uint32_t fibers_used(const struct shard *s)
 static uint32_t large_ins_used(const struct shard *s)
 {
 	uint32_t idle = 0;
-	for (const struct large_in *in = s->large_free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
+	for (const struct large_in *in = rendezvous_of(s)->free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
 		idle++;
 	return FAR_LARGE_IN_MAX - (idle <= FAR_LARGE_IN_MAX ? idle : 0);
 }
@@ -229,7 +229,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	struct auditor a = {s, report, ctx};
 	const struct fiber_pool *pool = fiber_pool_of(s);
 	uint64_t active = 0, waiting = 0;
-	for (const struct fault_late *l = s->fault_late; l; l = l->next)
+	for (const struct fault_late *l = fault_shard(s)->late; l; l = l->next)
 		waiting += !l->answer;
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		audit_session(&a, se);

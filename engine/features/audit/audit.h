@@ -3,8 +3,8 @@
  * A walk over what a shard has handed out: slots, credits, grants, records, and whether its counts agree. It knows
  * nothing that the structures do not say. For the simulator; no part of the library.
  */
-#ifndef FAR_CORE_AUDIT_H
-#define FAR_CORE_AUDIT_H
+#ifndef FAR_AUDIT_AUDIT_H
+#define FAR_AUDIT_AUDIT_H
 
 #include "core/shard.h"
 

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The features of the engine: their places in the table that a shard is given. */
+#ifndef FAR_FEATURES_FEATURES_H
+#define FAR_FEATURES_FEATURES_H
+
+#include "core/feature.h"
+
+/** The order in which the core calls them. */
+enum feature_place {
+	FEATURE_FAULTS,
+	FEATURE_RETRY,
+	FEATURE_REFERENCES,
+	FEATURE_OBJECTS,
+	FEATURE_FANOUT,
+	FEATURE_RENDEZVOUS
+};
+
+#define FEATURE_BIT(place) (1u << (place))
+
+extern const struct shard_feature faults_feature, retry_feature, references_feature, objects_feature, fanout_feature,
+	rendezvous_feature;
+
+/** All of them, and NULL: shard_config.features. */
+extern const struct shard_feature *const engine_features[];
+
+#endif
