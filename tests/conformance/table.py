@@ -32,8 +32,10 @@ machines; the suite `vm` runs a part of them. These commands run all of them and
 |---|---|
 | soft-RoCE | `conformance verbs all` |
 | iWARP | `--siw conformance iwarp all` |
-| cards | `--memory 3072` and twice `--nic virtio-net-pci@hub0 --nic e1000e@hub0`, `conformance cards uio_pci_generic all` |
+| cards | `--memory 3072`, twice `--nic virtio-net-pci@hub0 --nic e1000e@hub0`, `conformance cards DRIVER all` |
 | soft-RoCE, two machines | `--pair --nic virtio-net-pci@wire conformance_pair all` |
+
+DRIVER is `uio_pci_generic`. The run over cards takes about ten minutes.
 
 `table.py --write` makes this page from the results, and each run compares the page with them. A reference test is
 covered when its test passed over every network, except those under "Exceptions". A test that did not run is not
