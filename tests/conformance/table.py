@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes tests/conformance/README.md of what the conformance tests said.
+"""Makes tests/conformance/README.md from the results of the conformance tests.
 
 usage: table.py --write|--check|--print RESULTS MODE...
 
@@ -10,34 +10,51 @@ lists the tests of the reference and what is left out. --check fails when README
 import difflib
 import os
 import sys
+import textwrap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 README = os.path.join(HERE, "README.md")
 HEAD = """# Conformance
 
-The tests of torch.distributed.rpc and paddle.distributed.rpc, in C: one function for each, under its name, that asserts the value, the class of the
-error or the counter which the original asserts; the comment of those that were easily passed by accident names a defect that they find. Four workers, each a process, all of them caller and callee; every test has a group of its own, joins,
-and leaves with nothing of any reference left. `conformance.sh MODE PROGRAM RESULTS [--filter 'I2/*']` runs them over one sort of network:
+The tests of torch.distributed.rpc and paddle.distributed.rpc in C: one function per reference test, under its name. It
+asserts the value, the class of the error or the counter that the original asserts. Where a test could pass by accident,
+its comment names a defect that it finds. Each test has a group of four workers, one process each, all of them callers
+and callees. The group joins, and leaves with no reference left.
+
+`conformance.sh MODE PROGRAM RESULTS [--filter 'I2/*']` runs the tests over one kind of network:
 
 {modes}
 
-Over RDMA devices (soft-RoCE) and network cards (virtio-net and e1000e by DPDK) they run in an emulated machine, a part of them in the suite `vm`; all of them by
-`sh tests/vm/vm.sh --build BUILD --limit 1700 conformance verbs all`, and with `--memory 3072` and four cards, `--nic virtio-net-pci@hub0 --nic e1000e@hub0` twice,
-`conformance cards uio_pci_generic all`, about ten minutes; with `--siw` `conformance iwarp all`; and between two machines, two workers in each, by soft-RoCE
-`--pair --nic virtio-net-pci@wire conformance_pair all`. All 290 had passed by each of them before some came to assert more; by soft-RoCE in one machine and in two, and by siw, with ASan and
-UBSan, too. They have no column.
+Over RDMA devices (soft-RoCE, siw) and network cards (virtio-net and e1000e with DPDK) the tests run in emulated
+machines; the suite `vm` runs a part of them. These commands run all of them and have no column below:
 
-This page is made by `table.py --write` of what the tests said, and compared with it in each run of them. A reference test is covered when its test
-passed over every network, but for the exceptions below; one that did not run is not covered.
+| network | arguments of `sh tests/vm/vm.sh --build BUILD --limit 1700` |
+|---|---|
+| soft-RoCE | `conformance verbs all` |
+| iWARP | `--siw conformance iwarp all` |
+| cards | `--memory 3072`, twice `--nic virtio-net-pci@hub0 --nic e1000e@hub0`, `conformance cards DRIVER all` |
+| soft-RoCE, two machines | `--pair --nic virtio-net-pci@wire conformance_pair all` |
+
+DRIVER is `uio_pci_generic`. The run over cards takes about ten minutes.
+
+`table.py --write` makes this page from the results, and each run compares the page with them. A reference test is
+covered when its test passed over every network, except those under "Exceptions". A test that did not run is not
+covered.
 
 """
 ALL = (456, 11)  # of torch.distributed.rpc, without those that need a GPU or are about TorchScript alone; of Paddle
 ABOUT = {
     "shm": "shared memory",
     "udp": "UDP on the loopback",
-    "lossy": "the same, where 1 % of the packets each are lost, repeated, late, out of order and damaged",
-    "memif": "DPDK, a memif between each two workers",
+    "lossy": "UDP with 1 % each of lost, duplicate, late, reordered and damaged packets",
+    "memif": "DPDK, a memif between every two workers",
 }
+
+
+def item(text):
+    """A list item in lines of at most 120 columns."""
+    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+                         break_on_hyphens=False) + "\n"
 
 
 def read_reference():
@@ -100,17 +117,18 @@ def make(results, modes):
         text += " | ".join(str(passed[mode]) for mode in modes) + " |\n"
     text += "\n## Reference tests\n\n"
     for group, _, names in groups:
-        text += f"- {group}: {', '.join(names)}\n"
+        text += item(f"{group}: {', '.join(names)}")
     text += "\n## Exceptions\n\n"
     for (test, mode), reason in excepted.items():
-        text += f"- {test}{' over ' + mode if mode else ''}: {reason}\n"
+        text += item(f"{test}{' over ' + mode if mode else ''}: {reason}")
     for test, where in lacking:
         what = "there is no such test yet" if len(where) == len(modes) and not any(
             test in said[m] for m in modes) else "did not pass over " + ", ".join(where)
-        text += f"- {test}: {what}\n"
+        text += item(f"{test}: {what}")
     if (total - of_paddle, of_paddle) != ALL:
         sys.exit(f"table.py: reference.txt lists {total - of_paddle} tests and {of_paddle} of Paddle; there are {ALL[0]} and {ALL[1]}")
-    text += f"\nAll portable tests of the reference are listed: {total - of_paddle} of torch.distributed.rpc, {of_paddle} of paddle.distributed.rpc.\n"
+    text += (f"\nAll portable tests of the reference are listed: {total - of_paddle} of torch.distributed.rpc, "
+             f"{of_paddle} of paddle.distributed.rpc.\n")
     return text + f"\nreference tests covered: {covered_all} of {total}\n"
 
 
