@@ -72,8 +72,8 @@ enum far_leaks {
 	FAR_LEAKS_TELL,   /* prints each reference and its holder on stderr; remote holders only after an orderly
 			     shutdown of all members */
 	FAR_LEAKS_IGNORE, /* nothing */
-	FAR_LEAKS_FAIL    /* as TELL; far_shutdown() also returns FAR_LEAKED with the first ones in its error, unless it
-			     fails for another reason */
+	FAR_LEAKS_FAIL    /* prints them too; far_shutdown() then returns FAR_LEAKED, with the first ones in its error,
+			     unless it fails for another reason */
 };
 
 /** Where a handler runs. Stated at registration. */
@@ -84,9 +84,9 @@ enum far_kind {
 	FAR_KIND_INLINE,
 	/** On the shard, on a stack of its own (opts.fiber_stack_bytes). The usual kind. A wait suspends the fiber and
 	 * the shard goes on. With FAR_DRIVER_SHARED the fiber may continue on another thread: hold no mutex across a
-	 * wait and keep no pointer to thread-local memory (errno included). After the caller has given up, the current
-	 * wait and all later ones return FAR_CANCELLED. Limit: opts.fibers per shard, then calls fail with
-	 * FAR_RESOURCE. */
+	 * wait, and use nothing after it that was read from thread-local memory before (errno included). After the
+	 * caller has given up, the current wait and all later ones return FAR_CANCELLED. Limit: opts.fibers per shard,
+	 * then calls fail with FAR_RESOURCE. */
 	FAR_KIND_FIBER,
 	/** On one of opts.blocking_threads threads, for long computation and blocking system calls. A wait keeps the
 	 * thread: handlers that wait for one another need as many threads as the chain is deep. Limit:
