@@ -11,7 +11,7 @@
  *
  * | function                                                          | may run                                    |
  * |-------------------------------------------------------------------|--------------------------------------------|
- * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED                |
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED              |
  * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
  * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
  * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
@@ -20,9 +20,9 @@
  * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
  * |   reference of a pending user-made future                         |   futures derived from it                  |
  * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
- * | far_msg_send_parts, far_msg_post_parts                            | their `release` argument                   |
+ * | far_msg_send_parts, far_msg_post_parts                          | their `release` argument                   |
  * | far_shard_release, far_rref_free, far_deferred_*, far_return*,    | none                                       |
- * |   far_fail, far_reply*, far_future_cancel, far_msg_post,          |                                            |
+ * |   far_fail, far_reply*, far_future_cancel, far_msg_post,        |                                            |
  * |   far_msg_send, far_rpc_async*, far_rref_rpc_async, far_remote*,  |                                            |
  * |   far_rpc_fanout, far_msg_fanout, and every function not named    |                                            |
  * |   above                                                           |                                            |
