@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Moves results to the caller's receive buffer (far_call_opts.into). On the shard, or on the thread that waits. */
+/** Moves results to the caller's receive buffer (far_call_opts.recv_buf). On the shard, or on the thread that waits. */
 #include "api/recv_buf.h"
 
 #include "base/error.h"

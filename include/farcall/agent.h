@@ -11,7 +11,7 @@
  *
  * | function                                                          | may run                                    |
  * |-------------------------------------------------------------------|--------------------------------------------|
- * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED                |
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED              |
  * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
  * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
  * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
@@ -20,9 +20,9 @@
  * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
  * |   reference of a pending user-made future                         |   futures derived from it                  |
  * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
- * | far_msg_send_parts, far_msg_post_parts                            | their `release` argument                   |
+ * | far_msg_send_parts, far_msg_post_parts                          | their `release` argument                   |
  * | far_shard_release, far_rref_free, far_deferred_*, far_return*,    | none                                       |
- * |   far_fail, far_reply*, far_future_cancel, far_msg_post,          |                                            |
+ * |   far_fail, far_reply*, far_future_cancel, far_msg_post,        |                                            |
  * |   far_msg_send, far_rpc_async*, far_rref_rpc_async, far_remote*,  |                                            |
  * |   far_rpc_fanout, far_msg_fanout, and every function not named    |                                            |
  * |   above                                                           |                                            |
@@ -72,8 +72,8 @@ enum far_leaks {
 	FAR_LEAKS_TELL,   /* prints each reference and its holder on stderr; remote holders only after an orderly
 			     shutdown of all members */
 	FAR_LEAKS_IGNORE, /* nothing */
-	FAR_LEAKS_FAIL    /* as TELL; far_shutdown() also returns FAR_LEAKED with the first ones in its error, unless it
-			     fails for another reason */
+	FAR_LEAKS_FAIL    /* prints them too; far_shutdown() then returns FAR_LEAKED, with the first ones in its error,
+			     unless it fails for another reason */
 };
 
 /** Where a handler runs. Stated at registration. */
@@ -84,9 +84,9 @@ enum far_kind {
 	FAR_KIND_INLINE,
 	/** On the shard, on a stack of its own (opts.fiber_stack_bytes). The usual kind. A wait suspends the fiber and
 	 * the shard goes on. With FAR_DRIVER_SHARED the fiber may continue on another thread: hold no mutex across a
-	 * wait and keep no pointer to thread-local memory (errno included). After the caller has given up, the current
-	 * wait and all later ones return FAR_CANCELLED. Limit: opts.fibers per shard, then calls fail with
-	 * FAR_RESOURCE. */
+	 * wait, and use nothing after it that was read from thread-local memory before (errno included). After the
+	 * caller has given up, the current wait and all later ones return FAR_CANCELLED. Limit: opts.fibers per shard,
+	 * then calls fail with FAR_RESOURCE. */
 	FAR_KIND_FIBER,
 	/** On one of opts.blocking_threads threads, for long computation and blocking system calls. A wait keeps the
 	 * thread: handlers that wait for one another need as many threads as the chain is deep. Limit:

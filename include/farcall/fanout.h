@@ -4,7 +4,7 @@
  * into the caller's memory, in the order of the targets.
  *
  *	struct far_target targets[8] = {{.to = {1, -1}}, {.to = {2, -1}}, ...};
- *	struct far_fanout_opts opts = {.into = rows, .slice_bytes = sizeof rows[0]};
+ *	struct far_fanout_opts opts = {.recv_buf = rows, .slice_bytes = sizeof rows[0]};
  *	far_rpc_fanout(agent, "table::rows", FAR_ARGS(&keys), targets, 8, &opts, NULL, &f, &err);
  *	far_future_wait(f, 0, NULL, &err);
  *

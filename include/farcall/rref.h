@@ -27,8 +27,8 @@ extern "C" {
  * Calls `function` on worker `to`, which may be this one, and keeps its result there. `*out` refers to the result.
  * `opts->timeout_ns` (0: the agent's default) limits the making, the function's run included. If that fails, the
  * reference is failed: far_rref_wait(), and every later use, return the error. An error of the function itself is
- * stored like a value: fetching returns it. Errors: as far_rpc_async(); UNSUPPORTED (opts->into); the error of a failed
- * reference among the arguments.
+ * stored like a value: fetching returns it. Errors: as far_rpc_async(); UNSUPPORTED (opts->recv_buf); the error of a
+ * failed reference among the arguments.
  */
 enum far_status far_remote(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			   size_t args_n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);

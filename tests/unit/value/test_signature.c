@@ -247,7 +247,8 @@ Test(signature, keywords)
 	cr_expect(out[1].type == FAR_TYPE_FLOAT && out[1].u.f == 3.0);
 	cr_expect_not(signature_fits(&s, v, 2));
 	v[0] = far_kw("b", far_int(1)), v[1] = far_int(1);
-	expect_bad(text, v, 2, "f: argument 2 has no keyword but follows one with a keyword; pass positional ones first");
+	expect_bad(text, v, 2,
+		   "f: argument 2 has no keyword but follows one with a keyword; pass positional ones first");
 	v[0] = far_int(1), v[1] = far_kw("beta", far_int(1));
 	expect_bad(text, v, 2, "f: it has no parameter 'beta'; use a name of its signature");
 	v[1] = far_kw("a", far_int(1));
