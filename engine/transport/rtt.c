@@ -42,8 +42,8 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
 	}
 	r->backoff = 0;
 	r->sampled_at = now;
-	/* Kept up, never raised: what was acknowledged in time may have waited for a lost acknowledgement, and so for
-	 * the other side's time-out, which follows ours. */
+	/* A sample keeps the peak from decaying but never raises it: an ACK in time may have been delayed by a lost
+	 * one, and thereby by the peer's time-out, which follows ours. */
 	peak_raise(r, smaller(ns, r->peak_ns), now);
 }
 

@@ -167,7 +167,7 @@ static void refuse(struct link_port *p, struct link_peer *peer, int error, uint6
 	link_peer_end(p, peer);
 }
 
-/* HELLO arrived at its queue, and the address handle exists: asks the engine. */
+/* HELLO arrived at its queue, and the address handle exists: reports it to the engine, and accepts or rejects. */
 static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
 	struct link_setup *s = peer->setup;
