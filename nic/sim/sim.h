@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A simulated network: a virtual clock, an order of events, switches, links that disturb what they carry, hosts, and a
- * NIC of each that is a datagram driver behind nic/nic.h. Everything follows from the seed and from what is called: no
- * wall clock, no address of memory, no order of a hash table has a part in it, so the trace of a run is the same in any
- * process.
+ * A simulated network: a virtual clock, events, switches, links with disturbances, hosts, and NICs of hosts as datagram
+ * drivers of nic/nic.h. A run depends on the seed and the calls only, not on wall clocks, memory addresses or the order
+ * of hash tables: its trace is the same in every process.
  *
- * A world is used by one thread at a time; several worlds do not know of each other. Times are nanoseconds. Functions
- * do not block. What is asked for beyond the bounds of struct sim_config makes the run fail: sim_failure() says why,
- * and nothing more happens in that world.
+ * One thread at a time uses a world. Worlds are independent of each other. Times are nanoseconds. Functions do not
+ * block. A run that exceeds the bounds of struct sim_config fails: sim_failure() returns the reason, and nothing more
+ * happens in that world.
  */
 #ifndef NIC_SIM_SIM_H
 #define NIC_SIM_SIM_H
@@ -18,16 +17,17 @@
 
 #include <stdio.h>
 
-/** What is published of a run names it; raised by whatever changes what the same seed does to the same packets. */
+/** Version of the model, to be published with results: raised with every change in what a seed does to the same
+ * packets. */
 #define SIM_MODEL          2
-#define SIM_START_NS       UINT64_C(1000000000) /* what a new world's clock shows */
+#define SIM_START_NS       UINT64_C(1000000000) /* clock of a new world */
 #define SIM_PRIORITIES_MAX (NIC_PRIORITY_MAX + 1)
 #define SIM_RAILS_MAX      4u
 #define SIM_HOSTS_MAX      4096u
 #define SIM_LEAVES_MAX     256u
 #define SIM_SPINES_MAX     64u
 #define SIM_QUEUES_MAX     16u
-#define SIM_BODY_MAX       65507u /* what UDP over IPv4 carries */
+#define SIM_BODY_MAX       65507u /* largest body of UDP over IPv4 */
 #define SIM_MTU_MIN        576u
 #define SIM_MTU_MAX        65535u
 #define SIM_NAME_BYTES     32u
@@ -48,7 +48,7 @@ enum sim_topology_kind {
 struct sim_shape {
 	uint64_t rate_bps; /* 0: serialisation takes no time */
 	uint64_t delay_ns; /* propagation */
-	/* Frames that wait at a switch for this link, as they lie on the wire; 0: as many as the switch's buffer holds.
+	/* Bytes of frames that may wait at a switch for this link, as on the wire. 0: limited by the switch's buffer.
 	 * A host waits in its transmit rings instead. */
 	uint64_t queue_bytes;
 	uint32_t mtu; /* of IP, [SIM_MTU_MIN, SIM_MTU_MAX]; a body is 28 bytes shorter */
@@ -59,43 +59,43 @@ struct sim_topology {
 	struct sim_shape host;   /* both directions of every host's cable */
 	struct sim_shape fabric; /* both directions between leaf and spine */
 	unsigned leaves, spines; /* LEAF_SPINE: [1, SIM_LEAVES_MAX], [1, SIM_SPINES_MAX] */
-	unsigned rails;          /* networks alike side by side, with a NIC at each for every host; 0: 1 */
-	/* Strict ones at switches, [1, SIM_PRIORITIES_MAX]; 0: 1. Where there are fewer than nic_tx.priority has,
-	 * several of those share one. */
+	unsigned rails;          /* identical parallel networks; each host has a NIC in each. 0: 1 */
+	/* Strict priorities of switches, [1, SIM_PRIORITIES_MAX]; 0: 1. With fewer than nic_tx.priority has, several of
+	 * those share one. */
 	unsigned priorities;
-	/* A switch's memory, shared by its output queues: one of them may grow to alpha_percent of what is free at that
-	 * moment (dynamic thresholds). 0: no bound but the queues' own. */
+	/* Memory of a switch, shared by its output queues: each may grow to alpha_percent of what is free (dynamic
+	 * thresholds). 0: only queue_bytes limits. */
 	uint64_t buffer_bytes;
 	unsigned alpha_percent; /* 0: 100 */
-	uint64_t switch_ns;     /* from the last bit of a frame to its place in the output queue */
-	bool spray;             /* LEAF_SPINE: each packet takes the next spine, not each flow one of them */
-	bool mtu_silent;        /* a packet that does not fit is dropped without telling its sender */
+	uint64_t switch_ns;     /* from the last bit of a frame to its entry into the output queue */
+	bool spray;             /* LEAF_SPINE: spines are selected per packet, not per flow */
+	bool mtu_silent;        /* a packet above the MTU is dropped without an ICMP error */
 };
 
-/** Whether a packet is lost as it leaves its host, whatever chance says. Sees the bytes as they were committed. */
+/** Returns true for a packet to be dropped as it leaves its host, besides random loss. Gets the committed bytes. */
 typedef bool sim_lose_fn(void *ctx, const uint8_t *body, uint32_t len);
-/** After how long a second copy of a packet arrives, which leaves its host now, whatever becomes of the first; 0: there
- * is none. Sees the bytes as they were committed. */
+/** Returns the delay of a second copy of a packet that leaves its host now, whatever happens to the first. 0: no copy.
+ * Gets the committed bytes. */
 typedef uint64_t sim_again_fn(void *ctx, const uint8_t *body, uint32_t len);
 
 struct sim_config {
 	uint64_t seed;
 	struct sim_topology topology;
-	uint32_t events_max;       /* pending at once; 0: 4 million */
-	uint64_t packet_bytes_max; /* of all packets that are somewhere in the world; 0: 4 GiB */
+	uint32_t events_max;       /* pending at a time. 0: 4 million */
+	uint64_t packet_bytes_max; /* of all packets in the world. 0: 4 GiB */
 	sim_lose_fn *lose;         /* NULL: none */
 	sim_again_fn *again;       /* NULL: none */
 	void *lose_ctx;            /* of both */
-	bool untraced;             /* the packet trace is not hashed: sim_trace_hash() is that of nothing */
+	bool untraced;             /* do not hash the packet trace: sim_trace_hash() returns the hash of no bytes */
 };
 
 /** A star of 100 Gb/s, 1 µs of delay each way, 4 MiB of shared buffer, MTU 1500. */
 void sim_config_init(struct sim_config *config, uint64_t seed);
-/** A new world without hosts. NULL: the configuration makes no sense, `err` says what. `config` is not kept. */
+/** Creates a world without hosts. NULL: invalid configuration, `err` contains the reason. Copies `config`. */
 struct sim *sim_create(const struct sim_config *config, struct nic_err *err);
-/** Frees all of it. Ports must be closed before. */
+/** Frees the world. Its ports must be closed. */
 void sim_destroy(struct sim *sim);
-/** Why the run cannot go on; NULL: it can. Belongs to the world. */
+/** Returns why the run has failed. NULL: it has not. Belongs to the world. */
 const char *sim_failure(const struct sim *sim);
 
 /* ---- time and events ---- */
@@ -104,17 +104,17 @@ typedef uint64_t sim_event; /* 0: none */
 typedef void sim_event_fn(void *ctx);
 
 uint64_t sim_now(const struct sim *sim);
-/** The world's clock; lives as long as the world. */
+/** Returns the world's clock, valid as long as the world. */
 const struct clock_source *sim_clock(struct sim *sim);
-/** Calls fn(ctx) at that time, now when it is past: after everything that was asked for earlier for the same time. */
+/** Schedules fn(ctx) at that time, or now if it is past; behind all earlier events of the same time. */
 sim_event sim_at(struct sim *sim, uint64_t when, sim_event_fn *fn, void *ctx);
-/** True: it was pending, and will not happen. 0 and one that has happened are no errors. */
+/** Cancels an event. true: it was pending. 0 and past events are no errors. */
 bool sim_cancel(struct sim *sim, sim_event event);
-/** Time of the next event; TIME_NEVER: there is none. */
+/** Returns the time of the next event. TIME_NEVER: none. */
 uint64_t sim_next(const struct sim *sim);
-/** The next event, however far away; false: there is none, or the run has failed. */
+/** Runs the next event, however far in the future. false: there is none, or the run has failed. */
 bool sim_step(struct sim *sim);
-/** All events up to and at that time, which it is then. False: the run has failed. */
+/** Runs all events up to and at that time, and sets the clock to it. false: the run has failed. */
 bool sim_run_until(struct sim *sim, uint64_t when);
 
 /* ---- random numbers ---- */
@@ -124,11 +124,11 @@ struct sim_random {
 	uint64_t s[4];
 };
 
-/** A stream of numbers that depends on the world's seed, the purpose and the number only. The links' own streams have
- * purposes of their own, which begin with "sim.". */
+/** Initializes a stream that depends on seed, purpose and number only. Purposes that begin with "sim." are reserved for
+ * links. */
 void sim_random_init(struct sim_random *r, uint64_t seed, const char *purpose, uint64_t number);
 uint64_t sim_random_next(struct sim_random *r);
-/** [0, n), unbiased; n > 0. */
+/** Returns a number in [0, n), unbiased; n > 0. */
 uint64_t sim_random_below(struct sim_random *r, uint64_t n);
 uint64_t sim_seed(const struct sim *sim);
 
@@ -137,66 +137,66 @@ uint64_t sim_seed(const struct sim *sim);
 /** One NIC of a host. */
 struct sim_nic {
 	unsigned queues_max; /* [1, SIM_QUEUES_MAX] */
-	unsigned rx_slots;   /* packets that a queue holds, those handed out and not given back included */
-	unsigned tx_slots;   /* packets of a queue that wait for the wire; full: -EAGAIN */
+	unsigned rx_slots;   /* packets that a queue stores, including those held by the caller */
+	unsigned tx_slots;   /* packets of a queue that wait for the wire. Full: -EAGAIN */
 	unsigned body_align; /* of received bodies: power of two, up to 64 */
-	unsigned peers_max;  /* places of a port */
+	unsigned peers_max;  /* address handles of a port */
 	bool hash;           /* NIC_STEER_HASH */
 	bool zero_copy;      /* received packets may be held */
-	bool kick;           /* arrivals do not wake: kick() does (no caps.wake) */
+	bool kick;           /* no caps.wake: kick() wakes */
 };
 
-/** Calls to whoever schedules the host, from inside events and operations of its ports: to be noted, nothing else. */
+/** Notifications to the scheduler of a host, called inside events and port operations: they may only take notes. */
 struct sim_hooks {
-	/** A port has something to do: a packet came, a full transmit ring has room, step() has an event, wake(). Not
-	 * while the host is paused; once on resume. May be NULL. */
+	/** A port has work: a packet arrived, a full transmit ring has room, step() has an event, or wake() was called.
+	 * Not while the host is paused; once on resume. May be NULL. */
 	void (*wake)(void *ctx, struct sim_host *host);
-	/** The cable of that rail has lost or got back its carrier. May be NULL. */
+	/** The cable of this rail lost or regained its carrier. May be NULL. */
 	void (*carrier)(void *ctx, struct sim_host *host, unsigned rail, bool up);
 	void *ctx;
 };
 
 struct sim_host_config {
 	char name[SIM_NAME_BYTES]; /* in traces; empty: "host" and its number */
-	unsigned leaf;             /* LEAF_SPINE: of which leaf */
-	int64_t clock_offset_ns;   /* its clock shows so much more than the world's, when it starts */
-	int64_t clock_skew_ppb;    /* and runs so much faster, (-10^8, 10^8) */
+	unsigned leaf;             /* LEAF_SPINE: number of its leaf */
+	int64_t clock_offset_ns;   /* of its clock relative to the world's, at the start */
+	int64_t clock_skew_ppb;    /* how much faster its clock runs, (-10^8, 10^8) */
 	struct sim_nic nic;        /* of each rail */
 	struct sim_hooks hooks;
 };
 
-/** No offset, leaf 0; 16 queues, rings of 1024 and 512, 32 bytes aligned, 16384 places. */
+/** Default: no offset, leaf 0; 16 queues, rings of 1024 and 512, alignment 32, 16384 address handles. */
 void sim_host_config_init(struct sim_host_config *config);
-/** A running host with a cable to its switch; hosts are numbered from 0. NULL: `err` says why not. */
+/** Adds a running host with a cable to its switch. Hosts are numbered from 0. NULL: `err` contains the reason. */
 struct sim_host *sim_host_add(struct sim *sim, const struct sim_host_config *config, struct nic_err *err);
-struct sim_host *sim_host(const struct sim *sim, unsigned number); /* NULL: there is none */
+struct sim_host *sim_host(const struct sim *sim, unsigned number); /* NULL: no such host */
 unsigned sim_hosts(const struct sim *sim);
 unsigned sim_host_number(const struct sim_host *host);
 const char *sim_host_name(const struct sim_host *host);
 struct sim *sim_host_world(const struct sim_host *host);
 void sim_host_set_hooks(struct sim_host *host, const struct sim_hooks *hooks);
-/** The host's own clock; lives as long as the world. */
+/** Returns the host's clock, valid as long as the world. */
 const struct clock_source *sim_host_clock(struct sim_host *host);
-/** The earliest time of the world at which the host's clock shows `local` or more. TIME_NEVER stays. */
+/** Returns the earliest time of the world at which the host's clock shows `local` or more. TIME_NEVER: TIME_NEVER. */
 uint64_t sim_host_when(const struct sim_host *host, uint64_t local);
-/** Like sim_at(), in the world's time, as something that the host does: it is forgotten when the host crashes, and what
- * falls into a pause happens, in order, when the pause ends. */
+/** sim_at() for an event of the host, in the world's time: dropped when the host crashes, and deferred, in order, to
+ * the end of a pause. */
 sim_event sim_host_at(struct sim_host *host, uint64_t when, sim_event_fn *fn, void *ctx);
 
 enum sim_host_state { SIM_RUNNING, SIM_PAUSED, SIM_CRASHED };
 
 enum sim_host_state sim_host_state(const struct sim_host *host);
-/** It stands still, its NIC does not: the transmit rings drain, the receive rings fill and overflow. recv() finds
- * nothing and tx_reserve() says -EAGAIN meanwhile. No effect unless it runs. */
+/** Pauses a host. Its NIC continues: transmit rings drain, receive rings fill and overflow. recv() returns 0 and
+ * tx_reserve() -EAGAIN. No effect unless the host runs. */
 void sim_host_pause(struct sim_host *host);
 void sim_host_resume(struct sim_host *host);
-/** It is gone: rings, events, everything that its ports know. Open ports of it are dead from now on (nothing arrives,
- * what is committed vanishes) and still to be closed. What is on the wire already goes on. */
+/** Crashes a host: rings, events and the state of its ports are lost. Its open ports must still be closed; nothing
+ * arrives there, and what is committed is lost. Frames on the wire continue. */
 void sim_host_crash(struct sim_host *host);
-/** It runs again, under the same number and addresses, with its NIC as new: ports are to be opened. No effect unless
- * it has crashed. Its clock goes on. */
+/** Restarts a crashed host with the same number, addresses and clock, and a reset NIC: open new ports. No effect on
+ * other hosts. */
 void sim_host_restart(struct sim_host *host);
-/** How often it was restarted. */
+/** Returns the incarnation: the number of restarts. */
 uint32_t sim_host_lives(const struct sim_host *host);
 
 /**
