@@ -207,75 +207,75 @@ uint32_t sim_host_lives(const struct sim_host *host);
  */
 int sim_port_open(struct sim_host *host, unsigned rail, const struct nic_config *config, struct nic_port **out,
 		  struct nic_err *err);
-/** The driver's table, for names and address_text(); its open() has no world to open in and says -EINVAL. */
+/** Returns the driver's table, for names and address_text(). Its open() returns -EINVAL: it has no world. */
 const struct nic_port_ops *sim_port_ops(unsigned rail);
-/** Packets in the ring of a queue of such a port, and whether its wake_fd is readable, which is asked for without a
- * system call: for who schedules a host and never sleeps on descriptors. Of a paused or crashed host too. */
+/** Packets in the receive ring of a queue of such a port; and whether its wake_fd is readable, without a system call.
+ * For schedulers of hosts, which never sleep on descriptors. Also of paused and crashed hosts. */
 unsigned sim_queue_waiting(const struct nic_queue *q);
 bool sim_queue_is_woken(const struct nic_queue *q);
-/** The host number and rail of a port's published address. -EINVAL: it is none of a sim port. */
+/** Decodes host number and rail of a published address. -EINVAL: not the address of a sim port. */
 int sim_address_host(const struct nic_addr *addr, unsigned *host, unsigned *rail);
 
-/* ---- links and what they do to packets ---- */
+/* ---- links and disturbances ---- */
 
-/** From the host to its switch (of a pair, to the other host), and back. NULL: the rail is not there. Of a pair, a
- * host's downlink is the other one's uplink. */
+/** Return the link from the host to its switch (in a pair, to the other host), and back. NULL: no such rail. In a pair
+ * a host's downlink is the other's uplink. */
 struct sim_link *sim_uplink(struct sim_host *host, unsigned rail);
 struct sim_link *sim_downlink(struct sim_host *host, unsigned rail);
-/** Between leaf and spine; `down` is from the spine. NULL: there is none. */
+/** Returns a link between leaf and spine; `down`: from the spine. NULL: none. */
 struct sim_link *sim_fabric_link(struct sim *sim, unsigned rail, unsigned leaf, unsigned spine, bool down);
-/** "w3 -> switch", as in traces. */
+/** Name as in traces: "w3 -> switch". */
 const char *sim_link_name(const struct sim_link *link);
 void sim_link_shape(const struct sim_link *link, struct sim_shape *out);
-/** From the next frame on. -EINVAL: the MTU is out of range. A larger MTU than that of the topology's host cables does
- * not make ports take longer packets. */
+/** Changes the shape from the next frame on. -EINVAL: the MTU is out of range. A larger MTU than that of the topology's
+ * host cables does not raise the packet limit of ports. */
 int sim_link_reshape(struct sim_link *link, const struct sim_shape *shape);
-/** Without carrier what waits for the link and what comes for it is lost; what is on the wire arrives. Flows take other
- * spines at once where there are any; a host's port sees its uplink's carrier (hooks.carrier, sim_link_is_up). */
+/** Sets the carrier. Without it waiting and new frames are lost; frames on the wire arrive. Flows use other spines at
+ * once, if there are any. A host's port observes its uplink's carrier (hooks.carrier, sim_link_is_up()). */
 void sim_link_set_up(struct sim_link *link, bool up);
 bool sim_link_is_up(const struct sim_link *link);
 
 #define SIM_CERTAIN 1000000000u /* a chance, in parts of 10^9 */
 
-/** Chances are of a frame, [0, SIM_CERTAIN], independent of each other. All zero: none. */
+/** Disturbance of a link or pair. Chances apply to each frame, [0, SIM_CERTAIN], independently. All zero: none. */
 struct sim_disturbance {
 	uint32_t loss;
-	/* Bursts of loss (Gilbert and Elliott): a state that changes with each frame, and what each state loses. */
+	/* Bursts of loss (Gilbert and Elliott): chances per frame that a burst begins and ends. */
 	uint32_t burst_begin, burst_end;
-	uint32_t burst_loss; /* while there is a burst; 0 with a burst_begin: all */
-	uint64_t burst_ns;   /* a burst is over by then, however few frames there were to end it; 0: no such end */
+	uint32_t burst_loss; /* loss during a burst. 0 with a burst_begin: all frames */
+	uint64_t burst_ns;   /* longest burst, however few frames there are to end it. 0: no limit */
 	uint32_t duplicate;  /* a second copy follows */
-	uint32_t reorder;    /* it arrives later by [1, reorder_ns] */
+	uint32_t reorder;    /* the frame is delayed by [1, reorder_ns] */
 	uint64_t reorder_ns; /* 0: 10 µs */
-	uint32_t corrupt;    /* 1 to 8 of its body's bits, of any byte, are flipped */
-	uint32_t cut;        /* its end is missing: what is left is [0, length) bytes */
-	bool cut_off;        /* a partition: everything is lost */
+	uint32_t corrupt;    /* 1 to 8 bits of the body are flipped */
+	uint32_t cut;        /* the body is truncated to [0, length) bytes */
+	bool cut_off;        /* a partition: all frames are lost */
 };
 
-/** Each frame that the link carries. From the next one on; draws go on where they were, so that what is switched on
- * and off again does not change what others draw. -EINVAL: a chance above SIM_CERTAIN. */
+/** Disturbs the frames of a link, from the next one on. Random streams continue, so that switching one on and off does
+ * not change the others. -EINVAL: a chance above SIM_CERTAIN. */
 int sim_link_disturb(struct sim_link *link, const struct sim_disturbance *disturbance);
-/** Each packet from one host to another, on all rails, as it leaves the first link. -EINVAL as above; -ENOSPC: more
- * than 65536 pairs. */
+/** Disturbs the packets from one host to another, on all rails, as they leave the first link. -EINVAL as above;
+ * -ENOSPC: more than 65536 pairs. */
 int sim_pair_disturb(struct sim_host *from, struct sim_host *to, const struct sim_disturbance *disturbance);
-/** Whether packets from one to the other are lost, beside all else: one direction. */
+/** Cuts or restores one direction between two hosts, in addition to other disturbances. */
 void sim_partition(struct sim_host *from, struct sim_host *to, bool cut);
-/** Both directions, between every host of one set and every one not in it. `in_set` has sim_hosts() members. */
+/** The same for both directions between each host in a set and each one outside. `in_set` has sim_hosts() entries. */
 void sim_partition_sets(struct sim *sim, const bool *in_set, bool cut);
-/** All pairs that were cut are not any more. */
+/** Restores all pairs. */
 void sim_heal(struct sim *sim);
 
 /* ---- statistics ---- */
 
 #define SIM_DROPS(X)                                                                                                   \
-	X(LOSS, "loss")           /* by chance, bursts included */                                                     \
-	X(PARTITION, "partition") /* between these hosts, or cut_off */                                                \
-	X(CARRIER, "carrier")     /* the link is down, or there is no way */                                           \
+	X(LOSS, "loss")           /* by chance or burst */                                                             \
+	X(PARTITION, "partition") /* the hosts are partitioned, or cut_off */                                          \
+	X(CARRIER, "carrier")     /* the link is down, or no route */                                                  \
 	X(QUEUE, "queue")         /* the output queue, or its switch's buffer, is full */                              \
-	X(MTU, "mtu")             /* longer than the link takes */                                                     \
+	X(MTU, "mtu")             /* longer than the link's MTU */                                                     \
 	X(RING, "ring")           /* the receive ring is full */                                                       \
-	X(CRASHED, "crashed")     /* the host is gone; of a host also what was in its receive rings */                 \
-	X(FOREIGN, "foreign")     /* nobody has opened that NIC or queue */
+	X(CRASHED, "crashed")     /* the host has crashed; with its receive rings */                                   \
+	X(FOREIGN, "foreign")     /* that NIC or queue is not open */
 
 enum sim_drop {
 #define SIM_DROP_NAME(id, text) SIM_DROP_##id,
@@ -284,58 +284,59 @@ enum sim_drop {
 		SIM_DROP_N
 };
 
-/** "queue" */
+/** Name of a reason: "queue". */
 const char *sim_drop_text(enum sim_drop why);
 
 struct sim_link_stats {
-	uint64_t packets, bytes, wire_bytes; /* carried: bodies, and all that takes time on the wire */
+	uint64_t packets, bytes, wire_bytes; /* carried: bodies; with headers, preamble and gap */
 	uint64_t dropped[SIM_DROP_N];
 	uint64_t duplicated, reordered, corrupted, cut;
 	uint64_t busy_ns;
-	/* The output queue, as on the wire, the frame that is being sent excluded. */
-	uint64_t queue_bytes, queue_bytes_max, queue_bytes_mean; /* now, ever, weighted by time */
+	/* The output queue, as on the wire, without the frame in transmission. */
+	uint64_t queue_bytes, queue_bytes_max, queue_bytes_mean; /* now, maximum, mean over time */
 	uint64_t queue_packets_max;
 };
 
 struct sim_host_stats {
 	uint64_t tx_packets, tx_bytes; /* committed */
-	uint64_t rx_packets, rx_bytes; /* put into a receive ring */
-	uint64_t rx_taken;             /* handed out by recv() */
+	uint64_t rx_packets, rx_bytes; /* that entered a receive ring */
+	uint64_t rx_taken;             /* returned by recv() */
 	uint64_t dropped[SIM_DROP_N];
-	uint64_t tx_full; /* times that tx_reserve() said -EAGAIN */
+	uint64_t tx_full; /* times that tx_reserve() returned -EAGAIN */
 };
 
-/** Every packet is counted once: sent + duplicated == arrived + all dropped + in_flight. Those sent and arrived may be
- * kicks, which are no packets of a port. */
+/** Invariant: sent + duplicated == arrived + all dropped + in_flight. Kicks count as sent and arrived, though they are
+ * no packets of a port. */
 struct sim_stats {
 	uint64_t sent, duplicated, arrived;
 	uint64_t dropped[SIM_DROP_N];
-	uint64_t in_flight, in_flight_bytes, in_flight_bytes_max; /* not counting receive rings */
+	uint64_t in_flight, in_flight_bytes, in_flight_bytes_max; /* receive rings excluded */
 	uint64_t corrupted, reordered;
-	uint64_t packet_bytes, packet_bytes_max; /* memory of all packets that are somewhere in the world */
+	uint64_t packet_bytes, packet_bytes_max; /* memory of all packets */
 	uint64_t events, events_pending, events_pending_max;
 };
 
 void sim_link_stats(const struct sim_link *link, struct sim_link_stats *out);
 void sim_host_stats(const struct sim_host *host, struct sim_host_stats *out);
 void sim_stats(const struct sim *sim, struct sim_stats *out);
-/** Bytes in the buffers of a switch: [0, leaves) are leaves, then come spines; a star has number 0. `max` may be NULL.
+/** Returns the bytes in the buffer of a switch: [0, leaves) are leaves, then spines; that of a star is 0. `max` may be
+ * NULL.
  */
 uint64_t sim_switch_bytes(const struct sim *sim, unsigned rail, unsigned number, uint64_t *max);
-/** Bytes on the wire of a body of so many, fragments included: preamble, Ethernet, IPv4, UDP, checksum and gap. */
+/** Returns the bytes on the wire of a body, fragments included: preamble, Ethernet, IPv4, UDP, checksum and gap. */
 uint32_t sim_wire_bytes(uint32_t body_len, uint32_t mtu);
 
 /* ---- traces ---- */
 
-/** SHA-256 of all events of packets so far, in hexadecimal. */
+/** Writes the SHA-256 of all packet events so far, in hexadecimal. */
 void sim_trace_hash(const struct sim *sim, char out[SHA256_TEXT_BYTES]);
-/** A word of the caller's in the trace, and in the hash: an application's own events. */
+/** Adds an event of the caller to the trace and its hash. */
 void sim_trace_note(struct sim *sim, const char *text);
-/** A line for each event of a packet; NULL: no longer. Stays the caller's. */
+/** Prints a line for each packet event from now on. NULL: stops. `out` stays the caller's. */
 void sim_trace_text(struct sim *sim, FILE *out);
-/** All packets as they leave hosts, or, with `arrived`, as they come into receive rings, in pcap's format: Ethernet,
- * IPv4 and UDP made up from the numbers (10.rail.host/256.host%256, port 47000 + queue, of a hash-steered port
- * 16384 + path). -EIO: it could not be written. NULL: no longer. Stays the caller's. */
+/** Writes packets from now on in pcap format, as they leave hosts, or with `arrived` as they enter receive rings, with
+ * synthetic Ethernet, IPv4 and UDP headers (10.rail.host/256.host%256, port 47000 + queue, of a hash-steered port
+ * 16384 + flow). -EIO: not written. NULL: stops. `out` stays the caller's. */
 int sim_trace_pcap(struct sim *sim, FILE *out, bool arrived);
 
 #endif
