@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of drivers, and drivers by name. Any thread but a poller. */
 #include "nic/module.h"
 #include "nic/nic.h"
 
@@ -20,7 +21,7 @@ const struct nic_port_ops *nic_find(const char *name, struct nic_err *err)
 			return nic_drivers[i];
 	if (strcmp(name, "dpdk") == 0 || strcmp(name, "verbs") == 0)
 		return nic_module_load(name, err);
-	if (strcmp(nic_lossy_port_ops.name, name) == 0) /* only there for who names it */
+	if (strcmp(nic_lossy_port_ops.name, name) == 0) /* never selected automatically */
 		return &nic_lossy_port_ops;
 	snprintf(err->text, sizeof err->text, "there is no NIC driver \"%.40s\"; `farcall info` lists them", name);
 	return NULL;

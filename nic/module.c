@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Finds, loads and checks driver modules. Any thread but a poller. */
 #include "nic/module.h"
 
 #include "farcall/version.h"
@@ -12,18 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where meson installs modules. */
+/* Default; meson defines the directory in which it installs modules. */
 #ifndef FAR_MODULE_DIR
 #define FAR_MODULE_DIR "/usr/local/lib/farcall"
 #endif
 
-/* Beside the library as installed, and in the build: from the program, the library, a test. */
+/* Directories relative to the library or program: as installed, and in the build tree for the library, programs, tests.
+ */
 static const char *const beside[] = {"farcall", "nic/%s", "../nic/%s", "../../nic/%s"};
 
-/**
- * A file found relative to whoever is running could be anybody's: a program in /tmp would look in directories that all
- * may write to. So it must belong to this user or to root.
- */
+/* Returns true for a file of this user or root that others cannot write. The search is relative to the program, which
+ * may lie in a directory that everyone can write to, such as /tmp. */
 static bool is_ours(const char *path)
 {
 	struct stat st;
@@ -35,10 +35,10 @@ static bool find_beside(const char *name, char *path, size_t cap)
 {
 	Dl_info info;
 	char self[PATH_MAX];
-	/* The data pointer avoids a cast from a function's. */
+	/* The address of data, not of a function, avoids a cast. */
 	if (!dladdr(&beside, &info) || !info.dli_fname)
 		return false;
-	/* A program is named as it was called, perhaps by a name that the shell looked up. */
+	/* For a program the name is argv[0], which may have no directory. */
 	bool program = !strchr(info.dli_fname, '/') || !realpath(info.dli_fname, self);
 	if (program && !realpath("/proc/self/exe", self))
 		return false;
@@ -95,7 +95,7 @@ static const struct nic_port_ops *check(const char *name, const char *path, cons
 			 path);
 		return NULL;
 	}
-	/* Nothing behind a foreign ABI number is looked at. */
+	/* With another ABI number no other field is valid. */
 	if (m->abi != NIC_MODULE_ABI) {
 		snprintf(err->text, sizeof err->text,
 			 "%.140s has module interface %u, this is Farcall " FAR_VERSION
@@ -122,7 +122,8 @@ const struct nic_port_ops *nic_module_load(const char *name, struct nic_err *err
 	char path[PATH_MAX + 64];
 	if (find(name, path, sizeof path, err))
 		return NULL;
-	/* dlopen() counts references and locks by itself; RTLD_NODELETE keeps what has threads of its own mapped. */
+	/* dlopen() is thread-safe and counts references. RTLD_NODELETE keeps modules mapped that have threads of their
+	 * own. */
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!handle) {
 		describe_dlerror(name, path, err);

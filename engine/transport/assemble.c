@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages that are not whole yet, or not due, or find the engine not ready for them: their bytes are copied to their
- * place, and they go up in order when what was missing has come; or, where no order binds them, when they are whole.
+ * Reassembly of messages that cannot be delivered in place: incomplete, out of order, or not expected by the engine
+ * yet. Their bytes are copied. They are delivered in order once what was missing has arrived, or, if they are
+ * unordered, once they are complete. Poller.
  */
 #include "transport/assemble.h"
 
@@ -34,7 +35,6 @@ uint64_t link_ack_bits(const struct link_peer *p)
 	return bits;
 }
 
-/* It has our token and says what cannot be. */
 void link_broken(struct link_queue *q, struct link_peer *p)
 {
 	counter_bump(&q->malformed);
@@ -49,8 +49,8 @@ static struct link_message *assembling(struct link_peer *p, uint32_t first)
 	return NULL;
 }
 
-/* Gives up what came before its turn, so that what is due has memory. The sender sends it again. What went up is not
- * forgotten: it would go up once more. False: there was nothing else. */
+/* Drops packets that arrived out of order, so that the one expected next gets memory; the sender retransmits them. The
+ * entries of delivered messages stay, or those would be delivered again. false: there was nothing to drop. */
 static bool early_forget(struct link_queue *q, struct link_peer *p)
 {
 	uint32_t handed_up = 0, before = p->early_n;
@@ -82,9 +82,9 @@ static bool early_forget(struct link_queue *q, struct link_peer *p)
 	return handed_up < before;
 }
 
-/* Memory for a message of which this is the first packet that came; NULL: none now. `begins`: the head of its first
- * packet, whose turn it is; such a message stays until it is whole or the peer goes, so the engine may have it where it
- * wants it. */
+/* Allocates a message whose first packet has arrived. NULL: no memory now. `begins`: head of its first packet, if that
+ * is the packet expected next: the message then stays until it is complete or the peer ends, which receive placement
+ * requires. */
 static struct link_message *message_begin(struct link_queue *q, struct link_peer *p, uint32_t first, uint32_t length,
 					  bool whole, bool due, const struct wire_head *begins)
 {
@@ -126,8 +126,8 @@ static void deliver_all(struct link_queue *q, struct link_peer *p, struct link_m
 	}
 }
 
-/* Do the packets that came before their turn, and what came in turn, cover all of a message: each begins where the one
- * before ends, or within a piece of it. */
+/* Checks that the bytes in order and the packets out of order cover the whole message: each packet begins where the one
+ * before ends, or inside bytes that arrived as fragments. */
 static bool covered(const struct link_peer *p, const struct link_message *m)
 {
 	uint32_t at = m->done;
@@ -142,14 +142,14 @@ static bool covered(const struct link_peer *p, const struct link_message *m)
 	return at == m->len;
 }
 
-/* May a message go up of which all bytes below `end` came in turn. */
+/* Returns true if an unordered message is complete: `end` bytes in order, the rest out of order. */
 static bool has_come(const struct link_message *m, uint32_t end)
 {
 	return m->unbound && m->early >= m->len - end;
 }
 
-/* All bytes of a message have come, some before their turn, and nothing keeps it: it goes up. The places of its packets
- * say so until their turn comes. false: they do not fit together. */
+/* Delivers an unordered message that is complete. The entries of its packets are marked as delivered until rx_next
+ * reaches them. false: protocol error, its packets do not fit together. */
 static bool hand_up_whole(struct link_queue *q, struct link_peer *p, struct link_message *m)
 {
 	if (!covered(p, m))
@@ -169,8 +169,8 @@ static bool hand_up_whole(struct link_queue *q, struct link_peer *p, struct link
 	return true;
 }
 
-/* The packet that is due has come, up to `end` of its message. So many are not whole at a time; between their packets
- * there may be others that are. */
+/* The packet expected next has arrived; the message is in order up to `end`. Packets of several incomplete messages may
+ * alternate, at most FAR_LINK_OPEN at a time, and complete ones lie between them. false: protocol error. */
 static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t end)
 {
 	p->rx_next++;
@@ -187,7 +187,7 @@ static bool packet_end(struct link_queue *q, struct link_peer *p, struct link_me
 	return true;
 }
 
-/* Has the one that packet `number` may not pass gone up. */
+/* Returns true if the packet that unordered packet `number` may not pass is delivered. */
 static bool may_go_up(const struct link_peer *p, uint32_t number, uint32_t offset)
 {
 	uint32_t before = number - offset;
@@ -195,7 +195,7 @@ static bool may_go_up(const struct link_peer *p, uint32_t number, uint32_t offse
 	       p->rings->arrived[before % FAR_LINK_WINDOW].message == &link_handed_up;
 }
 
-/* Before its turn; its place says so, until that comes. */
+/* Delivers the messages of an unordered packet; its entry is marked as delivered until rx_next reaches it. */
 static void hand_up_early(struct link_queue *q, struct link_peer *p, struct link_arrived *a)
 {
 	deliver_all(q, p, a->message);
@@ -206,7 +206,7 @@ static void hand_up_early(struct link_queue *q, struct link_peer *p, struct link
 	}
 }
 
-/* Those that waited for one that has gone up. */
+/* Delivers unordered packets whose barrier is delivered now. */
 static void unordered_run(struct link_queue *q, struct link_peer *p)
 {
 	for (uint32_t i = 1; p->rings->loose_n && i < FAR_LINK_WINDOW; i++) {
@@ -219,7 +219,7 @@ static void unordered_run(struct link_queue *q, struct link_peer *p)
 	}
 }
 
-/* Takes in order what has arrived; false: it does not fit together. */
+/* Advances rx_next over all packets that have arrived. false: protocol error. */
 static bool advance_rx(struct link_queue *q, struct link_peer *p)
 {
 	struct link_arrived *a;
@@ -227,7 +227,7 @@ static bool advance_rx(struct link_queue *q, struct link_peer *p)
 		struct link_message *m = a->message;
 		uint32_t end = a->offset + a->len;
 		bool whole = m->next || m->unordered;
-		/* More than is missing may come: pieces of the packet came before it. */
+		/* It may overlap: fragments of this packet may have arrived before it. */
 		if (!whole && m != &link_handed_up && (a->offset > m->done || end < m->done))
 			return false;
 		a->message = NULL;
@@ -268,13 +268,13 @@ static void fragment_put(struct link_message *m, const struct wire_head *h, cons
 		memcpy(m->body + f->offset, f->bytes, f->len);
 }
 
-/* A part of the packet that is due; its parts are taken in order. */
+/* Processes a fragment of the packet expected next. Fragments are accepted in order only. */
 static void take_fragment(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 			  const struct link_fragment *f)
 {
 	struct link_message *m = assembling(p, f->first);
 	link_ack_soon(q, p);
-	/* Of another packet, or what is before it was lost, or there is no memory. */
+	/* Dropped if it is of another packet, follows a lost one, or finds no memory. */
 	if (f->number == p->rx_next && !m && f->offset == 0)
 		m = message_begin(q, p, f->first, f->length, false, true, h);
 	if (f->number != p->rx_next || !m) {
@@ -297,7 +297,7 @@ static void take_fragment(struct link_queue *q, struct link_peer *p, const struc
 		link_broken(q, p);
 }
 
-/* The whole messages of a packet, copied, by `next`; NULL: no memory, or, with `malformed`, no such packet. */
+/* Copies the messages of a packet, linked by `next`. NULL: no memory, or `malformed`. */
 static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 				       const struct link_fragment *f, bool due, bool *malformed)
 {
@@ -324,8 +324,8 @@ static struct link_message *batch_copy(struct link_queue *q, struct link_peer *p
 	return NULL;
 }
 
-/* Of a packet that is there: was it sent again for nothing? Not when the first one was lost, and only the copy came
- * twice; and what the network repeats is not marked. */
+/* A packet that arrived before arrives again. If this one is a retransmission and the first was not, the next ACK
+ * reports it as spurious. Duplicates made by the network have no AGAIN mark. */
 static void note_duplicate(struct link_peer *p, const struct wire_head *h, uint32_t number)
 {
 	if (p->duplicate || (h->marks & (WIRE_AGAIN | WIRE_PIECE)) != WIRE_AGAIN ||
@@ -344,7 +344,7 @@ static void note_retransmitted(struct link_peer *p, const struct wire_head *h, u
 		p->rings->retransmitted[p->rings->again_n++ % LINK_AGAIN_KEPT] = number;
 }
 
-/* One of several messages that cannot be handed up from where it lies. */
+/* Processes a packet of several messages that cannot be delivered in place. */
 static void take_batch(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 		       const struct link_fragment *f, uint32_t ahead)
 {
@@ -371,7 +371,7 @@ static void take_batch(struct link_queue *q, struct link_peer *p, const struct w
 		link_broken(q, p);
 }
 
-/* A WIRE_LOOSE packet before its turn: it goes up when the one that it may not pass has. */
+/* Processes an unordered packet of small messages that is out of order: delivered once its barrier is. */
 static void take_unordered(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 			   const struct link_fragment *f)
 {
@@ -409,7 +409,7 @@ static bool unordered_valid(const struct link_fragment *f, unsigned marks)
 	return marks & WIRE_BATCH ? link_batch_sane(f, marks) : f->len == f->length && f->length <= LINK_BODY_MAX;
 }
 
-/* A WIRE_LOOSE packet of small messages, not of a larger one. */
+/* Returns true for a WIRE_LOOSE packet of small messages; false: of a larger one. */
 static bool is_small_unordered(const struct link_fragment *f)
 {
 	return f->number == f->first && f->offset != 0;
@@ -418,7 +418,7 @@ static bool is_small_unordered(const struct link_fragment *f)
 static void take_any(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
 		     const struct link_fragment *f, uint32_t ahead);
 
-/* The key behind the bytes of a message's first packet is none of them. false: there can be none. */
+/* Removes the key of an exposed message from the packet's bytes. false: protocol error, it cannot have one. */
 static bool key_strip(const struct link_peer *p, const struct wire_head *h, struct link_fragment *f)
 {
 	if (!p->bulk || f->number != f->first || f->offset != 0 || h->marks & (WIRE_BATCH | WIRE_PIECE) ||
@@ -441,7 +441,7 @@ void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_
 	link_rings_need(q, p);
 	const struct link_arrived *a = &p->rings->arrived[f->number % FAR_LINK_WINDOW];
 	if (ahead >= FAR_LINK_WINDOW || (ahead && a->message)) {
-		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* beyond any window */
+		if ((int32_t)ahead >= (int32_t)FAR_LINK_WINDOW) { /* outside of the window */
 			link_broken(q, p);
 			return;
 		}
@@ -489,7 +489,7 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 				  !ahead && !whole && f->offset == 0 ? h : NULL);
 	if (!m) {
 		counter_bump(&q->no_memory);
-		link_ack_soon(q, p); /* it comes again, and its sender hears that we live */
+		link_ack_soon(q, p); /* it is retransmitted; the ACK shows that this end is alive */
 		return;
 	}
 	if (m->len != f->length || m->transfer == LINK_IN_READ ||
@@ -511,7 +511,7 @@ static void take_any(struct link_queue *q, struct link_peer *p, const struct wir
 		link_broken(q, p);
 		return;
 	}
-	if (whole_early && p->rings->loose_n) /* whose sender has them wait for a packet of this one */
+	if (whole_early && p->rings->loose_n) /* their barrier may be a packet of this message */
 		unordered_run(q, p);
 	if (ahead)
 		link_ack_soon(q, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The audit of a queue: its lists, its totals over all peers, its sets. Run by the holder of the queue's shard. */
+/** Audit of a queue: lists, sums over all peers, ring sets. Poller, or any thread while no poller runs. */
 #include "transport/audit.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ static void audit_messages(struct link_auditor *a)
 	for (const struct link_message *m = q->free; m && in_free <= q->free_n; m = m->next)
 		in_free++;
 	same("free messages of those that arrive", q->free_n, in_free);
-	/* Those to itself are handed up as they are, and the engine may hold some. */
+	/* Loopback messages are delivered as they are, and the engine may hold some. */
 	if (a->loops)
 		fits(out_free + a->out_n <= q->carved, "there are more messages to be sent than were made");
 	else

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The audit that compares both ends of a connection. For the simulator, which has both in one process. */
+/** Audit of both ends of a connection, for the simulator, which has both in one process. No poller runs. */
 #include "transport/audit.h"
 
 #define fits(condition, what) link_audit_fits(a, p, condition, what)
 
-/* The other end of a connection among `ports`; NULL: it is not there, or has another connection now. */
+/* Finds the other end of a connection among `ports`. NULL: it is gone, or has another connection. */
 static const struct link_peer *other_end(const struct link_peer *p, const struct nic_port *const *ports, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -26,8 +26,8 @@ static bool has_arrived(const struct link_peer *there, uint32_t number)
 	       (there->rings && there->rings->arrived[number % FAR_LINK_WINDOW].message);
 }
 
-/* An acknowledgement is sent after its packets have arrived, and the receiver forgets none of them before the sender
- * does: only without memory (early_forget()), which no scenario brings about. */
+/* An acknowledgement leaves after its packets have arrived, and the receiver drops none of them before the sender does,
+ * except without memory (early_forget()), which no scenario causes. */
 static void audit_acknowledged(struct link_auditor *a, const struct link_peer *p, const struct link_peer *there)
 {
 	bool all = true;

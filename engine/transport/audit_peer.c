@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The part of the audit that looks at one peer and its set. Run by the holder of the queue's shard. */
+/** Audit of one peer and its ring set. Poller, or any thread while no poller runs. */
 #include "transport/audit.h"
 
 #define same(what, count, found) link_audit_same(a, p, what, count, found)
 #define fits(condition, what)    link_audit_fits(a, p, condition, what)
 
-/* No list of a peer is longer: one that is has a cycle. */
+/* No list of a peer is longer; a longer one has a cycle. */
 #define LIST_MAX (FAR_LINK_SLOTS + FAR_LINK_WINDOW)
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
 struct out_found {
 	uint32_t n, strict, open;
 	uint64_t bytes;
 };
 
-/* A message and those behind it; the last of them. */
+/* Walks a list of messages; returns the last. */
 static const struct link_message *out_list(struct link_auditor *a, const struct link_peer *p,
 					   const struct link_message *m, struct out_found *found)
 {
@@ -95,9 +95,9 @@ static void audit_out(struct link_auditor *a, const struct link_peer *p)
 	a->out_n += all.n;
 }
 
-/* ---- in ---- */
+/* ---- receiving ---- */
 
-/* A message that arrived, and those behind it. */
+/* Walks a list of received messages. */
 static uint32_t in_list(struct link_auditor *a, const struct link_peer *p, const struct link_message *m)
 {
 	uint32_t n = 0;
@@ -116,7 +116,7 @@ static bool is_assembled(const struct link_rings *r, const struct link_message *
 	return found;
 }
 
-/* Packets before their turn. */
+/* Packets out of order. */
 static void audit_arrived(struct link_auditor *a, const struct link_peer *p)
 {
 	const struct link_rings *r = p->rings;
@@ -137,7 +137,7 @@ static void audit_arrived(struct link_auditor *a, const struct link_peer *p)
 	same("packets that wait for one that they may not pass", r->loose_n, loose);
 }
 
-/* Messages that are not whole. */
+/* Incomplete messages. */
 static void audit_assembling(struct link_auditor *a, const struct link_peer *p)
 {
 	const struct link_rings *r = p->rings;
@@ -175,14 +175,14 @@ static void audit_held(struct link_auditor *a, const struct link_peer *p)
 	fits(!p->attached || !r->held_first, "messages wait for a session that is there");
 }
 
-/* ---- the lists that it is in ---- */
+/* ---- lists of the queue ---- */
 
 bool link_audit_owed(const struct link_peer *p)
 {
 	return p->owed && p->started && !p->dead && !p->loop && !p->active && !p->ack_now;
 }
 
-/* Whatever is to be done by time has somebody who looks at it. */
+/* A peer with a timer is active, or has a delayed acknowledgement. */
 static void audit_timers(struct link_auditor *a, const struct link_peer *p)
 {
 	const struct link_queue *q = a->q;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Proofs of control messages: the tag of a packet, the cookie of a connect request, the key of a session, the numbers
- * of PINGs. Pure computation over what the caller's thread owns: the control core until DUE_START, then the shard, too.
+ * Authentication of control packets: tags, cookies of connect requests, session keys, numbers of PINGs. Pure
+ * computation over what the calling thread owns: control thread, and from DUE_START on the poller, too.
  *
- * A tag is by the transport key, which every member has, or by the key of the session. It covers all of the packet but
- * its checksum, the identity of the port that it is from, and the published address that it is sent to: a packet that
- * is sent on to another member proves nothing there, and observed addresses, which a translator changes, are in no
- * proof. The kind and the receiver's identity are in the head: no kind stands for another, and no packet for its
- * reflection.
+ * A tag is a MAC by the transport key, which every member has, or by the session key. It covers the packet except its
+ * CRC, the identity of the sending port, and the published address of the destination. So a packet that is forwarded to
+ * another member is not valid there. Observed addresses, which a translator changes, are in no tag. The head contains
+ * the kind and the receiver's identity: no packet is valid as another kind, or reflected to its sender.
  */
 #include "transport/port.h"
 
@@ -17,7 +16,7 @@
 
 /* ---- tags ---- */
 
-/* `proof`: the place in the body that is left out, too. */
+/* `proof`: compute wire_words.proof, which is left out then, instead of the tag. */
 static void mac(const struct auth_key *key, const uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to,
 		bool proof, uint8_t out[AUTH_PROOF_BYTES])
 {
@@ -117,7 +116,7 @@ const struct auth_key *link_session_key(const struct link_peer *peer)
 	return peer->queue->port->config.key ? &link_secret_of(peer)->key : NULL;
 }
 
-/* What both ends have said, from the one that connects. */
+/* Hashes both handshakes, the connecting side's first. */
 static void transcript(const struct link_port *p, const struct link_peer *peer, uint8_t out[AUTH_PROOF_BYTES])
 {
 	const struct link_setup *s = peer->setup;
@@ -204,7 +203,7 @@ bool link_ping_proven(const struct link_peer *p, const uint8_t *packet, uint32_t
 	return auth_equal(proof, w->proof);
 }
 
-/* As in RFC 6479, with 64 numbers that may come out of turn. */
+/* Replay window as in RFC 6479, of 64 numbers. */
 bool link_ping_fresh(struct link_secret *s, uint32_t number)
 {
 	uint32_t ahead = number - s->heard;

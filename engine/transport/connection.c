@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A peer as the control core sees it, from its place in the table to its end: what it is told by and told of. Orders to
- * the shard and its news pass by boards (mail.h).
+ * Life cycle of a peer: allocation, table of accepted peers, orders to the poller, set-up packets, events to the
+ * engine. Control thread.
  */
 #include "transport/port.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- peers ---- */
 
-/* One more place. */
+/* Allocates one more peer: from a slab, with its secret. */
 static bool peer_make(struct link_port *p)
 {
 	uint32_t i = p->peers_n, in = i % LINK_SLAB_PEERS;
@@ -96,7 +96,7 @@ void link_setup_end(struct link_port *p, struct link_peer *peer)
 	if (!s)
 		return;
 	s->deadline = s->repeat_at = UINT64_MAX;
-	/* The shard may still have to send the last packet of it, or the driver below to answer. */
+	/* The poller may still send its last packet, and the driver below may still use it. */
 	if (!peer->lower_pending && !atomic_load_explicit(&peer->setup_full, memory_order_acquire)) {
 		setup_free(p, peer);
 	} else {
@@ -105,7 +105,7 @@ void link_setup_end(struct link_port *p, struct link_peer *peer)
 	}
 }
 
-/* ---- who came to us ---- */
+/* ---- accepted peers: a hash table with linear probing ---- */
 
 static uint32_t accepted_at(uint64_t id, uint64_t token)
 {
@@ -136,7 +136,7 @@ void link_accepted_add(struct link_port *p, struct link_peer *peer)
 	peer->listed = true;
 }
 
-/* Those behind it that are not at their own place move up, so that no search ends before them. */
+/* Moves entries behind it up that are not at their home index, so that no search ends before them. */
 static void accepted_remove(struct link_port *p, const struct link_peer *peer)
 {
 	uint32_t at = accepted_at(peer->id_there, peer->token_there), n = 2 * FAR_LINK_PEERS_MAX;
@@ -153,7 +153,7 @@ static void accepted_remove(struct link_port *p, const struct link_peer *peer)
 	p->accepted[at] = 0;
 }
 
-/* The board's bit is set last and taken first: pairs with order_serve() in queue.c. */
+/* The bit of the set is added last and taken first: pairs with order_serve() in queue.c. */
 void link_order(struct link_peer *peer, uint32_t due)
 {
 	struct link_queue *q = peer->queue;
@@ -191,7 +191,6 @@ void link_way_drop(struct link_port *p, uint32_t *way)
 	*way = NIC_PEER_NONE;
 }
 
-/* When neither the shard nor the driver below has to do with it any more. */
 void link_peer_let_go(struct link_port *p, struct link_peer *peer)
 {
 	if (!peer->closed || peer->lower_pending || link_sides_pending(peer))
@@ -202,8 +201,8 @@ void link_peer_let_go(struct link_port *p, struct link_peer *peer)
 	link_peer_free(p, peer);
 }
 
-/* A HELLO of this set-up that comes late is not to begin a new one: not while it is remembered, and then not by its
- * cookie, or by one that is older. */
+/* While the entry exists, it rejects late copies of the HELLO. When it is reused, cookie_floor invalidates their
+ * cookies and all older ones. */
 void link_remember(struct link_port *p, const struct link_peer *peer, int error)
 {
 	uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
@@ -245,7 +244,7 @@ void link_step_soon(struct link_port *p, uint64_t at)
 
 /* ---- packets of the set-up ---- */
 
-/* Leaves it to the shard; when that has not taken the one before yet, it is repeated later. */
+/* Returns true if the poller has sent the packet before. */
 static bool setup_begin(struct link_peer *peer)
 {
 	return !atomic_load_explicit(&peer->setup_full, memory_order_acquire); /* pairs with peer_setup() */
@@ -262,8 +261,8 @@ void link_say_words(struct link_peer *peer, enum wire_kind kind)
 {
 	struct link_setup *s = peer->setup;
 	const struct link_queue *q = peer->queue;
-	/* While the next path's place is made, a packet that names it would leave by the one before, come to the wrong
-	 * queue, and have the path be given up that was never tried. */
+	/* While the address handle of the next flow is made, a packet that names that flow would leave by the one
+	 * before and arrive at the wrong queue, and WRONG_QUEUE would discard a flow that was never tried. */
 	if (!s || peer->lower_pending || !setup_begin(peer))
 		return;
 	uint32_t len =
@@ -283,7 +282,6 @@ void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_
 	setup_post(peer, len);
 }
 
-/* HELLO or WELCOME, again and again. */
 void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
 	struct link_setup *s = peer->setup;
@@ -309,27 +307,30 @@ void link_report_failed(struct link_port *p, struct link_peer *peer, int error, 
 void link_failed(struct link_port *p, struct link_peer *peer, int error)
 {
 	char text[2 * NIC_TEXT_BYTES_MAX], at[160];
-	struct nic_err remark = {""}; /* of the driver below: a firewall, a link that is down */
+	struct nic_err remark = {""}; /* of the driver below: a firewall, an interface that is down */
 	const struct link_setup *s = peer->setup;
 	p->lower->ops->address_text(&s->addr, at, sizeof at);
 	if (error == -ESTALE)
-		snprintf(text, sizeof text, "%s: who listens at %s is not that worker any more", p->ops.name, at);
+		snprintf(text, sizeof text,
+			 "%s: another worker listens at %s now: the one that published this address has ended",
+			 p->ops.name, at);
 	else if (error == -ECHRNG)
-		snprintf(text, sizeof text, "%s: the set-up was refused by %s: it has no queue %u", p->ops.name, at,
+		snprintf(text, sizeof text, "%s: connect request rejected by %s: it has no queue %u", p->ops.name, at,
 			 s->want);
 	else if (error == -ETIMEDOUT && p->lower->ops->reach(p->lower, &s->addr, &remark) == 0 && remark.text[0])
 		snprintf(text, sizeof text, "%s: no answer from %s to %u packets: %s", p->ops.name, at, s->sent_n,
 			 remark.text);
 	else if (error == -ETIMEDOUT)
 		snprintf(text, sizeof text,
-			 "%s: no answer from %s to %u packets; is the worker alive, %sand is the path to it open both "
-			 "ways (firewall, address translation)?",
-			 p->ops.name, at, s->sent_n, p->config.key ? "does it have the same key, " : "");
+			 "%s: no answer from %s to %u packets; check that the worker is alive, %sand that the path to "
+			 "it is open in both directions (firewall, address translation)",
+			 p->ops.name, at, s->sent_n, p->config.key ? "that it has the same key, " : "");
 	else if (error == -EHOSTUNREACH)
-		snprintf(text, sizeof text, "%s: none of %u paths to %s leads to its queue %u", p->ops.name,
+		snprintf(text, sizeof text, "%s: none of %u flows to %s reaches its queue %u", p->ops.name,
 			 s->flows_tried, at, s->want);
 	else
-		snprintf(text, sizeof text, "%s: the set-up was refused by %s: %s", p->ops.name, at, strerror(-error));
+		snprintf(text, sizeof text, "%s: connect request rejected by %s: %s", p->ops.name, at,
+			 strerror(-error));
 	link_report_failed(p, peer, error, text);
 }
 
@@ -355,12 +356,11 @@ void link_report_moved(struct link_port *p, struct link_peer *peer)
 void link_report_down(struct link_port *p, struct link_peer *peer, int error)
 {
 	char text[NIC_TEXT_BYTES_MAX];
-	const char *why = error == -ECONNRESET  ? "the peer has ended the connection"
-			  : error == -ESTALE    ? "the peer does not know the connection any more"
-			  : error == -ETIMEDOUT ? "the peer was not heard of for too long"
-			  : error == -EMSGSIZE
-				  ? "the way to the peer has become narrower than any may be; raise its MTU"
-				  : "the peer broke the protocol";
+	const char *why = error == -ECONNRESET  ? "the peer has closed the connection"
+			  : error == -ESTALE    ? "the peer has no such connection any more"
+			  : error == -ETIMEDOUT ? "nothing was received from the peer for too long"
+			  : error == -EMSGSIZE  ? "the MTU of the path to the peer has become too small; raise it"
+						: "the peer violated the protocol";
 	snprintf(text, sizeof text, "%s: %s", p->ops.name, why);
 	struct nic_event ev = {.type = NIC_EVENT_DOWN,
 			       .peer = peer->index,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What arrives or leaves and is no message or acknowledgement: packets of a set-up, questions, ends. */
+/** Control packets: received PING, RESET and BYE, set-up packets forwarded to the control thread, and sending. Poller.
+ */
 #include "transport/port.h"
 
 #include "base/mutant.h"
@@ -42,7 +43,7 @@ void link_take_ping(struct link_queue *q, struct link_peer *p, const struct link
 	link_ack_soon(q, p);
 }
 
-/* The control core knows what WELCOME had. */
+/* Returns true for a RESET that answers WELCOME, which the control thread checks. */
 static bool answers_welcome(const struct nic_pkt *lp)
 {
 	struct link_no no;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages that the other side reads where they lie. The driver below is asked to expose one before its first packet;
- * that carries the key, and nothing follows it until the other side says how many bytes it has read (WIRE_HERE): the
- * rest goes in packets, some bytes at the end of a message, or all that it could not read. Should it grant packets
- * instead, it does not read.
+ * Sent messages that the receiver reads from this process's memory. Poller.
  *
- * Nobody waits for what may take long: while the driver below makes a connection or learns of memory, messages go in
- * packets. What was exposed is withdrawn as soon as it is not to be read any more, or when the message ends.
+ * The driver below exposes the message before its first packet leaves. That packet carries the key. No other follows
+ * until the receiver sends how many bytes it has read (WIRE_HERE): the rest leaves in packets, usually a few bytes at
+ * the end, or all that could not be read. If the receiver sends a grant instead, it does not read.
+ *
+ * Nothing waits for slow operations: while the driver below sets up a connection or registers memory, messages leave in
+ * packets. The exposure is withdrawn as soon as reading has ended, or with the message.
  */
 #include "transport/port.h"
 
@@ -25,7 +26,7 @@ bool link_offer(struct link_queue *q, struct link_peer *p, struct link_message *
 	if (!m->buf || m->transfer != LINK_OUT_NEW)
 		return false;
 	m->transfer = LINK_OUT_PLAIN;
-	/* What is lent is a part of something larger. */
+	/* A zero-copy body is part of a larger message, so bulk_bytes_min does not apply. */
 	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) || m->len < 2 * p->payload_max + LINK_REST ||
 	    p->via != q)
 		return false;
@@ -66,7 +67,7 @@ bool link_offer_granted(struct link_queue *q, struct link_message *m, uint32_t o
 	}
 	if ((m->transfer != LINK_OUT_ANNOUNCED && m->transfer != LINK_OUT_TOLD) || offset >= m->len)
 		return false;
-	if (m->transfer == LINK_OUT_TOLD) /* said again */
+	if (m->transfer == LINK_OUT_TOLD) /* a repetition */
 		return offset <= m->done;
 	withdraw(q, m);
 	m->transfer = LINK_OUT_TOLD;
@@ -85,7 +86,7 @@ void link_onesided_take(struct link_queue *q, const struct nic_pkt *lp)
 {
 	struct link_onesided_news news;
 	struct link_message *m = link_onesided_event(&q->onesided, lp, &news);
-	q->grants.due = true; /* there is room for another */
+	q->grants.due = true; /* an entry is free: another read may start */
 	if (!m)
 		return;
 	switch (news.event) {
@@ -93,7 +94,8 @@ void link_onesided_take(struct link_queue *q, const struct nic_pkt *lp)
 		m->transfer = LINK_OUT_EXPOSED;
 		link_backlog_add(q, m->peer);
 		break;
-	case NIC_BULK_WITHDRAWN: /* its connection broke; what was announced hears of that from who was to read */
+	case NIC_BULK_WITHDRAWN: /* its connection broke; an announced message continues when the receiver sends
+				    WIRE_HERE */
 		m->onesided = 0;
 		if (m->transfer == LINK_OUT_WAITS || m->transfer == LINK_OUT_EXPOSED)
 			plain(m, q);

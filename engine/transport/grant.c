@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Grants: what a queue lets the senders of larger messages send, all of its peers together, so that what is on its way
- * here fits the network. The first bytes of a message leave unasked; with the first packet it gets all of its memory.
- * From then on the messages with the least left are granted some bytes beyond those that have come: the shortest half
- * of what there is to grant, the next one a quarter, and so on. Should the sender of one be slow or gone, the others
- * fill the link. The oldest gets a small share whatever its length, so none waits for ever.
+ * Grants: how many bytes a queue allows the senders of larger messages to send, all of its peers together, so that the
+ * bytes in flight fit the network. Poller.
  *
- * What there is to grant is twice what the path was seen to hold: the least time from a grant to what came of it, times
- * the highest rate. The measured time is the least, not the mean: else what waits in the network would make for more
- * grants, and those for more that waits.
+ * The first bytes of a message are unscheduled: they leave without a grant. With its first packet a message gets all of
+ * its memory. Then the messages with the fewest bytes left are granted bytes beyond those that arrived: the shortest
+ * one half of the budget, the next one a quarter, and so on. If the sender of one is slow or gone, the others fill the
+ * link. The oldest message gets a small share whatever its length, so none starves.
  *
- * Grants are cumulative, and are in every acknowledgement of their peer, as long as the message is not whole. When
- * nothing came of one for long, they are said again, and do not count any more: their sender may be gone.
+ * The budget is twice the bandwidth-delay product: the least time from a grant to its bytes, times the highest rate.
+ * The time is the least, not the mean: otherwise packets that wait in the network would raise the budget, and that the
+ * number of packets that wait.
+ *
+ * Grants are cumulative. Every acknowledgement of the peer contains them until the message is complete. When no granted
+ * byte arrives for long, they are repeated and do not count against the budget any more: the sender may be gone.
  */
 #include "transport/port.h"
 
@@ -27,7 +29,7 @@ static inline uint32_t left_of(const struct link_message *m)
 	return m->len - m->done;
 }
 
-/* ---- the path ---- */
+/* ---- estimate of the path ---- */
 
 static uint64_t now_of(struct link_queue *q)
 {
@@ -43,12 +45,12 @@ static void timing_end(struct link_queue *q)
 	g->timed = NULL;
 	if (g->rtt_ns && ns >= g->rtt_ns && now - g->rtt_at < FAR_LINK_GRANT_RTT_NS)
 		return;
-	/* What is longer than before may have waited in a queue: a path is believed to have become twice as long. */
+	/* A longer time may be queueing: the estimate at most doubles. */
 	g->rtt_ns = g->rtt_ns && ns > 2 * g->rtt_ns ? 2 * g->rtt_ns : ns;
 	g->rtt_at = now;
 }
 
-/* Over a round trip at least, so that a burst is no rate. */
+/* Measures the rate over at least a round trip, so that a burst does not count as one. */
 static void rate_look(struct link_queue *q)
 {
 	struct link_grants *g = &q->grants;
@@ -63,14 +65,14 @@ static void rate_look(struct link_queue *q)
 	g->came_at = now;
 }
 
-/* What the path was seen to hold, twice; 0: it was not. */
+/* Twice the bandwidth-delay product. 0: not measured. */
 static uint64_t path_twice(const struct link_grants *g)
 {
 	uint64_t ns = g->rtt_ns < FAR_LINK_GRANT_RTT_NS ? g->rtt_ns : FAR_LINK_GRANT_RTT_NS;
 	return 2 * (g->rate / 1000 * ns / 1000000);
 }
 
-/* Bytes that may be granted and not here. */
+/* Bytes that may be granted and not arrived. */
 static uint64_t budget(const struct link_grants *g)
 {
 	uint64_t bytes = path_twice(g), least = bytes ? FAR_LINK_GRANT_LEAST : FAR_LINK_GRANT_BYTES;
@@ -79,9 +81,8 @@ static uint64_t budget(const struct link_grants *g)
 	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
 }
 
-/* Bytes of a message that its sender may send before it is granted any, as it is told next: until a grant can be there.
- * More would only be out of our control: where the network has priorities, what leaves unasked comes before what was
- * granted. */
+/* Unscheduled bytes of a message, as the next ACK states them: as many as leave before a grant can arrive. More would
+ * escape the grants: in a network with priorities unscheduled packets overtake granted ones. */
 static inline uint32_t unasked(const struct link_grants *g)
 {
 	uint64_t senders = g->senders_n ? g->senders_n : 1, bytes = path_twice(g) / senders;
@@ -109,10 +110,11 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 	g->n++;
 	if (p->begun_n++ == 0)
 		g->senders_n++;
-	/* What comes unasked is on its way, too; of a longer message behind another there is only the first packet. */
+	/* Unscheduled bytes are in flight, too; a longer message behind another one sends only its first packet
+	 * unscheduled. */
 	uint32_t coming = p->begun_n > 1 && m->len > FAR_LINK_UNASKED ? 0 : unasked(g);
 	coming = coming < FAR_LINK_UNASKED ? coming : FAR_LINK_UNASKED;
-	if (m->transfer == LINK_IN_READ) /* nothing comes that is not read */
+	if (m->transfer == LINK_IN_READ) /* all of it is read */
 		coming = 0;
 	m->granted = coming < m->len ? coming : m->len;
 	g->out += out_of(m);
@@ -190,13 +192,13 @@ void link_grants_end_all(struct link_queue *q, struct link_peer *p)
 
 /* ---- grants ---- */
 
-/* Waits for a grant, now or later. */
+/* Returns true if the message needs a grant, now or later. */
 static inline bool wants(const struct link_message *m)
 {
 	return !m->stalled && m->granted < m->len && m->done < m->len;
 }
 
-/* The least left, of those that wait for grants; the older of equal ones. */
+/* Selects the messages with the fewest bytes left that need grants; of equal ones the older. */
 static void choose(struct link_grants *g)
 {
 	unsigned n = 0;
@@ -214,14 +216,13 @@ static void choose(struct link_grants *g)
 	}
 	g->chosen_n = n;
 	g->choose = false;
-	/* From 0 up, and no more levels than there are messages: a shorter one that begins meanwhile finds one above.
-	 */
+	/* Priorities from 0 up, as many levels as messages: a shorter message that begins later finds a higher one. */
 	unsigned levels = n < LINK_GRANTED + 1 ? n : LINK_GRANTED + 1;
 	for (unsigned i = 0; i < n; i++)
 		g->chosen[i]->priority = (uint8_t)(i < levels ? levels - 1 - i : 0);
 }
 
-/* Up to `share` bytes beyond what has come, when that is worth saying. */
+/* Grants up to `share` bytes beyond those that arrived, if that is enough for an ACK. */
 static void grant(struct link_queue *q, struct link_message *m, uint64_t share, uint64_t most)
 {
 	struct link_grants *g = &q->grants;
@@ -279,7 +280,7 @@ void link_grants_run(struct link_queue *q)
 			share /= 2;
 		grant(q, g->chosen[i], share, most);
 	}
-	/* Beside all others, lest they leave nothing. */
+	/* In addition to all others, so that it does not starve. */
 	struct link_message *old = oldest(g);
 	if (old)
 		grant(q, old, most / FAR_LINK_GRANT_SHARE, most + most / FAR_LINK_GRANT_SHARE);
@@ -305,7 +306,7 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		return;
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
 		struct link_message *m = p->rings->assembling[i];
-		if (m && m->transfer == LINK_IN_READ) /* its driver says when it ends, or could not begin with it yet */
+		if (m && m->transfer == LINK_IN_READ) /* the driver reports its end, or could not start it yet */
 			g->due = true;
 		if (!m || !m->begun || out_of(m) == 0 || m->transfer == LINK_IN_READ)
 			continue;
@@ -325,7 +326,7 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		link_kick(q, p);
 }
 
-/* In packets: its sender has been told. */
+/* Returns true if the ACK contains a grant of this message: it arrives in packets. */
 static inline bool told(const struct link_message *m)
 {
 	return m && m->begun && m->granted && m->transfer != LINK_IN_READ;
@@ -339,7 +340,7 @@ bool link_grants_open(const struct link_peer *p)
 	return false;
 }
 
-/* ---- what is said of it ---- */
+/* ---- grants in an ACK ---- */
 
 uint32_t link_grants_bytes(const struct link_peer *p)
 {
@@ -349,7 +350,7 @@ uint32_t link_grants_bytes(const struct link_peer *p)
 	return n * (uint32_t)sizeof(struct wire_grant);
 }
 
-/* Packets of the ring below for each peer that may send now. */
+/* Window: share of the receive ring below for each peer that may send now. */
 static uint32_t window_of(const struct link_queue *q)
 {
 	uint32_t ring = q->port->ring, n = q->actives_n ? q->actives_n : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writes and reads the packets of the set-up. Either thread. */
+/** Encodes and decodes set-up packets. Control thread and poller. */
 #include "transport/port.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ uint32_t link_words_write(uint8_t *out, const struct link_peer *p, const struct 
 {
 	const struct link_port *port = p->queue->port;
 	const struct nic_addr *own = &via->port->own;
-	/* Who is challenged knows where it sent HELLO to. */
+	/* CHALLENGE needs no address: its receiver has sent HELLO to this port. */
 	uint16_t addr_len = kind == WIRE_CHALLENGE ? 0 : own->len;
 	struct wire_head h = {.version = WIRE_VERSION,
 			      .kind = (uint8_t)kind,

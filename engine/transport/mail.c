@@ -6,13 +6,13 @@
 bool link_board_set(struct link_board *b, uint32_t i)
 {
 	uint32_t w = i / 64, n = w / 64;
-	/* The word first: whoever takes the bits above finds it. Pairs with link_board_take(). */
+	/* The word first, then the bits above it. Pairs with link_board_take(). */
 	atomic_fetch_or_explicit(&b->word[w], UINT64_C(1) << i % 64, memory_order_release);
 	atomic_fetch_or_explicit(&b->summary[n], UINT64_C(1) << w % 64, memory_order_release);
 	return atomic_fetch_or_explicit(&b->any, UINT64_C(1) << n, memory_order_release) == 0;
 }
 
-/* Clears the bit that says that there is something in `below`; then looks once more: what came in between is kept. */
+/* Clears the bit above `below`, and sets it again if `below` is not 0: a bit added in between is kept. */
 static void clear(_Atomic uint64_t *above, unsigned bit, _Atomic uint64_t *below)
 {
 	atomic_fetch_and_explicit(above, ~(UINT64_C(1) << bit), memory_order_acq_rel);

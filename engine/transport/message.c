@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Memory of messages. What arrives is charged to its queue: a message that is due may take all of FAR_LINK_IN_BYTES,
- * one that arrives before its turn half of it. When there is none, the packet is not acknowledged and its sender sends
- * it again: nothing is lost, and nobody deadlocks. What takes the memory is messages that the engine holds, which it
- * gives back whatever the peers do; whole ones, which the engine's next recv() takes; and ones that are not whole yet,
- * which got all of their memory with their first packet and wait for nothing but their senders, who resend what is
- * missing or are found dead.
+ * Memory of messages. Poller.
+ *
+ * Received messages are charged to their queue. A message in order may use all of FAR_LINK_IN_BYTES, one out of order
+ * half of it. Without memory the packet is not acknowledged, and its sender retransmits it: nothing is lost.
+ *
+ * No deadlock is possible. The memory belongs to messages that the engine holds, which it releases whatever the peers
+ * do; to complete ones, which the engine's next recv() takes; and to incomplete ones, which got all of their memory
+ * with their first packet and wait for their senders only, which retransmit or are found DOWN.
  */
 #include "transport/assemble.h"
 
@@ -13,9 +15,9 @@
 
 #include <string.h>
 
-#define FREE_MAX 256u /* kept by a queue, hot in its cache; the rest is anybody's */
+#define FREE_MAX 256u /* messages that a queue keeps for itself, warm in its cache */
 
-/* The segments hold as many as all connections may have out, and rooms beside them. */
+/* Takes an unused message of the segments, which hold as many as all connections may have in flight or reserved. */
 __attribute__((noinline)) static struct link_message *carve(struct link_queue *q)
 {
 	uint32_t n = LINK_SEGMENT_PEERS * LINK_MESSAGES, i = q->carved / n;
@@ -108,7 +110,7 @@ static struct link_message *in_take(struct link_queue *q)
 	return m;
 }
 
-/* Asked when nothing else can fail: what was given a place comes there. */
+/* Receive placement. Called last, when nothing else can fail: a placed message must be received there. */
 static bool is_placed(const struct link_queue *q, const struct link_peer *p, const struct wire_head *begins,
 		      struct link_message *m)
 {
@@ -160,7 +162,7 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 
 void link_message_in_free(struct link_queue *q, struct link_message *m)
 {
-	if (!m->own) { /* of a queue to itself: it left as it came */
+	if (!m->own) { /* loopback: a sent message */
 		link_message_out_free(q, m->peer, m);
 		return;
 	}
@@ -228,7 +230,7 @@ static void drop_out(struct link_queue *q, struct link_peer *p)
 	p->una = p->next;
 }
 
-/* A message may lie at several packets: it is freed by the last of its places. */
+/* Several packets may refer to a message: the last one frees it. */
 static void drop_in(struct link_queue *q, struct link_peer *p)
 {
 	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
@@ -257,7 +259,7 @@ void link_messages_drop(struct link_queue *q, struct link_peer *p)
 	if (q->batch.peer == p)
 		link_batch_end(q);
 	drop_ready(q, p);
-	p->out_n = 0; /* of a queue to itself */
+	p->out_n = 0; /* loopback */
 	if (!p->rings)
 		return;
 	link_messages_in_free(q, p->rings->held_first);

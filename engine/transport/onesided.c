@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The driver's memory of messages, until it lets go of it. */
+/** Entries of exposed and read messages, until the driver's last event. Poller. */
 #include "transport/onesided.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, con
 	}
 }
 
-/* READ is of what is read, the others of what is exposed. */
+/* Returns true if the event is possible in the entry's state. */
 static bool fits(const struct link_onesided *e, uint64_t event)
 {
 	switch (event) {

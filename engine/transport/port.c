@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The port: made over another one, and taken down with it. setup.c has its connections. */
+/** The transport's port: open, close, capabilities, addresses, counters. Control thread. setup.c has its connections.
+ */
 #include "transport/port.h"
 #include "base/text.h"
 
@@ -49,12 +50,12 @@ void link_port_signal(struct link_port *p)
 		return;
 	}
 	ssize_t n = write(p->event_fd, &one, sizeof one);
-	(void)n; /* EAGAIN: it is readable as it is */
+	(void)n; /* EAGAIN: it is readable already */
 }
 
 /* ---- addresses ---- */
 
-/* address_text() is given no port: what is below is found by the name. Entries are never taken back. */
+/* Drivers that were below a transport: address_text() has no port and finds them by name. Entries are never removed. */
 static _Atomic(const struct nic_port_ops *) drivers[DRIVERS_MAX];
 
 static void driver_remember(const struct nic_port_ops *ops)
@@ -73,7 +74,7 @@ static const struct nic_port_ops *driver_named(const char *name)
 		if (ops && strncmp(ops->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
 			return ops;
 	}
-	/* Not open here: an address of somebody else's. */
+	/* A driver that no port here uses. */
 	for (unsigned i = 0; nic_drivers[i]; i++)
 		if (strncmp(nic_drivers[i]->name, name, sizeof((struct nic_addr *)0)->driver) == 0)
 			return nic_drivers[i];
@@ -124,11 +125,11 @@ static int link_reach(const struct nic_port *port, const struct nic_addr *addr, 
 	if (id != p->id)
 		return error;
 	if (error && err)
-		err->text[0] = 0; /* no way to itself is needed below */
+		err->text[0] = 0; /* a connection to itself does not use the port below */
 	return 0;
 }
 
-/* ---- what it is ---- */
+/* ---- capabilities and counters ---- */
 
 static void link_caps(const struct nic_port *port, struct nic_caps *out)
 {
@@ -217,7 +218,7 @@ static int link_mem_unregister(struct nic_port *port, void *base, size_t bytes, 
 
 /* ---- open and close ---- */
 
-/* Zeros. Of a port's and a queue's tables only the pages that are used become memory. */
+/* Zeroed address space: only the pages of a port's and a queue's tables that are used become memory. */
 static void *tables_make(size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -322,16 +323,18 @@ static int check(const struct nic_port *lower, const struct link_config *config,
 {
 	const char *name = lower->ops->name;
 	if (config->head_bytes != sizeof(struct shm_head))
-		return link_error(err, -EINVAL, "%s: a link's heads have %zu bytes, not %u", name,
+		return link_error(err, -EINVAL, "%s: the transport needs heads of %zu bytes, not %u", name,
 				  sizeof(struct shm_head), config->head_bytes);
 	if (config->queues == 0 || config->queues > FAR_LINK_QUEUES_MAX)
 		return link_error(err, -EINVAL, "%s: 1 to %u queues, not %u", name, FAR_LINK_QUEUES_MAX,
 				  config->queues);
 	if (caps->body_bytes_max < LINK_PACKET_MIN)
-		return link_error(err, -EINVAL, "%s: packets of %llu bytes are too small for a link; %u are needed",
-				  name, (unsigned long long)caps->body_bytes_max, LINK_PACKET_MIN);
+		return link_error(err, -EINVAL,
+				  "%s: packets of %llu bytes are too small for the transport; it needs %u", name,
+				  (unsigned long long)caps->body_bytes_max, LINK_PACKET_MIN);
 	if (own->len + LINK_ID_BYTES > NIC_ADDR_BYTES_MAX)
-		return link_error(err, -EINVAL, "%s: an address of %u bytes leaves no room for the link's; at most %u",
+		return link_error(err, -EINVAL,
+				  "%s: an address of %u bytes leaves no room for the transport's identity; at most %u",
 				  name, own->len, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES);
 	return 0;
 }
@@ -389,7 +392,7 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	p->queue_ops.raw = &link_raw_ops;
 	error = port_open(p);
 	if (error) {
-		link_error(err, error, "%s: the link over it: %s", lower->ops->name, strerror(-error));
+		link_error(err, error, "%s: cannot open the transport over it: %s", lower->ops->name, strerror(-error));
 		port_free(p);
 		return error;
 	}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages that are read where their senders have them: what grant.c would grant, the driver below reads. The last
- * LINK_REST bytes come in a packet, as does all that could not be read: a read that failed, or could not be begun for
- * long, is the last of its message. Its sender is told only when none is under way: then nothing writes to the memory
- * any more, and the message may be handed up.
+ * Received messages that are read from the sender's memory. Poller.
+ *
+ * The driver below reads what grant.c would grant. The last LINK_REST bytes arrive in a packet, and so does everything
+ * that could not be read: a read that fails, or cannot be started for long, is the last of its message. WIRE_HERE is
+ * sent only when no read is in flight: nothing writes to the memory then, and the message may be delivered.
  */
 #include "transport/port.h"
 
@@ -29,7 +30,7 @@ void link_read_begin(struct link_queue *q, struct link_message *m, const uint8_t
 	while (r < q->onesided.reading + FAR_LINK_ONESIDED && r->message)
 		r++;
 	if (r == q->onesided.reading + FAR_LINK_ONESIDED || now_of(q) < q->onesided.unread_until)
-		return; /* it is granted packets */
+		return; /* it arrives in packets */
 	memcpy(&k, key, sizeof k);
 	*r = (struct link_reading){.message = m, .key = {be64_get(k.key), be64_get(k.addr)}};
 	m->onesided = (uint8_t)(r - q->onesided.reading + 1);
@@ -57,7 +58,7 @@ void link_read_look(struct link_queue *q, struct link_message *m)
 		end(q, m);
 }
 
-/* Its memory may be on its way to be known to the device. */
+/* Its memory may be in registration. */
 static bool may_wait(struct link_queue *q, struct link_reading *r)
 {
 	uint64_t now = now_of(q);
@@ -84,7 +85,7 @@ bool link_read_more(struct link_queue *q, struct link_message *m, uint32_t from,
 		r->until = 0;
 		return true;
 	}
-	/* Those that are under way end, each with an event, after which it is tried again. */
+	/* -EAGAIN: retried after the event of a read in flight. */
 	if (error != -EAGAIN && (error != -ENOMEM || !may_wait(q, r)))
 		fail(q, m);
 	return false;
@@ -96,7 +97,7 @@ void link_read_event(struct link_queue *q, struct link_message *m, const struct 
 	r->out--;
 	if (!m->peer->active && !m->peer->dead)
 		link_peer_activate(q, m->peer);
-	/* One that is ahead of others would leave a gap. */
+	/* A read that completes before an earlier one would leave a gap. */
 	if (news->event == NIC_BULK_READ && !r->failed && news->offset == m->done) {
 		counter_more(&q->read_bytes, news->len);
 		link_grants_progress(q, m, m->done + news->len);

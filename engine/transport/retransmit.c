@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What is sent again. Packets keep their numbers and bytes. When the path has become too narrow for one meanwhile, it
- * is sent in pieces, one packet at a time: only the one that is due is taken so.
+ * Retransmission and tail loss probes. Poller.
+ *
+ * A retransmitted packet keeps its number and bytes. If the path MTU has shrunk below it, it is sent in fragments, one
+ * packet at a time, since the receiver accepts fragments of its next packet only.
  */
 #include "transport/port.h"
 
@@ -36,7 +38,7 @@ void link_doubt(struct link_peer *p)
 	}
 }
 
-/* Enough that were sent after it have arrived, or a probe, which was sent much later. */
+/* Returns true if enough packets sent after this one have arrived, or a probe, which was sent much later. */
 static bool lost(struct link_peer *p, const struct link_sent *e)
 {
 	const struct link_rings *r = p->rings;
@@ -46,13 +48,13 @@ static bool lost(struct link_peer *p, const struct link_sent *e)
 	if (!r->probe_out || e->priority < r->probe_priority || (int32_t)(r->order_arrived - r->probe_order) < 0 ||
 	    (int32_t)(r->probe_order - e->order) <= 0)
 		return false;
-	/* What waited for that has waited long. */
+	/* Those that waited for the probe have waited too long: lower the threshold. */
 	if (p->path.reorder > FAR_LINK_REORDER && (int32_t)(r->order_arrived - e->order) >= (int32_t)FAR_LINK_REORDER)
 		p->path.reorder--;
 	return true;
 }
 
-/* What nothing is heard of for so long may wait in the network behind others that do not end. */
+/* A packet without any news may wait in the network behind traffic of higher priority. */
 static void make_urgent(struct link_sent *e)
 {
 	if (e->priority < LINK_URGENT - 1)
@@ -83,9 +85,9 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 	if (p->una == p->next)
 		return;
 	uint32_t end = p->next - p->una <= LINK_BITMAP ? p->next : p->una + LINK_BITMAP + 1;
-	/* What was granted is the least urgent there is, and may wait in the network for long: the first of it asks,
-	 * and the probe that follows what it brings shows which of the others were lost. A path that is so slow that
-	 * nothing is probed would have a time-out for each. */
+	/* Granted packets have the lowest priority and may wait in the network for long. So only the first of them is
+	 * retransmitted; the probe that follows its ACK shows which others are lost. Not on a path so slow that there
+	 * are no probes: each packet would need a time-out of its own. */
 	struct link_rtt calm = p->rings->rtt;
 	calm.backoff = 0;
 	bool first_asks = all && rtt_probe(&calm, q->now) != 0;
@@ -99,7 +101,7 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 			make_urgent(e);
 		int error = link_put_again(q, p, e, number);
 		if (error == -EMSGSIZE && e->last && e->message->next) {
-			link_peer_dead(q, p, error); /* narrower than any path may become */
+			link_peer_dead(q, p, error); /* below the smallest path MTU */
 			return;
 		}
 		if (error == -EMSGSIZE) {
@@ -113,7 +115,7 @@ void link_resend(struct link_queue *q, struct link_peer *p, bool all)
 		p->rings->resent = true;
 		e->retransmit |= all ? LINK_BY_TIME : LINK_BY_EVIDENCE;
 		counter_bump(&q->resent);
-		/* A peer that is silent gets one at a time. */
+		/* A silent peer is sent one packet at a time. */
 		if (all && p->rings->resends > 1)
 			return;
 	}

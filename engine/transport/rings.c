@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The sets of what is under way. Every connection brings address space for one, and for its messages, so there is one
- * for whoever needs it: nothing waits, and so nothing can wait for each other. They are taken from the end of a list to
- * which they are given back, so that few are used as long as few suffice.
+ * Ring sets: reservation by the control thread, use by the poller.
+ *
+ * Each connection reserves address space for one set and its messages, so a peer never waits for a set, and no deadlock
+ * is possible. The free list is last in, first out, so that as few sets as possible are touched.
  */
 #include "transport/port.h"
 
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- the control core ---- */
+/* ---- control thread ---- */
 
 bool link_rings_reserve(struct link_queue *q, struct link_peer *peer)
 {
@@ -31,7 +32,7 @@ bool link_rings_reserve(struct link_queue *q, struct link_peer *peer)
 	return true;
 }
 
-/* The segments stay: others may have its part in use. */
+/* The segments stay: other peers may use its part. */
 void link_rings_unreserve(struct link_queue *q, struct link_peer *peer)
 {
 	q->open_n -= peer->reserved;
@@ -46,7 +47,7 @@ void link_segments_free(struct link_queue *q)
 		       sizeof(struct link_segment));
 }
 
-/* ---- the shard ---- */
+/* ---- poller ---- */
 
 static bool is_idle(const struct link_peer *p, const struct link_rings *r)
 {
@@ -54,8 +55,8 @@ static bool is_idle(const struct link_peer *p, const struct link_rings *r)
 	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
 }
 
-/* Every count of a set agrees with its lists, which are empty. Counts that only grow go on from one peer to the next:
- * whatever holds back a message compares two of them, so both must have come as far. */
+/* All lists are empty and all counts agree with that. Counts that only grow continue with the next peer: conditions
+ * compare two of them, which must therefore be equal. */
 bool link_rings_are_new(const struct link_rings *r)
 {
 	bool found = r->out_next || r->bulk_next || r->held_first;
@@ -67,8 +68,8 @@ bool link_rings_are_new(const struct link_rings *r)
 	       r->loose_n == 0 && r->keep_until == 0 && !r->resent;
 }
 
-/* A new one is zeros. One that was given back has no messages, and its counts go on: only what is compared with the
- * peer's own numbers, or is of a path, begins anew. */
+/* A new set is zeros. A used one is empty, and its counts continue: only what is compared with the peer's packet
+ * numbers, or depends on the path, is initialized. */
 static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *r)
 {
 	r->peer = p;
@@ -81,8 +82,8 @@ static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *
 	r->grant_at = 0;
 	rtt_resume(&r->rtt, &p->path);
 	r->rtt.sampled_at = q->scanned_at;
-	/* Reading the clock for each of many peers that are visited now and then would be a good part of what a message
-	 * costs: one of them between two looks, and whose round trip was never measured. */
+	/* Reading the clock for each of many rarely active peers would be a good part of a message's cost: sample one
+	 * peer between two scans, and those without an RTT. */
 	if (!p->wanted || (q->timed_at == q->scanned_at && p->path.smooth_ns))
 		return;
 	r->rtt.watch |= RTT_WANTED;
@@ -112,7 +113,7 @@ void link_rings_take(struct link_queue *q, struct link_peer *p)
 void link_rings_renew(struct link_queue *q, struct link_peer *p)
 {
 	struct link_rings *r = p->rings;
-	struct link_peer *next = r->next_backlog; /* the peer may be in that list */
+	struct link_peer *next = r->next_backlog; /* the peer may be in the backlog */
 	rtt_keep(&r->rtt, &p->path);
 	uint32_t left = r->small_n - r->small_sent;
 	memset(r, 0, offsetof(struct link_rings, sent));
@@ -128,7 +129,8 @@ void link_rings_give(struct link_queue *q, struct link_peer *p)
 	if (!r)
 		return;
 	rtt_keep(&r->rtt, &p->path);
-	/* What was timed is timed no more. And half of all numbers are before any. */
+	/* An unfinished sample is repeated. Numbers compare modulo 2^32, so again_first must not fall behind by half of
+	 * that. */
 	p->wanted |= (r->rtt.watch & (RTT_WANTED | RTT_TIMING)) != 0;
 	if (r->again_n || p->rx_next - p->again_first > INT32_MAX / 2)
 		p->again_first = p->rx_next;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Round-trip estimate and time-outs: rtt.h. Poller. */
 #include "transport/rtt.h"
 
 #include "base/limits.h"
@@ -13,7 +14,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* As it is now. */
+/* The peak delay, decayed to the present. */
 static uint64_t peak(const struct link_rtt *r, uint64_t now)
 {
 	uint64_t halvings = now > r->peak_at ? (now - r->peak_at) / FAR_LINK_PEAK_NS : 0;
@@ -41,14 +42,15 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
 	}
 	r->backoff = 0;
 	r->sampled_at = now;
-	/* Kept up, never raised: what was acknowledged in time may have waited for a lost acknowledgement, and so for
-	 * the other side's time-out, which follows ours. */
+	/* A sample keeps the peak from decaying but never raises it: an ACK in time may have been delayed by a lost
+	 * one, and thereby by the peer's time-out, which follows ours. */
 	peak_raise(r, smaller(ns, r->peak_ns), now);
 }
 
 void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now)
 {
-	/* It was measured after all; beyond that, by the back-off, which stays until a sample shows a slow network. */
+	/* The delay is a measurement; what exceeds it is the back-off, which stays until a sample shows a slow network.
+	 */
 	if (ns <= FAR_LINK_PEAK_NS_MAX)
 		r->backoff = 0;
 	peak_raise(r, smaller(ns, FAR_LINK_PEAK_NS_MAX), now);
@@ -62,7 +64,7 @@ void rtt_back_off(struct link_rtt *r, uint64_t now)
 	r->backed_at = now;
 }
 
-/* Above what was measured. */
+/* Margin above the smoothed round trip. */
 static uint64_t margin(const struct link_rtt *r)
 {
 	return larger(4 * r->var_ns, FAR_LINK_MARGIN_NS);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Which of the larger messages of a peer gets the next packet. Up to FAR_LINK_OPEN are under way at once, each as far
- * as the other side has granted: the one with the least left goes first, the oldest one now and then. What must keep
- * its order begins when what it must not pass has all its packet numbers, since the other side takes packets by number.
+ * Scheduling of larger messages at the sender, and grants received. Poller.
+ *
+ * Up to FAR_LINK_OPEN messages of a peer are sent at once, each up to its grant. The next packet is of the message with
+ * the fewest bytes left, or, now and then, of the oldest. An ordered message begins when all those that it must not
+ * pass have their packet numbers, since the receiver processes packets by number.
  */
 #include "transport/port.h"
 
@@ -31,7 +33,7 @@ bool link_ring_room(struct link_queue *via, uint32_t payload_max)
 	return true;
 }
 
-/* May a message that has no packet number get its first? `strict`: one before it in the list must keep its order. */
+/* Returns true if a message may get its first packet number. `strict`: a message before it in the list is ordered. */
 static bool may_begin(const struct link_peer *p, const struct link_message *m, bool strict)
 {
 	if (m->transfer == LINK_OUT_WAITS || (m->len > p->payload_max && p->rings->bulk_open >= FAR_LINK_OPEN))
@@ -63,7 +65,7 @@ struct link_message *link_bulk_pick(const struct link_peer *p)
 	return best;
 }
 
-/* Of a peer of the backlog; one that has nothing to send now is to leave it. */
+/* Fewest bytes left of a message of this peer. 0: none may send, so that the peer leaves the backlog. */
 static uint32_t least_left(const struct link_peer *p)
 {
 	const struct link_message *m = p->rings->bulk_next && !p->dead ? link_bulk_pick(p) : NULL;
@@ -137,7 +139,7 @@ unsigned link_bulk_loosen(struct link_peer *p, const struct link_message *m, con
 	return WIRE_LOOSE;
 }
 
-/* A grant of a message that has left altogether is old. false: there is no such. */
+/* Processes one grant. A grant of a message that is sent completely is old. false: protocol error. */
 static bool granted(struct link_queue *q, struct link_peer *p, const struct wire_grant *g)
 {
 	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Connections, as the control core sees them. The connecting side makes a place to send to and repeats HELLO until it
- * is answered. The accepting side answers the first one with CHALLENGE, whose cookie the next HELLO has to have; makes
- * a place to send to, to the address in HELLO; asks the engine, and answers WELCOME or REFUSED. The first packet with
- * its token tells the accepting side that WELCOME has come; until then it repeats it, and its messages wait.
+ * Set-up of connections. Control thread.
  *
- * Where a hash of the path decides at which queue a packet comes, either side answers WRONG_QUEUE to a HELLO or WELCOME
- * at another queue than the one it is for, and the sender tries the next path.
+ * The connecting side makes an address handle and repeats HELLO until it is answered. The accepting side answers the
+ * first one with CHALLENGE; the next HELLO must carry the cookie of that. It then makes an address handle to the
+ * address in HELLO, reports NIC_EVENT_HELLO, and answers WELCOME or REFUSED. It repeats WELCOME until a packet with its
+ * token arrives; until then its messages wait.
  *
- * With a key nothing is sent to a sender that does not prove it (auth.c). No state is kept of a HELLO without a
- * cookie beyond the sending of its one answer, from one of FAR_LINK_STRANGERS_MAX entries; while they are taken,
- * nothing is sent. So copies of a member's packets make us send to that member, and never more bytes than came. A
- * sender that returns a cookie receives at the address that it has published, and has at most FAR_LINK_HALF_OPEN_MAX
- * set-ups undecided.
+ * If a hash of the flow selects the queue that receives a packet, either side answers WRONG_QUEUE to a HELLO or WELCOME
+ * that arrives at another queue than the one in it, and the sender tries the next flow.
+ *
+ * With a key nothing is sent to a sender that does not prove it (auth.c). A HELLO without a cookie takes one of
+ * FAR_LINK_STRANGERS_MAX entries until its one answer is sent; without a free entry it is not answered. So replayed
+ * packets of a member cause packets to that member only, and never more bytes than arrived. A sender that returns a
+ * cookie receives at the address that it has published; all of them together have at most FAR_LINK_HALF_OPEN_MAX
+ * undecided set-ups.
  */
 #include "transport/audit.h"
 
@@ -28,7 +30,7 @@ static struct link_port *port_of(struct nic_port *port)
 	return (struct link_port *)port;
 }
 
-/* ---- the way there ---- */
+/* ---- address handles ---- */
 
 static int address_make(struct link_port *p, struct link_peer *peer, uint64_t deadline, struct nic_err *err)
 {
@@ -42,11 +44,11 @@ static int address_make(struct link_port *p, struct link_peer *peer, uint64_t de
 	return error;
 }
 
-/* The packet came to another queue: the next path. */
+/* WRONG_QUEUE arrived: tries the next flow. */
 static void flow_next(struct link_port *p, struct link_peer *peer, uint32_t path, uint64_t now)
 {
 	struct nic_err err = {""};
-	/* Of a path that is not tried any more, or already being replaced. */
+	/* It is about an earlier flow, or the next one is being made. */
 	struct link_setup *s = peer->setup;
 	if (!s || path != s->flow || peer->lower_pending || peer->way_old != NIC_PEER_NONE)
 		return;
@@ -65,7 +67,7 @@ static void flow_next(struct link_port *p, struct link_peer *peer, uint32_t path
 
 /* ---- connect ---- */
 
-/* What this connect request is told from others by. */
+/* Nonce and keys of this connect request. */
 static void request_begin(struct link_port *p, struct link_peer *peer)
 {
 	struct link_setup *s = peer->setup;
@@ -91,8 +93,8 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 		return link_error(err, -EINVAL, "%s: no port has a queue %u; [0, %u)", p->ops.name, remote_queue,
 				  FAR_LINK_QUEUES_MAX);
 	if (hello_len > NIC_HELLO_BYTES_MAX)
-		return link_error(err, -EINVAL, "%s: a hello of %zu bytes; at most %u", p->ops.name, hello_len,
-				  NIC_HELLO_BYTES_MAX);
+		return link_error(err, -EINVAL, "%s: handshake payload of %zu bytes; at most %u", p->ops.name,
+				  hello_len, NIC_HELLO_BYTES_MAX);
 	if (!link_addr_split(addr, &lower, &id) || id == 0 || strcmp(addr->driver, p->ops.name))
 		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
 	struct link_peer *peer = link_peer_new(p, queue, LINK_CONNECTING);
@@ -125,7 +127,7 @@ int link_connect(struct nic_port *port, unsigned queue, const struct nic_addr *a
 		return 0;
 	}
 	int error = 0;
-	if (remote_queue >= LINK_ID_QUEUES(id)) { /* nobody would hear us */
+	if (remote_queue >= LINK_ID_QUEUES(id)) { /* the peer has no such queue */
 		s->refuse = -ECHRNG;
 		s->deadline = 0;
 		link_step_soon(p, 0);
@@ -161,11 +163,11 @@ static void refuse(struct link_port *p, struct link_peer *peer, int error, uint6
 		link_say_words(peer, WIRE_CHALLENGE);
 	else
 		link_say_no(peer, peer->setup->reply_kind, error, 0);
-	/* Orders are served in this sequence: the packet goes before the end. */
+	/* Orders are served in this sequence: the packet leaves before the peer is closed. */
 	link_peer_end(p, peer);
 }
 
-/* HELLO is at its queue, and the way back is there. */
+/* HELLO arrived at its queue, and the address handle exists: reports it to the engine, and accepts or rejects. */
 static void decide(struct link_port *p, struct link_peer *peer, uint64_t now)
 {
 	struct link_setup *s = peer->setup;
@@ -200,8 +202,7 @@ static void count_refused(struct link_port *p)
 	counter_bump(&p->refused_n);
 }
 
-/* An entry for a sender that we have no connection with; NULL: there are too many. `member`: it has returned a cookie.
- */
+/* Takes a peer to answer a sender without a connection. NULL: too many. `member`: the sender has returned a cookie. */
 static struct link_peer *peer_answering(struct link_port *p, unsigned queue, enum link_state state,
 					const struct link_words *w, bool member, uint64_t now)
 {
@@ -244,7 +245,7 @@ static void answer_begin(struct link_port *p, struct link_peer *peer)
 		link_peer_end(p, peer);
 }
 
-/* To a sender whose packet names no connection of ours: RESET, REFUSED or CHALLENGE. */
+/* Takes a peer for one stateless answer: RESET, REFUSED or CHALLENGE. */
 static struct link_peer *answer_once(struct link_port *p, unsigned queue, const struct link_words *w,
 				     enum wire_kind answer)
 {
@@ -254,7 +255,7 @@ static struct link_peer *answer_once(struct link_port *p, unsigned queue, const 
 	return peer;
 }
 
-/* `named`: the identity that its packet had: only who is meant by that answers for it. */
+/* `named`: the identity in the packet, which the answer repeats. */
 static void answer_no(struct link_port *p, unsigned queue, const struct link_words *w, enum wire_kind answer,
 		      uint64_t named)
 {
@@ -267,7 +268,7 @@ static void answer_no(struct link_port *p, unsigned queue, const struct link_wor
 	answer_begin(p, peer);
 }
 
-/* Its HELLO is to come again, with the cookie of this. */
+/* Answers CHALLENGE. */
 static void challenge(struct link_port *p, unsigned queue, const struct link_words *w, uint64_t now)
 {
 	struct link_peer *peer = answer_once(p, queue, w, WIRE_CHALLENGE);
@@ -294,7 +295,7 @@ static void on_repeated_connect(struct link_port *p, struct link_peer *peer, uns
 		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, path);
 }
 
-/* What peer_start() begins with: the first packet number, and the window, 0: the other side does not say. */
+/* Reads from HELLO or WELCOME what peer_start() needs: features, first packet number, and window (0: not stated). */
 static void first_words(struct link_peer *peer, const struct wire_head *h)
 {
 	uint32_t window = be32_get(h->offset);
@@ -328,11 +329,11 @@ static void on_connect(struct link_port *p, unsigned queue, const struct wire_he
 	unsigned owner = w->want < p->queues_n ? w->want : 0;
 	peer = peer_answering(p, owner, error ? LINK_REFUSING : LINK_ACCEPTING, w, true, now);
 	if (!peer)
-		return; /* it says it again */
-	/* Not when its cookie was: it may have later ones. */
+		return; /* the sender repeats HELLO */
+	/* Now, not the time of its cookie: it may have newer ones. */
 	link_secret_of(peer)->issued = now;
 	first_words(peer, h);
-	/* What to say of this HELLO when the way is there. */
+	/* Used once the address handle exists. */
 	peer->setup->refuse = error;
 	peer->setup->request_queue = queue;
 	peer->setup->request_flow = w->path;
@@ -350,7 +351,7 @@ static struct link_peer *peer_named(const struct link_port *p, const struct wire
 													     : NULL;
 }
 
-/* The cookie that HELLO is to have from now on. One that is not newer was sent on by somebody. */
+/* Stores the cookie for the next HELLO. A cookie that is not newer is a replay. */
 static void on_challenge(struct link_port *p, const struct wire_head *h, const struct link_words *w, uint64_t now)
 {
 	struct link_peer *peer = peer_named(p, h);
@@ -365,7 +366,7 @@ static void on_challenge(struct link_port *p, const struct wire_head *h, const s
 	link_repeat(p, peer, now);
 }
 
-/* By the session's key, which only its other end has. */
+/* Derives the session key and checks the peer's proof of it. */
 static bool accept_authentic(struct link_port *p, struct link_peer *peer, const struct link_words *w)
 {
 	struct link_setup *s = peer->setup;
@@ -381,7 +382,7 @@ static void on_accept(struct link_port *p, unsigned queue, const struct wire_hea
 {
 	struct link_peer *peer = peer_named(p, h);
 	if (!peer || peer->state == LINK_CLOSING || w->id != peer->id_there) {
-		/* Our set-up was given up meanwhile: the other side must not believe in it. */
+		/* Our set-up has ended: the peer must not keep its connection. */
 		answer_no(p, queue, w, WIRE_RESET, be64_get(h->incarnation));
 		return;
 	}
@@ -415,15 +416,15 @@ static void on_accept(struct link_port *p, unsigned queue, const struct wire_hea
 		link_setup_end(p, peer);
 }
 
-/* About a set-up: it answers a packet of it. */
+/* Checks that a reject answers a packet of this set-up. */
 static bool reject_authentic(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
 {
 	return peer->setup && memcmp(no->nonce, peer->setup->proofs.nonce, AUTH_NONCE_BYTES) == 0 &&
 	       link_sealed(link_key(mail->via), mail->bytes, mail->len, peer->id_there, mail->via->own_proof);
 }
 
-/* About way k of a connection: it answers the last PING that left by that, once. */
-static bool astray_proven(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
+/* Checks that WRONG_QUEUE answers the last PING about this path, and accepts it once. */
+static bool misrouted_authentic(const struct link_peer *peer, const struct link_mail *mail, const struct link_no *no)
 {
 	uint32_t number = link_ping_number(no->nonce);
 	return number && peer->paths_made &&
@@ -451,11 +452,11 @@ static void on_no(struct link_port *p, const struct wire_head *h, const struct l
 		if (proven)
 			flow_next(p, peer, no->path, now);
 	} else if (h->kind == WIRE_WRONG_QUEUE && up && of_way) {
-		proven = astray_proven(peer, mail, no);
+		proven = misrouted_authentic(peer, mail, no);
 		if (proven)
 			link_side_astray(p, peer, no->path - 1);
 	} else if ((h->kind == WIRE_RESET || h->kind == WIRE_BYE) && up) {
-		/* At another queue than its own, or in answer to WELCOME. */
+		/* It arrived at another queue, or answers WELCOME. */
 		proven = link_end_proven(peer, mail->via, mail->bytes, mail->len) ||
 			 (h->kind == WIRE_RESET && reject_authentic(peer, mail, no));
 		if (proven)
@@ -468,9 +469,9 @@ static void on_no(struct link_port *p, const struct wire_head *h, const struct l
 		count_refused(p);
 }
 
-/* To another queue than its own, or of no connection that the queue serves. What comes to another queue is not
- * answered: messages do, too, and are lost there, so that the sender must not take the connection for alive. Of a way
- * beside its own the sender is told, and looks for another path. */
+/* A PING at another queue than its connection's, or of an unknown connection. The first is not answered: messages
+ * arrive at the wrong queue, too, and are lost there, so the sender must not take the connection for alive. About a
+ * secondary path the answer is WRONG_QUEUE, and the sender tries another flow. */
 static void on_ping(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w)
 {
 	struct link_peer *peer = peer_named(p, h);
@@ -488,7 +489,7 @@ static void on_ping(struct link_port *p, unsigned queue, const struct wire_head 
 	}
 }
 
-/* A packet of words whose tag holds. */
+/* Processes a packet with a struct wire_words and a valid tag. */
 static void on_words(struct link_port *p, unsigned queue, const struct wire_head *h, const struct link_words *w,
 		     uint64_t now)
 {
@@ -522,7 +523,7 @@ static void on_mail(struct link_port *p, unsigned queue, const struct link_mail 
 	memcpy(&h, mail->bytes, sizeof h);
 	const uint8_t *body = mail->bytes + LINK_HEAD;
 	uint32_t len = mail->len - LINK_HEAD;
-	/* A HELLO that is shorter would be answered by more than it has. */
+	/* The answer to a shorter HELLO would be longer than that. */
 	bool whole = h.kind != WIRE_HELLO || mail->len == LINK_MAIL_BYTES;
 	if (has_words(h.kind) && whole && link_words_read(body, len, &w) &&
 	    link_sealed(link_key(mail->via), mail->bytes, mail->len, w.id, mail->via->own_proof))
@@ -551,8 +552,8 @@ static void way_up(struct link_port *p, struct link_peer *peer, uint32_t lower_p
 		link_say_no(peer, WIRE_WRONG_QUEUE, -EXDEV, peer->setup->request_flow);
 }
 
-/* By its place, since the connection's set-up, which is what connect() was told, may be over. Whose is a way beside the
- * own one is not looked for: the own one is asked whenever that is in doubt. */
+/* Finds the peer by its address handle, since `user` of connect() is a set-up that may be freed. Secondary paths are
+ * not searched: the primary path is probed whenever one of them fails. */
 static void lower_refused(struct link_port *p, uint32_t lower_peer)
 {
 	for (uint32_t i = 0; i < p->peers_n; i++) {
@@ -589,7 +590,7 @@ static int lower_event(void *ctx, const struct nic_event *ev)
 		if (ev->type == NIC_EVENT_UP)
 			p->lower->ops->drop(p->lower, ev->peer);
 		link_peer_let_go(p, peer);
-	} else if (peer->settled) { /* by the path before */
+	} else if (peer->settled) { /* handle of an earlier flow */
 		if (ev->type == NIC_EVENT_UP)
 			p->lower->ops->drop(p->lower, ev->peer);
 	} else if (ev->type == NIC_EVENT_UP) {
@@ -635,7 +636,7 @@ static void queue_step(struct link_port *p, struct link_queue *q, uint64_t now)
 		on_mail(p, q->index, mail, now);
 		link_mail_done(&q->mail);
 	}
-	if (link_mail_get(&q->mail)) /* the others first */
+	if (link_mail_get(&q->mail)) /* other queues first */
 		link_port_signal(p);
 }
 
@@ -651,7 +652,7 @@ static void setup_due(struct link_port *p, struct link_peer *peer)
 		link_peer_end(p, peer);
 }
 
-/* May free it. */
+/* Does what is due for a set-up. May free it. */
 static void setup_step(struct link_port *p, struct link_setup *s, uint64_t now)
 {
 	struct link_peer *peer = s->primary.peer;
@@ -709,11 +710,11 @@ void link_drop(struct nic_port *port, uint32_t number)
 
 void link_leave(struct link_port *p)
 {
-	/* Nobody drives the queues any more: what was ordered and not done is done here. */
+	/* No poller runs any more: serve pending orders here. */
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		link_orders_serve(p->queues[i]);
 	link_part(p);
-	/* Before the peers end: afterwards the engine may hold messages of those to itself, which nothing counts. */
+	/* Before the peers end: afterwards the caller may hold loopback messages, which are in no count. */
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		debug_must(link_audit_agrees(p->queues[i]));
 	for (uint32_t i = 0; i < p->peers_n; i++) {

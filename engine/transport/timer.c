@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Time. A peer is active from its first packet until nothing is unacknowledged, owed, or awaited from it; only active
- * ones are looked at, so idle connections cost nothing and say nothing. Times are set by the first look after their
- * reason came to be, a LOOK_NS late: the path of a packet reads no clock, but for the few that are timed.
+ * Timers: the scan of active peers, and RTT samples. Poller.
+ *
+ * A peer is active from its first packet until nothing is unacknowledged, to be acknowledged, or awaited from it. The
+ * scan includes active peers only: idle connections cost nothing and send nothing. Timers are armed by the next scan,
+ * up to LOOK_NS late, so that the fast path reads no clock, except for RTT samples.
  */
 #include "transport/audit.h"
 
@@ -10,17 +12,18 @@
 
 #include <errno.h>
 
-#define LOOK_NS        UINT64_C(32000)   /* between two looks at the active peers, unless somebody sleeps */
-#define LOOK_PEER_NS   UINT64_C(64)      /* and for each of them: a look takes some 15 ns */
-#define FULL_NS        UINT64_C(100000)  /* the driver below is full: when to try again */
-#define STALL_NS       UINT64_C(1000000) /* between two looks: this thread did not run, or was busy elsewhere */
-#define NARROW_RESENDS 5u                /* time-outs in a row after which a large packet is taken to be too large */
-#define AUDIT_EVERY    61u               /* of so many nanoseconds in which a look may begin, one has an audit */
-#define AHEAD          6u                /* peers of the list whose lines are fetched before their turn */
-/* What is owed is acknowledged by FAR_LINK_ACK_NS: one look sets the time, the next but one may be the first after. */
+#define LOOK_NS        UINT64_C(32000)   /* between two scans, unless the caller sleeps */
+#define LOOK_PEER_NS   UINT64_C(64)      /* and for each active peer: scanning one takes some 15 ns */
+#define FULL_NS        UINT64_C(100000)  /* retry after the driver below was full */
+#define STALL_NS       UINT64_C(1000000) /* between two scans: this thread was descheduled or busy elsewhere */
+#define NARROW_RESENDS 5u                /* consecutive time-outs after which the path MTU is assumed to have shrunk */
+#define AUDIT_EVERY    61u               /* one scan in so many is audited in debug builds */
+#define AHEAD          6u                /* peers of the list that are prefetched ahead */
+/* An ACK leaves by FAR_LINK_ACK_NS: one scan sets its time, and the second after that may be the first to find it due.
+ */
 #define ACK_AFTER_NS (FAR_LINK_ACK_NS - 2 * LOOK_NS)
 
-/* ---- the round trip ---- */
+/* ---- RTT samples ---- */
 
 static uint64_t now_of(struct link_queue *q)
 {
@@ -31,7 +34,7 @@ static uint64_t now_of(struct link_queue *q)
 
 void link_timing_begin(struct link_queue *q, struct link_peer *p, uint32_t number)
 {
-	q->now = clock_now(q->clock); /* since recv() a handler may have run */
+	q->now = clock_now(q->clock); /* a handler may have run since recv() */
 	struct link_rtt *rtt = &p->rings->rtt;
 	rtt->watch = (uint8_t)((rtt->watch & ~RTT_WANTED) | RTT_TIMING);
 	rtt->number = number;
@@ -43,7 +46,7 @@ static void sample(struct link_queue *q, struct link_peer *p)
 	struct link_rings *r = p->rings;
 	const struct link_sent *e = &r->sent[r->rtt.number % FAR_LINK_WINDOW];
 	r->rtt.watch &= (uint8_t)~RTT_TIMING;
-	/* Which of two copies is acknowledged nobody knows: Karn's rule. */
+	/* Karn's rule: a retransmitted packet is no sample. */
 	if (!e->arrived && !e->retransmit)
 		rtt_sample(&r->rtt, now_of(q) - r->rtt.sent_at, now_of(q));
 }
@@ -80,7 +83,7 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 {
 	struct link_rings *r = p->rings;
 	if (p->next - number - 1 >= FAR_LINK_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
-		return; /* of long ago */
+		return; /* too old */
 	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
 	if (!e->retransmit)
 		return;
@@ -90,7 +93,7 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 		if (p->path.reorder > FAR_LINK_REORDER_MAX)
 			p->path.reorder = FAR_LINK_REORDER_MAX;
 	}
-	/* It was late, or its acknowledgement was. Else that was lost: then this one says nothing of the time. */
+	/* The time-out was too short if the ACK is late; if the ACK was lost, nothing follows for the time-out. */
 	if (number == r->rtt.late && e->retransmit & LINK_BY_TIME) {
 		if (untold && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
@@ -100,7 +103,7 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 	e->retransmit = 0;
 }
 
-/* The last packet that was sent again by time: should that prove needless, how long it took is known. */
+/* Starts to time the delay of a packet retransmitted by time-out, in case that proves spurious. */
 static void late_begin(struct link_peer *p, uint32_t number)
 {
 	struct link_rtt *rtt = &p->rings->rtt;
@@ -112,9 +115,9 @@ static void late_begin(struct link_peer *p, uint32_t number)
 	rtt->late_known = false;
 }
 
-/* ---- what is unacknowledged ---- */
+/* ---- unacknowledged packets ---- */
 
-/* Large packets vanish and small ones do not: a path that says nothing of its width. */
+/* Large packets are lost and small ones are not: assume that the path MTU shrank, without an ICMP error. */
 static void narrow(struct link_peer *p)
 {
 	const struct link_rings *r = p->rings;
@@ -123,8 +126,8 @@ static void narrow(struct link_peer *p)
 		p->payload_max = FAR_LINK_SAFE_BYTES;
 }
 
-/* From the first look after something was acknowledged, or after the first packet left. A host that is known to be slow
- * is not probed. */
+/* Arms the retransmission timer: by the first scan after an acknowledgement, or after the first packet. No tail loss
+ * probe during a back-off. */
 static void arm(struct link_peer *p, uint64_t now)
 {
 	struct link_rings *r = p->rings;
@@ -166,7 +169,7 @@ static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
 	link_resend(q, p, true);
 	if (p->secondary && r->resends > 1)
 		link_way_ask(q, p, now);
-	/* With our address in it, so that one who does not know us can say so. */
+	/* A PING contains our address, so that a restarted peer can answer RESET. */
 	if (p->silent_ns)
 		link_send_ping(q, p);
 	link_kick(q, p);
@@ -191,7 +194,7 @@ static bool is_awaited(const struct link_queue *q, const struct link_peer *p)
 	       (q->owes && p->attached && q->owes(q->owes_ctx, p->index));
 }
 
-/* Silent for so long, it is pinged: after a quarter of the limit, then after each eighth. */
+/* Silence before the next PING: a quarter of the limit, then an eighth more each time. */
 static uint64_t ping_after(const struct link_queue *q, const struct link_peer *p)
 {
 	return q->limit_ns / 4 + p->pings * (q->limit_ns / 8);
@@ -207,26 +210,26 @@ static void count_silence(struct link_queue *q, struct link_peer *p, uint64_t ga
 		p->silent_ns = 0;
 		p->pings = 0;
 	} else {
-		/* Longer gaps are those in which nobody listened. */
+		/* In longer gaps this thread did not receive. */
 		p->silent_ns += gap < most ? gap : most;
 	}
 }
 
-/* Nothing is known of its path any more that was not measured again. */
+/* The peer leaves the scan: its next packet is an RTT sample. */
 static void idle(struct link_peer *p)
 {
 	p->wanted = true;
 	link_bulk_forget(p);
 }
 
-/* ---- those that are only owed something ---- */
+/* ---- delayed acknowledgements of inactive peers ---- */
 
 static struct link_owing *delayed_ack_at(struct link_queue *q, uint32_t i)
 {
 	return &q->owing[(q->owing_first + i) % FAR_LINK_PEERS_MAX];
 }
 
-/* false: there is no room, or it would have to be before others: it is looked at as before. */
+/* false: the ring is full, or the entry would not be in order: the peer stays active. */
 static bool delayed_ack_add(struct link_queue *q, struct link_peer *p)
 {
 	uint32_t n = q->owing_n;
@@ -257,9 +260,9 @@ void link_owing_run(struct link_queue *q, uint64_t until)
 	}
 }
 
-/* ---- looks ---- */
+/* ---- the scan ---- */
 
-/* true: the set is kept, though nothing is under way. */
+/* true: the ring set is kept though nothing is in flight. */
 static bool look_at_rings(struct link_queue *q, struct link_peer *p, uint64_t now)
 {
 	struct link_rtt *rtt = &p->rings->rtt;
@@ -268,7 +271,7 @@ static bool look_at_rings(struct link_queue *q, struct link_peer *p, uint64_t no
 	return !link_rings_look(q, p, now);
 }
 
-/* false: nothing is to be done for it any more. */
+/* false: the peer becomes inactive. */
 static bool peer_scan(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
 {
 	if (p->dead || !p->started)
@@ -288,7 +291,7 @@ static bool peer_scan(struct link_queue *q, struct link_peer *p, uint64_t now, u
 	bool kept = p->rings && look_at_rings(q, p, now);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
-		/* A failure to send what is in `acks` makes it active again. */
+		/* link_send_acks() activates it again if the ACK cannot be sent. */
 		return (p->owed && !p->ack_now && !delayed_ack_add(q, p)) || p->probed_paths != 0 ||
 		       (p->abroad && !p->current_path) || kept;
 	}
@@ -312,7 +315,7 @@ void link_timers_run(struct link_queue *q)
 	q->now = now;
 	if (!q->look && gap < LOOK_NS + q->actives_n * LOOK_PEER_NS)
 		return;
-	/* After a pause what has arrived is taken before anything is believed to be late; but not for ever. */
+	/* After a pause process arrived packets before any time-out, but skip at most one scan. */
 	q->paused = !q->look && gap > STALL_NS && !q->paused;
 	q->look = false;
 	q->scanned_at = now;
@@ -348,7 +351,7 @@ uint64_t link_deadline(const struct nic_queue *nq)
 	uint64_t next = q->ops->deadline(q->lower);
 	if (q->actives_n == 0 && q->owing_n == 0)
 		return next;
-	/* Who asks will sleep so long: then recv() is to look, however few passes there were. */
+	/* The caller will sleep until then: the next recv() has to scan. */
 	q->look = true;
 	uint64_t now = clock_now(q->clock);
 	if (q->backlog_first || q->acks_n)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What follows "lossy:" in nic=, as nic/README.md tables it. Numbers are read by hand: strtod() knows locales. */
+/** Parses what follows "lossy:" in nic=; nic/README.md tables it. Not by strtod(), which depends on the locale. Any
+ * thread. */
 #include "nic/lossy/lossy.h"
 
 #include <errno.h>
@@ -7,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Decimal, with a fraction of up to nine digits, in units of 1e-9; NULL: none, or larger than nine digits. */
+/* Parses a decimal with up to nine fractional digits, in units of 1e-9. NULL: malformed, or an integer part of more
+ * than nine digits. */
 static const char *read_decimal(const char *at, const char *end, uint64_t *nano)
 {
 	uint64_t whole = 0, part = 0;
@@ -25,7 +27,7 @@ static const char *read_decimal(const char *at, const char *end, uint64_t *nano)
 	return at;
 }
 
-/* "0.01" or "1%". */
+/* Parses a chance: "0.01" or "1%". */
 static const char *read_chance(const char *at, const char *end, uint64_t *chance)
 {
 	uint64_t nano;
@@ -77,7 +79,7 @@ static const char *read_number(const char *at, const char *end, uint64_t min, ui
 	return at;
 }
 
-/* The keys, in the order of their bits in `seen`. */
+/* Keys, in the order of their bits in `seen`. */
 enum key { KEY_OVER, KEY_DROP, KEY_DUPLICATE, KEY_DELAY, KEY_REORDER, KEY_CORRUPT, KEY_SEED, KEY_BYTES, KEYS };
 
 static const struct {
@@ -103,7 +105,7 @@ static const char *read_over(const char *at, const char *end, struct lossy_args 
 	return end;
 }
 
-/* A chance, and after a ':' what `more` reads. */
+/* Parses a chance, and after a ':' what `more` parses. */
 static const char *read_delay(const char *at, const char *end, struct lossy_args *a)
 {
 	at = read_chance(at, end, &a->delay);
@@ -116,7 +118,7 @@ static const char *read_reorder(const char *at, const char *end, struct lossy_ar
 	return at && at < end && *at == ':' ? read_number(at + 1, end, 1, LOSSY_REORDER_MAX, &a->reorder_by) : at;
 }
 
-/* Where the value ends; anything but `end` is an error. */
+/* Parses a value and returns its end; anything but `end` is an error. */
 static const char *read_value(enum key key, const char *at, const char *end, struct lossy_args *a)
 {
 	switch (key) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What may happen to a packet. Each copy of a duplicated one is damaged, delayed or reordered by draws of its own. */
+/** Disturbance of sent packets: loss, duplicates, damage, delay, reordering. Each copy of a duplicated packet has draws
+ * of its own. Poller. */
 #include "nic/lossy/lossy.h"
 
 #include <errno.h>
 
 #define FLIPS_MAX 8u
 
-/* splitmix64 (Steele, Lea, Flood 2014): any seed will do, and queues differ by theirs. */
+/* splitmix64 (Steele, Lea, Flood 2014): any seed is good. Each queue has its own. */
 static uint64_t draw(struct lossy_queue *q)
 {
 	uint64_t x = q->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -20,13 +21,13 @@ static bool happens(struct lossy_queue *q, uint64_t chance)
 	return chance && (uint32_t)draw(q) < chance;
 }
 
-/* [0, n), n below 2^32. */
+/* Returns a number in [0, n), n below 2^32. */
 static uint64_t below(struct lossy_queue *q, uint64_t n)
 {
 	return ((draw(q) >> 32) * n) >> 32;
 }
 
-/* How many of the bytes are left; a quarter of the damaged are cut short, in the others bits are flipped. */
+/* Damages a packet and returns its new length: cuts its end in a quarter of all cases, flips bits in the others. */
 static uint32_t damage(struct lossy_queue *q, uint8_t *body, uint64_t len)
 {
 	if (len == 0 || !happens(q, q->port->args.corrupt))
@@ -35,7 +36,7 @@ static uint32_t damage(struct lossy_queue *q, uint8_t *body, uint64_t len)
 		return (uint32_t)below(q, len);
 	uint64_t first = below(q, len * 8);
 	body[first / 8] ^= (uint8_t)(1u << first % 8);
-	/* Not the same one again: it would be whole. */
+	/* Not the same bit again: the packet would be intact. */
 	for (uint64_t flips = below(q, FLIPS_MAX); flips && len > 1; flips--) {
 		uint64_t bit = below(q, len * 8);
 		if (bit / 8 != first / 8)
@@ -44,12 +45,12 @@ static uint32_t damage(struct lossy_queue *q, uint8_t *body, uint64_t len)
 	return (uint32_t)len;
 }
 
-/* Whether the slot is held back now. */
+/* Holds the slot back by chance. true: it did. */
 static bool held_back(struct lossy_queue *q, uint32_t peer, int slot, uint32_t len, bool delay, bool reorder)
 {
 	const struct lossy_args *args = &q->port->args;
 	if (delay) {
-		/* Longer delays than 2^32 ns in steps of some ns. */
+		/* Delays beyond 2^32 ns have a granularity of some ns. */
 		uint64_t ns = (args->delay_ns >> 4 ? below(q, args->delay_ns >> 4) << 4 : 0) + 1;
 		lossy_hold(q, peer, slot, len, lossy_now() + ns, 0);
 	} else if (reorder) {
@@ -59,7 +60,7 @@ static bool held_back(struct lossy_queue *q, uint32_t peer, int slot, uint32_t l
 	return delay || reorder;
 }
 
-/* The packet in the caller's room below: sent, held back, or on its way damaged. */
+/* Sends the packet in the caller's room below, damaged or not, or holds it back. */
 static int send_first(struct lossy_queue *q, struct nic_tx *tx)
 {
 	const struct nic_queue_ops *ops = q->lower->ops;
@@ -84,7 +85,7 @@ static int send_first(struct lossy_queue *q, struct nic_tx *tx)
 	return 0;
 }
 
-/* The second copy; one that finds no room is none. */
+/* Sends the second copy; without room there is none. */
 static void send_second(struct lossy_queue *q, uint32_t peer, int slot, uint32_t len)
 {
 	len = damage(q, lossy_slot(q, slot), len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets that are held back, in the order in which they were. */
+/** Packets that are held back, in order of arrival. Poller. */
 #include "nic/lossy/lossy.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ int lossy_slot_send(struct lossy_queue *q, uint32_t peer, int slot, uint32_t len
 	return 0;
 }
 
-/* Whether it leaves the list; a full ring below makes it wait on. */
+/* Sends a held packet. true: it leaves the list. false: the ring below is full. */
 static bool try_send(struct lossy_queue *q, struct lossy_held *h, uint64_t now)
 {
 	int error = lossy_slot_send(q, h->peer, h->slot, h->len);

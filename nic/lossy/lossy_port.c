@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Port operations: the lower port's, and over a connected one its connections as places to send to. */
+/** Port operations: those of the port below. Over a connected driver, its connections become address handles. Control
+ * thread. */
 #include "base/text.h"
 #include "nic/lossy/lossy.h"
 
@@ -9,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GREETING "lossy" /* hello of our connections below */
+#define GREETING "lossy" /* handshake payload of our connections below */
 
-/** A lower connection under way; its user is this, so that it is told from those that others make. */
+/** connect() of the port below in progress, as its `user`: distinguishes our connections from accepted ones. */
 struct lossy_connect {
 	struct lossy_connect *next;
 	void *user;
@@ -60,7 +61,7 @@ static int lossy_probe(const struct nic_config *config, struct nic_err *err)
 	return error ? error : lower->probe(&lower_config, err);
 }
 
-/* Without heads, as a datagram driver is opened; a connected one refuses that. */
+/* Opens the port below without heads, as for a datagram driver; a connected one rejects that. */
 static int open_lower(struct lossy_port *p, const struct nic_port_ops *lower, struct nic_config *config,
 		      struct nic_err *err)
 {
@@ -75,7 +76,7 @@ static int open_lower(struct lossy_port *p, const struct nic_port_ops *lower, st
 	return error;
 }
 
-/* What is left of the lower driver's promises. */
+/* Removes the promises that disturbance breaks. */
 static void weaken(struct lossy_port *p, const struct nic_caps *lower)
 {
 	struct nic_caps *caps = &p->caps;
@@ -140,7 +141,7 @@ static int lossy_open(const struct nic_config *config, struct nic_port **out, st
 		return lossy_error(err, -ENOMEM, "lossy: out of memory");
 	p->base.ops = &nic_lossy_port_ops;
 	p->args = args;
-	p->args.lower_args = NULL; /* the caller's */
+	p->args.lower_args = NULL; /* its memory is the caller's */
 	error = open_lower(p, lower, &lower_config, err);
 	if (error) {
 		free(p);
@@ -162,7 +163,7 @@ static void lossy_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = port_of(port)->caps;
 }
 
-/* ---- addresses: the lower driver's name, NUL, its blob ---- */
+/* ---- addresses: name of the driver below, NUL, its blob ---- */
 
 static void lossy_address(const struct nic_port *port, struct nic_addr *out)
 {
@@ -177,7 +178,7 @@ static void lossy_address(const struct nic_port *port, struct nic_addr *out)
 	out->len = (uint16_t)(name + lower.len);
 }
 
-/* The lower driver's address; false: malformed. */
+/* Extracts the address of the driver below. false: malformed. */
 static bool lower_address(const struct nic_addr *addr, struct nic_addr *out)
 {
 	const uint8_t *nul = addr->len <= sizeof addr->blob ? memchr(addr->blob, 0, addr->len) : NULL;
@@ -191,7 +192,7 @@ static bool lower_address(const struct nic_addr *addr, struct nic_addr *out)
 	return true;
 }
 
-/* In words as far as the driver is built in: no module is loaded because somebody published its name. */
+/* Formats it if the driver is built in: no module is loaded for a name that another worker published. */
 static void lossy_address_text(const struct nic_addr *addr, char *out, size_t cap)
 {
 	struct nic_addr lower;
@@ -273,7 +274,7 @@ static int lossy_connect(struct nic_port *port, unsigned queue, const struct nic
 	return 0;
 }
 
-/* Gives up a connection under way for its user. */
+/* Abandons a connect() in progress for its user. */
 static void *connect_done(struct lossy_port *p, struct lossy_connect *c)
 {
 	void *user = c->user;
@@ -285,7 +286,7 @@ static void *connect_done(struct lossy_port *p, struct lossy_connect *c)
 	return user;
 }
 
-/* Tells the shard, asleep or not, of a change among those that are listened to. */
+/* Notifies the poller, asleep or not, of a change of lossy_peer.listened. */
 static void listen(struct lossy_port *p, uint32_t peer, enum lossy_listened listened)
 {
 	struct lossy_peer *at = &p->peers[peer];
@@ -349,7 +350,7 @@ static int on_connection_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-/* Those that the shard has detached. */
+/* Drops the peers that the poller has detached. */
 static void drop_left(struct lossy_port *p)
 {
 	for (uint32_t i = 0; p->leaving_n && i < p->peers_max; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queue operations. What is not disturbed goes straight through, without a copy. */
+/** Queue operations. Packets that are not disturbed pass through without a copy. Poller. */
 #include "nic/lossy/lossy.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static struct nic_queue *lower_of(struct nic_queue *q)
 	return queue_of(q)->lower;
 }
 
-/* Ours and attached, else NULL. */
+/* Returns a peer of ours that is attached, else NULL. */
 static struct lossy_peer *peer_of(const struct lossy_queue *q, uint32_t peer)
 {
 	struct lossy_peer *p = peer < q->port->peers_max ? &q->port->peers[peer] : NULL;
@@ -91,9 +91,9 @@ static void lossy_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 	lower->ops->release(lower, peer, cookie);
 }
 
-/* ---- receiving over a connected driver: from whom others are connected by, too ---- */
+/* ---- receiving over a connected driver: from accepted connections, too ---- */
 
-/* Attaches those that came; who has gone again meanwhile too, since it may have sent. */
+/* Attaches new accepted connections, also those that have ended meanwhile: they may have sent something. */
 static void follow_changes(struct lossy_queue *q)
 {
 	uint32_t changes = atomic_load_explicit(&q->changes, memory_order_acquire); /* pairs with listen() */
@@ -112,7 +112,7 @@ static void follow_changes(struct lossy_queue *q)
 	}
 }
 
-/* Nothing more is to come from those that have gone. */
+/* Detaches accepted connections that have ended and are read completely. */
 static void leave(struct lossy_queue *q)
 {
 	q->leaving_n = 0;
@@ -134,7 +134,7 @@ static void give_back(struct lossy_queue *q)
 	q->given_n = 0;
 }
 
-/* Packets of a connected driver as a datagram driver's: from nobody, readable until the next recv(). */
+/* Turns packets of a connected driver into those of a datagram driver: no peer, valid until the next recv(). */
 static void make_datagrams(struct lossy_queue *q, struct nic_pkt *pkts, unsigned n)
 {
 	static const uint8_t no_head[1];
@@ -170,12 +170,12 @@ static void lossy_release_none(struct nic_queue *nq, uint32_t peer, uint64_t coo
 {
 	(void)nq;
 	(void)peer;
-	(void)cookie; /* none is given out */
+	(void)cookie; /* no packet has a cookie */
 }
 
 /* ---- sending ---- */
 
-/* Room for a packet to somebody who has gone: it is lost. */
+/* Room for a packet to a peer that has ended: the packet is lost. */
 static int reserve_void(struct lossy_queue *q, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	int slot = lossy_slot_fill(q, NULL, 0, 0);
@@ -309,7 +309,7 @@ static uint64_t lossy_deadline(const struct nic_queue *nq)
 	return q->due < theirs ? q->due : theirs;
 }
 
-/* ---- raw packets: nothing happens to them ---- */
+/* ---- raw packets: not disturbed ---- */
 
 static unsigned raw_tx(struct nic_queue *nq, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
@@ -344,7 +344,7 @@ static const struct nic_queue_ops queue_ops = {
 	.deadline = lossy_deadline,
 };
 
-/* ---- control core ---- */
+/* ---- control thread ---- */
 
 struct lossy_queue *lossy_queue_new(struct lossy_port *port, unsigned index)
 {
@@ -352,7 +352,7 @@ struct lossy_queue *lossy_queue_new(struct lossy_port *port, unsigned index)
 	struct lossy_queue *q = calloc(1, sizeof *q);
 	if (!q)
 		return NULL;
-	/* Resident where it is touched: as much as was ever held at once. */
+	/* Only the pages become memory that held packets ever used. */
 	q->slot_bytes = ((size_t)port->caps.body_bytes_max + 63) / 64 * 64;
 	q->slots = mmap(NULL, LOSSY_HELD_MAX * q->slot_bytes, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** SHA-256 (FIPS 180-4), for hashes of traces. Any thread. */
 #include "nic/sim/sha256.h"
 
 #include <string.h>

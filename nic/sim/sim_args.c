@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A port's arguments, and the bytes of its address. */
+/** Parses a port's arguments; encodes and decodes its address. Any thread. */
 #include "nic/sim/sim_port.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 static const uint8_t magic[4] = {'F', 'S', 'I', 'M'};
 
-/* NULL: no number within these. */
+/* Parses a number in this range. NULL: there is none. */
 static const char *read_number(const char *at, const char *end, uint32_t min, uint32_t max, unsigned *out)
 {
 	uint64_t x = 0;

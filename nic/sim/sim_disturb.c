@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What happens to packets by chance, and between whom nothing gets through. Each kind of disturbance of each link and
- * pair draws from a stream of its own, and draws for every packet, lost ones too: what one of them does changes nothing
- * in what the others draw.
+ * Disturbance of packets by chance, and partitions. The thread that runs the world.
+ *
+ * Each kind of disturbance of each link and pair has a random stream of its own and draws for every packet, lost ones
+ * too: switching one on or off does not change the draws of the others.
  */
 #include "nic/sim/sim_world.h"
 
@@ -32,7 +33,7 @@ static bool happens(struct sim_disturber *d, enum stream stream, uint32_t chance
 	return chance && sim_random_below(&d->streams[stream], SIM_CERTAIN) < chance;
 }
 
-/* A burst of so many frames takes for ever when nobody sends: time ends it, too. */
+/* Without traffic a burst would never end by frames: time ends it, too. */
 static bool lost_in_burst(struct sim_disturber *d, uint64_t now)
 {
 	const struct sim_disturbance *w = &d->what;
@@ -49,7 +50,7 @@ static bool lost_in_burst(struct sim_disturber *d, uint64_t now)
 	return d->burst && (!w->burst_loss || loss < w->burst_loss);
 }
 
-/* On the wire; a packet is whole when all of them arrive. */
+/* Frames on the wire; a packet arrives if all of them do. */
 static unsigned frames(const struct sim_packet *p)
 {
 	uint32_t mtu = p->at->shape.mtu, most = (mtu - 20) & ~7u;
@@ -92,7 +93,7 @@ void sim_corrupt(struct sim_packet *p, struct sim_random *r)
 		before[i] = p->body[at[i]];
 		p->body[at[i]] ^= (uint8_t)(1u << sim_random_below(r, 8));
 	}
-	/* Two flips of one bit undo each other. before[i] of a byte's first flip is what was sent. */
+	/* Two flips of one bit cancel each other: before[i] of the first flip of a byte is the byte that was sent. */
 	for (unsigned i = 0; i < n; i++) {
 		unsigned first = 0;
 		while (at[first] != at[i])
@@ -123,7 +124,7 @@ int sim_link_disturb(struct sim_link *link, const struct sim_disturbance *distur
 
 /* ---- pairs ---- */
 
-/* Where the pair is, or belongs. */
+/* Finds the entry of a pair, or where it belongs. */
 static uint32_t pair_at(const struct sim_host *from, uint32_t to)
 {
 	uint32_t low = 0, high = from->pairs_n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Events: a binary heap by time, then by order of insertion. A handle names a slot and its generation. */
+/** Events: a binary heap by time, then by order of insertion. A handle is a slot and its generation. The thread that
+ * runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static void grow(struct sim_events *e)
 	must(e->slots && e->heap);
 }
 
-/* SIM_NONE: there are too many. */
+/* Takes a slot. SIM_NONE: too many events. */
 static uint32_t slot_new(struct sim_events *e)
 {
 	uint32_t i = e->free_slot;
@@ -111,7 +112,7 @@ sim_event sim_at(struct sim *sim, uint64_t when, sim_event_fn *fn, void *ctx)
 	return sim_schedule(sim, NULL, when, fn, ctx);
 }
 
-/* ---- what falls into a pause ---- */
+/* ---- events of a paused host ---- */
 
 static void park(struct sim_events *e, struct sim_host *host, uint32_t i)
 {
@@ -185,7 +186,7 @@ uint64_t sim_next(const struct sim *sim)
 	return sim->events.heap_n ? sim->events.heap[0].when : TIME_NEVER;
 }
 
-/* Takes the first one out of the heap; false: it fell into a pause. */
+/* Removes the first event from the heap. false: its host is paused, and the event is kept for the resume. */
 static bool run_first(struct sim *sim)
 {
 	struct sim_events *e = &sim->events;

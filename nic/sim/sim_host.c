@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Hosts: clock, creation, pause, crash, restart. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ uint64_t sim_host_when(const struct sim_host *host, uint64_t local)
 		return TIME_NEVER;
 	if (local <= sim_host_local(host, host->born))
 		return host->born;
-	/* Its clock runs between 0.9 and 1.1 times as fast: the time is within this. */
+	/* Its clock runs 0.9 to 1.1 times as fast, which bounds the search. */
 	uint64_t ahead = local - sim_host_local(host, host->born), low = 0, high = ahead + ahead / 8 + 2;
 	if (ahead > (uint64_t)INT64_MAX / 4)
 		return TIME_NEVER;
@@ -49,7 +50,7 @@ const struct clock_source *sim_host_clock(struct sim_host *host)
 	return &host->clock;
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
 void sim_host_config_init(struct sim_host_config *config)
 {
@@ -166,7 +167,7 @@ sim_event sim_host_at(struct sim_host *host, uint64_t when, sim_event_fn *fn, vo
 	return host->state == SIM_CRASHED ? 0 : sim_schedule(host->sim, host, when, fn, ctx);
 }
 
-/* ---- its life ---- */
+/* ---- pause, crash, restart ---- */
 
 void sim_host_wake(struct sim_host *host)
 {

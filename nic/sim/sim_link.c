@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An output queue and the wire behind it. */
+/** A link: an output queue and the wire behind it. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ void sim_link_free(struct sim_link *link)
 
 /* ---- the queue ---- */
 
-/* Before what waits changes. */
+/* Updates the statistics before the number of waiting frames changes. */
 static void account(struct sim_link *link)
 {
 	link->queue_area += (double)link->waiting_bytes * (double)(link->sim->now - link->queue_since);
@@ -84,7 +84,7 @@ static void enter(struct sim_link *link, struct sim_packet *p, unsigned lane)
 		p->buffered->used_max = p->buffered->used;
 }
 
-/* It is neither in the queue nor being sent any more. */
+/* The packet has left the queue and the transmitter. */
 static void leave(struct sim_packet *p)
 {
 	if (p->buffered)
@@ -194,7 +194,7 @@ static void emit(struct sim_link *link, struct sim_packet *p)
 		sim_packet_drop(p, fate.drop, link, NULL);
 		return;
 	}
-	/* The copy is whole, and comes when the original would have come, or right behind it. */
+	/* The copy is undamaged and arrives with the original or right behind it. */
 	struct sim_packet *copy = fate.duplicate ? sim_packet_copy(p) : NULL;
 	damage(link, p, &fate);
 	if (fate.later_ns) {
@@ -212,7 +212,7 @@ static uint64_t serialisation(struct sim_link *link, uint32_t wire, bool back_to
 	uint64_t rate = link->shape.rate_bps;
 	if (!rate)
 		return 0;
-	/* What the division leaves goes to the next frame, so that a busy link runs at exactly its rate. */
+	/* The remainder of the division is added to the next frame, so that a busy link has exactly its rate. */
 	uint64_t x = (uint64_t)wire * 8 * UINT64_C(1000000000) + (back_to_back ? link->carry : 0);
 	link->carry = x % rate;
 	return x / rate;
@@ -246,7 +246,7 @@ static void sent(void *ctx)
 	start(link, true);
 }
 
-/* ICMP's "fragmentation needed", which takes as long to come back as the packet took to get here. */
+/* Sends ICMP "fragmentation needed", which takes as long back as the packet took. */
 static void tell_mtu(void *ctx)
 {
 	struct sim_packet *p = ctx;
@@ -290,7 +290,7 @@ void sim_link_put(struct sim_link *link, struct sim_packet *p, unsigned lane)
 	}
 	enter(link, p, lane);
 	start(link, false);
-	/* Statistics are of what has to wait. */
+	/* Statistics count frames that have to wait. */
 	if (link->waiting_bytes > link->stats.queue_bytes_max)
 		link->stats.queue_bytes_max = link->waiting_bytes;
 	if (link->waiting_n > link->stats.queue_packets_max)
@@ -313,7 +313,7 @@ void sim_link_abandon(struct sim_link *link, enum sim_drop why)
 	}
 }
 
-/* ---- what others see and set ---- */
+/* ---- properties ---- */
 
 const char *sim_link_name(const struct sim_link *link)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Packets: memory, hash, accounting, queues. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ uint64_t sim_mix(uint64_t x)
 
 struct sim_packet *sim_packet_new(struct sim *sim, uint32_t len)
 {
-	/* Room for a body that is moved by as much as it may be misaligned. */
+	/* Room for a body that is shifted by its misalignment. */
 	size_t size = (sizeof(struct sim_packet) + len + 127) & ~(size_t)63;
 	if (sim->stats.packet_bytes + size > sim->config.packet_bytes_max) {
 		sim_fail(sim, "packets take more than %llu bytes (packet_bytes_max)",
@@ -67,7 +68,7 @@ void sim_packet_free(struct sim_packet *p)
 	free(p);
 }
 
-/* Eight bytes at a time, as a little-endian machine reads them; enough to tell packets apart. */
+/* Hash over eight bytes at a time, little-endian; good enough to distinguish packets. */
 void sim_packet_sign(struct sim_packet *p)
 {
 	uint64_t h = p->len + UINT64_C(0x9e3779b97f4a7c15);

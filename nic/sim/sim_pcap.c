@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets as a capture file, with headers that are made up. Times are the world's, in nanoseconds. */
+/** Writes packets to a capture file, with synthetic network headers. Times are the world's, in ns. The thread that runs
+ * the world. */
 #include "nic/sim/sim_world.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#define PCAP_MAGIC_NS 0xa1b23c4du /* the byte order tells the reader ours */
+#define PCAP_MAGIC_NS 0xa1b23c4du /* readers detect the byte order by it */
 #define PCAP_ETHERNET 1u
 #define HEADERS       42u
 #define PORT_BASE     47000u
@@ -63,7 +64,7 @@ static uint32_t checksum(const uint8_t *at, unsigned len)
 static void frame(const struct sim_packet *p, uint8_t *f)
 {
 	memset(f, 0, HEADERS);
-	/* Addresses of local administration, from the IP addresses. */
+	/* Locally administered MAC addresses, from the IP addresses. */
 	f[0] = f[6] = 2;
 	put_address(f + 2, p, p->to);
 	put_address(f + 8, p, p->from);
@@ -94,7 +95,7 @@ void sim_pcap_packet(struct sim *sim, const struct sim_packet *p)
 	frame(p, headers);
 	if (fwrite(&head, sizeof head, 1, sim->pcap) != 1 || fwrite(headers, HEADERS, 1, sim->pcap) != 1 ||
 	    (p->len && fwrite(p->body, p->len, 1, sim->pcap) != 1)) {
-		sim->pcap = NULL; /* a file that is cut short is better than a broken record in it */
+		sim->pcap = NULL; /* stop: a truncated file is better than a broken record */
 		sim_fail(sim, "the packet capture could not be written: %s", strerror(errno));
 	}
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Port operations of the simulated NIC. The thread that runs the world. */
 #include "nic/sim/sim_port.h"
 
 #include <errno.h>
@@ -79,7 +80,7 @@ static void sim_close(struct nic_port *nic_port)
 {
 	struct sim_port *port = sim_port_of(nic_port);
 	struct sim_rail *rail = &port->host->rails[port->rail];
-	if (rail->port == port) /* and not one that was opened after a crash */
+	if (rail->port == port) /* not a port that was opened after a crash */
 		rail->port = NULL;
 	port->host->open_ports--;
 	for (uint32_t i = 0; i < port->queues_n; i++)
@@ -102,7 +103,7 @@ void sim_nic_crash(struct sim_host *host)
 	}
 }
 
-/* ---- what it is ---- */
+/* ---- capabilities and counters ---- */
 
 static void sim_caps(const struct nic_port *nic_port, struct nic_caps *out)
 {
@@ -193,9 +194,9 @@ static int sim_fd(const struct nic_port *nic_port)
 	return sim_fd_make(&port->event_fd, port->pending_first != SIM_NONE);
 }
 
-/* ---- places ---- */
+/* ---- address handles ---- */
 
-/* SIM_NONE: all are taken. */
+/* Takes an address handle. SIM_NONE: none is free. */
 static uint32_t place_new(struct sim_port *port)
 {
 	while (port->lowest_free < port->places_n && port->places[port->lowest_free].state != SIM_PLACE_FREE)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A host's NIC as a driver. */
+/** A host's NIC as a driver: structures of port and queue. The thread that runs the world. */
 #ifndef NIC_SIM_SIM_PORT_H
 #define NIC_SIM_SIM_PORT_H
 
 #include "nic/sim/sim_world.h"
 
 #define SIM_ADDR_BYTES  20u
-#define SIM_BYTES_LEAST 1024u /* tx_bytes_max() does not sink below it: nic/nic.h, tx_bytes_max */
+#define SIM_BYTES_LEAST 1024u /* smallest tx_bytes_max(): see nic/nic.h */
 
 struct sim_addr {
 	uint64_t world;
@@ -21,7 +21,7 @@ struct sim_place {
 	enum sim_place_state state;
 	struct sim_host *to;
 	uint32_t queue, route;
-	uint32_t bytes_max; /* that its path takes whole, as far as is known */
+	uint32_t bytes_max; /* path MTU as discovered so far */
 	uint32_t lives;
 	uint32_t next; /* pending */
 	bool attached;
@@ -34,25 +34,25 @@ struct sim_queue {
 	struct sim_port *port;
 	uint32_t index;
 	struct sim_fifo rx;
-	struct sim_fifo staged;    /* committed; go to the wire with flush() */
-	struct sim_packet *handed; /* readable until the next recv() */
+	struct sim_fifo staged;    /* committed; flush() sends them */
+	struct sim_packet *handed; /* valid until the next recv() */
 	struct sim_packet **held;  /* zero_copy: at their cookie - 1 */
 	uint32_t *held_free;       /* indices */
 	uint32_t held_free_n;
 	uint32_t rx_used, tx_used; /* slots */
 	bool armed;
-	bool woken;                 /* wake_fd is readable, or will be when it is made */
-	bool starved;               /* tx_reserve() said -EAGAIN */
+	bool woken;                 /* wake_fd is readable, or will be when it is created */
+	bool starved;               /* tx_reserve() returned -EAGAIN */
 	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be asked again when they are no
 				       more than that. UINT64_MAX: it need not */
-	int wake_fd;                /* -1: nobody has asked for it */
+	int wake_fd;                /* -1: not created yet */
 };
 
 struct sim_port {
 	struct nic_port base;
 	struct sim_host *host;
 	uint32_t rail, number;
-	bool dead; /* the host has crashed since */
+	bool dead; /* the host has crashed since open() */
 	struct sim_nic nic;
 	uint32_t body_max;
 	uint32_t queues_n;
@@ -60,7 +60,7 @@ struct sim_port {
 	struct sim_place *places;
 	uint32_t places_n, places_cap, lowest_free;
 	uint32_t pending_first, pending_last;
-	int event_fd; /* -1: nobody has asked for it */
+	int event_fd; /* -1: not created yet */
 	struct nic_stats stats;
 };
 
@@ -74,8 +74,7 @@ static inline struct sim_queue *sim_queue_of(const struct nic_queue *q)
 	return (struct sim_queue *)(uintptr_t)q;
 }
 
-/* A descriptor that is made when it is asked for, and poked when it should be readable: worlds of a thousand hosts that
- * nobody sleeps on need none. */
+/* An eventfd that is created on first use: worlds of a thousand hosts whose queues are never slept on need none. */
 int sim_fd_make(int *fd, bool readable);
 void sim_fd_poke(int fd);
 void sim_fd_clear(int fd);
@@ -86,7 +85,7 @@ int sim_args_parse(const char *text, struct sim_nic *nic, struct nic_err *err);
 
 struct sim_queue *sim_queue_new(struct sim_port *port, uint32_t index);
 void sim_queue_free(struct sim_queue *q);
-/* Forgets what waits in the receive ring, and what was not flushed. */
+/* Drops the packets in the receive ring and those not flushed. */
 void sim_queue_crash(struct sim_queue *q);
 extern const struct nic_queue_ops sim_queue_waking_ops, sim_queue_kicking_ops;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A NIC's queue: the receive ring, and what goes into the transmit ring, which is a lane of the host's uplink. */
+/** Queue operations of the simulated NIC: receive ring, transmit ring (a lane of the host's uplink), wake-ups. The
+ * thread that runs the world. */
 #include "nic/sim/sim_port.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ void sim_fd_poke(int fd)
 {
 	uint64_t one = 1;
 	if (fd >= 0 && write(fd, &one, sizeof one) < 0)
-		return; /* EAGAIN: it is readable as it is */
+		return; /* EAGAIN: it is readable already */
 }
 
 void sim_fd_clear(int fd)
@@ -40,7 +41,7 @@ static void rouse(struct sim_queue *q)
 	sim_fd_poke(q->wake_fd);
 }
 
-/* ---- places ---- */
+/* ---- address handles ---- */
 
 static struct sim_place *place_of(const struct sim_queue *q, uint32_t peer)
 {
@@ -87,7 +88,7 @@ static struct sim_queue *arrival_queue(const struct sim_packet *p)
 	return i < port->queues_n ? port->queues[i] : NULL;
 }
 
-/* Bodies arrive as little aligned as this NIC may have them. */
+/* Bodies have the least alignment that this NIC promises. */
 static void misalign(struct sim_packet *p, uint32_t align)
 {
 	uint32_t by = align < 64 ? align : 0;
@@ -201,14 +202,14 @@ static void sim_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 
 /* ---- sending ---- */
 
-/* What gets there whole, as far as is known. */
+/* Path MTU as discovered so far. */
 static uint32_t whole_max(const struct sim_port *port, const struct sim_place *place)
 {
 	uint32_t link = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
 	return place->bytes_max < link ? place->bytes_max : link;
 }
 
-/* Never less than the contract's least: that goes as fragments where it must. */
+/* Not below the minimum of nic.h: such packets are fragmented by IP if necessary. */
 static uint32_t bytes_max(const struct sim_port *port, const struct sim_place *place)
 {
 	uint32_t most = whole_max(port, place);
@@ -222,7 +223,7 @@ static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	struct sim_port *port = q->port;
 	if (!attached(q, peer))
 		return -EPIPE;
-	/* Longer ones than the path takes are for repeats of what was sent before it was known: IP cuts them. */
+	/* Packets above the path MTU are retransmissions of earlier ones: IP fragments them. */
 	if (body_len > port->body_max)
 		return -EMSGSIZE;
 	if (q->tx_used >= port->nic.tx_slots || port->host->state == SIM_PAUSED) {
@@ -299,7 +300,7 @@ static void launch(struct sim_queue *q, struct sim_packet *p)
 	sim_link_put(p->from->rails[p->rail].up, p, q->index);
 }
 
-/* Gives back the slot, and the packet's memory. */
+/* Frees the slot and the packet. */
 static void forget(struct sim_queue *q, struct nic_tx *tx)
 {
 	q->tx_bytes -= tx->body_len;
@@ -337,7 +338,7 @@ static void sim_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 		forget(sim_queue_of(nq), tx);
 }
 
-/* The doorbell: nobody sees anything before it. */
+/* The doorbell: packets leave from here on. */
 static void sim_flush(struct nic_queue *nq)
 {
 	struct sim_queue *q = sim_queue_of(nq);
@@ -405,7 +406,7 @@ static void sim_wake(struct nic_queue *nq)
 	sim_host_wake(q->port->host);
 }
 
-/* A packet of no bytes, beside the ring. */
+/* A packet without bytes, beside the ring. */
 static void sim_kick(struct nic_queue *nq, uint32_t peer)
 {
 	struct sim_queue *q = sim_queue_of(nq);
@@ -437,7 +438,7 @@ static uint64_t sim_deadline(const struct nic_queue *nq)
 const struct nic_queue_ops sim_queue_waking_ops = {QUEUE_OPS};
 const struct nic_queue_ops sim_queue_kicking_ops = {QUEUE_OPS, .kick = sim_kick};
 
-/* ---- its life ---- */
+/* ---- open and close ---- */
 
 struct sim_queue *sim_queue_new(struct sim_port *port, uint32_t index)
 {

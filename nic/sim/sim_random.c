@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** xoshiro256++ (Blackman and Vigna, 2019), begun by splitmix64. */
+/** Random streams: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64. Any thread. */
 #include "base/hash.h"
 #include "base/must.h"
 #include "nic/sim/sim.h"
@@ -43,7 +43,7 @@ uint64_t sim_random_next(struct sim_random *r)
 uint64_t sim_random_below(struct sim_random *r, uint64_t n)
 {
 	must(n > 0);
-	/* What is above the last whole multiple of n would favour small numbers. */
+	/* Numbers above the last multiple of n would favour small results: draw again. */
 	uint64_t x, limit = UINT64_MAX - (UINT64_MAX % n + 1) % n;
 	do
 		x = sim_random_next(r);

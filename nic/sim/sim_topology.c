@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Switches, the cables between them, and the way of a packet over them. */
+/** Switches, cables between them, and forwarding. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <errno.h>
@@ -172,7 +172,8 @@ static bool leads(const struct sim *sim, const struct sim_packet *p, unsigned le
 	       (*fabric_at(sim, p->rail, p->to->leaf, spine, true))->up;
 }
 
-/* Of the spines that lead there, the one whose hash with the flow is largest: a flow moves only when its spine goes. */
+/* Rendezvous hashing: of the spines that lead there, the one with the largest hash with the flow. A flow moves only
+ * when its spine fails. */
 static uint32_t by_flow(const struct sim *sim, const struct sim_packet *p, unsigned leaf)
 {
 	uint32_t best = SIM_NONE;
@@ -199,7 +200,7 @@ static uint32_t by_turns(struct sim *sim, const struct sim_packet *p, unsigned l
 	return SIM_NONE;
 }
 
-/* NULL: no way. */
+/* Next link towards the destination. NULL: no route. */
 static struct sim_link *way_out(struct sim *sim, const struct sim_switch *s, const struct sim_packet *p)
 {
 	const struct sim_topology *t = &sim->config.topology;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What became of each packet, hashed as bytes of fixed order and size, and told in lines. */
+/** Trace of each packet's events: hashed in a fixed layout, and printed as lines. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <string.h>

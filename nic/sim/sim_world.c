@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The world: creation, configuration check, failure. The thread that runs the world. */
 #include "nic/sim/sim_world.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The simulator's own structures. A packet is one block of memory that goes from the transmit ring over links and
- * switches to the receive ring; it is in one place at a time, and in the world's list of all of them. */
+/** Private structures of the simulator. A packet is one block of memory that moves from the transmit ring over links
+ * and switches to the receive ring; it is in one queue at a time, and in the world's list of all packets. The thread
+ * that runs the world. */
 #ifndef NIC_SIM_SIM_WORLD_H
 #define NIC_SIM_SIM_WORLD_H
 
@@ -10,7 +11,7 @@
 #define SIM_NONE      UINT32_MAX
 #define SIM_HEADERS   28u /* IPv4 and UDP */
 #define SIM_PAIRS_MAX 65536u
-#define SIM_STREAM_N  6u /* of random numbers, for each kind of disturbance one */
+#define SIM_STREAM_N  6u /* random streams: one for each kind of disturbance */
 
 enum sim_trace_event {
 	SIM_SEND,
@@ -33,10 +34,10 @@ struct sim_heap_entry {
 struct sim_slot {
 	sim_event_fn *fn;
 	void *ctx;
-	struct sim_host *host; /* whose doing it is; NULL: the world's */
+	struct sim_host *host; /* host of the event. NULL: the world's */
 	uint32_t generation;
-	uint32_t heap_at;    /* SIM_NONE: it is not in the heap */
-	bool parked;         /* in the host's list: it fell into a pause */
+	uint32_t heap_at;    /* SIM_NONE: not in the heap */
+	bool parked;         /* in the list of its paused host */
 	uint32_t next, prev; /* parked; next: free as well */
 };
 
@@ -55,24 +56,24 @@ struct sim_packet {
 	struct sim_packet *older, *younger; /* of all */
 	struct sim *sim;
 	struct sim_host *from, *to;
-	struct sim_link *at; /* that it is on, or waits for */
+	struct sim_link *at; /* link on which it is, or for which it waits */
 	uint8_t *body;
 	uint64_t number;    /* in order of commits and duplications */
 	uint64_t hash;      /* of the body, when there is a trace */
 	uint64_t sent_at;   /* commit */
 	uint64_t flow;      /* hash of its five-tuple */
 	uint64_t memory;    /* bytes of this block */
-	uint32_t len, wire; /* body; on the link that it is on */
+	uint32_t len, wire; /* bytes of the body; on the wire of its present link */
 	uint32_t port;      /* number of the port that sent it */
 	uint32_t place, place_lives;
 	uint32_t told_mtu;
 	uint32_t cookie; /* index in the receiver's table of held packets */
 	uint16_t from_queue, to_queue, path;
 	uint8_t rail, priority, lane; /* lane: queue of the link that it waits in */
-	bool flying;                  /* counted as being on its way */
-	bool fragments;               /* routers may cut it */
-	bool kick;                    /* wakes who sleeps there, and is nothing else */
-	struct sim_switch *buffered;  /* whose memory it is in */
+	bool flying;                  /* counted in in_flight */
+	bool fragments;               /* IP may fragment it */
+	bool kick;                    /* a wake-up without content */
+	struct sim_switch *buffered;  /* whose buffer holds it */
 	alignas(64) uint8_t room[];
 };
 
@@ -87,13 +88,13 @@ struct sim_fifo {
 struct sim_disturber {
 	struct sim_disturbance what;
 	struct sim_random streams[SIM_STREAM_N];
-	bool active; /* anything is not 0 */
+	bool active; /* some chance is not 0 */
 	bool burst;
 	uint64_t burst_at; /* `burst`: when it began */
 };
 
 struct sim_fate {
-	enum sim_drop drop; /* SIM_DROP_N: it is not */
+	enum sim_drop drop; /* SIM_DROP_N: not dropped */
 	bool duplicate, corrupt, cut;
 	uint64_t later_ns;
 	struct sim_random *corrupt_by, *cut_by;
@@ -111,7 +112,7 @@ struct sim_link {
 	char name[2 * SIM_NAME_BYTES + 8];
 	struct sim_shape shape;
 	bool up;
-	bool strict;                                /* lanes are priorities; else transmit rings, which take turns */
+	bool strict;                                /* lanes are priorities. false: transmit rings, round-robin */
 	struct sim_host *from_host;                 /* NULL: from_switch */
 	struct sim_switch *from_switch, *to_switch; /* NULL: a host */
 	struct sim_fifo lanes[SIM_QUEUES_MAX];
@@ -120,11 +121,11 @@ struct sim_link {
 	struct sim_packet *sending;
 	sim_event sent; /* the end of its last bit */
 	uint64_t sending_until;
-	uint64_t carry; /* of the division by the rate: bits * 10^9 */
+	uint64_t carry; /* remainder of the division by the rate: bits * 10^9 */
 	struct sim_disturber disturber;
 	struct sim_link_stats stats;
 	uint64_t queue_since;
-	double queue_area; /* bytes * ns until then */
+	double queue_area; /* sum of bytes * ns so far */
 	uint64_t begun;
 };
 
@@ -150,7 +151,7 @@ struct sim_host {
 	uint32_t parked_first, parked_last; /* events */
 	struct sim_pair **pairs;            /* sorted by `to` */
 	uint32_t pairs_n, pairs_cap;
-	uint64_t cuts[SIM_HOSTS_MAX / 64]; /* bit i: nothing gets to host i */
+	uint64_t cuts[SIM_HOSTS_MAX / 64]; /* bit i: packets to host i are lost */
 	struct sim_host_stats stats;
 };
 
@@ -161,7 +162,7 @@ struct sim {
 	struct sim_events events;
 	struct sim_host **hosts;
 	uint32_t hosts_n, hosts_cap, links_n, pairs_n, ports_n;
-	unsigned cuts;               /* partitions that there are, at most: 0 means none */
+	unsigned cuts;               /* upper bound of partitions; 0: none */
 	struct sim_switch *switches; /* per rail: leaves (or the star's one), then spines */
 	uint32_t switches_n;
 	struct sim_link **fabric;   /* per rail, leaf and spine: up, down */
@@ -190,7 +191,7 @@ struct sim_packet *sim_packet_new(struct sim *sim, uint32_t len);
 struct sim_packet *sim_packet_copy(const struct sim_packet *p);
 void sim_packet_free(struct sim_packet *p);
 void sim_packet_sign(struct sim_packet *p);
-/* Ends it: counted at the link or host (either may be NULL), traced, freed. */
+/* Drops a packet: counts it at the link or host (either may be NULL), traces and frees it. */
 void sim_packet_drop(struct sim_packet *p, enum sim_drop why, struct sim_link *link, struct sim_host *host);
 void sim_packet_launch(struct sim_packet *p);
 void sim_packet_landed(struct sim_packet *p);
@@ -210,9 +211,9 @@ int sim_shape_check(const char *what, const struct sim_shape *shape, struct nic_
 struct sim_link *sim_link_new(struct sim *sim, const struct sim_shape *shape, uint32_t rail, const char *from,
 			      const char *to);
 void sim_link_free(struct sim_link *link);
-/* Puts it into the lane, or drops it. */
+/* Adds a packet to a lane, or drops it. */
 void sim_link_put(struct sim_link *link, struct sim_packet *p, unsigned lane);
-/* Empties a host's transmit rings. */
+/* Drops the packets in a host's transmit rings. */
 void sim_link_abandon(struct sim_link *link, enum sim_drop why);
 
 /* sim_disturb.c */

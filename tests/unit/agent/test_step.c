@@ -290,7 +290,7 @@ Test(agent_step, ports_that_are_refused_are_closed_once)
 				.ctl_due = due,
 				.ctx = &g};
 	cr_assert_eq(agent_create_stepped("w0", 0, 1, NULL, &env, &a, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "too small for a link"), "%s", err.text);
+	cr_assert(strstr(err.text, "too small for the transport"), "%s", err.text);
 	cr_assert_eq(closed_n, 2, "%u closed of 2", closed_n);
 	cr_assert(!env.net && !env.ports_n);
 	fake_world_destroy(g.world);
