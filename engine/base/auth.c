@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proofs of a group's key. Any thread. libsodium's functions used here need no sodium_init(): none draws randomness. */
+/* Proofs and keys, by libsodium. Any thread. The functions used need no sodium_init(), since none draws randomness. */
 #include "base/auth.h"
 
 #include "base/must.h"
@@ -12,7 +12,7 @@
 void auth_random(void *out, size_t len, const struct random_source *random)
 {
 	uint8_t *at = out;
-	/* Never 0 as a whole: of each word seven bytes are taken, which leaves nothing of that to see. */
+	/* A source's word is never 0; seven of its eight bytes are used, so that this does not show in the result. */
 	for (size_t done = 0; done < len;) {
 		uint64_t word = random_next(random);
 		size_t n = len - done < 7 ? len - done : 7;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads control groups, version 1 and 2. Any thread, off the path of calls; reads files. */
 #include "base/cgroup.h"
 
 #include <errno.h>
@@ -8,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VALUE_MAX 64 /* bytes of a file that is read: two numbers */
+#define VALUE_MAX 64 /* bytes of a file with two numbers, and NUL */
 
-/* `path` is cut on the way. */
+/* Calls `fn` for a directory and all above it; shortens `path` meanwhile. */
 static void visit_along(const char *top, char *path, int version, cgroup_visit_fn *fn, void *ctx)
 {
 	char dir[PATH_MAX];
@@ -35,8 +36,8 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* "0::/path" is version 2, "4:cpu,cpuacct:/path" version 1, whose directory bears the name of the list or of one of its
- * words. */
+/* Parses a line: "0::/path" is version 2; "4:cpu,cpuacct:/path" is version 1, whose directory has the name of the list
+ * or of one of its controllers. */
 static void visit_line(char *line, const char *root, const char *controller, cgroup_visit_fn *fn, void *ctx)
 {
 	char top[PATH_MAX], copy[PATH_MAX];
@@ -69,7 +70,7 @@ void cgroup_visit(const char *self, const char *root, const char *controller, cg
 		fclose(f);
 }
 
-/* The whole of a small file without its newline; false when it is not there or too long. */
+/* Reads a small file without its newline; false: it is missing or too long. */
 static bool read_value(const char *dir, const char *file, char out[VALUE_MAX])
 {
 	char path[PATH_MAX];
@@ -87,7 +88,7 @@ static bool read_value(const char *dir, const char *file, char out[VALUE_MAX])
 	return true;
 }
 
-/* A number in [1, INT64_MAX] that ends at `end`; 0 when it is none. "max" and -1, which mean no limit, are none. */
+/* Parses a number in [1, INT64_MAX] that ends at `end`; 0: no number, or "max" or -1, which mean no limit. */
 static uint64_t number(const char *s, char end, const char **next)
 {
 	char *stop;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The machine's clock. Any thread. */
 #include "base/clock.h"
 
 #include <time.h>

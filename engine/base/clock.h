@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Time is absolute CLOCK_MONOTONIC nanoseconds, read through an injected clock so that a simulator can own it. */
+/** Time as absolute CLOCK_MONOTONIC nanoseconds, from an injected clock, which a simulator replaces. Any thread. */
 #ifndef FAR_BASE_CLOCK_H
 #define FAR_BASE_CLOCK_H
 
@@ -12,7 +12,7 @@ struct clock_source {
 
 #define TIME_NEVER UINT64_MAX
 
-/** The machine's own clock. */
+/** The machine's clock. */
 extern const struct clock_source clock_monotonic;
 
 static inline uint64_t clock_now(const struct clock_source *c)
@@ -20,7 +20,7 @@ static inline uint64_t clock_now(const struct clock_source *c)
 	return c->now(c->ctx);
 }
 
-/** now + relative, with UINT64_MAX ("for ever") kept and overflow saturated. */
+/** now + relative; UINT64_MAX and sums beyond it are TIME_NEVER. */
 static inline uint64_t time_after(uint64_t now, uint64_t relative)
 {
 	return relative > UINT64_MAX - 1 - now ? TIME_NEVER : now + relative;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Alternate signal stacks of threads. Each thread for itself. */
 #include "base/crash_stack.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* For the report and the unwinder, beyond what the kernel saves there. */
+/* Bytes for the report and the unwinder, besides the kernel's signal frame. */
 #define REPORT_BYTES ((size_t)64 << 10)
 
 static _Atomic bool enabled;
@@ -21,7 +22,7 @@ void crash_stacks_enable(void)
 static size_t saved_bytes(void)
 {
 #ifdef _SC_MINSIGSTKSZ
-	long bytes = sysconf(_SC_MINSIGSTKSZ); /* it grows with the vector registers of the machine */
+	long bytes = sysconf(_SC_MINSIGSTKSZ); /* depends on the vector registers of the machine */
 	if (bytes > 0)
 		return (size_t)bytes;
 #endif

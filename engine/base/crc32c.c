@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The instruction takes three cycles but begins one in each, so three runs of LONG or SHORT bytes go side by side. A
- * run is brought behind the others by "as many zeros follow", a linear map of the CRC, from tables made at first use.
+ * CRC32C by the processor's instruction, else by tables. Any thread. The instruction has a latency of three cycles and
+ * a throughput of one, so three runs of LONG or SHORT bytes are computed in parallel. Their CRCs are combined by the
+ * linear map "n zero bytes follow", from tables made at first use.
  */
 #include "base/crc32c.h"
 
@@ -11,12 +12,12 @@
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */
 #define LONG       1024u
-#define SHORT      128u /* three of them cost half of one run; of 64 bytes the maps would cost what they save */
+#define SHORT      128u /* three in parallel take half the time of one run; with 64 bytes the combination costs the gain */
 
-static uint32_t bytes_table[8][256]; /* [k][x]: of the byte x with k zeros behind it */
-static uint32_t long_table[4][256];  /* of a CRC's byte k, with LONG zeros behind it */
-static uint32_t short_table[4][256]; /* with SHORT zeros */
-static _Atomic int tables_state;     /* 0, 1: being made, 2: there */
+static uint32_t bytes_table[8][256]; /* [k][x]: CRC of byte x followed by k zeros */
+static uint32_t long_table[4][256];  /* [k][x]: byte k of a CRC, of value x, followed by LONG zeros */
+static uint32_t short_table[4][256]; /* the same with SHORT zeros */
+static _Atomic int tables_state;     /* 0: none → 1: a thread makes them → 2: made (release) */
 
 static uint32_t step_zeros(uint32_t crc, size_t n)
 {
@@ -30,7 +31,7 @@ static void shift_fill(uint32_t table[4][256], size_t zeros)
 	for (unsigned k = 0; k < 4; k++) {
 		for (uint32_t bit = 1; bit < 256; bit *= 2)
 			table[k][bit] = step_zeros(bit << 8 * k, zeros);
-		for (uint32_t x = 1; x < 256; x++) /* linear: of the lowest bit and of the rest */
+		for (uint32_t x = 1; x < 256; x++) /* linear: the lowest bit and the rest */
 			table[k][x] = table[k][x & -x] ^ table[k][x & (x - 1)];
 	}
 }
@@ -59,7 +60,7 @@ __attribute__((noinline, cold)) static void tables_make(void)
 		atomic_store_explicit(&tables_state, 2, memory_order_release);
 	}
 	while (atomic_load_explicit(&tables_state, memory_order_acquire) != 2)
-		; /* some 20 us of another thread, once in the life of the process */
+		; /* another thread makes them: some 20 us, once in the process */
 }
 
 static inline void tables_need(void)

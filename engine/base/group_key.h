@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The key of a worker's group, as its control core, transports and drivers share it: one struct for each worker, which
- * outlives its ports. A pointer to it that is NULL stands for security=none.
+ * The key of a worker's group, shared by its control thread, transports and drivers: one struct for each worker, which
+ * outlives its ports. A NULL pointer to it means security=none. Any thread.
  */
 #ifndef FAR_BASE_GROUP_KEY_H
 #define FAR_BASE_GROUP_KEY_H
@@ -12,22 +12,22 @@
 
 /**
  * `key` is the group's key bound to the group's name. A key that the group makes for itself is known once the store has
- * proven it: before the worker's addresses are published and before the first connect(). What arrives earlier comes
- * from no member and is dropped.
+ * proven it, before the worker's addresses are published and before the first connect(). Packets that arrive earlier
+ * are not from members, and are dropped.
  */
 struct group_key {
-	_Atomic bool known;  /* false → true, once. Writer: the control core, release; pairs with group_key_get() */
+	_Atomic bool known;  /* false → true, once. Writer: control thread, release; pairs with group_key_get() */
 	struct auth_key key; /* constant once known */
 };
 
-/** NULL: not known yet. Any thread. */
+/** The key; NULL: not known yet. */
 static inline const struct auth_key *group_key_get(const struct group_key *g)
 {
 	bool known = atomic_load_explicit(&((struct group_key *)g)->known, memory_order_acquire);
 	return known ? &g->key : NULL;
 }
 
-/** `key` is the group's key as its file has it. Control core, or before there is one; once. */
+/** Sets the key, from the group's key as in its file, once. Control thread, or before it starts. */
 static inline void group_key_set(struct group_key *g, const struct auth_key *key, const char *group)
 {
 	auth_derive(&g->key, key, "group", group);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** 64-bit FNV-1a with a final mix: names of workers and functions, canonical signatures. Stable: signatures travel by
- * it. */
+/** 64-bit FNV-1a with a final mix, for names of workers and functions and for signatures. Part of the wire protocol.
+ * Any thread. */
 #ifndef FAR_BASE_HASH_H
 #define FAR_BASE_HASH_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Prints a failed assertion and ends the process. Any thread. */
 #include "base/must.h"
 
 #include <stdio.h>

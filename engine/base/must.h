@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** must(): programmer errors, kept in release builds, off the per-packet path. debug_must(): in debug builds only. */
+/** Assertions for programmer errors. must(): also in release builds, off the per-packet path. debug_must(): in debug
+ * builds only. Any thread. */
 #ifndef FAR_BASE_MUST_H
 #define FAR_BASE_MUST_H
 

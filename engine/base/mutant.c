@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Of the copy of the engine that has defects; no part of the library. */
+/** State of the copy of the engine that is built with defects for the mutant test; empty in the library. Any thread. */
 #include "base/mutant.h"
 
 #ifdef FAR_MUTANTS

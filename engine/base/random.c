@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The kernel's random numbers. Any thread; makes a system call. */
 #include "base/random.h"
 
 #include "base/must.h"

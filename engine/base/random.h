@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Random numbers from an injected source, which a simulator replaces. Any thread. */
 #ifndef FAR_BASE_RANDOM_H
 #define FAR_BASE_RANDOM_H
 
@@ -7,13 +8,13 @@
 /** 64 bits from the kernel's generator, never 0: incarnations and tokens. */
 uint64_t random_u64(void);
 
-/** Randomness is injected like the clock, so that a simulator can draw it from a seed. */
+/** A source of random numbers. */
 struct random_source {
 	uint64_t (*next)(void *ctx); /* 64 bits, never 0 */
 	void *ctx;
 };
 
-/** The kernel's. */
+/** The kernel's generator as a source. */
 extern const struct random_source random_kernel;
 
 static inline uint64_t random_next(const struct random_source *r)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Text of a remote reference. Any thread. */
 #include "base/rref.h"
 
 #include <inttypes.h>

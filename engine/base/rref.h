@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What anyone may know of a remote reference: its names, and how it is counted. What it is:
- * features/references/rref.h. */
+/** Identifiers and reference counts of remote references, for code above and below features/references/rref.h. Any
+ * thread. */
 #ifndef FAR_BASE_RREF_H
 #define FAR_BASE_RREF_H
 
@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 /**
- * A name that is given once: by a shard of one life of a worker, and counted there. `life`: bits 48–63 rank, the others
- * of its incarnation. `number`: bits 56–63 the shard that gave it, 48–55 of a reference the owner's shard, the others a
- * count from 1 on, of which 10^8 names in a second take a month.
+ * A unique identifier, made by a shard of one incarnation of a worker. `life`: the creating worker: bits 48–63 rank,
+ * bits 0–47 of its incarnation. `number`: bits 56–63 the creating shard, bits 48–55 the owner's shard (of a reference),
+ * bits 0–47 a count from 1 on, which lasts a month at 10^8 identifiers per second.
  */
 struct rref_id {
 	uint64_t life, number;
@@ -40,22 +40,23 @@ static inline unsigned rref_owner_shard(struct rref_id id)
 	return (unsigned)(id.number >> RREF_COUNT_BITS & 0xff);
 }
 
-/** What a reference begins with. */
+/** First member of each reference. */
 struct rref_base {
-	_Atomic uint32_t refs;              /* RREF_POSTED, and how many hold it; any thread */
-	void (*ended)(struct rref_base *r); /* nobody holds it, as told by who was the last, once */
+	_Atomic uint32_t refs;              /* local references, or RREF_POSTED; any thread */
+	void (*ended)(struct rref_base *r); /* called once by the thread that drops the last local reference */
 	struct rref_id id;
-	uint64_t owner; /* life of the worker that has the value */
+	uint64_t owner; /* the worker that has the value, as rref_id.life */
 };
 
-#define RREF_POSTED (UINT32_C(1) << 31) /* `ended` was called, and has not decided yet */
+#define RREF_POSTED (UINT32_C(1) << 31) /* `ended` was called; its shard has not released the reference yet */
 
 static inline void rref_ref(struct rref_base *r)
 {
 	atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
 }
 
-/** One step decides who calls `ended`: after it, nobody else may touch what may be gone. */
+/** Drops a reference. The same atomic operation that drops the last one selects the caller of `ended`: another thread
+ * must not touch the object after it, since it may be freed. */
 static inline void rref_unref(struct rref_base *r)
 {
 	uint32_t refs = atomic_load_explicit(&r->refs, memory_order_relaxed), left;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runtime directory: where it is, and whether it may be trusted. Any thread. */
+/* Finds, makes and checks the runtime directory. Any thread; makes system calls. */
 #include "base/runtime_dir.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static const char *from_env(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Made by the login manager; a container or a service has none. */
+/* The login manager makes it; containers and services have none. */
 static bool run_user(char *path, size_t cap)
 {
 	struct stat st;

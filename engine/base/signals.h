@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Signals of the library's own threads. */
+/** Signal mask of the library's own threads. Any thread. */
 #ifndef FAR_BASE_SIGNALS_H
 #define FAR_BASE_SIGNALS_H
 
 #include <signal.h>
 
 /**
- * The mask of a thread of ours: signals are the application's, and none is delivered there, but for those that the
- * thread brings upon itself. Blocked, these would end the process without a look at the application's own handler.
+ * Mask for a thread of the library: all signals are blocked, since they belong to the application, but for synchronous
+ * ones. Those would end the process if they were blocked, without the application's handler.
  */
 static inline void signals_of_others(sigset_t *set)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Switches between stacks, in assembly for x86-64 and AArch64, else by ucontext. The thread that runs the flow. */
 #include "base/stack_switch.h"
 
 #include "base/must.h"
@@ -33,7 +34,7 @@
 #define NO_ASAN
 #endif
 
-/* ---- the sanitizers are told ---- */
+/* ---- notification of sanitizers ---- */
 
 static void before(struct stack_context *from, struct stack_context *to)
 {
@@ -46,7 +47,7 @@ static void before(struct stack_context *from, struct stack_context *to)
 #endif
 }
 
-/* On the stack of `me`, right after a switch to it. */
+/* Runs on the stack of `me`, right after a switch to it. */
 static void after(struct stack_context *me)
 {
 #ifdef WITH_ASAN
@@ -65,9 +66,11 @@ __attribute__((noreturn, used)) NO_ASAN static void first_entry(struct stack_con
 
 #ifndef FAR_SWITCH_UCONTEXT
 
-/* Saves the state on the stack, stores the stack pointer at *save, takes `sp`, and restores the state found there. */
+/* Saves the registers on the stack, stores the stack pointer at *save, sets it to `sp`, and restores the registers
+ * there.
+ */
 void far__stack_switch(void **save, void *sp);
-/* Where a new stack begins: calls the function in one saved register with the value of another. */
+/* Entry of a new stack: calls the function in one saved register with the argument in another. */
 void far__stack_begin(void);
 
 #if defined(__x86_64__)

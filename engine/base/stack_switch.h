@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Switching a thread between stacks. A context is one flow of control: a thread's own stack, or a stack that was made.
- * What is saved is what the ABI calls callee-saved, the floating-point control words included; signal masks are not,
- * but by the portable fallback (ucontext, two system calls a switch).
+ * Switches a thread between stacks. A context is one flow of control: a thread's own stack, or a stack that was made.
+ * A switch saves the callee-saved registers of the ABI and the floating-point control words; signal masks are saved
+ * only by the portable fallback (ucontext, two system calls a switch). The thread that runs the flow.
  *
- * A flow may leave on one thread and go on on another, never on two at once. It must not keep the address of anything
- * thread-local across a switch.
+ * A flow may be left on one thread and continued on another, never on two at once. It must not use addresses of
+ * thread-local variables across a switch.
  */
 #ifndef FAR_BASE_STACK_SWITCH_H
 #define FAR_BASE_STACK_SWITCH_H
@@ -23,25 +23,25 @@ struct stack_context {
 #ifdef FAR_SWITCH_UCONTEXT
 	ucontext_t machine;
 #else
-	void *sp; /* while it is left */
+	void *sp; /* stack pointer while the flow is left */
 #endif
-	const void *low; /* of its stack; of a thread's own, known to sanitizers only */
-	size_t bytes;
-	void (*fn)(void *arg); /* of one that was made */
+	const void *low;       /* lowest address of its stack; of a thread's own stack set in sanitizer builds only */
+	size_t bytes;          /* of its stack */
+	void (*fn)(void *arg); /* of a made context */
 	void *arg;
-	struct stack_context *from; /* that was left for it last */
-	void *asan_fake, *tsan;     /* the sanitizers' view of it */
+	struct stack_context *from; /* the context that was last left for it */
+	void *asan_fake, *tsan;     /* handles of the sanitizers */
 };
 
-/** Prepares a flow that runs `fn(arg)`, which must never return, on the stack [low, low + bytes), at the first switch
+/** Makes a context that runs `fn(arg)`, which must never return, on the stack [low, low + bytes) from the first switch
  * to it. `c` must not move from then on. */
 void stack_context_make(struct stack_context *c, void *low, size_t bytes, void (*fn)(void *arg), void *arg);
-/** The flow is not running and never will again. */
+/** Ends a context that does not run and is not switched to any more. */
 void stack_context_fini(struct stack_context *c);
 
-/** Prepares `c` to stand for the calling thread's own stack, for as long as it runs others. */
+/** Makes `c` the context of the calling thread's own stack, while the thread runs other contexts. */
 void stack_context_here(struct stack_context *c);
-/** Leaves `from`, which the calling thread runs, for `to`; returns when something switches back to `from`. */
+/** Switches the calling thread from its context `from` to `to`; returns when a thread switches back to `from`. */
 void stack_switch(struct stack_context *from, struct stack_context *to);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Texts of statuses, and functions that fill and print a struct far_err. Any thread. */
 #include "base/error.h"
 #include "base/text.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Texts of errors that are cut: at the end of a word, and visibly. Anyone. */
+/** Bounded error texts, cut at the end of a word with "...". Any thread. */
 #ifndef FAR_BASE_TEXT_H
 #define FAR_BASE_TEXT_H
 
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/** `wanted` is what vsnprintf(text, cap, ...) returned: a text that did not fit ends with the last whole word and
- * "...". Bytes of the text without its NUL. */
+/** Cuts a text that vsnprintf(text, cap, ...), which returned `wanted`, has truncated: it ends with a complete word and
+ * "...". Returns its bytes without NUL. */
 static inline size_t nic_text_end(char *text, size_t cap, int wanted)
 {
 	static const char more[] = "...";

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Makes one object of a static jemalloc: its public symbols renamed, all but those that jemalloc.c uses made local, so
-# that it neither replaces the malloc of a program nor meets another jemalloc there. Its settings come from jemalloc.c
-# alone, not from the environment or /etc, which mean the application's own jemalloc.
+# Makes one object of a static jemalloc: its public symbols are renamed, and made local but for those that jemalloc.c uses, so
+# that it neither replaces a program's malloc nor collides with its jemalloc. Its settings come from jemalloc.c
+# alone: the environment and /etc configure the application's own jemalloc.
 # usage: hide.sh AR LD NM OBJCOPY ARCHIVE OUTPUT
 set -eu
 ar=$1 ld=$2 nm=$3 objcopy=$4 output=$6

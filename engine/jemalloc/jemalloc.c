@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * jemalloc as the allocator of large memory: arenas whose extents are page runs of the region.
+ * jemalloc as the allocator of large memory: arenas whose extents are page runs of the region. Any thread.
  *
- * Only programs can carry it: its thread-local data are of the initial-exec model, for which a library that is loaded
- * later finds no room. So it is a static library of its own, which takes its place in the seam before main().
+ * Only programs can contain it: its thread-local data use the initial-exec model, which a library loaded at run time
+ * may have no room for. So it is a static library of its own, which installs itself as the allocator before main().
  */
 #include <farcall/memory.h>
 #include <jemalloc/jemalloc.h>
@@ -23,13 +23,13 @@ HIDDEN char *far_je_getenv(const char *name);
 HIDDEN ssize_t far_je_readlink(const char *path, char *out, size_t bytes);
 void far_jemalloc(void);
 
-/* Extents come and go as they are needed: the page runs keep what is worth keeping, and see what is free. Without
- * thread caches no thread sits on payload memory. */
+/* Extents are returned at once: the page runs decide what to retain. No thread caches, which would hold payload memory.
+ */
 extern HIDDEN const char *far_je_malloc_conf;
 const char *far_je_malloc_conf = "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,oversize_threshold:0,tcache:false,"
 				 "narenas:1,dss:disabled";
 
-/* In place of what jemalloc would read its settings with. */
+/* Replace the functions by which jemalloc reads its settings: they find none. */
 char *far_je_getenv(const char *name)
 {
 	(void)name;
@@ -69,7 +69,7 @@ static bool extent_dalloc(extent_hooks_t *hooks, void *p, size_t bytes, bool com
 	(void)committed;
 	(void)arena;
 	if ((size_t)p % far_pages_size() || bytes % far_pages_size())
-		return true; /* jemalloc has smaller pages: it keeps this piece */
+		return true; /* not a multiple of the system's page: jemalloc keeps the extent */
 	far_pages_free(p, bytes);
 	return false;
 }
@@ -111,11 +111,11 @@ static extent_hooks_t hooks = {
 	.merge = extent_merge,
 };
 
-/* Threads on different cores rarely meet; more arenas would only spread the free memory. */
+/* Enough that threads on different cores rarely contend; more arenas would scatter the free memory. */
 #define ARENAS 4
 
 static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic unsigned arenas[ARENAS]; /* index + 1; 0: not made yet, since its tables take memory of the region */
+static _Atomic unsigned arenas[ARENAS]; /* jemalloc's index + 1; 0: not made yet, since its tables take region memory */
 
 static unsigned arena_make(unsigned slot)
 {
@@ -130,7 +130,7 @@ static unsigned arena_make(unsigned slot)
 	return arena;
 }
 
-/* The core's own arena, or, without memory to make it, any other; 0: there is none. */
+/* Index + 1 of this core's arena, or, without memory to make it, of any other; 0: there is none. */
 static unsigned arena_here(void)
 {
 	int cpu = sched_getcpu();
@@ -173,8 +173,8 @@ static const struct far_allocator jemalloc = {
 	.size = je_size,
 };
 
-/* The linker is told to look for it (-u), and so takes this object out of its archive. Before main(): nobody has
- * allocated yet; in a program that has, what it uses stays. */
+/* Referenced by `-u far_jemalloc`, so that the linker takes this object from its archive. Runs before main(); if memory
+ * was allocated already, the allocator in use stays. */
 __attribute__((constructor)) void far_jemalloc(void)
 {
 	far_memory_allocator(&jemalloc, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts the memory of the process against its bound and its container's; any thread. */
+/* Counts the memory of the process against its bound and the limit of its container. Any thread. */
 #include "memory/budget.h"
 
 #include "base/clock.h"
@@ -15,14 +15,14 @@
 
 static uint64_t bound; /* bytes; constant after budget_begin() */
 static _Atomic uint64_t used;
-static _Atomic bool is_short; /* something was refused; until the use has fallen to 3/4 of the bound */
+static _Atomic bool is_short; /* set by a refusal, cleared when the use has fallen to 3/4 of the bound */
 
-/* What the last reading allows: bytes of `credit` until `credit_until` (ns). */
+/* Allowed by the last reading of the container: `credit` bytes until `credit_until` (absolute, ns). */
 static _Atomic bool contained;
 static _Atomic uint64_t credit, credit_until;
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
-/* Under `reading`; the atomics are of the last reading, for texts. */
+/* Protected by the lock `reading`; the atomics hold the last reading, for texts. */
 static _Atomic uint64_t seen_limit, seen_used;
 static _Atomic bool refused_by_container;
 
@@ -85,7 +85,7 @@ static struct container_room look(void)
 	return r;
 }
 
-/* With little room nothing may be used on credit: every large taker reads. */
+/* With little room there is no credit: each large allocation reads the container. */
 static bool is_tight(const struct container_room *r, uint64_t bytes)
 {
 	uint64_t floor = r->limit / 2 > FAR_CONTAINER_TIGHT_BYTES ? r->limit / 2 : FAR_CONTAINER_TIGHT_BYTES;
@@ -115,7 +115,7 @@ static bool draw(uint64_t bytes)
 	return true;
 }
 
-/* Does the container have room for `bytes`, and 1/`share` of its limit beside them? */
+/* True if the container has room for `bytes` and 1/`share` of its limit besides. */
 static bool fits(const struct container_room *r, uint64_t bytes, uint64_t share)
 {
 	uint64_t spare = r->limit == CONTAINER_UNLIMITED ? 0 : r->limit / share;
@@ -143,7 +143,7 @@ bool budget_take(uint64_t bytes)
 	return fit;
 }
 
-/* Has all of it backed. */
+/* Backs all pages with memory. */
 static void back(uint8_t *at, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -200,7 +200,7 @@ void budget_begin(uint64_t most, const char *self, const char *root)
 	pthread_mutex_unlock(&reading);
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 void budget_text(char *out, size_t cap, uint64_t asked)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Slabs of the region as lock-free free lists, and large buffers of the allocator. Any thread. */
 #include "memory/buf.h"
 
 #include "base/must.h"
@@ -12,12 +13,12 @@
 
 struct pool_buf {
 	struct far_buf base;
-	_Atomic(struct pool_buf *) next; /* while free */
+	_Atomic(struct pool_buf *) next; /* while free: the next free one */
 	alignas(64) uint8_t data[];
 };
 
-/* Head of a free list: the address of the first buffer, in units of 64 bytes, below a tag that every pop changes (ABA).
- */
+/* Head of a free list: the address of the first buffer in units of 64 bytes (low bits), and a tag that each pop raises
+ * (ABA). */
 #define HEAD_ADDR_BITS    42u
 #define HEAD_ADDR(h)      ((struct pool_buf *)(uintptr_t)(((h) & ((UINT64_C(1) << HEAD_ADDR_BITS) - 1)) << 6))
 #define HEAD_MAKE(p, tag) ((uint64_t)(uintptr_t)(p) >> 6 | (uint64_t)(tag) << HEAD_ADDR_BITS)
@@ -25,7 +26,7 @@ struct pool_buf {
 
 struct buf_class {
 	alignas(64) _Atomic uint64_t head;
-	_Atomic uint64_t carved; /* slabs ever made */
+	_Atomic uint64_t carved; /* slabs made so far */
 };
 
 static struct buf_class classes[BUF_CLASS_MAX + 1];
@@ -37,7 +38,7 @@ static struct pool_buf *pop(struct buf_class *c)
 		struct pool_buf *b = HEAD_ADDR(head);
 		if (!b)
 			return NULL;
-		/* Another thread may own b by now and write next: then the tag differs and the exchange fails. */
+		/* Another thread may have popped b and written `next`: then the tag differs, and the exchange fails. */
 		struct pool_buf *next = atomic_load_explicit(&b->next, memory_order_relaxed);
 		if (atomic_compare_exchange_weak_explicit(&c->head, &head, HEAD_MAKE(next, HEAD_TAG(head) + 1),
 							  memory_order_acquire, memory_order_acquire))
@@ -62,7 +63,7 @@ static uint64_t slab_bytes(unsigned class)
 static struct pool_buf *carve(unsigned class)
 {
 	struct pool_buf *b = region_reserve(NULL) == FAR_OK ? region_carve(slab_bytes(class)) : NULL;
-	/* The region is used up, perhaps by slabs of other classes: a larger one does, and goes back where it was. */
+	/* The region is used up, perhaps by slabs of other classes: take a larger one, which returns to its class. */
 	for (unsigned i = class + 1; !b && i <= BUF_CLASS_MAX; i++)
 		if ((b = pop(&classes[i])))
 			return b;
@@ -148,8 +149,8 @@ struct far_buf *buf_of(void *data)
 	return (struct far_buf *)(void *)((uint8_t *)data - offsetof(struct pool_buf, data));
 }
 
-/* A buffer taken while the walk stands on it still has a `next`, an old one: the walk may then miss some or see some
- * twice, and ends at the number of slabs there are. */
+/* A buffer popped during the walk has a stale `next`: the walk may miss some buffers or count some twice; the number of
+ * slabs bounds it. */
 static uint64_t free_slabs(struct buf_class *c, uint64_t carved)
 {
 	uint64_t n = 0;

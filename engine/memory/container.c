@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads limit and use of the control groups around this process; any thread, one at a time. Paths and texts lie in
- * static memory, since this runs on the stacks of fibers too. */
+/* Reads limit and use of the control groups around this process. Any thread, one at a time. Paths and texts are in
+ * static memory, since it also runs on the small stacks of fibers. */
 #include "memory/container.h"
 
 #include "base/cgroup.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define STAT_BYTES_MAX 8192
-/* Version 1 writes "no limit" as the largest multiple of a page. */
+/* cgroup version 1 has the largest multiple of a page for "no limit". */
 #define NO_LIMIT (UINT64_C(1) << 62)
 
 struct level {
@@ -47,7 +47,7 @@ void container_find(const char *self, const char *root)
 	cgroup_visit(self, root, "memory", take_level, NULL);
 }
 
-/* Into `text`; false: there is no such file. */
+/* Reads a file into `text`; false: there is none. */
 static bool read_text(const struct level *l, const char *file)
 {
 	size_t n = 0;
@@ -64,7 +64,7 @@ static bool read_text(const struct level *l, const char *file)
 	return n > 0;
 }
 
-/* UINT64_MAX: none, as in "max". */
+/* Parses a limit; UINT64_MAX: none ("max"). */
 static uint64_t number_at(const char *s)
 {
 	uint64_t n = 0;
@@ -80,7 +80,7 @@ static uint64_t read_number(const struct level *l, const char *file)
 	return read_text(l, file) ? number_at(text) : UINT64_MAX;
 }
 
-/* Of memory.stat, which is in `text`; 0: not there. */
+/* A field of memory.stat, which is in `text`; 0: missing. */
 static uint64_t stat_of(const char *name)
 {
 	size_t len = strlen(name);
@@ -94,7 +94,7 @@ static uint64_t stat_of(const char *name)
 	return 0;
 }
 
-/* Cached files: the kernel drops the inactive ones first. Half of the active ones are taken to be needed. */
+/* Bytes of cached files that the kernel can drop: the inactive ones, and an estimated half of the active ones. */
 static uint64_t droppable(const struct level *l)
 {
 	const char *inactive = l->version == 2 ? "inactive_file" : "total_inactive_file";
@@ -135,7 +135,7 @@ struct container_room container_read(void)
 	return least;
 }
 
-/* The holder fills pages meanwhile, or was stopped: then the others go on without the lock. */
+/* The holder backs pages under the lock. If it is stopped, the others continue without the lock after a limit. */
 int container_lock(void)
 {
 	const struct timespec nap = {.tv_nsec = FAR_CONTAINER_LOCK_NS / FAR_CONTAINER_LOCK_TRIES};

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Dispatch to the allocator of large memory, and the built-in one: slabs and page runs. Any thread. */
 #include "memory/mem.h"
 
 #include "base/error.h"
@@ -11,7 +12,7 @@
 
 #include <stdatomic.h>
 
-/* Up to here the page runs' allocator takes slabs: pages would be mostly empty. */
+/* Up to this size the built-in allocator takes slabs, since a page run would be mostly empty. */
 #define SMALL_MAX ((size_t)32 << 10)
 
 /* ---- page runs as the allocator ---- */
@@ -45,9 +46,9 @@ static const struct far_allocator page_runs = {
 	.size = pages_size,
 };
 
-/* ---- the seam ---- */
+/* ---- selection of the allocator ---- */
 
-/* Set once. Release: the struct it points to is filled; pairs with the acquire of whoever calls through it. */
+/* Set once, with release after the struct is filled; pairs with the acquire of each use. */
 static _Atomic(const struct far_allocator *) chosen;
 static _Atomic uint64_t large_used;
 
@@ -78,7 +79,7 @@ enum far_status far_memory_allocator(const struct far_allocator *a, struct far_e
 void *mem_alloc(size_t bytes, size_t align)
 {
 	const struct far_allocator *a = allocator();
-	/* Nothing above the region can succeed; sizes near SIZE_MAX do not reach an allocator's arithmetic. */
+	/* A size beyond the region cannot succeed; sizes near SIZE_MAX must not reach an allocator's arithmetic. */
 	if (region_reserve(NULL) != FAR_OK || bytes > region.bytes || align > region.bytes)
 		return NULL;
 	void *p = a->alloc(bytes ? bytes : 1, align);

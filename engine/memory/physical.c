@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of the machine or of the container, whichever is less. Any thread; reads files. */
 #include "memory/physical.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* The number in a file; UINT64_MAX when there is none, as in "max". */
+/* The number in a file; UINT64_MAX: no number, such as "max". */
 static uint64_t read_limit(const char *path)
 {
 	unsigned long long n;

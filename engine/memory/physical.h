@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How much memory this process can have: the machine's, or less in a container. */
+/** Memory available to this process: the machine's, or less in a container. Any thread. */
 #ifndef FAR_MEMORY_PHYSICAL_H
 #define FAR_MEMORY_PHYSICAL_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/** Bytes; 0 when nothing tells. `self` and `root` are CGROUP_SELF and CGROUP_ROOT, or a test's. Reads files. */
+/** Bytes; 0: unknown. `self` and `root`: CGROUP_SELF and CGROUP_ROOT, or those of a test. Reads files. */
 uint64_t physical_bytes(const char *self, const char *root);
 
 #endif

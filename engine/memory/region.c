@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Reserves the region and moves both ends of its gap. Any thread; slabs lock-free, runs under the lock of runs.c. */
 #include "memory/region.h"
 
 #include "base/cgroup.h"
@@ -18,7 +19,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The word: end of the slabs in units of 64 bytes, below the bottom in pages. Both fit FAR_MEMORY_BYTES_MAX. */
+/* Both ends of the gap in one word: end of the slabs in units of 64 bytes (low bits), bottom of the runs in pages (high
+ * bits). Both fit FAR_MEMORY_BYTES_MAX. */
 #define SLAB_SHIFT     6u
 #define SLAB_BITS      34u
 #define SLAB_END(w)    ((w) & ((UINT64_C(1) << SLAB_BITS) - 1))
@@ -33,9 +35,9 @@ enum { UNRESERVED, RESERVED, FAILED };
 
 struct region region;
 static _Atomic uint64_t word;
-static _Atomic int state; /* release: `region` is filled; pairs with the acquire of region_reserve */
+static _Atomic int state; /* stored with release after `region` is filled; pairs with region_reserve()'s acquire */
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t asked; /* far_memory_limit(), or 0; under reserve_lock */
+static uint64_t asked; /* limit set by far_memory_limit(), 0: none; protected by reserve_lock */
 
 static enum far_status check_limit(const char *what, uint64_t bytes, struct far_err *err)
 {
@@ -45,7 +47,7 @@ static enum far_status check_limit(const char *what, uint64_t bytes, struct far_
 		       bytes);
 }
 
-/* "4294967296", "4096M", "4g". */
+/* Parses a size: "4294967296", "4096M", "4g". */
 static enum far_status parse_limit(const char *text, uint64_t *out, struct far_err *err)
 {
 	static const char units[] = "KMGT";
@@ -84,14 +86,14 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 		       : half > FAR_MEMORY_BYTES_MAX ? FAR_MEMORY_BYTES_MAX
 						     : half;
 	}
-	/* The rest of a limited address space is for stacks, peers' rings and the application. */
+	/* The rest of a limited address space is left to stacks, rings of peers and the application. */
 	if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY && as.rlim_cur / 2 < *out)
 		*out = as.rlim_cur / 2;
 	return FAR_OK;
 }
 
-/* Readable and writable at once, so that slabs grow without a system call: pages come with first use, after
- * mlockall(MCL_FUTURE) too, which would else take all of the region there and then. */
+/* Readable and writable from the start, so that slabs grow without a system call. Pages are backed on first use, even
+ * after mlockall(MCL_FUTURE), which would otherwise back the whole region now. */
 void *region_map(uint64_t bytes)
 {
 	void *m = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -111,7 +113,7 @@ static enum far_status reserve(struct far_err *err)
 		return status;
 	long page = sysconf(_SC_PAGESIZE);
 	region.page_shift = page > 1 << PAGE_SHIFT_MIN ? (unsigned)__builtin_ctzl((unsigned long)page) : PAGE_SHIFT_MIN;
-	/* A process that cannot have so much gets less. */
+	/* With too little address space: a smaller region. */
 	for (uint64_t bytes = limit; bytes >= FAR_MEMORY_BYTES_MIN / 2; bytes /= 2) {
 		uint64_t whole = bytes >> region.page_shift << region.page_shift;
 		void *m = region_map(whole);
@@ -193,7 +195,7 @@ bool region_lower(uint64_t pages)
 
 void region_raise(uint64_t pages)
 {
-	/* Release: the last owner is done with these pages; pairs with the acquire of region_carve. */
+	/* Release after the last access to these pages; pairs with the acquire of region_carve. */
 	atomic_fetch_add_explicit(&word, pages << SLAB_BITS, memory_order_release);
 }
 

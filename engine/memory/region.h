@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The region: address space of the process for buffers and payloads, reserved once, backed by pages as they are
- * touched.
+ * The region: address space of the process for buffers and payloads, reserved once, and backed by pages on first use.
+ * Any thread.
  *
  *   base                slab end               bottom                        base + bytes
  *   | slabs: 64-byte units → |        gap        | ← page runs (memory/runs.h)      |
@@ -18,44 +18,49 @@
 #include <stdint.h>
 
 struct region {
-	uint8_t *base; /* NULL: nothing could be reserved */
+	uint8_t *base; /* NULL: no address space could be reserved */
 	uint64_t bytes;
-	unsigned page_shift; /* unit of the runs: the system's page */
+	unsigned page_shift; /* log2 of the runs' unit, the system's page size */
 };
 
 extern struct region region; /* constant once region_reserve() returned FAR_OK */
 
-/** Reserves it, once; later calls are a load. INVALID: FAR_MEMORY_MAX cannot be read. RESOURCE: no address space. */
+/** Reserves the region, once; later calls are one load. INVALID: FAR_MEMORY_MAX is malformed. RESOURCE: no address
+ * space.
+ */
 enum far_status region_reserve(struct far_err *err);
 
-/** Maps so many bytes of zeros that take memory page by page as they are touched, NULL when there is no address space
- * for them. */
+/** Maps `bytes` of zeros outside the region, backed by pages on first use; NULL: no address space. */
 void *region_map(uint64_t bytes);
 
-/** `bytes`, a multiple of 64, for slabs; NULL when the gap is used up. Lock-free. */
+/** Takes `bytes`, a multiple of 64, for slabs from the gap; NULL: the gap is used up. Lock-free. */
 void *region_carve(uint64_t bytes);
 
-/** Lowers the bottom by `pages`: false when slabs, or their reserve, are in the way. Under the lock of the runs. */
+/* ---- Called by runs.c, under its lock ---- */
+
+/** Lowers the bottom by `pages`; false: the slabs or their reserve are in the way. */
 bool region_lower(uint64_t pages);
-/** Gives the lowest `pages` of the runs, which nobody has touched since they were purged, back to the gap. */
+/** Returns the lowest `pages` of the runs, purged and untouched since, to the gap. */
 void region_raise(uint64_t pages);
-/** Page number of the bottom; region.bytes >> page_shift when there are no runs. */
+/** Page number of the bottom; region.bytes >> page_shift: there are no runs. */
 uint64_t region_bottom(void);
 
-/** Bytes that slabs have taken. */
+/* ---- Any thread ---- */
+
+/** Bytes of the region that slabs have taken. */
 uint64_t region_slabs(void);
 
-/** Bytes reserved; 0 before. Any thread, any time. */
+/** Bytes reserved; 0: not reserved yet. */
 uint64_t region_reserved(void);
 
 /**
- * What is to be registered with a device so that [at, at + len) of the region is: the committed part of a piece of
- * FAR_MEMORY_PIECE bytes, and what a message that begins in it may have beyond it. From then on none of its pages is
- * given to the system. false: not of the region, longer than FAR_MEMORY_PIECE_MORE, or pages are being given away right
- * now: to be asked again. Slow path, any thread.
+ * Determines the range to register with a device so that it includes [at, at + len) of the region: the committed part
+ * of a piece of FAR_MEMORY_PIECE bytes, and the part of a message that begins in it and extends beyond. From then on
+ * none of its pages is returned to the system. false: not in the region, longer than FAR_MEMORY_PIECE_MORE, or a purge
+ * is under way: call again. Slow path.
  */
 bool region_piece(const void *at, size_t len, void **base, size_t *bytes);
-/** May these pages be given to the system? true: until region_purge_end(), which must follow soon. Any thread. */
+/** True if these pages may be returned to the system, until region_purge_end(), which must follow soon. */
 bool region_purge_begin(const void *at, uint64_t bytes);
 void region_purge_end(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Pieces of the region that a device knows: their pages are pinned, so they must not be given to the system any more,
- * or device and process would see different ones. A piece is pinned for good.
+ * Pieces of the region that are registered with a device. Any thread. Their pages are pinned: returned to the system,
+ * device and process would use different pages. A piece stays pinned until the process ends.
  */
 #include "base/limits.h"
 #include "memory/region.h"
@@ -11,7 +11,7 @@
 #define PIECES (FAR_MEMORY_BYTES_MAX / FAR_MEMORY_PIECE)
 
 static _Atomic uint64_t pinned[PIECES / 64];
-static _Atomic uint32_t purging; /* threads between region_purge_begin() and _end() */
+static _Atomic uint32_t purging; /* threads between region_purge_begin() and region_purge_end() */
 
 static bool is_pinned(uint64_t from, uint64_t to)
 {
@@ -21,7 +21,7 @@ static bool is_pinned(uint64_t from, uint64_t to)
 	return false;
 }
 
-/* Of a purge and a pin one sees the other: both write, then read, in one total order. */
+/* A purge and a pin cannot both miss each other: both write, then read, in one total order (seq_cst). */
 bool region_purge_begin(const void *at, uint64_t bytes)
 {
 	uint64_t from = (uintptr_t)at - (uintptr_t)region.base;
@@ -37,7 +37,7 @@ void region_purge_end(void)
 	atomic_fetch_sub(&purging, 1);
 }
 
-/* What is committed of [from, to), some more where it grows, and no page of the gap's other end. */
+/* The committed part of [from, to), with some reserve at the growing end, and no page of the other end of the gap. */
 static bool clip(uint64_t off, uint64_t len, uint64_t *from, uint64_t *to)
 {
 	uint64_t slabs = region_slabs(), bottom = region_bottom() << region.page_shift, step = FAR_MEMORY_PIECE / 4;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The allocator of page runs. Any thread; one lock, and no system call under it. */
 #include "memory/runs.h"
 
 #include "base/limits.h"
@@ -15,17 +16,17 @@
 
 enum { INSIDE, USED, FREE };
 
-/* Of a page: set on the first and the last of a free run, and on the first of a used one; INSIDE elsewhere. */
+/* Tag of a page: set for the first and last page of a free run and the first page of a used one; INSIDE elsewhere. */
 struct page {
-	uint32_t pages; /* of the run */
+	uint32_t pages; /* length of the run */
 	uint32_t state;
-	uint32_t prev, next; /* first page of a free run: its list */
+	uint32_t prev, next; /* of the first page of a free run: neighbours in its list */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* All of it under the lock. */
+/* Protected by the lock. */
 static struct page *table;
-static uint64_t *backed; /* a bit per page: free, and perhaps backed by memory */
+static uint64_t *backed; /* bit per page: the page is free and may be backed by memory */
 static uint64_t backed_n, used_n, pages_n;
 static uint32_t bins[BINS];
 static bool failed;
@@ -57,9 +58,9 @@ static uint64_t number(const void *p)
 	return ((uintptr_t)p - (uintptr_t)region.base) >> region.page_shift;
 }
 
-/* ---- which free pages are backed ---- */
+/* ---- backed bits of free pages ---- */
 
-/* The bits of [at, end) that lie in the word of `at`. */
+/* Mask of the bits of [at, end) in the word of `at`. */
 static uint64_t mask(uint64_t at, uint64_t end)
 {
 	uint64_t m = ~UINT64_C(0) << (at % 64);
@@ -88,7 +89,7 @@ static void backed_set(uint64_t at, uint64_t pages, bool to)
 		backed[at / 64] = to ? backed[at / 64] | mask(at, end) : backed[at / 64] & ~mask(at, end);
 }
 
-/* Gives the pages to the system, unless a device knows them. Without the lock: they are the caller's. */
+/* Returns the pages to the system, unless they are registered with a device. Without the lock: the caller owns them. */
 static bool purge(uint64_t at, uint64_t pages)
 {
 	if (!region_purge_begin(address(at), pages << region.page_shift))
@@ -115,7 +116,7 @@ static void link_run(uint64_t at, uint64_t pages)
 	*head = (uint32_t)at;
 }
 
-/* No tag stays behind: inside a used run it would pass for a free neighbour. Returns the length. */
+/* Removes a free run and its tags, which inside a used run would look like a free neighbour. Returns its length. */
 static uint64_t unlink_run(uint64_t at)
 {
 	struct page run = table[at];
@@ -143,7 +144,7 @@ static uint64_t link_coalesced(uint64_t at, uint64_t pages)
 	return at;
 }
 
-/* The shortest run of at least `pages` in a list. */
+/* The shortest run of at least `pages` in a list, or NONE. */
 static uint32_t best_in(unsigned bin, uint64_t pages)
 {
 	uint32_t best = NONE;
@@ -153,7 +154,7 @@ static uint32_t best_in(unsigned bin, uint64_t pages)
 	return best;
 }
 
-/* `pages` pages that belong to no list, or NONE. */
+/* Takes `pages` pages, which are in no list then; or NONE. */
 static uint64_t take_free(uint64_t pages)
 {
 	uint32_t found = NONE;
@@ -172,7 +173,7 @@ static uint64_t take_grown(uint64_t pages)
 	uint64_t bottom = region_bottom(), below = 0;
 	if (bottom < pages_n && table[bottom].state == FREE)
 		below = table[bottom].pages;
-	if (!region_lower(pages - below)) /* a free run that sufficed was found before */
+	if (!region_lower(pages - below)) /* no free run was long enough */
 		return NONE;
 	if (below)
 		unlink_run(bottom);
@@ -185,7 +186,7 @@ static uint64_t take(uint64_t pages)
 	return at == NONE && pages <= pages_n ? take_grown(pages) : at;
 }
 
-/* Cuts an aligned run of `pages` out of `got` pages at `at`. */
+/* Cuts an aligned run of `pages` out of the `got` pages at `at`, and frees the rest. */
 static uint64_t trim(uint64_t at, uint64_t got, uint64_t pages, uint64_t align)
 {
 	uintptr_t a = (uintptr_t)address(at);
@@ -198,14 +199,14 @@ static uint64_t trim(uint64_t at, uint64_t got, uint64_t pages, uint64_t align)
 	return at + lead;
 }
 
-/* The backed pages of a free run went to the system. */
+/* Clears the backed bits of a free run, whose pages were returned to the system. */
 static void forget(uint64_t at, uint64_t pages)
 {
 	budget_give(backed_count(at, pages) << region.page_shift);
 	backed_set(at, pages, false);
 }
 
-/* The lowest run goes back to the gap, its pages to the system, when they are gone already or are too many to keep. */
+/* Returns the lowest free run to the gap if its pages are not backed, or are too many to retain and are purged. */
 static void give_back_lowest(uint64_t at)
 {
 	uint64_t pages = table[at].pages;
@@ -241,7 +242,7 @@ void runs_free(void *p, size_t bytes)
 	bool keep = (backed_n + pages) << region.page_shift <= budget_retained_max();
 	if (!keep) {
 		pthread_mutex_unlock(&lock);
-		keep = !purge(at, pages); /* locked memory (mlockall), and a device's, stays */
+		keep = !purge(at, pages); /* locked memory (mlockall) and registered memory stay */
 		if (!keep)
 			budget_give(bytes);
 		pthread_mutex_lock(&lock);
@@ -252,7 +253,7 @@ void runs_free(void *p, size_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A run that the budget refused: those of its pages that were backed go to the system. */
+/* Frees a run that the budget refused, and returns its backed pages to the system. */
 static void put_back(uint64_t at, uint64_t pages, uint64_t fresh)
 {
 	bool gone = purge(at, pages);
@@ -277,7 +278,7 @@ static uint64_t find_backed(void)
 	return NONE;
 }
 
-/* Gives what is kept to the system; false: nothing was. */
+/* Returns retained pages to the system; false: there were none. */
 static bool give_retained(void)
 {
 	bool any = false, gone = true;
@@ -296,7 +297,7 @@ static bool give_retained(void)
 	return any;
 }
 
-/* A used run of `pages` at a multiple of `align`, or NONE; `*fresh`: its pages that were not backed. */
+/* Allocates a run of `pages` at a multiple of `align`, or NONE; `*fresh`: its pages that are not backed. */
 static uint64_t take_run(uint64_t pages, size_t align, uint64_t *fresh)
 {
 	size_t page = (size_t)1 << region.page_shift;
@@ -370,7 +371,7 @@ void runs_stats(struct runs_stats *out)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Walks from the bottom by the tags; used runs have none at their end, so they are stepped over page by page. */
+/* Walks from the bottom by the tags. A used run has no tag at its end, so it is walked page by page. */
 static bool tags_agree(void)
 {
 	uint64_t at = region_bottom(), free_pages = 0, free_runs = 0, want_pages, want_runs;

@@ -176,7 +176,7 @@ static void pull(void)
 	leads_by("10.92.1.1", "");
 	cable(FIRST, false);
 	goes_on(500, "the first cable is down");
-	leads_by("10.92.2.1", "nothing came back");
+	leads_by("10.92.2.1", "no reply over");
 	cable(FIRST, true);
 	goes_on(500, "the first cable is back");
 	leads_by("10.92.1.1", "");

@@ -143,7 +143,7 @@ ok "security=none warns, once for two groups of a process" $?
 refuses "unknown security" 1 'it can be "none" or left out' "$farcall" run -n 2 -- "$refused" security
 refuses "unknown NIC" 1 'no NIC driver "carrier-pigeon"' "$farcall" run -n 2 -- "$refused" nic
 refuses "unknown NIC, perf" 1 'no NIC driver "foo"' "$farcall" perf latency --nic foo
-refuses "too many shards" 1 "a worker has 1 to 16" "$farcall" run -n 2 -- "$refused" shards
+refuses "too many shards" 1 "it must be in [1, 16]" "$farcall" run -n 2 -- "$refused" shards
 refuses "unknown scheme" 1 'unknown scheme "http"' "$farcall" run -n 2 -- "$refused" scheme
 refuses "name not unique" 1 'name "twin" is not unique: ranks 0 and 1 share it' "$farcall" run -n 2 -- "$refused" same-name
 refuses "name with a space" 1 'worker name "not a name" has a character outside' \

@@ -15,7 +15,7 @@ scenario_of() {
 	case $1 in
 	dedup-skipped) echo all-to-all-disturbed ;;
 	retry-run-again) echo retry ;;
-	old-life-accepted) echo restart ;;
+	old-incarnation-accepted) echo restart ;;
 	grant-doubled) echo lost-grant ;;
 	credit-lost) echo oneway ;;
 	slot-leaked) echo deadlines ;;
@@ -23,11 +23,11 @@ scenario_of() {
 	wake-lost) echo nested ;;
 	sleep-unarmed) echo pauses ;;
 	executed-no) echo crash ;;
-	loose-forgotten | whole-forgotten) echo sizes ;;
+	unordered-forgotten | eager-forgotten) echo sizes ;;
 	rref-dead-kept | rref-flight-kept) echo references-crash ;;
 	sack-shifted) echo bursts ;;
 	stale-down | stale-mail | claim-refused | functions-kept | waiting-kept) echo stale ;;
-	stale-hello) echo chaos ;;
+	stale-connect) echo chaos ;;
 	oneway-window) echo window-paused ;;
 	bulk-early) echo window-order ;;
 	dead-caller-served) echo orphans ;;

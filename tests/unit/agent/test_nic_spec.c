@@ -82,7 +82,7 @@ Test(nic_spec, mistakes)
 	bad("sixteen_letters_", "name of a driver");
 	bad("shm,udp,shm", "twice");
 	bad("dpdk:a;dpdk:a", "twice");
-	bad("a,b,c,d,e,f,g,h", "one too many");
+	bad("a,b,c,d,e,f,g,h", "at most");
 }
 
 /* Every length around the bound, and every byte. */
