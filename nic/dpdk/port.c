@@ -50,7 +50,8 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	if (config->queues == 0 || config->queues > DPDK_QUEUES_MAX)
 		return dpdk_error(err, -EINVAL, "dpdk: 1 to %u queues, not %u", DPDK_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return dpdk_error(err, -EINVAL, "dpdk: a datagram driver has no packet heads, but head_bytes is %u",
+		return dpdk_error(err, -EINVAL,
+				  "dpdk: a datagram driver has no packet heads, but a head of %u bytes was requested",
 				  config->head_bytes);
 	int error = dpdk_args_parse(config->args, args, err);
 	if (error)

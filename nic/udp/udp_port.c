@@ -46,7 +46,8 @@ static int config_read(const struct nic_config *config, struct udp_port *p, stru
 	if (config->queues == 0 || config->queues > UDP_QUEUES_MAX)
 		return udp_error(err, -EINVAL, "udp: 1 to %u queues, not %u", UDP_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return udp_error(err, -EINVAL, "udp: a datagram driver has no packet heads, but head_bytes is %u",
+		return udp_error(err, -EINVAL,
+				 "udp: a datagram driver has no packet heads, but a head of %u bytes was requested",
 				 config->head_bytes);
 	int error = udp_args_parse(config->args, config->queues, &p->args, err);
 	if (error)

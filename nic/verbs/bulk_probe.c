@@ -178,9 +178,8 @@ static int look(struct trial *t, int beyond)
 		return verbs_error(t->why, -EIO,
 				   "a read beyond a memory window of the device ended with status %d, not %d", status,
 				   IBV_WC_REM_ACCESS_ERR);
-	return verbs_error(
-		t->why, -EPERM,
-		"the device does not check the bounds of memory windows: a peer could read memory beside a message");
+	return verbs_error(t->why, -EPERM,
+			   "it does not check the bounds of memory windows: a peer could read memory beside a message");
 }
 
 static int bounds_check(const struct verbs_choice *on, struct nic_err *why)

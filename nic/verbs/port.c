@@ -45,7 +45,8 @@ static int check(const struct nic_config *config, struct verbs_args *args, struc
 	if (config->queues == 0 || config->queues > VERBS_QUEUES_MAX)
 		return verbs_error(err, -EINVAL, "verbs: 1 to %u queues, not %u", VERBS_QUEUES_MAX, config->queues);
 	if (config->head_bytes)
-		return verbs_error(err, -EINVAL, "verbs: a datagram driver has no packet heads, but head_bytes is %u",
+		return verbs_error(err, -EINVAL,
+				   "verbs: a datagram driver has no packet heads, but a head of %u bytes was requested",
 				   config->head_bytes);
 	return verbs_args_parse(config->args, args, err);
 }

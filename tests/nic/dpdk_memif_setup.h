@@ -38,33 +38,33 @@ static void case_args(void)
 		{"net_memif0,role=server,socket-abstract=no,socket=/nonexistent/dir/m",
 		 "cannot listen at /nonexistent/dir/m", 1},
 		{"net_memif0,role=server,rsize=99", "Invalid ring size", 1},
-		{"net_memif0,role=server,unknown=1", "unknown=1: memif has no such", 1},
-		{"net_memif0,role=server,rxd=31", "rxd=31: packets of a ring", 1},
-		{"net_memif0,role=server,txd=5000", "txd=5000: packets of a ring", 1},
-		{"net_memif0,role=server,vlan=5", "vlan=5: only of a device that is ours alone", 1},
-		{"net_memif0,role=server,router=02:00:00:00:00:01", "router=02:00:00:00:00:01: only of a device", 1},
+		{"net_memif0,role=server,unknown=1", "unknown=1: not a memif argument", 1},
+		{"net_memif0,role=server,rxd=31", "rxd=31: packets per device ring", 1},
+		{"net_memif0,role=server,txd=5000", "txd=5000: packets per device ring", 1},
+		{"net_memif0,role=server,vlan=5", "vlan=5: only for a device that the kernel does not use", 1},
+		{"net_memif0,role=server,router=02:00:00:00:00:01", "router=02:00:00:00:00:01: only for a device", 1},
 		{"0000:ff:1f.7,vlan=0", "vlan=0: the number of a VLAN", 1},
 		{"0000:ff:1f.7,vlan=4095", "vlan=4095: the number of a VLAN", 1},
 		{"0000:ff:1f.7,router=01:00:00:00:00:01", "the MAC address of a router", 1},
 		{"0000:ff:1f.7,router=02:00:00:00:00", "the MAC address of a router", 1},
-		{"net_memif0,role=server,gw=10.0.0.9", "gw=10.0.0.9: only of a device", 1},
+		{"net_memif0,role=server,gw=10.0.0.9", "gw=10.0.0.9: only for a device", 1},
 		{"0000:ff:1f.7,gw=10.0.0", "gw=10.0.0: the IP address of a router", 1},
 		{"0000:ff:1f.7,gw=10.0.0.9", "gw=10.0.0.9 is not in the subnet of ip=", 1},
 		{"0000:ff:1f.7,ip=10.0.0.1/24,gw=10.0.1.9", "gw=10.0.1.9 is not in the subnet of ip=", 1},
 		{"0000:ff:1f.7,ip=10.0.0.1/24,gw=fd00::9", "gw=fd00::9 is not in the subnet of ip=", 1},
 		{"0000:ff:1f.7,ip=10.0.0.1/24,gw=10.0.0.9,router=02:00:00:00:00:01", "both name a router", 1},
-		{"net_memif0,role=server,neighbour=10.0.0.9/02:00:00:00:00:01", "10.0.0.9/02:00:00:00:00:01: only of",
+		{"net_memif0,role=server,neighbour=10.0.0.9/02:00:00:00:00:01", "10.0.0.9/02:00:00:00:00:01: only for",
 		 1},
 		{"0000:ff:1f.7,neighbour=10.0.0.9", "neighbour=10.0.0.9: an IP and a MAC address", 1},
 		{"0000:ff:1f.7,neighbour=10.0.0.9/02:00:00:00:00", "an IP and a MAC address", 1},
 		{"ff:1f.7", "0000:ff:1f.7 leads to other hosts", 1},
-		{"net_null0,copy=0,unknown=1", "net_null0 cannot be had", 1},
+		{"net_null0,copy=0,unknown=1", "net_null0 cannot be opened", 1},
 		{"net_nothing0,iface=lo", "net_nothing0 leads to other hosts", 1},
 		{"net_tap0,iface=farcall9", "net_tap0 leads to other hosts", 1},
 		{"net_pcap0,iface=lo", "net_pcap0 leads to other hosts", 1},
 		{"net_pcap0,rx_iface_in=lo,tx_pcap=/dev/null", "net_pcap0 leads to other hosts", 1},
 		{"net_virtio_user0,path=/dev/vhost-net", "net_virtio_user0 leads to other hosts", 1},
-		{"net_memif0,role=server,socket-abstract=no,socket=/dev/null", "/dev/null is there already", 1},
+		{"net_memif0,role=server,socket-abstract=no,socket=/dev/null", "/dev/null exists already", 1},
 		{"net_memif0,role=server", "1 to 16 queues", 0},
 		{"net_memif0,role=server", "1 to 16 queues", 17},
 		{"net_memif0,role=server", "at most 15 shards", 16},
@@ -90,7 +90,7 @@ static void case_args(void)
 	int status;
 	pid_t child = fork(); /* which has none of EAL's threads */
 	if (child == 0)
-		_exit(end_try(&twice, "net_null7,copy=0", 1, &err) != -EOPNOTSUPP || !strstr(err.text, "forked"));
+		_exit(end_try(&twice, "net_null7,copy=0", 1, &err) != -EOPNOTSUPP || !strstr(err.text, "fork()"));
 	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
 	struct other o;
 	struct nic_addr ours;

@@ -233,7 +233,7 @@ static void case_loopback_of_others(void)
 	driver->address(ends[1].port, &addr);
 	enter(A);
 	/* Sockets that are bound to loopback cannot leave the host. */
-	REQUIRE(driver->reach(ends[0].port, &addr, &err) < 0 && strstr(err.text, "no way from 127.0.0.1"));
+	REQUIRE(driver->reach(ends[0].port, &addr, &err) < 0 && strstr(err.text, "no route from 127.0.0.1"));
 }
 
 static void case_no_route(void)

@@ -87,7 +87,7 @@ workers() {
 	# To the same file system: another node, even alike, would not go with the device.
 	mv /dev/infiniband/uverbs0 /dev/uverbs0-aside
 	info
-	shows "the device's node is missing" out '/dev/infiniband/uverbs0 is not here'
+	shows "the device's node is missing" out '/dev/infiniband/uverbs0 does not exist'
 	mv /dev/uverbs0-aside /dev/infiniband/uverbs0
 	chmod 666 /dev/infiniband/uverbs0
 	FAR_NIC=verbs:rxe7 info
@@ -97,7 +97,7 @@ workers() {
 	FAR_NIC=verbs:rxe0,gid=900 info
 	shows "a GID that is not there" out 'rxe0 port 1 has no such GID of RoCE v2'
 	FAR_NIC='verbs:rxe0;udp' FAR_LISTEN=10.8.0.0/16 info
-	shows "an address that is not there" out 'no address that listen=10.8.0.0/16 names'
+	shows "an address that is not there" out 'no address in listen=10.8.0.0/16'
 	FAR_NIC=verbs:rxe0,rx_slots=1 info
 	shows "a wrong argument" out 'rx_slots=1: receive buffers of a queue, 64 to 16384'
 	# The device hears of its interface a little later.

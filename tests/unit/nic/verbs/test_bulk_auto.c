@@ -149,5 +149,5 @@ Test(verbs_auto, where_packets_go_otherwise)
 	says("fake0 port 1: bulk=auto is off: it is InfiniBand");
 	fake_verbs.port.link_layer = IBV_LINK_LAYER_ETHERNET;
 	fake_verbs.transport = IBV_TRANSPORT_IWARP;
-	says("fake0 port 1: bulk=auto is off: packets go by connections");
+	says("fake0 port 1: bulk=auto is off: packets go over connections");
 }
