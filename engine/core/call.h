@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls: the caller's side. All of it is the shard's, but for what says otherwise. */
+/**
+ * Calls, the caller's side: slots, and calls that wait for their session. Shard thread, but where a function says
+ * otherwise.
+ */
 #ifndef FAR_CORE_CALL_H
 #define FAR_CORE_CALL_H
 

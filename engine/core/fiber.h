@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Fibers: handlers that may wait. A fiber has a stack of its own out of a pool; the shard's loop runs it until it ends
- * or waits, and goes on with other work meanwhile. It may go on on another thread than the one it left on: whoever
- * drives the shard then.
+ * Fibers: handlers that may wait. Shard thread, but where a function says otherwise.
  *
- * A wait is a record (struct fiber_wait) that listens to a future. The future's completer hands the record back to the
- * shard: directly when it holds the shard, else through `resumed`. Whether the fiber still waits for it is decided by
- * the shard alone, so a wait that ends otherwise (its limit, a cancel, the shard's end) races with nothing: the record
- * is then only taken back when it comes. `state` decides the one race that is left, between a completer and the end of
- * the shard (exchange, acq_rel, on both sides): who comes second frees the record.
+ * A fiber has a stack of its own out of a pool. The shard's loop runs it until it ends or waits, and does other work
+ * meanwhile. A fiber may resume on another thread than the one that it left: the thread that holds the shard then.
+ *
+ * A wait is a record (struct fiber_wait) that listens to a future. The thread that completes the future returns the
+ * record to the shard: directly when it holds the shard, else through `resumed`. The shard alone decides whether the
+ * fiber still waits for it, so a wait that ends otherwise (its limit, a cancel, the end of the shard) races with
+ * nothing: the record is then taken back when it arrives. `state` decides the one race that is left, between the
+ * completing thread and the end of the shard (exchange, acq_rel, on both sides): the second of the two frees the
+ * record.
  */
 #ifndef FAR_CORE_FIBER_H
 #define FAR_CORE_FIBER_H

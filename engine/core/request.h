@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests: the callee's side, from their arrival to their answer. The shard's, but for what says otherwise. */
+/** Requests, the callee's side, from arrival to answer. Shard thread, but where a field says otherwise. */
 #ifndef FAR_CORE_REQUEST_H
 #define FAR_CORE_REQUEST_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A shard: one polling core and all that it owns. Everything here belongs to the thread that holds the driver token;
- * what other threads touch lies in engine/sync structures (driver, ring, mailboxes, answers), each on its own lines.
+ * A shard: one polling core and all that it owns. Shard thread: the thread that holds the progress token, here "the
+ * thread that holds the shard". What other threads touch lies in structures of engine/sync, each on lines of its own.
  *
- * A call's life, and who frees what on which event, is in engine/PROTOCOL.md; the resource graph in engine/README.md.
+ * engine/PROTOCOL.md has the states of a call and what frees what on which event, engine/README.md the resources.
  */
 #ifndef FAR_CORE_SHARD_H
 #define FAR_CORE_SHARD_H
