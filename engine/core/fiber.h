@@ -54,7 +54,7 @@ struct fiber {
 	bool ended;                /* its handler is done */
 	struct fiber_wait *wait;   /* it is parked for */
 	struct fiber_wait *stale;  /* given up before the future was done: another wait for that takes them up again */
-	struct stack_context back; /* the driver's flow, while it runs */
+	struct stack_context back; /* the flow that runs it, while it runs */
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;
 	/* what it runs */
@@ -91,7 +91,7 @@ void fiber_pool_free(struct shard *s);
 
 /** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
-/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and nobody awaits an answer
+/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and has no answer
  * of it. -EAGAIN: no fiber is free. Not in another fiber of the shard. */
 int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg);
 /** Runs fibers whose wait is over; returns how many. */
