@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The blocking threads of an agent and the queue of requests that shards put there. Shard thread: blocking_start();
+ * blocking threads: the handlers; start and stop only: the rest.
+ */
 #include "core/blocking.h"
 
 #include "base/crash_stack.h"

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Worker threads of an agent: they run blocking handlers. A shard copies the request into a job, keeps it open by a
- * record, and puts it into a bounded queue (many producers, many consumers, each cell with its turn). A full queue
- * refuses the request with FAR_RESOURCE. The answer goes through the record back to the shard; that never needs a
- * worker.
+ * The pool of blocking threads of an agent, which run blocking handlers. Shard thread: blocking_start(); start and
+ * stop only: the rest.
  *
- * Sleep: a worker announces itself in `sleepers`, fences, looks at the queue once more, and sleeps on `word`. Who puts
- * a job in fences and looks at `sleepers`; it changes the word and wakes one. In every order one sees the other.
+ * A shard copies the request into a job, keeps the request open by a record, and puts the job into a bounded queue
+ * (many producers, many consumers, a turn number in each cell). A full queue refuses the request with FAR_RESOURCE.
+ * The answer returns through the record to the shard, which needs no blocking thread.
+ *
+ * Sleep: a blocking thread announces itself in `sleepers`, fences, reads the queue once more, and sleeps on `word`. A
+ * producer puts a job in, fences, reads `sleepers`, changes the word and wakes one thread. In every order one of the
+ * two sees the other.
  */
 #ifndef FAR_CORE_BLOCKING_H
 #define FAR_CORE_BLOCKING_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls: the caller's side. A slot is taken by shard_call() and given back by the call's last packet or its session's
- * end. */
+/**
+ * The caller's side of calls: shard_call() takes a slot, the call's last packet or the end of its session gives it
+ * back. Shard thread, but for call_post_cancel() (any thread).
+ */
 #include "core/call.h"
 
 #include "base/must.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls: the caller's side. All of it is the shard's, but for what says otherwise. */
+/**
+ * Calls, the caller's side: slots, and calls that wait for their session. Shard thread, but where a function says
+ * otherwise.
+ */
 #ifndef FAR_CORE_CALL_H
 #define FAR_CORE_CALL_H
 
@@ -7,12 +10,13 @@
 
 enum call_state {
 	CALL_FREE,
-	CALL_ENDED, /* `done` was called (deadline, shutdown); the slot waits for the peer's last packet */
+	CALL_ENDED, /* `done` was called (deadline, cancel); the slot waits for the peer's last packet */
 	CALL_SENT,  /* the request is out, `done` is due */
 	CALL_LARGE  /* `done` is due; the request or the reply is under way in fragments */
 };
 
-/** One line. Its slot number and `gen` travel in the request and come back in the answer. */
+/** A call slot, one line. Its number and `gen` travel in the request and return in the answer. Legal order: FREE → SENT
+ * → FREE; SENT → ENDED → FREE; FREE → LARGE → SENT; SENT → LARGE → FREE. */
 struct call {
 	struct timer timer;
 	call_done_fn *done;
@@ -24,12 +28,12 @@ struct call {
 	uint16_t fn;
 	uint8_t state;                         /* enum call_state */
 	uint8_t typed : 1, retry : 1;          /* retry: the request may be sent again */
-	uint8_t features : SHARD_FEATURES_MAX; /* bits of those that hear of its end */
+	uint8_t features : SHARD_FEATURES_MAX; /* bits of the features whose call_over() is called */
 	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
 };
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
 
-/** A call to be cancelled, on its way to the shard. */
+/** The cancel of a call, on its way to the shard. */
 struct call_cancel_note {
 	struct call_cancel_note *next;
 	struct far_buf *buf; /* its memory */
@@ -45,37 +49,37 @@ struct call_cancel_note {
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
-/** Ends the pending call with this completion, CANCELLED, executed MAYBE, and tells the callee. false: there is none.
- * Looks at every slot: rare. */
+/** Ends the pending call with this completion, CANCELLED, executed MAYBE, and sends a cancel. false: there is none.
+ * Reads every slot: rare. */
 bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
-/** The same for one that is most likely in `slot`. */
+/** The same for a call that is most likely in `slot`. */
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user);
 /** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
 int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
-/** Takes what others posted; run when the calls have left the submission ring. Returns how many there were. */
+/** Takes the cancels of other threads; they run when the calls before them have left the submission ring. */
 void call_gather_cancels(struct shard *s);
 unsigned call_run_cancels(struct shard *s);
-/** Those that are left at the end of the shard. */
+/** Frees the cancels that are left at the end of the shard. */
 void call_drop_cancels(struct shard *s);
-/** The end of a request whose function's number at the callee is not known yet: a struct head_hash. */
+/** Writes the end of a request whose function number at the callee is not known yet: a struct head_hash. */
 void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 /**
- * Arms the deadlines that come within the next two sweeps. Most calls are answered long before, so a deadline that is
- * further away than that is only noted in its slot: arming and disarming it would be a good part of what the call
- * costs. Returns when the next sweep is due.
+ * Arms the deadlines of the next two sweeps. Most calls are answered long before their deadline, so a later one is only
+ * stored in its slot: arming and disarming it would be a large part of the cost of a call. Returns when the next sweep
+ * is due.
  */
 uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
-/** The earliest deadline that is noted but not armed; TIME_NEVER: none. Slow: before a sleep only. */
+/** The earliest deadline that is stored and not armed; TIME_NEVER: none. Slow: before a sleep only. */
 uint64_t call_next_deadline(const struct shard *s);
-/** A reply was announced to come in fragments: true when its call waits for it. */
+/** A reply in fragments was announced: true if its call waits for it. */
 bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h);
 /** The end of a call in CALL_LARGE. */
 void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o);
-/** Where the reply goes, as config.place. */
+/** Where the reply is to be written, as config.place. */
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
 void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
-/** Is the call that ends with done(user) the one that a caller knows as wanted(whom). */
+/** True if the call with completion done(user) is the one that its caller knows as wanted(whom). */
 static inline bool call_is(const struct shard *s, call_done_fn *done, const void *user, call_done_fn *wanted,
 			   const void *whom)
 {
@@ -93,25 +97,25 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
 
 /* waiting.c: calls that wait for a credit, or whose session is not up yet */
-/** A copy with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
+/** Copies a call with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
 int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
 		 struct far_buf **large, struct call_start *copy);
-/** Its end, but for `buf`. */
+/** Frees the copy, but for `buf`. */
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
 /** Changes the number of calls that are neither sent nor ended. */
 void waiting_count(struct shard *s, uint64_t n);
-/** Any thread: takes one of the session's limits.peer_waiting places, or gives it back. false: all are taken. */
+/** Any thread: takes one of the session's limits.peer_waiting slots, or gives it back. false: all are taken. */
 bool waiting_reserve(struct shard *s, uint32_t session);
 void waiting_unreserve(struct shard *s, uint32_t session);
-/** Any thread: puts a call into the submission ring, with a place to wait in should it find no room when it is taken:
- * so it never ends for want of room. 0, -EAGAIN, -ENOMEM. */
+/** Any thread: puts a call into the submission ring, with a waiting slot for the case that it finds no room when it is
+ * taken: so it never fails for lack of room. 0, -EAGAIN, -ENOMEM. */
 int waiting_hand_over(struct shard *s, const struct call_start *start);
-/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Asks for the session if nobody has yet. With shard.place_held it does
- * so in the place of that call, and clears that. */
+/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Requests the session's set-up when it is CLOSED. With shard.place_held
+ * the copy uses the waiting slot of that call, and clears the flag. */
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
-/** Does any wait for room that comes without a packet: memory of the peer, a call slot. */
+/** True if a call waits for room that returns without a packet: memory of the peer, a call slot. */
 bool waiting_stalled(const struct shard *s);
-/** The session is up: they go out in order as far as there is room. Returns how many. */
+/** Sends the waiting calls of a session that is up, in order, as far as there is room. Returns how many. */
 unsigned waiting_flush(struct shard *s, struct session *se);
 /** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
 bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);

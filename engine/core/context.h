@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a flow of control is: the chain that the one thread-local pointer of the engine leads to. */
+/**
+ * The chain of contexts of a thread: the shards that it holds, and the handler, fiber or scope that it runs. Any
+ * thread, each its own chain; the one thread-local pointer of the engine leads to it.
+ */
 #ifndef FAR_CORE_CONTEXT_H
 #define FAR_CORE_CONTEXT_H
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Open requests. The shard owns the record; the application holds a handle to it (`owned`) from far_defer() until it
- * answers. A record whose caller no longer waits is marked gone and stays until the application's answer comes back for
- * it.
+ * Records of open requests. Shard thread, but for deferred_error(), deferred_room(), deferred_push() and
+ * deferred_finish() (the owner of the record, any thread).
+ *
+ * The shard owns the record. The application holds a handle to it (`owned`) from far_defer() until it answers. A
+ * record whose caller no longer waits is marked gone, and stays until the application's answer arrives.
  */
 #include "core/call.h"
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Runs the handler of a request: finds the function, reads the arguments, calls it, and sends or keeps its answer.
+ * Shard thread; dispatch_typed() and dispatch_message() also run on blocking threads, with a record.
+ */
 #include "core/call.h"
 
 #include "base/must.h"

@@ -5,7 +5,7 @@
  * (start and stop only).
  *
  * A feature is known by its place in the table. It sets its bit, 1 << place, in `features` of a call or of a record
- * that it is to hear of, and in shard.poll_due or shard.poll_idle when a pass is to run its poll function: in the usual
+ * whose end it handles, and in shard.poll_due or shard.poll_idle when a pass is to run its poll function: in the usual
  * case the core tests one word.
  */
 #ifndef FAR_CORE_FEATURE_H

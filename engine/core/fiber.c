@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Runs fibers, and parks and resumes them. Shard thread, but for on_future() (the thread that completes a future) and
+ * the pool (start and stop only).
+ */
 #include "core/fiber.h"
 
 #include "base/error.h"

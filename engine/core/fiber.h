@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Fibers: handlers that may wait. A fiber has a stack of its own out of a pool; the shard's loop runs it until it ends
- * or waits, and goes on with other work meanwhile. It may go on on another thread than the one it left on: whoever
- * drives the shard then.
+ * Fibers: handlers that may wait. Shard thread, but where a function says otherwise.
  *
- * A wait is a record (struct fiber_wait) that listens to a future. The future's completer hands the record back to the
- * shard: directly when it holds the shard, else through `resumed`. Whether the fiber still waits for it is decided by
- * the shard alone, so a wait that ends otherwise (its limit, a cancel, the shard's end) races with nothing: the record
- * is then only taken back when it comes. `state` decides the one race that is left, between a completer and the end of
- * the shard (exchange, acq_rel, on both sides): who comes second frees the record.
+ * A fiber has a stack of its own out of a pool. The shard's loop runs it until it ends or waits, and does other work
+ * meanwhile. A fiber may resume on another thread than the one that it left: the thread that holds the shard then.
+ *
+ * A wait is a record (struct fiber_wait) that listens to a future. The thread that completes the future returns the
+ * record to the shard: directly when it holds the shard, else through `resumed`. The shard alone decides whether the
+ * fiber still waits for it, so a wait that ends otherwise (its limit, a cancel, the end of the shard) races with
+ * nothing: the record is then taken back when it arrives. `state` decides the one race that is left, between the
+ * completing thread and the end of the shard (exchange, acq_rel, on both sides): the second of the two frees the
+ * record.
  */
 #ifndef FAR_CORE_FIBER_H
 #define FAR_CORE_FIBER_H
@@ -52,7 +54,7 @@ struct fiber {
 	bool ended;                /* its handler is done */
 	struct fiber_wait *wait;   /* it is parked for */
 	struct fiber_wait *stale;  /* given up before the future was done: another wait for that takes them up again */
-	struct stack_context back; /* the driver's flow, while it runs */
+	struct stack_context back; /* the flow that runs it, while it runs */
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;
 	/* what it runs */
@@ -89,7 +91,7 @@ void fiber_pool_free(struct shard *s);
 
 /** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
-/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and nobody awaits an answer
+/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and has no answer
  * of it. -EAGAIN: no fiber is free. Not in another fiber of the shard. */
 int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg);
 /** Runs fibers whose wait is over; returns how many. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Idling, waiting, and the keeper. Sleep pairs by full fences, twice: with the peers' flush through the queue's arm(),
- * and with this process's submissions through `asleep` (shard_nudge). Both sides write, fence, and read; in every order
- * one sees the other.
+ * Waiting and sleeping: the poller of a shard, threads that wait for a future, and shards without a thread. The
+ * poller, or any thread that waits.
+ *
+ * Sleep pairs by full fences, twice: with the flush of peers through the queue's arm(), and with submissions of this
+ * process through `asleep` (shard_nudge). Both sides write, fence, and read; in every order one sees the other.
  */
 #include "core/shard.h"
 

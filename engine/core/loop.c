@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The one loop of a shard: what a pass looks at, in its order. */
+/** One pass of a shard: packets, submissions, answers, fibers, timers, in that order. Shard thread. */
 #include "core/call.h"
 
 #include "base/must.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Schedules the polls of a shard's queues, and sleeps on them. Shard thread; queues_init() and queues_free(): start
+ * and stop only.
+ */
 #include "core/queues.h"
 
 #include "base/must.h"

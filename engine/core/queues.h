@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The queues of a shard, one of each of the agent's ports. The first, the best port's, is polled in every pass and is
- * all that most shards have. Each of the others is polled in every pass while that is free and it has peers, or while
- * it is hot: something came or left lately, or a peer of it owes an answer. Else it is cold: polled once in
- * FAR_COLD_PASSES passes, or FAR_COLD_NS after it was (FAR_COLD_ALONE times that without peers), or at its deadline.
+ * The queues of a shard, one of each port of the agent. Shard thread; queues_sleep() also without the shard.
+ *
+ * The first queue, of the best port, is polled in every pass; most shards have no other. Each other queue is polled in
+ * every pass while a poll is cheap and the queue has peers, or while it is hot: a packet passed lately, or a peer owes
+ * an answer. A cold one is polled once in FAR_COLD_PASSES passes, or after FAR_COLD_NS (FAR_COLD_ALONE times that
+ * without peers), or at its deadline.
  */
 #ifndef FAR_CORE_QUEUES_H
 #define FAR_CORE_QUEUES_H

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Answers: exactly one packet per request goes back, an answer or a "cancelled", and the caller's credits keep a ring
- * slot for it. Only bulk memory can be short. Then the answer is copied and waits (the session is blocked), later
- * requests of that session are parked in the order they came, and everything else goes on: the peer's answers are
- * received, so it gets on and gives memory back.
+ * Sends answers, and keeps those that find no memory. Shard thread.
+ *
+ * Exactly one packet answers a request, an answer or a "cancelled", and the caller's credits keep a ring slot for it.
+ * Only bulk memory can be short. Then the answer is copied and waits (the session is backpressured), later requests of
+ * the session are queued in order of arrival, and the rest goes on: answers of the peer are received, so the peer
+ * makes progress and returns memory.
  */
 #include "core/call.h"
 

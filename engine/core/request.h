@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests: the callee's side, from their arrival to their answer. The shard's, but for what says otherwise. */
+/** Requests, the callee's side, from arrival to answer. Shard thread, but where a field says otherwise. */
 #ifndef FAR_CORE_REQUEST_H
 #define FAR_CORE_REQUEST_H
 
@@ -25,26 +25,26 @@ struct shard;
 enum deferred_state {
 	DEFERRED_OPEN,
 	DEFERRED_ANSWERED, /* by the application; on its way to the shard */
-	DEFERRED_GONE      /* nobody waits any more; the application will be told */
+	DEFERRED_GONE      /* the caller no longer waits: the application's answer returns FAR_CANCELLED */
 };
 
 /**
- * A request kept open beyond its handler, or while its handler is parked or runs on a worker thread, or an answer that
- * waits for bulk memory.
+ * The record of an open request: its handler has returned, is parked, or runs on a blocking thread; or of an answer
+ * that waits for bulk memory.
  */
 struct far_deferred {
 	struct shard_timer timer; /* the caller's deadline */
 	struct shard *shard;
-	struct fiber *fiber; /* that runs the handler and is told when nobody waits any more; else NULL */
+	struct fiber *fiber; /* runs the handler, and is cancelled when the caller no longer waits; else NULL */
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t session, call, gen;
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
-	uint8_t features;          /* bits of those that hear of its end */
+	uint8_t features;          /* bits of the features whose record functions are called */
 	const struct function *fn; /* typed, else NULL */
 	bool hashed;
 	uint64_t limit;                              /* bytes that the caller takes */
-	bool gone;                                   /* the shard's own note of DEFERRED_GONE */
+	bool gone;                                   /* DEFERRED_GONE, for the shard */
 	bool owned;                                  /* the application holds it */
 	struct far_deferred *next;                   /* answers, free list, blocked list */
 	struct far_deferred *open_next, **open_prev; /* session's list */
@@ -75,8 +75,8 @@ enum answer {
 	ANSWER_ONEWAY /* nobody awaits one */
 };
 
-/** A request in its handler's hands. Lives where the handler runs: on the stack of the dispatch, in the fiber, on the
- * worker's stack. */
+/** A request while its handler runs. Lies where that is: on the stack of dispatch(), in the fiber, on the stack of the
+ * blocking thread. */
 struct far_req {
 	struct shard *shard;
 	struct session *session;     /* not to be used while there is a record: it may have ended */
@@ -102,7 +102,7 @@ struct private_body {
 	bool refused;        /* no handler has seen it: written by who was to run one */
 };
 
-/** A request that arrived while its session's answers were blocked. Bounded by the caller's credits. */
+/** A request that arrived while its session's answers waited for memory. Bounded by the caller's credits. */
 struct parked_request {
 	struct shm_head head;
 	bool cancelled;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Sessions with remote shards: opened and closed by mail of the control thread. Shard thread. */
 #include "core/call.h"
 
 #include "base/must.h"

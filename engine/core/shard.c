@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Makes and destroys shards, and takes and gives back the right to hold one. Any thread; shard_create() and
+ * shard_destroy(): start and stop only.
+ */
 #include "core/shard.h"
 
 #include "base/must.h"

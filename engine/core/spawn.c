@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fibers of the process's own: to the shard each is the handler of a one-way message that nobody has sent. */
+/** Fibers of the process itself: each is the handler of a one-way message that no peer has sent. Shard thread. */
 #include "core/fiber.h"
 
 #include "base/must.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Runs the timers that are due. The thread that owns the wheel. */
 #include "core/timer.h"
 
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Timers of a shard: a hashed wheel of TIMER_BUCKETS ticks of 2^TIMER_TICK_SHIFT ns. Arming and disarming touch the
- * timer and its neighbours only. A timer further away than one turn stays in its bucket and is looked at once a turn
- * (134 ms).
+ * A hashed wheel of timers: TIMER_BUCKETS ticks of 2^TIMER_TICK_SHIFT ns. The thread that owns the wheel.
+ *
+ * Arming and disarming touch the timer and its neighbours only. A timer further away than one turn stays in its
+ * bucket, and is read once a turn (134 ms).
  */
 #ifndef FAR_CORE_TIMER_H
 #define FAR_CORE_TIMER_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls that wait for a credit of their session, or for the session to be set up: copies, in the order they came, at
- * most limits.peer_waiting with those in the submission ring. While any waits, `calls_max` is 0, so that later calls
- * queue up behind. They hold no call slot. Run by the shard's driver, but for waiting_reserve().
+ * Calls that wait for a credit of their session, or for its set-up. Shard thread, but for waiting_reserve(),
+ * waiting_unreserve() and waiting_hand_over() (any thread).
+ *
+ * They are copies, in order of arrival, at most limits.peer_waiting with those in the submission ring, and hold no
+ * call slot. While any waits, `calls_max` is 0, so that later calls queue up behind it.
  */
 #include "core/shard.h"
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Checks the counts of a shard, and the two ends of a session, against what they count. Simulator only, between two
+ * passes.
+ */
 #include "features/audit/audit.h"
 
 #include "core/fiber.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The part of the audit that looks at sessions: their lists, what those that have ended left behind, and the shard's
- * totals over all of them. */
+/**
+ * The part of the audit that checks sessions: their lists, the remains of those that have ended, and the totals of
+ * the shard. Simulator only, between two passes.
+ */
 #include "features/audit/audit.h"
 
 #include "features/faults/fault.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Runs fan-outs: sends the calls, hedges and retries them, and completes the future. Shard thread, but for
+ * fanout_keep() and fanout_hand_over() (any thread).
+ */
 #include "features/fanout/fanout.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a fan-out's caller is told: by target, and of the whole. On the shard. */
+/** Writes the results of a fan-out: of each target, and of the whole. Shard thread. */
 #include "features/fanout/fanout.h"
 
 #include <stdio.h>

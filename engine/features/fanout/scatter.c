@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Copies the reply of one target into the application's memory. Shard thread. */
 #include "features/fanout/scatter.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A fan-out's reply on its way into the application's memory. */
+/** The copy of a fan-out's reply into the application's memory. Shard thread. */
 #ifndef FAR_FANOUT_SCATTER_H
 #define FAR_FANOUT_SCATTER_H
 

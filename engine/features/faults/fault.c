@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls and answers that fail or are late on purpose. Words about references are in rref_again.c. */
+/**
+ * Fault injection: calls and answers that fail or are delayed on purpose. Shard thread. Control messages about
+ * references are in rref_again.c.
+ */
 #include "features/faults/fault.h"
 
 #include "base/must.h"

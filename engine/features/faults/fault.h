@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages that fail or are late on purpose: <farcall/testing.h>. The settings are the agent's and looked at by its
- * shards; all else here is the shard's. A shard in which no fault is set runs none of this: while one is set on
- * requests its sessions have no credits (`calls_max` is 0), so that calls come by the slow way, and while one is set on
- * answers they are marked SESSION_KEPT, so that requests do.
+ * Fault injection (<farcall/testing.h>): messages that fail or are delayed on purpose. Shard thread, but for
+ * fault_of() (any thread). The settings belong to the agent.
+ *
+ * A shard in which no fault is set runs none of this. While a fault is set on calls, sessions have no credits
+ * (`calls_max` is 0), so that calls take the slow path; while one is set on answers, sessions are marked SESSION_KEPT,
+ * so that requests do.
  */
 #ifndef FAR_FAULTS_FAULT_H
 #define FAR_FAULTS_FAULT_H

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Methods of objects, at home. A call of one whose object is there, of kind inline, runs on the burst like any other;
- * all others are open requests, which hold the object until they are answered. A handler that has answered and goes on
- * is kept company by object_enter().
+ * Methods of objects at their owner. Shard thread, but for object_enter() and the far_* functions (the thread of the
+ * handler).
+ *
+ * A call of an inline method whose object is there runs on the burst like any other. Every other one is an open
+ * request, which holds the object until it is answered. object_enter() holds the object for a handler that goes on
+ * after its answer.
  */
 #include "features/references/rref.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** References at home: records, forks, users, and who holds what. */
+/**
+ * References at home: records of values, forks of peers, users, and their counts of holds. Shard thread, but where
+ * rref.h says otherwise.
+ */
 #include "features/references/rref.h"
 
 #include "base/must.h"

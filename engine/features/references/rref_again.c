@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Words about references that are said later: those that failed, after ever longer waits, and those that are late on
- * purpose. There may be as many as references, so each wait has a queue of its own, in which who comes last is due
- * last. What becomes of one reference is never said by two words at once, so none overtakes another that it should not.
+ * Control messages about references that are sent later: failed ones, after ever longer waits, and those that are
+ * delayed on purpose. Shard thread.
+ *
+ * There may be as many as references, so each length of wait has a queue of its own, in which the last to come is the
+ * last to be due. No reference is the subject of two control messages at once, so none overtakes another.
  */
 #include "features/faults/fault.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Words between the engines about references: FORK, DELETE, ACCEPT, FAILED. Those to one session wait in a list, and
- * leave in batches, one under way at a time, each an ordinary request. So they are lost with the session only, and take
- * no credit that a call could wait for: one is kept for them.
+ * Control messages between engines about references: FORK, DELETE, ACCEPT, FAILED, RECALL. Shard thread.
+ *
+ * Those to one session wait in a list and leave in batches, one batch under way at a time, each an ordinary request.
+ * So they are lost with the session only, and take no credit that a call waits for: one credit is reserved for them.
  */
 #include "features/references/rref.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What is left at the end, in words. All leave at once, so a peer's session may end before we look: who held what here
- * is kept until it is known how the leaving ended, and told when nobody was lost or late.
+ * Reports the references that are left at the end. Shard thread.
+ *
+ * All workers leave at once, so a session may end before the report: what a peer held here is kept until it is known
+ * how the group ended, and reported when no peer was lost or late.
  */
 #include "features/references/rref.h"
 

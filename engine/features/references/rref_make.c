@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Requests to run a function and to keep what it returns: the value's record is there before the function runs, and has
- * a fork of the maker's. An inline handler whose arguments hold no references runs on the burst.
+ * Serves requests to run a function and keep its value. Shard thread.
+ *
+ * The record of the value is there before the function runs, and has a fork of the maker. An inline handler whose
+ * arguments hold no references runs on the burst.
  */
 #include "features/references/rref.h"
 

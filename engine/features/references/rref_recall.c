@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * References across the end of a session whose worker is still a member. Forks stay, and words that were not answered
- * are sent again by the next session: all of them may come twice. What is left are the references of results that the
- * session may have lost: their sender holds its own for a receiver that may never have got the result. RECALL asks.
- * Run by the thread that holds the shard.
+ * Keeps references across the end of a session whose worker is still a member. Shard thread.
+ *
+ * Forks stay, and control messages that were not answered are sent again by the next session: each may arrive twice.
+ * What is left are the references of results that the session may have lost: their sender holds its own for a receiver
+ * that may never have got the result. RECALL requests the receiver's state.
  */
 #include "features/references/rref.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Requests about references: to run a function whose arguments hold some, to fetch a value; rref_make.c: to make one.
- * Each is open as a record, and waits as a copy of its own, holding neither a thread nor memory of the transport.
+ * Serves requests about references: runs a function whose arguments hold some, fetches a value; rref_make.c makes one.
+ * Shard thread.
+ *
+ * Each is open as a record, and waits as a copy of its own: it holds neither a thread nor memory of the transport.
  */
 #include "features/references/rref.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** References in messages: what keeps them until the receiver has its own, and what becomes of those that arrive. */
+/**
+ * References in messages: keeps them until the receiver has its own, and adopts those that arrive. Shard thread, but
+ * for rref_share() (any thread).
+ */
 #include "features/references/rref.h"
 
 #include "base/must.h"

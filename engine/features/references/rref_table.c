@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Open-addressing tables of references by name. Shard thread. */
 #include "features/references/rref.h"
 
 #define BLOCK 16u

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * One-way messages. No packet goes back for each, so they have a window of their own, which the receiver reopens by a
- * CREDIT for every FAR_POSTS_BATCH, or when asked. What finds the window full waits in order in a bounded queue.
+ * Sends and receives one-way messages. Shard thread, but for post_new() and post_free() (any thread).
+ *
+ * No packet answers a one-way message, so these have a window of their own, which the receiver reopens by a CREDIT for
+ * every FAR_POSTS_BATCH messages, or on request. A message that finds the window full waits in order in a bounded
+ * queue.
  */
 #include "features/rendezvous/rendezvous.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, receiving. What the sender says is checked before any of it is used. */
+/** Receives messages in fragments; checks what the sender wrote before it uses any of it. Shard thread. */
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fragments and one-way messages: the packets' ways in, and what a pass does for them. */
+/**
+ * Dispatches the packets of messages in fragments and of one-way messages, and does their work of a pass. Shard
+ * thread.
+ */
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, sending. */
+/** Sends messages in fragments. Shard thread, but for the functions of the record (large_out_*: any thread). */
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
