@@ -4,8 +4,9 @@
 
 usage: suites.py BUILD LABEL COUNTS SUITE...
 
-Tests of all these suites run side by side, two on two cores. A test counts half if its suites include "sleeps". A test with `is_parallel: false` runs alone, after the others. Of tests that wait, those with the highest
-priority start first. A test runs as `meson test` runs it: in a session of its own, with the time limit that
+Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
+which wait most of the time. A test with `is_parallel: false` runs alone, after the others. The test with the highest
+priority starts first. A test runs as `meson test` runs it: in a session of its own, with the time limit that
 meson.build gives it, and with MALLOC_PERTURB_.
 
 A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
@@ -37,7 +38,6 @@ SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
 KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
-SLEEPER = 0.5  # of a core, for a test of the suite "sleeps"
 SKIPPED = 77
 
 
@@ -50,7 +50,7 @@ class Test:
         self.limit = t["timeout"] or None
         self.alone = not t["is_parallel"]
         self.priority = t["priority"]
-        self.cost = SLEEPER if "sleeps" in {s.split(":")[-1] for s in t["suite"]} else 1.0
+        self.sleeps = "sleeps" in {s.split(":")[-1] for s in t["suite"]}
         self.process = None
         self.out = self.err = None
         self.began = self.duration = self.processor = 0.0
@@ -68,7 +68,7 @@ class Test:
     def kill(self, how):
         try:
             os.killpg(self.process.pid, how)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             pass
 
     def bound(self):
@@ -216,13 +216,13 @@ class Line:
         self.waiting = sorted(tests, key=lambda t: (t.alone, -t.priority))
         self.all = len(tests)
         self.running = []
-        self.cores = float(os.cpu_count() or 1)
+        self.cores = os.cpu_count() or 1
         self.began = self.told = time.monotonic()
 
     def fits(self, test):
         if test.alone or any(t.alone for t in self.running):
             return not self.running
-        return sum(t.cost for t in self.running) + test.cost <= max(self.cores, test.cost)
+        return sum(t.sleeps == test.sleeps for t in self.running) < self.cores
 
     def start(self):
         # The next test that runs alone lets no other one pass.

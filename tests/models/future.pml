@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A future through two lives: engine/sync/future.c and the references of engine/api/call.c.
+ * A future through two generations: engine/sync/future.c and the references of engine/api/call.c.
  *
- * In its first life two threads wait, perhaps only until their deadlines; the owner then takes it from the pool again
- * for a second call. A nudger adds nudges at any time, late ones to the second life included.
- * Each life has its completer, which holds a reference of its own (agent_call_and_wait: buf_ref).
+ * In its first generation two threads wait, perhaps only until their deadlines; the owner then takes it from the pool again
+ * for a second call. A waker adds wakes at any time, late ones to the second generation included.
+ * Each generation has its completer, which holds a reference of its own (agent_call_and_wait: buf_ref).
  *
- * Holds: a life is completed once and by its own completer; who sees "done" sees the result; nobody sleeps for ever.
- * Broken: DOUBLE_COMPLETION, NO_CAS, SLEEP_ON_REREAD, NUDGE_BY_STORE, RESULT_AFTER_DONE, NO_CALL_REFERENCE,
+ * Holds: a generation is completed once and by its own completer; who sees "done" sees the result; nobody sleeps for ever.
+ * Broken: DOUBLE_COMPLETION, NO_CAS, SLEEP_ON_REREAD, WAKE_BY_STORE, RESULT_AFTER_DONE, NO_CALL_REFERENCE,
  * WAKE_IGNORES_WAITERS.
  */
 #define OWNER     0
 #define SECOND    1
-#define COMPLETER 2 /* of the first life */
+#define COMPLETER 2 /* of the first generation */
 #define LATER     3 /* of the second */
-#define NUDGER    4
+#define WAKER    4
 #define NPROC     5
 
 /* Words with plain stores: the state, and the result (f->len, f->status and the bytes). */
@@ -23,16 +23,16 @@
 #define NVAR   2
 #include "tso.pml"
 
-/* Bits of the state; the nudges above them. */
+/* Bits of the state; the wakes above them. */
 #define DONE    1
 #define WAITERS 2
-#define NUDGE   4
+#define WAKE   4
 
 byte refs;           /* f->head.refs; locked instructions only, but for the store of future_alloc() */
 bool is_free = true; /* in the pool */
-byte started;        /* the call of this life was handed over */
+byte started;        /* the call of this generation was handed over */
 bool waiting[2];     /* in the kernel's queue of the futex */
-byte nudges;
+byte wakes;
 
 /* futex_wake(): the kernel's barrier comes before it looks who waits. */
 inline futex_wake_all(p)
@@ -92,9 +92,9 @@ inline sleep(p, may_end)
 
 active proctype owner()
 {
-	byte seen, life = 1;
+	byte seen, generation = 1;
 	do
-	:: life <= 2 ->
+	:: generation <= 2 ->
 		/* future_alloc(): pop() is a locked exchange, the rest are plain stores */
 		atomic { is_free && DRAINED(OWNER) -> is_free = false; refs = 1 }
 		STORE(OWNER, STATE, 0);
@@ -104,27 +104,27 @@ active proctype owner()
 			refs++; /* agent_call_and_wait(): the call's own */
 #endif
 			if
-			:: life == 1 -> refs++ /* the second waiter's */
+			:: generation == 1 -> refs++ /* the second waiter's */
 			:: else
 			fi
 		}
 		/* The submission ring's release store: seen after the state, which is older in the buffer. */
-		atomic { DRAINED(OWNER) -> started = life }
+		atomic { DRAINED(OWNER) -> started = generation }
 		do
 		:: true ->
 again:
 			seen = LOAD(OWNER, STATE);
 			if
-			:: seen & DONE -> assert(LOAD(OWNER, RESULT) == life); break
+			:: seen & DONE -> assert(LOAD(OWNER, RESULT) == generation); break
 			:: else ->
 				if
-				:: life == 1 -> break /* its limit has come */
-				:: true -> sleep(OWNER, life == 1)
+				:: generation == 1 -> break /* its limit has come */
+				:: true -> sleep(OWNER, generation == 1)
 				fi
 			fi
 		od;
 		unref(OWNER);
-		life++
+		generation++
 	:: else -> break
 	od
 }
@@ -155,10 +155,10 @@ again:
 }
 
 /* future_complete(), then agent_done_future()'s buf_unref() */
-inline complete(p, life)
+inline complete(p, generation)
 {
 #ifndef RESULT_AFTER_DONE
-	STORE(p, RESULT, life);
+	STORE(p, RESULT, generation);
 #endif
 	/* atomic_fetch_or(state, done, acq_rel) and must() */
 	atomic {
@@ -167,7 +167,7 @@ inline complete(p, life)
 		assert(!(old & DONE))
 	}
 #ifdef RESULT_AFTER_DONE
-	STORE(p, RESULT, life);
+	STORE(p, RESULT, generation);
 #endif
 #ifndef WAKE_IGNORES_WAITERS
 	if
@@ -195,20 +195,20 @@ active proctype later()
 	started >= 2 -> complete(LATER, 2)
 }
 
-/* future_nudge() by sync/progress.c: fetch_add(state, NUDGE, acq_rel), then futex_wake() */
-active proctype nudger()
+/* future_nudge() by sync/progress.c: fetch_add(state, WAKE, acq_rel), then futex_wake() */
+active proctype waker()
 {
 	byte was;
 	do
-	:: nudges < 2 ->
-		nudges++;
-#ifdef NUDGE_BY_STORE
-		was = LOAD(NUDGER, STATE);
-		STORE(NUDGER, STATE, was + NUDGE);
+	:: wakes < 2 ->
+		wakes++;
+#ifdef WAKE_BY_STORE
+		was = LOAD(WAKER, STATE);
+		STORE(WAKER, STATE, was + WAKE);
 #else
-		atomic { DRAINED(NUDGER) -> mem[STATE] = mem[STATE] + NUDGE }
+		atomic { DRAINED(WAKER) -> mem[STATE] = mem[STATE] + WAKE }
 #endif
-		futex_wake_all(NUDGER)
+		futex_wake_all(WAKER)
 	:: break
 	od
 }

@@ -10,11 +10,11 @@
  * With COLD the peer's link is one of many: rx_state says DOORBELL throughout, the peer rings, and `asleep` beside the
  * bells stands where rx_state did (nic/shm/shm_recv.c; doorbell.pml has links that change).
  *
- * Holds: every packet, submission and mail is handled, though the keeper sleeps without a limit.
- * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, SLEEP_WITHOUT_PASS, ASLEEP_AFTER_PASS,
+ * Holds: every packet, submission and mail is handled, though the poller sleeps without a limit.
+ * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NOTIFY_FENCE, SLEEP_WITHOUT_PASS, ASLEEP_AFTER_PASS,
  * MAIL_AFTER_WAKE; with COLD also NO_BELL_FENCE, NO_SWEEP_FENCE.
  */
-#define KEEPER    0
+#define POLLER    0
 #define PEER      1
 #define SUBMITTER 2
 #define CONTROL   3
@@ -38,12 +38,12 @@ bool readable; /* the eventfd's counter is not 0 */
 inline hear_bell()
 {
 #ifdef COLD
-	heard = LOAD(KEEPER, BELL);
+	heard = LOAD(POLLER, BELL);
 	if
 	:: heard ->
-		STORE(KEEPER, BELL, 0);
+		STORE(POLLER, BELL, 0);
 #ifndef NO_SWEEP_FENCE
-		DRAINED(KEEPER)
+		DRAINED(POLLER)
 #endif
 	:: else
 	fi
@@ -51,9 +51,9 @@ inline hear_bell()
 	heard = 1
 #endif
 }
-#define SEEN(s) (((s) != 0 || heard) && LOAD(KEEPER, PUT(s)) != got[s])
+#define SEEN(s) (((s) != 0 || heard) && LOAD(POLLER, PUT(s)) != got[s])
 
-active proctype keeper()
+active proctype poller()
 {
 	byte got[3], n, s, heard;
 	do
@@ -68,7 +68,7 @@ active proctype keeper()
 		:: s < 3 ->
 			d_step {
 				if
-				:: SEEN(s) -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
+				:: SEEN(s) -> got[s] = LOAD(POLLER, PUT(s)); n = 1
 				:: else
 				fi;
 				s++
@@ -84,14 +84,14 @@ active proctype keeper()
 		fi;
 		/* go_to_sleep(): store(asleep, relaxed); shm_arm(): store(rx_state, relaxed), fence; fence */
 #ifndef ASLEEP_AFTER_PASS
-		STORE(KEEPER, ASLEEP, 1);
+		STORE(POLLER, ASLEEP, 1);
 #endif
-		STORE(KEEPER, RX, 1);
+		STORE(POLLER, RX, 1);
 #ifndef NO_ARM_FENCE
-		DRAINED(KEEPER);
+		DRAINED(POLLER);
 #endif
 #ifndef NO_SLEEP_FENCE
-		DRAINED(KEEPER);
+		DRAINED(POLLER);
 #endif
 #ifndef SLEEP_WITHOUT_PASS
 		n = 0;
@@ -100,7 +100,7 @@ active proctype keeper()
 		:: s < 3 ->
 			d_step {
 				if
-				:: SEEN(s) -> got[s] = LOAD(KEEPER, PUT(s)); n = 1
+				:: SEEN(s) -> got[s] = LOAD(POLLER, PUT(s)); n = 1
 				:: else
 				fi;
 				s++
@@ -110,7 +110,7 @@ active proctype keeper()
 		s = 0;
 #endif
 #ifdef ASLEEP_AFTER_PASS
-		STORE(KEEPER, ASLEEP, 1);
+		STORE(POLLER, ASLEEP, 1);
 #endif
 		if
 		:: n == 0 && !(got[0] == PACKETS && got[1] == CALLS && got[2] == MAILS) ->
@@ -119,8 +119,8 @@ active proctype keeper()
 		:: else
 		fi;
 		/* disarm(): store(rx_state, relaxed); store(asleep, relaxed) */
-		STORE(KEEPER, RX, 0);
-		STORE(KEEPER, ASLEEP, 0);
+		STORE(POLLER, RX, 0);
+		STORE(POLLER, ASLEEP, 0);
 next:
 		skip
 	od
@@ -160,7 +160,7 @@ active proctype submitter()
 		sent++;
 		/* submit_put(): store(cell.turn, release); shard_nudge(): fence, load(asleep, relaxed) */
 		STORE(SUBMITTER, PUT(1), sent);
-#ifndef NO_NUDGE_FENCE
+#ifndef NO_NOTIFY_FENCE
 		DRAINED(SUBMITTER);
 #endif
 		if

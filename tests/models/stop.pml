@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the keeper: fini_keeper() of engine/agent/agent.c against keeper_shared() of engine/core/idle.c, while an
- * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the keeper sleeps on.
+ * The end of the poller: fini_keeper() of engine/agent/agent.c against keeper_shared() of engine/core/idle.c, while an
+ * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the poller sleeps on.
  *
- * Holds: the keeper ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()
+ * Holds: the poller ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()
  * says wake() and driver_unpark() again until it has.
- * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the keeper may miss the one wake() or the one driver_unpark()),
+ * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the poller may miss the one wake() or the one driver_unpark()),
  * STOP_WITHOUT_UNPARK.
  */
-#define KEEPER  0
+#define POLLER  0
 #define HOLDER  1
 #define STOPPER 2
 #define NPROC   3
@@ -23,31 +23,31 @@ bool token;
 bool armed;
 bool readable; /* the eventfd's counter is not 0 */
 bool in_park;  /* in the kernel's queue of `parked` */
-bool keeper_ended;
+bool poller_ended;
 
-active proctype keeper()
+active proctype poller()
 {
 	bool slept;
 	do
-	:: LOAD(KEEPER, STOP) -> break
+	:: LOAD(POLLER, STOP) -> break
 	:: else ->
 		if
 		:: token
-		:: atomic { !token && DRAINED(KEEPER) -> token = true; armed = false }
+		:: atomic { !token && DRAINED(POLLER) -> token = true; armed = false }
 			if
 			:: slept -> slept = false; readable = false
 			:: true
 			fi;
 			if
-			:: true -> atomic { DRAINED(KEEPER) -> token = false } /* want, or stopping */
-			:: !LOAD(KEEPER, STOP) ->
+			:: true -> atomic { DRAINED(POLLER) -> token = false } /* want, or stopping */
+			:: !LOAD(POLLER, STOP) ->
 				/* keeper_sleep(), after keeper_drive() has looked at `stop` once more */
 				slept = true;
 				armed = true;
-				STORE(KEEPER, KASLEEP, 1);
-				atomic { DRAINED(KEEPER) -> token = false }
+				STORE(POLLER, KASLEEP, 1);
+				atomic { DRAINED(POLLER) -> token = false }
 				readable; /* ppoll() */
-				STORE(KEEPER, KASLEEP, 0)
+				STORE(POLLER, KASLEEP, 0)
 			fi
 		fi;
 		/* nap(), and ticks with one holder */
@@ -55,16 +55,16 @@ active proctype keeper()
 		:: true
 		:: token ->
 			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
-			STORE(KEEPER, PARKED, 1);
-			DRAINED(KEEPER);
+			STORE(POLLER, PARKED, 1);
+			DRAINED(POLLER);
 			if
-			:: !token -> STORE(KEEPER, PARKED, 0)
+			:: !token -> STORE(POLLER, PARKED, 0)
 			:: else ->
 				do
-				:: LOAD(KEEPER, PARKED) == 0 -> break
-				:: LOAD(KEEPER, PARKED) ->
+				:: LOAD(POLLER, PARKED) == 0 -> break
+				:: LOAD(POLLER, PARKED) ->
 					atomic {
-						DRAINED(KEEPER) ->
+						DRAINED(POLLER) ->
 						if
 						:: mem[PARKED] -> in_park = true
 						:: else
@@ -75,8 +75,8 @@ active proctype keeper()
 			fi
 		fi
 	od;
-	DRAINED(KEEPER);
-	keeper_ended = true
+	DRAINED(POLLER);
+	poller_ended = true
 }
 
 /* driver_unpark(): store(parked, 0, release), futex_wake() */
@@ -128,8 +128,8 @@ active proctype stopper()
 	/* store(stop, true, release); wake(): write(); driver_unpark() */
 	STORE(STOPPER, STOP, 1);
 	do
-	:: keeper_ended -> break /* pthread_timedjoin_np() */
-	:: !keeper_ended ->
+	:: poller_ended -> break /* pthread_timedjoin_np() */
+	:: !poller_ended ->
 #ifndef STOP_WITHOUT_WAKE
 		atomic { DRAINED(STOPPER) -> readable = true }
 #endif
@@ -137,12 +137,12 @@ active proctype stopper()
 		unpark(STOPPER);
 #endif
 #ifdef STOP_ONCE
-		keeper_ended
+		poller_ended
 #else
 		/* A timed join: told again only when nothing else moves, which is the worst; and not for ever, so that
-		 * a keeper that does not hear is seen as one that is left. */
+		 * a poller that does not hear is seen as one that is left. */
 		if
-		:: keeper_ended
+		:: poller_ended
 		:: tells < 3 -> timeout; tells++
 		fi
 #endif

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A shard that application threads and its keeper drive in turns (FAR_DRIVER_SHARED): keeper_shared(),
+ * A shard that application threads and its poller drive in turns (FAR_DRIVER_SHARED): keeper_shared(),
  * keeper_sleep(), shard_sleep() and shard_wait() of engine/core/idle.c; shard_enter(), shard_leave() and shard_nudge()
  * of engine/core/shard.c; driver_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
  *
  * Callers call the peer and wait; a call that finds the token taken is handed over. A submitter hands one item over
  * and does not wait (far_reply on a deferred request): of what it finds it does what runs no application code, and calls
- * the keeper for the rest (shard_give(), driver_call()). The peer answers each call and sends one packet unasked.
+ * the poller for the rest (shard_give(), driver_call()). The peer answers each call and sends one packet unasked.
  *
- * Nudges by futures are left out (driver.pml has them): a waiter's sleep may end once without a reason, and otherwise
- * only when its future is done. So what is shown here is shown of the keeper alone.
+ * Wake-ups by futures are left out (progress.pml has them): a waiter's sleep may end once without a reason, and otherwise
+ * only when its future is done. So what is shown here is shown of the poller alone.
  *
- * NO_KEEPER, with submitters only: calls and answers that are handed over need no keeper, since a thread that leaves
+ * NO_POLLER, with submitters only: calls and answers that are handed over need no poller, since a thread that leaves
  * looks once more. NAP_FOREVER, with submitters only: naps end by a call alone, and the rest is handled all the same.
  *
- * Holds: one holder at most; everything that arrives is handled; a keeper that is left asleep is armed.
- * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NUDGE_FENCE, CLEAR_WITHOUT_TOKEN, NO_REKICK,
- * KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED, and with NO_KEEPER: NO_NUDGE_FENCE, LEAVE_WITHOUT_LOOK, and with
+ * Holds: one holder at most; everything that arrives is handled; a poller that is left asleep is armed.
+ * Broken: NO_ARM_FENCE with NO_SLEEP_FENCE, NO_FLUSH_FENCE, NO_NOTIFY_FENCE, CLEAR_WITHOUT_TOKEN, NO_REKICK,
+ * KICK_ONCE, NO_DISARM_MARK, RELEASE_IGNORES_PARKED, and with NO_POLLER: NO_NOTIFY_FENCE, LEAVE_WITHOUT_LOOK, and with
  * NAP_FOREVER: NO_CALL, CALL_BEFORE_RELEASE, CLEAR_BEFORE_NAP, LEAVE_WITHOUT_LOOK.
  */
 #ifndef CALLERS
@@ -28,7 +28,7 @@
 #ifndef UNASKED
 #define UNASKED 1
 #endif
-#define KEEPER    0
+#define POLLER    0
 #define CALLER(c) (1 + (c))
 #define SUBMITTER (1 + CALLERS) /* the first */
 #define PEER      (1 + CALLERS + SUBMITTERS)
@@ -226,7 +226,7 @@ inline give(p)
 	:: true ->
 		if
 		:: HAS_WORK(p) -> pass(p)
-#ifndef NO_KEEPER
+#ifndef NO_POLLER
 		:: HAS_WORK(p) -> rest = true
 #endif
 		:: !HAS_WORK(p)
@@ -281,9 +281,9 @@ inline give(p)
 }
 
 /* shard_nudge(): fence; shard_enter() and shard_give(), or load(asleep, relaxed) and wake() */
-inline nudge(p)
+inline notify(p)
 {
-#ifndef NO_NUDGE_FENCE
+#ifndef NO_NOTIFY_FENCE
 	DRAINED(p);
 #endif
 	enter(p);
@@ -299,19 +299,19 @@ inline nudge(p)
 
 #define ALL_ENDED (callers_ended == CALLERS && submitters_ended == SUBMITTERS)
 #if UNASKED
-#define ALL_TAKEN (taken[PACKET + CALLERS] && !HAS_WORK(KEEPER))
+#define ALL_TAKEN (taken[PACKET + CALLERS] && !HAS_WORK(POLLER))
 #else
-#define ALL_TAKEN (!HAS_WORK(KEEPER))
+#define ALL_TAKEN (!HAS_WORK(POLLER))
 #endif
 
-#ifndef NO_KEEPER
-active proctype keeper()
+#ifndef NO_POLLER
+active proctype poller()
 {
 	byte n, w;
 	bool ok, slept, kick;
 	do
 	:: true ->
-		enter(KEEPER);
+		enter(POLLER);
 		if
 		:: ok ->
 			ok = false;
@@ -321,7 +321,7 @@ active proctype keeper()
 			fi;
 			/* keeper_drive(): until somebody wants the token, which may be at any time, or idle for long */
 			do
-			:: pass(KEEPER);
+			:: pass(POLLER);
 				if
 				:: true -> n = 2; break /* want */
 				:: !n -> break
@@ -329,17 +329,17 @@ active proctype keeper()
 				fi
 			od;
 			if
-			:: n -> n = 0; leave(KEEPER)
+			:: n -> n = 0; leave(POLLER)
 			:: else ->
 				/* keeper_sleep() */
-				go_to_sleep(KEEPER);
+				go_to_sleep(POLLER);
 				if
-				:: n -> n = 0; leave(KEEPER)
+				:: n -> n = 0; leave(POLLER)
 				:: else ->
 					/* store(keeper_asleep, true, relaxed) */
 					armed = true;
-					STORE(KEEPER, KASLEEP, 1);
-					leave(KEEPER);
+					STORE(POLLER, KASLEEP, 1);
+					leave(POLLER);
 					/* queues_sleep(): ppoll() without a limit. It does not clear. */
 					if
 					:: readable
@@ -349,7 +349,7 @@ active proctype keeper()
 					readable = false;
 #endif
 					/* store(keeper_asleep, false, relaxed) */
-					STORE(KEEPER, KASLEEP, 0)
+					STORE(POLLER, KASLEEP, 0)
 				fi;
 				slept = true
 			fi
@@ -360,7 +360,7 @@ active proctype keeper()
 		if
 #ifdef NAP_FOREVER
 #ifdef CLEAR_BEFORE_NAP
-		:: atomic { DRAINED(KEEPER) -> behind = false };
+		:: atomic { DRAINED(POLLER) -> behind = false };
 #else
 		:: true ->
 #endif
@@ -368,23 +368,23 @@ active proctype keeper()
 			:: behind
 			:: ALL_ENDED && ALL_TAKEN -> break
 			fi;
-			atomic { DRAINED(KEEPER) -> behind = false }
+			atomic { DRAINED(POLLER) -> behind = false }
 #else
-		:: atomic { DRAINED(KEEPER) -> behind = false }
+		:: atomic { DRAINED(POLLER) -> behind = false }
 #endif
 		:: token ->
 			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
-			STORE(KEEPER, PARKED, 1);
-			DRAINED(KEEPER);
+			STORE(POLLER, PARKED, 1);
+			DRAINED(POLLER);
 			if
-			:: !token -> STORE(KEEPER, PARKED, 0)
+			:: !token -> STORE(POLLER, PARKED, 0)
 			:: else ->
 				do
 				/* load(parked, acquire); futex_wait() compares and queues in one step */
-				:: LOAD(KEEPER, PARKED) == 0 -> break
-				:: LOAD(KEEPER, PARKED) ->
+				:: LOAD(POLLER, PARKED) == 0 -> break
+				:: LOAD(POLLER, PARKED) ->
 					atomic {
-						DRAINED(KEEPER) ->
+						DRAINED(POLLER) ->
 						if
 						:: mem[PARKED] -> in_park = true
 						:: else
@@ -429,12 +429,12 @@ active [CALLERS] proctype caller()
 {
 	byte n, w;
 	bool ok, kick, rest;
-	byte me = _pid - 2; /* after memory() and keeper() */
+	byte me = _pid - 2; /* after memory() and poller() */
 	/* agent_start(): shard_call() when the token is free, else submit_put(): store(cell.turn, release) */
 	enter(CALLER(me));
 	if
 	:: ok -> ok = false; asked[me] = true; drive(CALLER(me)); leave(CALLER(me))
-	:: else -> STORE(CALLER(me), ITEM + me, 1); nudge(CALLER(me))
+	:: else -> STORE(CALLER(me), ITEM + me, 1); notify(CALLER(me))
 	fi;
 	/* shard_wait() */
 	do
@@ -465,14 +465,14 @@ active [SUBMITTERS] proctype submitter()
 {
 	byte n, w;
 	bool ok, kick, rest;
-#ifdef NO_KEEPER
+#ifdef NO_POLLER
 	byte me = _pid - 1;
 #else
 	byte me = _pid - 2 - CALLERS;
 #endif
 	/* submit_put(): store(cell.turn, release). (finish() puts its answer with a locked exchange.) */
 	STORE(SUBMITTER + me, ITEM + CALLERS + me, 1);
-	nudge(SUBMITTER + me);
+	notify(SUBMITTER + me);
 	submitters_ended++
 }
 #endif
@@ -508,7 +508,7 @@ active proctype peer()
 #endif
 	:: ALL_ENDED && unasked -> break
 	od;
-#ifdef NO_KEEPER
+#ifdef NO_POLLER
 	DRAINED(SUBMITTER) && DRAINED(SUBMITTER + SUBMITTERS - 1) -> assert(!HAS_WORK(PEER))
 #endif
 }

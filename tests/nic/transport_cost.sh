@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Instructions that a link adds to a message, one side to the other, by callgrind: with checksums of its own, and over a
 # driver that checks. Its driver below only copies; what that takes is counted too, some 40.
-# usage: link_cost.sh BUILD-DIRECTORY   (a release build; needs the package valgrind)
+# usage: transport_cost.sh BUILD-DIRECTORY   (a release build; needs the package valgrind)
 set -eu
-cost=${1:?usage: link_cost.sh BUILD-DIRECTORY}/tests/nic/link_cost
-command -v valgrind >/dev/null || { echo "link_cost.sh: needs the package valgrind" >&2; exit 1; }
+cost=${1:?usage: transport_cost.sh BUILD-DIRECTORY}/tests/nic/transport_cost
+command -v valgrind >/dev/null || { echo "transport_cost.sh: needs the package valgrind" >&2; exit 1; }
 count() {
 	valgrind --tool=callgrind --callgrind-out-file=/dev/null "$cost" "$@" 2>&1 >/dev/null |
 		sed -n 's/.*Collected : //p'

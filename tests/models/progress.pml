@@ -2,22 +2,22 @@
 /*
  * The driver token and who sleeps without it: engine/sync/progress.{h,c}, shard_wait() and sleep_on_future() of
  * engine/core/idle.c, driver_park(). Application threads each wait for their own future; whoever holds the token
- * completes what has arrived. The keeper parks and never drives, so that nobody makes good for a lost nudge.
+ * completes what has arrived. The poller parks and never drives, so that nobody makes good for a lost wake-up.
  *
  * The future is what future.pml proves of it: a sleep ends when the word differs from what was seen. How the holder
- * itself sleeps is keeper.pml's; here it blocks until there is something.
+ * itself sleeps is poller.pml's; here it blocks until there is something.
  *
- * Holds: one holder at most; nobody is left asleep, and the keeper not parked, while the token is free.
+ * Holds: one holder at most; nobody is left asleep, and the poller not parked, while the token is free.
  * Broken: RELEASE_IGNORES_SLEEPERS, RELEASE_IGNORES_PARKED, RELEASE_IS_RELAXED, ADD_WITHOUT_LOOK, STATE_READ_LATE,
- * NUDGE_NOT_PASSED_ON, PARK_WITHOUT_LOOK, PARK_IS_RELAXED.
+ * WAKE_NOT_PASSED_ON, PARK_WITHOUT_LOOK, PARK_IS_RELAXED.
  */
 #ifndef THREADS
 #define THREADS 3
 #endif
 #ifndef PARKS
-#define PARKS 0 /* how often the keeper parks */
+#define PARKS 0 /* how often the poller parks */
 #endif
-#define KEEPER THREADS
+#define POLLER THREADS
 #if PARKS
 #define NPROC (THREADS + 1)
 #else
@@ -39,7 +39,7 @@ byte sleepers_n;
 byte holders;
 byte arrived; /* replies that are in the queue */
 bool done[THREADS];
-byte nudge[THREADS]; /* the upper bits of a future's word; counts modulo 4 */
+byte wakes[THREADS]; /* the upper bits of a future's word; counts modulo 4 */
 bool in_park;        /* in the kernel's queue of `parked` */
 
 /* driver_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
@@ -52,15 +52,15 @@ inline take()
 	assert(holders == 1)
 }
 
-/* nudge_one(): load(sleepers[i], acquire) of each; future_nudge(): fetch_add, futex_wake() */
-inline nudge_one(p)
+/* wake_one(): load(sleepers[i], acquire) of each; future_nudge(): fetch_add, futex_wake() */
+inline wake_one(p)
 {
 	i = 0;
 	do
 	:: i < PLACES ->
 		who = LOAD(p, PLACE(i));
 		if
-		:: who -> atomic { DRAINED(p) -> nudge[who - 1] = (nudge[who - 1] + 1) % 4 }; break
+		:: who -> atomic { DRAINED(p) -> wakes[who - 1] = (wakes[who - 1] + 1) % 4 }; break
 		:: else -> i++
 		fi
 	:: else -> break
@@ -85,7 +85,7 @@ inline release(p)
 #endif
 #ifndef RELEASE_IGNORES_SLEEPERS
 	if
-	:: sleepers_n -> nudge_one(p)
+	:: sleepers_n -> wake_one(p)
 	:: else
 	fi;
 #endif
@@ -122,9 +122,9 @@ inline sleeper_remove(p)
 	:: place ->
 		STORE(p, PLACE(place - 1), 0);
 		atomic { DRAINED(p) -> sleepers_n--; place = sleepers_n };
-#ifndef NUDGE_NOT_PASSED_ON
+#ifndef WAKE_NOT_PASSED_ON
 		if
-		:: place && LOAD(p, TOKEN) == 0 -> nudge_one(p)
+		:: place && LOAD(p, TOKEN) == 0 -> wake_one(p)
 		:: else
 		fi;
 #endif
@@ -159,7 +159,7 @@ active [THREADS] proctype thread()
 		release(me)
 	:: !done[me] && TRY_FAILS(me) ->
 		/* sleep_on_future(): load(state, acquire) before the rest */
-		seen = nudge[me];
+		seen = wakes[me];
 		sleeper_add(me);
 #ifdef STATE_READ_LATE
 		DRAINED(me);
@@ -172,10 +172,10 @@ active [THREADS] proctype thread()
 		:: LOAD(me, TOKEN) == 1 ->
 #endif
 #ifdef STATE_READ_LATE
-			seen = nudge[me];
+			seen = wakes[me];
 #endif
 			/* future_sleep(); without a place its limit is near */
-			(done[me] || nudge[me] != seen || !place)
+			(done[me] || wakes[me] != seen || !place)
 #ifndef ADD_WITHOUT_LOOK
 		:: else
 #endif
@@ -187,31 +187,31 @@ active [THREADS] proctype thread()
 
 #if PARKS
 /* keeper_shared(), while somebody else drives: driver_park() */
-active proctype keeper()
+active proctype poller()
 {
 	byte parks;
 	do
 	:: parks < PARKS ->
 		parks++;
 		/* store(parked, 1, seq_cst) */
-		STORE(KEEPER, PARKED, 1);
+		STORE(POLLER, PARKED, 1);
 #ifndef PARK_IS_RELAXED
-		DRAINED(KEEPER);
+		DRAINED(POLLER);
 #endif
 		if
 		/* load(token, seq_cst) */
 #ifndef PARK_WITHOUT_LOOK
-		:: LOAD(KEEPER, TOKEN) == 0 -> STORE(KEEPER, PARKED, 0)
+		:: LOAD(POLLER, TOKEN) == 0 -> STORE(POLLER, PARKED, 0)
 		:: else ->
 #else
 		:: true ->
 #endif
 			do
 			/* load(parked, acquire), futex_wait(parked, 1): compares and queues in one step */
-			:: LOAD(KEEPER, PARKED) == 0 -> break
-			:: LOAD(KEEPER, PARKED) ->
+			:: LOAD(POLLER, PARKED) == 0 -> break
+			:: LOAD(POLLER, PARKED) ->
 				atomic {
-					DRAINED(KEEPER) ->
+					DRAINED(POLLER) ->
 					if
 					:: mem[PARKED] == 1 -> in_park = true
 					:: else
