@@ -385,13 +385,3 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	s->context.handler = outer;
 	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
 }
-
-void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		     uint64_t waited)
-{
-	shard_own(s);
-	if (unlikely(se->blocked & SESSION_KEPT))
-		s->hooks.request_hold(s, se, h, body, len, waited);
-	else
-		dispatch(s, se, h, body, len, waited);
-}

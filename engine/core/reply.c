@@ -324,6 +324,16 @@ static bool parked_repeat(const struct shard *s, const struct session *se, const
 	return false;
 }
 
+void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		     uint64_t waited)
+{
+	shard_own(s);
+	if (unlikely(se->blocked & SESSION_KEPT))
+		s->hooks.request_hold(s, se, h, body, len, waited);
+	else
+		dispatch(s, se, h, body, len, waited);
+}
+
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
 	shard_own(s);

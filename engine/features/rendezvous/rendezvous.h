@@ -75,7 +75,7 @@ struct large_in {
 struct large_lane {
 	bool open;      /* announced, and not ended by its last packet */
 	bool waiting;   /* for a large_in */
-	uint32_t epoch; /* of the lane: its messages are counted */
+	uint32_t epoch; /* number of its message, from 1 on */
 	enum large_kind kind;
 	struct shm_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
@@ -112,7 +112,7 @@ struct large_peer {
 	struct {
 		struct large_out *out; /* NULL: free, or `aborting` */
 		bool aborting;
-		uint32_t epoch; /* of the lane: its messages are counted */
+		uint32_t epoch; /* number of its message, from 1 on */
 	} out[FAR_LARGE_LANES];
 	unsigned turn; /* the lane that sends next */
 	uint64_t units_sent, units_acked;
