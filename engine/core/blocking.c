@@ -45,7 +45,7 @@ struct job_cell {
 struct blocking_thread {
 	struct blocking_pool *pool;
 	pthread_t thread;
-	_Atomic(const char *) handler; /* that runs; for who waits for the end */
+	_Atomic(const char *) handler; /* that runs, for the report of blocking_stop(); NULL: none */
 };
 
 struct blocking_pool {
@@ -143,7 +143,7 @@ static void end_unstarted(struct far_deferred *d, enum far_status status, const 
 static bool job_dropped(const struct blocking_thread *me, const struct job *job)
 {
 	struct far_deferred *d = job->record;
-	/* Nobody may have driven the shard since the deadline. */
+	/* The shard may not have been polled since the deadline. */
 	bool late = job->deadline != TIME_NEVER && clock_now(job->shard->config.clock) >= job->deadline;
 	if (!d)
 		return late;
@@ -202,7 +202,7 @@ static void *thread_main(void *arg)
 
 enum far_status blocking_create(struct blocking_pool **out, unsigned threads, uint32_t queue, struct far_err *err)
 {
-	/* With one cell a turn would say both "put" and "taken". */
+	/* With one cell a turn number would mean both "put" and "taken". */
 	queue = queue < 2 ? 2 : queue;
 	size_t bytes = (sizeof(struct blocking_pool) + threads * sizeof(struct blocking_thread) + 63) / 64 * 64;
 	struct blocking_pool *w = aligned_alloc(64, bytes);
@@ -243,11 +243,11 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 	return FAR_OK;
 }
 
-/* How often the shards are driven while a handler has not returned. */
+/* Interval of polling the shards while a handler has not returned. */
 #define STOP_LOOK_NS 2000000L
 #define STOP_LOOKS   (1000000000L / STOP_LOOK_NS) /* then it is named */
 
-/* Waits at most STOP_LOOK_NS, by the monotonic clock: a clock that is set meanwhile makes nobody late. */
+/* Waits at most STOP_LOOK_NS, by the monotonic clock, which is not set meanwhile. */
 static bool ended_soon(pthread_t thread)
 {
 	struct timespec until;

@@ -20,8 +20,8 @@ struct blocking_pool;
 
 /** Starts `threads` workers with room for `queue` waiting jobs (a power of two). Slow. */
 enum far_status blocking_create(struct blocking_pool **out, unsigned threads, uint32_t queue, struct far_err *err);
-/** Refuses what waits (FAR_SHUTDOWN), waits for the handlers that run, and ends the threads. The shards are still there
- * and have no other driver than `drive` (may be NULL), which ends what these handlers still hand over. */
+/** Refuses the jobs that wait (FAR_SHUTDOWN), waits for the handlers that run, and ends the threads. The shards are
+ * still there, and `drive` (may be NULL) alone polls them, which ends what these handlers still hand over. */
 void blocking_stop(struct blocking_pool *w, void (*drive)(void *ctx), void *ctx);
 void blocking_destroy(struct blocking_pool *w);
 

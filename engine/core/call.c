@@ -61,7 +61,7 @@ static void call_give(struct shard *s, struct call *c)
 	counter_add(&s->counters.calls_ended, 1);
 }
 
-/* The end of a call, taken out of its slot before the slot is given back. */
+/* The completion of a call, copied out of its slot before the slot is given back. */
 struct ending {
 	call_done_fn *done;
 	void *user;
@@ -92,7 +92,7 @@ __attribute__((noinline, cold)) static void finish_apart(struct shard *s, const 
 
 static int reserve_error(int error)
 {
-	/* Bulk memory comes back as the peer reads what it was sent: for the caller that is back-pressure. */
+	/* Bulk memory returns as the peer reads what it was sent: backpressure for the caller. */
 	return error == -ENOBUFS ? -EAGAIN : error;
 }
 
@@ -220,7 +220,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, start->len);
 	tx.order = NIC_ORDER_NONE;
-	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
+	if (unlikely(session_commit(s, se, &tx))) { /* only with a peer that returns no slots */
 		se->q->ops->tx_cancel(se->q, &tx);
 		s->hooks.call_abandon(copy);
 		call_give(s, c);
@@ -243,7 +243,7 @@ static void outcome_of_error(struct outcome *o, const struct shm_head *h, const 
 	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
 }
 
-/* The references in a result are the engine's before anybody asks for it: a future may be dropped. */
+/* Adopts the references of a result before the application reads it: a future may be dropped. */
 __attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct session *se, const struct ending *e,
 							 struct outcome *o)
 {
@@ -263,7 +263,7 @@ __attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, stru
 	finish_rrefs(s, se, &ending, o);
 }
 
-/* Nobody awaits it any more. */
+/* The result of a call that has ended: releases its references. */
 static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body, uint64_t len)
 {
 	struct far_err err;
@@ -272,14 +272,14 @@ static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body,
 	buf_unref(o.tree);
 }
 
-/* The last word to a call that ended here before. */
+/* The last packet of a call that ended here before. */
 static void ended_answered(struct shard *s, struct call *c)
 {
 	if (!MUTANT(SLOT_LEAKED))
 		call_give(s, c);
 }
 
-/* An answer to a call that ended here before, or whose message is still under way. */
+/* An answer to a call that ended here before, or whose message is under way. */
 __attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
 							   const struct shm_head *h, const uint8_t *body, uint64_t len,
 							   struct call *c)
@@ -416,8 +416,8 @@ void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
 		c->state = CALL_SENT;
 }
 
-/* Ends a call before its answer. The slot stays taken until the peer's last word, so that a late reply can never meet
- * the slot's next life and the ring's credits stay true; the cancel makes that word come soon. */
+/* Ends a call before its answer. The slot stays taken until the peer's last packet, so that a late reply never meets
+ * the slot's next generation and the ring's credits stay true; the cancel makes that packet arrive soon. */
 static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
 	if (unlikely(c->state == CALL_LARGE)) {

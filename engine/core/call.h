@@ -15,8 +15,9 @@ enum call_state {
 	CALL_LARGE  /* `done` is due; the request or the reply is under way in fragments */
 };
 
-/** A call slot, one line. Its number and `gen` travel in the request and return in the answer. Legal order: FREE → SENT
- * → FREE; SENT → ENDED → FREE; FREE → LARGE → SENT; SENT → LARGE → FREE. */
+/** A call slot, one line. Its number and `gen` travel in the request and return in the answer. Legal orders: FREE →
+ * SENT → FREE; FREE → LARGE → SENT when the request has left in fragments; SENT → LARGE → FREE with a reply in
+ * fragments; SENT or LARGE → ENDED → FREE when the call ends before its answer. */
 struct call {
 	struct timer timer;
 	call_done_fn *done;

@@ -92,7 +92,7 @@ void deferred_free(struct shard *s, struct far_deferred *d)
 	counter_add(&s->counters.requests_active, (uint64_t)-1);
 }
 
-/* Nobody waits any more. The record lives on while the application holds it or an answer list has it. */
+/* The caller no longer waits. The record stays while the application holds it or an answer list has it. */
 static void mark_gone(struct shard *s, struct far_deferred *d)
 {
 	uint32_t open = DEFERRED_OPEN;
@@ -144,7 +144,7 @@ void deferred_all_gone(struct shard *s, struct session *se)
 		mark_gone(s, se->open);
 }
 
-/* ---- answered by whoever owns the record, on any thread ---- */
+/* ---- the owner of the record, any thread ---- */
 
 void deferred_error(struct far_deferred *d, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len)

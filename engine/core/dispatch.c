@@ -18,7 +18,7 @@
 void dispatch_part(struct far_req *req)
 {
 	struct far_deferred *d = req->record;
-	/* A record of a blocking handler is looked at by the shard meanwhile. */
+	/* The shard may read the record of a blocking handler meanwhile. */
 	if (d->fiber)
 		d->fiber = NULL;
 	d->here = false;
@@ -39,7 +39,7 @@ void dispatch_finish(struct far_req *req)
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len)
 {
-	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* nobody to tell */
+	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* it has no caller */
 		counter_add(&req->shard->counters.posts_dropped, 1);
 		return;
 	}
@@ -68,7 +68,7 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 	dispatch_error(req, status, executed, 0, text, n < 0 ? 0 : (size_t)n);
 }
 
-/* An answer that lies aside goes into the record of the request, and that to the shard. */
+/* Moves an answer that lies outside of the record into it, and hands the record to the shard. */
 __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum answer answer)
 {
 	struct far_deferred *d = req->record;
@@ -131,7 +131,7 @@ void dispatch_flush(struct far_req *req)
 	}
 }
 
-/* There was none for an answer of req->len bytes. */
+/* No memory for an answer of req->len bytes. */
 static __attribute__((noinline, cold)) void refuse_memory(struct far_req *req)
 {
 	char text[FAR_ERR_TEXT_MAX];
@@ -139,7 +139,7 @@ static __attribute__((noinline, cold)) void refuse_memory(struct far_req *req)
 	refuse(req, FAR_RESOURCE, FAR_EXECUTED_YES, "%s failed: %s", req->name, text);
 }
 
-/* What the handler left: an open reservation to be sent, or nothing at all. */
+/* Sends what the handler left: an answer, or an error when it left none. */
 static void settle(struct far_req *req, enum far_status status)
 {
 	if (likely(req->answer == ANSWER_SENT))
@@ -194,7 +194,7 @@ const struct function *dispatch_find(struct far_req *req, const struct head_hash
 	return fn;
 }
 
-/* The caller has checked its own arguments; whoever sends something else must not confuse a handler. */
+/* The caller has checked its arguments; another sender must not pass others to a handler. */
 static bool arguments_fit(const struct signature *sig, const struct far_val *v, size_t n)
 {
 	if (n != sig->params_n)
@@ -206,7 +206,7 @@ static bool arguments_fit(const struct signature *sig, const struct far_val *v, 
 	return true;
 }
 
-/* In the handler's own time, so not inline. */
+/* Starts a handler that is not inline. */
 __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum far_kind kind,
 						    const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
@@ -344,7 +344,7 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 	settle(req, FAR_OK);
 }
 
-/* A repeat may have a little time left, and run: whoever may send one is told nothing. */
+/* A retransmitted request may have time left, and run: a caller that may send one gets no answer. */
 __attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const struct shm_head *h)
 {
 	if (!(h->flags & HEAD_RETRY))
@@ -384,14 +384,4 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 		run_message(&req, h, body, len);
 	s->context.handler = outer;
 	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
-}
-
-void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		     uint64_t waited)
-{
-	shard_own(s);
-	if (unlikely(se->blocked & SESSION_KEPT))
-		s->hooks.request_hold(s, se, h, body, len, waited);
-	else
-		dispatch(s, se, h, body, len, waited);
 }

@@ -23,7 +23,7 @@
 #define COLOURS      32u
 #define COLOUR_BYTES 192u
 
-/* Fibers run in one pass before the queue is looked at again. */
+/* Fibers that run in one pass before the queue is polled again. */
 #define READY_BURST 64u
 
 /* Turns that the fibers of a stepped shard have to end in. */
@@ -86,7 +86,7 @@ enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, 
 			n, stack_bytes, strerror(error),
 			error == ENOMEM ? "vm.max_map_count or ulimit -v" : "the limit");
 	}
-	/* Pairs with the acquire of whoever runs the shard. Another thread may have been first. */
+	/* Pairs with the acquire of the thread that holds the shard. Another thread may have been first. */
 	if (!atomic_compare_exchange_strong_explicit(&s->fibers, &none, p, memory_order_acq_rel, memory_order_relaxed))
 		pool_unmap(p);
 	return FAR_OK;
@@ -234,7 +234,7 @@ static void refuse(struct far_req *req, const char *text)
 	dispatch_error(req, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, strlen(text));
 }
 
-/* In place of a one-way's handler: whoever leaves the group waits until it has returned. */
+/* In place of a one-way message's handler: a worker that leaves the group waits until it has returned. */
 static void run_oneway(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct fiber *fb = (struct fiber *)(void *)((uint8_t *)req - offsetof(struct fiber, req));
@@ -295,7 +295,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->answer = req->answer; /* NONE, or ONEWAY */
 	if (likely(req->answer == ANSWER_NONE))
 		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */
-	else if (req->session)                 /* those of the process's own nobody waits for */
+	else if (req->session)                 /* the process does not wait for its own */
 		oneway_begin(fb);
 	resume(fb);
 }
@@ -451,8 +451,8 @@ static void leave(struct fiber *fb)
 	stack_switch(&fb->stack, &fb->back);
 }
 
-/* A wait of a cancelled fiber ends at once, but the others have their turn first: a handler that tries again and again
- * does not stop the shard. */
+/* A wait of a cancelled fiber yields once and returns CANCELLED, so that a handler that retries for ever does not stop
+ * the shard. */
 static int wait_refused(struct fiber *fb)
 {
 	(void)keep_request(fb);
@@ -586,7 +586,7 @@ uint32_t fiber_end_all(struct shard *s, uint64_t give_up)
 	for (uint32_t i = 0; i < p->used; i++)
 		if (p->fibers[i].state != FIBER_FREE)
 			fiber_cancel(&p->fibers[i]);
-	/* Under a clock that stands still meanwhile, those that go on and on are given turns instead. */
+	/* Under a clock that stands still meanwhile, turns bound the fibers that do not end. */
 	for (uint32_t turns = 0;
 	     p->live && (s->config.stepped ? turns < END_TURNS : clock_now(s->config.clock) < give_up); turns++) {
 		fiber_take_resumed(s);

@@ -91,8 +91,8 @@ void fiber_pool_free(struct shard *s);
 
 /** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
-/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may, and has no answer
- * of it. -EAGAIN: no fiber is free. Not in another fiber of the shard. */
+/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may. -EAGAIN: no fiber is free.
+ * Not in another fiber of the shard. */
 int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg);
 /** Runs fibers whose wait is over; returns how many. */
 unsigned fiber_run_ready(struct shard *s);

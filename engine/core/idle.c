@@ -21,19 +21,19 @@
 /* A waiter expects an answer soon and spins longer: a wake-up costs more than most answers take. */
 #define WAITER_YIELD_NS UINT64_C(200000)
 #define EMPTY_PER_CLOCK 64u
-/* Under a CPU quota: a pass may be a system call of a driver, and 64 of them are not soon. */
+/* Under a CPU quota: a pass may be a system call of a driver, and 64 of them take long. */
 #define EMPTY_PER_CLOCK_SCARCE 8u
-/* Passes of a waiting thread between two looks at its own limit. */
+/* Passes of a waiting thread between two checks of its own limit. */
 #define PASSES_PER_LOOK 64u
 /* How long a thread tries for the token before it sleeps on its future. */
 #define TAKE_OVER_NS UINT64_C(20000)
 
-/* The keeper looks this often whether anybody drives, while somebody recently did. */
+/* The poller checks this often whether a thread polls, while one recently did. */
 #define TICK_MIN_NS UINT64_C(200000)
 #define TICK_MAX_NS UINT64_C(1000000)
-/* The same thread held the token for so many ticks: it will be told when that ends. */
+/* A thread held the shard for so many ticks: the poller parks until it lets go. */
 #define TICKS_TO_PARK 4u
-/* Passes of a look while threads drive by turns: what a ring can hold. */
+/* Passes of a check while threads poll by turns: what a ring can hold. */
 #define LOOK_PASSES 64u
 
 static void nap(uint64_t ns)
@@ -42,7 +42,7 @@ static void nap(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
-/* How long a driver finds nothing before it yields, and before it sleeps. */
+/* How long a polling thread finds nothing before it yields, and before it sleeps. */
 struct patience {
 	uint64_t spin_ns, sleep_ns; /* since it found nothing for the first time */
 };
@@ -81,7 +81,7 @@ static unsigned full_pass(struct shard *s)
 	return shard_pass(s);
 }
 
-/* Everything that could wake us is told to; then one more look. false: there was something. */
+/* Arms everything that can wake the thread; then one more pass. false: it found something. */
 static bool go_to_sleep(struct shard *s)
 {
 	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
@@ -95,7 +95,7 @@ static bool go_to_sleep(struct shard *s)
 	return false;
 }
 
-/* A peer that gives bulk memory back wakes nobody, so who waits for it looks again soon. */
+/* A peer that returns bulk memory wakes no one, so a shard that waits for it polls again soon. */
 static uint64_t next_wake(struct shard *s)
 {
 	uint64_t next = timer_next(&s->wheel), calls = timer_next(&s->call_wheel), far_off = call_next_deadline(s);
@@ -139,7 +139,7 @@ static void wake_up(struct shard *s, struct shard_turns *t)
 	shard_run_timers(s, clock_now(s->config.clock));
 }
 
-/* Has nothing been found for long enough, then as keeper_sleep() does. Returns when the next turn is due. */
+/* Sleeps as keeper_sleep() does, once nothing was found for long enough. Returns when the next turn is due. */
 static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
 {
 	uint64_t now = clock_now(s->config.clock), patience = patience_of(s, false).sleep_ns, next;
@@ -152,7 +152,7 @@ static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
 		s->armed = t->asleep = true;
 		return next > now ? next : now;
 	}
-	next = next_wake(s); /* it polls: packets are found when they come */
+	next = next_wake(s); /* it polls: packets are found when they arrive */
 	uint64_t sleepy = time_after(t->idler.since, patience);
 	next = next < sleepy ? next : sleepy;
 	return next > now ? next : now;
@@ -160,7 +160,7 @@ static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
 
 uint64_t shard_turn(struct shard *s, struct shard_turns *t)
 {
-	must(s->config.stepped && shard_enter(s)); /* there is no other driver */
+	must(s->config.stepped && shard_enter(s)); /* no other thread polls it */
 	uint64_t next;
 	if (t->asleep)
 		wake_up(s, t);
@@ -184,7 +184,7 @@ static bool stopping(const struct shard *s)
 	return atomic_load_explicit(&s->stop, memory_order_acquire);
 }
 
-/* `lent`: the shard is given back when it is to stop, though the future is pending; that completes it. */
+/* `lent`: gives up when the shard is to stop, though the future is pending; the end of the shard completes it. */
 static void drive_until(struct shard *s, struct far_future *f, uint64_t until, bool lent)
 {
 	struct idler idler = {0};
@@ -200,13 +200,13 @@ static void drive_until(struct shard *s, struct far_future *f, uint64_t until, b
 
 static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t until)
 {
-	/* Read before the token is looked at: a nudge from now on changes it, and the sleep below is refused. */
+	/* Read before the token: a wake from now on changes it, and the sleep below is refused. */
 	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
 	int place = driver_sleeper_add(&s->driver, &f->state);
 	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
 	if (s->config.driver == FAR_DRIVER_OWN || !token_free || stopping(s)) {
 		uint64_t limit = until;
-		if (place < 0) { /* nobody can hand us the token */
+		if (place < 0) { /* no thread can hand over the token */
 			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 			limit = soon < until ? soon : until;
 		}
@@ -215,8 +215,8 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 	driver_sleeper_remove(&s->driver, place);
 }
 
-/* The thread holds other shards, which nobody else drives meanwhile: what it waits for may need them. So it drives all,
- * and does not sleep. */
+/* The thread holds other shards, which no other thread polls meanwhile, and which its future may need. So it polls all
+ * of them, and does not sleep. */
 static void drive_all_until(struct shard *s, struct far_future *f, uint64_t until)
 {
 	for (unsigned passes = 1; !future_done(f); passes++) {
@@ -275,7 +275,7 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 			shard_leave(s);
 			continue;
 		}
-		/* Somebody else drives. The keeper lets go when asked; another waiter does when it is done. */
+		/* Another thread polls. The poller lets go on request; another waiter does when it is done. */
 		uint64_t give_up = clock_now(s->config.clock) + TAKE_OVER_NS;
 		bool taken = false;
 		if (may_drive)
@@ -306,7 +306,7 @@ static void keeper_own(struct shard *s)
 	shard_leave(s);
 }
 
-/* Drives until a thread asks for the token (false) or nothing has happened for a while (true). Holds the token
+/* Polls until a thread requests the token (false) or nothing has happened for a while (true). Holds the token
  * throughout. */
 static bool keeper_drive(struct shard *s)
 {
@@ -337,7 +337,7 @@ static uint32_t keeper_sleep(struct shard *s)
 	return woke;
 }
 
-/* true: somebody left work that only a driver does. */
+/* true: a thread left work that only a polling thread does. */
 static bool keeper_nap(struct shard *s, uint64_t ns)
 {
 	return driver_nap(&s->driver, clock_now(s->config.clock) + ns);

@@ -14,7 +14,7 @@
 #define PASSES_PER_CLOCK 64u
 /* The same between two rounds of shard.poll_idle, while there is something else to do in each. */
 #define PASSES_PER_IDLE 16u
-/* Bytes of a message after which what the burst has to say so far is sent. */
+/* Bytes of a message after which the answers of the burst so far are sent. */
 #define ANSWER_AT_ONCE 16384u
 
 static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
@@ -56,7 +56,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
 		break;
 	case HEAD_CANCEL:
-		/* A repeated call is told in any case: its answer may have been lost. */
+		/* A call that may be sent again is answered in any case: its answer may have been lost. */
 		if (deferred_cancel(s, se, h.call, h.gen) ||
 		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
 			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
@@ -74,7 +74,8 @@ release:
 	}
 }
 
-/* Before what these say leaves. A caller takes half of its answers, so that it works while the other side does. */
+/* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
+ * while the callee does. */
 static bool another_burst(const struct shard *s, const struct shard_queue *sq, const struct nic_pkt *last,
 			  unsigned taken)
 {
@@ -126,7 +127,7 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 	return error;
 }
 
-/* The call has been started, or has ended: its place is free, unless it waits there. */
+/* The call has been started, or has ended: frees its waiting slot, unless it waits there. */
 static void give_place(struct shard *s, const struct submit_cell *cell)
 {
 	if (likely(s->place_held))
@@ -188,7 +189,7 @@ unsigned shard_take_calls(struct shard *s)
 	for (; n < FAR_SUBMIT_SLOTS && (cell = submit_peek(&s->submit)); n++) {
 		/* One that ends here has a callback, and a one-way message that is dropped gives memory back. */
 		if (!cell->done || start_cell(s, cell, clock_now(s->config.clock), &start)) {
-			s->place_held = false; /* it keeps its place, too */
+			s->place_held = false; /* it keeps its waiting slot, too */
 			break;
 		}
 		give_place(s, cell);
@@ -197,7 +198,7 @@ unsigned shard_take_calls(struct shard *s)
 	return n;
 }
 
-/* Calls that a thread handed over before the errand or the cancel that it handed over are older, and go first. */
+/* Calls that a thread handed over before a task or a cancel are older, and start first. */
 static void take_older_submissions(struct shard *s)
 {
 	uint32_t waiting = submit_waiting(&s->submit);

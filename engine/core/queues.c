@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Does anybody who is reached through it owe us something. */
+/* True if a peer of the queue owes an answer. */
 static bool queue_awaits(const struct shard *s, const struct shard_queue *sq)
 {
 	for (const struct session *se = s->known; se; se = se->next_known)
@@ -28,7 +28,7 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	const struct shard_queue *sq = ctx;
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
-	/* Who called and died leaves handlers behind that are to be told. */
+	/* A caller that died leaves handlers behind that are to be cancelled. */
 	return se && se->state == SESSION_UP && (session_owes(sq->shard, se) || se->open_n || se->parked_n);
 }
 
@@ -113,7 +113,7 @@ void queues_flush(struct shard *s)
 		s->queues[i].ops->flush(s->queues[i].q);
 }
 
-/* The schedule is looked at in the next pass. */
+/* The schedule is read in the next pass. */
 static void look_soon(struct shard *s)
 {
 	s->others_step -= s->others_left - 1;

@@ -39,15 +39,15 @@ struct shard_queue {
 	/* of those beyond the first */
 	uint32_t left; /* passes until it is polled, counted from the last look at the schedule; 0: in the next look */
 	uint32_t hot;  /* polls without a packet before it is looked whether it is still worth it; 0: cold */
-	bool polled;   /* since the clock was looked at */
+	bool polled;   /* since the last reading of the clock */
 	uint64_t look_at; /* when a cold one is polled at the latest */
 };
 
-/** false without memory; what was made is queues_free()'s. Not polled yet: before the shard has a driver. */
+/** false: no memory; queues_free() frees what was made. Before any thread polls the shard. */
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n);
 void queues_free(struct shard *s);
 
-/** What the schedule says is to be polled now, beyond the first. Returns packets. */
+/** Polls the queues beyond the first that the schedule has due. Returns packets. */
 unsigned queues_receive(struct shard *s);
 void queues_flush(struct shard *s);
 /** A packet was committed to queue `i`, not the first: it is polled for the answer, and flushed. */
@@ -64,7 +64,7 @@ void queues_trim(struct shard *s);
 /** buf_alloc(), which tries again with the memory that queues_trim() gives back. */
 struct far_buf *queues_buf(struct shard *s, size_t bytes);
 
-/** Before and after a sleep: the peers of all queues are told. After disarming all are polled in the next pass. */
+/** Before and after a sleep: notifies the peers of all queues. After disarming all are polled in the next pass. */
 void queues_arm(struct shard *s);
 void queues_disarm(struct shard *s);
 /** Sleeps until one can be read or `until` has come. Returns which woke, a bit each. Does not clear them: only the

@@ -97,7 +97,7 @@ void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t 
 		send_now(s, se, HEAD_CANCEL, flags, 0, call, gen, 0, NULL, 0);
 }
 
-/* Keeps a deferred's answer until bulk memory comes back. */
+/* Queues the answer of a record until bulk memory returns. */
 static void block(struct shard *s, struct session *se, struct far_deferred *d)
 {
 	struct far_deferred **at = &se->blocked_head;
@@ -197,7 +197,7 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 	block(s, se, d);
 }
 
-/* ---- finished elsewhere, or kept ---- */
+/* ---- answers of records ---- */
 
 void answer_deferred(struct shard *s, struct far_deferred *d)
 {
@@ -223,7 +223,7 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 	deferred_free(s, d);
 }
 
-/* Newest first: turned round, so that answers leave in the order they were given. */
+/* The list is newest first: it is reversed, so that answers leave in the order in which they were given. */
 static struct far_deferred *take_answers(struct shard *s)
 {
 	struct far_deferred *d = atomic_exchange_explicit(&s->answers, NULL, memory_order_acquire), *in_order = NULL;
@@ -295,7 +295,7 @@ static void parked_give(struct shard *s, struct session *se)
 	se->parked = NULL;
 }
 
-/* The cancelled ones' credits are the caller's again, so their places are needed. */
+/* The caller has the credits of cancelled requests again, so it may need their slots. */
 static void parked_compact(struct session *se)
 {
 	uint32_t kept = 0;
@@ -310,7 +310,7 @@ static void parked_compact(struct session *se)
 	se->parked_n = (uint8_t)kept;
 }
 
-/* Repeats have no credit, and come again. */
+/* A retransmitted request has no credit, and is sent again. */
 static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
 			  const struct nic_pkt *pkt)
 {
@@ -322,6 +322,16 @@ static bool parked_repeat(const struct shard *s, const struct session *se, const
 			return true;
 	}
 	return false;
+}
+
+void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		     uint64_t waited)
+{
+	shard_own(s);
+	if (unlikely(se->blocked & SESSION_KEPT))
+		s->hooks.request_hold(s, se, h, body, len, waited);
+	else
+		dispatch(s, se, h, body, len, waited);
 }
 
 void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
@@ -347,7 +357,7 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
 		static const char text[] = "the callee has no memory to keep the request";
-		if (h->flags & HEAD_RETRY) /* it comes again */
+		if (h->flags & HEAD_RETRY) /* it is sent again */
 			return;
 		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
 		return;
@@ -365,7 +375,7 @@ static void run_parked(struct shard *s, struct session *se)
 {
 	while (!(se->blocked & SESSION_BLOCKED) && se->parked_n && se->state == SESSION_UP) {
 		struct parked_request *p = &se->parked->ring[se->parked_head];
-		struct far_buf *buf = p->buf; /* p may be another's after the handler */
+		struct far_buf *buf = p->buf; /* *p may hold another request after the handler */
 		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
 		se->parked_n--;
 		if (!p->cancelled)

@@ -23,7 +23,7 @@ void session_post_again(struct shard *s)
 	bool posted = false;
 	while (s->unposted) {
 		struct session *se = s->unposted;
-		/* In the order of the types, which is that of a session's life. */
+		/* In the order of the types, in which a session sends them. */
 		for (unsigned type = 0; se->unposted; type++) {
 			if (!(se->unposted >> type & 1))
 				continue;
@@ -87,7 +87,7 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 	s->lives[se->worker].learned = true;
 }
 
-/* Another life of the worker has other functions; the sessions of the one before have ended. */
+/* Another incarnation of the worker has other functions; the sessions of the one before have ended. */
 static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
 	struct worker_life *w = &s->lives[worker];
@@ -102,7 +102,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	uint32_t index = session_index(s, mail->worker, mail->shard);
 	struct session *se = &s->sessions[index];
 	struct shard_queue *sq = &s->queues[mail->port];
-	/* After the end of the shard nobody would close it, nor wait for its handlers. */
+	/* After the end of the shard nothing would close it, or wait for its handlers. */
 	if (s->stopped || se->state == SESSION_UP || se->state == SESSION_DEAD ||
 	    sq->ops->attach(sq->q, mail->peer) < 0) {
 		return;
@@ -150,7 +150,7 @@ static void session_close(struct shard *s, struct session *se)
 	sq->peers--;
 }
 
-/* The worker is still a member: calls fail, references stay, and whoever calls from now on gets a new session. */
+/* The worker is still a member: calls fail, references stay, and the next call gets a new session. */
 static void session_lost(struct shard *s, struct session *se, const char *text)
 {
 	waiting_fail(s, se, FAR_PEER_LOST, text);
@@ -201,7 +201,8 @@ static void session_down(struct shard *s, const struct mail *mail)
 		session_over(s, se, text);
 	features_session_down(s, se);
 	post_to_ctl(s, MAIL_DETACHED, se);
-	se->unposted &= (uint8_t) ~(1u << MAIL_POISONED); /* it would be taken for the next life's */
+	se->unposted &=
+		(uint8_t) ~(1u << MAIL_POISONED); /* else the control thread would apply it to the next session */
 }
 
 static void session_unreached(struct shard *s, const struct mail *mail)

@@ -89,7 +89,7 @@ static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 	return cells && in && out;
 }
 
-/* Nothing of it is memory before it is used, however many sessions there may be. */
+/* Address space alone: no page is memory before its first use, however many sessions there are. */
 bool shard_pool_init(struct shard_pool *pool, size_t n, size_t size)
 {
 	void *at = mmap(NULL, n * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -228,14 +228,14 @@ void shard_leave(struct shard *s)
 	for (;;) {
 		if (unlikely(shard_has_cancels(s)))
 			shard_take_cancels(s);
-		/* Bounded, since others may go on handing over: what is left is the keeper's. */
+		/* Bounded, since other threads may go on handing over: the poller does the rest. */
 		for (unsigned passes = 0; passes < FAR_SUBMIT_SLOTS / FAR_BURST && (s->ready_head || has_work(s));
 		     passes++)
 			shard_pass(s);
 		if (unlikely(s->poll_idle)) /* no pass may follow */
 			features_poll_idle(s);
 		shard_flush(s);
-		/* It sleeps on a wake-up that is no longer armed. Said again at every give-back until it has woken: the
+		/* It sleeps on a wake-up that is no longer armed. Repeated at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
 		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
 			shard_wake(s);
@@ -323,7 +323,7 @@ void shard_nudge(struct shard *s)
 	if (shard_held(s))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with go_to_sleep() and with the fence in shard_leave() */
-	/* Once its own thread is told to end, whoever has work for the shard may be the last to drive it. */
+	/* Once its poller is to end, the thread that has work for the shard may be the last to poll it. */
 	bool may_drive = s->config.driver == FAR_DRIVER_SHARED || atomic_load_explicit(&s->stop, memory_order_acquire);
 	if (may_drive && shard_enter(s))
 		shard_give(s, false);

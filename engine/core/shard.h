@@ -449,7 +449,7 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited);
 
-/* answer.c */
+/* reply.c */
 /** Sends an answer; on -ENOBUFS (no bulk memory now) keeps it and sends it later. Never fails: an answer that cannot be
  * kept becomes an error. */
 void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,

@@ -25,7 +25,8 @@ struct waiting_call {
 /* The largest message fills the largest buffer: no room for the record before it. */
 #define PAYLOAD_BESIDE 4096u
 
-/* Partner of the read in the count of outstanding calls: who sees the call gone from here sees where it went. */
+/* Pairs with the read in the count of outstanding calls: a thread that sees the call gone from here sees where it went.
+ */
 void waiting_count(struct shard *s, uint64_t n)
 {
 	_Atomic uint64_t *c = &s->counters.calls_waiting;
@@ -115,7 +116,7 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 			waiting_unreserve(s, session);
 		return error;
 	}
-	s->place_held = false; /* it is the copy's now */
+	s->place_held = false; /* the copy has it now */
 	struct waiting_call *w = buf_data(buf);
 	*w = (struct waiting_call){.buf = buf, .payload = large, .start = copy};
 	*(se->waiting ? &se->waiting->last->next : &se->waiting) = w;

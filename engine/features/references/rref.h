@@ -23,7 +23,7 @@
 struct rref_open;
 struct rref_wait;
 
-/** A word to another engine, on its way. Inside of what it is about. */
+/** A control message to another engine, on its way. Lies in the structure that it is about. */
 struct rref_note {
 	struct rref_note *next; /* session's list */
 	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
@@ -31,14 +31,14 @@ struct rref_note {
 	struct rref_id fork;
 	uint8_t kind; /* enum rref_kind */
 	uint8_t status;
-	/* rref_again.c: how often it has failed; a fault, and a delay, has been looked for */
+	/* rref_again.c: times it has failed; a fault has been looked up for it; a delay has been applied */
 	uint8_t tries;
 	bool marked, delayed;
 	uint32_t session;
 	uint64_t due;
 };
 
-/** What another worker has of a record here. In a buffer, or in the record. */
+/** A fork: a hold of another worker on a record here. In a buffer, or in the record. */
 struct rref_fork {
 	struct rref_id id;
 	struct far_rref *rref; /* held */
@@ -60,13 +60,13 @@ struct rref_call {
 };
 struct far_rref {
 	struct rref_base base;
-	struct shard_errand enter;    /* brings it to its home, then takes it away: never both at once */
+	struct shard_errand enter;    /* puts it into its home's list, then ends it: never both at once */
 	struct far_buf *buf;          /* its memory */
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
 	struct rref_id fork;          /* a user's */
 	bool owned;
 	bool failed;    /* a user's: making the value has, or the owner did not know it */
-	bool told;      /* likewise, but the owner was told, and has a fork: it is to be deleted */
+	bool told;      /* a user's: `failed`, and the owner was notified and has a fork, which is to be deleted */
 	bool counted;   /* in unknown_n */
 	uint16_t types; /* bit (1 << enum far_type): what the value may be */
 	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
@@ -113,16 +113,16 @@ static inline void rref_class_set(struct far_rref *r, uint64_t cls)
 	atomic_store_explicit(&r->cls, cls, memory_order_relaxed);
 }
 
-/** What a result's references are kept by until the receiver says that the owner knows of its own. In a buffer. */
+/** Holds the references of a result until the receiver confirms that their owners have its forks. In a buffer. */
 struct rref_pins {
 	struct far_buf *buf;
 	uint64_t first; /* number of the first fork; they follow each other */
 	uint32_t n, left;
 	struct rref_pins *next, **prev; /* session's */
-	struct far_rref *at[];          /* held; NULL: it has said so */
+	struct far_rref *at[];          /* held; NULL: confirmed */
 };
 
-/** References of a message being written: gives each a fork's name and holds it. `put_ctx` of the plan. */
+/** The references of a message that is being written: names a fork for each, and holds it. `put_ctx` of the plan. */
 struct rref_sharing {
 	struct rref_pins *pins;
 	uint64_t life;
@@ -141,12 +141,12 @@ struct rref_open {
 	struct far_rref *object;        /* that the method is of: held; its `object` is read in the handler's time */
 	struct rref_open *next, **prev; /* of the record that it awaits; NULL: none */
 	uint8_t purpose;                /* enum rref_purpose */
-	bool over;                      /* nobody awaits it any more */
+	bool over;                      /* its caller no longer waits */
 	bool started;                   /* the handler has the record */
-	uint8_t failed;                 /* enum far_status: an argument's owner does not know of it */
+	uint8_t failed;                 /* enum far_status: the owner of an argument does not have it */
 	uint64_t deadline;
 	struct rref_id fork;  /* to make: the maker's */
-	uint32_t unknown;     /* references of the arguments whose owners have not said that they know */
+	uint32_t unknown;     /* references of the arguments that their owners have not confirmed */
 	struct far_buf *held; /* holds them, until the handler does */
 	const char *name;
 	uint32_t from, from_shard;
@@ -169,14 +169,14 @@ struct rref_table {
 	uint32_t places_n, n;
 };
 
-/** What was left at the end. Several shards write. */
+/** References that were left at the end. Several shards write. */
 struct rref_leaks {
 	_Atomic unsigned named_n;
-	char first[FAR_ERR_TEXT_MAX - 96]; /* of whoever found none named before */
-	bool lost; /* some peer was, or went at its deadline: what peers held that are gone is no leak */
+	char first[FAR_ERR_TEXT_MAX - 96]; /* text of the first one that was reported */
+	bool lost; /* a peer was lost, or left at its deadline: what such peers held is no leak */
 };
 
-/** Words that wait alike, so that the first is due first. */
+/** Control messages that wait equally long, so that the first is due first. */
 struct rref_late {
 	struct rref_note *first, *last;
 };
@@ -188,7 +188,7 @@ struct rref_shard {
 	struct far_rref *list;    /* all that have their home here */
 	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
 	struct far_rref *calling; /* whose inline method runs */
-	struct shard_errand *parting, **parting_last; /* those that nobody holds any more, in order */
+	struct shard_errand *parting, **parting_last; /* references without a hold, in order */
 	struct far_buf *spare;                        /* for a struct rref_open without a body */
 	_Atomic uint64_t count;                       /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
@@ -196,13 +196,13 @@ struct rref_shard {
 	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
 	struct rref_left *left; /* that */
 	uint32_t left_n;
-	_Atomic uint64_t unknown_n; /* any thread: users whose owners have yet to speak, or to say their last word */
+	_Atomic uint64_t unknown_n; /* any thread: users that their owners have not confirmed, or not given up */
 	_Atomic uint64_t parting_n; /* in `parting`, or being run */
 	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
-	struct shard_timer again;                            /* notes found no room */
+	struct shard_timer again;                            /* retries control messages that found no room */
 	bool again_armed;
 	struct rref_late
-		late[RREF_LATE_QUEUES]; /* those that are said later: on purpose, and by how often they failed */
+		late[RREF_LATE_QUEUES]; /* control messages that are sent later: [0] on purpose, else by failures */
 	uint32_t late_n;
 	struct shard_timer say;
 	uint64_t say_at; /* when the first is due; 0: none is */
@@ -229,9 +229,9 @@ static inline struct rref_id rref_name(uint64_t life, unsigned giver, unsigned o
 }
 /** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
 struct far_rref *rref_new(struct shard *s, const struct rref_wire *w);
-/** Its end before anybody else knew of it. */
+/** Ends it before another thread or worker has it. */
 void rref_discard(struct far_rref *r);
-/** Its end: nobody holds it. */
+/** Ends it: it has no hold. */
 void rref_end(struct shard *s, struct far_rref *r);
 /** Takes it into the home's list. Any thread, once. */
 void rref_enter(struct far_rref *r);
@@ -244,15 +244,15 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 /** A fork that a session has. false: no room. */
 bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session);
 void rref_fork_end(struct shard *s, struct rref_fork *f);
-/** Is the reference known to its owner, or can never be. */
+/** True once its owner has confirmed it, or never will. */
 static inline bool rref_known(const struct far_rref *r)
 {
 	return r->owned || future_done(r->known);
 }
-/** The worker is lost, and its session with it: the end of what it held here, and of the words to it. */
+/** The worker is lost, and its session with it: ends its holds here, and the control messages to it. */
 void rref_session_down(struct shard *s, struct session *se);
 /* rref_recall.c */
-/** The session is down, and its worker still a member: forks and words stay. */
+/** The session is down, and its worker still a member: forks and control messages stay. */
 void rref_session_lost(struct shard *s, struct session *se);
 /** The answer to a RECALL; its note ends with it. */
 void rref_recalled(struct shard *s, struct rref_note *note, enum far_status status);
@@ -272,25 +272,25 @@ void rref_close(struct shard *s);
 /** Ends the references in `parting`; returns how many. */
 unsigned rref_part(struct shard *s);
 
-/* rref_control.c: what the engines say to each other */
-/** Sends it with the next batch. */
+/* rref_control.c: control messages between engines */
+/** Sends the message with the next batch. */
 void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note);
-/** The same for one that was held back. */
+/** The same for one that was delayed. */
 void rref_note_say(struct shard *s, struct rref_note *note);
-/** Its end: it was answered, or never will be. */
+/** Ends a message: it was answered, or never will be. */
 void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text);
 void rref_notes_drop(struct shard *s, struct session *se, enum far_status status);
 /** A batch of another engine's. */
 void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
-/** Ends the wait for the owner: it knows of the fork, or why not. */
+/** Ends the wait for the owner, which has the fork, or does not. */
 void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o);
 
-/* rref_again.c: words that are said later */
-/** One that failed: false, it has too often. */
+/* rref_again.c: control messages that are sent later */
+/** Retries one that failed. false: it has failed too often. */
 bool rref_note_again(struct shard *s, struct rref_note *note);
 /** A RECALL that was answered BUSY. */
 void rref_recall_again(struct shard *s, struct rref_note *note);
-/** Is it to fail now, or to be late (fault.h): true, and it was seen to. */
+/** Applies faults (fault.h). true: the message fails or is delayed, and is handled. */
 bool rref_note_fault(struct shard *s, struct rref_note *note);
 /** Ends those to a session. */
 void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, const char *text);
@@ -299,7 +299,7 @@ void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, c
 /** Prepares plan->put_rref; the reference must be known or about to be. 0 or -ENOMEM. Any thread. */
 int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *sharing);
 void rref_pins_release(struct rref_pins *pins);
-/** A result left with them, or did not: they wait for the receiver's word, or go. */
+/** A result with references has left, or has not: they wait for the receiver's ACCEPT, or are released. */
 void rref_pins_sent(struct shard *s, struct far_deferred *d);
 void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork);
 
@@ -308,8 +308,8 @@ struct rref_adopting {
 	struct values_arena arena;
 	struct shard *shard;
 	struct session *session;
-	bool result;            /* the sender keeps its own until it is told */
-	struct rref_open *open; /* counts those that are not known */
+	bool result;            /* the sender holds its own until it gets ACCEPT */
+	struct rref_open *open; /* counts those that are not confirmed */
 };
 int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v);
 /** Reads a reply with references: o->tree, which is the caller's to give back, or the error in `o` and `err`. */
@@ -367,11 +367,11 @@ void rref_refuse(struct far_req *req, enum far_status status, const char *format
 /** Ends a request with the failure of a record's value. */
 void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
-/** An argument's owner has spoken: one less to wait for. */
+/** The owner of an argument has answered: one less to wait for. */
 void rref_open_step(struct shard *s, struct rref_open *open);
-/** Nobody awaits the answer any more. */
+/** The caller no longer waits for the answer. */
 void rref_gone(struct shard *s, struct far_deferred *d);
-/** Puts a value that holds references into the record, or an error. Whoever owns it. */
+/** Puts a value that holds references into the record, or an error. The owner of the record, any thread. */
 void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan);
 /** Ends a fetch that waits, with the record's value. */
 void rref_fetched(struct shard *s, struct rref_open *open);
@@ -387,7 +387,7 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 /** It was answered: takes the value out of it. false: it waits on. */
 void rref_answered(struct shard *s, struct far_deferred *d);
-/** Nobody awaits any more what it was to make. When its caller cancelled it, he says why: FAILED. */
+/** The caller no longer waits for the value. After a cancel the caller sends the reason: FAILED. */
 void rref_make_gone(struct shard *s, struct rref_open *open);
 
 /* ---- calls whose arguments hold references ---- */
