@@ -74,7 +74,7 @@ static unsigned fake_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned m
 						     .body_len = p->body_len,
 						     .cookie = q->in_read,
 						     .peer = p->peer};
-			buf_unref(at->where.buf); /* the shard has one of its own as long as it waits for it */
+			buf_unref(at->where.owner); /* the shard has one of its own as long as it waits for it */
 			q->placed_read++;
 			q->in_held++;
 			continue;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "link_states.h"
 
+#include "core/head.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
