@@ -339,5 +339,5 @@ Test(shard_lend, written_behind_our_back)
 	passes(10);
 	cr_assert_eq(ran, 0u);
 	expect_poisoned("the sender of it is to go");
-	buf_unref(kept_place.buf);
+	buf_unref(kept_place.owner);
 }
