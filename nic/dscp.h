@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Maps nic_tx.priority to the class of service of IP packets, as `dscp=` of drivers on IP networks sets it: six bits
- * of the byte that IPv4 calls TOS and IPv6 traffic class. Pure functions; any thread. */
+/** The class of service that IP packets carry for nic_tx.priority, as `dscp=` of drivers on IP networks says it: six
+ * bits of the byte that IPv4 calls TOS and IPv6 traffic class. Pure functions; any thread. */
 #ifndef FAR_NIC_DSCP_H
 #define FAR_NIC_DSCP_H
 
@@ -13,17 +13,18 @@ struct nic_dscp {
 	uint8_t tos[NIC_PRIORITY_MAX + 1];
 };
 
-/* The valid form, for error messages. */
+/* What bad input is told. */
 #define NIC_DSCP_FORM "off, or eight numbers of [0, 63] with '/' between them, for priorities 0 to 7"
 
-/** Sets the class selectors CS0 to CS7. */
+/** The class selectors CS0 to CS7. */
 static inline void nic_dscp_init(struct nic_dscp *out)
 {
 	for (unsigned i = 0; i <= NIC_PRIORITY_MAX; i++)
 		out->tos[i] = (uint8_t)(i << 5);
 }
 
-/** Parses `text` of `len` bytes: NIC_DSCP_FORM; "off": all 0, the default of IP. 0, or -1 and `out` is unchanged. */
+/** `text` of `len` bytes: NIC_DSCP_FORM; "off": all 0, which is what IP packets have anyway. 0, or -1 and `out` is as
+ * it was. */
 static inline int nic_dscp_parse(const char *text, size_t len, struct nic_dscp *out)
 {
 	struct nic_dscp d = {{0}};
@@ -52,7 +53,7 @@ static inline int nic_dscp_parse(const char *text, size_t len, struct nic_dscp *
 	return 0;
 }
 
-/** The value of a priority; larger ones count as NIC_PRIORITY_MAX. */
+/** As an index: nothing is believed of the caller's. */
 static inline uint8_t nic_dscp_of(const struct nic_dscp *d, uint8_t priority)
 {
 	return d->tos[priority <= NIC_PRIORITY_MAX ? priority : NIC_PRIORITY_MAX];
