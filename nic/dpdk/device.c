@@ -15,7 +15,7 @@
 /* Bytes of an mbuf beyond the frame; of these, TAIL_BYTES may be written: a VLAN tag, a checksum. */
 #define ROOM_SPARE 64u
 #define TAIL_BYTES 8u
-/* Mbufs of a queue beyond those in rings, lanes and bursts. */
+/* Mbufs of a queue beyond those in rings, transmit queues and bursts. */
 #define SPARE 256u
 
 /* Serialises operations on ethdevs and pools, which belong to the process: its ports may have several control threads.

@@ -139,8 +139,8 @@ struct dpdk_queue;
 struct dpdk_place {
 	struct frame_path path;
 	struct dpdk_lane *lane;    /* NULL: the destination is a queue of this port */
-	struct loop *loop;         /* used if lane is NULL */
-	int loop_wake;             /* used if lane is NULL: eventfd of the destination queue */
+	struct loop *loop;         /* used if `lane` is NULL */
+	int loop_wake;             /* used if `lane` is NULL: eventfd of the destination queue */
 	_Atomic uint64_t body_max; /* largest body, bytes; only the control thread lowers it, on an ICMP message.
 				      Relaxed: no other data depends on it */
 	struct dpdk_queue *queue;
@@ -173,7 +173,7 @@ struct dpdk_queue {
 	uint16_t lanes_n;
 	uint16_t held;          /* mbufs of the last burst in rx[]; the next recv() frees them */
 	uint32_t open;          /* packets reserved and neither committed nor cancelled */
-	uint32_t waiting;       /* frames in all lanes */
+	uint32_t waiting;       /* frames in all transmit queues */
 	bool fence;             /* the kernel has no membarrier(): dpdk_enter() needs a fence */
 	_Atomic uint32_t *turn; /* the port's ring_taken if all queues share the device's only ring; else NULL */
 	enum frame_sum sum;     /* checksum mode of transmitted packets */
@@ -389,7 +389,7 @@ int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t 
 int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err);
 /** Returns -EHOSTUNREACH and describes the unreachable router in `err`. */
 int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err);
-/** Poller: moves replies and solicitations from the control thread to the transmit lane. */
+/** Poller: moves replies and solicitations from the control thread to the transmit queue. */
 void dpdk_neighbour_send(struct dpdk_queue *q);
 
 /** Inserts the tag behind the MAC addresses, or removes it. The headroom has room for it. */

@@ -59,7 +59,7 @@ static void drop_waiting(struct dpdk_queue *q)
 	q->waiting = 0;
 }
 
-/* Hands all lanes to the device. Inside dpdk_enter(). */
+/* Hands the frames of all transmit queues to the device. Inside dpdk_enter(). */
 static void push(struct dpdk_queue *q)
 {
 	for (unsigned i = 0; i < q->lanes_n; i++) {
@@ -87,7 +87,7 @@ static void dpdk_flush(struct nic_queue *queue)
 	}
 }
 
-/* Free places of the destination's lane; `kept` places are withheld, for urgent packets. */
+/* Free entries of the destination's transmit queue; `kept` of them are withheld, for urgent packets. */
 static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place, unsigned kept)
 {
 	unsigned room = place->lane ? DPDK_TX_MAX + DPDK_TX_URGENT - place->lane->n : loop_room(place->loop);
@@ -164,7 +164,7 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	unsigned len = (unsigned)tx->body_len, head = place->path.len;
 	if (__builtin_expect(!place->lane, 0))
 		return commit_loop(q, place, m, tx);
-	/* tx_reserve() did not know the priority, so the urgent places are checked here. */
+	/* tx_reserve() did not know the priority, so the urgent entries are checked here. */
 	if (__builtin_expect(place->lane->n >= DPDK_TX_MAX, 0) && tx->priority < NIC_PRIORITY_MAX) {
 		dpdk_flush(queue);
 		if (place->lane->n >= DPDK_TX_MAX)
@@ -303,7 +303,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		dpdk_count(&q->counters.foreign, 1);
 		return false;
 	}
-	/* Under RSS a packet of another queue is delivered here: the transport tells its sender, which tries another
+	/* Under RSS a packet of another queue is delivered here: the transport notifies its sender, which tries another
 	 * path. */
 	if (__builtin_expect(in.queue != q->index, 0) && q->hands_over) {
 		hand_over(q, in.queue, frame + in.payload, in.len);

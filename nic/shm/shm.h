@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Declarations shared by the files of the shm driver. A link is one peer: the shared memory of a pair of queues, and
- * this end's private state. */
+ * this end's private state. Port operations and set-up: control thread; queue operations: poller. */
 #ifndef NIC_SHM_SHM_H
 #define NIC_SHM_SHM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions of the udp driver for `farcall info`, beyond its operation tables. */
+/** Functions of the udp driver for `farcall info`, beyond its operation tables. Any thread. */
 #ifndef NIC_UDP_H
 #define NIC_UDP_H
 

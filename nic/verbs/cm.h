@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The functions of librdmacm, which sets connections up. Loaded by dlopen() when a port first needs connections, so
- * that ports of datagrams do without the library. */
+ * that ports of datagrams do without the library. Loading: control thread; the functions: control thread and worker
+ * threads.
+ */
 #ifndef NIC_VERBS_CM_H
 #define NIC_VERBS_CM_H
 

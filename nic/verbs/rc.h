@@ -149,8 +149,8 @@ struct verbs_conn {
 	struct rdma_cm_id *id;
 	enum verbs_conn_state state;
 	bool active; /* we connect, rather than accept; constant while the poller knows the connection */
-	/* live: counts towards the queue's limit; doomed: being ended; answered: the peer has accepted; established:
-	 * rdma_cm has reported it. */
+	/* `live`: counts towards the queue's limit; `doomed`: is being ended; `answered`: the peer has accepted;
+	 * `established`: rdma_cm has reported it. */
 	bool live, doomed, answered, established;
 	/* ns; 0: none */
 	uint64_t deadline, up_at;
@@ -163,8 +163,9 @@ struct verbs_conn {
 	struct ibv_send_wr *first, *last; /* chain of work requests that waits for flush() */
 	uint16_t out_first, out_last;     /* slots that are posted or in the chain, in order; VERBS_SLOT_NONE: none */
 	uint32_t qpn;                     /* of an accepted connection: number of its queue pair */
-	/* dirty: in rcq.dirty; known: CONN_MADE was processed; unheard: in rcq.unheard; ready: CONN_READY was
-	 * processed; usable: in remote.conn; left, dead: that phase was processed; late: in rcq.late. */
+	/* `is_dirty`: in verbs_rcq.dirty; `is_known`: CONN_MADE was processed; `is_unheard`: its first packet is
+	 * awaited; `is_ready`: CONN_READY was processed; `is_usable`: in verbs_remote.conn; `is_left`, `is_dead`:
+	 * CONN_LEAVE, CONN_DEAD was processed; `is_late`: to be processed by a later pass. */
 	bool is_dirty, is_known, is_unheard, is_ready, is_usable, is_left, is_dead, is_late;
 	struct verbs_conn *next_dirty, *next_unheard, *next_usable, *next_late;
 
@@ -209,7 +210,7 @@ struct verbs_rcq {
 	unsigned live; /* connections that are being set up or CONN_UP, [0, bound] */
 	struct verbs_remote *wanted_first, **wanted_last;
 	/* The poller's. */
-	struct verbs_conn *dirty, *unheard, *late; /* late: CONN_LEAVE or CONN_DEAD, not acknowledged yet */
+	struct verbs_conn *dirty, *unheard, *late; /* `late`: CONN_LEAVE or CONN_DEAD, not acknowledged yet */
 	bool emptied; /* the receive queue was found empty since the last addition to `late` */
 	struct verbs_remote *waiting, **waiting_last;
 	/* For bulk; the poller's, except cq. Completions of packets use the queue's own. */

@@ -240,7 +240,7 @@ static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
 	q->rc->unheard = c;
 }
 
-/* The accepting side must not send first: an empty packet tells it that it may send. */
+/* The accepting side must not send first: an empty packet permits it to send. */
 static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 {
 	if (c->is_ready || atomic_load_explicit(&c->broken, memory_order_relaxed))

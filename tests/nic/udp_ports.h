@@ -90,7 +90,7 @@ static void case_wrong(void)
 	open_wrong((struct nic_config){.queues = 1, .listen = "nosuch0"}, -EADDRNOTAVAIL, "lo 127.0.0.1");
 	open_wrong((struct nic_config){.queues = 1, .listen = "0.0.0.0"}, -EACCES, "security=none");
 	open_wrong((struct nic_config){.queues = 1, .advertise = "localhost"}, -EINVAL, "advertise=localhost");
-	open_wrong((struct nic_config){.queues = 2, .advertise = "192.0.2.1:7000"}, -EINVAL, "for each queue");
+	open_wrong((struct nic_config){.queues = 2, .advertise = "192.0.2.1:7000"}, -EINVAL, "each queue");
 }
 
 static void case_addresses(void)

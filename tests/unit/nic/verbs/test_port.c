@@ -130,7 +130,8 @@ Test(verbs_port, choice_refused)
 	fake_verbs.port.link_layer = IBV_LINK_LAYER_INFINIBAND;
 	refused(-ENETDOWN, NULL, NULL, true, "is PORT_DOWN", "opensm");
 	fake_verbs.open_error = ENOENT;
-	refused(-ENODEV, NULL, NULL, true, "/dev/infiniband/uverbs0 does not exist", "--device /dev/infiniband/uverbs0");
+	refused(-ENODEV, NULL, NULL, true, "/dev/infiniband/uverbs0 does not exist",
+		"--device /dev/infiniband/uverbs0");
 	fake_verbs.transport = IBV_TRANSPORT_USNIC;
 	refused(-EPROTONOSUPPORT, NULL, NULL, true, "neither InfiniBand, RoCE nor iWARP", "use udp");
 	fake_verbs.devices = 0;
