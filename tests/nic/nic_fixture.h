@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The bench of nic_conformance.c and recv_cost.c: ports, connections, and packets whose contents can be checked. One
+ * The fixture of nic_conformance.c and recv_cost.c: ports, connections, and packets whose contents can be checked. One
  * program includes it.
  *
  * Each end is opened with arguments of its own where several are given. Over a network what was flushed is not there

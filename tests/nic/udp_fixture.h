@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The bench of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it. */
+/** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it. */
 #ifndef UDP_BENCH_H
 #define UDP_BENCH_H
 

@@ -8,6 +8,10 @@ program=$1
 most=${2:-1000}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+[ -x "$program" ] || {
+	echo "mutants.sh: there is no $program: ninja -C BUILD tests/sim/farcall-mutants builds it" >&2
+	exit 1
+}
 failed=0
 
 # Where a defect shows soonest.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fibers on a bench: how a wait ends, in every order of what can end it, and what is left behind. */
+/** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind. */
 #include "core/fiber.h"
 #include "shard_fixture.h"
 
@@ -83,7 +83,7 @@ static void teardown(void)
 
 TestSuite(shard_fiber, .init = setup, .fini = teardown);
 
-/* Another life of the worker, instead of a new bench. */
+/* Another life of the worker, instead of a new fixture. */
 static void reopen(uint32_t worker, uint32_t peer)
 {
 	if (shard->sessions[session_index(shard, worker, 0)].state == SESSION_UP)
