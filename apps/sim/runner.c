@@ -391,9 +391,10 @@ static void summary(const struct running *a)
 	uint64_t done = r->campaign ? campaign_done(r->campaign) : a->done;
 	uint64_t failed = r->campaign ? campaign_failed(r->campaign) : a->failed;
 	printf("%" PRIu64 " of %" PRIu64 " runs done, %" PRIu64 " failed: %u scenario%s, seeds %" PRIu64 " to %" PRIu64
-	       "; %" PRIu64 " calls in %.1f s of virtual time, %.1f s of real time\n",
+	       "; %s%" PRIu64 " calls in %.1f s of virtual time, %.1f s of real time\n",
 	       done, a->all, failed, r->scenarios_n, r->scenarios_n == 1 ? "" : "s", r->from,
-	       r->from + (a->all - 1) / r->scenarios_n, a->calls, (double)a->virtual_ns / 1e9, seconds);
+	       r->from + (a->all - 1) / r->scenarios_n, r->campaign ? "this process made " : "", a->calls,
+	       (double)a->virtual_ns / 1e9, seconds);
 	if (r->campaign && done < a->all)
 		printf("the same command goes on from %s\n", r->campaign->path);
 	if (a->failures)
