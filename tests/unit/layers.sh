@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The folders of the engine depend one way: by the symbols of the built objects, and by the headers that sources include.
+# The folders of the engine depend one way: by the symbols of the built objects, and by the headers that sources
+# include.
 #
 # usage: layers.sh ENGINE-DIRECTORY LIBRARY COMPILER...
 #
@@ -50,8 +51,8 @@ agent api faults_destroy end of the agent
 agent api api/testing.h for these two
 END
 
-# Names the folder of an object by its name (core_call.c.o), which begins with the path below the engine. The records are
-# those of nm -A -P: [ARCHIVE]OBJECT: SYMBOL TYPE ...
+# Prints FROM TO SYMBOL OBJECT of each reference between folders. The name of an object (core_call.c.o) begins with its
+# path below the engine. The records are those of nm -A -P: ARCHIVE[OBJECT]: SYMBOL TYPE ...
 symbols() {
 	nm -A -P "$@" 2>/dev/null | sed 's/^[^ ]*\[\([^]]*\)\]:/\1/; s/^\([^ ]*\): /\1 /; s/^[^ ]*\///' | awk '
 		{
@@ -112,9 +113,11 @@ plant() { # OBJECT SOURCE COMPILER...
 	shift 2
 	"$@" -c -o "$work/objects/$object" "$work/planted.c" || fail "cannot compile $object"
 }
-plant core_planted.c.o 'void planted_feature(void); void planted_core(void); void planted_core(void) { planted_feature(); }' "$@"
+plant core_planted.c.o 'void planted_feature(void); void planted_core(void);
+void planted_core(void) { planted_feature(); }' "$@"
 plant features_planted.c.o 'void planted_feature(void); void planted_feature(void) {}' "$@"
-plant control_planted.c.o 'void planted_core(void); void planted_control(void); void planted_control(void) { planted_core(); }' "$@"
+plant control_planted.c.o 'void planted_core(void); void planted_control(void);
+void planted_control(void) { planted_core(); }' "$@"
 plant builtin_planted.c.o 'void far_planted(void); void built(void); void built(void) { far_planted(); }' "$@"
 plant api_planted.c.o 'void far_planted(void); void far_planted(void) {}' "$@"
 symbols "$work"/objects/*.o >"$work/planted"

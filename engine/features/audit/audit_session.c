@@ -114,7 +114,7 @@ static void audit_waiting(const struct auditor *a, const struct session *se, str
 	t->sends += posts_of(se->posts_early);
 }
 
-/* Whoever has its place next finds nothing. */
+/* The next session in its slot must find nothing. */
 static void audit_ended(const struct auditor *a, const struct session *se)
 {
 	const struct large_peer *p = se->large;

@@ -13,14 +13,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* Between two tries of what found no room and hears of none by its own answers. */
+/* Between two tries of a call that found no room, while no answer of its session returns any. */
 #define RETRY_NS_MIN (UINT64_C(1) << TIMER_TICK_SHIFT)
 #define RETRY_NS_MAX FAR_NAP_NS
 
 static const char gone[] = "the worker is gone";
 static const char no_memory[] = "no memory to keep the request until there is room";
 
-/* The call has ended: whoever got the references has its own, or never will. */
+/* The call has ended: the receiver of the references has its own, or never will. */
 static void pins_done(struct fanout_target *t)
 {
 	if (unlikely(t->pins != NULL)) {
@@ -275,8 +275,8 @@ static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
 	target_ended(fo, i);
 }
 
-/* Completes the future with what is asked for. `failed`: not with the count. `why`: the reason, or OK: the first
- * failure's. Nothing of the application's memory is used after this. */
+/* Completes the future, with the count unless `failed`. `why`: the status; OK: that of the first failure. The memory of
+ * the application is not used afterwards. */
 static void conclude(struct fanout *fo, bool failed, enum far_status why)
 {
 	struct shard *s = fo->shard;
@@ -304,7 +304,7 @@ static void conclude(struct fanout *fo, bool failed, enum far_status why)
 				     .len = scatter_count(fo->ok_n, text, sizeof text)};
 	fo->complete(f, &o);
 	s->context.handler = outer;
-	/* One writer: who holds the shard. Read after calls_sent by who wants to know what is outstanding. */
+	/* One writer: the thread that holds the shard. The count of outstanding calls reads it after calls_sent. */
 	uint32_t ended = atomic_load_explicit(&s->fanouts_ended, memory_order_relaxed);
 	atomic_store_explicit(&s->fanouts_ended, ended + 1, memory_order_release);
 	buf_unref(&f->head);
@@ -376,7 +376,7 @@ static void arm(struct fanout *fo)
 		uint64_t again = shard_now(s) + fo->retry_ns;
 		at = again < at ? again : at;
 	}
-	/* Left alone when it says so already: it may be among those that are being run. */
+	/* A timer that is armed for that time stays: it may be among those that are being run. */
 	if (fo->alarm.timer.at_prev && fo->alarm.timer.at == at)
 		return;
 	timer_disarm(&s->wheel, &fo->alarm.timer);

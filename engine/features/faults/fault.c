@@ -195,8 +195,8 @@ static bool cancel(struct shard *s, call_done_fn *done, const void *user)
 
 /* ---- answers ---- */
 
-/* The branch of dispatch() that only repeats take leads to fault_admit() too. Those have a record anyway. Words about
- * references are not answers that anybody asked to fail. */
+/* The branch of dispatch() for requests that may be retransmitted also leads to fault_admit(). Those have a record
+ * anyway. Faults on answers do not apply to control messages about references. */
 static void request(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 		    uint64_t waited)
 {

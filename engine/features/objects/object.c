@@ -61,7 +61,7 @@ void object_type(const struct far_rref *r, struct far_deferred *d)
 
 static const char makes[] = "it makes objects: call it with far_remote, or a method with far_rref_remote";
 
-/* What a value that was to be an object is, in words. */
+/* Writes what a value is that is not the wanted object. */
 static void no_object(const struct far_rref *r, const struct method *m, char *text, size_t len)
 {
 	char rref[RREF_TEXT_MAX], type[SIGNATURE_TYPE_MAX];

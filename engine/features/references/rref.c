@@ -52,7 +52,7 @@ uint64_t rref_names(struct shard *s, uint32_t n)
 	return first;
 }
 
-/* Its owner has spoken, or nobody waits for that any more. */
+/* Its owner has answered, or no caller waits for that any more. */
 static void uncount(struct shard *s, struct far_rref *r)
 {
 	if (r->counted)
@@ -108,7 +108,7 @@ void rref_end(struct shard *s, struct far_rref *r)
 
 /* ---- the last hold ---- */
 
-/* Nobody holds it, and nobody but this shard could again. */
+/* It has no hold, and only this shard could take one. */
 static void gone(struct shard *s, struct far_rref *r)
 {
 	if (r->owned) {
@@ -271,7 +271,7 @@ struct far_rref *rref_find(struct shard *s, struct rref_id id)
 	return hold(rref_table_find(&s->rrefs->records, id));
 }
 
-/* That life of the worker which the name says is known to have ended: nothing comes of it any more. */
+/* True if the incarnation that gave the name is known to be lost: no request of it will arrive. */
 static bool giver_lost(const struct shard *s, struct rref_id id)
 {
 	uint32_t worker = rref_rank(id.life);
@@ -424,7 +424,7 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 
 /* ---- ends ---- */
 
-/* Those that this life of the worker would have made. Others may have spoken of those of its next one already. */
+/* Settles those that this incarnation of the worker would have made; not those of its next one. */
 static void end_expected(struct shard *s, const struct session *se)
 {
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {

@@ -18,12 +18,12 @@ static enum far_fault_kind fault_kind(const struct rref_note *note)
 		return FAR_FAULT_FORK;
 	case RREF_ACCEPT:
 		return FAR_FAULT_ACCEPT;
-	default: /* FAILED is said in place of a DELETE */
+	default: /* FAILED is sent in place of a DELETE */
 		return FAR_FAULT_DELETE;
 	}
 }
 
-static_assert(RREF_LATE_QUEUES == FAULT_SENDS_MAX, "by tries, of which the last is not said again; 0: on purpose");
+static_assert(RREF_LATE_QUEUES == FAULT_SENDS_MAX, "by tries, of which the last is not sent again; 0: on purpose");
 
 #define RREF_RECALL_DOUBLINGS 10u /* of the wait between two RECALLs: about 1 s at most */
 
@@ -63,7 +63,7 @@ static void take(struct rref_shard *rs, struct rref_late *q, struct rref_note **
 	rs->late_n--;
 }
 
-/* Those that are due leave the queues first: what is said may add others. */
+/* Those that are due leave the queues first: sending may add others. */
 static void on_due(struct shard *s, struct shard_timer *t)
 {
 	struct rref_shard *rs = s->rrefs;
@@ -122,7 +122,7 @@ void rref_recall_again(struct shard *s, struct rref_note *note)
 bool rref_note_fault(struct shard *s, struct rref_note *note)
 {
 	static const char text[] =
-		"the word about the reference was made to fail (far_fault_set) as often as it is said";
+		"the control message about the reference was made to fail (far_fault_set) as often as it is sent";
 	enum far_fault_kind kind = fault_kind(note);
 	struct faults *f = s->config.faults;
 	if (s->stopped || note->kind == RREF_RECALL || !fault_set_for(f, kind))

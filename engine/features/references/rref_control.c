@@ -29,7 +29,7 @@ void rref_note_done(struct shard *s, struct rref_note *note, enum far_status sta
 		rref_recalled(s, note, status);
 		return;
 	}
-	if (kind == RREF_DELETE) { /* nobody held it any more */
+	if (kind == RREF_DELETE) { /* it had no hold */
 		rref_end(s, r);
 		return;
 	}
@@ -98,7 +98,7 @@ static void end_batch(struct shard *s, struct session *se, const struct outcome 
 	se->notes_out = NULL;
 	for (size_t i = 0; (note = out); i++) {
 		out = note->next;
-		/* What is not said is a break of the protocol. */
+		/* A missing status is a protocol error. */
 		unsigned status = o->status ? (unsigned)o->status : i < n ? said[i] : (unsigned)FAR_PROTOCOL;
 		if (status >= FAR_STATUS_COUNT)
 			status = FAR_PROTOCOL;
@@ -113,8 +113,8 @@ static void end_batch(struct shard *s, struct session *se, const struct outcome 
 	}
 }
 
-/* When to send a batch again that has failed; 0: never. All words may come twice: the owner's answer to one that was
- * lost with its session is the answer to its repeat. */
+/* When to send a failed batch again, ns; 0: never. Every control message may arrive twice: the owner's answer to one
+ * that was lost with its session is the answer to its repeat. */
 static uint64_t batch_again_ns(const struct shard *s, const struct session *se, const struct outcome *o)
 {
 	bool no_room = o->executed == FAR_EXECUTED_NO && (o->status == FAR_BUSY || o->status == FAR_RESOURCE);
@@ -264,8 +264,8 @@ static enum far_status on_delete(struct shard *s, const struct session *se, cons
 	return FAR_OK;
 }
 
-/* Only who asked for the value may say that it will not come. A request to make it that comes all the same is refused:
- * the record has its failure. */
+/* Only the worker that requested the value may report that it failed. A request to make it that arrives later is
+ * refused: the record has its failure. */
 static enum far_status on_failed(struct shard *s, const struct session *se, const struct rref_op *op)
 {
 	static const char text[] = "the request that was to make the value has failed";
@@ -306,7 +306,7 @@ void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
 	uint8_t said[RREF_OPS_MAX];
 	size_t n = len / sizeof op;
 	if (len % sizeof op || n == 0 || n > RREF_OPS_MAX) {
-		static const char text[] = "malformed words about references";
+		static const char text[] = "malformed control messages about references";
 		counter_add(&req->shard->counters.packets_dropped, 1);
 		dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
 		return;
@@ -315,7 +315,7 @@ void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
 		memcpy(&op, body + i * sizeof op, sizeof op); /* a peer may rewrite it */
 		said[i] = (uint8_t)on_op(req->shard, req->session, &op);
 	}
-	if (req->record) { /* it said that it may come again */
+	if (req->record) { /* it may be sent again */
 		void *at = deferred_room(req->record, n);
 		if (at)
 			memcpy(at, said, n);

@@ -75,7 +75,7 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 		make(req, m, object, body, len);
 }
 
-/* Nothing was made: the answer says so. Else it says no more than that something was. */
+/* Settles the value. The answer carries the failure when nothing was made, else no value. */
 static void settle_made(struct shard *s, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
 {
 	struct outcome o = {.status = (enum far_status)d->status,

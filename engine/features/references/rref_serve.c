@@ -294,7 +294,7 @@ void rref_gone(struct shard *s, struct far_deferred *d)
 	}
 	if (ends) {
 		rref_open_free(open);
-	} else { /* it waits for owners' words: the last one frees it */
+	} else { /* it waits for answers of owners: the last one frees it */
 		struct values_arena arena = {.held = open->held};
 		open->held = NULL;
 		open->over = true;

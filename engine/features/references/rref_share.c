@@ -106,7 +106,7 @@ void rref_call_done(void *user, const struct outcome *o)
 	struct far_buf *buf = c->buf;
 	if (c->look)
 		c->look(c->object, o);
-	/* Before anybody may know that the call has ended: who then leaves the group has given them back. */
+	/* Before the call's completion: a worker that leaves the group then has given them back. */
 	rref_pins_release(c->pins);
 	if (c->object)
 		rref_unref(&c->object->base);
@@ -168,12 +168,12 @@ static bool sound(const struct shard *s, const struct session *se, const struct 
 	       rref_giver_shard(w->id) < FAR_SHARDS_MAX && (w->id.number & RREF_COUNT_MASK) != 0;
 }
 
-/* Its value lies here. Who sent it in a result is told that it has come. */
+/* The value lies here. The sender of a result gets ACCEPT. */
 static struct far_rref *come_home(const struct rref_adopting *a, const struct rref_wire *w)
 {
 	struct shard *s = a->shard;
 	struct far_rref *r = rref_record(s, w->id);
-	if (r && r->expected && !rref_class(r)) /* whoever sent it knows more */
+	if (r && r->expected && !rref_class(r)) /* the sender has the class */
 		rref_class_set(r, w->cls);
 	if (!r || !a->result)
 		return r;

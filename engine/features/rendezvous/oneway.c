@@ -252,7 +252,7 @@ void post_on_packet(struct shard *s, struct session *se, const struct shm_head *
 	post_received(s, p);
 }
 
-/* ---- what the receiver says ---- */
+/* ---- acknowledgements ---- */
 
 bool post_on_credit(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t units)
 {

@@ -18,7 +18,7 @@ static const struct message_handler *handler_of(const struct shard *s, const str
 	return h->flags & HEAD_TYPED ? NULL : registry_message(s->registry, h->fn);
 }
 
-/* Memory of the application's, when it wants the message there. */
+/* Memory of the application, if it has a placement for the message; else NULL. */
 static uint8_t *placed(struct shard *s, struct large_peer *p, const struct large_lane *lane, struct large_in *in)
 {
 	const char *outer = s->context.handler;
@@ -94,7 +94,7 @@ static void lane_grant(struct shard *s, struct large_peer *p, unsigned lane)
 	large_tell(s, p, HEAD_GRANT, lane, l->epoch, told);
 }
 
-/* The lane's message will not be delivered: its sender is told, and who awaits it. Executed NO; a reply was. */
+/* Refuses the lane's message: notifies its sender, and ends the request or the call. Executed NO; of a reply YES. */
 static void lane_refuse(struct shard *s, struct large_peer *p, unsigned lane, enum far_status status, const char *text)
 {
 	struct large_lane *l = &p->in[lane];
@@ -183,7 +183,7 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 	return true;
 }
 
-/* Fragments that nobody wants any more still use up the sender's window. */
+/* Dropped fragments use up the sender's window, too. */
 static void tell_units(struct shard *s, struct large_peer *p, unsigned lane)
 {
 	if (p->units_received - p->units_told >= FAR_LARGE_BATCH)
@@ -346,8 +346,8 @@ static bool put(struct shard *s, struct large_peer *p, const struct large_held *
 	return true;
 }
 
-/* Memory of ours alone, that is there as long as who writes to it has a reference. Each byte is given a place once, and
- * the fragments that were must all come up before the message does: so nothing writes to one that was handed on. */
+/* Engine memory alone, which the driver holds a reference of while it writes. Each byte is given a destination once,
+ * and all fragments with one are received before the message is complete: so nothing writes to a delivered message. */
 bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out)
 {
 	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
@@ -379,7 +379,7 @@ bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head 
 		large_list(s, p);
 		return true;
 	}
-	f.cookie = 0; /* released by who received it */
+	f.cookie = 0; /* the receiving pass releases it */
 	if (!put(s, p, &f))
 		return false;
 	tell_units(s, p, f.lane);

@@ -87,7 +87,7 @@ void large_lent_look(struct shard *s)
 	struct large_out **at = &rendezvous_of(s)->lent;
 	while (*at) {
 		struct large_out *o = *at;
-		/* Whoever gave the last one back has read its last byte. */
+		/* The last reference is given back after the last byte was read. */
 		if (atomic_load_explicit(&o->self->refs, memory_order_acquire) > 1) {
 			at = &o->next;
 			continue;
@@ -180,7 +180,7 @@ static void unqueue(struct large_peer *p, struct large_out *o)
 		p->queue_tail = at;
 }
 
-/* Takes a message out of wherever it is. Its lane, once announced, still owes the receiver a last word. */
+/* Takes a message out of the queue or its lane. An announced lane still sends its last packet. */
 static void abandon(struct shard *s, struct large_out *o, bool announced)
 {
 	struct large_peer *p = o->peer;
@@ -443,13 +443,13 @@ bool large_send_one(struct shard *s, struct large_peer *p)
 			continue;
 		int error = send_chunk(s, p, o);
 		if (error == -ENOBUFS)
-			s->send_stalled = true; /* what the peer gives back wakes nobody */
+			s->send_stalled = true; /* memory that the peer returns wakes no thread */
 		return error == 0;
 	}
 	return false;
 }
 
-/* ---- what the receiver says ---- */
+/* ---- packets of the receiver ---- */
 
 bool large_units_acked(struct shard *s, struct large_peer *p, uint64_t done)
 {
@@ -468,7 +468,7 @@ bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head
 		return false;
 	struct large_out *o = p->out[h->call].out;
 	if (!o || p->out[h->call].epoch != h->gen)
-		return true; /* it crossed the last word */
+		return true; /* it crossed the last packet */
 	if (granted < o->granted || granted > o->total)
 		return false;
 	o->granted = granted;

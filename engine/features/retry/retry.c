@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls that are sent again until their answer comes, and that run once all the same.
+ * Retries calls until they are answered, and runs each once. Shard thread.
  *
  * The caller numbers such calls per session (`seq`) and keeps a copy of each; a request carries its number and the
  * lowest number that has not ended (`floor`), never FAR_RETRY_WINDOW or more apart. The callee keeps an entry for each
- * number from the floor on: RUNNING, or ANSWERED with the answer itself. A number that it knows is not run again: while
- * it runs nothing is said, afterwards the same answer goes out once more. What lies below the floor has ended at the
- * caller: its entries are gone, and a late repeat is dropped. So both sides' memory is bounded by the window, and the
- * kept answers by FAR_RETRY_BYTES: an answer beyond that is sent once, and a repeat gets RESOURCE, executed YES.
+ * number from the floor on: RUNNING, or ANSWERED with the answer itself. A number with an entry is not run again: a
+ * repeat gets no answer while it runs, and the same answer afterwards. Calls below the floor have ended at the caller:
+ * their entries are gone, and a late repeat is dropped. So the window bounds the memory of both sides, and
+ * FAR_RETRY_BYTES the kept answers: an answer beyond that is sent once, and a repeat gets RESOURCE, executed YES.
  *
  * Repeats come on top of the ring slots that calls are counted by, so they are sent only while the ring has room to
  * spare for all that is counted (tx_room), and later otherwise.
- *
- * Shard thread.
  */
 #include "features/features.h"
 
@@ -204,7 +202,7 @@ enum entry_state {
 	ENTRY_NONE,
 	ENTRY_RUNNING,
 	ENTRY_ANSWERED,
-	ENTRY_CANCELLED, /* nobody waited for the answer any more */
+	ENTRY_CANCELLED, /* its caller no longer waits */
 	ENTRY_LOST       /* answered, and the answer is not kept */
 };
 
@@ -260,7 +258,7 @@ static void floor_raise(struct retry_callee *w, uint64_t floor)
 	w->floor = floor;
 }
 
-/* The same answer once more. When there is no room now, the next repeat asks again. */
+/* Sends the same answer once more. Without room now, the next repeat does. */
 static void answer_again(struct shard *s, struct session *se, const struct retry_entry *e)
 {
 	static const char lost[] = "the call ran, but its answer is not kept any more";
@@ -309,8 +307,8 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	memcpy(&h, body + *len, sizeof h);
 	if (unlikely(h.floor == 0 || h.seq < h.floor || h.seq - h.floor >= FAR_RETRY_WINDOW))
 		return malformed(req);
-	/* Without memory nothing is said: who is told that it did not run must not find that a repeat, on its way
-	 * already, did. It comes again. */
+	/* Without memory the request gets no answer: after NOT EXECUTED a repeat that is under way must not run. It is
+	 * sent again. */
 	struct retry_callee *w = callee_of(se);
 	if (unlikely(!w))
 		return false;
