@@ -17,6 +17,7 @@ sed -n '/global:/,/local:/s/^[[:space:]]*\([A-Za-z_][A-Za-z0-9_*?]*\);.*/\1/p' "
 }
 # --whole-archive reads thin archives, too; `ar x` does not.
 "$ld" -r -o "$work/all.object" --whole-archive "$archive"
-"$objcopy" --wildcard --keep-global-symbols="$work/keep" "$work/all.object" "$work/farcall.o"
+# Symbols of hidden visibility (base/stack_switch.c) match the pattern, but are not exported by the shared library.
+"$objcopy" --wildcard --keep-global-symbols="$work/keep" --localize-hidden "$work/all.object" "$work/farcall.o"
 rm -f "$output"
 (cd "$work" && "$ar" rcsD "$output" farcall.o)

@@ -578,7 +578,7 @@ static const struct {
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
 	/* with threads only */
-	{"keepers", agent_init_keepers, agent_fini_keepers},
+	{"pollers", agent_init_keepers, agent_fini_keepers},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	/* clang-format on */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Registers application memory with the devices of an agent. Application threads; takes locks, makes system calls. */
 #include "agent/mems.h"
 
 #include "agent/agent.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses far_opts.nic. Any thread; no state. */
 #include "agent/nic_spec.h"
 
 #include "base/error.h"

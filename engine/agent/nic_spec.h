@@ -11,7 +11,7 @@
 #include <farcall/status.h>
 #include <stdbool.h>
 
-#define NIC_SPEC_ENTRIES    (FAR_PORTS_MAX - 1) /* one port may be added for sessions with oneself */
+#define NIC_SPEC_ENTRIES    (FAR_PORTS_MAX - 1) /* one port may be added for sessions of the worker with itself */
 #define NIC_SPEC_ARGS_BYTES 512
 
 struct nic_spec_entry {

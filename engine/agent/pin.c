@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Checks and sets the CPUs of the shards' threads. Application thread, at start. */
 #include "agent/pin.h"
 
 #include "base/error.h"

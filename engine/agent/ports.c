@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Opens and closes the NIC ports of an agent. Application thread, at start and stop; makes system calls. */
 #include "agent/ports.h"
 
 #include "agent/nic_spec.h"

@@ -137,7 +137,7 @@ static void abort_publish(struct group *g)
 	group_request(g, STORE_CAS, "abort", -1, value, 1 + len, g->grace, abort_stored, g);
 }
 
-void group_fail(struct group *g, bool tell, enum far_status status, const char *format, ...)
+void group_fail(struct group *g, bool publish, enum far_status status, const char *format, ...)
 {
 	va_list args;
 	if (!group_joining(g))
@@ -150,8 +150,8 @@ void group_fail(struct group *g, bool tell, enum far_status status, const char *
 	g->busy = true;
 	g->grace = time_after(g->now, GRACE_NS);
 	/* A running group does not end because a member failed to rejoin it. */
-	tell &= !g->rejoining;
-	if (tell && g->client && store_client_link(g->client) == STORE_CONNECTED)
+	publish &= !g->rejoining;
+	if (publish && g->client && store_client_link(g->client) == STORE_CONNECTED)
 		abort_publish(g);
 }
 

@@ -221,8 +221,8 @@ void group_destroy(struct group *g);
 /** Does all that is ready; returns the absolute time of the next step at the latest. */
 uint64_t group_step(struct group *g, uint64_t now);
 enum ctl_state group_state(const struct group *g);
-/** While joining: fails the join with the first error. `tell`: publishes it to the other members. */
-__attribute__((format(printf, 4, 5))) void group_fail(struct group *g, bool tell, enum far_status status,
+/** While joining: fails the join with the first error. `publish`: writes it to the abort key for the other members. */
+__attribute__((format(printf, 4, 5))) void group_fail(struct group *g, bool publish, enum far_status status,
 						      const char *format, ...);
 /** Makes the content of the abort key, written by another member, the result. */
 void group_abort_read(struct group *g, const struct store_msg *reply);

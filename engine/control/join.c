@@ -216,14 +216,14 @@ static void aborted(void *user, int result, const struct store_msg *reply)
 /* Every member checks, so that both owners of a name fail with this reason, in any order. */
 static bool names_unique(struct group *g)
 {
-	uint32_t places = 4;
-	while (places < 2 * (uint32_t)g->url.world)
-		places *= 2;
-	uint16_t *by_name = calloc(places, sizeof *by_name); /* rank + 1 */
+	uint32_t slots = 4;
+	while (slots < 2 * (uint32_t)g->url.world)
+		slots *= 2;
+	uint16_t *by_name = calloc(slots, sizeof *by_name); /* rank + 1 */
 	int a = 0, b = 0;
 	for (; by_name && b < g->url.world; b++) {
-		uint32_t i = (uint32_t)hash64(g->members[b].name, strlen(g->members[b].name)) & (places - 1);
-		for (; (a = by_name[i]); i = (i + 1) & (places - 1))
+		uint32_t i = (uint32_t)hash64(g->members[b].name, strlen(g->members[b].name)) & (slots - 1);
+		for (; (a = by_name[i]); i = (i + 1) & (slots - 1))
 			if (strcmp(g->members[a - 1].name, g->members[b].name) == 0)
 				break;
 		if (a)

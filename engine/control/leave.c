@@ -176,7 +176,7 @@ void leave_begin(struct group *g)
 	g->phase = PHASE_DRAIN;
 	g->wave = 1;
 	/* A new group at the same address must not find this store: no member of this group needs to
-	 * connect any more, and it cannot begin before our own bye. */
+	 * connect any more, and it cannot begin before this member's bye. */
 	if (g->server)
 		store_server_shut(g->server);
 	bool reads_list = list_used(g) && g->url.rank != 0;

@@ -554,7 +554,7 @@ void session_set_info(struct peer *p, const struct info *info)
 	p->driver_shared = peer_is_self(p) || route_common(p->group, info);
 	if (peer_is_self(p)) {
 		route_self(p->group, &route);
-		route_publish(p, &route, "sessions with oneself stay in the process");
+		route_publish(p, &route, "sessions of a worker with itself stay in the process");
 		return;
 	}
 	bool found = route_next(p->group, info, 0, &route);

@@ -37,7 +37,7 @@ struct region region;
 static _Atomic uint64_t word;
 static _Atomic int state; /* stored with release after `region` is filled; pairs with region_reserve()'s acquire */
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t asked; /* limit set by far_memory_limit(), 0: none; protected by reserve_lock */
+static uint64_t requested; /* limit set by far_memory_limit(), 0: none; protected by reserve_lock */
 
 static enum far_status check_limit(const char *what, uint64_t bytes, struct far_err *err)
 {
@@ -74,8 +74,8 @@ static enum far_status find_limit(uint64_t *out, struct far_err *err)
 {
 	const char *env = getenv("FAR_MEMORY_MAX");
 	struct rlimit as;
-	if (asked) {
-		*out = asked;
+	if (requested) {
+		*out = requested;
 	} else if (env && *env) {
 		enum far_status status = parse_limit(env, out, err);
 		if (status)
@@ -154,7 +154,7 @@ enum far_status far_memory_limit(uint64_t bytes, struct far_err *err)
 		return status;
 	pthread_mutex_lock(&reserve_lock);
 	if (atomic_load_explicit(&state, memory_order_relaxed) == UNRESERVED)
-		asked = bytes;
+		requested = bytes;
 	else
 		status = err_set(err, FAR_ALREADY_INITIALIZED,
 				 "the region is in use; call far_memory_limit before far_init_rpc and far_alloc");

@@ -279,7 +279,7 @@ void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
 
 void future_nudge(_Atomic uint32_t *state)
 {
-	FAR_HOOK("nudge");
+	FAR_HOOK("wake");
 	atomic_fetch_add_explicit(state, FUTURE_NUDGE, memory_order_acq_rel);
 	futex_wake(state, INT_MAX);
 }
